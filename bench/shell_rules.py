@@ -124,26 +124,26 @@ def judged(lines: list[str], reading: list[str]) -> dict[str, Any]:
     """What the checkout that runs this says about the commands; also run with the baseline's Python."""
     from holdfast.config.config import CommandRule
     from holdfast.rules.shell import parts
-    from holdfast.rules.shell.judgement import Judge, compiled
-    from holdfast.rules.shell.location import Place
+    from holdfast.rules.shell.judgement import CommandJudge, compile_rules
+    from holdfast.rules.shell.location import CommandContext
 
     logging.disable(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as name:
         project(Path(name))
-        place = Place.at(name, [name], lambda: True)
+        context = CommandContext.at(name, [name], lambda: True)
         asked = {}
         for words, verdict in RULES:
-            judge = Judge(compiled((CommandRule(rule=words, verdict=verdict),)))  # pyright: ignore[reportArgumentType]
-            asked[words] = sum(str(judge.limits(text).verdict) == "ask" for text in lines)
-        judge = Judge(compiled((CommandRule(rule="rm", verdict="deny"),)), readers=True)
-        unasked = sum(str(judge.judge(text, place).verdict) == "approve" for text in reading)
+            judge = CommandJudge(compile_rules((CommandRule(rule=words, verdict=verdict),)))  # pyright: ignore[reportArgumentType]
+            asked[words] = sum(str(judge.judge_restrictions(text).verdict) == "ask" for text in lines)
+        judge = CommandJudge(compile_rules((CommandRule(rule="rm", verdict="deny"),)), readers=True)
+        unasked = sum(str(judge.judge(text, context).verdict) == "approve" for text in reading)
         costs: list[float] = []
         for _ in range(5):
-            parts.read.cache_clear()
+            parts.analyze.cache_clear()
             began = time.process_time()
             for text in lines[:1500]:
-                judge.judge(text, place)
-                judge.limits(text)
+                judge.judge(text, context)
+                judge.judge_restrictions(text)
             costs.append((time.process_time() - began) / len(lines[:1500]))
     return {"asked": asked, "unasked": unasked, "cost": min(costs)}
 
@@ -156,12 +156,12 @@ def elsewhere(checkout: str, lines: list[str], reading: list[str]) -> dict[str, 
 
 def hidden() -> tuple[int, int]:
     from holdfast.config.config import CommandRule
-    from holdfast.rules.shell.judgement import Judge, compiled
-    from tests.rules.shell.hidden import hidden_commands
+    from holdfast.rules.shell.judgement import CommandJudge, compile_rules
+    from tests.rules.shell.hidden_commands import hidden_commands
 
-    judge = Judge(compiled((CommandRule(rule="evil", verdict="deny"),)))
+    judge = CommandJudge(compile_rules((CommandRule(rule="evil", verdict="deny"),)))
     texts = hidden_commands()
-    return sum(judge.limits(text).verdict is None for text in texts), len(texts)
+    return sum(judge.judge_restrictions(text).verdict is None for text in texts), len(texts)
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from holdfast.cli import elicitation, prompt
 from holdfast.config.config import SandboxConfig, SecretSource
 from holdfast.contract.command import Command
 from holdfast.factory.runtime import build_registry, load_setting
-from holdfast.fuzz.run import plant
+from holdfast.fuzz.run import create_project
 from holdfast.runtime.commands import Workspace
 from holdfast.sandbox.sandbox import Sandbox
 from holdfast.tools import builtin_tools
@@ -350,7 +350,7 @@ def test_a_home_in_the_project_is_not_the_persons(hostile: HostileProject, monke
 
 @pytest.mark.spec("N8")
 def test_the_fuzzer_makes_its_repository_with_the_system_s_git(hostile: HostileProject, tmp_path: Path) -> None:
-    plant(tmp_path / "fuzz")
+    create_project(tmp_path / "fuzz")
     assert (tmp_path / "fuzz" / "project" / ".git" / "HEAD").is_file()
 
 

@@ -17,7 +17,7 @@ from holdfast.cli.elicitation import address_warning
 from holdfast.cli.prompt import exclusive_terminal, is_prompt_open
 from holdfast.contract.elicitation import Completion, Form, Question, Roots, Speech, Visit
 from holdfast.contract.event import Logged
-from holdfast.rules.form_safety import Bad, fields_of
+from holdfast.rules.form_safety import InvalidInput, form_fields
 from tests.cli.command import Cli
 from tests.cli.serving import asks_form, serving
 from tests.cli.terminal import Terminal
@@ -290,17 +290,17 @@ def test_what_a_server_logs_is_shown_in_a_document_from_warnings_on(capsys: pyte
 
 def test_a_default_that_the_schema_refuses_is_none() -> None:
     fields = {"a": {"type": "integer", "default": 3}, "b": {"type": "integer", "default": "x"}}
-    good, bad = fields_of({"properties": fields})
+    good, bad = form_fields({"properties": fields})
     assert good.default == 3
     assert bad.default is msgspec.UNSET
 
 
 @given(st.text(max_size=20), st.sampled_from(["string", "integer", "number", "boolean", "array", "object", "null"]))
 def test_whatever_is_typed_is_a_valid_value_or_refused(typed: str, kind: str) -> None:
-    (field,) = fields_of({"properties": {"a": {"type": kind}}})
+    (field,) = form_fields({"properties": {"a": {"type": kind}}})
     try:
         value = field.read(typed)
-    except Bad:
+    except InvalidInput:
         return
     assert field.checked.accepts(value)
 

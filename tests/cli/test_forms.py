@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.contract.elicitation import Form
-from holdfast.rules.form_safety import asks_for_a_secret, fault_of_address, looks_secret
+from holdfast.rules.form_safety import asks_for_a_secret, looks_secret, url_problem
 
 SECRETS = [
     "password",
@@ -157,10 +157,10 @@ def test_a_long_text_is_looked_at_in_time_that_grows_no_faster_than_it_does() ->
     ],
 )
 def test_addresses_that_hide_where_they_lead_have_a_fault(url: str) -> None:
-    assert fault_of_address(url)
+    assert url_problem(url)
 
 
 @pytest.mark.spec("K1")
 @pytest.mark.parametrize("url", ["https://example.com/a?b=c#d", "http://127.0.0.1:8080/x", "http://[::1]:3/"])
 def test_plain_web_addresses_have_none(url: str) -> None:
-    assert fault_of_address(url) is None
+    assert url_problem(url) is None

@@ -8,15 +8,15 @@ import pytest
 
 from holdfast.contract.enums import Verdict
 from holdfast.fuzz.corpus import READONLY_CORPUS
-from holdfast.fuzz.run import fuzz, mutants, plant, run_watched
-from holdfast.rules.shell.judgement import Judge
-from holdfast.rules.shell.location import Place
+from holdfast.fuzz.run import create_project, fuzz, mutants, run_watched
+from holdfast.rules.shell.judgement import CommandJudge
+from holdfast.rules.shell.location import CommandContext
 from tests.cli.command import Cli
 
-PRESET = Judge(readers=True, quiet=True)
+PRESET = CommandJudge(readers=True, quiet=True)
 
 
-def shipped(text: str, place: Place) -> str | None:
+def shipped(text: str, place: CommandContext) -> str | None:
     judged = PRESET.judge(text, place)
     return ", ".join(judged.rules) if judged.verdict is Verdict.APPROVE else None
 
@@ -32,7 +32,7 @@ def test_no_mutant_of_what_the_shipped_preset_allows_does_harm(shell: str, tidy:
 
 @pytest.mark.spec("A11", "E1b")
 def test_a_rule_that_only_looks_at_the_beginning_is_found_out() -> None:
-    def careless(text: str, place: Place) -> str | None:
+    def careless(text: str, place: CommandContext) -> str | None:
         return "git log" if text.startswith("git log") else None
 
     report = fuzz(["git log", "git log --oneline"], careless, count=600, seed=1)
@@ -45,7 +45,7 @@ def test_a_rule_that_only_looks_at_the_beginning_is_found_out() -> None:
 @pytest.mark.spec("A11", "E1b")
 def test_the_watcher_sees_every_kind_of_harm_and_puts_it_right(tmp_path: Path) -> None:
     base = tmp_path.resolve()
-    plant(base)
+    create_project(base)
     commands = {
         "rm canary.txt": "it changed project/canary.txt",
         "cat canary.txt": "",

@@ -28,7 +28,7 @@ class Everything:
     def allows(self, tool: Tool) -> bool:
         return True
 
-    def why(self, tool: Tool) -> Decision:
+    def decide(self, tool: Tool) -> Decision:
         return Decision(Verdict.APPROVE, "test", "everything")
 
     def visible(self, tools: Iterable[Tool]) -> list[Tool]:

@@ -8,7 +8,7 @@ from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
 from holdfast.rules.chain import Chain
 
-from .asking import READ, question
+from .approval_requests import READ, approval_request
 
 
 def listed(*names: str, **fields: object) -> ApprovalConfig:
@@ -16,5 +16,5 @@ def listed(*names: str, **fields: object) -> ApprovalConfig:
 
 
 def decided(chain: Chain, about: Tool = READ, args: Args | None = None) -> tuple[str, Verdict]:
-    decision = chain.judge(question(about, args)).decision
+    decision = chain.judge(approval_request(about, args)).decision
     return decision.source, decision.verdict

@@ -13,7 +13,7 @@ from holdfast.contract.enums import Risk, Verdict
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
-from holdfast.rules.chain import DEFAULT, Chain, Question, ResolveContext
+from holdfast.rules.chain import DEFAULT_DECISION, ApprovalRequest, Chain, ResolveContext
 from holdfast.rules.decider import (
     CHANGED,
     CONFIRMATION,
@@ -21,7 +21,7 @@ from holdfast.rules.decider import (
     PROTECTED,
     Cap,
     Confirmations,
-    Gate,
+    Decider,
     apply_caps,
     max_risk_cap,
     protected_path_cap,
@@ -29,27 +29,27 @@ from holdfast.rules.decider import (
 from holdfast.rules.from_config import SHELL_PARTS, standard_caps, standard_chain
 from holdfast.rules.resolvers import CONFIG, GRANTS, PURE
 
-from .asking import CALCULATOR, EDIT, READ, SHELL, UNKNOWN, WRITE, question, tool
+from .approval_requests import CALCULATOR, EDIT, READ, SHELL, UNKNOWN, WRITE, approval_request, tool
 
 YES = Decision(Verdict.APPROVE, "list", "listed")
 
 
 def answering(verdict: Verdict, name: str = "cap") -> Cap:
-    return Cap(name, lambda question: Decision(verdict, "elsewhere", "a reason"))
+    return Cap(name, lambda request: Decision(verdict, "elsewhere", "a reason"))
 
 
 def protected(path: Path) -> str | None:
     return "git obeys it" if ".git" in path.parts else None
 
 
-def fails(question: Question) -> Decision | None:
+def fails(request: ApprovalRequest) -> Decision | None:
     raise OSError("gone")
 
 
 @pytest.mark.spec("A18")
 def test_the_strictest_cap_wins_and_is_named() -> None:
     caps = [answering(Verdict.ASK, "one"), answering(Verdict.DENY, "two"), answering(Verdict.ASK, "three")]
-    judged = apply_caps(YES, caps, question())
+    judged = apply_caps(YES, caps, approval_request())
     assert judged.decision == Decision(Verdict.DENY, "two", "a reason")
     assert [(step.source, step.answer) for step in judged.steps] == [("one", "ask"), ("two", "deny"), ("three", "ask")]
 
@@ -58,26 +58,26 @@ def test_the_strictest_cap_wins_and_is_named() -> None:
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_no_cap_can_loosen_a_decision(verdict: Verdict) -> None:
     denied = Decision(Verdict.DENY, "list", "denied")
-    assert apply_caps(denied, [answering(verdict)], question()).decision == denied
+    assert apply_caps(denied, [answering(verdict)], approval_request()).decision == denied
 
 
 @pytest.mark.spec("A18")
 def test_caps_with_nothing_to_say_leave_the_decision_alone() -> None:
-    silent = Cap("silent", lambda question: None)
-    assert apply_caps(YES, [silent, answering(Verdict.APPROVE)], question()).decision == YES
+    silent = Cap("silent", lambda request: None)
+    assert apply_caps(YES, [silent, answering(Verdict.APPROVE)], approval_request()).decision == YES
 
 
 @pytest.mark.spec("A18")
 def test_a_cap_that_fails_asks_and_one_that_may_deny_denies() -> None:
-    assert apply_caps(YES, [Cap("cap", fails)], question()).decision.verdict is Verdict.ASK
-    denying = apply_caps(YES, [Cap("cap", fails, failure=Verdict.DENY)], question()).decision
+    assert apply_caps(YES, [Cap("cap", fails)], approval_request()).decision.verdict is Verdict.ASK
+    denying = apply_caps(YES, [Cap("cap", fails, failure=Verdict.DENY)], approval_request()).decision
     assert denying == Decision(Verdict.DENY, "cap", "The cap 'cap' could not judge: it raised OSError: gone.")
 
 
 @pytest.mark.spec("A18")
 def test_a_cap_that_answers_nonsense_asks() -> None:
-    cap = Cap("cap", lambda question: "approve")  # pyright: ignore[reportArgumentType, reportReturnType]
-    assert apply_caps(YES, [cap], question()).decision.verdict is Verdict.ASK
+    cap = Cap("cap", lambda request: "approve")  # pyright: ignore[reportArgumentType, reportReturnType]
+    assert apply_caps(YES, [cap], approval_request()).decision.verdict is Verdict.ASK
 
 
 @pytest.mark.spec("A18")
@@ -88,16 +88,16 @@ def test_a_cap_cannot_be_told_to_approve_when_it_fails() -> None:
 
 @pytest.mark.spec("A10", "A18")
 def test_a_caps_reason_is_kept_when_nobody_else_gave_one() -> None:
-    assert apply_caps(DEFAULT, [answering(Verdict.ASK)], question()).decision.source == "cap"
+    assert apply_caps(DEFAULT_DECISION, [answering(Verdict.ASK)], approval_request()).decision.source == "cap"
     asked = Decision(Verdict.ASK, "function", "the user's function asks")
-    assert apply_caps(asked, [answering(Verdict.ASK)], question()).decision == asked
+    assert apply_caps(asked, [answering(Verdict.ASK)], approval_request()).decision == asked
 
 
 @pytest.mark.spec("A6", "A18")
 @pytest.mark.parametrize("about", [WRITE, EDIT, tool("acme.patch", touches=WRITE.touches)])
 @pytest.mark.parametrize("source", [CONFIG, GRANTS, "function"])
 def test_a_change_to_a_protected_path_is_always_asked_about(about: Tool, source: str) -> None:
-    asked = question(about, {"path": ".git/confirmations/pre-commit"})
+    asked = approval_request(about, {"path": ".git/confirmations/pre-commit"})
     decision = apply_caps(Decision(Verdict.APPROVE, source, ""), [protected_path_cap(protected)], asked).decision
     assert decision.verdict is Verdict.ASK
     assert decision.source == PROTECTED
@@ -107,8 +107,8 @@ def test_a_change_to_a_protected_path_is_always_asked_about(about: Tool, source:
 @pytest.mark.spec("A6")
 def test_reading_a_protected_path_and_changing_another_are_not_capped() -> None:
     caps = [protected_path_cap(protected)]
-    assert apply_caps(YES, caps, question(READ, {"path": ".git/config"})).decision == YES
-    assert apply_caps(YES, caps, question(WRITE, {"path": "src/main.py"})).decision == YES
+    assert apply_caps(YES, caps, approval_request(READ, {"path": ".git/config"})).decision == YES
+    assert apply_caps(YES, caps, approval_request(WRITE, {"path": "src/main.py"})).decision == YES
 
 
 @pytest.mark.spec("A6", "A18")
@@ -124,15 +124,15 @@ def test_reading_a_protected_path_and_changing_another_are_not_capped() -> None:
 )
 def test_a_list_approves_up_to_the_highest_risk_allowed(limit: Risk, risk: Risk, verdict: Verdict) -> None:
     chain = standard_chain(ApprovalConfig(max_risk=limit))
-    gate = Gate(chain, standard_caps(ApprovalConfig(max_risk=limit), chain))
-    assert gate.decide(question(WRITE, {"path": "a"}, risk=risk)).verdict is verdict
+    decider = Decider(chain, standard_caps(ApprovalConfig(max_risk=limit), chain))
+    assert decider.decide(approval_request(WRITE, {"path": "a"}, risk=risk)).verdict is verdict
 
 
 @pytest.mark.spec("A6")
 def test_the_highest_risk_concerns_approvals_that_did_not_look_at_the_call() -> None:
     cap = max_risk_cap(Risk.LOW, {CONFIG, PURE})
     for source, verdict in ((CONFIG, Verdict.ASK), (PURE, Verdict.ASK), (GRANTS, Verdict.APPROVE)):
-        decision = apply_caps(Decision(Verdict.APPROVE, source, ""), [cap], question(WRITE)).decision
+        decision = apply_caps(Decision(Verdict.APPROVE, source, ""), [cap], approval_request(WRITE)).decision
         assert decision.verdict is verdict
 
 
@@ -143,7 +143,7 @@ def test_a_policy_function_that_saw_the_call_is_not_held_to_the_highest_risk() -
 
     approval = ApprovalConfig(max_risk=Risk.LOW)
     chain = standard_chain(approval, function=trusting)
-    assert Gate(chain, standard_caps(approval, chain)).decide(question(SHELL)).verdict is Verdict.APPROVE
+    assert Decider(chain, standard_caps(approval, chain)).decide(approval_request(SHELL)).verdict is Verdict.APPROVE
 
 
 @pytest.mark.spec("A18")
@@ -156,17 +156,17 @@ def test_the_standard_caps_are_those_that_are_configured() -> None:
     assert [cap.name for cap in caps] == [SHELL_PARTS, CHANGED, PROTECTED, MAX_RISK, CONFIRMATION]
 
 
-def gate(**actions: str) -> Gate:
+def decider(**actions: str) -> Decider:
     approval = ApprovalConfig(max_risk=Risk.MEDIUM)
     chain = standard_chain(approval)
     given = {name.replace("_", "."): action for name, action in actions.items()}
     confirmations = Confirmations(ConfirmationConfig(actions=given))  # pyright: ignore[reportArgumentType]
-    return Gate(chain, standard_caps(approval, chain, confirmations=confirmations, is_protected=protected))
+    return Decider(chain, standard_caps(approval, chain, confirmations=confirmations, is_protected=protected))
 
 
 @pytest.mark.spec("A18")
 def test_the_gate_lets_the_chain_speak_first_and_the_caps_last() -> None:
-    judged = gate(file_read="confirm").judge(question(READ))
+    judged = decider(file_read="confirm").judge(approval_request(READ))
     assert judged.decision.source == CONFIRMATION
     assert [step.source for step in judged.steps] == [CONFIG, SHELL_PARTS, CHANGED, PROTECTED, MAX_RISK, CONFIRMATION]
 
@@ -174,10 +174,10 @@ def test_the_gate_lets_the_chain_speak_first_and_the_caps_last() -> None:
 @pytest.mark.spec("A18")
 def test_a_decision_known_beforehand_is_the_one_that_is_made() -> None:
     cautious = Caller(autonomy="cautious")
-    for one in (gate(), gate(file_read="confirm"), gate(file_="silent", calculator="log")):
+    for one in (decider(), decider(file_read="confirm"), decider(file_="silent", calculator="log")):
         for about in (READ, WRITE, EDIT, SHELL, CALCULATOR, UNKNOWN):
             for caller in (Caller(), cautious):
-                asked = question(about, {"path": ".git/x"}, caller=caller)
+                asked = approval_request(about, {"path": ".git/x"}, caller=caller)
                 known = one.static_decision(about, caller)
                 assert one.decide(asked) == one.judge(asked).decision
                 if known is not None:
@@ -186,9 +186,9 @@ def test_a_decision_known_beforehand_is_the_one_that_is_made() -> None:
 
 @pytest.mark.spec("A18")
 def test_reading_tools_are_decided_beforehand_and_writing_ones_wait_for_their_paths() -> None:
-    assert gate().static_decision(READ, Caller()) is not None
-    assert gate().static_decision(CALCULATOR, Caller()) is not None
-    assert gate().static_decision(WRITE, Caller()) is None
+    assert decider().static_decision(READ, Caller()) is not None
+    assert decider().static_decision(CALCULATOR, Caller()) is not None
+    assert decider().static_decision(WRITE, Caller()) is None
 
 
 @pytest.mark.spec("A18", "T6")
@@ -201,5 +201,5 @@ def test_a_tool_whose_proposals_have_their_own_risk_is_not_decided_beforehand() 
         name="file.read", propose=propose, apply=lambda args, ctx: None, effects=reads, presets=("$readonly",),
         source="builtin",
     )  # fmt: skip
-    assert gate().static_decision(about, Caller()) is None
-    assert gate().decide(question(about, risk=Risk.HIGH)).source == MAX_RISK
+    assert decider().static_decision(about, Caller()) is None
+    assert decider().decide(approval_request(about, risk=Risk.HIGH)).source == MAX_RISK

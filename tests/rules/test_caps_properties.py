@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from holdfast.contract.call import Decision
 from holdfast.contract.enums import Verdict
-from holdfast.rules.chain import Question
+from holdfast.rules.chain import ApprovalRequest
 from holdfast.rules.decider import Cap, apply_caps
 
-from .asking import question
+from .approval_requests import approval_request
 
 ANSWERS = [*Verdict, None, "raise", "junk"]
 verdicts = st.sampled_from(list(Verdict))
 
 
 def cap(name: str, answer: object, sources: frozenset[str] | None, failure: Verdict) -> Cap:
-    def judge(question: Question) -> Decision | None:
+    def judge(request: ApprovalRequest) -> Decision | None:
         if answer == "raise":
             raise RuntimeError(name)
         return Decision(answer, name, "") if isinstance(answer, Verdict) else answer  # pyright: ignore
@@ -40,29 +40,29 @@ decisions = st.builds(Decision, verdicts, st.sampled_from(["list", "grant", "def
 @pytest.mark.spec("A18")
 @given(decisions, caps)
 def test_caps_never_loosen(decision: Decision, given_caps: list[Cap]) -> None:
-    final = apply_caps(decision, given_caps, question()).decision
+    final = apply_caps(decision, given_caps, approval_request()).decision
     assert final.verdict.strictness >= decision.verdict.strictness
 
 
 @pytest.mark.spec("A18")
 @given(decisions, caps, caps)
 def test_more_caps_are_never_less_strict(decision: Decision, some: list[Cap], more: list[Cap]) -> None:
-    few = apply_caps(decision, some, question()).decision.verdict
-    many = apply_caps(decision, some + more, question()).decision.verdict
+    few = apply_caps(decision, some, approval_request()).decision.verdict
+    many = apply_caps(decision, some + more, approval_request()).decision.verdict
     assert many.strictness >= few.strictness
 
 
 @pytest.mark.spec("A18")
 @given(decisions, caps)
 def test_the_order_of_caps_does_not_change_the_verdict(decision: Decision, given_caps: list[Cap]) -> None:
-    forward = apply_caps(decision, given_caps, question()).decision.verdict
-    backward = apply_caps(decision, given_caps[::-1], question()).decision.verdict
+    forward = apply_caps(decision, given_caps, approval_request()).decision.verdict
+    backward = apply_caps(decision, given_caps[::-1], approval_request()).decision.verdict
     assert forward is backward
 
 
 @pytest.mark.spec("A18")
 @given(decisions, caps)
 def test_a_cap_that_could_not_judge_never_leaves_an_approval(decision: Decision, given_caps: list[Cap]) -> None:
-    judged = apply_caps(decision, given_caps, question())
+    judged = apply_caps(decision, given_caps, approval_request())
     if any(step.answer == "failed" for step in judged.steps):
         assert judged.decision.verdict is not Verdict.APPROVE

@@ -14,7 +14,7 @@ from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
 from holdfast.rules.chain import Chain, Resolve, ResolveContext, Resolver
 
-from .asking import READ, SHELL, question
+from .approval_requests import READ, SHELL, approval_request
 
 
 def says(answer: object) -> Resolve:
@@ -33,7 +33,7 @@ def test_the_answer_of_the_highest_priority_wins() -> None:
     chain = Chain()
     chain.register("low", says("deny"), priority=10)
     chain.register("high", says("approve"), priority=90)
-    judged = chain.judge(question())
+    judged = chain.judge(approval_request())
     assert judged.decision.verdict is Verdict.APPROVE
     assert judged.decision.source == "high"
     assert [step.source for step in judged.steps] == ["high"]
@@ -44,7 +44,7 @@ def test_equal_priorities_are_asked_in_the_order_of_their_names() -> None:
     chain = Chain()
     for name in ("c", "a", "b"):
         chain.register(name, says(None if name == "a" else "ask"))
-    judged = chain.judge(question())
+    judged = chain.judge(approval_request())
     assert [(step.source, step.answer) for step in judged.steps] == [("a", "pass"), ("b", "ask")]
 
 
@@ -52,7 +52,7 @@ def test_equal_priorities_are_asked_in_the_order_of_their_names() -> None:
 def test_nobody_answering_means_ask() -> None:
     chain = Chain()
     chain.register("shy", says(None))
-    assert chain.judge(question()).decision == Decision(
+    assert chain.judge(approval_request()).decision == Decision(
         Verdict.ASK, "default", "No rule covers this call, so it needs your approval."
     )
 
@@ -60,7 +60,7 @@ def test_nobody_answering_means_ask() -> None:
 @pytest.mark.spec("A1")
 def test_a_burst_of_questions_never_turns_into_a_yes() -> None:
     chain = Chain()
-    verdicts = {chain.judge(question(call_id=f"call-{number}")).decision.verdict for number in range(1000)}
+    verdicts = {chain.judge(approval_request(call_id=f"call-{number}")).decision.verdict for number in range(1000)}
     assert verdicts == {Verdict.ASK}
 
 
@@ -79,14 +79,14 @@ def test_a_burst_of_questions_never_turns_into_a_yes() -> None:
 def test_a_resolver_may_answer_with_a_verdict_its_word_or_a_decision(answer: object, verdict: Verdict) -> None:
     chain = Chain()
     chain.register("one", says(answer))
-    assert chain.judge(question()).decision.verdict is verdict
+    assert chain.judge(approval_request()).decision.verdict is verdict
 
 
 @pytest.mark.spec("A10")
 def test_a_decision_carries_the_reason_given_and_the_name_of_the_resolver_that_gave_it() -> None:
     chain = Chain()
     chain.register("honest", says(Decision(Verdict.DENY, "urn:holdfast:approval:config", "because")))
-    assert chain.judge(question()).decision == Decision(Verdict.DENY, "honest", "because")
+    assert chain.judge(approval_request()).decision == Decision(Verdict.DENY, "honest", "because")
 
 
 @pytest.mark.spec("A3")
@@ -96,7 +96,7 @@ def test_an_invalid_answer_is_logged_and_skipped(answer: object, caplog: pytest.
     chain.register("odd", says(answer), priority=90)
     chain.register("next", says("deny"))
     with caplog.at_level(logging.WARNING, "holdfast"):
-        judged = chain.judge(question())
+        judged = chain.judge(approval_request())
     assert judged.decision == Decision(Verdict.DENY, "next", "The resolver answered deny.")
     assert judged.steps[0].answer == "failed"
     assert "'odd' could not answer" in caplog.text
@@ -108,7 +108,7 @@ def test_a_resolver_that_raises_is_logged_on_one_line_and_skipped(caplog: pytest
     chain.register("broken", fails, priority=90)
     chain.register("next", says("approve"))
     with caplog.at_level(logging.WARNING, "holdfast"):
-        assert chain.judge(question()).decision.verdict is Verdict.APPROVE
+        assert chain.judge(approval_request()).decision.verdict is Verdict.APPROVE
     (record,) = caplog.records
     assert record.getMessage() == (
         "The approval resolver 'broken' could not answer: it raised ValueError: broken resolver."
@@ -122,7 +122,7 @@ def test_a_failed_resolver_lowers_an_approval_to_ask_when_so_configured(resolver
     chain = Chain(on_error="ask")
     chain.register("broken", resolver, priority=priority)
     chain.register("other", says("approve"))
-    decision = chain.judge(question()).decision
+    decision = chain.judge(approval_request()).decision
     assert decision.verdict is Verdict.ASK
     assert decision.source == "broken"
 
@@ -132,7 +132,7 @@ def test_a_failed_resolver_does_not_soften_a_denial() -> None:
     chain = Chain(on_error="ask")
     chain.register("broken", fails, priority=90)
     chain.register("other", says("deny"))
-    assert chain.judge(question()).decision == Decision(Verdict.DENY, "other", "The resolver answered deny.")
+    assert chain.judge(approval_request()).decision == Decision(Verdict.DENY, "other", "The resolver answered deny.")
 
 
 @pytest.mark.spec("A18")
@@ -140,7 +140,7 @@ def test_under_on_error_ask_a_denial_wins_over_an_earlier_approval() -> None:
     chain = Chain(on_error="ask")
     chain.register("first", says("approve"), priority=100)
     chain.register("last", says("deny"), priority=1)
-    judged = chain.judge(question())
+    judged = chain.judge(approval_request())
     assert judged.decision.source == "last"
     assert [step.answer for step in judged.steps] == ["approve", "deny"]
 
@@ -156,7 +156,7 @@ def test_an_exception_that_cannot_be_printed_is_skipped_too() -> None:
 
     chain = Chain()
     chain.register("hostile", hostile)
-    assert chain.judge(question()).decision.verdict is Verdict.ASK
+    assert chain.judge(approval_request()).decision.verdict is Verdict.ASK
 
 
 @pytest.mark.spec("A5a")
@@ -164,7 +164,7 @@ def test_a_resolver_sees_the_canonical_name_the_arguments_and_the_call() -> None
     seen: list[tuple[str, Args, ResolveContext]] = []
     chain = Chain()
     chain.register("spy", lambda name, args, ctx: seen.append((name, args, ctx)))
-    asked = question(SHELL, {"command": "ls"}, name_used="bash", document="/srv/project/notes.chat")
+    asked = approval_request(SHELL, {"command": "ls"}, name_used="bash", document="/srv/project/notes.chat")
     chain.judge(asked)
     name, args, ctx = seen[0]
     assert (name, args) == ("shell.exec", {"command": "ls"})
@@ -176,7 +176,7 @@ def test_a_resolver_sees_the_canonical_name_the_arguments_and_the_call() -> None
 def test_a_resolver_cannot_change_the_arguments_that_are_judged_or_run() -> None:
     def rewrite(name: str, args: Args, ctx: ResolveContext) -> None:
         args["command"] = "rm -rf /"
-        inner = ctx.question.args["options"]
+        inner = ctx.request.args["options"]
         assert isinstance(inner, dict)
         inner["force"] = True
 
@@ -184,7 +184,7 @@ def test_a_resolver_cannot_change_the_arguments_that_are_judged_or_run() -> None
     chain = Chain()
     chain.register("a", rewrite)
     chain.register("b", lambda name, args, ctx: seen.append(args))
-    asked = question(SHELL, {"command": "ls", "options": {"force": False}})
+    asked = approval_request(SHELL, {"command": "ls", "options": {"force": False}})
     chain.judge(asked)
     assert asked.args == seen[0] == {"command": "ls", "options": {"force": False}}
 
@@ -198,7 +198,7 @@ def test_registering_a_name_again_replaces_the_resolver() -> None:
     entry = chain.get("one")
     assert entry is not None
     assert (entry.priority, entry.description) == (7, "the second")
-    assert chain.judge(question()).decision == Decision(Verdict.DENY, "one", "the second")
+    assert chain.judge(approval_request()).decision == Decision(Verdict.DENY, "one", "the second")
 
 
 @pytest.mark.spec("A4")
@@ -295,7 +295,7 @@ def test_an_async_resolver_is_refused_and_a_coroutine_answer_is_invalid() -> Non
         return late(name, args, ctx)
 
     chain.register("hidden", hidden)
-    assert chain.judge(question()).decision.verdict is Verdict.ASK
+    assert chain.judge(approval_request()).decision.verdict is Verdict.ASK
 
 
 @pytest.mark.spec("A4")
@@ -321,8 +321,8 @@ def test_a_resolver_that_changes_the_chain_while_asked_does_not_change_this_judg
         chain.register("intruder", says("approve"), priority=40)
 
     chain.register("meddler", meddle)
-    assert chain.judge(question()).decision.source == "default"
-    assert chain.judge(question()).decision.source == "intruder"
+    assert chain.judge(approval_request()).decision.source == "default"
+    assert chain.judge(approval_request()).decision.source == "intruder"
 
 
 @pytest.mark.spec("A1")
@@ -330,10 +330,10 @@ def test_a_static_resolver_is_shown_the_tool_and_nothing_of_the_call() -> None:
     seen: list[ResolveContext] = []
     chain = Chain()
     chain.register("static", Resolver("static", lambda name, args, ctx: seen.append(ctx), static=True))
-    chain.judge(question(READ, {"path": "secret"}))
-    assert seen[0].question.args == {}
+    chain.judge(approval_request(READ, {"path": "secret"}))
+    assert seen[0].request.args == {}
     assert seen[0].call_id == ""
-    assert seen[0].question.tool is READ
+    assert seen[0].request.tool is READ
 
 
 @pytest.mark.spec("A1")
@@ -370,9 +370,9 @@ def test_a_static_decision_is_worked_out_once() -> None:
 def test_a_resolver_is_not_shown_tools_it_does_not_answer_about() -> None:
     chain = Chain()
     chain.add(Resolver("shell only", says("deny"), applies=lambda about: about is SHELL))
-    assert chain.judge(question(READ)).decision.source == "default"
-    assert chain.judge(question(SHELL)).decision.source == "shell only"
-    assert chain.static_decision(READ) == chain.judge(question(READ)).decision
+    assert chain.judge(approval_request(READ)).decision.source == "default"
+    assert chain.judge(approval_request(SHELL)).decision.source == "shell only"
+    assert chain.static_decision(READ) == chain.judge(approval_request(READ)).decision
     assert chain.static_decision(SHELL) is None
 
 
@@ -384,4 +384,4 @@ def test_a_resolver_that_cannot_say_whether_it_applies_is_asked() -> None:
     chain = Chain()
     chain.add(Resolver("unsure", says("deny"), applies=applies))
     assert chain.static_decision(READ) is None
-    assert chain.judge(question(READ)).decision.source == "unsure"
+    assert chain.judge(approval_request(READ)).decision.source == "unsure"

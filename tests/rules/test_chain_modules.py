@@ -15,7 +15,7 @@ from holdfast.rules.chain import Chain
 from holdfast.rules.from_config import standard_chain
 from holdfast.rules.resolvers import CONFIG, PURE
 
-from .asking import READ, SHELL
+from .approval_requests import READ, SHELL
 from .chains import decided, listed
 
 APPROVE, ASK, DENY = Verdict.APPROVE, Verdict.ASK, Verdict.DENY

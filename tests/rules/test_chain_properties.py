@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from holdfast.contract.enums import Verdict
 from holdfast.rules.chain import Chain, OnError, Resolver
 
-from .asking import READ, question
+from .approval_requests import READ, approval_request
 
 ANSWERS = ["approve", "ask", "deny", None, "junk", "raise"]
 
@@ -50,14 +50,14 @@ voices = st.lists(st.tuples(st.sampled_from(ANSWERS), st.integers(0, 3), st.bool
 @pytest.mark.parametrize("answers", list(permutations(["approve", "ask", None, "deny"])))
 def test_a_denial_wins_in_every_order_of_resolvers(answers: tuple[str | None, ...]) -> None:
     chain = chain_of("ask", *(voice(f"r{place}", answer, place) for place, answer in enumerate(answers)))
-    assert chain.judge(question()).decision.verdict is Verdict.DENY
+    assert chain.judge(approval_request()).decision.verdict is Verdict.DENY
 
 
 @pytest.mark.spec("A3", "A18")
 @pytest.mark.parametrize("answers", list(permutations(["approve", "raise", None, "junk"])))
 def test_a_failure_never_becomes_an_approval_in_any_order(answers: tuple[str | None, ...]) -> None:
     chain = chain_of("ask", *(voice(f"r{place}", answer, place) for place, answer in enumerate(answers)))
-    assert chain.judge(question()).decision.verdict is Verdict.ASK
+    assert chain.judge(approval_request()).decision.verdict is Verdict.ASK
 
 
 @pytest.mark.spec("A1")
@@ -66,13 +66,15 @@ def test_the_order_of_registration_does_not_matter(given_voices: list[Resolver],
     shuffled = list(given_voices)
     random.shuffle(shuffled)
     for on_error in ("skip", "ask"):
-        assert chain_of(on_error, *given_voices).judge(question()) == chain_of(on_error, *shuffled).judge(question())
+        assert chain_of(on_error, *given_voices).judge(approval_request()) == chain_of(on_error, *shuffled).judge(
+            approval_request()
+        )
 
 
 @pytest.mark.spec("A1")
 @given(voices)
 def test_the_first_real_answer_decides(given_voices: list[Resolver]) -> None:
-    decision = chain_of("skip", *given_voices).judge(question()).decision
+    decision = chain_of("skip", *given_voices).judge(approval_request()).decision
     ordered = sorted(given_voices, key=lambda one: (-one.priority, one.name))
     words = {one.name: _word(one) for one in ordered}
     expected = next(((name, word) for name, word in words.items() if word in ("approve", "ask", "deny")), None)
@@ -83,9 +85,9 @@ def test_the_first_real_answer_decides(given_voices: list[Resolver]) -> None:
 @given(voices, st.sampled_from(["skip", "ask"]))
 def test_a_static_decision_is_what_the_chain_would_decide(given_voices: list[Resolver], on_error: OnError) -> None:
     chain = chain_of(on_error, *given_voices)
-    static = chain.static_decision(question().tool)
+    static = chain.static_decision(approval_request().tool)
     if static is not None:
-        assert static == chain.judge(question(args={"path": "x"})).decision
+        assert static == chain.judge(approval_request(args={"path": "x"})).decision
     if all(one.static and _word(one) not in ("raise", "junk") for one in given_voices):
         assert static is not None
 
@@ -93,8 +95,8 @@ def test_a_static_decision_is_what_the_chain_would_decide(given_voices: list[Res
 @pytest.mark.spec("A3")
 @given(voices)
 def test_on_error_ask_is_never_looser_than_skip(given_voices: list[Resolver]) -> None:
-    strict = chain_of("ask", *given_voices).judge(question()).decision.verdict
-    loose = chain_of("skip", *given_voices).judge(question()).decision.verdict
+    strict = chain_of("ask", *given_voices).judge(approval_request()).decision.verdict
+    loose = chain_of("skip", *given_voices).judge(approval_request()).decision.verdict
     assert strict.strictness >= loose.strictness
 
 

@@ -8,12 +8,12 @@ from holdfast.config.config import ApprovalConfig, Preset
 from holdfast.contract.call import Decision
 from holdfast.contract.enums import Verdict
 from holdfast.contract.json import Args
-from holdfast.rules.chain import Question, Resolve, ResolveContext
+from holdfast.rules.chain import ApprovalRequest, Resolve, ResolveContext
 from holdfast.rules.from_config import DocumentPolicy, standard_chain
 from holdfast.rules.resolvers import CATCH_ALL, CONFIG, FRONTMATTER, GRANTS, PURE, SANDBOX
 from holdfast.store.ledger import Grant
 
-from .asking import CALCULATOR, EDIT, READ, SHELL, UNKNOWN, WRITE, question
+from .approval_requests import CALCULATOR, EDIT, READ, SHELL, UNKNOWN, WRITE, approval_request
 from .chains import decided, listed
 
 APPROVE, ASK, DENY = Verdict.APPROVE, Verdict.ASK, Verdict.DENY
@@ -26,10 +26,10 @@ class Book:
     def __init__(self, *, full: bool) -> None:
         self._full = full
 
-    def matching(self, question: Question) -> Grant | None:
+    def find(self, request: ApprovalRequest) -> Grant | None:
         if not self._full:
             return None
-        return Grant(id="g1", tool=question.tool.name, pattern={}, scope="user", by="ann", created=0.0)
+        return Grant(id="g1", tool=request.tool.name, pattern={}, scope="user", by="ann", created=0.0)
 
 
 def says(answer: object) -> Resolve:
@@ -49,7 +49,7 @@ def test_the_built_in_chain_has_the_documented_names_and_priorities() -> None:
         auto_approve=("$default", "my_pkg.policy"), importable=("my_pkg.policy",), require_approval=False
     )
     chain = standard_chain(
-        approval, document=DocumentPolicy(approval), grants=Book(full=False), sandbox_held=lambda: False
+        approval, document=DocumentPolicy(approval), grants=Book(full=False), sandbox_verified=lambda: False
     )
     assert [(entry.name, entry.priority) for entry in chain.get_all()] == [
         ("my_pkg.policy", 100),
@@ -66,7 +66,7 @@ def test_the_built_in_chain_has_the_documented_names_and_priorities() -> None:
 
 @pytest.mark.spec("A6", "A8")
 def test_out_of_the_box_files_are_approved_and_the_shell_is_asked_about() -> None:
-    chain = standard_chain(ApprovalConfig(), sandbox_held=lambda: True)
+    chain = standard_chain(ApprovalConfig(), sandbox_verified=lambda: True)
     assert [decided(chain, about)[1] for about in (READ, WRITE, EDIT)] == [APPROVE] * 3
     assert decided(chain, SHELL) == ("default", ASK)
     assert decided(chain, UNKNOWN) == ("default", ASK)
@@ -104,12 +104,12 @@ def test_a_grant_is_asked_before_third_parties_and_after_the_configuration() -> 
 @pytest.mark.spec("A10", "A12")
 def test_an_approval_by_grant_says_who_gave_it() -> None:
     chain = standard_chain(ApprovalConfig(), grants=Book(full=True))
-    assert chain.judge(question(SHELL)).decision.reason == "Allowed before by ann (grant g1, scope user)."
+    assert chain.judge(approval_request(SHELL)).decision.reason == "Allowed before by ann (grant g1, scope user)."
 
 
 @pytest.mark.spec("A8")
 def test_the_sandbox_approves_when_everything_holds() -> None:
-    chain = standard_chain(SANDBOXED, sandbox_held=lambda: True)
+    chain = standard_chain(SANDBOXED, sandbox_verified=lambda: True)
     assert decided(chain, SHELL) == (SANDBOX, APPROVE)
     assert decided(chain, UNKNOWN) == ("default", ASK)
 
@@ -129,13 +129,13 @@ def test_the_sandbox_approves_when_everything_holds() -> None:
     ids=["default", "a list", "an empty list", "by alias", "removed", "removed earlier", "not in an untrusted list"],
 )
 def test_the_sandbox_does_not_approve_when_something_is_missing(approval: ApprovalConfig) -> None:
-    assert decided(standard_chain(approval, sandbox_held=lambda: True), SHELL)[1] is ASK
+    assert decided(standard_chain(approval, sandbox_verified=lambda: True), SHELL)[1] is ASK
 
 
 @pytest.mark.spec("A8")
 @pytest.mark.parametrize("held", [False, None, "yes", 1])
 def test_the_sandbox_approves_only_if_its_probe_held(held: object) -> None:
-    chain = standard_chain(SANDBOXED, sandbox_held=lambda: held)  # pyright: ignore[reportArgumentType]
+    chain = standard_chain(SANDBOXED, sandbox_verified=lambda: held)  # pyright: ignore[reportArgumentType]
     assert decided(chain, SHELL) == ("default", ASK)
 
 
@@ -149,7 +149,7 @@ def test_the_probe_is_asked_at_every_call_and_only_for_tools_that_may_use_it() -
             raise OSError("no backend")
         return len(asked) == 1
 
-    chain = standard_chain(SANDBOXED, sandbox_held=held)
+    chain = standard_chain(SANDBOXED, sandbox_verified=held)
     assert [decided(chain, SHELL)[1] for _ in range(3)] == [APPROVE, ASK, ASK]
     decided(chain, UNKNOWN)
     assert len(asked) == 3
@@ -158,9 +158,9 @@ def test_the_probe_is_asked_at_every_call_and_only_for_tools_that_may_use_it() -
 @pytest.mark.spec("A8")
 def test_a_third_party_or_a_configured_denial_beats_the_sandbox() -> None:
     denying = listed("$no", auto_approve_sandboxed=True, presets={"$no": Preset(deny=("bash",))})
-    chain = standard_chain(denying, sandbox_held=lambda: True)
+    chain = standard_chain(denying, sandbox_verified=lambda: True)
     assert decided(chain, SHELL) == (CONFIG, DENY)
-    chain = standard_chain(SANDBOXED, sandbox_held=lambda: True)
+    chain = standard_chain(SANDBOXED, sandbox_verified=lambda: True)
     chain.register("third", says("deny"))
     assert decided(chain, SHELL) == ("third", DENY)
 
@@ -276,8 +276,8 @@ def test_lists_purity_and_the_catch_all_need_no_look_at_the_call() -> None:
     chain = standard_chain(ApprovalConfig(require_approval=False))
     for about in (READ, WRITE, SHELL, CALCULATOR, UNKNOWN):
         static = chain.static_decision(about)
-        assert static == chain.judge(question(about, {"path": "x"})).decision
-    gated = standard_chain(SANDBOXED, grants=Book(full=False), sandbox_held=lambda: True)
+        assert static == chain.judge(approval_request(about, {"path": "x"})).decision
+    gated = standard_chain(SANDBOXED, grants=Book(full=False), sandbox_verified=lambda: True)
     assert gated.static_decision(READ) is not None
     assert gated.static_decision(CALCULATOR) is not None
     assert gated.static_decision(SHELL) is None

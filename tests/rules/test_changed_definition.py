@@ -11,21 +11,21 @@ from holdfast.contract.call import Caller, Decision
 from holdfast.contract.enums import AUTO_APPROVED_IF_SANDBOXED, CHANGED_DEFINITION, Verdict
 from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
-from holdfast.rules.chain import DEFAULT, Chain, Question, ResolveContext
-from holdfast.rules.decider import CHANGED, Gate, apply_caps, changed_definition_cap, explain
+from holdfast.rules.chain import DEFAULT_DECISION, ApprovalRequest, Chain, ResolveContext
+from holdfast.rules.decider import CHANGED, Decider, apply_caps, changed_definition_cap, explain
 from holdfast.rules.from_config import standard_caps, standard_chain
 from holdfast.rules.resolvers import CATCH_ALL, CONFIG, GRANTS, PURE, SANDBOX
 from holdfast.store.entries import Grant
 
-from .asking import question, tool
+from .approval_requests import approval_request, tool
 
 NAME = "mcp:server:tool"
 HELD = Decision(Verdict.ASK, CHANGED, "You have not seen its definition as it is now.")
 
 
 class Granted:
-    def matching(self, question: Question) -> Grant:
-        return Grant(id="g1", tool=question.tool.name, pattern={}, scope="user", by="ada", created=0.0)
+    def find(self, request: ApprovalRequest) -> Grant:
+        return Grant(id="g1", tool=request.tool.name, pattern={}, scope="user", by="ada", created=0.0)
 
 
 def trusting(name: str, args: Args, ctx: ResolveContext) -> bool:
@@ -45,7 +45,7 @@ def approvers() -> list[tuple[str, ApprovalConfig, dict[str, Any], Tool]]:
         (CONFIG, ApprovalConfig(auto_approve=("$m",), presets={"$m": Preset(approve=("mcp:*",))}), {}, described()),
         (CONFIG, ApprovalConfig(), {"function": trusting}, described()),
         (GRANTS, ApprovalConfig(), {"grants": Granted()}, described()),
-        (SANDBOX, sandboxed, {"sandbox_held": lambda: True}, described(AUTO_APPROVED_IF_SANDBOXED)),
+        (SANDBOX, sandboxed, {"sandbox_verified": lambda: True}, described(AUTO_APPROVED_IF_SANDBOXED)),
         (PURE, ApprovalConfig(), {}, described(effects=())),
         (CATCH_ALL, ApprovalConfig(require_approval=False), {}, described()),
     ]
@@ -60,27 +60,27 @@ def test_no_approval_reaches_a_tool_whose_definition_has_changed(
     source: str, approval: ApprovalConfig, more: dict[str, Any], about: Tool
 ) -> None:
     chain = standard_chain(approval, **more)
-    gate = Gate(chain, standard_caps(approval, chain))
-    unchanged = gate.decide(question(about))
+    decider = Decider(chain, standard_caps(approval, chain))
+    unchanged = decider.decide(approval_request(about))
     assert (unchanged.verdict, unchanged.source) == (Verdict.APPROVE, source)
     now = described(*about.capabilities, CHANGED_DEFINITION, effects=about.effects)
-    assert gate.decide(question(now)) == gate.judge(question(now)).decision == HELD
-    assert gate.static_decision(now, Caller()) in (None, HELD)
+    assert decider.decide(approval_request(now)) == decider.judge(approval_request(now)).decision == HELD
+    assert decider.static_decision(now, Caller()) in (None, HELD)
 
 
 @pytest.mark.spec("K2", "A18")
 def test_a_denial_stays_one_and_a_question_gets_a_reason() -> None:
-    asked = question(described(CHANGED_DEFINITION))
+    asked = approval_request(described(CHANGED_DEFINITION))
     denied = Decision(Verdict.DENY, "list", "denied")
     assert apply_caps(denied, [changed_definition_cap()], asked).decision == denied
-    assert apply_caps(DEFAULT, [changed_definition_cap()], asked).decision == HELD
+    assert apply_caps(DEFAULT_DECISION, [changed_definition_cap()], asked).decision == HELD
 
 
 @pytest.mark.spec("K2", "A10")
 def test_an_explanation_names_the_changed_definition() -> None:
     approval = ApprovalConfig(require_approval=False)
     chain = standard_chain(approval)
-    told = explain(None, chain, standard_caps(approval, chain), question(described(CHANGED_DEFINITION)))
+    told = explain(None, chain, standard_caps(approval, chain), approval_request(described(CHANGED_DEFINITION)))
     assert told.decision == HELD
     steps = {step.source: (step.answer, step.decided) for step in told.steps}
     assert (steps[CATCH_ALL], steps[CHANGED]) == (("approve", False), ("ask", True))
@@ -90,4 +90,4 @@ def test_an_explanation_names_the_changed_definition() -> None:
 def test_a_tool_as_it_was_is_not_asked_about() -> None:
     caps = standard_caps(ApprovalConfig(), Chain())
     yes = Decision(Verdict.APPROVE, "list", "listed")
-    assert apply_caps(yes, caps, question(described())).decision == yes
+    assert apply_caps(yes, caps, approval_request(described())).decision == yes

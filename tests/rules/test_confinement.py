@@ -15,7 +15,7 @@ from holdfast.contract.json import Args
 from holdfast.rules.chain import UNCONFINED, Confinement
 from holdfast.rules.grants import matches, narrow_grant
 from holdfast.store.ledger import Grant
-from tests.rules.asking import EDIT, READ, SHELL, WRITE, question
+from tests.rules.approval_requests import EDIT, READ, SHELL, WRITE, approval_request
 
 CONTAINED = Confinement(
     backend="bubblewrap",
@@ -74,17 +74,17 @@ def _under(confinement: Confinement) -> dict[str, Any]:
 @pytest.mark.parametrize("what", LESS)
 def test_with_less_containment_a_grant_covers_nothing(what: str) -> None:
     args: Args = {"command": "make test"}
-    grant = _grant(question(SHELL, args, **_under(CONTAINED)))
-    assert matches(grant, question(SHELL, args, **_under(CONTAINED)))
-    assert not matches(grant, question(SHELL, args, **_under(replace(CONTAINED, **LESS[what]))))
+    grant = _grant(approval_request(SHELL, args, **_under(CONTAINED)))
+    assert matches(grant, approval_request(SHELL, args, **_under(CONTAINED)))
+    assert not matches(grant, approval_request(SHELL, args, **_under(replace(CONTAINED, **LESS[what]))))
 
 
 @pytest.mark.spec("A12a")
 @pytest.mark.parametrize("what", MORE)
 def test_with_the_same_or_more_containment_a_grant_holds(what: str) -> None:
     args: Args = {"command": "make test"}
-    grant = _grant(question(SHELL, args, **_under(CONTAINED)))
-    assert matches(grant, question(SHELL, args, **_under(replace(CONTAINED, **MORE[what]))))
+    grant = _grant(approval_request(SHELL, args, **_under(CONTAINED)))
+    assert matches(grant, approval_request(SHELL, args, **_under(replace(CONTAINED, **MORE[what]))))
 
 
 @pytest.mark.spec("A12a")
@@ -99,27 +99,27 @@ def test_with_the_same_or_more_containment_a_grant_holds(what: str) -> None:
 )
 def test_every_width_of_a_grant_follows_the_rule(about: Any, args: Any, width: Any) -> None:
     place: dict[str, Any] = {"root": Path.cwd(), "cwd": str(Path.cwd())} if about is SHELL else {}
-    asked = question(about, args, **place, **_under(CONTAINED))
+    asked = approval_request(about, args, **place, **_under(CONTAINED))
     grant = _grant(asked, width)
     assert matches(grant, asked)
-    assert not matches(grant, question(about, args, **place, **_under(UNCONFINED)))
+    assert not matches(grant, approval_request(about, args, **place, **_under(UNCONFINED)))
 
 
 @pytest.mark.spec("A12a")
 def test_what_was_given_without_a_sandbox_holds_with_one() -> None:
     args: Args = {"command": "make test"}
-    grant = _grant(question(SHELL, args))
+    grant = _grant(approval_request(SHELL, args))
     for confinement in (UNCONFINED, replace(CONTAINED, environment=(), settings=None)):
-        assert matches(grant, question(SHELL, args, **_under(confinement)))
+        assert matches(grant, approval_request(SHELL, args, **_under(confinement)))
 
 
 @pytest.mark.spec("A12a")
 def test_a_grant_an_earlier_version_kept_without_its_sandbox_covers_nothing() -> None:
     args: Args = {"command": "make test"}
-    grant = _grant(question(SHELL, args))
+    grant = _grant(approval_request(SHELL, args))
     older = replace(grant, pattern={name: value for name, value in grant.pattern.items() if name != "given_under"})
-    assert not matches(older, question(SHELL, args))
-    assert not matches(older, question(SHELL, args, **_under(CONTAINED)))
+    assert not matches(older, approval_request(SHELL, args))
+    assert not matches(older, approval_request(SHELL, args, **_under(CONTAINED)))
 
 
 paths = st.sampled_from(["/", "/a", "/a/b", "/a/bc", "/a/b/c", "/d"])

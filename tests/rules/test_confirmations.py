@@ -11,9 +11,9 @@ from holdfast.config.config import Action, Autonomy, ConfirmationConfig
 from holdfast.contract.call import Caller, Decision
 from holdfast.contract.enums import Risk, Verdict
 from holdfast.contract.tool import Tool
-from holdfast.rules.decider import CANCELLED, CONFIRMATION, Confirmations, apply_caps, shifted
+from holdfast.rules.decider import CANCELLED, CONFIRMATION, Confirmations, action_at_autonomy, apply_caps
 
-from .asking import READ, SHELL, UNKNOWN, WRITE, question
+from .approval_requests import READ, SHELL, UNKNOWN, WRITE, approval_request
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
 LEVELS: tuple[Autonomy, ...] = get_args(Autonomy)
@@ -40,14 +40,18 @@ def action(confirmations: Confirmations, about: Tool, caller: Caller | None = No
     ],
 )
 def test_autonomy_shifts_silent_log_and_confirm(level: Autonomy, risk: Risk, expected: tuple[Action, ...]) -> None:
-    assert (shifted("silent", level, risk), shifted("log", level, risk), shifted("confirm", level, risk)) == expected
+    assert (
+        action_at_autonomy("silent", level, risk),
+        action_at_autonomy("log", level, risk),
+        action_at_autonomy("confirm", level, risk),
+    ) == expected
 
 
 @pytest.mark.spec("A9")
 def test_high_risk_is_never_silent_and_more_autonomy_is_never_stricter() -> None:
     order = ("silent", "log", "confirm")
     for configured, risk in product(ACTIONS, Risk):
-        strictness = [order.index(shifted(configured, level, risk)) for level in LEVELS]
+        strictness = [order.index(action_at_autonomy(configured, level, risk)) for level in LEVELS]
         assert strictness == sorted(strictness, reverse=True)
         assert risk is not Risk.HIGH or min(strictness) >= 1
 
@@ -101,7 +105,7 @@ def test_a_caller_can_only_ask_for_more_caution(configured: Autonomy, asked: Aut
 @pytest.mark.spec("A9")
 def test_a_confirmation_asks_a_person_whoever_approved() -> None:
     confirmations = Confirmations(ConfirmationConfig(actions={"write": "confirm"}))
-    decision = apply_caps(YES, [confirmations.cap()], question(WRITE)).decision
+    decision = apply_caps(YES, [confirmations.cap()], approval_request(WRITE)).decision
     assert decision.verdict is Verdict.ASK
     assert decision.source == CONFIRMATION
     assert decision.reason == "The confirmation rule 'write' says confirm, autonomy is standard, risk is medium."
@@ -111,15 +115,15 @@ def test_a_confirmation_asks_a_person_whoever_approved() -> None:
 @pytest.mark.parametrize("configured", ["log", "silent"])
 def test_log_and_silent_hold_nothing_up(configured: Action) -> None:
     confirmations = Confirmations(ConfirmationConfig(actions={"write": configured}))
-    assert apply_caps(YES, [confirmations.cap()], question(WRITE)).decision == YES
+    assert apply_caps(YES, [confirmations.cap()], approval_request(WRITE)).decision == YES
 
 
 @pytest.mark.spec("A9")
 def test_the_risk_of_the_proposal_counts_not_that_of_the_tool() -> None:
     confirmations = Confirmations(ConfirmationConfig(autonomy="autonomous", actions={"write": "confirm"}))
     caps = [confirmations.cap()]
-    assert apply_caps(YES, caps, question(WRITE, risk=Risk.MEDIUM)).decision == YES
-    assert apply_caps(YES, caps, question(WRITE, risk=Risk.HIGH)).decision.verdict is Verdict.ASK
+    assert apply_caps(YES, caps, approval_request(WRITE, risk=Risk.MEDIUM)).decision == YES
+    assert apply_caps(YES, caps, approval_request(WRITE, risk=Risk.HIGH)).decision.verdict is Verdict.ASK
 
 
 @pytest.mark.spec("A9")

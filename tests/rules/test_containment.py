@@ -8,7 +8,7 @@ from holdfast.contract.call import Decision
 from holdfast.contract.enums import NEEDS_CONTAINMENT, RUNS_COMMANDS, Verdict
 from holdfast.rules.decider import CONTAINMENT, Containment, apply_caps, containment_cap
 
-from .asking import READ, question, tool
+from .approval_requests import READ, approval_request, tool
 
 YES = Decision(Verdict.APPROVE, "list", "listed")
 RUNS = tool("shell.exec", capabilities=frozenset({RUNS_COMMANDS}))
@@ -27,9 +27,9 @@ OBEYS = tool("git.status", capabilities=frozenset({NEEDS_CONTAINMENT}))
 )
 def test_what_would_run_uncontained_is_asked_about_or_denied(state: Containment, runs: Verdict, obeys: Verdict) -> None:
     caps = [containment_cap(lambda: state)]
-    assert apply_caps(YES, caps, question(RUNS)).decision.verdict is runs
-    assert apply_caps(YES, caps, question(OBEYS)).decision.verdict is obeys
-    assert apply_caps(YES, caps, question(READ)).decision == YES
+    assert apply_caps(YES, caps, approval_request(RUNS)).decision.verdict is runs
+    assert apply_caps(YES, caps, approval_request(OBEYS)).decision.verdict is obeys
+    assert apply_caps(YES, caps, approval_request(READ)).decision == YES
 
 
 @pytest.mark.spec("A18", "N1")
@@ -37,5 +37,5 @@ def test_a_probe_that_fails_denies() -> None:
     def broken() -> Containment:
         raise OSError("no probe")
 
-    decision = apply_caps(YES, [containment_cap(broken)], question(RUNS)).decision
+    decision = apply_caps(YES, [containment_cap(broken)], approval_request(RUNS)).decision
     assert (decision.verdict, decision.source) == (Verdict.DENY, CONTAINMENT)

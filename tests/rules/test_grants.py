@@ -11,16 +11,16 @@ from msgspec import structs
 from holdfast.contract.errors import GrantRefused
 from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
-from holdfast.rules.chain import Confinement, Question
+from holdfast.rules.chain import ApprovalRequest, Confinement
 from holdfast.rules.grants import NEVER_WIDENED, Width, matches, narrow_grant
 from holdfast.store.ledger import Grant, Scope
 
-from .asking import CALCULATOR, EDIT, FETCH, READ, SHELL, UNKNOWN, WRITE, question, tool
+from .approval_requests import CALCULATOR, EDIT, FETCH, READ, SHELL, UNKNOWN, WRITE, approval_request, tool
 
 SCOPES: tuple[Scope, ...] = ("once", "session", "project", "user")
 
 
-def granted(asked: Question, scope: Scope = "session", width: Width = "exact", **fields: Any) -> Grant:
+def granted(asked: ApprovalRequest, scope: Scope = "session", width: Width = "exact", **fields: Any) -> Grant:
     spec = narrow_grant(asked, scope, "ann", width=width)
     values: dict[str, Any] = {
         "id": "g1", "tool": spec.tool, "pattern": spec.pattern, "scope": spec.scope, "by": spec.by,
@@ -42,8 +42,8 @@ def granted(asked: Question, scope: Scope = "session", width: Width = "exact", *
     ],
 )
 def test_a_grant_covers_the_very_same_call(scope: Scope, about: Tool, args: Args) -> None:
-    asked = question(about, args)
-    assert matches(granted(asked, scope), question(about, args, call_id="another"))
+    asked = approval_request(about, args)
+    assert matches(granted(asked, scope), approval_request(about, args, call_id="another"))
 
 
 @pytest.mark.spec("A12")
@@ -60,64 +60,64 @@ def test_a_grant_covers_the_very_same_call(scope: Scope, about: Tool, args: Args
     ],
 )
 def test_a_grant_for_a_command_covers_no_other_command(args: Args) -> None:
-    grant = granted(question(SHELL, {"command": "make test"}), "user")
-    assert not matches(grant, question(SHELL, args))
+    grant = granted(approval_request(SHELL, {"command": "make test"}), "user")
+    assert not matches(grant, approval_request(SHELL, args))
 
 
 @pytest.mark.spec("A12")
 def test_true_is_not_one_and_one_is_the_same_in_both_spellings() -> None:
-    grant = granted(question(UNKNOWN, {"force": 1}))
-    assert not matches(grant, question(UNKNOWN, {"force": True}))
-    assert matches(grant, question(UNKNOWN, {"force": 1.0}))
+    grant = granted(approval_request(UNKNOWN, {"force": 1}))
+    assert not matches(grant, approval_request(UNKNOWN, {"force": True}))
+    assert matches(grant, approval_request(UNKNOWN, {"force": 1.0}))
 
 
 @pytest.mark.spec("A12")
 def test_a_grant_for_a_call_without_arguments_does_not_cover_calls_with_some() -> None:
-    grant = granted(question(UNKNOWN, {}), "user")
-    assert matches(grant, question(UNKNOWN, {}))
-    assert not matches(grant, question(UNKNOWN, {"command": "rm -rf /"}))
+    grant = granted(approval_request(UNKNOWN, {}), "user")
+    assert matches(grant, approval_request(UNKNOWN, {}))
+    assert not matches(grant, approval_request(UNKNOWN, {"command": "rm -rf /"}))
 
 
 @pytest.mark.spec("A12")
 def test_a_command_is_granted_where_it_was_asked_for() -> None:
-    grant = granted(question(SHELL, {"command": "make"}), "user")
-    assert not matches(grant, question(SHELL, {"command": "make"}, cwd="/tmp/other"))
+    grant = granted(approval_request(SHELL, {"command": "make"}), "user")
+    assert not matches(grant, approval_request(SHELL, {"command": "make"}, cwd="/tmp/other"))
 
 
 @pytest.mark.spec("A12")
 def test_a_relative_path_means_the_file_it_meant_then() -> None:
-    grant = granted(question(WRITE, {"path": "a.txt", "content": ""}), "user")
-    elsewhere = question(WRITE, {"path": "a.txt", "content": ""}, paths=(Path("/srv/other/a.txt"),))
+    grant = granted(approval_request(WRITE, {"path": "a.txt", "content": ""}), "user")
+    elsewhere = approval_request(WRITE, {"path": "a.txt", "content": ""}, paths=(Path("/srv/other/a.txt"),))
     assert not matches(grant, elsewhere)
 
 
 @pytest.mark.spec("A12")
 def test_a_tool_that_has_changed_is_asked_about_again() -> None:
-    grant = granted(question(UNKNOWN, {}), "user")
-    assert not matches(grant, question(UNKNOWN.with_(description="Now does something else."), {}))
-    assert not matches(grant, question(UNKNOWN.with_(effects=frozenset({"process"})), {}))
+    grant = granted(approval_request(UNKNOWN, {}), "user")
+    assert not matches(grant, approval_request(UNKNOWN.with_(description="Now does something else."), {}))
+    assert not matches(grant, approval_request(UNKNOWN.with_(effects=frozenset({"process"})), {}))
 
 
 @pytest.mark.spec("A12")
 def test_a_grant_is_for_its_own_tool() -> None:
-    grant = granted(question(UNKNOWN, {}), "user")
-    assert not matches(grant, question(tool("acme.other"), {}))
+    grant = granted(approval_request(UNKNOWN, {}), "user")
+    assert not matches(grant, approval_request(tool("acme.other"), {}))
 
 
 @pytest.mark.spec("A12")
 @pytest.mark.parametrize("scope", ["once", "session"])
 def test_a_grant_for_a_session_ends_with_it(scope: Scope) -> None:
-    asked = question(UNKNOWN, {})
+    asked = approval_request(UNKNOWN, {})
     grant = granted(asked, scope)
     assert grant.session == "session-1"
-    assert not matches(grant, question(UNKNOWN, {}, session="session-2"))
+    assert not matches(grant, approval_request(UNKNOWN, {}, session="session-2"))
     assert not matches(granted(asked, scope, session=None), asked)
 
 
 @pytest.mark.spec("A12", "N2")
 def test_a_grant_for_all_projects_holds_where_the_same_patterns_hide_files() -> None:
-    def asked(root: str, *patterns: str) -> Question:
-        about = question(SHELL, {"command": "make test"}, cwd=root, root=Path(root))
+    def asked(root: str, *patterns: str) -> ApprovalRequest:
+        about = approval_request(SHELL, {"command": "make test"}, cwd=root, root=Path(root))
         given = (f"{root}: $secrets", "/home/a/notes: *.txt", *patterns)
         return structs.replace(about, confinement=lambda: Confinement(writable=(root,), patterns=given))
 
@@ -129,17 +129,17 @@ def test_a_grant_for_all_projects_holds_where_the_same_patterns_hide_files() -> 
 
 @pytest.mark.spec("A12")
 def test_a_grant_for_a_project_stays_in_it() -> None:
-    grant = granted(question(UNKNOWN, {}), "project")
-    assert matches(grant, question(UNKNOWN, {}, session="session-2"))
-    assert not matches(grant, question(UNKNOWN, {}, root=Path("/srv/other")))
-    assert not matches(grant, question(UNKNOWN, {}, root=None))
+    grant = granted(approval_request(UNKNOWN, {}), "project")
+    assert matches(grant, approval_request(UNKNOWN, {}, session="session-2"))
+    assert not matches(grant, approval_request(UNKNOWN, {}, root=Path("/srv/other")))
+    assert not matches(grant, approval_request(UNKNOWN, {}, root=None))
     with pytest.raises(GrantRefused, match="allow it for the session instead"):
-        narrow_grant(question(UNKNOWN, {}, root=None), "project", "ann")
+        narrow_grant(approval_request(UNKNOWN, {}, root=None), "project", "ann")
 
 
 @pytest.mark.spec("A12")
 def test_a_grant_ends_when_it_expires_or_is_used_up() -> None:
-    asked = question(UNKNOWN, {})
+    asked = approval_request(UNKNOWN, {})
     grant = granted(asked, expires=100.0)
     assert matches(grant, asked, now=99.9)
     assert not matches(grant, asked, now=100.0)
@@ -150,17 +150,17 @@ def test_a_grant_ends_when_it_expires_or_is_used_up() -> None:
 @pytest.mark.spec("A12")
 def test_the_label_of_a_built_in_tool_is_only_shown_and_another_tools_label_counts() -> None:
     args: Args = {"path": "a.txt", "content": "x", "label": "first"}
-    assert matches(granted(question(WRITE, args)), question(WRITE, {**args, "label": "second"}))
-    grant = granted(question(UNKNOWN, {"label": "app=web"}))
-    assert not matches(grant, question(UNKNOWN, {"label": "app=db"}))
+    assert matches(granted(approval_request(WRITE, args)), approval_request(WRITE, {**args, "label": "second"}))
+    grant = granted(approval_request(UNKNOWN, {"label": "app=web"}))
+    assert not matches(grant, approval_request(UNKNOWN, {"label": "app=db"}))
 
 
 @pytest.mark.spec("A12")
 def test_a_folder_can_be_allowed_when_that_is_asked_for() -> None:
-    asked = question(WRITE, {"path": "notes/a.txt", "content": "x"})
-    assert not matches(granted(asked), question(WRITE, {"path": "notes/b.txt", "content": "x"}))
+    asked = approval_request(WRITE, {"path": "notes/a.txt", "content": "x"})
+    assert not matches(granted(asked), approval_request(WRITE, {"path": "notes/b.txt", "content": "x"}))
     grant = granted(asked, width="folder")
-    assert matches(grant, question(WRITE, {"path": "notes/b.txt", "content": "x"}))
+    assert matches(grant, approval_request(WRITE, {"path": "notes/b.txt", "content": "x"}))
 
 
 @pytest.mark.spec("A12")
@@ -178,14 +178,14 @@ def test_a_folder_can_be_allowed_when_that_is_asked_for() -> None:
     ],
 )
 def test_a_folder_is_that_folder_and_nothing_else_of_the_call(args: Args, fields: dict[str, Any]) -> None:
-    grant = granted(question(WRITE, {"path": "notes/a.txt", "content": "x"}), width="folder")
-    assert not matches(grant, question(WRITE, args, **fields))
+    grant = granted(approval_request(WRITE, {"path": "notes/a.txt", "content": "x"}), width="folder")
+    assert not matches(grant, approval_request(WRITE, args, **fields))
 
 
 @pytest.mark.spec("A12")
 def test_a_tool_that_only_reads_can_be_allowed_whatever_its_arguments_are() -> None:
-    grant = granted(question(READ, {"path": "a.txt"}), width="tool")
-    assert matches(grant, question(READ, {"path": "b/c.txt", "limit": 3}))
+    grant = granted(approval_request(READ, {"path": "a.txt"}), width="tool")
+    assert matches(grant, approval_request(READ, {"path": "b/c.txt", "limit": 3}))
 
 
 @pytest.mark.spec("A12")
@@ -193,14 +193,14 @@ def test_a_tool_that_only_reads_can_be_allowed_whatever_its_arguments_are() -> N
 @pytest.mark.parametrize("about", [SHELL, UNKNOWN, FETCH, tool("acme.run", effects={"process", "fs.read"})])
 def test_nothing_that_runs_sends_or_does_not_say_is_allowed_wholesale(about: Tool, width: Width) -> None:
     with pytest.raises(GrantRefused, match="allow exactly this call"):
-        narrow_grant(question(about, {"path": "x"}), "session", "ann", width=width)
+        narrow_grant(approval_request(about, {"path": "x"}), "session", "ann", width=width)
 
 
 @pytest.mark.spec("A12")
 @pytest.mark.parametrize("about", [WRITE, EDIT])
 def test_a_tool_that_writes_is_not_allowed_whatever_its_arguments_are(about: Tool) -> None:
     with pytest.raises(GrantRefused, match="allow exactly this call, or the folder"):
-        narrow_grant(question(about, {"path": "x"}), "user", "ann", width="tool")
+        narrow_grant(approval_request(about, {"path": "x"}), "user", "ann", width="tool")
 
 
 @pytest.mark.spec("A12")
@@ -218,7 +218,7 @@ def test_a_tool_that_writes_is_not_allowed_whatever_its_arguments_are(about: Too
 )
 def test_a_command_that_runs_its_arguments_is_never_allowed_by_its_name(command: str, word: str) -> None:
     with pytest.raises(GrantRefused, match=f"'{word}' runs whatever its arguments say; allow exactly this command"):
-        narrow_grant(question(SHELL, {"command": command}), "user", "ann", width="tool")
+        narrow_grant(approval_request(SHELL, {"command": command}), "user", "ann", width="tool")
 
 
 @pytest.mark.spec("A12")
@@ -230,15 +230,15 @@ def test_the_list_of_such_commands_has_the_ones_that_were_abused() -> None:
 @pytest.mark.spec("A12")
 def test_a_yes_for_once_is_not_widened_and_a_call_without_files_has_no_folder() -> None:
     with pytest.raises(GrantRefused, match="choose a longer scope"):
-        narrow_grant(question(READ, {"path": "a"}), "once", "ann", width="tool")
+        narrow_grant(approval_request(READ, {"path": "a"}), "once", "ann", width="tool")
     with pytest.raises(GrantRefused, match="names no file"):
-        narrow_grant(question(READ, {}), "session", "ann", width="folder")
+        narrow_grant(approval_request(READ, {}), "session", "ann", width="folder")
 
 
 @pytest.mark.spec("A12")
 def test_arguments_too_long_to_keep_are_not_granted() -> None:
     with pytest.raises(GrantRefused, match="approve it each time"):
-        narrow_grant(question(WRITE, {"path": "a", "content": "x" * 100_000}), "user", "ann")
+        narrow_grant(approval_request(WRITE, {"path": "a", "content": "x" * 100_000}), "user", "ann")
 
 
 @pytest.mark.spec("A12")
@@ -257,18 +257,18 @@ def test_arguments_too_long_to_keep_are_not_granted() -> None:
 )
 def test_a_stored_rule_that_is_empty_too_wide_or_unreadable_covers_nothing(pattern: Args) -> None:
     grant = Grant(id="g1", tool="acme.thing", pattern=pattern, scope="user", by="ann", created=0.0)
-    assert not matches(grant, question(UNKNOWN, {"command": "rm"}))
+    assert not matches(grant, approval_request(UNKNOWN, {"command": "rm"}))
     everything = Grant(id="g2", tool="*", pattern=pattern, scope="user", by="ann", created=0.0)
-    assert not matches(everything, question(UNKNOWN))
+    assert not matches(everything, approval_request(UNKNOWN))
 
 
 @pytest.mark.spec("A12")
 def test_a_rule_widened_while_the_tool_only_read_ends_when_it_does_more() -> None:
     reads = tool("acme.see", effects={"fs.read"}, touches=READ.touches)
     writes = reads.with_(effects=frozenset({"fs.write"}))
-    grant = granted(question(reads, {"path": "a"}), width="tool")
+    grant = granted(approval_request(reads, {"path": "a"}), width="tool")
     forged = {**grant.pattern, "definition": writes.digest}
-    asked = question(writes, {"path": "a"})
+    asked = approval_request(writes, {"path": "a"})
     assert not matches(grant, asked)
     assert not matches(Grant(id="g", tool="acme.see", pattern=forged, scope="user", by="x", created=0.0), asked)
 
@@ -276,6 +276,6 @@ def test_a_rule_widened_while_the_tool_only_read_ends_when_it_does_more() -> Non
 @pytest.mark.spec("A12")
 def test_a_folder_rule_written_by_hand_does_not_cover_a_tool_that_does_more_than_use_files() -> None:
     runs = tool("acme.run", effects={"process"}, touches=READ.touches)
-    asked = question(runs, {"path": "notes/a.sh"})
+    asked = approval_request(runs, {"path": "notes/a.sh"})
     folder: Args = {"definition": runs.digest, "args": {}, "free": ["path"], "folders": ["/srv/project/notes"]}
     assert not matches(Grant(id="g", tool="acme.run", pattern=folder, scope="user", by="x", created=0.0), asked)

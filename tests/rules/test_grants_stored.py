@@ -11,89 +11,89 @@ from holdfast.config.config import ApprovalConfig
 from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import GrantRefused
 from holdfast.rules.from_config import standard_chain
-from holdfast.rules.grants import StoredGrants, narrow_grant
+from holdfast.rules.grants import GrantMatcher, narrow_grant
 from holdfast.rules.resolvers import GRANTS
 from holdfast.store.ledger import Grants, Ledger
 
-from .asking import READ, SHELL, question
+from .approval_requests import READ, SHELL, approval_request
 
-MAKE = question(SHELL, {"command": "make test"})
+MAKE = approval_request(SHELL, {"command": "make test"})
 
 
 @pytest.fixture
 def grants(tmp_path: Path) -> Iterator[Grants]:
     with Ledger.in_memory() as ledger:
-        book = Grants(ledger, tmp_path / "user.db")
-        yield book
-        book.close()
+        matcher = Grants(ledger, tmp_path / "user.db")
+        yield matcher
+        matcher.close()
 
 
 @pytest.mark.spec("A12")
 @pytest.mark.parametrize("scope", ["once", "session", "project", "user"])
 def test_what_was_allowed_is_approved_and_nothing_else(grants: Grants, scope: str) -> None:
-    book = StoredGrants(grants)
-    chain = standard_chain(ApprovalConfig(), grants=book)
+    matcher = GrantMatcher(grants)
+    chain = standard_chain(ApprovalConfig(), grants=matcher)
     assert chain.judge(MAKE).decision.verdict is Verdict.ASK
-    grant = book.keep(narrow_grant(MAKE, scope, "ann"))  # pyright: ignore[reportArgumentType]
+    grant = matcher.add(narrow_grant(MAKE, scope, "ann"))  # pyright: ignore[reportArgumentType]
     decision = chain.judge(MAKE).decision
     assert (decision.verdict, decision.source) == (Verdict.APPROVE, GRANTS)
     assert decision.reason == f"Allowed before by ann (grant {grant.id}, scope {scope})."
-    other = question(SHELL, {"command": "make test; rm -rf /"})
+    other = approval_request(SHELL, {"command": "make test; rm -rf /"})
     assert chain.judge(other).decision.verdict is Verdict.ASK
 
 
 @pytest.mark.spec("A12")
 def test_a_grant_for_once_is_used_up_by_one_call(grants: Grants) -> None:
-    book = StoredGrants(grants)
-    book.keep(narrow_grant(MAKE, "once", "ann"))
-    assert book.matching(MAKE) is not None
-    assert [book.use(MAKE) for _ in range(2)] == [True, False]
-    assert book.matching(MAKE) is None
+    matcher = GrantMatcher(grants)
+    matcher.add(narrow_grant(MAKE, "once", "ann"))
+    assert matcher.find(MAKE) is not None
+    assert [matcher.consume(MAKE) for _ in range(2)] == [True, False]
+    assert matcher.find(MAKE) is None
 
 
 @pytest.mark.spec("A12")
 def test_a_lasting_grant_is_used_before_one_for_once(grants: Grants) -> None:
-    book = StoredGrants(grants)
-    book.keep(narrow_grant(MAKE, "once", "ann"))
-    book.keep(narrow_grant(MAKE, "session", "ann"))
-    assert [book.use(MAKE) for _ in range(3)] == [True] * 3
+    matcher = GrantMatcher(grants)
+    matcher.add(narrow_grant(MAKE, "once", "ann"))
+    matcher.add(narrow_grant(MAKE, "session", "ann"))
+    assert [matcher.consume(MAKE) for _ in range(3)] == [True] * 3
     assert sorted(grant.scope for grant in grants.list(session="session-1")) == ["once", "session"]
 
 
 @pytest.mark.spec("A12")
 def test_grants_can_be_listed_and_revoked(grants: Grants) -> None:
-    book = StoredGrants(grants)
-    grant = book.keep(narrow_grant(MAKE, "project", "ann"))
+    matcher = GrantMatcher(grants)
+    grant = matcher.add(narrow_grant(MAKE, "project", "ann"))
     assert [listed.id for listed in grants.list()] == [grant.id]
     assert grants.revoke(grant.id, by="ann")
-    assert book.matching(MAKE) is None
+    assert matcher.find(MAKE) is None
 
 
 @pytest.mark.spec("A12")
 def test_another_session_does_not_see_a_grant_of_this_one(grants: Grants) -> None:
-    book = StoredGrants(grants)
-    book.keep(narrow_grant(MAKE, "session", "ann"))
-    assert book.matching(question(SHELL, {"command": "make test"}, session="session-2")) is None
+    matcher = GrantMatcher(grants)
+    matcher.add(narrow_grant(MAKE, "session", "ann"))
+    assert matcher.find(approval_request(SHELL, {"command": "make test"}, session="session-2")) is None
 
 
 @pytest.mark.spec("A12")
 def test_an_expired_grant_covers_nothing(grants: Grants) -> None:
-    book = StoredGrants(grants)
-    book.keep(narrow_grant(MAKE, "session", "ann"), expires=1.0)
-    assert book.matching(MAKE) is None
-    assert book.use(MAKE) is False
+    matcher = GrantMatcher(grants)
+    matcher.add(narrow_grant(MAKE, "session", "ann"), expires=1.0)
+    assert matcher.find(MAKE) is None
+    assert matcher.consume(MAKE) is False
 
 
 @pytest.mark.spec("A12")
 def test_what_is_refused_is_not_stored(grants: Grants) -> None:
     with pytest.raises(GrantRefused):
-        StoredGrants(grants).keep(narrow_grant(MAKE, "user", "ann", width="tool"))
+        GrantMatcher(grants).add(narrow_grant(MAKE, "user", "ann", width="tool"))
     assert grants.list(every=True) == []
 
 
 @pytest.mark.spec("A12")
 def test_a_grant_for_reading_a_folder_survives_being_stored(grants: Grants) -> None:
-    book = StoredGrants(grants)
-    book.keep(narrow_grant(question(READ, {"path": "docs/a.md"}), "project", "ann", width="folder"))
-    assert book.matching(question(READ, {"path": "docs/b.md"})) is not None
-    assert book.matching(question(READ, {"path": "src/b.py"})) is None
+    matcher = GrantMatcher(grants)
+    matcher.add(narrow_grant(approval_request(READ, {"path": "docs/a.md"}), "project", "ann", width="folder"))
+    assert matcher.find(approval_request(READ, {"path": "docs/b.md"})) is not None
+    assert matcher.find(approval_request(READ, {"path": "src/b.py"})) is None

@@ -257,7 +257,7 @@ def test_what_is_shown_and_what_may_run_are_one_judgement() -> None:
     policy = compiled(PolicyRules(profile="messaging", deny=("memory.*",)))
     shown = policy.visible(EVERY)
     for tool in EVERY:
-        assert policy.allows(tool) == (tool in shown) == (policy.why(tool).verdict is Verdict.APPROVE)
+        assert policy.allows(tool) == (tool in shown) == (policy.decide(tool).verdict is Verdict.APPROVE)
 
 
 @pytest.mark.spec("P5")
@@ -267,9 +267,9 @@ def test_a_tool_that_replaces_another_is_judged_anew() -> None:
     assert policy.allows(builtin)
     foreign = Tool(name="file.read", source="mcp:evil")
     assert not policy.allows(foreign)
-    assert policy.why(foreign).verdict is Verdict.DENY
+    assert policy.decide(foreign).verdict is Verdict.DENY
     assert policy.allows(builtin)
-    assert policy.why(builtin).verdict is Verdict.APPROVE
+    assert policy.decide(builtin).verdict is Verdict.APPROVE
 
 
 @pytest.mark.spec("P5")
@@ -324,7 +324,7 @@ def test_a_decision_names_the_layer_and_the_entry_that_decided(
     rules: PolicyRules, caller: dict[str, str], tool: str, verdict: str, source: str, words: str
 ) -> None:
     (subject,) = (known for known in EVERY if known.name == tool)
-    decision = compiled(rules, **caller).why(subject)
+    decision = compiled(rules, **caller).decide(subject)
     assert (decision.verdict, decision.source) == (verdict, source)
     assert words in decision.reason
 

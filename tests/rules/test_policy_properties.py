@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from holdfast.config.config import PolicyLayer, Profile
 from holdfast.contract.call import Caller
 from holdfast.contract.tool import Tool
-from holdfast.rules.policy import GROUPS, Names, Policy, PolicyRules, SkillPermissions
+from holdfast.rules.policy import GROUPS, Policy, PolicyRules, SkillPermissions, ToolMatcher
 
 TOOLS = [
     Tool(name=name, aliases=aliases, groups=groups, profiles=("coding",), source=source)
@@ -86,7 +86,7 @@ def test_deny_always_wins(rules: PolicyRules, caller: Caller) -> None:
         denied.append(rules.providers["p"].deny)
     policy = Policy(rules).compile(caller)
     for tool in TOOLS:
-        if any(Names(deny).match(tool) is not None for deny in denied):
+        if any(ToolMatcher(deny).match(tool) is not None for deny in denied):
             assert not policy.allows(tool)
 
 
@@ -105,7 +105,7 @@ def test_one_deny_more_takes_exactly_what_it_matches(rules: PolicyRules, caller:
     )
     after = Policy(more).compile(caller)
     for tool in TOOLS:
-        assert after.allows(tool) == (before.allows(tool) and Names([entry]).match(tool) is None)
+        assert after.allows(tool) == (before.allows(tool) and ToolMatcher([entry]).match(tool) is None)
 
 
 @pytest.mark.spec("P5")
@@ -113,6 +113,6 @@ def test_one_deny_more_takes_exactly_what_it_matches(rules: PolicyRules, caller:
 def test_the_reason_agrees_with_the_answer(rules: PolicyRules, caller: Caller) -> None:
     policy = Policy(rules).compile(caller)
     for tool in TOOLS:
-        decision = policy.why(tool)
+        decision = policy.decide(tool)
         assert (decision.verdict == "approve") == policy.allows(tool)
         assert decision.source and decision.reason

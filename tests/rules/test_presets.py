@@ -8,14 +8,14 @@ from holdfast.config.config import Preset
 from holdfast.config.merge import NameList
 from holdfast.contract.enums import Verdict
 from holdfast.contract.tool import Tool
-from holdfast.rules.resolvers import ListPolicy, Narrowing
+from holdfast.rules.resolvers import ListPolicy, Restrictions
 from holdfast.tools import builtin_tools
 
-from .asking import EDIT, FETCH, READ, SHELL, UNKNOWN, WRITE
+from .approval_requests import EDIT, FETCH, READ, SHELL, UNKNOWN, WRITE
 
 
 def verdict(policy: ListPolicy, about: Tool) -> Verdict | None:
-    answer = policy.answer(about)
+    answer = policy.decide(about)
     return None if answer is None else answer.verdict
 
 
@@ -74,7 +74,7 @@ def test_presets_are_united_and_deny_wins() -> None:
 
 @pytest.mark.spec("A6", "A10")
 def test_the_reason_names_the_entry_and_the_preset() -> None:
-    answer = ListPolicy(["$default"]).answer(READ)
+    answer = ListPolicy(["$default"]).decide(READ)
     assert answer is not None
     assert answer.reason == "'file.read' is approved by the preset '$default'."
 
@@ -113,8 +113,8 @@ def test_an_exclusion_takes_away_approvals_and_not_denials() -> None:
 @pytest.mark.spec("A2")
 def test_an_untrusted_list_takes_approvals_away_and_gives_none() -> None:
     policy = ListPolicy(["$default"])
-    narrow = Narrowing([["$readonly", "bash"]])
-    left = {about.name: narrow.applied(policy.answer(about), about) for about in (READ, WRITE, SHELL)}
+    narrow = Restrictions([["$readonly", "bash"]])
+    left = {about.name: narrow.apply(policy.decide(about), about) for about in (READ, WRITE, SHELL)}
     assert [None if answer is None else answer.verdict for answer in left.values()] == [
         Verdict.APPROVE,
         Verdict.ASK,
@@ -124,9 +124,9 @@ def test_an_untrusted_list_takes_approvals_away_and_gives_none() -> None:
 
 @pytest.mark.spec("A2")
 def test_a_denial_in_an_untrusted_list_denies() -> None:
-    narrow = Narrowing([["$none"]], presets={"$none": Preset(deny=("read",))})
-    for answer in (None, ListPolicy(["read"]).answer(READ)):
-        left = narrow.applied(answer, READ)
+    narrow = Restrictions([["$none"]], presets={"$none": Preset(deny=("read",))})
+    for answer in (None, ListPolicy(["read"]).decide(READ)):
+        left = narrow.apply(answer, READ)
         assert left is not None
         assert left.verdict is Verdict.DENY
 
@@ -134,9 +134,9 @@ def test_a_denial_in_an_untrusted_list_denies() -> None:
 @pytest.mark.spec("A2")
 def test_every_untrusted_list_must_agree() -> None:
     policy = ListPolicy(["$default"])
-    narrow = Narrowing([["$default"], ["file.read"]])
-    kept = narrow.applied(policy.answer(READ), READ)
-    lost = narrow.applied(policy.answer(WRITE), WRITE)
+    narrow = Restrictions([["$default"], ["file.read"]])
+    kept = narrow.apply(policy.decide(READ), READ)
+    lost = narrow.apply(policy.decide(WRITE), WRITE)
     assert kept is not None
     assert lost is not None
     assert (kept.verdict, lost.verdict) == (Verdict.APPROVE, Verdict.ASK)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from holdfast.config.config import Preset
 from holdfast.config.merge import NameList
 from holdfast.contract.enums import Verdict
-from holdfast.rules.resolvers import ListPolicy, Narrowing
+from holdfast.rules.resolvers import ListPolicy, Restrictions
 
-from .asking import CALCULATOR, EDIT, FETCH, READ, SHELL, UNKNOWN, WRITE
+from .approval_requests import CALCULATOR, EDIT, FETCH, READ, SHELL, UNKNOWN, WRITE
 
 TOOLS = (READ, WRITE, EDIT, SHELL, CALCULATOR, UNKNOWN, FETCH)
 plain = st.sampled_from([name for tool in TOOLS for name in tool.names] + ["file.*", "*", "group:fs", "nobody"])
@@ -26,7 +26,7 @@ entries = st.lists(entry, max_size=5)
 
 
 def verdicts(policy: ListPolicy) -> list[Verdict | None]:
-    answers = [policy.answer(tool) for tool in TOOLS]
+    answers = [policy.decide(tool) for tool in TOOLS]
     return [None if answer is None else answer.verdict for answer in answers]
 
 
@@ -74,10 +74,10 @@ def test_what_was_removed_from_a_preset_is_not_approved_until_it_is_appended(ite
 @given(entries, st.lists(entries, max_size=3), presets)
 def test_untrusted_lists_never_loosen(items: list[str], lists: list[list[str]], named: dict[str, Preset]) -> None:
     policy = ListPolicy(items, presets=named)
-    narrow = Narrowing(lists, presets=named)
+    narrow = Restrictions(lists, presets=named)
     for tool in TOOLS:
-        before = policy.answer(tool)
-        after = narrow.applied(before, tool)
+        before = policy.decide(tool)
+        after = narrow.apply(before, tool)
         if after is not None and after.verdict is Verdict.APPROVE:
             assert before == after
         if before is not None and before.verdict is Verdict.DENY:

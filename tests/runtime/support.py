@@ -90,5 +90,5 @@ def runtime_in(folder: Path, *tools: Tool, **options: Any) -> Runtime:
     place = {name: options.pop(name) for name in ("cwd", "document", "state", "sandbox") if name in options}
     if "cwd" in place:
         place["cwd"] = str(place["cwd"])
-    ruled = {name: options.pop(name) for name in ("caps", "plan", "grants", "gate", "clock") if name in options}
+    ruled = {name: options.pop(name) for name in ("caps", "plan", "grants", "decider", "clock") if name in options}
     return Runtime(tools=tools, workspace=Workspace(root=root, **place), rules=Rules(**ruled), **options)

@@ -18,8 +18,8 @@ from holdfast.config.options import Option, options
 from holdfast.contract.enums import AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS
 from holdfast.contract.errors import ConfigError
 from holdfast.rules.decider import CONFIRMATION, MAX_RISK
-from holdfast.rules.policy import Names
-from holdfast.rules.resolvers import BUILT_IN
+from holdfast.rules.policy import ToolMatcher
+from holdfast.rules.resolvers import BUILT_IN_PRESETS
 from tests.runtime.predicting import CALLS, Setting, laid_over, layers, project_in, runtime_for, setting
 from tests.runtime.support import run
 from tests.soak import rounds
@@ -85,12 +85,12 @@ class Change:
             return True  # a function decides about every call
         presets = {**self.before.approval.presets, **self.after.approval.presets}
         for name in names:
-            if name in presets and Names(_strings(presets[name])).match(tool) is not None:
+            if name in presets and ToolMatcher(_strings(presets[name])).match(tool) is not None:
                 return True
-            if name in BUILT_IN and not BUILT_IN[name].isdisjoint(tool.presets):
+            if name in BUILT_IN_PRESETS and not BUILT_IN_PRESETS[name].isdisjoint(tool.presets):
                 return True
         shell = "$shell-readonly" in names and RUNS_COMMANDS in tool.capabilities
-        return shell or Names(names).match(tool) is not None
+        return shell or ToolMatcher(names).match(tool) is not None
 
 
 def _at(config: Config, path: Iterable[str]) -> Any:

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import HoldfastError, Result, Runtime, State, Tool, tool
 from holdfast.contract.enums import Failure
-from holdfast.rules.decider import Cap, Gate
+from holdfast.rules.decider import Cap, Decider
 from holdfast.runtime.runtime import Rules
 from tests.runtime.support import add, approving, recorder, run, runtime_in
 
@@ -141,8 +141,10 @@ def test_no_hook_cap_name_or_argument_brings_an_exception_out_of_the_runtime(tmp
     slow = Tool(name="slow", execute=add.execute, effects=frozenset(), input_schema={
         "type": "object", "properties": {"a": {"type": "integer"}, "timeout": {"type": "number"}}})  # fmt: skip
     assert run(Runtime(tools=[slow]).call("slow", {"a": 1, "timeout": 10**400})).state in (State.DONE, State.FAILED)
-    gate = Gate(runtime.approvals.chain, [Cap("odd", lambda question: None, applies=raises)])
-    assert run(Runtime(tools=[add], rules=Rules(gate=gate)).call("add", {"a": 1})).failure is Failure.NOBODY_TO_ASK
+    decider = Decider(runtime.approvals.chain, [Cap("odd", lambda request: None, applies=raises)])
+    assert (
+        run(Runtime(tools=[add], rules=Rules(decider=decider)).call("add", {"a": 1})).failure is Failure.NOBODY_TO_ASK
+    )
 
 
 @pytest.mark.spec("X1", "X10")

@@ -103,6 +103,8 @@ def test_a_grant_does_not_lift_a_cap_and_is_refused_where_one_asks_every_time(tm
     with pytest.raises(GrantRefused, match="asked about every time"):
         run(runtime.allow(held, "project"))
     assert runtime.approvals.grants is not None
-    runtime.approvals.grants.keep(narrow_grant(runtime.approvals.question(writer, held.call, None), "project", "ann"))
+    runtime.approvals.grants.add(
+        narrow_grant(runtime.approvals.approval_request(writer, held.call, None), "project", "ann")
+    )
     result = run(runtime.call("writer", {"path": ".git/config"}))
     assert result.state is State.PENDING

@@ -16,7 +16,7 @@ from holdfast.config.config import ApprovalConfig, McpConfig, Preset, ToolsConfi
 from holdfast.contract.enums import Failure
 from holdfast.contract.errors import HoldfastError
 from holdfast.models.port import Settings
-from holdfast.rules.chain import Question
+from holdfast.rules.chain import ApprovalRequest
 from holdfast.rules.decider import Cap
 from holdfast.testing.memory_conversation import MemoryConversation
 from tests.agent.scripted import Scripted, said, use
@@ -54,8 +54,8 @@ def _denying(args: Any, ctx: Any) -> Deny:
     return Deny(REASON)
 
 
-def _on_mondays(question: Question) -> Decision | None:
-    return Decision(Verdict.DENY, "urn:test:cap:monday", REASON) if question.tool.name == "note" else None
+def _on_mondays(request: ApprovalRequest) -> Decision | None:
+    return Decision(Verdict.DENY, "urn:test:cap:monday", REASON) if request.tool.name == "note" else None
 
 
 SHORT: dict[str, Any] = {

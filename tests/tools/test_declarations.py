@@ -17,7 +17,7 @@ from holdfast.agent.surface import GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FI
 from holdfast.contract.call import Caller
 from holdfast.contract.enums import RUNS_COMMANDS, Profile
 from holdfast.contract.tool import Tool
-from holdfast.rules.policy import GROUPS, PLANNED, Names, Policy, PolicyRules
+from holdfast.rules.policy import GROUPS, PLANNED_TOOLS, Policy, PolicyRules, ToolMatcher
 from holdfast.rules.resolvers import ListPolicy
 from holdfast.tools import builtin_tools
 
@@ -70,7 +70,7 @@ def test_each_profile_has_the_built_ins_that_the_specification_names() -> None:
     ],
 )
 def test_each_group_has_the_built_ins_that_the_specification_names(group: str, names: set[str]) -> None:
-    listed = Names([f"group:{group}"])
+    listed = ToolMatcher([f"group:{group}"])
     assert {tool.name for tool in builtin_tools() if listed.match(tool)} == names
 
 
@@ -84,7 +84,7 @@ def test_each_preset_has_the_built_ins_that_the_specification_names() -> None:
 
 @pytest.mark.spec("P1", "P2")
 def test_names_that_are_kept_for_later_are_of_tools_that_are_not_there() -> None:
-    assert not PLANNED & {name for tool in builtin_tools() for name in tool.names}
+    assert not PLANNED_TOOLS & {name for tool in builtin_tools() for name in tool.names}
     assert GROUPS.issuperset(group for tool in builtin_tools() for group in tool.groups)
 
 

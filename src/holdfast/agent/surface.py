@@ -17,7 +17,7 @@ from holdfast.contract.message import Message, Part, ToolResult, ToolUse
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.tool_finder import OUTPUT_READ, TOOL_SEARCH
-from holdfast.rules.policy import Names
+from holdfast.rules.policy import ToolMatcher
 from holdfast.runtime.runtime import Runtime
 
 
@@ -30,7 +30,7 @@ class Surface(Struct, frozen=True):
     """Of those tools, only the ones that leave everything as it is."""
 
     def of(self, tools: Iterable[Tool]) -> list[Tool]:
-        names = Names(self.tools)
+        names = ToolMatcher(self.tools)
         return [tool for tool in tools if names.match(tool) is not None and not (self.reads_only and tool.mutates)]
 
 

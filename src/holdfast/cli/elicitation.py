@@ -27,7 +27,7 @@ from holdfast.contract.json import Args, Json
 from holdfast.contract.names import server_of
 from holdfast.helper_process import NotStarted, person_command, person_environment, start
 from holdfast.net.addresses import on_this_machine
-from holdfast.rules.form_safety import Bad, Field, asks_for_a_secret, fault_of_address, fields_of, filled
+from holdfast.rules.form_safety import Field, InvalidInput, asks_for_a_secret, form_fields, ordered_values, url_problem
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.escape import clip_middle, escape, escape_url
 from holdfast.text.quote import Show
@@ -99,7 +99,7 @@ class TerminalElicitor:
             print_err(f"It has {len(asked):,} fields; more than {_MAX_FIELDS} are declined.")
             return self._declined()
         try:
-            fields = fields_of(form.schema)
+            fields = form_fields(form.schema)
         except HoldfastError as error:
             print_message(f"It cannot be answered, so it is declined: {escape(clip_middle(str(error), 300))}")
             return self._declined()
@@ -121,11 +121,11 @@ class TerminalElicitor:
         _show_values(fields, values)
         if not await _agreed("Send this? [y/N] "):
             return self._declined()
-        return Reply(action="accept", content=filled(fields, values), by=self._by)
+        return Reply(action="accept", content=ordered_values(fields, values), by=self._by)
 
     async def _visit(self, visit: Visit) -> Reply:
         _quote(visit.message)
-        fault = fault_of_address(visit.url)
+        fault = url_problem(visit.url)
         print_err("The address:")
         _quote(escape_url(clip_middle(visit.url, _MAX_URL)), shown)
         if fault is not None:
@@ -226,9 +226,9 @@ async def _fill(field: Field) -> Any:
             return field.default if has_default else UNSET
         try:
             if not typed.strip():
-                raise Bad("it is needed")
+                raise InvalidInput("it is needed")
             return field.read(typed)
-        except Bad as error:
+        except InvalidInput as error:
             print_message(escape(clip_middle(str(error), 300)))
 
 
@@ -314,7 +314,7 @@ def host_of(url: str) -> str:
 
 async def open_address(url: str) -> str | None:
     """Open it in the person's browser; None, or why that could not be."""
-    if fault_of_address(url) is not None or address_warning(url) is not None:
+    if url_problem(url) is not None or address_warning(url) is not None:
         return "It is not opened from here; open it yourself if you trust it."
     if sys.platform != "darwin" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return "There is no browser with a window here; copy the address."

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.contract.result import Result
     from holdfast.contract.tool import Tool
     from holdfast.factory.chat import Chat
-    from holdfast.rules.decider import Explanation as Explained
+    from holdfast.rules.decider import DecisionExplanation as Explained
     from holdfast.runtime.runtime import Runtime
     from holdfast.store.entries import Grant as StoredGrant
     from holdfast.store.queries import CallRecord

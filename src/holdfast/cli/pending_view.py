@@ -22,7 +22,7 @@ from holdfast.contract.call import PendingCall
 from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError, NotPending, StaleApproval
 from holdfast.contract.json import parse_json
-from holdfast.rules.chain import why
+from holdfast.rules.chain import reason_with_source
 from holdfast.rules.decider import CHANGED
 from holdfast.runtime.approvals import what_changed
 from holdfast.store.ledger import Ledger
@@ -159,7 +159,7 @@ class PendingView:
         pending = self._pending
         yield from self._field("asks", ", ".join(self._caller_words()), limit)
         if not pending.definition_only:
-            yield from self._field("why", why(pending.decision), limit)
+            yield from self._field("why", reason_with_source(pending.decision), limit)
         if self._risk is not None:
             yield from self._own("risk", escape_name(self._risk), _RISK_COLOURS.get(self._risk, "yellow"))
         proposal = pending.proposal

@@ -24,7 +24,7 @@ from holdfast.fs.temporary import keep_notes
 from holdfast.registry.registry import Registry, load_entry_points
 from holdfast.rules.decider import Cap
 from holdfast.rules.from_config import CommandRules, DocumentPolicy
-from holdfast.rules.grants import StoredGrants
+from holdfast.rules.grants import GrantMatcher
 from holdfast.rules.policy import check_names, read_skills
 from holdfast.runtime.approvals import load_resolvers
 from holdfast.runtime.commands import Workspace
@@ -209,7 +209,7 @@ def build_runtime(
         nobody=nobody,
         caller=Caller(interface=interface, scopes=frozenset(config.secrets)) if document is None else document.caller,
         rules=Rules(
-            grants=None if grants is None else StoredGrants(grants),
+            grants=None if grants is None else GrantMatcher(grants),
             document=None if document is None else document.policy,
             caps=() if document is None else document.caps,
             plan=document is not None and document.plan,

@@ -22,7 +22,7 @@ from holdfast.contract.errors import HoldfastError, SandboxRefused
 from holdfast.fs.temporary import make_folder, remove_folder
 from holdfast.fuzz.corpus import HARM, SECRETS, TEMPLATES, WRITTEN
 from holdfast.helper_process import FOLDERS, isolated_python, run, system_program
-from holdfast.rules.shell.location import Place
+from holdfast.rules.shell.location import CommandContext
 from holdfast.rules.shell.programs import dialect_of
 from holdfast.sandbox.launch import run_launch
 from holdfast.sandbox.sandbox import Sandbox
@@ -125,9 +125,9 @@ _CHANGES: Final[tuple[tuple[str, Change], ...]] = (
 )
 
 
-Approves = Callable[[str, Place], str | None]
+Approves = Callable[[str, CommandContext], str | None]
 """The rule that lets a command run unasked, if one does."""
-Tell = Callable[[str], None]
+ProgressCallback = Callable[[str], None]
 """Is told what is being done, for whoever waits."""
 _BATCH: Final = 250
 _BATCH_SECONDS: Final = 600.0
@@ -138,7 +138,7 @@ _SECRETS: Final = {"a file outside the project": _OUTSIDE, "a file of the user":
 _PLANTED: Final = ("cat", "echo", "find", "git", "grep", "head", "ls", "pwd", "sed", "sort", "true", "wc", "evil")
 
 
-def _to_nobody(words: str) -> None:
+def _no_progress(words: str) -> None:
     """Nobody waits."""
 
 
@@ -165,23 +165,23 @@ def fuzz(
     *,
     count: int = 10_000,
     seed: int = 0,
-    tell: Tell = _to_nobody,
+    tell: ProgressCallback = _no_progress,
     shell: str = "bash",
     tidy: bool = False,
 ) -> FuzzReport:
     """Mutate the commands, ask the rules, run what they let through. Raises `SandboxRefused` where none works."""
     base = make_folder("fuzz")
     try:
-        plant(base, tidy=tidy)
-        place = Place.at(str(base / "project"), [str(base / "project")], lambda: True)
-        place = replace(place, dialect=dialect_of(shell))
+        create_project(base, tidy=tidy)
+        context = CommandContext.at(str(base / "project"), [str(base / "project")], lambda: True)
+        context = replace(context, dialect=dialect_of(shell))
         made = 0
         unasked: list[tuple[Mutant, str]] = []
         for mutant in mutants(bases, count, seed=seed, outside=str(base / "outside")):
             if made % _BATCH == 0:
                 tell(f"judging mutants: {made:,} of {count:,}…")
             made += 1
-            rule = approves(mutant.text, place)
+            rule = approves(mutant.text, context)
             if rule is not None:
                 unasked.append((mutant, rule))
         ran = run_watched([mutant.text for mutant, _ in unasked], base, tell, shell)
@@ -195,7 +195,9 @@ def fuzz(
     return FuzzReport(mutants=made, unasked=len(unasked), escapes=tuple(escapes))
 
 
-def run_watched(commands: Sequence[str], base: Path, tell: Tell = _to_nobody, shell: str = "bash") -> list[list[str]]:
+def run_watched(
+    commands: Sequence[str], base: Path, tell: ProgressCallback = _no_progress, shell: str = "bash"
+) -> list[list[str]]:
     """What each command did to the planted project; nothing is an empty list."""
     found: list[list[str]] = []
     sandbox = Sandbox(SandboxConfig(mode="required", writable=(str(base),)), root=None, cwd=base)
@@ -219,7 +221,7 @@ def _run_batch(sandbox: Sandbox, commands: Sequence[str], base: Path, shell: str
     return json.loads(out)
 
 
-def plant(base: Path, *, tidy: bool = False) -> None:
+def create_project(base: Path, *, tidy: bool = False) -> None:
     """A small project with canaries, secrets around it, links out of it, odd names, and programs waiting to be run by
     mistake. A tidy one has neither links nor odd names."""
     work = base / "project"

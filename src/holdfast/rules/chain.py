@@ -48,10 +48,10 @@ class Confinement(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
         """Whether nothing is possible here that was not possible there."""
         return (
             set(given.guarantees) <= set(self.guarantees)
-            and _reaches_no_more(self.network, given.network)
+            and _network_within(self.network, given.network)
             and _all_inside(self.writable, given.writable)
             and _all_inside(given.hidden, self.hidden)
-            and _hides_as_much(self.patterns, given.patterns)
+            and _hides_at_least(self.patterns, given.patterns)
             and set(given.protected) <= set(self.protected)
             and set(self.environment) <= set(given.environment)
             and self.settings == given.settings
@@ -72,13 +72,13 @@ def unconfined() -> Confinement:
     return UNCONFINED
 
 
-def _reaches_no_more(now: Network, given: Network) -> bool:
+def _network_within(now: Network, given: Network) -> bool:
     if now == "off" or given == "on":
         return True
     return isinstance(now, tuple) and isinstance(given, tuple) and set(now) <= set(given)
 
 
-def _hides_as_much(now: tuple[str, ...], given: tuple[str, ...]) -> bool:
+def _hides_at_least(now: tuple[str, ...], given: tuple[str, ...]) -> bool:
     """Nothing was taken away and no exception was added; what is new comes after the rest."""
     return now[: len(given)] == given and not any(": !" in pattern for pattern in now[len(given) :])
 
@@ -87,10 +87,10 @@ def _all_inside(paths: Iterable[str], folders: Iterable[str]) -> bool:
     return all(any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in folders) for path in paths)
 
 
-_NOBODY = Caller()
+_ANONYMOUS = Caller()
 
 
-class Question(Struct, frozen=True, kw_only=True):
+class ApprovalRequest(Struct, frozen=True, kw_only=True):
     """May this call run?"""
 
     tool: Tool
@@ -116,87 +116,87 @@ class Question(Struct, frozen=True, kw_only=True):
     """What its commands may reach beyond the sandbox's policy."""
 
     @classmethod
-    def about(cls, tool: Tool, caller: Caller = _NOBODY) -> Question:
+    def for_tool(cls, tool: Tool, caller: Caller = _ANONYMOUS) -> ApprovalRequest:
         """The question with no call in it, for rules that look only at the tool, or at tool and caller."""
         return cls(
             tool=tool, args={}, call_id="", name_used=tool.name, cwd="", caller=caller,
             risk=tool.risk, paths=(), root=None, session="",
         )  # fmt: skip
 
-    def with_own_args(self) -> Question:
+    def with_copied_args(self) -> ApprovalRequest:
         """The same question over a copy of the arguments, for code that might change them."""
-        return replace(self, args=cast(Args, _copied(self.args)))
+        return replace(self, args=cast(Args, _copy_json(self.args)))
 
 
 class ResolveContext(Struct, frozen=True):
     """The third argument of a resolver."""
 
-    question: Question
+    request: ApprovalRequest
     bufnr: int | None = None
 
     @property
     def call_id(self) -> str:
-        return self.question.call_id
+        return self.request.call_id
 
     @property
     def tool_id(self) -> str:
         """The id the model gave the call, in every phase; that of the ledger where it gave none."""
-        return self.question.given_id or self.question.call_id
+        return self.request.given_id or self.request.call_id
 
     @property
     def names(self) -> tuple[str, ...]:
         """All names of the tool, the canonical one first."""
-        return self.question.tool.names
+        return self.request.tool.names
 
     @property
     def caller(self) -> Caller:
-        return self.question.caller
+        return self.request.caller
 
     @property
     def cwd(self) -> str:
-        return self.question.cwd
+        return self.request.cwd
 
     @property
     def document(self) -> str | None:
-        return self.question.document
+        return self.request.document
 
 
-def _copied(value: Json) -> Json:
+def _copy_json(value: Json) -> Json:
     if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
+        return {key: _copy_json(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_copied(item) for item in value]
+        return [_copy_json(item) for item in value]
     return value
 
 
-RAISED: Final = (Exception, SystemExit)
+CALLBACK_ERRORS: Final = (Exception, SystemExit)
 """What the code of others may raise without ending ours."""
-_MAX_SHOWN: Final = 200
+_MAX_TEXT: Final = 200
 
 
-def describe(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """An exception on one bounded line; one that cannot even be printed is named only."""
     try:
-        text = " ".join(str(error).split())[:_MAX_SHOWN]
-    except RAISED:
+        text = " ".join(str(error).split())[:_MAX_TEXT]
+    except CALLBACK_ERRORS:
         text = ""
     name = type(error).__name__
     return f"{name}: {text}" if text else name
 
 
-def show(value: object) -> str:
+def describe_value(value: object) -> str:
     """A value that should not be there: text itself, anything else by its type."""
     if isinstance(value, str):
-        return ascii(value[:_MAX_SHOWN])
+        return ascii(value[:_MAX_TEXT])
     return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
-def reason_of(value: object) -> str:
+def reason_text(value: object) -> str:
     """The reason somebody else's code gives, which the ledger keeps as text."""
-    return value if isinstance(value, str) else show(value)
+    return value if isinstance(value, str) else describe_value(value)
 
 
-def warn(message: str) -> None:
+def log_warning(message: str) -> None:
     import logging
 
     from holdfast.text.escape import escape
@@ -209,14 +209,14 @@ Resolve = Callable[[str, Args, ResolveContext], object]
 """`(canonical tool name, arguments, context)` to a verdict, its word, a `Decision`, or None to pass."""
 
 DEFAULT_PRIORITY: Final = 50
-DEFAULT: Final = Decision(Verdict.ASK, "default", "No rule covers this call, so it needs your approval.")
-URN: Final = "urn:holdfast:approval:"
-NO_ANSWER: Final = "pass"
+DEFAULT_DECISION: Final = Decision(Verdict.ASK, "default", "No rule covers this call, so it needs your approval.")
+APPROVAL_URN: Final = "urn:holdfast:approval:"
+PASSED: Final = "pass"
 FAILED: Final = "failed"
 _OWN_URN: Final = "urn:holdfast:"
 _SEED_URN: Final = "urn:flemma:approval:"
-_ANSWERS: Final = frozenset(verdict.value for verdict in Verdict)
-_MEMO_LIMIT: Final = 4096
+_VERDICT_WORDS: Final = frozenset(verdict.value for verdict in Verdict)
+_MAX_CACHED: Final = 4096
 
 
 def source_name(source: str) -> str:
@@ -224,9 +224,9 @@ def source_name(source: str) -> str:
     return source.rpartition(":")[2].replace("-", " ") if source.startswith(_OWN_URN) else source
 
 
-def why(decision: Decision) -> str:
+def reason_with_source(decision: Decision) -> str:
     """A decision for the person who is asked: its reason, and which resolver gave it."""
-    whose = f" ({source_name(decision.source)})" if decision.source != DEFAULT.source else ""
+    whose = f" ({source_name(decision.source)})" if decision.source != DEFAULT_DECISION.source else ""
     return f"{decision.reason}{whose}"
 
 
@@ -245,11 +245,11 @@ class Resolver(Struct, frozen=True):
     """The answer depends on the tool only. Such a resolver is shown no arguments and no caller."""
     applies: Callable[[Tool], bool] = every_tool
     """Tools it never answers about are not shown to it."""
-    yields: bool = False
+    continue_after_ask: bool = False
     """When it asks, the others are heard all the same: one of them may deny."""
 
 
-class Step(Struct, frozen=True):
+class DecisionStep(Struct, frozen=True):
     """What one resolver or cap said: approve, ask, deny, pass or failed."""
 
     source: str
@@ -258,11 +258,11 @@ class Step(Struct, frozen=True):
     reason: str = ""
 
 
-class Judgement(Struct, frozen=True):
+class DecisionTrace(Struct, frozen=True):
     """A decision and everything that was said on the way to it."""
 
     decision: Decision
-    steps: tuple[Step, ...] = ()
+    steps: tuple[DecisionStep, ...] = ()
 
 
 class ResolverHandle(Struct, frozen=True):
@@ -272,24 +272,24 @@ class ResolverHandle(Struct, frozen=True):
     remove: Callable[[], bool]
 
 
-class _Order(Struct, frozen=True):
+class _Snapshot(Struct, frozen=True):
     """The chain at one moment. Changes make a new one, so a judgement under way does not see them."""
 
     resolvers: tuple[Resolver, ...] = ()
-    decided: dict[Tool, Decision | None] = field(default_factory=dict[Tool, "Decision | None"])
+    static_decisions: dict[Tool, Decision | None] = field(default_factory=dict[Tool, "Decision | None"])
 
 
 class Chain:
     """The registry of resolvers and the judge over them."""
 
     def __init__(
-        self, *, on_error: OnError = "skip", uncovered: Callable[[Question], str] = lambda question: ""
+        self, *, on_error: OnError = "skip", describe_uncovered: Callable[[ApprovalRequest], str] = lambda request: ""
     ) -> None:
-        """`uncovered` says which part of a call no rule covers, where that can be told."""
+        """`describe_uncovered` says which part of a call no rule covers, where that can be told."""
         self.on_error: Final = on_error
-        self._uncovered = uncovered
+        self._describe_uncovered = describe_uncovered
         self._entries: dict[str, Resolver] = {}
-        self._order = _Order()
+        self._order = _Snapshot()
         self._revision = 0
         self._listeners: list[Callable[[], None]] = []
         self._lock = RLock()
@@ -313,11 +313,13 @@ class Chain:
     ) -> ResolverHandle:
         """Add a resolver, or replace the one of that name. A mapping has `resolve` and may have the other fields."""
         if not name or ("." in name and not name.startswith("urn:")):
-            raise ConfigError(f"{show(name)} cannot name a resolver: dots are for module paths; write ':' or '_'.")
-        return self.add(self.made(name, resolver, priority=priority, description=description))
+            raise ConfigError(
+                f"{describe_value(name)} cannot name a resolver: dots are for module paths; write ':' or '_'."
+            )
+        return self.add(self.build_resolver(name, resolver, priority=priority, description=description))
 
     @staticmethod
-    def made(
+    def build_resolver(
         name: str,
         resolver: Resolver | Resolve | Mapping[str, Any],
         *,
@@ -329,16 +331,16 @@ class Chain:
             return replace(resolver, name=name)
         fields: dict[str, Any] = {"priority": priority, "description": description}
         fields |= cast(Mapping[str, Any], resolver) if isinstance(resolver, Mapping) else {"resolve": resolver}
-        made = _made(name, fields)
-        _check(made)
+        made = _resolver_from_fields(name, fields)
+        _validate_resolver(made)
         return made
 
     def add(self, resolver: Resolver) -> ResolverHandle:
         """Add a finished resolver under its own name, which may be a module path."""
-        _check(resolver)
-        added = replace(resolver, name=_key(resolver.name))
+        _validate_resolver(resolver)
+        added = replace(resolver, name=_canonical_name(resolver.name))
         with self._lock:
-            self._put({**self._entries, added.name: added})
+            self._replace_entries({**self._entries, added.name: added})
 
         def remove() -> bool:
             with self._lock:
@@ -348,17 +350,17 @@ class Chain:
 
     def unregister(self, name: str) -> bool:
         with self._lock:
-            left = {other: entry for other, entry in self._entries.items() if other != _key(name)}
+            left = {other: entry for other, entry in self._entries.items() if other != _canonical_name(name)}
             found = len(left) < len(self._entries)
             if found:
-                self._put(left)
+                self._replace_entries(left)
             return found
 
     def get(self, name: str) -> Resolver | None:
-        return self._entries.get(_key(name))
+        return self._entries.get(_canonical_name(name))
 
     def has(self, name: str) -> bool:
-        return _key(name) in self._entries
+        return _canonical_name(name) in self._entries
 
     def get_all(self) -> list[Resolver]:
         """In the order they are asked. The list is the caller's own."""
@@ -367,107 +369,113 @@ class Chain:
     def count(self) -> int:
         return len(self._entries)
 
-    def judge(self, question: Question) -> Judgement:
-        steps = self._hear(self._order.resolvers, question)
+    def judge(self, request: ApprovalRequest) -> DecisionTrace:
+        steps = self._run_resolvers(self._order.resolvers, request)
         decision = self._decide(steps)
-        if decision == DEFAULT and (reason := self._uncovered(question)):
-            decision = Decision(DEFAULT.verdict, DEFAULT.source, reason)
-        return Judgement(decision, tuple(steps))
+        if decision == DEFAULT_DECISION and (reason := self._describe_uncovered(request)):
+            decision = Decision(DEFAULT_DECISION.verdict, DEFAULT_DECISION.source, reason)
+        return DecisionTrace(decision, tuple(steps))
 
     def static_decision(self, tool: Tool) -> Decision | None:
         """What `judge` decides about every call of this tool, or None when that depends on the call."""
         order = self._order
-        if tool not in order.decided:
-            if len(order.decided) >= _MEMO_LIMIT:
-                order.decided.clear()
-            order.decided[tool] = self._static_decision(order.resolvers, tool)
-        return order.decided.get(tool)
+        if tool not in order.static_decisions:
+            if len(order.static_decisions) >= _MAX_CACHED:
+                order.static_decisions.clear()
+            order.static_decisions[tool] = self._static_decision(order.resolvers, tool)
+        return order.static_decisions.get(tool)
 
     def _static_decision(self, resolvers: tuple[Resolver, ...], tool: Tool) -> Decision | None:
-        leading = tuple(takewhile(lambda resolver: resolver.static or not _concerned(resolver, tool), resolvers))
-        steps = self._hear(leading, Question.about(tool))
+        leading = tuple(takewhile(lambda resolver: resolver.static or not _applies(resolver, tool), resolvers))
+        steps = self._run_resolvers(leading, ApprovalRequest.for_tool(tool))
         settled = leading == resolvers or (self.on_error == "skip" and any(map(_is_answer, steps)))
         if not settled or any(step.answer == FAILED for step in steps):
             return None
         decision = self._decide(steps)
-        return None if decision == DEFAULT and self._uncovered(Question.about(tool)) else decision
+        return (
+            None
+            if decision == DEFAULT_DECISION and self._describe_uncovered(ApprovalRequest.for_tool(tool))
+            else decision
+        )
 
-    def _hear(self, resolvers: tuple[Resolver, ...], question: Question) -> list[Step]:
-        steps: list[Step] = []
+    def _run_resolvers(self, resolvers: tuple[Resolver, ...], request: ApprovalRequest) -> list[DecisionStep]:
+        steps: list[DecisionStep] = []
         for resolver in resolvers:
-            steps.append(_heard(resolver, question))
-            goes_on = resolver.yields and steps[-1].answer == Verdict.ASK
+            steps.append(_run_resolver(resolver, request))
+            goes_on = resolver.continue_after_ask and steps[-1].answer == Verdict.ASK
             if self.on_error == "skip" and _is_answer(steps[-1]) and not goes_on:
                 break
         return steps
 
-    def _decide(self, steps: list[Step]) -> Decision:
+    def _decide(self, steps: list[DecisionStep]) -> Decision:
         strict = self.on_error == "ask"
         denies = [step for step in steps if step.answer == Verdict.DENY]
         chosen = next(iter(denies or filter(_is_answer, steps)), None)
-        decision = DEFAULT if chosen is None else Decision(Verdict(chosen.answer), chosen.source, chosen.reason)
+        decision = (
+            DEFAULT_DECISION if chosen is None else Decision(Verdict(chosen.answer), chosen.source, chosen.reason)
+        )
         failure = next((step for step in steps if step.answer == FAILED), None)
         if strict and failure is not None and decision.verdict is Verdict.APPROVE:
             return Decision(Verdict.ASK, failure.source, failure.reason)
         return decision
 
-    def _put(self, entries: dict[str, Resolver]) -> None:
+    def _replace_entries(self, entries: dict[str, Resolver]) -> None:
         self._entries = entries
-        self._order = _Order(tuple(sorted(entries.values(), key=lambda entry: (-entry.priority, entry.name))))
+        self._order = _Snapshot(tuple(sorted(entries.values(), key=lambda entry: (-entry.priority, entry.name))))
         self._revision += 1
         for listener in self._listeners:
             listener()
 
 
-def _is_answer(step: Step) -> bool:
-    return step.answer in _ANSWERS
+def _is_answer(step: DecisionStep) -> bool:
+    return step.answer in _VERDICT_WORDS
 
 
-def _concerned(resolver: Resolver, tool: Tool) -> bool:
+def _applies(resolver: Resolver, tool: Tool) -> bool:
     try:
         return resolver.applies(tool)
-    except RAISED:
+    except CALLBACK_ERRORS:
         return True
 
 
-def _heard(resolver: Resolver, question: Question) -> Step:
-    if not _concerned(resolver, question.tool):
-        return Step(resolver.name, resolver.priority, NO_ANSWER)
-    asked = Question.about(question.tool) if resolver.static else question.with_own_args()
+def _run_resolver(resolver: Resolver, request: ApprovalRequest) -> DecisionStep:
+    if not _applies(resolver, request.tool):
+        return DecisionStep(resolver.name, resolver.priority, PASSED)
+    asked = ApprovalRequest.for_tool(request.tool) if resolver.static else request.with_copied_args()
     try:
         answer = resolver.resolve(asked.tool.name, asked.args, ResolveContext(asked))
         if answer is None:
-            return Step(resolver.name, resolver.priority, NO_ANSWER)
+            return DecisionStep(resolver.name, resolver.priority, PASSED)
         verdict = Verdict.parse(answer.verdict if isinstance(answer, Decision) else answer)
         given = (answer.reason if isinstance(answer, Decision) else "") or resolver.description
-    except RAISED as error:
-        return _failed(resolver, f"it raised {describe(error)}")
+    except CALLBACK_ERRORS as error:
+        return _failed_step(resolver, f"it raised {describe_error(error)}")
     if verdict is None:
-        what = f"it answered {show(cast(object, answer))} instead of approve, ask, deny or None"
+        what = f"it answered {describe_value(cast(object, answer))} instead of approve, ask, deny or None"
         if isinstance(answer, Coroutine):
             cast(Coroutine[object, object, object], answer).close()
-        return _failed(resolver, what)
-    reason = reason_of(given or f"The resolver answered {verdict}.")
-    return Step(resolver.name, resolver.priority, verdict.value, reason)
+        return _failed_step(resolver, what)
+    reason = reason_text(given or f"The resolver answered {verdict}.")
+    return DecisionStep(resolver.name, resolver.priority, verdict.value, reason)
 
 
-def _failed(resolver: Resolver, what: str) -> Step:
-    warn(f"The approval resolver '{source_name(resolver.name)}' could not answer: {what}.")
-    return Step(resolver.name, resolver.priority, FAILED, f"The resolver could not answer: {what}.")
+def _failed_step(resolver: Resolver, what: str) -> DecisionStep:
+    log_warning(f"The approval resolver '{source_name(resolver.name)}' could not answer: {what}.")
+    return DecisionStep(resolver.name, resolver.priority, FAILED, f"The resolver could not answer: {what}.")
 
 
-def _key(name: str) -> str:
-    return URN + name.removeprefix(_SEED_URN) if name.startswith(_SEED_URN) else name
+def _canonical_name(name: str) -> str:
+    return APPROVAL_URN + name.removeprefix(_SEED_URN) if name.startswith(_SEED_URN) else name
 
 
-def _made(name: str, fields: Mapping[str, Any]) -> Resolver:
+def _resolver_from_fields(name: str, fields: Mapping[str, Any]) -> Resolver:
     unknown = sorted(set(fields) - {"name", "resolve", "priority", "description"})
     if unknown:
         raise ConfigError(f"The resolver '{name}' has unknown fields {unknown}; give resolve, priority, description.")
     return Resolver(name, cast(Any, fields.get("resolve")), fields["priority"], fields["description"])
 
 
-def _check(resolver: Resolver) -> None:
+def _validate_resolver(resolver: Resolver) -> None:
     if not callable(resolver.resolve) or iscoroutinefunction(resolver.resolve):
         raise ConfigError(f"The resolver '{resolver.name}' needs a plain function `resolve(tool, args, ctx)`.")
     if type(resolver.priority) is not int:

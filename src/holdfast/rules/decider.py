@@ -18,22 +18,22 @@ from holdfast.contract.errors import ConfigError
 from holdfast.contract.tool import Tool
 from holdfast.contract.widening import Widening
 from holdfast.rules.chain import (
-    DEFAULT,
+    CALLBACK_ERRORS,
+    DEFAULT_DECISION,
     FAILED,
-    NO_ANSWER,
-    RAISED,
+    PASSED,
+    ApprovalRequest,
     Chain,
-    Judgement,
-    Question,
-    Step,
-    describe,
+    DecisionStep,
+    DecisionTrace,
+    describe_error,
+    describe_value,
     every_tool,
-    reason_of,
-    show,
+    log_warning,
+    reason_text,
     source_name,
-    warn,
 )
-from holdfast.rules.policy import GROUP_PREFIX, Names
+from holdfast.rules.policy import GROUP_PREFIX, ToolMatcher
 from holdfast.rules.shell.verdicts import JudgedPart
 
 CAP_URN: Final = "urn:holdfast:cap:"
@@ -45,7 +45,7 @@ SECRET: Final = f"{CAP_URN}secret-file"
 UNHIDDEN: Final = f"{CAP_URN}unhidden-files"
 
 
-_COMMANDS: Final = frozenset({RUNS_COMMANDS, NEEDS_CONTAINMENT})
+_COMMAND_CAPABILITIES: Final = frozenset({RUNS_COMMANDS, NEEDS_CONTAINMENT})
 Containment = Literal["held", "missing", "refused", "off"]
 """What the sandbox can do for a command now: `missing` is wanted and not there, `refused` is required and not there."""
 
@@ -54,7 +54,7 @@ class Cap(Struct, frozen=True):
     """A limit on what the chain may decide."""
 
     name: str
-    judge: Callable[[Question], Decision | None]
+    judge: Callable[[ApprovalRequest], Decision | None]
     """None has nothing against the call; approve means the same."""
     static: bool = False
     """The answer depends only on the tool, the risk and the caller."""
@@ -64,7 +64,7 @@ class Cap(Struct, frozen=True):
     """Only decisions of these sources are capped; None: all."""
     failure: Verdict = Verdict.ASK
     """What a cap that raises stands for: deny for one that may deny."""
-    parts: Callable[[Question], tuple[JudgedPart, ...]] | None = None
+    parts: Callable[[ApprovalRequest], tuple[JudgedPart, ...]] | None = None
     """What it makes of the parts of a call, for explanations."""
 
     def __post_init__(self) -> None:
@@ -72,17 +72,17 @@ class Cap(Struct, frozen=True):
             raise ConfigError(f"The cap '{self.name}' would approve when it fails; let it ask or deny.")
 
 
-def apply_caps(decision: Decision, caps: Iterable[Cap], question: Question) -> Judgement:
+def apply_caps(decision: Decision, caps: Iterable[Cap], request: ApprovalRequest) -> DecisionTrace:
     """The decision under all caps, and what each of them said."""
     final = decision
-    steps: list[Step] = []
+    steps: list[DecisionStep] = []
     for cap in caps:
-        step = _heard(cap, decision, question)
+        step = _run_cap(cap, decision, request)
         steps.append(step)
         verdict = cap.failure if step.answer == FAILED else Verdict.parse(step.answer)
-        if verdict is not None and _prevails(verdict, final):
+        if verdict is not None and _overrides(verdict, final):
             final = Decision(verdict, cap.name, step.reason)
-    return Judgement(final, tuple(steps))
+    return DecisionTrace(final, tuple(steps))
 
 
 def protected_path_cap(is_protected: Callable[[Path], str | None]) -> Cap:
@@ -92,8 +92,8 @@ def protected_path_cap(is_protected: Callable[[Path], str | None]) -> Cap:
     concerned.
     """
 
-    def judge(question: Question) -> Decision | None:
-        for path in question.paths:
+    def judge(request: ApprovalRequest) -> Decision | None:
+        for path in request.paths:
             if (reason := is_protected(path)) is not None:
                 return Decision(Verdict.ASK, PROTECTED, f"'{path}' is a protected path: {reason}")
         return None
@@ -104,10 +104,10 @@ def protected_path_cap(is_protected: Callable[[Path], str | None]) -> Cap:
 def max_risk_cap(limit: Risk, sources: Iterable[str]) -> Cap:
     """Asks about a call above the limit that was approved without being looked at: by a list, the sandbox, purity."""
 
-    def judge(question: Question) -> Decision | None:
-        if question.risk.level <= limit.level:
+    def judge(request: ApprovalRequest) -> Decision | None:
+        if request.risk.level <= limit.level:
             return None
-        reason = f"Its risk is {question.risk}, and without a person at most {limit} is approved (approval.max_risk)."
+        reason = f"Its risk is {request.risk}, and without a person at most {limit} is approved (approval.max_risk)."
         return Decision(Verdict.ASK, MAX_RISK, reason)
 
     return Cap(MAX_RISK, judge, static=True, sources=frozenset(sources))
@@ -119,9 +119,9 @@ def containment_cap(containment: Callable[[], Containment]) -> Cap:
     A tool whose material may run programs is asked about wherever it would not be contained.
     """
 
-    def judge(question: Question) -> Decision | None:
+    def judge(request: ApprovalRequest) -> Decision | None:
         state = containment()
-        if state == "held" or (state == "off" and NEEDS_CONTAINMENT not in question.tool.capabilities):
+        if state == "held" or (state == "off" and NEEDS_CONTAINMENT not in request.tool.capabilities):
             return None
         if state == "refused":
             reason = "A sandbox is required (sandbox.mode) and none works here; `holdfast doctor` says why."
@@ -134,16 +134,19 @@ def containment_cap(containment: Callable[[], Containment]) -> Cap:
         return Decision(Verdict.ASK, CONTAINMENT, reason)
 
     return Cap(
-        CONTAINMENT, judge, applies=lambda tool: not _COMMANDS.isdisjoint(tool.capabilities), failure=Verdict.DENY
+        CONTAINMENT,
+        judge,
+        applies=lambda tool: not _COMMAND_CAPABILITIES.isdisjoint(tool.capabilities),
+        failure=Verdict.DENY,
     )
 
 
-def secret_file_cap(secrets: Callable[[Question], tuple[Path, ...]]) -> Cap:
+def secret_file_cap(secrets: Callable[[ApprovalRequest], tuple[Path, ...]]) -> Cap:
     """Asks about every call that reads or changes a file that may hold secrets, whoever approved it."""
 
-    def judge(question: Question) -> Decision | None:
-        for path in secrets(question):
-            shown = path.relative_to(question.root) if question.root and path.is_relative_to(question.root) else path
+    def judge(request: ApprovalRequest) -> Decision | None:
+        for path in secrets(request):
+            shown = path.relative_to(request.root) if request.root and path.is_relative_to(request.root) else path
             reason = f"'{shown}' may hold secrets (sandbox.read_deny)."
             return Decision(Verdict.ASK, SECRET, reason)
         return None
@@ -151,74 +154,74 @@ def secret_file_cap(secrets: Callable[[Question], tuple[Path, ...]]) -> Cap:
     return Cap(SECRET, judge, applies=lambda tool: tool.touches is not None)
 
 
-def unhidden_files_cap(why: Callable[[str], str]) -> Cap:
+def exposed_files_cap(why: Callable[[str], str]) -> Cap:
     """Asks about every command from which not everything can be hidden that should be; `why` answers for one call."""
 
-    def judge(question: Question) -> Decision | None:
-        reason = why(question.call_id)
+    def judge(request: ApprovalRequest) -> Decision | None:
+        reason = why(request.call_id)
         if not reason:
             return None
         text = f"It may read files that sandbox.read_deny names: {reason}."
         return Decision(Verdict.ASK, UNHIDDEN, text)
 
-    return Cap(UNHIDDEN, judge, applies=lambda tool: not _COMMANDS.isdisjoint(tool.capabilities))
+    return Cap(UNHIDDEN, judge, applies=lambda tool: not _COMMAND_CAPABILITIES.isdisjoint(tool.capabilities))
 
 
 def changed_definition_cap() -> Cap:
     """Asks about every call of a tool whose definition has changed, or is new: what was approved was another tool."""
 
-    def judge(question: Question) -> Decision | None:
+    def judge(request: ApprovalRequest) -> Decision | None:
         return Decision(Verdict.ASK, CHANGED, "You have not seen its definition as it is now.")
 
     return Cap(CHANGED, judge, static=True, applies=lambda tool: CHANGED_DEFINITION in tool.capabilities)
 
 
-def _heard(cap: Cap, decision: Decision, question: Question) -> Step:
+def _run_cap(cap: Cap, decision: Decision, request: ApprovalRequest) -> DecisionStep:
     if cap.sources is not None and decision.source not in cap.sources:
-        return Step(cap.name, None, NO_ANSWER)
+        return DecisionStep(cap.name, None, PASSED)
     try:
-        answer: object = cap.judge(question) if cap.applies(question.tool) else None
+        answer: object = cap.judge(request) if cap.applies(request.tool) else None
         verdict = Verdict.parse(answer.verdict) if isinstance(answer, Decision) else None
-        what = f"it answered {show(answer)}"
-    except RAISED as error:
-        answer, verdict, what = error, None, f"it raised {describe(error)}"
+        what = f"it answered {describe_value(answer)}"
+    except CALLBACK_ERRORS as error:
+        answer, verdict, what = error, None, f"it raised {describe_error(error)}"
     if answer is None or verdict is Verdict.APPROVE:
-        return Step(cap.name, None, NO_ANSWER)
+        return DecisionStep(cap.name, None, PASSED)
     if verdict is None or not isinstance(answer, Decision):
         reason = f"The cap '{source_name(cap.name)}' could not judge: {what}."
-        warn(reason)
-        return Step(cap.name, None, FAILED, reason)
-    return Step(cap.name, None, verdict.value, reason_of(answer.reason))
+        log_warning(reason)
+        return DecisionStep(cap.name, None, FAILED, reason)
+    return DecisionStep(cap.name, None, verdict.value, reason_text(answer.reason))
 
 
-def _prevails(verdict: Verdict, current: Decision) -> bool:
+def _overrides(verdict: Verdict, current: Decision) -> bool:
     """Stricter, or as strict as a decision that nobody made: a reason is better than none."""
     if verdict.strictness > current.verdict.strictness:
         return True
-    return current.source == DEFAULT.source and verdict is current.verdict
+    return current.source == DEFAULT_DECISION.source and verdict is current.verdict
 
 
-class Gate:
+class Decider:
     """Everything that decides about calls, for one configuration."""
 
     def __init__(
-        self, chain: Chain, caps: Iterable[Cap] = (), needs: Callable[[Question], Widening | None] | None = None
+        self, chain: Chain, caps: Iterable[Cap] = (), needs: Callable[[ApprovalRequest], Widening | None] | None = None
     ) -> None:
         """`needs`: what rules let the command of a call reach beyond the sandbox's policy; None: no rule says so."""
         self.chain = chain
         self.caps = tuple(caps)
         self.needs = needs
 
-    def judge(self, question: Question) -> Judgement:
+    def judge(self, request: ApprovalRequest) -> DecisionTrace:
         """The decision with what every resolver and every cap said."""
-        heard = self.chain.judge(question)
-        capped = apply_caps(heard.decision, self.caps, question)
-        return Judgement(capped.decision, (*heard.steps, *capped.steps))
+        heard = self.chain.judge(request)
+        capped = apply_caps(heard.decision, self.caps, request)
+        return DecisionTrace(capped.decision, (*heard.steps, *capped.steps))
 
-    def decide(self, question: Question) -> Decision:
+    def decide(self, request: ApprovalRequest) -> Decision:
         """The same decision, without asking what is known of the tool already."""
-        decision = self.chain.static_decision(question.tool) or self.chain.judge(question).decision
-        return apply_caps(decision, self.caps, question).decision
+        decision = self.chain.static_decision(request.tool) or self.chain.judge(request).decision
+        return apply_caps(decision, self.caps, request).decision
 
     def static_decision(self, tool: Tool, caller: Caller) -> Decision | None:
         """What `judge` decides about every call of this tool by this caller, or None when that depends on the call.
@@ -235,7 +238,7 @@ class Gate:
             return None  # a cap that fails is heard, and counts, at every call
         if caps and (tool.propose is not None or not all(cap.static for cap in caps)):
             return None
-        return apply_caps(decision, caps, Question.about(tool, caller)).decision
+        return apply_caps(decision, caps, ApprovalRequest.for_tool(tool, caller)).decision
 
 
 NOT_ASKED = "not asked"
@@ -253,7 +256,7 @@ class ExplainedStep(Struct, frozen=True, kw_only=True):
     decided: bool = False
 
 
-class Explanation(Struct, frozen=True, kw_only=True):
+class DecisionExplanation(Struct, frozen=True, kw_only=True):
     tool: str
     decision: Decision
     steps: tuple[ExplainedStep, ...]
@@ -263,7 +266,9 @@ class Explanation(Struct, frozen=True, kw_only=True):
     """Whether the tool was judged without arguments, and these could change the decision."""
 
 
-def explain(policy: Decision | None, chain: Chain, caps: Iterable[Cap], question: Question) -> Explanation:
+def explain(
+    policy: Decision | None, chain: Chain, caps: Iterable[Cap], request: ApprovalRequest
+) -> DecisionExplanation:
     """Judge as the runtime would, and keep everything that was said.
 
     `policy` is what the tool policy says of this caller. When it denies, nobody else is asked.
@@ -271,46 +276,46 @@ def explain(policy: Decision | None, chain: Chain, caps: Iterable[Cap], question
     steps: list[ExplainedStep] = []
     caps = tuple(caps)
     if policy is not None:
-        steps.append(available(policy))
+        steps.append(policy_step(policy))
         if policy.verdict is Verdict.DENY:
-            steps += nobody_asked(chain, caps)
-            return Explanation(tool=question.tool.name, decision=policy, steps=tuple(steps))
-    heard = chain.judge(question)
-    capped = apply_caps(heard.decision, caps, question)
+            steps += skipped_steps(chain, caps)
+            return DecisionExplanation(tool=request.tool.name, decision=policy, steps=tuple(steps))
+    heard = chain.judge(request)
+    capped = apply_caps(heard.decision, caps, request)
     decision = capped.decision
     steps += _chain_steps(chain, heard, decision)
-    steps += [_explained("cap", step, decision) for step in capped.steps]
-    parts = tuple(part for cap in caps for part in _parts(cap, question))
-    return Explanation(tool=question.tool.name, decision=decision, steps=tuple(steps), parts=parts)
+    steps += [_explained_step("cap", step, decision) for step in capped.steps]
+    parts = tuple(part for cap in caps for part in _judged_parts(cap, request))
+    return DecisionExplanation(tool=request.tool.name, decision=decision, steps=tuple(steps), parts=parts)
 
 
-def available(policy: Decision) -> ExplainedStep:
+def policy_step(policy: Decision) -> ExplainedStep:
     """What the tool policy says of a tool: whether it can be called at all."""
     refused = policy.verdict is Verdict.DENY
     answer = policy.verdict.value if refused else AVAILABLE
     return ExplainedStep(stage="policy", source=policy.source, answer=answer, reason=policy.reason, decided=refused)
 
 
-def _parts(cap: Cap, question: Question) -> tuple[JudgedPart, ...]:
+def _judged_parts(cap: Cap, request: ApprovalRequest) -> tuple[JudgedPart, ...]:
     try:
-        return () if cap.parts is None else cap.parts(question)
-    except RAISED:
+        return () if cap.parts is None else cap.parts(request)
+    except CALLBACK_ERRORS:
         return ()  # the step of this cap says that it failed
 
 
-def _chain_steps(chain: Chain, heard: Judgement, decision: Decision) -> list[ExplainedStep]:
+def _chain_steps(chain: Chain, heard: DecisionTrace, decision: Decision) -> list[ExplainedStep]:
     asked = {step.source: step for step in heard.steps}
     steps: list[ExplainedStep] = []
     for resolver in chain.get_all():
-        step = asked.get(resolver.name, Step(resolver.name, resolver.priority, NOT_ASKED, resolver.description))
-        steps.append(_explained("chain", step, decision))
-    if heard.decision.source == DEFAULT.source:
-        default = Step(DEFAULT.source, None, DEFAULT.verdict, heard.decision.reason)
-        steps.append(_explained("chain", default, decision))
+        step = asked.get(resolver.name, DecisionStep(resolver.name, resolver.priority, NOT_ASKED, resolver.description))
+        steps.append(_explained_step("chain", step, decision))
+    if heard.decision.source == DEFAULT_DECISION.source:
+        default = DecisionStep(DEFAULT_DECISION.source, None, DEFAULT_DECISION.verdict, heard.decision.reason)
+        steps.append(_explained_step("chain", default, decision))
     return steps
 
 
-def nobody_asked(chain: Chain, caps: Iterable[Cap]) -> list[ExplainedStep]:
+def skipped_steps(chain: Chain, caps: Iterable[Cap]) -> list[ExplainedStep]:
     resolvers = [
         ExplainedStep(stage="chain", source=entry.name, answer=NOT_ASKED, priority=entry.priority)
         for entry in chain.get_all()
@@ -318,7 +323,7 @@ def nobody_asked(chain: Chain, caps: Iterable[Cap]) -> list[ExplainedStep]:
     return resolvers + [ExplainedStep(stage="cap", source=cap.name, answer=NOT_ASKED) for cap in caps]
 
 
-def _explained(stage: str, step: Step, decision: Decision) -> ExplainedStep:
+def _explained_step(stage: str, step: DecisionStep, decision: Decision) -> ExplainedStep:
     return ExplainedStep(
         stage=stage, source=step.source, answer=step.answer, reason=step.reason, priority=step.priority,
         decided=step.source == decision.source,
@@ -345,18 +350,20 @@ class Confirmations:
     def __init__(self, config: ConfirmationConfig | None = None) -> None:
         given = config or ConfirmationConfig()
         self.autonomy: Final = given.autonomy
-        self._patterns = tuple((pattern, Names((pattern,)), action) for pattern, action in given.actions.items())
+        self._patterns = tuple((pattern, ToolMatcher((pattern,)), action) for pattern, action in given.actions.items())
 
     def outcome(self, tool: Tool, risk: Risk, caller: Caller) -> ConfirmationOutcome:
         action, why = self._configured(tool)
         level = most_cautious(self.autonomy, caller.autonomy)
-        return ConfirmationOutcome(shifted(action, level, risk), f"{why}, autonomy is {level}, risk is {risk}.")
+        return ConfirmationOutcome(
+            action_at_autonomy(action, level, risk), f"{why}, autonomy is {level}, risk is {risk}."
+        )
 
     def cap(self) -> Cap:
         """Confirm means: a person is asked, whoever approved."""
 
-        def judge(question: Question) -> Decision | None:
-            outcome = self.outcome(question.tool, question.risk, question.caller)
+        def judge(request: ApprovalRequest) -> Decision | None:
+            outcome = self.outcome(request.tool, request.risk, request.caller)
             return Decision(Verdict.ASK, CONFIRMATION, outcome.reason) if outcome.action == "confirm" else None
 
         return Cap(CONFIRMATION, judge, static=True)
@@ -373,7 +380,7 @@ class Confirmations:
         return _ACTIONS[strictness], f"The confirmation rule '{pattern}' says {_ACTIONS[strictness]}"
 
 
-def shifted(action: Action, level: Autonomy, risk: Risk) -> Action:
+def action_at_autonomy(action: Action, level: Autonomy, risk: Risk) -> Action:
     """The action at this autonomy level.
 
     cautious: one step stricter, and medium or high risk is always confirmed. standard: as configured.

@@ -97,10 +97,10 @@ def is_typed(part: object) -> bool:
 
 def looks_secret(*texts: str) -> bool:
     """Whether names, titles or sentences speak of something that must not be typed in here."""
-    return any(_speaks_of_one(text) for text in texts if text)
+    return any(_mentions_secret(text) for text in texts if text)
 
 
-def fault_of_address(url: str) -> str | None:
+def url_problem(url: str) -> str | None:
     """Why an address cannot be shown as a place to go to; None if it can."""
     if url.partition(":")[0].lower() not in ("http", "https"):
         return "That is no web address."
@@ -117,7 +117,7 @@ def fault_of_address(url: str) -> str | None:
     return None
 
 
-def _speaks_of_one(text: str) -> bool:
+def _mentions_secret(text: str) -> bool:
     if not text.isascii() and _NATIVE.search(_without(unicodedata.normalize("NFKC", text), "Cf").casefold()):
         return True
     if _SECRET.search(_words(text)):
@@ -180,7 +180,7 @@ _TRUE: Final = frozenset(("y", "yes", "true"))
 _FALSE: Final = frozenset(("n", "no", "false"))
 
 
-class Bad(HoldfastError):
+class InvalidInput(HoldfastError):
     """What was typed is not what the field wants; the text says what is."""
 
 
@@ -212,7 +212,7 @@ class Field(Struct, frozen=True, kw_only=True):
         value = self._value(typed)
         wrong = self.checked.violations(value)
         if wrong:
-            raise Bad(wrong[0].replace("the whole value", "it", 1))
+            raise InvalidInput(wrong[0].replace("the whole value", "it", 1))
         return value
 
     def _value(self, typed: str) -> Json:
@@ -224,7 +224,7 @@ class Field(Struct, frozen=True, kw_only=True):
                 return _number(word, whole=self.kind == "integer")
             case "boolean":
                 if word.lower() not in _TRUE | _FALSE:
-                    raise Bad("type yes or no")
+                    raise InvalidInput("type yes or no")
                 return word.lower() in _TRUE
             case "choice":
                 return self._chosen(word)
@@ -234,7 +234,7 @@ class Field(Struct, frozen=True, kw_only=True):
                 try:
                     return parse_json(word)
                 except BadJson as error:
-                    raise Bad(f"that is not JSON: {error}") from None
+                    raise InvalidInput(f"that is not JSON: {error}") from None
 
     def _chosen(self, word: str) -> Json:
         for choice in self.choices:
@@ -242,10 +242,10 @@ class Field(Struct, frozen=True, kw_only=True):
                 return choice.value
         if word.isascii() and word.isdecimal() and 0 < int(word[:6]) <= len(self.choices):
             return self.choices[int(word[:6]) - 1].value
-        raise Bad(f"type a number from 1 to {len(self.choices)}")
+        raise InvalidInput(f"type a number from 1 to {len(self.choices)}")
 
 
-def fields_of(schema: Mapping[str, Any]) -> list[Field]:
+def form_fields(schema: Mapping[str, Any]) -> list[Field]:
     """Raises `HoldfastError` for what is no form."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
@@ -314,9 +314,9 @@ def _number(word: str, *, whole: bool) -> Json:
     try:
         number = int(word[:400]) if whole else float(word)
     except ValueError:
-        raise Bad("type a whole number" if whole else "type a number") from None
+        raise InvalidInput("type a whole number" if whole else "type a number") from None
     if not math.isfinite(number):
-        raise Bad("type a number")
+        raise InvalidInput("type a number")
     return number
 
 
@@ -332,6 +332,6 @@ def _text(schema: Mapping[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def filled(fields: Sequence[Field], values: Mapping[str, Json]) -> Args:
+def ordered_values(fields: Sequence[Field], values: Mapping[str, Json]) -> Args:
     """The answer as it is sent, in the order of the form."""
     return {field.name: values[field.name] for field in fields if field.name in values}

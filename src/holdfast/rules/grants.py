@@ -21,7 +21,7 @@ from holdfast.contract.enums import READING_EFFECTS
 from holdfast.contract.errors import GrantRefused
 from holdfast.contract.json import Args, canonical_json
 from holdfast.contract.tool import Tool
-from holdfast.rules.chain import Confinement, Question
+from holdfast.rules.chain import ApprovalRequest, Confinement
 from holdfast.rules.shell.verdicts import word_set
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ Width = Literal["exact", "folder", "tool", "command"]
 
 MAX_PATTERN_BYTES: Final = 64 * 1024
 FILE_EFFECTS: Final = frozenset({"fs.read", "fs.write"})
-UNBOUND: Final = frozenset({"label", "timeout"})
+UNBOUND_ARGS: Final = frozenset({"label", "timeout"})
 """Arguments of built-in tools that do not say what is done: a label is only shown, a time limit only ends it."""
 PROJECT: Final = "{project}"
 """Stands for the folder of whichever project a call is in. A path of the system begins with `/`, so it is none."""
@@ -84,69 +84,69 @@ class GrantSpec(Struct, frozen=True, kw_only=True):
     session: str | None = None
 
 
-class StoredGrants:
+class GrantMatcher:
     """The book of grants a runtime looks into, over what is stored."""
 
     def __init__(self, grants: Grants) -> None:
         self._grants = grants
 
-    def matching(self, question: Question) -> Grant | None:
+    def find(self, request: ApprovalRequest) -> Grant | None:
         """A grant that covers the call; one that can be used any number of times before one that is used up."""
-        found = self._grants.list(tool=question.tool.name, session=question.session)
-        covering = (grant for grant in found if matches(grant, question))
+        found = self._grants.list(tool=request.tool.name, session=request.session)
+        covering = (grant for grant in found if matches(grant, request))
         return min(covering, key=lambda grant: grant.uses is not None, default=None)
 
-    def use(self, question: Question) -> bool:
+    def consume(self, request: ApprovalRequest) -> bool:
         """Whether the call is covered now, using the grant up if it is for once. Ask just before the call runs."""
-        grant = self.matching(question)
-        return grant is not None and self._grants.consume(grant.id, question.call_id)
+        grant = self.find(request)
+        return grant is not None and self._grants.consume(grant.id, request.call_id)
 
-    def keeps(self, scope: Scope) -> bool:
+    def supports(self, scope: Scope) -> bool:
         """Whether there is a place for grants of this scope."""
         return scope != "user" or self._grants.has_user
 
-    def keep(self, spec: GrantSpec, *, expires: float | None = None) -> Grant:
+    def add(self, spec: GrantSpec, *, expires: float | None = None) -> Grant:
         """Store a rule that `narrow_grant` made."""
         return self._grants.add(
             tool=spec.tool, pattern=spec.pattern, scope=spec.scope, by=spec.by, session=spec.session, expires=expires
         )
 
 
-def narrow_grant(question: Question, scope: Scope, by: str, *, width: Width = "exact") -> GrantSpec:
+def narrow_grant(request: ApprovalRequest, scope: Scope, by: str, *, width: Width = "exact") -> GrantSpec:
     """The rule for "always allow" of this call, or `GrantRefused` when what is asked for would be too wide."""
-    tool = question.tool
-    if scope == "project" and question.root is None:
+    tool = request.tool
+    if scope == "project" and request.root is None:
         raise GrantRefused(f"There is no project here to allow '{tool.name}' in; allow it for the session instead.")
     if width != "exact":
-        _check_width(question, scope, width)
+        _check_width(request, scope, width)
     pattern = GrantPattern(
         definition=tool.digest,
-        args={} if width == "tool" else _given(tool, question.args),
+        args={} if width == "tool" else _bound_args(tool, request.args),
         any_args=width == "tool",
-        paths=tuple(map(str, question.paths)) if width == "exact" else None,
-        cwd=question.cwd if _depends_on_cwd(question) else None,
-        root=str(question.root) if scope == "project" else None,
-        given_under=question.confinement(),
-        files=question.files() if width == "exact" else (),
+        paths=tuple(map(str, request.paths)) if width == "exact" else None,
+        cwd=request.cwd if _depends_on_cwd(request) else None,
+        root=str(request.root) if scope == "project" else None,
+        given_under=request.confinement(),
+        files=request.files() if width == "exact" else (),
     )
     if width == "folder":
-        pattern = _for_folder(question, pattern)
+        pattern = _widen_to_folder(request, pattern)
     elif width == "command":
-        pattern = _for_command(question, pattern)
+        pattern = _widen_to_command(request, pattern)
     if scope == "user":
-        pattern = _moved(pattern, str(question.root), PROJECT) if question.root is not None else pattern
+        pattern = _rebase_paths(pattern, str(request.root), PROJECT) if request.root is not None else pattern
     if len(msgspec.json.encode(pattern)) > MAX_PATTERN_BYTES:
         raise GrantRefused(
             f"The arguments of this call of '{tool.name}' are too long to be remembered; approve it each time instead."
         )
-    session = question.session if scope in _SESSION_SCOPES else None
+    session = request.session if scope in _SESSION_SCOPES else None
     made = cast(Args, msgspec.to_builtins(pattern))
     return GrantSpec(tool=tool.name, pattern=made, scope=scope, by=by, session=session)
 
 
-def matches(grant: Grant, question: Question, *, now: float | None = None) -> bool:
+def matches(grant: Grant, request: ApprovalRequest, *, now: float | None = None) -> bool:
     """Whether a stored grant covers this call. Anything unreadable or out of place does not."""
-    if grant.tool != question.tool.name or (grant.session is not None and grant.session != question.session):
+    if grant.tool != request.tool.name or (grant.session is not None and grant.session != request.session):
         return False
     if grant.expires is not None and grant.expires <= (time() if now is None else now):
         return False
@@ -156,24 +156,24 @@ def matches(grant: Grant, question: Question, *, now: float | None = None) -> bo
         pattern = msgspec.convert(grant.pattern, GrantPattern)
     except msgspec.ValidationError:
         return False
-    return covers(pattern, question)
+    return covers(pattern, request)
 
 
-def covers_itself(spec: GrantSpec, question: Question) -> bool:
+def spec_covers(spec: GrantSpec, request: ApprovalRequest) -> bool:
     """Whether a rule covers the call it was made for."""
-    return covers(msgspec.convert(spec.pattern, GrantPattern), question)
+    return covers(msgspec.convert(spec.pattern, GrantPattern), request)
 
 
-def covers(pattern: GrantPattern, question: Question) -> bool:
+def covers(pattern: GrantPattern, request: ApprovalRequest) -> bool:
     """Whether the rule is about this call, and the call is held as strictly as the one it was made for."""
-    if pattern.root is None and question.root is not None:
-        pattern = _moved(pattern, PROJECT, str(question.root))
-    if pattern.given_under is None or not _is_about(pattern, question):
+    if pattern.root is None and request.root is not None:
+        pattern = _rebase_paths(pattern, PROJECT, str(request.root))
+    if pattern.given_under is None or not _matches_call(pattern, request):
         return False
-    return question.confinement().is_within(pattern.given_under)
+    return request.confinement().is_within(pattern.given_under)
 
 
-def _moved(pattern: GrantPattern, before: str, after: str) -> GrantPattern:
+def _rebase_paths(pattern: GrantPattern, before: str, after: str) -> GrantPattern:
     """The pattern with every path in one folder as the same path in another."""
 
     def move(path: str) -> str:
@@ -189,7 +189,9 @@ def _moved(pattern: GrantPattern, before: str, after: str) -> GrantPattern:
             writable=moved(held.writable),
             hidden=moved(held.hidden),
             protected=moved(held.protected),
-            patterns=tuple(": ".join((move(folder), text)) for folder, text in map(_placed, held.patterns)),
+            patterns=tuple(
+                ": ".join((move(folder), text)) for folder, text in map(_split_hidden_pattern, held.patterns)
+            ),
         )
     return msgspec.structs.replace(
         pattern,
@@ -200,42 +202,42 @@ def _moved(pattern: GrantPattern, before: str, after: str) -> GrantPattern:
     )
 
 
-def _placed(pattern: str) -> tuple[str, str]:
+def _split_hidden_pattern(pattern: str) -> tuple[str, str]:
     folder, _, text = pattern.partition(": ")
     return folder, text
 
 
-def _is_about(pattern: GrantPattern, question: Question) -> bool:
-    tool = question.tool
+def _matches_call(pattern: GrantPattern, request: ApprovalRequest) -> bool:
+    tool = request.tool
     if pattern.definition != tool.digest:
         return False
-    if pattern.cwd is not None and pattern.cwd != question.cwd:
+    if pattern.cwd is not None and pattern.cwd != request.cwd:
         return False
-    if pattern.root is not None and (question.root is None or pattern.root != str(question.root)):
+    if pattern.root is not None and (request.root is None or pattern.root != str(request.root)):
         return False
     if pattern.any_args:
         return _only_reads(tool)
-    given = _given(tool, question.args)
+    given = _bound_args(tool, request.args)
     if pattern.command:
-        return _has_command(pattern, question, given)
-    if pattern.free and not _in_folders(pattern, question):
+        return _matches_command(pattern, request, given)
+    if pattern.free and not _in_folders(pattern, request):
         return False
-    if not pattern.free and pattern.paths != tuple(map(str, question.paths)):
+    if not pattern.free and pattern.paths != tuple(map(str, request.paths)):
         return False
     fixed = {name: value for name, value in given.items() if name not in pattern.free}
     if canonical_json(fixed) != canonical_json(pattern.args):
         return False
-    return bool(pattern.free) or pattern.files == question.files()
+    return bool(pattern.free) or pattern.files == request.files()
 
 
-def _check_width(question: Question, scope: Scope, width: Width) -> None:
-    tool = question.tool
+def _check_width(request: ApprovalRequest, scope: Scope, width: Width) -> None:
+    tool = request.tool
     if scope == "once":
         raise GrantRefused(f"A yes for once is for exactly this call of '{tool.name}'; choose a longer scope.")
     if width == "command":
         return
     if tool.effects is None or "process" in tool.effects:
-        raise GrantRefused(_runs_commands(question))
+        raise GrantRefused(_too_wide_reason(request))
     if width == "folder" and not tool.effects <= FILE_EFFECTS:
         raise GrantRefused(f"'{tool.name}' does more than use files, so a folder is too wide; allow exactly this call.")
     if width == "tool" and not _only_reads(tool):
@@ -245,11 +247,11 @@ def _check_width(question: Question, scope: Scope, width: Width) -> None:
         )
 
 
-def _runs_commands(question: Question) -> str:
-    word = _first_word(question.args.get("command"))
+def _too_wide_reason(request: ApprovalRequest) -> str:
+    word = _first_word(request.args.get("command"))
     if word in NEVER_WIDENED:
         return f"'{word}' runs whatever its arguments say; allow exactly this command instead."
-    return f"'{question.tool.name}' may do anything, depending on its arguments; allow exactly this call instead."
+    return f"'{request.tool.name}' may do anything, depending on its arguments; allow exactly this call instead."
 
 
 def _first_word(command: object) -> str:
@@ -257,78 +259,78 @@ def _first_word(command: object) -> str:
     return _VERSION.sub("", words[0].rpartition("/")[2]).lower() if words else ""
 
 
-def _for_command(question: Question, pattern: GrantPattern) -> GrantPattern:
+def _widen_to_command(request: ApprovalRequest, pattern: GrantPattern) -> GrantPattern:
     from holdfast.rules.shell.judgement import checking_prefix, reading_prefix, script_prefix
     from holdfast.rules.shell.location import is_shell_tool
 
-    if not is_shell_tool(question.tool):
-        raise GrantRefused(_runs_commands(question))
+    if not is_shell_tool(request.tool):
+        raise GrantRefused(_too_wide_reason(request))
     fixed = {name: value for name, value in pattern.args.items() if name != "command"}
-    if (prefix := reading_prefix(question)) is not None:
+    if (prefix := reading_prefix(request)) is not None:
         return msgspec.structs.replace(pattern, args=fixed, command=prefix)
-    if (checking := checking_prefix(question)) is not None:
+    if (checking := checking_prefix(request)) is not None:
         prefix, options = checking
         return msgspec.structs.replace(pattern, args=fixed, command=prefix, rest="files", options=options)
-    if (prefix := script_prefix(question)) is not None:
+    if (prefix := script_prefix(request)) is not None:
         return msgspec.structs.replace(pattern, args=fixed, command=prefix, rest="script")
-    raise GrantRefused(_runs_commands(question))
+    raise GrantRefused(_too_wide_reason(request))
 
 
-def _has_command(pattern: GrantPattern, question: Question, given: Args) -> bool:
+def _matches_command(pattern: GrantPattern, request: ApprovalRequest, given: Args) -> bool:
     from holdfast.rules.shell.judgement import checking_prefix, has_prefix, script_prefix
     from holdfast.rules.shell.location import is_shell_tool
 
     fixed = {name: value for name, value in given.items() if name != "command"}
-    if canonical_json(fixed) != canonical_json(pattern.args) or not is_shell_tool(question.tool):
+    if canonical_json(fixed) != canonical_json(pattern.args) or not is_shell_tool(request.tool):
         return False
     if pattern.rest == "files":
-        return checking_prefix(question) == (pattern.command, pattern.options)
+        return checking_prefix(request) == (pattern.command, pattern.options)
     if pattern.rest == "script":
-        return script_prefix(question) == pattern.command
-    return has_prefix(pattern.command, question)
+        return script_prefix(request) == pattern.command
+    return has_prefix(pattern.command, request)
 
 
-def _for_folder(question: Question, pattern: GrantPattern) -> GrantPattern:
-    named = _named_paths(question)
-    free = tuple(sorted(name for name, value in question.args.items() if isinstance(value, str) and value in named))
+def _widen_to_folder(request: ApprovalRequest, pattern: GrantPattern) -> GrantPattern:
+    named = _named_paths(request)
+    free = tuple(sorted(name for name, value in request.args.items() if isinstance(value, str) and value in named))
     if not free:
-        raise GrantRefused(f"This call of '{question.tool.name}' names no file; allow exactly this call instead.")
+        raise GrantRefused(f"This call of '{request.tool.name}' names no file; allow exactly this call instead.")
     fixed = {name: value for name, value in pattern.args.items() if name not in free}
-    folders = tuple(sorted({str(path.parent) for path in question.paths}))
+    folders = tuple(sorted({str(path.parent) for path in request.paths}))
     return msgspec.structs.replace(pattern, args=fixed, free=free, folders=folders)
 
 
-def _in_folders(pattern: GrantPattern, question: Question) -> bool:
+def _in_folders(pattern: GrantPattern, request: ApprovalRequest) -> bool:
     """Every free argument is a path of the call, and every path lies directly in one of the folders."""
-    named = _named_paths(question)
-    free = [question.args.get(name) for name in pattern.free]
+    named = _named_paths(request)
+    free = [request.args.get(name) for name in pattern.free]
     if not all(isinstance(value, str) and value in named for value in free):
         return False
-    return _files_only(question.tool) and all(str(path.parent) in pattern.folders for path in question.paths)
+    return _only_uses_files(request.tool) and all(str(path.parent) in pattern.folders for path in request.paths)
 
 
-def _named_paths(question: Question) -> frozenset[str]:
+def _named_paths(request: ApprovalRequest) -> frozenset[str]:
     """The path arguments as they were written; none if the tool's list and the resolved one do not agree."""
-    touches = question.tool.touches
-    named = list(touches(question.args)) if touches is not None else []
-    return frozenset(named) if len(named) == len(question.paths) else frozenset()
+    touches = request.tool.touches
+    named = list(touches(request.args)) if touches is not None else []
+    return frozenset(named) if len(named) == len(request.paths) else frozenset()
 
 
-def _given(tool: Tool, args: Args) -> Args:
+def _bound_args(tool: Tool, args: Args) -> Args:
     if tool.source != "builtin":
         return dict(args)
-    return {name: value for name, value in args.items() if name not in UNBOUND}
+    return {name: value for name, value in args.items() if name not in UNBOUND_ARGS}
 
 
 def _only_reads(tool: Tool) -> bool:
     return tool.effects is not None and tool.effects <= READING_EFFECTS
 
 
-def _files_only(tool: Tool) -> bool:
+def _only_uses_files(tool: Tool) -> bool:
     return tool.effects is not None and tool.effects <= FILE_EFFECTS
 
 
-def _depends_on_cwd(question: Question) -> bool:
+def _depends_on_cwd(request: ApprovalRequest) -> bool:
     """Commands and unknown tools mean something else elsewhere; so do files that were not named."""
-    effects = question.tool.effects
-    return effects is None or "process" in effects or (bool(effects & FILE_EFFECTS) and not question.paths)
+    effects = request.tool.effects
+    return effects is None or "process" in effects or (bool(effects & FILE_EFFECTS) and not request.paths)

@@ -21,9 +21,9 @@ from unicodedata import normalize
 
 from holdfast.contract.call import NamedFile
 from holdfast.fs.beneath import USERS_FILE, opened
-from holdfast.rules.shell.parts import Reading, read
-from holdfast.rules.shell.path_mentions import Mentions, TooMany, mentions
-from holdfast.rules.shell.verdicts import Part, word_set
+from holdfast.rules.shell.parts import CommandAnalysis, analyze
+from holdfast.rules.shell.path_mentions import PathMentions, TooManyPaths, find_path_mentions
+from holdfast.rules.shell.verdicts import CommandPart, word_set
 
 MAX_FILES: Final = 64
 """Files that are bound by their content; more of them by what the file system says of them."""
@@ -48,23 +48,23 @@ _BLOCK: Final = 1024 * 1024
 
 def named_files(text: str, folders: Iterable[str], root: str | None) -> tuple[NamedFile, ...]:
     """The files in the project that a shell text names, resolved in every folder it may be in, with their content."""
-    if _uses_no_content(read(text)):
+    if _uses_no_content(analyze(text)):
         return ()
     places = list(dict.fromkeys(map(os.path.realpath, folders)))
     bounds = [os.path.realpath(root)] if root is not None else list(places)
     try:
-        found = _Search(mentions(text), bounds).files(places)
-    except (TooMany, RecursionError):
-        return (NamedFile(EVERYTHING, _state_of_all(bounds)),)
-    return tuple(_bound(found))
+        found = _Search(find_path_mentions(text), bounds).files(places)
+    except (TooManyPaths, RecursionError):
+        return (NamedFile(EVERYTHING, _tree_fingerprint(bounds)),)
+    return tuple(_with_digests(found))
 
 
-def _uses_no_content(reading: Reading) -> bool:
+def _uses_no_content(analysis: CommandAnalysis) -> bool:
     """Whether it only makes and removes files, and writes what stands in the command itself (`cat > x <<EOF`)."""
-    return not (reading.unreadable or reading.overrun) and all(map(_has_no_input, reading.parts))
+    return not (analysis.unreadable or analysis.too_complex) and all(map(_has_no_input, analysis.parts))
 
 
-def _has_no_input(part: Part) -> bool:
+def _has_no_input(part: CommandPart) -> bool:
     if part.kind == "redirection":
         return "<" not in (part.words[0] or "") or len(part.words) == 1
     program = part.words[:1] if part.kind == "command" and not part.derived else (None,)
@@ -74,7 +74,7 @@ def _has_no_input(part: Part) -> bool:
 class _Search:
     """Looks for every word and pattern in every folder, also in the folders that are found on the way."""
 
-    def __init__(self, named: Mentions, bounds: Sequence[str]) -> None:
+    def __init__(self, named: PathMentions, bounds: Sequence[str]) -> None:
         self._patterns = [(_split(pattern), pattern.startswith("/")) for pattern in named.patterns]
         self._all_names = named.all_names
         self._bounds = bounds
@@ -134,14 +134,14 @@ class _Search:
                 self._waiting.append(real)  # `cd x`, `make -C x`: anything in the text may be meant there
         elif real not in self._found and (_is_inside(real, self._bounds) or _is_inside(named, self._bounds)):
             same = os.path.realpath(named) == real  # not where `..` follows a link
-            self._found[real] = _shown(named if same else real, self._bounds[0])
+            self._found[real] = _display_path(named if same else real, self._bounds[0])
         if len(self._places) > _MAX_FOLDERS or len(self._found) > _MAX_FOUND:
-            raise TooMany
+            raise TooManyPaths
 
     def _spend(self, looks: int) -> None:
         self._left -= looks
         if self._left < 0:
-            raise TooMany
+            raise TooManyPaths
 
     def _leads_in(self, folder: str) -> bool:
         """Whether a folder is in the project, or the project in it; the rest of the machine is not walked through."""
@@ -218,7 +218,7 @@ def _is_inside(path: str, folders: Iterable[str]) -> bool:
     return any(path == folder or path.startswith(f"{folder.rstrip('/')}/") for folder in folders)
 
 
-def _state_of_all(folders: Iterable[str]) -> str:
+def _tree_fingerprint(folders: Iterable[str]) -> str:
     """What the file system says of every file in the folders; never the same twice where that cannot be told."""
     digest, left = sha256(), _MAX_TREE
     waiting = sorted(folders)
@@ -242,37 +242,37 @@ def _state_of_all(folders: Iterable[str]) -> str:
             except OSError:
                 continue
             if not stat.S_ISDIR(about.st_mode):
-                digest.update(_state(about).encode() + b"\0")
+                digest.update(_stat_fingerprint(about).encode() + b"\0")
             elif (about.st_dev, about.st_ino) not in entered:
                 entered.add((about.st_dev, about.st_ino))
                 waiting.append(entry.path)
     return f"tree:{digest.hexdigest()}"
 
 
-def _state(about: os.stat_result) -> str:
+def _stat_fingerprint(about: os.stat_result) -> str:
     return f"{about.st_dev}:{about.st_ino}:{about.st_size}:{about.st_mtime_ns}:{about.st_ctime_ns}"
 
 
-def _shown(path: str, root: str) -> str:
+def _display_path(path: str, root: str) -> str:
     inner = os.path.relpath(path, root) if _is_inside(path, [root]) else path
     return inner.encode(errors="backslashreplace").decode()
 
 
-def _bound(found: Mapping[str, str]) -> Iterator[NamedFile]:
+def _with_digests(found: Mapping[str, str]) -> Iterator[NamedFile]:
     left = MAX_BYTES
     for number, (shown, path) in enumerate(sorted((shown, path) for path, shown in found.items())):
-        size, digest = _content(path, left if number < MAX_FILES else 0)
+        size, digest = _digest(path, left if number < MAX_FILES else 0)
         left -= size
         yield NamedFile(shown, digest)
 
 
-def _content(path: str, most: int) -> tuple[int, str]:
+def _digest(path: str, most: int) -> tuple[int, str]:
     """How much was read, and the digest; beyond `most` bytes, which inode it is and when that was last changed."""
     try:
         with opened(path, USERS_FILE) as descriptor:
             about = os.fstat(descriptor)
             if about.st_size > most or not stat.S_ISREG(about.st_mode):
-                return 0, f"inode:{_state(about)}"
+                return 0, f"inode:{_stat_fingerprint(about)}"
             digest, size = sha256(), 0
             while block := os.read(descriptor, _BLOCK):
                 digest.update(block)

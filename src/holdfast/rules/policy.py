@@ -35,11 +35,13 @@ GROUPS: Final = frozenset({
     "minio", "runtime", "sessions", "skills", "system", "web",
 })  # fmt: skip
 """Names of groups that are never a slip of the pen, even where no tool is in them."""
-PLANNED: Final = frozenset({"audio.transcribe", "image.analyze", "media.send", "skill.load", "web.fetch", "web.search"})
+PLANNED_TOOLS: Final = frozenset(
+    {"audio.transcribe", "image.analyze", "media.send", "skill.load", "web.fetch", "web.search"}
+)
 """Names of tools that are never a slip of the pen, though there are no such tools yet."""
 
 
-class Names:
+class ToolMatcher:
     """A list of tool names, patterns and groups, ready to match. Aliases and API names match too."""
 
     __slots__ = ("_exact", "_groups", "_patterns")
@@ -137,11 +139,11 @@ def parse_manifest(text: str | bytes) -> SkillPermissions:
         return no_tools(f"its {MANIFEST} has no `permissions`")
     for name in ("tools", "tool_groups"):
         if name in permissions:
-            return _listed(name, permissions[name])
+            return _permissions_from_list(name, permissions[name])
     return no_tools(f"its {MANIFEST} permits neither `tools` nor `tool_groups`")
 
 
-def _listed(field: str, names: Json) -> SkillPermissions:
+def _permissions_from_list(field: str, names: Json) -> SkillPermissions:
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         return no_tools(f"`permissions.{field}` of its {MANIFEST} is not a list of names")
     allow = cast(list[str], names)
@@ -184,13 +186,17 @@ class Policy:
     def __init__(self, rules: PolicyRules | None = None) -> None:
         self.rules: Final = rules or PolicyRules()
         self._compiled: dict[tuple[str | None, str | None, str | None, frozenset[str] | None], CompiledPolicy] = {}
-        profile = _profile(self.rules.profile, "tools.profile")
+        profile = _validate_profile(self.rules.profile, "tools.profile")
         self._base = _Layer("tools", profile, self.rules.allow, self.rules.deny, self.rules.servers)
-        self._agents = {name: _narrowing(f"tools.agents.{name}", layer) for name, layer in self.rules.agents.items()}
-        self._providers = {
-            name: _narrowing(f"tools.providers.{name}", layer) for name, layer in self.rules.providers.items()
+        self._agents = {
+            name: _restricting_layer(f"tools.agents.{name}", layer) for name, layer in self.rules.agents.items()
         }
-        self._narrow = [_narrowing(f"tools.narrow[{place}]", layer) for place, layer in enumerate(self.rules.narrow)]
+        self._providers = {
+            name: _restricting_layer(f"tools.providers.{name}", layer) for name, layer in self.rules.providers.items()
+        }
+        self._narrow = [
+            _restricting_layer(f"tools.narrow[{place}]", layer) for place, layer in enumerate(self.rules.narrow)
+        ]
 
     def compile(self, caller: Caller) -> CompiledPolicy:
         """What this kind of caller may use; the same object for callers that differ in nothing that counts."""
@@ -203,7 +209,7 @@ class Policy:
                 self._compiled.clear()
             layers = self._layers(agent, provider, caller.skill)
             if caller.only is not None:
-                layers.append(_Only(caller.only))
+                layers.append(_SurfaceLayer(caller.only))
             found = self._compiled[key] = CompiledPolicy(layers)
         return found
 
@@ -221,22 +227,22 @@ class Policy:
 class CompiledPolicy:
     """What one kind of caller may use. A tool is judged once; one that replaces it is judged anew."""
 
-    __slots__ = ("_judged", "_layers")
+    __slots__ = ("_decisions", "_layers")
 
     def __init__(self, layers: Iterable[AnyLayer]) -> None:
         self._layers = tuple(layers)
-        self._judged: dict[str, tuple[Tool, Decision]] = {}
+        self._decisions: dict[str, tuple[Tool, Decision]] = {}
 
     def allows(self, tool: Tool) -> bool:
-        return self.why(tool).verdict is Verdict.APPROVE
+        return self.decide(tool).verdict is Verdict.APPROVE
 
-    def why(self, tool: Tool) -> Decision:
+    def decide(self, tool: Tool) -> Decision:
         """Approve or deny, with the layer that decided and its reason."""
-        found = self._judged.get(tool.name)
+        found = self._decisions.get(tool.name)
         if found is None or found[0] is not tool:
-            said = [layer.judge(tool) for layer in self._layers]
+            said = [layer.check(tool) for layer in self._layers]
             denied = next((decision for decision in said if decision.verdict is not Verdict.APPROVE), said[0])
-            found = self._judged[tool.name] = (tool, denied)
+            found = self._decisions[tool.name] = (tool, denied)
         return found[1]
 
     def visible(self, tools: Iterable[Tool]) -> list[Tool]:
@@ -259,10 +265,10 @@ class _Layer:
         self._label = label
         self._servers = servers
         self._profile = profile
-        self._allow = Names(allow)
-        self._deny = Names(deny)
+        self._allow = ToolMatcher(allow)
+        self._deny = ToolMatcher(deny)
 
-    def judge(self, tool: Tool) -> Decision:
+    def check(self, tool: Tool) -> Decision:
         label = self._label
         if (entry := self._deny.match(tool)) is not None:
             return Decision(Verdict.DENY, f"{label}.deny", f"'{entry}' in {label}.deny takes '{tool.name}' away")
@@ -298,10 +304,10 @@ class _SkillLayer:
 
     def __init__(self, skill: str, permissions: SkillPermissions) -> None:
         self._skill = skill
-        self._allow = Names(permissions.allow)
+        self._allow = ToolMatcher(permissions.allow)
         self._reason = permissions.reason
 
-    def judge(self, tool: Tool) -> Decision:
+    def check(self, tool: Tool) -> Decision:
         entry = self._allow.match(tool)
         if entry is not None:
             return Decision(Verdict.APPROVE, f"skill:{self._skill}", f"'{entry}' is in {self._reason}")
@@ -312,7 +318,7 @@ class _SkillLayer:
         return Decision(Verdict.DENY, f"skill:{self._skill}", reason)
 
 
-class _Only:
+class _SurfaceLayer:
     """What is left for this turn, or in this document."""
 
     __slots__ = ("_names",)
@@ -320,13 +326,13 @@ class _Only:
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
 
-    def judge(self, tool: Tool) -> Decision:
+    def check(self, tool: Tool) -> Decision:
         if tool.name in self._names:
             return Decision(Verdict.APPROVE, "surface", f"'{tool.name}' is among the tools left here")
         return Decision(Verdict.DENY, "surface", f"'{tool.name}' is not among the tools left here")
 
 
-AnyLayer = _Layer | _SkillLayer | _Only
+AnyLayer = _Layer | _SkillLayer | _SurfaceLayer
 
 
 def check_names(
@@ -336,11 +342,11 @@ def check_names(
 
     Which tools an MCP server has is not known before it is there, so its names are not judged until then.
     """
-    named = list(_named(config, skills or {}))
+    named = list(_name_lists(config, skills or {}))
     if not named:
         return []
     tools = list(known)
-    names = {name for tool in tools for name in (*tool.names, tool.api_name)} | PLANNED | {TOOL_SEARCH}
+    names = {name for tool in tools for name in (*tool.names, tool.api_name)} | PLANNED_TOOLS | {TOOL_SEARCH}
     groups = {f"{GROUP_PREFIX}{group}" for group in GROUPS.union(*(tool.groups for tool in tools))}
     presets = {*get_args(BuiltInPreset), *config.approval.presets}
     there = {server_of(tool.source) for tool in tools}
@@ -350,7 +356,7 @@ def check_names(
         kind = "preset" if entry.startswith("$") else "tool or group"
         candidates = presets if entry.startswith("$") else groups if entry.startswith(GROUP_PREFIX) else names
         server = server_of(entry if ":" in entry else from_api_name(entry) or "")
-        if entry in candidates or is_pattern(entry) or server in away or any(map(Names([entry]).match, tools)):
+        if entry in candidates or is_pattern(entry) or server in away or any(map(ToolMatcher([entry]).match, tools)):
             continue
         meant = did_you_mean(entry, sorted(candidates))
         hint = f"Did you mean '{meant}'?" if meant else "It has no effect."
@@ -358,7 +364,7 @@ def check_names(
     return warnings
 
 
-def _named(config: Config, skills: Mapping[str, SkillPermissions]) -> Iterator[tuple[str, str]]:
+def _name_lists(config: Config, skills: Mapping[str, SkillPermissions]) -> Iterator[tuple[str, str]]:
     """Every place in the configuration that names tools, with the names there."""
     tools, approval = config.tools, config.approval
     layers: dict[str, ToolsConfig | PolicyLayer] = {"tools": tools}
@@ -393,13 +399,13 @@ def _is_module(entry: str) -> bool:
         return False
 
 
-def _narrowing(label: str, layer: PolicyLayer) -> _Layer:
+def _restricting_layer(label: str, layer: PolicyLayer) -> _Layer:
     label = f"{layer.source}: tools" if layer.source else label
-    profile = None if layer.profile is None else _profile(layer.profile, f"{label}.profile")
+    profile = None if layer.profile is None else _validate_profile(layer.profile, f"{label}.profile")
     return _Layer(label, profile, layer.allow, layer.deny)
 
 
-def _profile(name: str, where: str) -> str:
+def _validate_profile(name: str, where: str) -> str:
     if name in PROFILES:
         return name
     meant = did_you_mean(name, PROFILES)

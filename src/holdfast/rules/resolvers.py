@@ -16,19 +16,19 @@ from holdfast.contract.errors import ConfigError
 from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
 from holdfast.rules.chain import (
+    APPROVAL_URN,
+    CALLBACK_ERRORS,
     FAILED,
-    RAISED,
-    URN,
-    Question,
+    ApprovalRequest,
     Resolve,
     ResolveContext,
     Resolver,
-    describe,
+    describe_error,
+    describe_value,
     every_tool,
-    show,
-    warn,
+    log_warning,
 )
-from holdfast.rules.policy import GROUP_PREFIX, PLANNED, Names
+from holdfast.rules.policy import GROUP_PREFIX, PLANNED_TOOLS, ToolMatcher
 
 if TYPE_CHECKING:
     from holdfast.store.ledger import Grant
@@ -39,42 +39,42 @@ _FUNCTION: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", r
 
 def is_module_path(entry: str, is_tool: Callable[[str], bool]) -> bool:
     """Whether a list entry is an import path. Tool names are dotted too, so a name some tool has never is."""
-    if entry in PLANNED or entry.startswith(GROUP_PREFIX) or is_tool(entry):
+    if entry in PLANNED_TOOLS or entry.startswith(GROUP_PREFIX) or is_tool(entry):
         return False
     return _MODULE.fullmatch(entry) is not None or _FUNCTION.fullmatch(entry) is not None
 
 
-def load(path: str) -> Resolve | None:
+def load_policy_function(path: str) -> Resolve | None:
     """The function behind `pkg.mod:func`, `pkg.mod.func`, or `pkg.mod` with a `resolve`; None if there is none."""
     module_name, colon, attribute = path.partition(":")
-    found = _imported(module_name)
+    found = _import_if_present(module_name)
     if found is None and not colon:
         module_name, _, attribute = path.rpartition(".")
-        found = _imported(module_name) if module_name else None
+        found = _import_if_present(module_name) if module_name else None
     if found is not None and attribute:
         found = cast(object, getattr(found, attribute, None))
     candidate = cast(object, getattr(found, "resolve", found))
     return cast(Resolve, candidate) if callable(candidate) else None
 
 
-def lazily(path: str) -> Callable[[], Resolve | None]:
+def lazy_policy_function(path: str) -> Callable[[], Resolve | None]:
     """Loads once. A module that is there but breaks is broken each time it is asked."""
     outcome: list[Resolve | BaseException | None] = []
 
     def loaded() -> Resolve | None:
         if not outcome:
             try:
-                outcome.append(load(path))
-            except RAISED as error:
+                outcome.append(load_policy_function(path))
+            except CALLBACK_ERRORS as error:
                 outcome.append(error)
         if isinstance(outcome[0], BaseException):
-            raise ConfigError(f"The policy '{path}' cannot be loaded: {describe(outcome[0])}.")
+            raise ConfigError(f"The policy '{path}' cannot be loaded: {describe_error(outcome[0])}.")
         return outcome[0]
 
     return loaded
 
 
-def _imported(name: str) -> object | None:
+def _import_if_present(name: str) -> object | None:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
@@ -94,47 +94,47 @@ class ListPolicy:
         self, entries: Iterable[str], *, presets: Mapping[str, Preset] | None = None, excluded: Iterable[str] = ()
     ) -> None:
         self.entries: Final = tuple(entries)
-        self._rules = expand(self.entries, presets or {})
-        self._excluded = Names(excluded)
+        self._rules = expand_presets(self.entries, presets or {})
+        self._excluded = ToolMatcher(excluded)
 
     def approves(self, tool: Tool) -> bool:
-        answer = self.answer(tool)
+        answer = self.decide(tool)
         return answer is not None and answer.verdict is Verdict.APPROVE
 
     def denies(self, tool: Tool) -> bool:
-        answer = self.answer(tool)
+        answer = self.decide(tool)
         return answer is not None and answer.verdict is Verdict.DENY
 
-    def answer(self, tool: Tool) -> Decision | None:
+    def decide(self, tool: Tool) -> Decision | None:
         for rule in self._rules.deny:
             if (entry := rule.match(tool)) is not None:
-                return Decision(Verdict.DENY, rule.place, f"'{entry}' is denied by {rule.place}.")
+                return Decision(Verdict.DENY, rule.origin, f"'{entry}' is denied by {rule.origin}.")
         if self._excluded.match(tool) is not None:
             return None
         for rule in self._rules.approve:
             if (entry := rule.match(tool)) is not None:
-                return Decision(Verdict.APPROVE, rule.place, f"'{entry}' is approved by {rule.place}.")
+                return Decision(Verdict.APPROVE, rule.origin, f"'{entry}' is approved by {rule.origin}.")
         return None
 
 
-class Narrowing:
+class Restrictions:
     """The lists of files nobody has trusted: each may take approvals away and deny, none may give."""
 
     def __init__(self, lists: Iterable[Iterable[str]] = (), *, presets: Mapping[str, Preset] | None = None) -> None:
         self._lists = tuple(ListPolicy(entries, presets=presets) for entries in lists)
 
-    def leaves(self, tool: Tool, entry: str | None = None) -> bool:
+    def permit(self, tool: Tool, entry: str | None = None) -> bool:
         """Whether every list approves the tool too, or names the same module path."""
         return all(names.approves(tool) or entry in names.entries for names in self._lists)
 
     def denial(self, tool: Tool) -> Decision | None:
-        return next((names.answer(tool) for names in self._lists if names.denies(tool)), None)
+        return next((names.decide(tool) for names in self._lists if names.denies(tool)), None)
 
-    def applied(self, decision: Decision | None, tool: Tool, entry: str | None = None) -> Decision | None:
+    def apply(self, decision: Decision | None, tool: Tool, entry: str | None = None) -> Decision | None:
         """The decision as the untrusted files leave it."""
         if (denied := self.denial(tool)) is not None:
             return denied
-        if decision is None or decision.verdict is not Verdict.APPROVE or self.leaves(tool, entry):
+        if decision is None or decision.verdict is not Verdict.APPROVE or self.permit(tool, entry):
             return decision
         reason = (
             f"The machine's file, or one that is not trusted, limits auto_approve and leaves out '{tool.name}'; "
@@ -143,8 +143,8 @@ class Narrowing:
         return Decision(Verdict.ASK, "narrow", reason)
 
 
-PREFIX: Final = "$"
-BUILT_IN: Final[Mapping[str, frozenset[BuiltInPreset]]] = {
+PRESET_PREFIX: Final = "$"
+BUILT_IN_PRESETS: Final[Mapping[str, frozenset[BuiltInPreset]]] = {
     "$readonly": frozenset({"$readonly"}),
     SHELL_READONLY: frozenset(),
     "$default": frozenset({"$readonly", "$default"}),
@@ -152,11 +152,11 @@ BUILT_IN: Final[Mapping[str, frozenset[BuiltInPreset]]] = {
 """Each with the presets whose tools it approves."""
 
 
-class Rule(Struct, frozen=True):
+class ListRule(Struct, frozen=True):
     """A set of names, or of what built-in tools declare, and where it was written."""
 
-    names: Names
-    place: str
+    names: ToolMatcher
+    origin: str
     presets: frozenset[BuiltInPreset] = frozenset()
 
     def match(self, tool: Tool) -> str | None:
@@ -168,50 +168,50 @@ class Rule(Struct, frozen=True):
         return tool.name if declared else self.names.match(tool)
 
 
-class Expansion(Struct, frozen=True):
+class ExpandedList(Struct, frozen=True):
     """A list with its presets opened: united approvals and united denials."""
 
-    approve: tuple[Rule, ...]
-    deny: tuple[Rule, ...]
+    approve: tuple[ListRule, ...]
+    deny: tuple[ListRule, ...]
 
 
-def expand(entries: Iterable[str], presets: Mapping[str, Preset]) -> Expansion:
+def expand_presets(entries: Iterable[str], presets: Mapping[str, Preset]) -> ExpandedList:
     """Open the presets of a list. The user's presets replace built-in ones of the same name; unknown ones are empty."""
     plain: list[str] = []
-    approve: list[Rule] = []
-    deny: list[Rule] = []
+    approve: list[ListRule] = []
+    deny: list[ListRule] = []
     for entry in entries:
-        if not entry.startswith(PREFIX):
+        if not entry.startswith(PRESET_PREFIX):
             plain.append(entry)
             continue
         where = f"the preset '{entry}'"
         if (preset := presets.get(entry)) is not None:
-            approve.append(Rule(Names(preset.approve), where))
-            deny.append(Rule(Names(preset.deny), where))
-        elif entry in BUILT_IN:
-            approve.append(Rule(Names(()), where, BUILT_IN[entry]))
-    return Expansion((Rule(Names(plain), "auto_approve"), *approve), tuple(deny))
+            approve.append(ListRule(ToolMatcher(preset.approve), where))
+            deny.append(ListRule(ToolMatcher(preset.deny), where))
+        elif entry in BUILT_IN_PRESETS:
+            approve.append(ListRule(ToolMatcher(()), where, BUILT_IN_PRESETS[entry]))
+    return ExpandedList((ListRule(ToolMatcher(plain), "auto_approve"), *approve), tuple(deny))
 
 
-CONFIG: Final = f"{URN}config"
-FRONTMATTER: Final = f"{URN}frontmatter"
-GRANTS: Final = f"{URN}grants"
-SANDBOX: Final = f"{URN}sandbox"
-PURE: Final = f"{URN}pure"
-CATCH_ALL: Final = f"{URN}catch-all"
+CONFIG: Final = f"{APPROVAL_URN}config"
+FRONTMATTER: Final = f"{APPROVAL_URN}frontmatter"
+GRANTS: Final = f"{APPROVAL_URN}grants"
+SANDBOX: Final = f"{APPROVAL_URN}sandbox"
+PURE: Final = f"{APPROVAL_URN}pure"
+CATCH_ALL: Final = f"{APPROVAL_URN}catch-all"
 _PRIORITY: Final = {CONFIG: 100, FRONTMATTER: 90, GRANTS: 80, SANDBOX: 25, PURE: 20, CATCH_ALL: 0}
 _MODULE_PRIORITY: Final = 100
 
 
-def not_approved(approval: ApprovalConfig) -> tuple[str, ...]:
+def removed_from_auto_approve(approval: ApprovalConfig) -> tuple[str, ...]:
     """Names that were removed from the list: what does not look at the list approves none of them either."""
     return (*approval.excluded, *approval.removed)
 
 
-class GrantBook(Protocol):
+class GrantLookup(Protocol):
     """What was allowed before. Looking does not use a grant up."""
 
-    def matching(self, question: Question) -> Grant | None: ...
+    def find(self, request: ApprovalRequest) -> Grant | None: ...
 
 
 def config_resolver(
@@ -221,21 +221,21 @@ def config_resolver(
 
     With `document_decides` (a trusted document has set its own list) only denials are answered.
     """
-    narrow = Narrowing(approval.narrow, presets=approval.presets)
+    restrictions = Restrictions(approval.narrow, presets=approval.presets)
     if function is None and not isinstance(approval.auto_approve, str):
         names = ListPolicy(approval.auto_approve, presets=approval.presets, excluded=approval.excluded)
 
         def by_list(name: str, args: Args, ctx: ResolveContext) -> Decision | None:
-            tool = ctx.question.tool
-            return narrow.applied(_left(names.answer(tool), document_decides), tool)
+            tool = ctx.request.tool
+            return restrictions.apply(_document_override(names.decide(tool), document_decides), tool)
 
-        return _resolver(CONFIG, by_list, "The configured list.", static=True)
-    ask = _guarded(approval, function)
+        return _built_in_resolver(CONFIG, by_list, "The configured list.", static=True)
+    ask = _safe_policy_function(approval, function)
 
     def by_function(name: str, args: Args, ctx: ResolveContext) -> Decision | None:
-        return narrow.applied(_left(ask(name, args, ctx), document_decides), ctx.question.tool)
+        return restrictions.apply(_document_override(ask(name, args, ctx), document_decides), ctx.request.tool)
 
-    return _resolver(CONFIG, by_function, "The configured policy function.")
+    return _built_in_resolver(CONFIG, by_function, "The configured policy function.")
 
 
 def module_resolver(
@@ -246,23 +246,23 @@ def module_resolver(
     document_decides: bool = False,
 ) -> Resolver:
     """One import path of the configured list. It is loaded when first asked; if it is not there it passes for ever."""
-    loaded = lazily(path)
-    narrow = Narrowing(approval.narrow, presets=approval.presets)
-    told: list[str] = []
+    loaded = lazy_policy_function(path)
+    restrictions = Restrictions(approval.narrow, presets=approval.presets)
+    warned: list[str] = []
 
     def resolve(name: str, args: Args, ctx: ResolveContext) -> object:
         if is_tool(path):
             return None
         function = loaded()
         if function is None:
-            if not told:
-                told.append(path)
-                warn(f"There is no policy '{path}' to import, so it has no say; check the path in auto_approve.")
+            if not warned:
+                warned.append(path)
+                log_warning(f"There is no policy '{path}' to import, so it has no say; check the path in auto_approve.")
             return None
-        answer = _read(function(name, args, ctx), f"the policy '{path}'")
+        answer = _to_decision(function(name, args, ctx), f"the policy '{path}'")
         if not isinstance(answer, Decision):
             return answer
-        return narrow.applied(_left(answer, document_decides), ctx.question.tool, path)
+        return restrictions.apply(_document_override(answer, document_decides), ctx.request.tool, path)
 
     return Resolver(path, resolve, _MODULE_PRIORITY, f"The policy '{path}'.")
 
@@ -272,65 +272,67 @@ def frontmatter_resolver(
     *,
     presets: Mapping[str, Preset] | None = None,
     excluded: Iterable[str] = (),
-    narrow: Narrowing | None = None,
+    restrictions: Restrictions | None = None,
 ) -> Resolver:
     """What a trusted document says of itself. Its function failing counts as no answer."""
-    narrowing = narrow or Narrowing()
+    untrusted = restrictions or Restrictions()
     if callable(auto_approve):
         function = auto_approve
 
         def by_function(name: str, args: Args, ctx: ResolveContext) -> object:
-            answer = _read(function(name, args, ctx), "the document's policy function")
-            return narrowing.applied(answer, ctx.question.tool) if isinstance(answer, Decision) else answer
+            answer = _to_decision(function(name, args, ctx), "the document's policy function")
+            return untrusted.apply(answer, ctx.request.tool) if isinstance(answer, Decision) else answer
 
-        return _resolver(FRONTMATTER, by_function, "The document's policy function.")
+        return _built_in_resolver(FRONTMATTER, by_function, "The document's policy function.")
     names = ListPolicy(auto_approve, presets=presets, excluded=excluded)
 
     def by_list(name: str, args: Args, ctx: ResolveContext) -> Decision | None:
-        return narrowing.applied(names.answer(ctx.question.tool), ctx.question.tool)
+        return untrusted.apply(names.decide(ctx.request.tool), ctx.request.tool)
 
-    return _resolver(FRONTMATTER, by_list, "The document's list.", static=True)
+    return _built_in_resolver(FRONTMATTER, by_list, "The document's list.", static=True)
 
 
-def grants_resolver(book: GrantBook, *, applies: Callable[[Tool], bool] = every_tool) -> Resolver:
+def grants_resolver(grants: GrantLookup, *, applies: Callable[[Tool], bool] = every_tool) -> Resolver:
     """A person's remembered yes, for tools that need one."""
 
     def resolve(name: str, args: Args, ctx: ResolveContext) -> Decision | None:
-        grant = book.matching(ctx.question)
+        grant = grants.find(ctx.request)
         if grant is None:
             return None
         reason = f"Allowed before by {grant.by} (grant {grant.id}, scope {grant.scope})."
         return Decision(Verdict.APPROVE, GRANTS, reason)
 
-    return _resolver(GRANTS, resolve, "What a person allowed before.", applies=applies)
+    return _built_in_resolver(GRANTS, resolve, "What a person allowed before.", applies=applies)
 
 
-def sandbox_resolver(approval: ApprovalConfig, held: Callable[[], bool]) -> Resolver:
+def sandbox_resolver(approval: ApprovalConfig, sandbox_verified: Callable[[], bool]) -> Resolver:
     """Approves a tool that declares it may, where `auto_approve_sandboxed` is true, the sandbox is on and its backend
     passed the escape tests.
 
-    `held` answers for this moment; it is asked at every call, after everything cheaper.
+    `sandbox_verified` answers for this moment; it is asked at every call, after everything cheaper.
     """
-    excluded = Names(not_approved(approval))
-    narrow = Narrowing(approval.narrow, presets=approval.presets)
+    excluded = ToolMatcher(removed_from_auto_approve(approval))
+    restrictions = Restrictions(approval.narrow, presets=approval.presets)
     on = approval.auto_approve_sandboxed
 
     def applies(tool: Tool) -> bool:
         able = on and AUTO_APPROVED_IF_SANDBOXED in tool.capabilities
-        return able and excluded.match(tool) is None and narrow.leaves(tool)
+        return able and excluded.match(tool) is None and restrictions.permit(tool)
 
     def resolve(name: str, args: Args, ctx: ResolveContext) -> Decision | None:
-        if held() is not True:
+        if sandbox_verified() is not True:
             return None
         reason = "It runs in the sandbox, which passed its escape tests here (approval.auto_approve_sandboxed)."
         return Decision(Verdict.APPROVE, SANDBOX, reason)
 
-    return _resolver(SANDBOX, resolve, "Commands in the sandbox, with auto_approve_sandboxed.", applies=applies)
+    return _built_in_resolver(
+        SANDBOX, resolve, "Commands in the sandbox, with auto_approve_sandboxed.", applies=applies
+    )
 
 
 def pure_resolver(excluded: Iterable[str] = ()) -> Resolver:
     """Approves what declares that it reads and changes nothing. Effects that are not declared are unknown."""
-    names = Names(excluded)
+    names = ToolMatcher(excluded)
 
     def applies(tool: Tool) -> bool:
         return tool.pure and names.match(tool) is None
@@ -338,43 +340,49 @@ def pure_resolver(excluded: Iterable[str] = ()) -> Resolver:
     def resolve(name: str, args: Args, ctx: ResolveContext) -> Decision:
         return Decision(Verdict.APPROVE, PURE, "The tool declares that it has no effects.")
 
-    return _resolver(PURE, resolve, "Tools without effects.", static=True, applies=applies)
+    return _built_in_resolver(PURE, resolve, "Tools without effects.", static=True, applies=applies)
 
 
-def catch_all() -> Resolver:
+def catch_all_resolver() -> Resolver:
     """For `require_approval = false` only."""
-    return _resolver(CATCH_ALL, lambda name, args, ctx: Verdict.APPROVE, "Approval is switched off.", static=True)
+    return _built_in_resolver(
+        CATCH_ALL, lambda name, args, ctx: Verdict.APPROVE, "Approval is switched off.", static=True
+    )
 
 
-def _guarded(
+def _safe_policy_function(
     approval: ApprovalConfig, function: Resolve | None
 ) -> Callable[[str, Args, ResolveContext], Decision | None]:
     """The user's own policy function: whatever goes wrong in it means ask."""
     path = "auto_approve" if function is not None else str(approval.auto_approve)
-    loaded = (lambda: function) if function is not None else lazily(path)
+    loaded = (lambda: function) if function is not None else lazy_policy_function(path)
     usable = function is not None or path in approval.importable
     label = f"the policy function '{path}'"
 
     def ask(name: str, args: Args, ctx: ResolveContext) -> Decision | None:
         if not usable:
-            return _unusable(label, "user-level config does not name it")
+            return _failed_decision(label, "user-level config does not name it")
         try:
             found = loaded()
-            answer = "no such function" if found is None else _read(found(name, args, ctx), label)
-        except RAISED as error:
-            return _unusable(label, describe(error))
-        return answer if answer is None or isinstance(answer, Decision) else _unusable(label, show(answer))
+            answer = "no such function" if found is None else _to_decision(found(name, args, ctx), label)
+        except CALLBACK_ERRORS as error:
+            return _failed_decision(label, describe_error(error))
+        return (
+            answer
+            if answer is None or isinstance(answer, Decision)
+            else _failed_decision(label, describe_value(answer))
+        )
 
     return ask
 
 
-def _unusable(label: str, what: str) -> Decision:
+def _failed_decision(label: str, what: str) -> Decision:
     reason = f"{label[0].upper()}{label[1:]} could not answer ({what}), so a person is asked."
-    warn(reason)
+    log_warning(reason)
     return Decision(Verdict.ASK, FAILED, reason)
 
 
-def _read(answer: object, label: str) -> object:
+def _to_decision(answer: object, label: str) -> object:
     """The answer of a policy function as a decision; None and what cannot be read stay as they are."""
     if answer is None:
         return None
@@ -388,14 +396,14 @@ def _read(answer: object, label: str) -> object:
 _BOOLEANS: Final = {True: Verdict.APPROVE, False: Verdict.ASK}
 
 
-def _left(decision: Decision | None, document_decides: bool) -> Decision | None:
+def _document_override(decision: Decision | None, document_decides: bool) -> Decision | None:
     """What is left to say when the document decides: denials, and that the user's function failed."""
     if document_decides and decision is not None and decision.verdict is not Verdict.DENY:
         return decision if decision.source == FAILED else None
     return decision
 
 
-def _resolver(
+def _built_in_resolver(
     name: str, resolve: Resolve, description: str, *, static: bool = False, applies: Callable[[Tool], bool] = every_tool
 ) -> Resolver:
     return Resolver(name, resolve, _PRIORITY[name], description, static, applies)

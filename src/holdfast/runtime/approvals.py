@@ -26,8 +26,8 @@ from holdfast.registry.registry import Registry, installed_points
 from holdfast.rules.chain import (
     DEFAULT_PRIORITY,
     FAILED,
+    ApprovalRequest,
     Chain,
-    Question,
     Resolve,
     ResolveContext,
     Resolver,
@@ -36,11 +36,11 @@ from holdfast.rules.chain import (
 from holdfast.rules.decider import (
     Cap,
     Confirmations,
-    Gate,
+    Decider,
     apply_caps,
     containment_cap,
+    exposed_files_cap,
     secret_file_cap,
-    unhidden_files_cap,
 )
 from holdfast.rules.from_config import CommandRules, DocumentPolicy, standard_caps, standard_chain
 from holdfast.rules.resolvers import GRANTS
@@ -50,26 +50,26 @@ from holdfast.store.changes import to_text
 from holdfast.text.preview import display_path
 
 if TYPE_CHECKING:
-    from holdfast.rules.grants import GrantSpec, StoredGrants, Width
+    from holdfast.rules.grants import GrantMatcher, GrantSpec, Width
     from holdfast.store.ledger import Grant, Scope
 
 
-def standard_gate(
+def standard_decider(
     config: Config,
     registry: Registry,
     confirmations: Confirmations,
     commands: Commands,
-    grants: StoredGrants | None,
+    grants: GrantMatcher | None,
     document: DocumentPolicy | None = None,
     caps: Sequence[Cap] = (),
-) -> Gate:
+) -> Decider:
     """What decides unless a program brings its own; `caps` are put beside the built-in ones."""
     root, extra = commands.workspace.root, commands.protected
     chain = standard_chain(
         config.approval,
         document=document,
         grants=grants,
-        sandbox_held=commands.held,
+        sandbox_verified=commands.held,
         is_tool=registry.knows,
         protected=extra,
         tools=config.tools,
@@ -79,15 +79,15 @@ def standard_gate(
         chain,
         confirmations=confirmations,
         is_protected=lambda path: is_protected(path, root=root, extra=extra),
-        sandbox_held=commands.held,
+        sandbox_verified=commands.held,
         protected=extra,
         tools=config.tools,
     )
     secrets = secret_file_cap(lambda asked: _secrets(commands, asked.tool, asked.args, asked.cwd))
-    hiding = (secrets, unhidden_files_cap(commands.not_hidden))
+    hiding = (secrets, exposed_files_cap(commands.not_hidden))
     rules = CommandRules(config.approval, commands.held, extra, config.tools)
-    needs = rules.needs if rules.carries_needs else None
-    return Gate(chain, (*built_in, containment_cap(commands.containment), *hiding, *caps), needs)
+    needs = rules.needs if rules.has_widenings else None
+    return Decider(chain, (*built_in, containment_cap(commands.containment), *hiding, *caps), needs)
 
 
 def _secrets(commands: Commands, tool: Tool, args: Args, cwd: str) -> tuple[Path, ...]:
@@ -128,8 +128,8 @@ def load_resolvers(chain: Chain, warn: Callable[[str], None], *, project: Path |
         try:
             offered = point.load()
             given = {"resolve": offered.resolve} if isinstance(offered, ModuleType) else offered
-            made = chain.made(name, given)
-            chain.add(replace(made, resolve=partial(_stricter, made.resolve), static=False, yields=True))
+            made = chain.build_resolver(name, given)
+            chain.add(replace(made, resolve=partial(_stricter, made.resolve), static=False, continue_after_ask=True))
         except (Exception, SystemExit) as error:
             warn(
                 f"The package '{package}' offers a resolver as '{point.name}' ({point.value}), but it cannot be used: "
@@ -158,15 +158,15 @@ class Approvals:
     """Puts calls to the chain and the caps, with the real paths they touch and the files they name."""
 
     def __init__(
-        self, gate: Gate, registry: Registry, commands: Commands, grants: StoredGrants | None, session: str
+        self, decider: Decider, registry: Registry, commands: Commands, grants: GrantMatcher | None, session: str
     ) -> None:
-        self._gate = gate
+        self._decider = decider
         self._registry = registry
         self._commands = commands
         self._session = session
         self.grants = grants
-        self.chain = gate.chain
-        self.caps = gate.caps
+        self.chain = decider.chain
+        self.caps = decider.caps
 
     def register(
         self,
@@ -184,21 +184,21 @@ class Approvals:
         """The verdict on a call. What cannot be judged is denied."""
         try:
             await self._commands.try_out(tool)
-            return self._gate.decide(self.question(tool, call, proposal))
+            return self._decider.decide(self.approval_request(tool, call, proposal))
         except HoldfastError as error:
             return Decision(Verdict.DENY, "judging", str(error))
 
     def may_widen(self, tool: Tool, given: Widening | None) -> bool:
         """Whether `widening` can have an answer; cheap to ask."""
-        return given is not None or (self._gate.needs is not None and is_shell_tool(tool))
+        return given is not None or (self._decider.needs is not None and is_shell_tool(tool))
 
     async def widening(self, tool: Tool, call: Call, given: Widening | None) -> Widening | None:
         """What the call may reach beyond the sandbox's policy: what rules say of its command, and what its approval
         gave. Raises `SandboxRefused` or `CallError` for what may not be given."""
         ruled = None
-        if self._gate.needs is not None and is_shell_tool(tool):
+        if self._decider.needs is not None and is_shell_tool(tool):
             await self._commands.try_out(tool)
-            ruled = self._gate.needs(self.question(tool, call, None))
+            ruled = self._decider.needs(self.approval_request(tool, call, None))
         sandbox, config = self._commands.sandbox, self._commands.config
         wanted = Widening() if ruled is None else _there(sandbox.located(allowed_needs(ruled, config)))
         if given:
@@ -208,40 +208,40 @@ class Approvals:
 
     def static_decision(self, tool: Tool, caller: Caller) -> Decision | None:
         """The verdict on every call of this tool by this caller, or None where that depends on the call."""
-        return self._gate.static_decision(tool, caller)
+        return self._decider.static_decision(tool, caller)
 
     def use_grant(self, tool: Tool, call: Call, proposal: Proposal | None) -> bool:
         """Use up the grant an approval rests on; False if it is gone by now."""
-        return self.grants is not None and self.grants.use(self.question(tool, call, proposal))
+        return self.grants is not None and self.grants.consume(self.approval_request(tool, call, proposal))
 
     def remember(self, pending: PendingCall, scope: Scope, by: str, width: Width) -> Grant:
         """Keep a grant for calls like this one, as it would be now. Raises `GrantRefused` as `grant_for` does."""
         spec = self.grant_for(pending, scope, by, width)
         assert self.grants is not None
-        return self.grants.keep(spec)
+        return self.grants.add(spec)
 
     def grant_for(self, pending: PendingCall, scope: Scope, by: str, width: Width) -> GrantSpec:
         """The rule that "always allow" of this call would be. Raises `GrantRefused` if that is too wide, or of no use:
         it does not cover the call itself, or the call is asked about whatever is granted."""
-        from holdfast.rules.grants import covers_itself, narrow_grant
+        from holdfast.rules.grants import narrow_grant, spec_covers
 
         tool = self._registry.find(pending.call.tool)
-        if tool is None or self.grants is None or not self.grants.keeps(scope):
+        if tool is None or self.grants is None or not self.grants.supports(scope):
             raise GrantRefused(
                 f"'{pending.call.tool}' cannot be allowed here: this runtime does not know it, or keeps no ledger."
             )
-        question = self.question(tool, pending.call, pending.proposal)
-        against = self._against_grants(question)
+        request = self.approval_request(tool, pending.call, pending.proposal)
+        against = self._against_grants(request)
         if against is not None:
             raise GrantRefused(f"This is asked about every time, so no rule would help: {against.reason}")
-        spec = narrow_grant(question, scope, by, width=width)
-        if not covers_itself(spec, question):
+        spec = narrow_grant(request, scope, by, width=width)
+        if not spec_covers(spec, request):
             raise GrantRefused(f"No such rule would cover this call of '{tool.name}' again; approve it each time.")
         return spec
 
-    def _against_grants(self, question: Question) -> Decision | None:
+    def _against_grants(self, request: ApprovalRequest) -> Decision | None:
         """Who asks about the call or denies it whatever is granted: a resolver before the grants, or a cap."""
-        heard = self.chain.judge(question)
+        heard = self.chain.judge(request)
         for step in heard.steps:
             if step.source == GRANTS:
                 break
@@ -249,12 +249,12 @@ class Approvals:
                 return Decision(Verdict.ASK, step.source, step.reason)
             if step.answer in (Verdict.ASK, Verdict.DENY):
                 return heard.decision
-        capped = apply_caps(Decision(Verdict.APPROVE, GRANTS, ""), self.caps, question).decision
+        capped = apply_caps(Decision(Verdict.APPROVE, GRANTS, ""), self.caps, request).decision
         return None if capped.verdict is Verdict.APPROVE else capped
 
-    def question(self, tool: Tool, call: Call, proposal: Proposal | None) -> Question:
+    def approval_request(self, tool: Tool, call: Call, proposal: Proposal | None) -> ApprovalRequest:
         workspace = self._commands.workspace
-        return Question(
+        return ApprovalRequest(
             tool=tool,
             args=call.args,
             call_id=call.id,
@@ -292,7 +292,7 @@ class Approvals:
         from holdfast.rules.shell.judgement import only_reads
 
         try:
-            if only_reads(self.question(tool, call, proposal)):
+            if only_reads(self.approval_request(tool, call, proposal)):
                 return ()
         except PathRefused:
             pass

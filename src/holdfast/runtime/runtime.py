@@ -25,12 +25,12 @@ from holdfast.contract.tool import Tool, choices
 from holdfast.contract.widening import Widening
 from holdfast.registry.registry import Registry
 from holdfast.registry.tool_lists import Format, ToolList
-from holdfast.rules.decider import Cap, Confirmations, Gate
+from holdfast.rules.decider import Cap, Confirmations, Decider
 from holdfast.rules.from_config import DocumentPolicy
 from holdfast.rules.policy import Policy, PolicyRules, SkillPermissions, check_names, read_skills
 from holdfast.runtime import input_checks
 from holdfast.runtime.access import Plans, ToolAccess
-from holdfast.runtime.approvals import Approvals, standard_gate, what_changed
+from holdfast.runtime.approvals import Approvals, standard_decider, what_changed
 from holdfast.runtime.commands import Commands, Workspace
 from holdfast.runtime.context import Environment, RunContext
 from holdfast.runtime.events import QUEUE_LIMIT, Events, Subscription, Telemetry
@@ -46,8 +46,8 @@ from holdfast.sandbox.hidden_files import faults
 from holdfast.store.redact import Redactor
 
 if TYPE_CHECKING:
-    from holdfast.rules.decider import Explanation
-    from holdfast.rules.grants import StoredGrants, Width
+    from holdfast.rules.decider import DecisionExplanation
+    from holdfast.rules.grants import GrantMatcher, Width
     from holdfast.sandbox.sandbox import Sandbox
     from holdfast.store.ledger import Grant, Ledger, Scope
 
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 class Rules(Struct, frozen=True, kw_only=True):
     """What decides about the calls of a runtime, beyond its configuration."""
 
-    gate: Gate | None = None
+    decider: Decider | None = None
     """Chain and caps of a program's own, in place of the standard ones."""
-    grants: StoredGrants | None = None
+    grants: GrantMatcher | None = None
     document: DocumentPolicy | None = None
     caps: Sequence[Cap] = ()
     """Put beside the built-in ones."""
@@ -134,10 +134,10 @@ class Runtime:
             self.interfaces.attach(asker)
         confirmations = Confirmations(config.confirmation)
         grants = rules.grants or (None if ledger is None else _grants_in(ledger))
-        gate = rules.gate or standard_gate(
+        decider = rules.decider or standard_decider(
             config, self.registry, confirmations, self.commands, grants, rules.document, rules.caps
         )
-        self.approvals = Approvals(gate, self.registry, self.commands, grants, self.session)
+        self.approvals = Approvals(decider, self.registry, self.commands, grants, self.session)
         self.middleware = Middleware()
         lifetimes = Lifetimes(config) if rules.clock is None else Lifetimes(config, rules.clock)
         self.pending = PendingCalls(ledger, self.redactor, self.events, self.interfaces, lifetimes)
@@ -289,7 +289,7 @@ class Runtime:
         decision, _ = await self.pipeline.dry_run(asked)
         return decision
 
-    async def explain(self, name: str, args: Arguments = None, *, caller: Caller | None = None) -> Explanation:
+    async def explain(self, name: str, args: Arguments = None, *, caller: Caller | None = None) -> DecisionExplanation:
         """What a call would meet, stage by stage, and who decides; without arguments, of the tool alone."""
         from holdfast.runtime.explanation import explain
 
@@ -483,7 +483,7 @@ def _workspace(given: Workspace | None, root: Path | None, ledger: Ledger | None
     return replace(given, root=root, cwd=given.cwd or str(root or Path.cwd()), state=state)
 
 
-def _grants_in(ledger: Ledger) -> StoredGrants:
-    from holdfast.rules.grants import StoredGrants
+def _grants_in(ledger: Ledger) -> GrantMatcher:
+    from holdfast.rules.grants import GrantMatcher
 
-    return StoredGrants(ledger.grants)
+    return GrantMatcher(ledger.grants)

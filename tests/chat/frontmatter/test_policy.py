@@ -10,7 +10,7 @@ from holdfast.chat.lua.host import Limits, LuaHost
 from holdfast.contract.call import Caller, Decision
 from holdfast.contract.enums import Verdict
 from holdfast.contract.tool import Tool
-from holdfast.rules.chain import Question, ResolveContext
+from holdfast.rules.chain import ApprovalRequest, ResolveContext
 from holdfast.rules.from_config import standard_chain
 from tests.chat.frontmatter.support import TOOLS, Place, clean, lua_document
 
@@ -18,8 +18,8 @@ BY_NAME = {tool.name: tool for tool in TOOLS}
 NO_SHELL = "approval.presets.'$strict'.deny = ['shell.exec']\napproval.auto_approve = ['$default', '$strict']"
 
 
-def question(tool: Tool, call_id: str = "c1", **args: Any) -> Question:
-    return Question(
+def approval_request(tool: Tool, call_id: str = "c1", **args: Any) -> ApprovalRequest:
+    return ApprovalRequest(
         tool=tool, args=args, call_id=call_id, name_used=tool.name, cwd="", caller=Caller(),
         risk=tool.risk, paths=(), root=None, session="",
     )  # fmt: skip
@@ -40,9 +40,9 @@ def test_the_chain_of_a_trusted_document_is_config_then_frontmatter(lua: LuaHost
     made = place.ruling(document, trusted=True)
     assert made.document is not None and made.document.outer == place.load().config.approval
     chain = standard_chain(made.config.approval, document=made.document)
-    said = [step.source for step in chain.judge(question(BY_NAME["shell.exec"], command="ls")).steps]
+    said = [step.source for step in chain.judge(approval_request(BY_NAME["shell.exec"], command="ls")).steps]
     assert said == ["urn:holdfast:approval:config", "urn:holdfast:approval:frontmatter"]
-    assert chain.judge(question(BY_NAME["file.read"])).decision.verdict is Verdict.ASK
+    assert chain.judge(approval_request(BY_NAME["file.read"])).decision.verdict is Verdict.ASK
 
 
 @pytest.mark.spec("A2")
@@ -116,7 +116,7 @@ def test_a_function_is_told_the_seed_name_the_arguments_and_the_call(lua: LuaHos
     """
     approve = clean(lua_document(code, lua)).approve
     assert approve is not None
-    asked = question(BY_NAME["file.read"], "call-7", path="ä.txt", deep={"list": [1, 2**70]}, none=None)
+    asked = approval_request(BY_NAME["file.read"], "call-7", path="ä.txt", deep={"list": [1, 2**70]}, none=None)
     answer = approve("file.read", asked.args, ResolveContext(asked, 3))
     assert isinstance(answer, Decision) and answer.verdict is Verdict.ASK
     assert "read ä.txt 1.1805916207174e+21 call-7 call-7 3" in answer.reason and "(line 4)" in answer.reason

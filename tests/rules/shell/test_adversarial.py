@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.contract.enums import Verdict
 
-from .judging import PRESET, judge_with, judged, rule, verdict
+from .command_judges import PRESET, judge_with, judged, rule, verdict
 
 USER = judge_with(
     rule("git log *", options=("--oneline",)),

@@ -15,12 +15,12 @@ from holdfast.contract.call import Decision
 from holdfast.contract.enums import RUNS_COMMANDS, Verdict
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.json import Args
-from holdfast.rules.decider import Explanation, Gate, explain
+from holdfast.rules.decider import Decider, DecisionExplanation, explain
 from holdfast.rules.from_config import COMMANDS, SHELL_PARTS, DocumentPolicy, standard_caps, standard_chain
 from holdfast.rules.resolvers import CONFIG, FRONTMATTER, SANDBOX
-from tests.rules.asking import READ, SHELL, question, tool
+from tests.rules.approval_requests import READ, SHELL, approval_request, tool
 
-from .judging import rule
+from .command_judges import rule
 
 PRESET = ("$default", "$shell-readonly")
 
@@ -31,15 +31,15 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def gate(approval: ApprovalConfig, *, held: bool = False, **chain: Any) -> Gate:
-    made = standard_chain(approval, sandbox_held=lambda: held, **chain)
-    return Gate(made, standard_caps(approval, made, sandbox_held=lambda: held))
+def decider(approval: ApprovalConfig, *, held: bool = False, **chain: Any) -> Decider:
+    made = standard_chain(approval, sandbox_verified=lambda: held, **chain)
+    return Decider(made, standard_caps(approval, made, sandbox_verified=lambda: held))
 
 
 def decided(approval: ApprovalConfig, command: str, root: Path, *, held: bool = False, **chain: Any) -> Decision:
-    asked = question(SHELL, {"command": command}, root=root, cwd=str(root))
-    decision = gate(approval, held=held, **chain).decide(asked)
-    assert decision == gate(approval, held=held, **chain).judge(asked).decision
+    asked = approval_request(SHELL, {"command": command}, root=root, cwd=str(root))
+    decision = decider(approval, held=held, **chain).decide(asked)
+    assert decision == decider(approval, held=held, **chain).judge(asked).decision
     return decision
 
 
@@ -93,8 +93,10 @@ def test_the_cap_does_not_ask_whether_the_sandbox_held(root: Path) -> None:
     def probing() -> bool:
         raise AssertionError("a cap only needs the words")
 
-    cap, *_ = standard_caps(ApprovalConfig(auto_approve=PRESET), standard_chain(ApprovalConfig()), sandbox_held=probing)
-    assert cap.judge(question(SHELL, {"command": "git status"}, root=root, cwd=str(root))) is None
+    cap, *_ = standard_caps(
+        ApprovalConfig(auto_approve=PRESET), standard_chain(ApprovalConfig()), sandbox_verified=probing
+    )
+    assert cap.judge(approval_request(SHELL, {"command": "git status"}, root=root, cwd=str(root))) is None
 
 
 @pytest.mark.spec("A2", "A11")
@@ -120,15 +122,15 @@ def test_a_list_nobody_trusts_takes_approvals_by_rules_away(root: Path) -> None:
 def test_rules_are_about_the_shell_of_this_house_and_limits_about_every_tool_that_runs_commands(root: Path) -> None:
     approval = ApprovalConfig(auto_approve=PRESET, commands=(rule("rm", "deny"),))
     stranger = tool("mcp:x:sh", source="mcp:x", capabilities=frozenset({RUNS_COMMANDS}))
-    asked = question(stranger, {"command": "ls"}, root=root, cwd=str(root))
-    assert gate(approval).decide(asked).verdict is Verdict.ASK
-    asked = question(stranger, {"command": "rm x"}, root=root, cwd=str(root))
-    assert gate(approval).decide(asked).verdict is Verdict.DENY
+    asked = approval_request(stranger, {"command": "ls"}, root=root, cwd=str(root))
+    assert decider(approval).decide(asked).verdict is Verdict.ASK
+    asked = approval_request(stranger, {"command": "rm x"}, root=root, cwd=str(root))
+    assert decider(approval).decide(asked).verdict is Verdict.DENY
     background = tool("process.start", source="builtin", capabilities=frozenset({RUNS_COMMANDS}))
-    asked = question(background, {"command": "sh", "args": ["-c", "rm x"]}, root=root, cwd=str(root))
-    assert gate(approval).decide(asked).verdict is Verdict.DENY
-    one_name = question(background, {"command": "ls; rm x", "args": []}, root=root, cwd=str(root))
-    assert gate(approval).decide(one_name).verdict is Verdict.ASK
+    asked = approval_request(background, {"command": "sh", "args": ["-c", "rm x"]}, root=root, cwd=str(root))
+    assert decider(approval).decide(asked).verdict is Verdict.DENY
+    one_name = approval_request(background, {"command": "ls; rm x", "args": []}, root=root, cwd=str(root))
+    assert decider(approval).decide(one_name).verdict is Verdict.ASK
 
 
 @pytest.mark.spec("A11")
@@ -141,20 +143,20 @@ def test_rules_are_about_the_shell_of_this_house_and_limits_about_every_tool_tha
 )
 def test_the_folder_of_the_call_counts(root: Path, cwd: str, approved: bool) -> None:
     (root / "src").mkdir()
-    asked = question(SHELL, {"command": "ls", "cwd": cwd}, root=root, cwd=str(root))
-    said = gate(ApprovalConfig(auto_approve=PRESET)).decide(asked)
+    asked = approval_request(SHELL, {"command": "ls", "cwd": cwd}, root=root, cwd=str(root))
+    said = decider(ApprovalConfig(auto_approve=PRESET)).decide(asked)
     assert (said.verdict is Verdict.APPROVE) is approved
 
 
 @pytest.mark.spec("A11")
 def test_a_folder_of_the_call_counts_from_the_project_and_from_where_the_call_was_made(root: Path) -> None:
     (root / "deep" / "src").mkdir(parents=True)
-    made = gate(ApprovalConfig(auto_approve=PRESET))
+    made = decider(ApprovalConfig(auto_approve=PRESET))
     args: Args = {"command": "cat ../../a.txt", "cwd": "src"}
-    assert made.decide(question(SHELL, args, root=root, cwd=str(root / "deep"))).verdict is Verdict.ASK
+    assert made.decide(approval_request(SHELL, args, root=root, cwd=str(root / "deep"))).verdict is Verdict.ASK
     args = {"command": "cat ../a.txt", "cwd": "src"}
-    assert made.decide(question(SHELL, args, root=root, cwd=str(root / "deep"))).verdict is Verdict.APPROVE
-    asked = question(SHELL, args, root=root, cwd=str(root / "deep"), document="notes.chat")
+    assert made.decide(approval_request(SHELL, args, root=root, cwd=str(root / "deep"))).verdict is Verdict.APPROVE
+    asked = approval_request(SHELL, args, root=root, cwd=str(root / "deep"), document="notes.chat")
     assert made.decide(asked).verdict is Verdict.ASK
 
 
@@ -167,8 +169,8 @@ def test_rules_that_cannot_be_used_are_refused_when_the_chain_is_made() -> None:
 @pytest.mark.spec("A10", "A11")
 def test_explain_shows_every_part_and_its_verdict(root: Path) -> None:
     approval = ApprovalConfig(auto_approve=PRESET, commands=(rule("rm", "deny"),))
-    made = gate(approval)
-    asked = question(SHELL, {"command": 'ls; echo "$(rm x)" > f'}, root=root, cwd=str(root))
+    made = decider(approval)
+    asked = approval_request(SHELL, {"command": 'ls; echo "$(rm x)" > f'}, root=root, cwd=str(root))
     told = explain(None, made.chain, made.caps, asked)
     assert [(part.kind, part.verdict, part.inside) for part in told.parts] == [
         ("command", Verdict.APPROVE, ""),
@@ -180,8 +182,8 @@ def test_explain_shows_every_part_and_its_verdict(root: Path) -> None:
         ("rm x", "the rule 'rm' says deny"),
         ("> f", "it writes to 'f'"),
     ]
-    assert msgspec.json.decode(msgspec.json.encode(told), type=Explanation) == told
-    assert explain(None, made.chain, made.caps, question(READ)).parts == ()
+    assert msgspec.json.decode(msgspec.json.encode(told), type=DecisionExplanation) == told
+    assert explain(None, made.chain, made.caps, approval_request(READ)).parts == ()
 
 
 @pytest.mark.spec("A11")

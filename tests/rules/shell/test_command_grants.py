@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from holdfast.contract.errors import GrantRefused
-from holdfast.rules.chain import Confinement, Question
+from holdfast.rules.chain import ApprovalRequest, Confinement
 from holdfast.rules.grants import GrantPattern, matches, narrow_grant
 from holdfast.store.ledger import Grant, Scope
-from tests.rules.asking import READ, SHELL, question
+from tests.rules.approval_requests import READ, SHELL, approval_request
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def granted(command: str, root: Path, scope: Scope = "project", **args: str) -> Grant:
-    asked = question(SHELL, {"command": command, **args}, root=root, cwd=str(root))
+    asked = approval_request(SHELL, {"command": command, **args}, root=root, cwd=str(root))
     spec = narrow_grant(asked, scope, "ann", width="command")
     return Grant(
         id="g1", tool=spec.tool, pattern=spec.pattern, scope=scope, by="ann", session=spec.session, created=1.0
@@ -51,7 +51,7 @@ def test_a_reading_command_can_be_allowed_with_other_arguments(
     allowed: str, command: str, covered: bool, root: Path
 ) -> None:
     grant = granted(allowed, root)
-    assert matches(grant, question(SHELL, {"command": command}, root=root, cwd=str(root))) is covered
+    assert matches(grant, approval_request(SHELL, {"command": command}, root=root, cwd=str(root))) is covered
 
 
 @pytest.mark.spec("A12")
@@ -71,11 +71,13 @@ def test_what_runs_its_arguments_or_does_more_than_read_is_not_offered(command: 
 @pytest.mark.spec("A12")
 def test_such_a_grant_is_for_its_folder_its_other_arguments_and_its_tool(root: Path) -> None:
     grant = granted("ls", root, stdin="5")
-    assert matches(grant, question(SHELL, {"command": "ls src", "stdin": "5"}, root=root, cwd=str(root)))
-    assert not matches(grant, question(SHELL, {"command": "ls src"}, root=root, cwd=str(root)))
-    assert not matches(grant, question(SHELL, {"command": "ls", "stdin": "5"}, root=root, cwd=str(root / "src")))
+    assert matches(grant, approval_request(SHELL, {"command": "ls src", "stdin": "5"}, root=root, cwd=str(root)))
+    assert not matches(grant, approval_request(SHELL, {"command": "ls src"}, root=root, cwd=str(root)))
+    assert not matches(
+        grant, approval_request(SHELL, {"command": "ls", "stdin": "5"}, root=root, cwd=str(root / "src"))
+    )
     with pytest.raises(GrantRefused):
-        narrow_grant(question(READ, {"command": "ls"}, root=root), "project", "ann", width="command")
+        narrow_grant(approval_request(READ, {"command": "ls"}, root=root), "project", "ann", width="command")
     with pytest.raises(GrantRefused, match="choose a longer scope"):
         granted("ls", root, scope="once")
 
@@ -84,7 +86,7 @@ def test_such_a_grant_is_for_its_folder_its_other_arguments_and_its_tool(root: P
 def test_a_stored_prefix_that_was_never_offered_covers_nothing_that_runs(root: Path) -> None:
     forged = GrantPattern(definition=SHELL.digest, args={}, command=("python3",), cwd=str(root))
     grant = Grant(id="g", tool=SHELL.name, pattern=msgspec.to_builtins(forged), scope="user", by="x", created=1.0)
-    assert not matches(grant, question(SHELL, {"command": "python3 -c 1"}, root=root, cwd=str(root)))
+    assert not matches(grant, approval_request(SHELL, {"command": "python3 -c 1"}, root=root, cwd=str(root)))
 
 
 @pytest.mark.spec("A12")
@@ -119,24 +121,27 @@ def test_a_prefix_is_allowed_where_what_follows_can_only_be_a_file_or_a_script_o
 ) -> None:
     for name in ("a.py", "b.py"):
         (root / "src" / name).write_text("")
-    monkeypatch.setattr("holdfast.rules.shell.judgement._distrust", _trust)
-    assert matches(granted(allowed, root), question(SHELL, {"command": command}, root=root, cwd=str(root))) is covered
+    monkeypatch.setattr("holdfast.rules.shell.judgement._untrusted_reason", _trust)
+    assert (
+        matches(granted(allowed, root), approval_request(SHELL, {"command": command}, root=root, cwd=str(root)))
+        is covered
+    )
 
 
-def _trust(program: str, place: object, *, external: bool) -> str:
+def _trust(program: str, context: object, *, external: bool) -> str:
     """As if every program were one of the system."""
     return ""
 
 
 @pytest.mark.spec("A12")
 def test_a_grant_of_a_command_holds_with_any_timeout(root: Path) -> None:
-    asked = question(SHELL, {"command": "npm test", "timeout": None, "label": "a"}, root=root, cwd=str(root))
+    asked = approval_request(SHELL, {"command": "npm test", "timeout": None, "label": "a"}, root=root, cwd=str(root))
     spec = narrow_grant(asked, "project", "ann")
     grant = Grant(id="g", tool=spec.tool, pattern=spec.pattern, scope="project", by="ann", created=1.0)
     for timeout in (None, 5, 600):
-        again = question(SHELL, {"command": "npm test", "timeout": timeout}, root=root, cwd=str(root))
+        again = approval_request(SHELL, {"command": "npm test", "timeout": timeout}, root=root, cwd=str(root))
         assert matches(grant, again)
-    other = question(SHELL, {"command": "npm test --x", "timeout": None}, root=root, cwd=str(root))
+    other = approval_request(SHELL, {"command": "npm test --x", "timeout": None}, root=root, cwd=str(root))
     assert not matches(grant, other)
 
 
@@ -144,12 +149,19 @@ def test_a_grant_of_a_command_holds_with_any_timeout(root: Path) -> None:
 def test_a_grant_of_the_user_holds_in_another_project_under_its_sandbox_and_nowhere_wider(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
 
-    def asked(root: Path, writable: Path | None = None, cwd: Path | None = None, hides: str = "$secrets") -> Question:
+    def asked(
+        root: Path, writable: Path | None = None, cwd: Path | None = None, hidden: str = "$secrets"
+    ) -> ApprovalRequest:
         writable = writable or root
         held = Confinement(
-            backend="bubblewrap", network="off", writable=(str(writable), "/scratch"), patterns=(f"{root}: {hides}",)
+            backend="bubblewrap",
+            network="off",
+            writable=(str(writable), "/scratch"),
+            patterns=(f"{root}: {hidden}",),
         )
-        return question(SHELL, {"command": "npm test"}, root=root, cwd=str(cwd or root), confinement=lambda: held)
+        return approval_request(
+            SHELL, {"command": "npm test"}, root=root, cwd=str(cwd or root), confinement=lambda: held
+        )
 
     spec = narrow_grant(asked(one), "user", "ann")
     grant = Grant(id="g", tool=spec.tool, pattern=spec.pattern, scope="user", by="ann", created=1.0)
@@ -158,7 +170,7 @@ def test_a_grant_of_the_user_holds_in_another_project_under_its_sandbox_and_nowh
     assert not matches(grant, asked(two, writable=tmp_path))
     assert not matches(grant, asked(two, writable=one)), "another project is not the one of the call"
     assert not matches(grant, asked(two, cwd=two / "src"))
-    assert not matches(grant, asked(two, hides="other")), "what was hidden is hidden there, too"
+    assert not matches(grant, asked(two, hidden="other")), "what was hidden is hidden there, too"
     narrow = narrow_grant(asked(one), "project", "ann")
     assert not matches(
         Grant(id="g", tool=narrow.tool, pattern=narrow.pattern, scope="project", by="ann", created=1.0), asked(two)

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.contract.enums import Verdict
 
-from .judging import judge_with, rule, verdict
+from .command_judges import judge_with, rule, verdict
 
 DENYING = judge_with(rule("rm", "deny"), readers=True)
 NO, ASK, DENY = None, Verdict.ASK, Verdict.DENY

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.enums import Verdict
-from holdfast.rules.shell.location import Place
+from holdfast.rules.shell.location import CommandContext
 
-from .judging import PRESET, in_project, judge_with, rule
+from .command_judges import PRESET, in_project, judge_with, rule
 
 CORPUS = Path(__file__).with_name("corpora") / "everyday.txt"
 READING, CHANGING = (
@@ -18,7 +18,7 @@ READING, CHANGING = (
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def context(tmp_path: Path) -> CommandContext:
     for name in ("src/app.py", "src/util.py", "tests/test_app.py", "docs/a.md", "README.md", "data.csv", "config.ini"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x\n")
@@ -26,22 +26,22 @@ def place(tmp_path: Path) -> Place:
 
 
 @pytest.mark.spec("A11")
-def test_nine_of_ten_everyday_commands_that_only_read_run_unasked(place: Place) -> None:
-    asked = [text for text in READING if PRESET.judge(text, place).verdict is not Verdict.APPROVE]
+def test_nine_of_ten_everyday_commands_that_only_read_run_unasked(context: CommandContext) -> None:
+    asked = [text for text in READING if PRESET.judge(text, context).verdict is not Verdict.APPROVE]
     assert len(READING) >= 200
     assert len(asked) <= len(READING) // 10, asked
 
 
 @pytest.mark.spec("A11")
 @pytest.mark.parametrize("text", CHANGING)
-def test_an_everyday_command_that_does_more_is_left_to_a_person(text: str, place: Place) -> None:
-    assert PRESET.judge(text, place).verdict is None
+def test_an_everyday_command_that_does_more_is_left_to_a_person(text: str, context: CommandContext) -> None:
+    assert PRESET.judge(text, context).verdict is None
 
 
 @pytest.mark.spec("A11", "A18")
 @pytest.mark.parametrize(("words", "verdict"), [("git push", "deny"), ("rm", "deny"), ("curl", "ask")])
-def test_a_rule_about_one_program_asks_about_few_others(words: str, verdict: str, place: Place) -> None:
+def test_a_rule_about_one_program_asks_about_few_others(words: str, verdict: str, context: CommandContext) -> None:
     judge = judge_with(rule(words, verdict))
     others = [text for text in (*READING, *CHANGING) if not set(words.split()) <= set(text.split())]
-    asked = [text for text in others if judge.limits(text).verdict is not None]
+    asked = [text for text in others if judge.judge_restrictions(text).verdict is not None]
     assert len(asked) <= len(others) * 0.03, asked

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.enums import Verdict
-from holdfast.fuzz.run import mutants, plant, run_watched
+from holdfast.fuzz.run import create_project, mutants, run_watched
 from holdfast.rules.shell.programs import dialect_of
 
-from .hidden import ELSEWHERE, hidden_commands
-from .judging import judge_with, rule
+from .command_judges import judge_with, rule
+from .hidden_commands import ELSEWHERE, hidden_commands
 
 DENYING = judge_with(rule("evil", "deny"))
 HIDDEN = hidden_commands()
@@ -22,12 +22,12 @@ HIDDEN = hidden_commands()
 @pytest.mark.parametrize("shell", ["bash", "dash"])
 def test_a_denied_program_is_seen_however_it_is_hidden(shell: str) -> None:
     hidden = HIDDEN if shell == "bash" else (*HIDDEN, *ELSEWHERE)
-    assert [text for text in hidden if DENYING.limits(text, dialect_of(shell)).verdict is None] == []
+    assert [text for text in hidden if DENYING.judge_restrictions(text, dialect_of(shell)).verdict is None] == []
 
 
 def planted(base: Path) -> None:
     """The fuzzer's project, in which a run of `evil` can be told from one of the other planted programs."""
-    plant(base)
+    create_project(base)
     (base / "marks" / "evil").write_text("")
     for path in (base / "project" / "evil", base / "project" / "tools" / "evil"):
         path.write_text(f"#!/bin/sh\necho ran >> {base}/marks/evil\n")
@@ -56,7 +56,7 @@ def test_no_mutant_that_a_denying_rule_lets_pass_runs_what_it_denies(shell: str,
     planted(base)
     bases = [text for text in HIDDEN if len(text) < 60]
     made = [mutant.text for mutant in mutants(bases, 250, seed=5, outside=str(base / "outside"))]
-    silent = [text for text in made if DENYING.limits(text, dialect_of(shell)).verdict is None]
+    silent = [text for text in made if DENYING.judge_restrictions(text, dialect_of(shell)).verdict is None]
     assert ran_evil(silent, base, shell) == []
 
 
@@ -75,5 +75,5 @@ def test_no_mutant_that_a_denying_rule_lets_pass_runs_what_it_denies(shell: str,
 def test_what_bash_and_other_shells_read_in_two_ways_is_unknown_where_the_shell_is_not_bash(
     text: str, seen: Verdict | None
 ) -> None:
-    assert DENYING.limits(text, "posix").verdict in (seen, Verdict.DENY if seen else seen)
-    assert DENYING.limits("ls", "other").verdict is Verdict.ASK
+    assert DENYING.judge_restrictions(text, "posix").verdict in (seen, Verdict.DENY if seen else seen)
+    assert DENYING.judge_restrictions("ls", "other").verdict is Verdict.ASK

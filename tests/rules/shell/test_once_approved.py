@@ -9,23 +9,23 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.contract.enums import Verdict
-from holdfast.fuzz.run import mutants, plant, run_watched
-from holdfast.rules.shell.judgement import Judge
-from holdfast.rules.shell.location import Place
+from holdfast.fuzz.run import create_project, mutants, run_watched
+from holdfast.rules.shell.judgement import CommandJudge
+from holdfast.rules.shell.location import CommandContext
 from holdfast.rules.shell.verdicts import Dialect
 from tests.soak import rounds
 
-from .judging import in_project
-from .once_approved import HARMFUL, HARMFUL_TO_DASH, HARMFUL_WITH_LINKS
+from .bypasses import HARMFUL, HARMFUL_TO_DASH, HARMFUL_WITH_LINKS
+from .command_judges import in_project
 
-QUIET = Judge(readers=True, quiet=True)
+QUIET = CommandJudge(readers=True, quiet=True)
 SHELLS: dict[str, Dialect] = {"bash": "bash", "dash": "posix"}
 KINDS = pytest.mark.parametrize("tidy", [True, False], ids=["tidy", "with links"])
 
 
-def planted(base: Path, *, tidy: bool) -> Place:
+def planted(base: Path, *, tidy: bool) -> CommandContext:
     """The fuzzer's project, with files that name others, hold code and patterns, and links of plain names."""
-    plant(base, tidy=tidy)
+    create_project(base, tidy=tidy)
     work = base / "project"
     (base / "outside" / "x.tar").write_text("")
     for name, text in {
@@ -47,8 +47,8 @@ def planted(base: Path, *, tidy: bool) -> Place:
     return in_project(work)
 
 
-def approved(commands: Sequence[str], place: Place) -> list[str]:
-    return [text for text in commands if QUIET.judge(text, place).verdict is Verdict.APPROVE]
+def approved(commands: Sequence[str], context: CommandContext) -> list[str]:
+    return [text for text in commands if QUIET.judge(text, context).verdict is Verdict.APPROVE]
 
 
 @pytest.mark.spec("A11")
@@ -56,16 +56,16 @@ def approved(commands: Sequence[str], place: Place) -> list[str]:
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("misled_by", HARMFUL)
 def test_nothing_that_did_harm_is_approved(misled_by: str, shell: str, tidy: bool, tmp_path: Path) -> None:
-    place = replace(planted(tmp_path.resolve(), tidy=tidy), dialect=SHELLS[shell])
+    context = replace(planted(tmp_path.resolve(), tidy=tidy), dialect=SHELLS[shell])
     texts = [text.replace("OUTSIDE", f"{tmp_path.resolve()}/outside") for text in HARMFUL[misled_by]]
-    assert approved(texts, place) == []
+    assert approved(texts, context) == []
 
 
 @pytest.mark.spec("A11")
 @pytest.mark.parametrize("shell", SHELLS)
 def test_nothing_that_follows_links_out_is_approved_where_there_are_some(shell: str, tmp_path: Path) -> None:
-    place = replace(planted(tmp_path.resolve(), tidy=False), dialect=SHELLS[shell])
-    assert approved(HARMFUL_WITH_LINKS, place) == []
+    context = replace(planted(tmp_path.resolve(), tidy=False), dialect=SHELLS[shell])
+    assert approved(HARMFUL_WITH_LINKS, context) == []
 
 
 @pytest.mark.spec("A11")
@@ -73,8 +73,8 @@ def test_nothing_that_follows_links_out_is_approved_where_there_are_some(shell: 
 def test_a_descriptor_of_several_digits_is_not_approved_where_it_may_be_the_name_of_a_file(
     tidy: bool, tmp_path: Path
 ) -> None:
-    place = replace(planted(tmp_path.resolve(), tidy=tidy), dialect="posix")
-    assert approved(HARMFUL_TO_DASH, place) == []
+    context = replace(planted(tmp_path.resolve(), tidy=tidy), dialect="posix")
+    assert approved(HARMFUL_TO_DASH, context) == []
 
 
 @pytest.mark.spec("A11")
@@ -82,10 +82,10 @@ def test_a_descriptor_of_several_digits_is_not_approved_where_it_may_be_the_name
 @pytest.mark.parametrize("shell", SHELLS)
 def test_no_mutant_of_them_that_is_approved_does_harm(shell: str, tidy: bool, tmp_path: Path) -> None:
     base = tmp_path.resolve()
-    place = replace(planted(base, tidy=tidy), dialect=SHELLS[shell])
+    context = replace(planted(base, tidy=tidy), dialect=SHELLS[shell])
     bases = [*(text for texts in HARMFUL.values() for text in texts), *HARMFUL_WITH_LINKS, *HARMFUL_TO_DASH]
     made = [mutant.text for mutant in mutants(bases, rounds(400, 5000), seed=11, outside=str(base / "outside"))]
-    unasked = approved(made, place)
+    unasked = approved(made, context)
     ran = run_watched(unasked, base, shell=shell)
     assert [(text, what) for text, what in zip(unasked, ran, strict=True) if what] == []
 
@@ -113,6 +113,6 @@ def test_no_mutant_of_them_that_is_approved_does_harm(shell: str, tidy: bool, tm
     ],
 )  # fmt: skip
 def test_what_only_looks_like_them_runs_unasked(text: str, tmp_path: Path) -> None:
-    place = planted(tmp_path.resolve(), tidy=True)
-    said = QUIET.judge(text, place)
+    context = planted(tmp_path.resolve(), tidy=True)
+    said = QUIET.judge(text, context)
     assert said.verdict is Verdict.APPROVE, said.reason

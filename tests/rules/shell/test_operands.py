@@ -9,13 +9,13 @@ import pytest
 from holdfast.config.config import ApprovalConfig, CommandRule
 from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import ConfigError
-from holdfast.rules.decider import Gate
+from holdfast.rules.decider import Decider
 from holdfast.rules.from_config import standard_caps, standard_chain
-from holdfast.rules.shell.judgement import compiled
-from holdfast.rules.shell.location import Place
-from tests.rules.asking import SHELL, question
+from holdfast.rules.shell.judgement import compile_rules
+from holdfast.rules.shell.location import CommandContext
+from tests.rules.approval_requests import SHELL, approval_request
 
-from .judging import in_project, judge_with, judged, rule, verdict
+from .command_judges import in_project, judge_with, judged, rule, verdict
 
 NOT_KNOWN = [
     *("ansible", "ansible-playbook", "at", "bash", "bwrap", "cargo", "coverage", "crontab", "deno", "entr", "env"),
@@ -37,7 +37,7 @@ def files(words: str, **fields: tuple[str, ...]) -> CommandRule:
 def test_a_program_that_is_not_known_to_treat_files_as_data_is_approved_with_no_operands(program: str) -> None:
     for given in (rule(f"{program} *"), files(f"{program} *"), files(f"{program} x *")):
         with pytest.raises(ConfigError, match="is not known to treat its operands as data"):
-            compiled((given,))
+            compile_rules((given,))
     assert verdict(f"{program} a", judge_with(rule(f"{program} a"))) is Verdict.APPROVE
 
 
@@ -45,18 +45,18 @@ def test_a_program_that_is_not_known_to_treat_files_as_data_is_approved_with_no_
 @pytest.mark.parametrize("words", ["tee", "cp", "pytest", "ruff check", "shellcheck"])
 def test_a_program_that_takes_files_and_does_more_than_read_says_so(words: str) -> None:
     with pytest.raises(ConfigError, match='operands = "files"'):
-        compiled((rule(f"{words} *"),))
-    compiled((files(f"{words} *"),))
+        compile_rules((rule(f"{words} *"),))
+    compile_rules((files(f"{words} *"),))
 
 
 @pytest.mark.spec("A11")
 def test_a_rule_can_say_that_operands_are_files_and_then_they_have_to_be_there(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_a.py").write_text("")
-    place = in_project(tmp_path)
+    context = in_project(tmp_path)
     judge = judge_with(files("pytest *", options=("-q",)), files("ruff check *"))
     for approved in ("pytest", "pytest tests", "pytest -q tests/test_a.py", "pytest tests/test_a.py::test_x"):
-        assert verdict(approved, judge, place) is Verdict.APPROVE
+        assert verdict(approved, judge, context) is Verdict.APPROVE
     for asked in (
         "pytest -x tests",
         "pytest missing",
@@ -67,7 +67,7 @@ def test_a_rule_can_say_that_operands_are_files_and_then_they_have_to_be_there(t
         "pytest $(find tests -name '*.py')",
         "find tests -name '*.py' | xargs pytest",
     ):
-        assert verdict(asked, judge, place) is None
+        assert verdict(asked, judge, context) is None
 
 
 @pytest.mark.spec("A11")
@@ -99,10 +99,10 @@ def test_a_link_inside_an_operand_is_followed(tmp_path: Path) -> None:
     root = tmp_path / "project"
     root.mkdir()
     (root / "out").symlink_to("..")
-    place = Place.at(str(root), [str(root)], lambda: True)
+    context = CommandContext.at(str(root), [str(root)], lambda: True)
     tool = judge_with(rule("ls *"))
-    assert verdict("ls x=out/secret", tool, place) is None
-    assert verdict("ls x=in/secret", tool, place) is Verdict.APPROVE
+    assert verdict("ls x=out/secret", tool, context) is None
+    assert verdict("ls x=in/secret", tool, context) is Verdict.APPROVE
 
 
 WRITERS = judge_with(
@@ -163,20 +163,20 @@ def test_a_rule_that_spells_out_what_a_reader_writes_protects_paths_too() -> Non
 def test_a_link_to_a_protected_path_is_protected(tmp_path: Path) -> None:
     (tmp_path / ".git" / "hooks").mkdir(parents=True)
     (tmp_path / "harmless").symlink_to(".git/hooks")
-    place = Place.at(str(tmp_path), [str(tmp_path)], lambda: True)
+    context = CommandContext.at(str(tmp_path), [str(tmp_path)], lambda: True)
     (tmp_path / ".git" / "hooks" / "pre-commit").touch()
-    assert verdict("cp a harmless/pre-commit", WRITERS, place) is None
+    assert verdict("cp a harmless/pre-commit", WRITERS, context) is None
     (tmp_path / "harm").mkdir()
     for name in ("a", "harm/pre-commit"):
         (tmp_path / name).touch()
-    assert verdict("cp a harm/pre-commit", WRITERS, place) is Verdict.APPROVE
+    assert verdict("cp a harm/pre-commit", WRITERS, context) is Verdict.APPROVE
 
 
 @pytest.mark.spec("A11", "A18")
 def test_what_the_configuration_protects_counts_too(tmp_path: Path) -> None:
     (tmp_path / "deploy.key").touch()
     approval = ApprovalConfig(commands=(files("touch *"),))
-    asked = question(SHELL, {"command": "touch deploy.key"}, root=tmp_path, cwd=str(tmp_path))
+    asked = approval_request(SHELL, {"command": "touch deploy.key"}, root=tmp_path, cwd=str(tmp_path))
     for protected, said in ((), Verdict.APPROVE), (("*.key",), Verdict.ASK):
         chain = standard_chain(approval, protected=protected)
-        assert Gate(chain, standard_caps(approval, chain)).decide(asked).verdict is said
+        assert Decider(chain, standard_caps(approval, chain)).decide(asked).verdict is said

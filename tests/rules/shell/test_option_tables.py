@@ -12,10 +12,10 @@ import pytest
 
 from holdfast.contract.enums import Verdict
 from holdfast.rules.shell import git, read_only
-from holdfast.rules.shell.location import Place
-from holdfast.rules.shell.read_only import READERS, Reader
+from holdfast.rules.shell.location import CommandContext
+from holdfast.rules.shell.read_only import READERS, ReadOnlyProgram
 
-from .judging import PRESET, verdict
+from .command_judges import PRESET, verdict
 
 PATH = f"{sys.prefix}/bin:/usr/bin:/bin"
 STRANGE = "--no-such-option-anywhere"
@@ -32,7 +32,7 @@ NOT_TOLD = frozenset(
     }
 )
 """Programs that do not say which option they refuse, or refuse none."""
-TABLES = {**READERS, **SPECIAL, **{f"git {name}": reader for name, reader in git.COMMANDS.items()}}
+TABLES = {**READERS, **SPECIAL, **{f"git {name}": reader for name, reader in git.READ_ONLY_SUBCOMMANDS.items()}}
 LETTERS = [
     pytest.param(program, letter, kind, id=f"{program} -{letter} {kind}")
     for program, reader in sorted(TABLES.items())
@@ -112,8 +112,8 @@ def test_the_programs_say_which_option_they_refuse(program: str, project: Path) 
     ],
 )  # fmt: skip
 def test_a_value_that_looks_like_an_option_makes_the_command_unknown(text: str, project: Path) -> None:
-    place = Place.at(str(project), [str(project)], lambda: True)
-    assert verdict(text, PRESET, place) is None
+    context = CommandContext.at(str(project), [str(project)], lambda: True)
+    assert verdict(text, PRESET, context) is None
 
 
 @pytest.mark.spec("A11")
@@ -121,8 +121,8 @@ def test_a_value_that_looks_like_an_option_makes_the_command_unknown(text: str, 
     "text", ["head -n -5 notes.txt", "tail -c -3 notes.txt", "cut -d - -f 1 notes.txt", "sort -t - -k 1 notes.txt"]
 )
 def test_numbers_and_dashes_are_values(text: str, project: Path) -> None:
-    place = Place.at(str(project), [str(project)], lambda: True)
-    assert verdict(text, PRESET, place) is Verdict.APPROVE
+    context = CommandContext.at(str(project), [str(project)], lambda: True)
+    assert verdict(text, PRESET, context) is Verdict.APPROVE
 
 
 @pytest.mark.spec("A11")
@@ -131,4 +131,4 @@ def test_no_letter_is_in_a_table_twice() -> None:
         letters = reader.flags + reader.valued + reader.attached
         assert len(set(letters)) == len(letters), program
         assert set(reader.files) <= set(reader.valued), program
-    assert isinstance(READERS["ls"], Reader)
+    assert isinstance(READERS["ls"], ReadOnlyProgram)

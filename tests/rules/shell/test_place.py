@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.enums import Verdict
-from holdfast.rules.shell.location import Place
+from holdfast.rules.shell.location import CommandContext
 
-from .judging import verdict
+from .command_judges import verdict
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def at(root: Path, cwd: Path | None = None) -> Place:
-    return Place.at(str(root), [str(cwd or root)], lambda: True)
+def at(root: Path, cwd: Path | None = None) -> CommandContext:
+    return CommandContext.at(str(root), [str(cwd or root)], lambda: True)
 
 
 @pytest.mark.spec("A11", "N3")
@@ -57,16 +57,16 @@ def at(root: Path, cwd: Path | None = None) -> Place:
 def test_symlinks_and_folders_are_followed_before_a_path_counts_as_inside(
     root: Path, text: str, approved: bool
 ) -> None:
-    assert verdict(text, place=at(root)) is (Verdict.APPROVE if approved else None)
+    assert verdict(text, context=at(root)) is (Verdict.APPROVE if approved else None)
 
 
 @pytest.mark.spec("A11")
 def test_outside_the_project_nothing_that_reads_files_is_approved(root: Path, tmp_path: Path) -> None:
-    for place in (at(root, tmp_path), Place.at(None, [str(root)]), at(root, root / "out")):
-        assert verdict("ls", place=place) is None
-        assert verdict("cat a.txt", place=place) is None
-        assert verdict("echo a", place=place) is Verdict.APPROVE
-    assert verdict("cat ../a.txt", place=at(root, root / "src")) is Verdict.APPROVE
+    for context in (at(root, tmp_path), CommandContext.at(None, [str(root)]), at(root, root / "out")):
+        assert verdict("ls", context=context) is None
+        assert verdict("cat a.txt", context=context) is None
+        assert verdict("echo a", context=context) is Verdict.APPROVE
+    assert verdict("cat ../a.txt", context=at(root, root / "src")) is Verdict.APPROVE
 
 
 @pytest.mark.spec("A11")
@@ -76,16 +76,16 @@ def test_a_program_of_the_project_is_not_the_systems(root: Path, monkeypatch: py
     fake.write_text("#!/bin/sh\n")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{fake.parent}:/usr/bin:/bin")
-    assert verdict("ls", place=at(root)) is None
-    assert verdict("cat a.txt", place=at(root)) is Verdict.APPROVE
+    assert verdict("ls", context=at(root)) is None
+    assert verdict("cat a.txt", context=at(root)) is Verdict.APPROVE
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    assert verdict("ls", place=at(root)) is Verdict.APPROVE
+    assert verdict("ls", context=at(root)) is Verdict.APPROVE
     monkeypatch.setenv("PATH", ".:/usr/bin:/bin")
-    assert verdict("ls", place=at(root)) is None
-    assert verdict("echo x", place=at(root)) is Verdict.APPROVE
-    assert verdict("env echo x", place=at(root)) is None
+    assert verdict("ls", context=at(root)) is None
+    assert verdict("echo x", context=at(root)) is Verdict.APPROVE
+    assert verdict("env echo x", context=at(root)) is None
     monkeypatch.setenv("PATH", str(root / "nowhere"))
-    assert verdict("ls", place=at(root)) is None
+    assert verdict("ls", context=at(root)) is None
 
 
 @pytest.mark.spec("A11")
@@ -99,4 +99,4 @@ def test_a_link_on_the_path_that_leads_into_the_project_is_the_projects(
     outside.mkdir()
     (outside / "ls").symlink_to(real)
     monkeypatch.setenv("PATH", f"{outside}:/usr/bin:/bin")
-    assert verdict("ls", place=at(root)) is None
+    assert verdict("ls", context=at(root)) is None

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from holdfast.contract.enums import Verdict
 from holdfast.rules.shell import syntax_tree
 from holdfast.rules.shell.lexer import lex
-from holdfast.rules.shell.parts import Reading, read
+from holdfast.rules.shell.parts import CommandAnalysis, analyze
 from holdfast.rules.shell.programs import dialect_of
-from holdfast.rules.shell.verdicts import Part
-from holdfast.rules.shell.word_reader import Unmodelled
+from holdfast.rules.shell.verdicts import CommandPart
+from holdfast.rules.shell.word_reader import UnsupportedSyntax
 
-from .judging import judged
+from .command_judges import judged
 
 ANY_TEXT = st.one_of(
     st.text(max_size=80),
@@ -53,13 +53,13 @@ SHELLS = pytest.mark.parametrize("shell", ["bash", "dash"])
 
 
 def commands(text: str) -> list[tuple[str | None, ...]]:
-    return [part.words for part in read(text).parts if part.kind == "command"]
+    return [part.words for part in analyze(text).parts if part.kind == "command"]
 
 
-def is_certain(reading: Reading) -> bool:
+def is_certain(analysis: CommandAnalysis) -> bool:
     """Whether every part of a text, and every word of it, is known."""
-    known = all(part.kind == "command" and None not in part.words for part in reading.parts)
-    return known and not reading.unreadable and not reading.differs
+    known = all(part.kind == "command" and None not in part.words for part in analysis.parts)
+    return known and not analysis.unreadable and not analysis.differs
 
 
 @pytest.mark.spec("A11")
@@ -67,10 +67,10 @@ def is_certain(reading: Reading) -> bool:
 @given(ANY_TEXT)
 def test_no_text_breaks_the_reading_and_none_that_is_not_certain_is_approved(text: str) -> None:
     for shell in ("bash", "posix", "other"):
-        reading = read(text, shell)
-        assert reading.parts or not text.strip() or text.lstrip().startswith("#") or reading.overrun
+        analysis = analyze(text, shell)
+        assert analysis.parts or not text.strip() or text.lstrip().startswith("#") or analysis.too_complex
     said = judged(text)
-    assert said.verdict is not Verdict.APPROVE or not read(text).unreadable
+    assert said.verdict is not Verdict.APPROVE or not analyze(text).unreadable
 
 
 @pytest.mark.spec("A11")
@@ -79,7 +79,7 @@ def test_no_text_breaks_the_reading_and_none_that_is_not_certain_is_approved(tex
 def test_quoted_words_are_one_command_with_exactly_these_words(name: str, words: list[str]) -> None:
     text = shlex.join([name, *words])
     assert commands(text) == [(name, *words)]
-    assert len(read(text).parts) == 1
+    assert len(analyze(text).parts) == 1
 
 
 @pytest.mark.spec("A11")
@@ -112,15 +112,15 @@ def test_joined_commands_are_the_parts_of_each(
 )
 def test_words_that_are_known_are_what_the_shell_passes_on(shell: str, rest: str) -> None:
     text = f"x {rest}"
-    reading = read(text, dialect_of(shell))
-    if not is_certain(reading) or any(part.words[0] != "x" or part.derived for part in reading.parts):
+    analysis = analyze(text, dialect_of(shell))
+    if not is_certain(analysis) or any(part.words[0] != "x" or part.derived for part in analysis.parts):
         return
     script = "x() { printf '%s\\0' $# \"$@\"; }\n" + text
     ran = subprocess.run([shell, "-c", script], env={"LANG": "C.UTF-8"}, capture_output=True, check=True)
     told, passed = iter(ran.stdout.split(b"\0")[:-1]), list[list[bytes]]()
     for count in told:
         passed.append(list(islice(told, int(count))))
-    wanted = [[(word or "").encode() for word in part.words[1:]] for part in reading.parts]
+    wanted = [[(word or "").encode() for word in part.words[1:]] for part in analysis.parts]
     assert passed == wanted
 
 
@@ -170,9 +170,11 @@ def ran_by(shell: str, text: str, probes: Path) -> set[str]:
     return set(log.read_text().split())
 
 
-def programs_in(parts: Sequence[Part]) -> set[str | None]:
+def programs_in(parts: Sequence[CommandPart]) -> set[str | None]:
     return {
-        None if part.hides else part.words[0] for part in parts if part.hides or (part.kind == "command" and part.words)
+        None if part.may_run_anything else part.words[0]
+        for part in parts
+        if part.may_run_anything or (part.kind == "command" and part.words)
     }
 
 
@@ -181,7 +183,7 @@ def programs_in(parts: Sequence[Part]) -> set[str | None]:
 @settings(deadline=None, max_examples=120)
 @given(text=SCRIPTS)
 def test_every_program_that_a_shell_starts_is_seen_or_something_is_unknown(shell: str, probes: Path, text: str) -> None:
-    seen = programs_in(read(text, dialect_of(shell)).parts)
+    seen = programs_in(analyze(text, dialect_of(shell)).parts)
     assert None in seen or ran_by(shell, text, probes) <= seen
 
 
@@ -196,9 +198,9 @@ def test_every_program_that_a_shell_starts_is_seen_or_something_is_unknown(shell
     ),
 )
 def test_the_same_with_something_odd_in_the_middle(shell: str, probes: Path, text: str, at: float, odd: str) -> None:
-    place = int(at * len(text))
-    changed = text[:place] + odd + text[place:]
-    seen = programs_in(read(changed, dialect_of(shell)).parts)
+    context = int(at * len(text))
+    changed = text[:context] + odd + text[context:]
+    seen = programs_in(analyze(changed, dialect_of(shell)).parts)
     assert None in seen or ran_by(shell, changed, probes) <= seen
 
 
@@ -241,7 +243,7 @@ def test_words_are_what_the_shell_would_pass_on(text: str, words: list[tuple[str
     ],
 )
 def test_every_assignment_and_redirection_is_a_part(text: str, kinds: list[str]) -> None:
-    assert [part.kind for part in read(text).parts] == kinds
+    assert [part.kind for part in analyze(text).parts] == kinds
 
 
 @pytest.mark.spec("A11")
@@ -255,10 +257,10 @@ def test_every_assignment_and_redirection_is_a_part(text: str, kinds: list[str])
     ],
 )  # fmt: skip
 def test_what_is_not_modelled_is_unknown(text: str) -> None:
-    with pytest.raises(Unmodelled):
+    with pytest.raises(UnsupportedSyntax):
         lex(text)
-    assert read(text).unreadable
-    assert any(part.hides for part in read(text).parts)
+    assert analyze(text).unreadable
+    assert any(part.may_run_anything for part in analyze(text).parts)
 
 
 @pytest.mark.spec("A11")
@@ -272,14 +274,14 @@ def test_what_is_not_modelled_is_unknown(text: str) -> None:
 )  # fmt: skip
 def test_what_only_bash_reads_like_this_is_unknown_to_other_shells(text: str) -> None:
     lex(text)
-    with pytest.raises(Unmodelled):
+    with pytest.raises(UnsupportedSyntax):
         lex(text, bash=False)
 
 
 @pytest.mark.spec("A11")
 def test_a_lone_surrogate_is_unreadable_not_a_crash() -> None:
-    assert read("ls \ud800").parts == (
-        Part(kind="opaque", text="ls \ud800", obstacle="it holds a lone surrogate", hides=True),
+    assert analyze("ls \ud800").parts == (
+        CommandPart(kind="opaque", text="ls \ud800", obstacle="it holds a lone surrogate", may_run_anything=True),
     )
 
 
@@ -296,14 +298,14 @@ def test_the_grammar_is_shown_nothing_but_ascii(text: str) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(syntax_tree, "native_parser", Watching)
-        read(f"echo {{{text} '\u00e9'")
+        analyze(f"echo {{{text} '\u00e9'")
     assert shown and all(source.isascii() for source in shown)
 
 
 @pytest.mark.spec("A11")
 def test_words_that_are_not_ascii_keep_their_letters() -> None:
     assert commands("echo h\u00e9llo \U0001f600") == [("echo", "h\u00e9llo", "\U0001f600")]
-    assert read("cat <<\u00e9\nls\n\u00e8\nrm x\n\u00e9").unreadable
+    assert analyze("cat <<\u00e9\nls\n\u00e8\nrm x\n\u00e9").unreadable
 
 
 @pytest.mark.spec("A11")

@@ -12,23 +12,23 @@ from holdfast.config.config import CommandRule
 from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import ConfigError
 from holdfast.fuzz.corpus import READONLY_CORPUS
-from holdfast.fuzz.run import plant
-from holdfast.rules.shell.judgement import ANYWHERE, compiled
+from holdfast.fuzz.run import create_project
+from holdfast.rules.shell.judgement import EXAMPLE_CONTEXT, compile_rules
 
-from .judging import in_project, judge_with, judged, rule, verdict
+from .command_judges import in_project, judge_with, judged, rule, verdict
 
 
 @pytest.mark.spec("A11")
 @pytest.mark.parametrize("text", READONLY_CORPUS)
 def test_the_shipped_preset_approves_what_only_reads(text: str, tmp_path: Path) -> None:
-    plant(tmp_path, tidy=True)
-    place = in_project(tmp_path / "project")
-    assert judged(text, place=place).verdict is Verdict.APPROVE, judged(text, place=place).reason
+    create_project(tmp_path, tidy=True)
+    context = in_project(tmp_path / "project")
+    assert judged(text, context=context).verdict is Verdict.APPROVE, judged(text, context=context).reason
 
 
 @pytest.mark.spec("A11")
 @pytest.mark.parametrize(
-    ("words", "options", "text", "fits"),
+    ("words", "options", "text", "applies"),
     [
         ("make test", (), "make test", True),
         ("make test", (), "make", False),
@@ -55,18 +55,18 @@ def test_the_shipped_preset_approves_what_only_reads(text: str, tmp_path: Path) 
     ],
 )
 def test_an_approving_rule_holds_for_exactly_its_words_its_options_and_operands_in_the_project(
-    words: str, options: tuple[str, ...], text: str, fits: bool | None
+    words: str, options: tuple[str, ...], text: str, applies: bool | None
 ) -> None:
-    if fits is None:
+    if applies is None:
         with pytest.raises(ConfigError, match="spell the whole command out"):
             judge_with(rule(words, options=options))
         return
-    assert verdict(text, judge_with(rule(words, options=options))) is (Verdict.APPROVE if fits else None)
+    assert verdict(text, judge_with(rule(words, options=options))) is (Verdict.APPROVE if applies else None)
 
 
 @pytest.mark.spec("A11")
 @pytest.mark.parametrize(
-    ("words", "text", "fits"),
+    ("words", "text", "applies"),
     [
         ("git push", "git push --force origin", True),
         ("git push", "git -C x push", True),
@@ -83,8 +83,8 @@ def test_an_approving_rule_holds_for_exactly_its_words_its_options_and_operands_
         ("npm publish", "npm publish --tag=x", True),
     ],
 )
-def test_a_denying_rule_holds_with_options_anywhere(words: str, text: str, fits: bool) -> None:
-    assert verdict(text, judge_with(rule(words, "deny"))) is (Verdict.DENY if fits else None)
+def test_a_denying_rule_holds_with_options_anywhere(words: str, text: str, applies: bool) -> None:
+    assert verdict(text, judge_with(rule(words, "deny"))) is (Verdict.DENY if applies else None)
 
 
 @pytest.mark.spec("A11")
@@ -127,37 +127,37 @@ def test_deny_is_stronger_than_ask_and_ask_than_approve() -> None:
 )
 def test_a_rule_that_would_approve_too_much_is_a_mistake_in_the_configuration(given: CommandRule, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason) as told:
-        compiled((given,))
+        compile_rules((given,))
     assert f"'{given.rule}'" in str(told.value)
 
 
 @pytest.mark.spec("A11")
 def test_examples_are_held_against_their_rule() -> None:
-    compiled((rule("git log *", match=("git log a",), not_match=("git log; rm x", "git log $(x)")),))
-    compiled((rule("rm", "deny", match=("echo $(rm x)",), not_match=("echo rm",)),))
+    compile_rules((rule("git log *", match=("git log a",), not_match=("git log; rm x", "git log $(x)")),))
+    compile_rules((rule("rm", "deny", match=("echo $(rm x)",), not_match=("echo rm",)),))
     with pytest.raises(ConfigError, match="should match 'git push' and does not"):
-        compiled((rule("git log *", match=("git log", "git push")),))
+        compile_rules((rule("git log *", match=("git log", "git push")),))
     with pytest.raises(ConfigError, match="should not match 'sudo rm x' and does"):
-        compiled((rule("rm", "deny", not_match=("sudo rm x",)),))
+        compile_rules((rule("rm", "deny", not_match=("sudo rm x",)),))
 
 
 @pytest.mark.spec("A11")
 def test_an_exact_rule_may_name_anything_and_is_only_that() -> None:
-    exact = judge_with(rule("python3 -m pytest"), rule("bash scripts/test.sh"), rule("sudo ls"))
-    assert verdict("python3 -m pytest", exact) is Verdict.APPROVE
-    assert verdict("python3 -m pytest; bash scripts/test.sh", exact) is Verdict.APPROVE
-    assert verdict("sudo ls", exact) is Verdict.APPROVE
-    assert verdict("python3 -m pytest tests", exact) is None
-    assert verdict("bash scripts/test.sh; bash other.sh", exact) is None
+    parsed_words = judge_with(rule("python3 -m pytest"), rule("bash scripts/test.sh"), rule("sudo ls"))
+    assert verdict("python3 -m pytest", parsed_words) is Verdict.APPROVE
+    assert verdict("python3 -m pytest; bash scripts/test.sh", parsed_words) is Verdict.APPROVE
+    assert verdict("sudo ls", parsed_words) is Verdict.APPROVE
+    assert verdict("python3 -m pytest tests", parsed_words) is None
+    assert verdict("bash scripts/test.sh; bash other.sh", parsed_words) is None
 
 
 @pytest.mark.spec("A11")
 def test_git_is_approved_only_where_a_sandbox_holds_it() -> None:
-    bare = replace(ANYWHERE, contained=lambda: False)
-    assert verdict("git status", place=bare) is None
-    assert "no sandbox holds it" in judged("git status", place=bare).reason
+    bare = replace(EXAMPLE_CONTEXT, is_sandboxed=lambda: False)
+    assert verdict("git status", context=bare) is None
+    assert "no sandbox holds it" in judged("git status", context=bare).reason
     assert verdict("git log a", judge_with(rule("git log *")), bare) is None
-    assert verdict("ls", place=bare) is Verdict.APPROVE
+    assert verdict("ls", context=bare) is Verdict.APPROVE
 
 
 @pytest.mark.spec("A11")
@@ -165,5 +165,5 @@ def test_git_is_approved_only_where_a_sandbox_holds_it() -> None:
 @pytest.mark.parametrize("verdict", ["approve", "deny"])
 def test_a_rule_that_could_never_match_is_refused(rule: str, verdict: Literal["approve", "deny"]) -> None:
     with pytest.raises(ConfigError, match="the words of one command"):
-        compiled((CommandRule(rule=rule, verdict=verdict),))
-    compiled((CommandRule(rule=f"echo '{rule}'", verdict="deny"),))
+        compile_rules((CommandRule(rule=rule, verdict=verdict),))
+    compile_rules((CommandRule(rule=f"echo '{rule}'", verdict="deny"),))

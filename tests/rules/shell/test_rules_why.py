@@ -6,11 +6,11 @@ import pytest
 
 from holdfast.config.config import ApprovalConfig, CommandRule
 from holdfast.contract.enums import Verdict
-from holdfast.rules.chain import DEFAULT
-from holdfast.rules.decider import Gate
+from holdfast.rules.chain import DEFAULT_DECISION
+from holdfast.rules.decider import Decider
 from holdfast.rules.from_config import standard_chain
 
-from ..asking import SHELL, question
+from ..approval_requests import SHELL, approval_request
 
 
 @pytest.mark.spec("A10", "A11")
@@ -28,8 +28,8 @@ from ..asking import SHELL, question
 def test_the_reason_names_the_part_that_no_rule_covers(command: str, why: str) -> None:
     approval = ApprovalConfig(auto_approve=(), commands=(CommandRule(rule="npm test", verdict="approve"),))
     chain = standard_chain(approval)
-    asked = question(SHELL, {"command": command})
-    decision = Gate(chain).decide(asked)
-    assert (decision.verdict, decision.source) == (Verdict.ASK, DEFAULT.source)
+    asked = approval_request(SHELL, {"command": command})
+    decision = Decider(chain).decide(asked)
+    assert (decision.verdict, decision.source) == (Verdict.ASK, DEFAULT_DECISION.source)
     assert decision.reason == why
     assert chain.judge(asked).decision == decision

@@ -12,7 +12,7 @@ from holdfast.contract.enums import Verdict
 from holdfast.rules.shell.programs import dialect_of
 from holdfast.rules.shell.verdicts import Dialect
 
-from .judging import judge_with, rule
+from .command_judges import judge_with, rule
 
 CORPUS = Path(__file__).with_name("corpora") / "unseen.txt"
 LINES = [line.partition(" ") for line in CORPUS.read_text().splitlines() if not line.startswith("#")]
@@ -21,7 +21,7 @@ ASKED = (Verdict.ASK, Verdict.DENY)
 
 
 def is_silent(text: str, dialect: Dialect = "bash") -> bool:
-    return DENYING.limits(text, dialect).verdict not in ASKED
+    return DENYING.judge_restrictions(text, dialect).verdict not in ASKED
 
 
 @pytest.mark.spec("A11", "A18")
@@ -94,7 +94,7 @@ def test_an_ordinary_command_is_not_asked_about_because_something_else_is_denied
     ],
 )
 def test_a_subcommand_is_found_under_its_other_names(words: str, text: str, said: Verdict | None) -> None:
-    assert judge_with(rule(words, "deny")).limits(text).verdict is said
+    assert judge_with(rule(words, "deny")).judge_restrictions(text).verdict is said
 
 
 BUILTINS = (
@@ -113,4 +113,4 @@ BUILTINS = (
 )
 def test_no_odd_use_of_a_command_breaks_the_judgement(name: str, rest: str) -> None:
     for dialect in ("bash", "posix"):
-        DENYING.limits(f"{name}{rest}", dialect)
+        DENYING.judge_restrictions(f"{name}{rest}", dialect)

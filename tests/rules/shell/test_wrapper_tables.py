@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.rules.shell.harmless import TABLES
-from holdfast.rules.shell.programs import HELD, WRAPPERS
+from holdfast.rules.shell.harmless import OPTION_TABLES
+from holdfast.rules.shell.programs import COMMAND_OPTIONS, WRAPPERS
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 STRANGE = "--no-such-option-anywhere"
@@ -42,8 +42,8 @@ TABLED = [
     pytest.param(program, option, kind, id=f"{program} {option} {kind}")
     for program in GNU
     for kind, options in (
-        ("valued", [*(f"-{letter}" for letter in TABLES[program].valued), *TABLES[program].long_valued]),
-        ("flags", [*(f"-{letter}" for letter in TABLES[program].flags), *TABLES[program].long]),
+        ("valued", [*(f"-{letter}" for letter in OPTION_TABLES[program].valued), *OPTION_TABLES[program].long_valued]),
+        ("flags", [*(f"-{letter}" for letter in OPTION_TABLES[program].flags), *OPTION_TABLES[program].long]),
     )
     for option in sorted(options)
     if option not in ENDING
@@ -84,9 +84,9 @@ def test_an_option_of_a_program_takes_the_next_word_if_and_only_if_the_table_say
 
 
 @pytest.mark.spec("A11")
-@pytest.mark.parametrize("program", sorted(TABLES))
+@pytest.mark.parametrize("program", sorted(OPTION_TABLES))
 def test_no_option_that_holds_a_command_is_called_harmless(program: str) -> None:
-    table, held = TABLES[program], HELD.get(program, "").split()
+    table, held = OPTION_TABLES[program], COMMAND_OPTIONS.get(program, "").split()
     known = {*(f"-{letter}" for letter in table.flags + table.valued + table.attached), *table.long, *table.long_valued}
     assert known.isdisjoint(held)
     letters = table.flags + table.valued + table.attached

@@ -19,7 +19,7 @@ from holdfast.contract.names import is_pattern, server_of
 from holdfast.contract.tool import Tool
 from holdfast.contract.tool_finder import TOOL_SEARCH
 from holdfast.registry.selection import REMOVING, Edit, select
-from holdfast.rules.chain import Question, Resolve, ResolveContext
+from holdfast.rules.chain import ApprovalRequest, Resolve, ResolveContext
 from holdfast.rules.decider import CAP_URN, Cap
 from holdfast.rules.from_config import DocumentPolicy
 from holdfast.rules.policy import GROUPS
@@ -69,7 +69,7 @@ BROKEN: Final = f"{CAP_URN}broken-document"
 
 
 class Ruling(Struct, frozen=True):
-    """What a runtime for the document is made of: its configuration, and the arguments of `standard_gate`."""
+    """What a runtime for the document is made of: its configuration, and the arguments of `standard_decider`."""
 
     config: Config
     document: DocumentPolicy | None = None
@@ -87,16 +87,16 @@ def ruling(evaluated: Evaluated, loaded: Loaded, *, trusted: bool) -> Ruling:
         caps.append(tightening(evaluated.approve))
     if evaluated.failed:
         reason = "The document's frontmatter has a mistake, so a person is asked; correct it."
-        caps.append(Cap(BROKEN, lambda _question: Decision(Verdict.ASK, BROKEN, reason)))
+        caps.append(Cap(BROKEN, lambda request: Decision(Verdict.ASK, BROKEN, reason)))
     return Ruling(config, document, tuple(caps))
 
 
 def tightening(function: Resolve) -> Cap:
     """The function of a document nobody has trusted: its yes counts for nothing, its no counts."""
 
-    def judge(question: Question) -> Decision | None:
-        own = question.with_own_args()
-        answer = function(question.tool.name, own.args, ResolveContext(own))
+    def judge(request: ApprovalRequest) -> Decision | None:
+        own = request.with_copied_args()
+        answer = function(request.tool.name, own.args, ResolveContext(own))
         if isinstance(answer, Decision):
             return answer
         verdict = Verdict.ASK if answer is False else Verdict.parse(answer)

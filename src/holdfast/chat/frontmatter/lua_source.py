@@ -15,7 +15,7 @@ from holdfast.chat.lua.host import LuaError, LuaHost, Script
 from holdfast.contract.call import Decision
 from holdfast.contract.enums import Verdict
 from holdfast.contract.json import Args
-from holdfast.rules.chain import Resolve, ResolveContext, show, warn
+from holdfast.rules.chain import Resolve, ResolveContext, describe_value, log_warning
 
 _ANSWERS = frozenset({"approve", "require_approval", "deny"})
 
@@ -108,7 +108,7 @@ def decider(lua: LuaHost, script: Script, function: int, first_line: int) -> Res
     """The document's function as a voice in the chain. It is told the seed's name of a tool; failing, it asks."""
 
     def approve(name: str, args: Args, ctx: ResolveContext) -> object:
-        tool = ctx.question.tool
+        tool = ctx.request.tool
         about = {"bufnr": ctx.bufnr or 0, "tool_id": ctx.tool_id, "call_id": ctx.call_id}
         try:
             answer = lua.call(script, function, tool.aliases[0] if tool.aliases else tool.name, args, about)
@@ -117,11 +117,11 @@ def decider(lua: LuaHost, script: Script, function: int, first_line: int) -> Res
             return _asking(f"{str(error).removesuffix('.')}{place}, so a person is asked.")
         if answer is None or isinstance(answer, bool) or answer in _ANSWERS:
             return answer
-        return _asking(f"The function of the frontmatter answered {show(answer)}, so a person is asked.")
+        return _asking(f"The function of the frontmatter answered {describe_value(answer)}, so a person is asked.")
 
     return approve
 
 
 def _asking(reason: str) -> Decision:
-    warn(reason)
+    log_warning(reason)
     return Decision(Verdict.ASK, "frontmatter", reason)

@@ -21,8 +21,8 @@ from holdfast.config.options import check, show
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.names import SERVER, is_pattern, server_of
 from holdfast.registry.selection import Edit
-from holdfast.rules.policy import GROUP_PREFIX, GROUPS, PLANNED
-from holdfast.rules.resolvers import BUILT_IN
+from holdfast.rules.policy import GROUP_PREFIX, GROUPS, PLANNED_TOOLS
+from holdfast.rules.resolvers import BUILT_IN_PRESETS
 from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean
 
@@ -50,7 +50,7 @@ class Vocabulary:
         self._canonical = {name: tool.name for tool in base.tools for name in (*tool.names, tool.api_name)}
         self._shown = [name for tool in base.tools for name in tool.names]
         self._groups = GROUPS.union(*(tool.groups for tool in base.tools))
-        self._presets = {*BUILT_IN, *base.config.approval.presets, *presets}
+        self._presets = {*BUILT_IN_PRESETS, *base.config.approval.presets, *presets}
         listed = base.config.approval.auto_approve
         self._listed = frozenset((*(() if isinstance(listed, str) else listed), *base.config.approval.importable))
 
@@ -60,7 +60,7 @@ class Vocabulary:
             return self._canonical.get(name, name)
         if name.startswith(PRESET):
             raise UnknownName(name, sorted(self._presets))
-        return self._tool_or_set(name, absent=(*self._base.hidden, *PLANNED))
+        return self._tool_or_set(name, absent=(*self._base.hidden, *PLANNED_TOOLS))
 
     def tool(self, name: str) -> str:
         """An entry of the document's tools."""

@@ -25,9 +25,9 @@ from holdfast.config.layers import LayerReport
 from holdfast.config.options import Mark, as_given, declared, is_table_list, loosened
 from holdfast.contract.enums import Verdict
 from holdfast.rules.chain import source_name
-from holdfast.rules.decider import ExplainedStep, Explanation
-from holdfast.rules.shell.judgement import Judge, compiled
-from holdfast.rules.shell.location import Place
+from holdfast.rules.decider import DecisionExplanation, ExplainedStep
+from holdfast.rules.shell.judgement import CommandJudge, compile_rules
+from holdfast.rules.shell.location import CommandContext
 from holdfast.rules.shell.verdicts import JudgedPart
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.escape import escape, escape_name
@@ -56,7 +56,7 @@ def fuzz(flags: Flags, target: str, count: int, seed: int, shell: str, as_json: 
     approval = setting_here(flags).loaded.config.approval
     with console.progress() as tell:
         report = run_fuzz(
-            _bases(approval, target), _gate(approval, target), count=count, seed=seed, shell=shell, tell=tell
+            _bases(approval, target), _approver(approval, target), count=count, seed=seed, shell=shell, tell=tell
         )
     if as_json:
         console.print_json(FuzzingOutput(rule=target, seed=seed, shell=shell, **asdict(report)))
@@ -88,12 +88,12 @@ def _bases(approval: ApprovalConfig, target: str) -> tuple[str, ...]:
     return found.match
 
 
-def _gate(approval: ApprovalConfig, target: str) -> Approves:
+def _approver(approval: ApprovalConfig, target: str) -> Approves:
     """All configured rules, and the preset if it is what is tried or is in force."""
     readers = SHELL_READONLY in (target, *approval.auto_approve)
-    judge = Judge(compiled(approval.commands), readers=readers, quiet=True)
+    judge = CommandJudge(compile_rules(approval.commands), readers=readers, quiet=True)
 
-    def approves(text: str, place: Place) -> str | None:
+    def approves(text: str, place: CommandContext) -> str | None:
         judged = judge.judge(text, place)
         return " and ".join(judged.rules) if judged.verdict is Verdict.APPROVE else None
 
@@ -187,7 +187,7 @@ def explain(flags: Flags, tool: str, words: tuple[str, ...], everything: bool, a
 policy.add_command(fuzz)
 
 
-async def _explained(runtime: Runtime, tool: str, words: Sequence[str]) -> Explanation:
+async def _explained(runtime: Runtime, tool: str, words: Sequence[str]) -> DecisionExplanation:
     async with sources_started(runtime):
         known = runtime.registry.find(tool)
         args = parse_arguments(words, known.input_schema if known is not None else {}) if words else None

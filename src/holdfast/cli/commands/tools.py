@@ -55,7 +55,7 @@ def _list_or_show(runtime: Runtime, name: str | None, *, as_json: bool) -> None:
     if as_json:
         policy = runtime.access.policy.compile(runtime.caller)
         for tool in found:
-            console.print_json(ToolOutput.of(tool, policy.why(tool)))
+            console.print_json(ToolOutput.of(tool, policy.decide(tool)))
         return
     rows = [[tool.name, tool.risk, effects_of(tool), escape(_first_line(tool))] for tool in found]
     print_table(["tool", "risk", "effects", "what it does"], rows)
@@ -79,7 +79,7 @@ def _find(runtime: Runtime, name: str) -> Tool:
 
 
 def _show(runtime: Runtime, tool: Tool, *, as_json: bool) -> None:
-    policy = runtime.access.policy.compile(runtime.caller).why(tool)
+    policy = runtime.access.policy.compile(runtime.caller).decide(tool)
     if as_json:
         console.print_json(ToolOutput.of(tool, policy))
         return

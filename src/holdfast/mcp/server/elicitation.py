@@ -17,9 +17,9 @@ from holdfast.contract.json import Args, Json
 from holdfast.contract.schema import compile_schema
 from holdfast.contract.tool import Tool
 from holdfast.mcp.server.wire import clean, clean_text
-from holdfast.rules.chain import why
+from holdfast.rules.chain import reason_with_source
 from holdfast.rules.decider import CHANGED
-from holdfast.rules.form_safety import asks_for_a_secret, fault_of_address
+from holdfast.rules.form_safety import asks_for_a_secret, url_problem
 from holdfast.store.redact import Redactor
 from holdfast.text.escape import (
     clip_middle,
@@ -101,7 +101,7 @@ def _head(held: PendingCall, risk: str) -> Iterator[str]:
     yield f"It waits for its result: {tool}" if held.definition_only else f"May this run? {tool}"
     yield from _field("Asked by", call.caller.agent or "an MCP client")
     yield f"Call: {escape_name(call.id)}, tool {escape_name(call.tool)}"
-    yield from _field("Why", why(held.decision))
+    yield from _field("Why", reason_with_source(held.decision))
     yield f"Risk: {escape_name(proposal.risk if proposal else risk)}"
     around = None if proposal is None else proposal.surroundings
     for name, words in () if around is None else asdict(around).items():
@@ -155,7 +155,7 @@ def presented(question: Question, asked_by: str) -> Question | None:
         schema = _shown(question.schema)
         return None if schema is None else replace(question, message=_told(question.message, asked_by), schema=schema)
     if isinstance(question, Visit):
-        if fault_of_address(question.url) is not None:
+        if url_problem(question.url) is not None:
             return None
         message = f"{question.message}\n{escape_url(question.url)}"
         return replace(question, message=_told(message, asked_by))

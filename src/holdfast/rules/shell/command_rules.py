@@ -16,11 +16,11 @@ from holdfast.contract.errors import ConfigError
 from holdfast.contract.widening import Widening
 from holdfast.net.hosts import is_entry
 from holdfast.rules.shell import git
-from holdfast.rules.shell.location import FOUND, Place
+from holdfast.rules.shell.location import FOUND_PATH, CommandContext
 from holdfast.rules.shell.programs import family, is_plain_name, program_name
-from holdfast.rules.shell.read_only import CHECKS, READERS, check, outside
+from holdfast.rules.shell.read_only import READERS, SPECIAL_CHECKS, check_read_only, outside_project
 from holdfast.rules.shell.verdicts import Word, word_set
-from holdfast.rules.shell.wrappers import WRAPPING
+from holdfast.rules.shell.wrappers import COMMAND_RUNNERS
 
 SHELL_CHANGING: Final = word_set("""
     . alias bind builtin complete compopt declare disown enable eval exec export getopts hash let local mapfile popd
@@ -31,29 +31,29 @@ CHECKING_FILES: Final = word_set("""
     autopep8 black clang-format codespell gofmt hadolint isort pyright shellcheck shfmt yamllint pytest
 """) | {"ruff check", "ruff format"}
 """Programs that check files, test with them, or format them."""
-_TAKING_FILES: Final = CHECKING_FILES | word_set("""
+_FILE_PROGRAMS: Final = CHECKING_FILES | word_set("""
     bunzip2 bzip2 cp dos2unix gunzip gzip mkdir mv rm rmdir shred tee touch truncate unix2dos unlink unxz xz zstd
 """)
 """Programs that treat files as data, whatever is in them and in the project's settings: neither the file nor what it
 names is run. pytest does run the tests it is given, as it does without operands: a file only chooses some of them."""
-_JOINTS: Final = re.compile("[=:,@]")
+_PATH_SEPARATORS: Final = re.compile("[=:,@]")
 """What stands before a path inside a word."""
-_MAX_JOINTS: Final = 16
+_MAX_SEPARATORS: Final = 16
 
 
-def star_refusal(words: Sequence[str], *, only_files: bool) -> str:
+def wildcard_refusal(words: Sequence[str], *, only_files: bool) -> str:
     """Why these words may not be approved with further operands; empty if they may.
 
     What a program does with its operands must be known. There is no list of dangerous programs, which would never be
     whole: one that is in neither table is refused.
     """
     name = words[0]
-    if is_reader(words) and name not in WRAPPING:
+    if is_reader(words) and name not in COMMAND_RUNNERS:
         return ""
     if name == "git":
-        known = len(words) > 1 and words[1] in git.STAR
+        known = len(words) > 1 and words[1] in git.WILDCARD_SUBCOMMANDS
         return "" if known else f"an operand of '{' '.join(words[:2])}' may name a program; spell the whole command out"
-    if not _TAKING_FILES & {name, " ".join(words[:2])}:
+    if not _FILE_PROGRAMS & {name, " ".join(words[:2])}:
         return f"'{name}' is not known to treat its operands as data; spell the whole command out"
     if only_files:
         return ""
@@ -66,34 +66,34 @@ def star_refusal(words: Sequence[str], *, only_files: bool) -> str:
 def is_reader(words: Sequence[str]) -> bool:
     """Whether a rule is about a program that changes no file it is given."""
     if words[0] == "git":
-        return len(words) > 1 and words[1] in git.READING - {"branch"}
-    return words[0] in READERS or words[0] in CHECKS
+        return len(words) > 1 and words[1] in git.READ_ONLY_NAMES - {"branch"}
+    return words[0] in READERS or words[0] in SPECIAL_CHECKS
 
 
-def pieces(word: str) -> list[str]:
+def embedded_paths(word: str) -> list[str]:
     """The paths a word may hold beside being one: what follows `=`, `:`, `,` or `@`, whole and up to the next."""
-    after = [word[found.end() :] for found in _JOINTS.finditer(word)]
-    return [piece for piece in (*after, *_JOINTS.split(word)) if piece and piece != word]
+    after = [word[found.end() :] for found in _PATH_SEPARATORS.finditer(word)]
+    return [piece for piece in (*after, *_PATH_SEPARATORS.split(word)) if piece and piece != word]
 
 
-def operand_refusal(word: str, place: Place) -> str:
+def operand_refusal(word: str, context: CommandContext) -> str:
     """Why an operand may be more than a file of the project; empty if it is not. The values of options may be."""
-    if len(_JOINTS.findall(word)) > _MAX_JOINTS:
+    if len(_PATH_SEPARATORS.findall(word)) > _MAX_SEPARATORS:
         return f"'{word[:40]}…' has too many parts to look at"
     if word.startswith("-"):
         return ""
     if word.startswith("@"):
         return f"'{word}' may name a file of arguments"
-    for piece in pieces(word):
-        if piece.startswith("~") or not place.holds(piece):
+    for piece in embedded_paths(word):
+        if piece.startswith("~") or not context.contains(piece):
             return f"'{piece}' in '{word}' is not inside the project"
     return ""
 
 
-Fit = Literal["yes", "perhaps", "no"]
+RuleMatch = Literal["yes", "perhaps", "no"]
 _FORCED: Final = "f,force i,interactive n,no-clobber u,update v,verbose b,backup S,suffix t,target-directory"
 _MODES: Final = "R,recursive c,changes f,silent,quiet v,verbose reference dereference h,no-dereference preserve-root"
-_SAME: Final = {
+_OPTION_SYNONYMS: Final = {
     "chgrp": _MODES,
     "chmod": _MODES,
     "chown": _MODES,
@@ -115,26 +115,26 @@ _ONE_DASH: Final = word_set("cc clang convert ffmpeg find gcc go java javac magi
 """Programs whose long options begin with one dash."""
 
 
-def fit_option(words: Sequence[str], option: str, given: Sequence[Word]) -> Fit:
+def match_option(words: Sequence[str], option: str, given: Sequence[Word]) -> RuleMatch:
     """`words` are the rule's, without options; `given` what follows the program's name."""
     if option in given:
         return "yes"
     if "=" in option and not option.endswith("="):
-        return _fit_valued(option, given)
+        return _match_valued(option, given)
     if words[0] in _ONE_DASH:
-        return _best([_fit_exactly(option.strip("-="), word) for word in given])
-    spelt = _SAME.get(" ".join(words[:2])) or _SAME.get(words[0], "")
+        return _best([_match_exactly(option.strip("-="), word) for word in given])
+    spelt = _OPTION_SYNONYMS.get(" ".join(words[:2])) or _OPTION_SYNONYMS.get(words[0], "")
     groups = tuple(frozenset(group.split(",")) for group in spelt.split())
     bundle = option[1:] if not option.startswith("--") and option[1:].isalpha() else ""
     wanted = list(bundle) or [option.lstrip("-").rstrip("=")]
-    return _worst([_best([_fit_one(_same(groups, name), groups, word) for word in given]) for name in wanted])
+    return _worst([_best([_match_one(_synonyms(groups, name), groups, word) for word in given]) for name in wanted])
 
 
-def _same(groups: Sequence[frozenset[str]], name: str) -> frozenset[str]:
+def _synonyms(groups: Sequence[frozenset[str]], name: str) -> frozenset[str]:
     return next((group for group in groups if name in group), frozenset({name}))
 
 
-def _fit_valued(option: str, given: Sequence[Word]) -> Fit:
+def _match_valued(option: str, given: Sequence[Word]) -> RuleMatch:
     name, _, value = option.partition("=")
     for word, after in zip(given, [*given[1:], ""], strict=True):
         if word is None or (word == name and after is None):
@@ -146,13 +146,13 @@ def _fit_valued(option: str, given: Sequence[Word]) -> Fit:
     return "no"
 
 
-def _fit_exactly(bare: str, word: Word) -> Fit:
+def _match_exactly(bare: str, word: Word) -> RuleMatch:
     if word is None:
         return "perhaps"
     return "yes" if word.startswith("-") and word.lstrip("-").partition("=")[0] == bare else "no"
 
 
-def _fit_one(same: frozenset[str], groups: Sequence[frozenset[str]], word: Word) -> Fit:
+def _match_one(same: frozenset[str], groups: Sequence[frozenset[str]], word: Word) -> RuleMatch:
     if word is None:
         return "perhaps"
     if word[:1] in ("+", ":") and word[:1] in same:
@@ -160,14 +160,14 @@ def _fit_one(same: frozenset[str], groups: Sequence[frozenset[str]], word: Word)
     if not word.startswith("-"):
         return "no"
     if word.startswith("--"):
-        return _fit_long(same, groups, word[2:].partition("=")[0])
+        return _match_long(same, groups, word[2:].partition("=")[0])
     if any(len(name) == 1 and name in word[1:] for name in same):
         return "yes"
     initials = {name[0].lower() for name in same if len(name) > 1}
     return "no" if groups or not initials & set(word[1:].lower()) else "perhaps"
 
 
-def _fit_long(same: frozenset[str], groups: Sequence[frozenset[str]], given: str) -> Fit:
+def _match_long(same: frozenset[str], groups: Sequence[frozenset[str]], given: str) -> RuleMatch:
     """Programs take the beginning of a long option for the whole."""
     if given in same:
         return "yes"
@@ -178,12 +178,12 @@ def _fit_long(same: frozenset[str], groups: Sequence[frozenset[str]], given: str
     return "perhaps" if shortened or given[:1].lower() in letters else "no"
 
 
-def _best(fits: Sequence[Fit]) -> Fit:
-    return "yes" if "yes" in fits else "perhaps" if "perhaps" in fits else "no"
+def _best(match: Sequence[RuleMatch]) -> RuleMatch:
+    return "yes" if "yes" in match else "perhaps" if "perhaps" in match else "no"
 
 
-def _worst(fits: Sequence[Fit]) -> Fit:
-    return "no" if "no" in fits else "perhaps" if "perhaps" in fits else "yes"
+def _worst(match: Sequence[RuleMatch]) -> RuleMatch:
+    return "no" if "no" in match else "perhaps" if "perhaps" in match else "yes"
 
 
 _NPM: Final = (
@@ -201,27 +201,27 @@ _ALIASES: Final = {
     "pnpm": _NPM,
 }
 """Names joined by commas are one subcommand."""
-_SHORTENED: Final = word_set("bundle gem hg ip nmcli npm tmux")
+_PREFIX_PROGRAMS: Final = word_set("bundle gem hg ip nmcli npm tmux")
 """Programs that take the beginning of a subcommand for the whole."""
-_MANAGING: Final = word_set("builder buildx compose container context image network plugin system volume")
+_CONTAINER_GROUPS: Final = word_set("builder buildx compose container context image network plugin system volume")
 _CONTAINERS: Final = frozenset({"docker", "nerdctl", "podman"})
 _OF_IMAGES: Final = {"rm": "rmi", "remove": "rmi", "ls": "images", "list": "images"}
 
 
-def is_same(program: str, wanted: str, word: str) -> bool:
+def is_subcommand_alias(program: str, wanted: str, word: str) -> bool:
     """Whether a word is another name of the subcommand that is wanted."""
     groups = (group.split(",") for group in _ALIASES.get(program, "").split())
     if any(wanted in group and word in group for group in groups):
         return True
-    return program in _SHORTENED and len(word) > 1 and wanted.startswith(word) and not word.startswith("-")
+    return program in _PREFIX_PROGRAMS and len(word) > 1 and wanted.startswith(word) and not word.startswith("-")
 
 
-def without_management(program: str, wanted: Sequence[str], words: Sequence[Word]) -> Sequence[Word]:
+def without_container_group(program: str, wanted: Sequence[str], words: Sequence[Word]) -> Sequence[Word]:
     """The words of a container program without the kind of thing that a subcommand is about."""
-    if program not in _CONTAINERS or not wanted or wanted[0] in _MANAGING:
+    if program not in _CONTAINERS or not wanted or wanted[0] in _CONTAINER_GROUPS:
         return words
     for at, word in enumerate(words):
-        if word in _MANAGING and not any(word in ("run", "exec") for word in words[:at]):
+        if word in _CONTAINER_GROUPS and not any(word in ("run", "exec") for word in words[:at]):
             after = list(words[at + 1 :])
             if word == "image" and after and (name := _OF_IMAGES.get(after[0] or "")) is not None:
                 after[0] = name
@@ -229,14 +229,14 @@ def without_management(program: str, wanted: Sequence[str], words: Sequence[Word
     return words
 
 
-STAR: Final = "*"
+WILDCARD: Final = "*"
 _MAX_LOOKS: Final = 4000
 """Paths that are looked for on disk for one command."""
 _QUOTED: Final = re.compile(r"""'[^']*'|"[^"$`]*"|\\.""")
 _OPERATOR: Final = re.compile(r"[;&|<>()$`\n]")
 
 
-class Rule(Struct, frozen=True, kw_only=True):
+class CompiledRule(Struct, frozen=True, kw_only=True):
     """A rule that has been read: the words a command begins with, and what may follow."""
 
     name: str
@@ -249,7 +249,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     needs: Widening | None = None
     """What such a command may reach beyond the sandbox's policy."""
 
-    def approves(self, words: Sequence[str], place: Place) -> str | None:
+    def approves(self, words: Sequence[str], context: CommandContext) -> str | None:
         """Empty if these plain words are approved, a reason if they would be elsewhere, None if they do not fit."""
         count = len(self.words)
         if self.verdict is not Verdict.APPROVE or tuple(words[:count]) != self.words:
@@ -260,33 +260,36 @@ class Rule(Struct, frozen=True, kw_only=True):
             return None
         if not all(self._has_option(word) for word in rest if word.startswith("-") and word != "-"):
             return None
-        if self.words[0] == "git" and place.contained() is not True:
+        if self.words[0] == "git" and context.is_sandboxed() is not True:
             return git.NOT_CONTAINED
-        if self.any_operands and self.words[0] != "git" and (reason := check(words, place)):
+        if self.any_operands and self.words[0] != "git" and (reason := check_read_only(words, context)):
             return reason
-        if FOUND in rest and (self.words[0] == "git" or not is_reader(self.words)):
+        if FOUND_PATH in rest and (self.words[0] == "git" or not is_reader(self.words)):
             return "an argument cannot be told"
-        return (outside(operands, place) if operands else "") or self._strays(rest, place)
+        return (outside_project(operands, context) if operands else "") or self._operand_problem(rest, context)
 
-    def _strays(self, rest: Sequence[str], place: Place) -> str:
+    def _operand_problem(self, rest: Sequence[str], context: CommandContext) -> str:
         """Why further words, or paths in them, are not simply files of the project; empty if they are."""
-        if len(rest) * len(place.folders) > _MAX_LOOKS:
+        if len(rest) * len(context.folders) > _MAX_LOOKS:
             return "it has too many operands to look at"
         reads = is_reader(self.words) and (self.any_operands or self.words[0] == "git")
         for word in rest:
-            if self.only_files and not word.startswith("-") and not place.has_file(word.partition("::")[0]):
+            if self.only_files and not word.startswith("-") and not context.has_file(word.partition("::")[0]):
                 return f"'{word}' is not a file of the project"
-            if reason := operand_refusal(word, place):
+            if reason := operand_refusal(word, context):
                 return reason
-            if not reads and (path := next(filter(place.protects, (word, *pieces(word))), None)) is not None:
+            if (
+                not reads
+                and (path := next(filter(context.is_protected_path, (word, *embedded_paths(word))), None)) is not None
+            ):
                 return f"'{path}' is a protected path"
-        return "it runs in a protected folder" if not reads and place.is_protected else ""
+        return "it runs in a protected folder" if not reads and context.runs_in_protected_folder else ""
 
     def _has_option(self, word: str) -> bool:
         name, equals, _ = word.partition("=")
         return word in self.options or bool(equals and f"{name}=" in self.options)
 
-    def fits(self, words: Sequence[Word]) -> Fit:
+    def match(self, words: Sequence[Word]) -> RuleMatch:
         """Whether an asking or denying rule concerns a command. Options between the rule's words hide nothing."""
         if not words:
             return "no"
@@ -296,16 +299,19 @@ class Rule(Struct, frozen=True, kw_only=True):
         if name != self.words[0] and self.words[0] != family(name) and name != family(self.words[0]):
             return "no"
         named = [word for word in self.words if not word.startswith("-")]
-        rest = _apart(named[1:], words[1:])
-        options = [fit_option(named, option, rest) for option in self.words[1:] if option.startswith("-")]
-        found = [_in_order(self.words[0], named[1:], without_management(self.words[0], named[1:], rest)), *options]
+        rest = _split_joined_values(named[1:], words[1:])
+        options = [match_option(named, option, rest) for option in self.words[1:] if option.startswith("-")]
+        found = [
+            _match_operands(self.words[0], named[1:], without_container_group(self.words[0], named[1:], rest)),
+            *options,
+        ]
         if "no" in found:
             return "no"
         return "perhaps" if "perhaps" in found or name != self.words[0] else "yes"
 
     def is_in_code(self, texts: Sequence[str]) -> bool:
         """Whether every word is written in the code of an interpreter, alone or behind a command of one letter."""
-        return bool(texts) and all(any(_in_code(word).search(text) for text in texts) for word in self.named)
+        return bool(texts) and all(any(_code_pattern(word).search(text) for text in texts) for word in self.named)
 
     @property
     def named(self) -> frozenset[str]:
@@ -313,7 +319,7 @@ class Rule(Struct, frozen=True, kw_only=True):
         return frozenset(word for word in self.words if not word.startswith("-"))
 
 
-def _apart(wanted: Sequence[str], words: Sequence[Word]) -> list[Word]:
+def _split_joined_values(wanted: Sequence[str], words: Sequence[Word]) -> list[Word]:
     """The words with options and the wanted values they are joined to taken apart: `-uroot` is `-u root`."""
     apart: list[Word] = []
     for word in words:
@@ -328,44 +334,44 @@ def _apart(wanted: Sequence[str], words: Sequence[Word]) -> list[Word]:
 
 
 @cache
-def _in_code(word: str) -> re.Pattern[str]:
+def _code_pattern(word: str) -> re.Pattern[str]:
     return re.compile(rf"(?:(?<![A-Za-z0-9_])|-[a-z]+)(?:[0-9$,]*e)?{re.escape(word)}(?![A-Za-z0-9_])")
 
 
-def _in_order(program: str, wanted: Sequence[str], words: Sequence[Word]) -> Fit:
+def _match_operands(program: str, wanted: Sequence[str], words: Sequence[Word]) -> RuleMatch:
     """Whether the wanted operands come first, with nothing but options (and perhaps their values) before them."""
     if not wanted:
         return "yes"
     for at, word in enumerate(words):
         if word is None:
             return "perhaps"
-        if word == wanted[0] or is_same(program, wanted[0], word):
-            return _in_order(program, wanted[1:], words[at + 1 :])
+        if word == wanted[0] or is_subcommand_alias(program, wanted[0], word):
+            return _match_operands(program, wanted[1:], words[at + 1 :])
         if not word.startswith("-") and (at == 0 or not (words[at - 1] or "").startswith("-")):
             return "no"
     return "no"
 
 
-def read_rule(given: CommandRule) -> Rule:
+def compile_rule(given: CommandRule) -> CompiledRule:
     """The rule a configuration spells out; `ConfigError` if it means nothing or would approve too much."""
     try:
         words = shlex.split(given.rule)
     except ValueError:
-        raise _wrong(given, "its quotes do not match") from None
+        raise _rule_error(given, "its quotes do not match") from None
     if _OPERATOR.search(_QUOTED.sub("", given.rule)):
-        raise _wrong(given, "a rule is the words of one command, without operators and variables")
-    starred = words[-1:] == [STAR]
+        raise _rule_error(given, "a rule is the words of one command, without operators and variables")
+    starred = words[-1:] == [WILDCARD]
     words = words[:-1] if starred else words
     if not words:
-        raise _wrong(given, "it names no program")
-    if STAR in words:
-        raise _wrong(given, "`*` stands for further words and comes last")
+        raise _rule_error(given, "it names no program")
+    if WILDCARD in words:
+        raise _rule_error(given, "`*` stands for further words and comes last")
     verdict = Verdict(given.verdict)
     if "/" in words[0] or (verdict is Verdict.APPROVE and not is_plain_name(words[0])):
-        raise _wrong(given, f"'{words[0]}' is not the bare name of a program")
+        raise _rule_error(given, f"'{words[0]}' is not the bare name of a program")
     if verdict is Verdict.APPROVE:
-        _check_approval(given, words, starred)
-    return Rule(
+        _validate_approval(given, words, starred)
+    return CompiledRule(
         name=given.rule, verdict=verdict, words=tuple(words), options=given.options, any_operands=starred,
         only_files=given.operands == "files", needs=_needs(given, verdict),
     )  # fmt: skip
@@ -375,23 +381,23 @@ def _needs(given: CommandRule, verdict: Verdict) -> Widening | None:
     hosts = () if isinstance(given.network, str) else given.network
     needs = Widening(hosts=hosts, network=given.network == "on", read=given.read, write=given.write)
     if needs and verdict is Verdict.DENY:
-        raise _wrong(given, "what is denied reaches nothing, so leave out network, read and write")
+        raise _rule_error(given, "what is denied reaches nothing, so leave out network, read and write")
     if (strange := next((host for host in hosts if not is_entry(host)), None)) is not None:
-        raise _wrong(given, f"{strange!a} is not a host; write host, *.host or host:port")
+        raise _rule_error(given, f"{strange!a} is not a host; write host, *.host or host:port")
     return needs or None
 
 
-def _check_approval(given: CommandRule, words: list[str], starred: bool) -> None:
+def _validate_approval(given: CommandRule, words: list[str], starred: bool) -> None:
     if words[0] in SHELL_CHANGING:
-        raise _wrong(given, f"'{words[0]}' changes what later commands mean and is always asked about")
-    if starred and (reason := star_refusal(words, only_files=given.operands == "files")):
-        raise _wrong(given, reason)
+        raise _rule_error(given, f"'{words[0]}' changes what later commands mean and is always asked about")
+    if starred and (reason := wildcard_refusal(words, only_files=given.operands == "files")):
+        raise _rule_error(given, reason)
     for option in given.options:
         if not option.startswith("-"):
-            raise _wrong(given, f"the option '{option}' does not begin with '-'")
+            raise _rule_error(given, f"the option '{option}' does not begin with '-'")
         if words[0] == "git" and option.rstrip("=") in git.HAZARDOUS:
-            raise _wrong(given, f"'{option}' of {words[0]} runs or writes something and is always asked about")
+            raise _rule_error(given, f"'{option}' of {words[0]} runs or writes something and is always asked about")
 
 
-def _wrong(given: CommandRule, reason: str) -> ConfigError:
+def _rule_error(given: CommandRule, reason: str) -> ConfigError:
     return ConfigError(f"The command rule '{given.rule}' cannot be used: {reason}.")

@@ -10,9 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
-from holdfast.rules.shell.harmless import FREE, GIVEN, HOLE, TABLES, Told, Untold
+from holdfast.rules.shell.harmless import (
+    FROM_ENVIRONMENT,
+    HARMLESS_PROGRAMS,
+    OPTION_TABLES,
+    UNKNOWN_PIECE,
+    ResolvedWord,
+    UnknownWord,
+)
 from holdfast.rules.shell.programs import FILE_RUNNERS, INTERPRETERS, WRAPPERS, family, program_name
-from holdfast.rules.shell.verdicts import Exact, Part, Pattern, Text, Variable, Word, word_set
+from holdfast.rules.shell.verdicts import CommandPart, GlobWord, ParsedWord, QuotedWord, VariableWord, Word, word_set
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_./,:=@%+^-]+")
 _QUOTED: Final = re.compile(r'[^"\\`$]+')
@@ -26,21 +33,21 @@ _VALUE: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)((?:[%^,]{1,2}|
 _COMMAND: Final = re.compile(r"\$\([^()\"]*\)|`[^`\"]*`|\$\{[A-Za-z_]\w*[^}\"'`$\[\]]*\}|\$[0-9]")
 _PARAMETER: Final = re.compile(r"\$(?:[0-9]|\{[0-9]\}|[@*]|\{[@*]\})")
 _SPECIAL: Final = frozenset("$`\"'\\{}()<>&|;~!#*?[] \t\n")
-_LISTED: Final = re.compile(r"[A-Za-z0-9_./]*\{[A-Za-z0-9_.,/]+\}[A-Za-z0-9_.,/{}]*")
+_BRACED_OPERANDS: Final = re.compile(r"[A-Za-z0-9_./]*\{[A-Za-z0-9_.,/]+\}[A-Za-z0-9_.,/{}]*")
 """A word in braces none of whose words begins with a dash."""
-_TEXT_MADE: Final = re.compile(r"_|REPLY|OPTARG|OLDPWD|MAPFILE|DIRSTACK|COPROC|FUNCNAME|BASH_\w+|IFS|PIPESTATUS")
+_SHELL_SET: Final = re.compile(r"_|REPLY|OPTARG|OLDPWD|MAPFILE|DIRSTACK|COPROC|FUNCNAME|BASH_\w+|IFS|PIPESTATUS")
 """Variables that the shell sets to something that the text chooses."""
-NAME: Final = re.compile(r"[A-Za-z_]\w*")
+VARIABLE_NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _SYSTEM_PATH: Final = re.compile(
     r"PATH=[\"']?(?:(?:\$PATH|\$\{PATH\}|/(?:usr/)?(?:local/)?s?bin|/opt/homebrew/bin):?)+[\"']?"
 )
-SETTING: Final = frozenset({"getopts", "mapfile", "printf", "read", "readarray", "wait"})
-DECLARING: Final = frozenset({"declare", "export", "local", "readonly", "typeset"})
+SETTING_BUILTINS: Final = frozenset({"getopts", "mapfile", "printf", "read", "readarray", "wait"})
+DECLARING_BUILTINS: Final = frozenset({"declare", "export", "local", "readonly", "typeset"})
 CODE_OPTION: Final = re.compile(r"-\w*[eEcr]|-[ecr].*|--(?:eval|expression|command|run)(?:=.*)?", re.DOTALL)
 """What code is given by, so that operands are not."""
-_PARAMETRIC: Final = FILE_RUNNERS | {"eval", "getopts", "set", "shift"}
+_SETS_PARAMETERS: Final = FILE_RUNNERS | {"eval", "getopts", "set", "shift"}
 _DEVICE: Final = re.compile(r"(?:^|/)(?:dev|proc)(?:/|$)")
-_QUIET: Final = word_set("""
+_NON_WRITING: Final = word_set("""
     : [ [[ basename break cal cat cd chgrp chmod chown cmp comm continue cut date df diff dirname du echo egrep exit
     export expr false fgrep file free grep groups head hostname id jq kill last let local ls lsof md5sum mkdir nl nproc
     pgrep ping pkill popd printenv ps pushd pwd read readlink realpath return rm rmdir seq set sha256sum shift shopt
@@ -49,65 +56,69 @@ _QUIET: Final = word_set("""
     sha512sum stty strings tac time tty uptime users w whatis whereis yes
 """)
 """Programs that write no file of their own accord."""
-_COPYING: Final = frozenset({"cp", "install", "ln", "mv", "rsync"})
-_FETCHING: Final = word_set("cargo curl git gunzip gzip make npm pip pip3 tar unzip wget")
+_COPIERS: Final = frozenset({"cp", "install", "ln", "mv", "rsync"})
+_FETCHERS: Final = word_set("cargo curl git gunzip gzip make npm pip pip3 tar unzip wget")
 """Programs that write what comes from elsewhere, if they are not given text."""
-_RECEIVING: Final = frozenset({"am", "apply", "config", "fast-import", "hash-object", "update-index"})
-_LATER: Final = (("alias",), ("at",), ("coproc",), ("trap",))
+_GIT_INPUT_SUBCOMMANDS: Final = frozenset({"am", "apply", "config", "fast-import", "hash-object", "update-index"})
+_DEFERRED: Final = (("alias",), ("at",), ("coproc",), ("trap",))
 """Commands that run something later."""
-ANY: Final = "*"
+ANYTHING: Final = "*"
 """Any file at all."""
 
 
-class Effects:
+class CommandEffects:
     """One command text: what it writes and sets, and what is known about a word of it because of that."""
 
-    def __init__(self, parts: Sequence[Part], loops: Mapping[str, tuple[Exact, ...]]) -> None:
+    def __init__(self, parts: Sequence[CommandPart], loops: Mapping[str, tuple[ParsedWord, ...]]) -> None:
         self.parts = parts
         self._loops = loops
 
     @cached_property
-    def written(self) -> frozenset[str]:
+    def written_files(self) -> frozenset[str]:
         """The names of the files that the text may write; `ANY` if they cannot be told."""
         return self._files(self.parts)
 
-    def _files(self, parts: Sequence[Part]) -> frozenset[str]:
+    def _files(self, parts: Sequence[CommandPart]) -> frozenset[str]:
         copied, made = set[str](), set[str]()
         for part in parts:
             if part.kind == "redirection":
-                made |= _redirected(part)
+                made |= _redirect_targets(part)
             elif part.kind == "command" and part.words[0] is not None and not part.guessed:
                 name = program_name(part.words[0])
-                (copied if name in _COPYING else made).update(self._files_of(name, part))
-        return frozenset({ANY} if copied and made else copied | made)
+                (copied if name in _COPIERS else made).update(self._files_of(name, part))
+        return frozenset({ANYTHING} if copied and made else copied | made)
 
-    def _files_of(self, name: str, part: Part) -> Iterable[str]:
+    def _files_of(self, name: str, part: CommandPart) -> Iterable[str]:
         words = part.words[1:]
-        if name in _QUIET or name in FILE_RUNNERS or part.inside in FILE_RUNNERS:
+        if name in _NON_WRITING or name in FILE_RUNNERS or part.inside in FILE_RUNNERS:
             return ()
         if name == "tee":
-            return (ANY if word is None else program_name(word) for word in words if not (word or "").startswith("-"))
+            return (
+                ANYTHING if word is None else program_name(word) for word in words if not (word or "").startswith("-")
+            )
         if name in ("awk", "gawk", "mawk", "sed"):
             sign = ("w", "W", "-i", "e") if name == "sed" else (">", "|", "system")
-            return (ANY,) if any(word is None or any(mark in word for mark in sign) for word in words) else ()
-        if name in _COPYING:
+            return (ANYTHING,) if any(word is None or any(mark in word for mark in sign) for word in words) else ()
+        if name in _COPIERS:
             untold = None in words or any(_DEVICE.search(word or "") for word in words)
-            return (ANY,) if untold else (program_name((word or "").rstrip("/")) for word in words)
+            return (ANYTHING,) if untold else (program_name((word or "").rstrip("/")) for word in words)
         if name == "sort":
-            return (ANY,) if any(word is not None and word.startswith("-") and "o" in word for word in words) else ()
+            return (
+                (ANYTHING,) if any(word is not None and word.startswith("-") and "o" in word for word in words) else ()
+            )
         if name == "uniq":
-            return (ANY,) if sum(not (word or "").startswith("-") or word == "-" for word in words) > 1 else ()
+            return (ANYTHING,) if sum(not (word or "").startswith("-") or word == "-" for word in words) > 1 else ()
         if name == "find":
-            return (ANY,) if any(word is not None and word.startswith(("-fp", "-fl")) for word in words) else ()
-        if name in _FETCHING and not (self.is_given_text or part.piped) and not set(words) & _RECEIVING:
+            return (ANYTHING,) if any(word is not None and word.startswith(("-fp", "-fl")) for word in words) else ()
+        if name in _FETCHERS and not (self.is_given_text or part.piped) and not set(words) & _GIT_INPUT_SUBCOMMANDS:
             return ()
         code = any(CODE_OPTION.fullmatch(word or "-e") for word in words)
         if family(name).lower() in INTERPRETERS and (code or part.piped or self.is_given_text):
-            return (ANY,)
-        known = name in FREE or name in TABLES
+            return (ANYTHING,)
+        known = name in HARMLESS_PROGRAMS or name in OPTION_TABLES
         if name in WRAPPERS or name in FILE_RUNNERS:
             return ()
-        return (ANY,) if known or self.is_given_text else ()
+        return (ANYTHING,) if known or self.is_given_text else ()
 
     @cached_property
     def is_given_text(self) -> bool:
@@ -116,19 +127,19 @@ class Effects:
 
     def may_have_written(self, path: str, at: int) -> bool:
         """Whether the text may have written a file before the part that runs it."""
-        unordered = any(part.kind == "opaque" or part.piped or part.words[:1] in _LATER for part in self.parts)
-        files = self.written if unordered else self._files(self.parts[:at])
-        return ANY in files or program_name(path) in files
+        unordered = any(part.kind == "opaque" or part.piped or part.words[:1] in _DEFERRED for part in self.parts)
+        files = self.written_files if unordered else self._files(self.parts[:at])
+        return ANYTHING in files or program_name(path) in files
 
     @cached_property
-    def _own(self) -> frozenset[str]:
+    def _assigned(self) -> frozenset[str]:
         """Variables that the text sets; `ANY` if it may set any."""
         names = set[str]()
         for part in self.parts:
             if part.kind == "assignment":
-                names.add((part.words[0] or ANY).partition("[")[0])
+                names.add((part.words[0] or ANYTHING).partition("[")[0])
             elif part.kind == "command":
-                names.update(_named(part))
+                names.update(_variables_set(part))
         return frozenset(names)
 
     @cached_property
@@ -136,17 +147,17 @@ class Effects:
         names = set[str]()
         for part in self.parts:
             name, rest = (part.words[0], part.words[1:]) if part.kind == "command" else ("", ())
-            if name == "export" or (name in DECLARING and any("x" in (word or "") for word in rest[:1])):
-                names.update(_named(part))
+            if name == "export" or (name in DECLARING_BUILTINS and any("x" in (word or "") for word in rest[:1])):
+                names.update(_variables_set(part))
             elif name == "set" and any(re.match(r"-\w*a|allexport", word or "-a") for word in rest):
-                names.add(ANY)
+                names.add(ANYTHING)
         return frozenset(names)
 
     @cached_property
     def obeys_variables(self) -> bool:
         """Whether there are programs that may do what variables say."""
         commands = (part.words[0] for part in self.parts if part.kind == "command")
-        return any(name is None or (program_name(name) not in FREE or "/" in name) for name in commands)
+        return any(name is None or (program_name(name) not in HARMLESS_PROGRAMS or "/" in name) for name in commands)
 
     @cached_property
     def changes_path(self) -> bool:
@@ -154,38 +165,39 @@ class Effects:
         declared = (
             word
             for part in self.parts
-            if part.kind == "command" and (part.words[0] in DECLARING or part.words[0] in ("env", *SETTING))
-            for word in (part.written or [word or "" for word in part.words])[1:]
+            if part.kind == "command"
+            and (part.words[0] in DECLARING_BUILTINS or part.words[0] in ("env", *SETTING_BUILTINS))
+            for word in (part.raw_words or [word or "" for word in part.words])[1:]
         )
         found = [part.text for part in set_here] + [
             word.strip("\"'") for word in declared if re.match(r"[\"']?PATH\b", word)
         ]
         return any(text != "PATH" and _SYSTEM_PATH.fullmatch(text) is None for text in found)
 
-    def _is_given(self, name: str) -> bool:
+    def _is_inherited(self, name: str) -> bool:
         """Whether a variable comes from the environment."""
-        return name not in self._own and ANY not in self._own and _TEXT_MADE.fullmatch(name) is None
+        return name not in self._assigned and ANYTHING not in self._assigned and _SHELL_SET.fullmatch(name) is None
 
     def _is_safe_loop(self, name: str) -> bool:
         values = self._loops.get(name)
         return bool(values) and all(self._is_operand(value) for value in values or ())
 
-    def _is_operand(self, value: Exact) -> bool:
-        if isinstance(value, Pattern):
-            return value.text[:1] not in ("-", "+") and (value.text[:1] not in "*?[" or not self._names_files)
+    def _is_operand(self, value: ParsedWord) -> bool:
+        if isinstance(value, GlobWord):
+            return value.text[:1] not in ("-", "+") and (value.text[:1] not in "*?[" or not self._creates_dash_names)
         return isinstance(value, str) and not value.startswith(("-", "+")) and not re.search(r"\s", value)
 
     @cached_property
-    def _names_files(self) -> bool:
+    def _creates_dash_names(self) -> bool:
         """Whether the text may make files whose names begin with a dash, which patterns match."""
         return any(
             word is None or word.startswith("--") or "/-" in word
             for part in self.parts
-            if _redirected(part) or (part.kind == "command" and self._makes_files(part))
+            if _redirect_targets(part) or (part.kind == "command" and self._makes_files(part))
             for word in part.words[1:]
         )
 
-    def _makes_files(self, part: Part) -> bool:
+    def _makes_files(self, part: CommandPart) -> bool:
         name = program_name(part.words[0] or "")
         return name in ("mkdir", "touch", "mktemp", "mkfifo") or bool(set(self._files_of(name, part)))
 
@@ -193,7 +205,7 @@ class Effects:
     def _has_parameters(self) -> bool:
         """Whether `$1` may be something that the text chooses."""
         names = {program_name(part.words[0] or "eval") for part in self.parts if part.kind == "command"}
-        return bool(names & _PARAMETRIC) or any(part.obstacle == "it defines a function" for part in self.parts)
+        return bool(names & _SETS_PARAMETERS) or any(part.obstacle == "it defines a function" for part in self.parts)
 
     def _is_listed(self, at: int) -> bool:
         """Whether xargs at this position is given names of files as they are, by find or the like."""
@@ -205,55 +217,57 @@ class Effects:
             if not after.piped:
                 return False
             if words[0] in ("find", "ls", "locate", "fd") or words[:2] == ["git", "ls-files"]:
-                return not self._names_files and not any(word.startswith("-printf") for word in words)
+                return not self._creates_dash_names and not any(word.startswith("-printf") for word in words)
             if words[0] not in ("egrep", "fgrep", "grep", "head", "sort", "tail", "uniq"):
                 return False
         return False
 
-    def told(self, part: Part, at: int) -> list[Told]:
-        if part.inside == "xargs" and not part.written and self._is_listed(at):
-            return [Untold.OPERAND if word is None else word for word in part.words[1:]]
-        written = part.written if len(part.written) == len(part.words) else ("",) * len(part.words)
-        exact: Sequence[Exact] = part.exact if len(part.exact) == len(part.words) else (None,) * len(part.words)
-        return [self._tell(*word) for word in zip(part.words[1:], written[1:], exact[1:], strict=True)]
+    def resolved_words(self, part: CommandPart, at: int) -> list[ResolvedWord]:
+        if part.inside == "xargs" and not part.raw_words and self._is_listed(at):
+            return [UnknownWord.OPERAND if word is None else word for word in part.words[1:]]
+        raw_words = part.raw_words if len(part.raw_words) == len(part.words) else ("",) * len(part.words)
+        parsed_words: Sequence[ParsedWord] = (
+            part.parsed_words if len(part.parsed_words) == len(part.words) else (None,) * len(part.words)
+        )
+        return [self._resolve_word(*word) for word in zip(part.words[1:], raw_words[1:], parsed_words[1:], strict=True)]
 
-    def _tell(self, word: Word, written: str, exact: Exact) -> Told:
+    def _resolve_word(self, word: Word, raw: str, parsed: ParsedWord) -> ResolvedWord:
         if word is not None:
             return word
-        made = self._skeleton(written)
+        made = self._resolve_raw(raw)
         if made is not None:
             return made
-        if isinstance(exact, Text) or (isinstance(exact, Variable) and exact.is_quoted):
-            return Untold.ONE
-        return Untold.MANY
+        if isinstance(parsed, QuotedWord) or (isinstance(parsed, VariableWord) and parsed.is_quoted):
+            return UnknownWord.ONE
+        return UnknownWord.MANY
 
-    def _skeleton(self, written: str) -> Told | None:
+    def _resolve_raw(self, raw: str) -> ResolvedWord | None:
         """A word with holes for what cannot be told; None if it may be several words."""
-        if _LISTED.fullmatch(written) or (written.startswith("<(") and written.endswith(")")):
-            return Untold.OPERAND
+        if _BRACED_OPERANDS.fullmatch(raw) or (raw.startswith("<(") and raw.endswith(")")):
+            return UnknownWord.OPERAND
         at, made, globs = 0, list[str](), False
-        if written.startswith("~"):
+        if raw.startswith("~"):
             at, made = 1, ["/"]
-        while at < len(written):
-            char = written[at]
-            if (found := _BARE.match(written, at)) is not None:
+        while at < len(raw):
+            char = raw[at]
+            if (found := _BARE.match(raw, at)) is not None:
                 made.append(found[0])
                 at = found.end()
-            elif char == "\\" and at + 1 < len(written):
-                made.append(written[at + 1])
+            elif char == "\\" and at + 1 < len(raw):
+                made.append(raw[at + 1])
                 at += 2
-            elif char == "'" and (end := written.find("'", at + 1)) > 0:
-                made.append(written[at + 1 : end])
+            elif char == "'" and (end := raw.find("'", at + 1)) > 0:
+                made.append(raw[at + 1 : end])
                 at = end + 1
             elif char == '"':
-                at, quoted = self._quoted(written, at + 1)
+                at, quoted = self._quoted(raw, at + 1)
                 if quoted is None:
                     return None
                 made.append(quoted)
-            elif written.startswith("{}", at):
+            elif raw.startswith("{}", at):
                 made.append("{}")
                 at += 2
-            elif char not in _SPECIAL or written[at:] == "$":
+            elif char not in _SPECIAL or raw[at:] == "$":
                 made.append(char)
                 at += 1
             elif char in "*?[]":
@@ -261,77 +275,81 @@ class Effects:
                 made.append("*")
                 at += 1
             else:
-                at, value = self._value(written, at)
-                if value is None or value == HOLE:
+                at, value = self._value(raw, at)
+                if value is None or value == UNKNOWN_PIECE:
                     return None
                 made.append(value)
-        text = _with_given("".join(made))
+        text = _without_leading_value("".join(made))
         if not globs:
-            return text if text or written else None
-        is_operand = text[:1] not in ("-", "+", HOLE) and (text[:1] != "*" or not self._names_files)
-        return Untold.OPERAND if is_operand else None
+            return text if text or raw else None
+        is_operand = text[:1] not in ("-", "+", UNKNOWN_PIECE) and (text[:1] != "*" or not self._creates_dash_names)
+        return UnknownWord.OPERAND if is_operand else None
 
-    def _quoted(self, written: str, at: int) -> tuple[int, str | None]:
+    def _quoted(self, raw: str, at: int) -> tuple[int, str | None]:
         made: list[str] = []
-        while at < len(written) and written[at] != '"':
-            if (found := _QUOTED.match(written, at)) is not None:
+        while at < len(raw) and raw[at] != '"':
+            if (found := _QUOTED.match(raw, at)) is not None:
                 made.append(found[0])
                 at = found.end()
-            elif written[at] == "\\":
-                made.append(written[at + 1 : at + 2])
+            elif raw[at] == "\\":
+                made.append(raw[at + 1 : at + 2])
                 at += 2
             else:
-                at, value = self._value(written, at)
+                at, value = self._value(raw, at)
                 if value is None:
                     return at, None
                 made.append(value)
         return at + 1, "".join(made)
 
-    def _value(self, written: str, at: int) -> tuple[int, str | None]:
+    def _value(self, raw: str, at: int) -> tuple[int, str | None]:
         """What an expansion is: a number, what the environment holds, or a hole; None if it is not modelled."""
-        if (found := _NUMBER.match(written, at)) is not None:
+        if (found := _NUMBER.match(raw, at)) is not None:
             return found.end(), "0"
-        if (found := _FOLDER.match(written, at)) is not None and self._is_given("PWD"):
+        if (found := _FOLDER.match(raw, at)) is not None and self._is_inherited("PWD"):
             return found.end(), "/x"
-        if (found := _VALUE.match(written, at)) is not None:
+        if (found := _VALUE.match(raw, at)) is not None:
             name = found[1] or found[2]
             whole = not (found[3] or "").startswith(("#", "^", ","))
-            known = self._is_given(name) or (whole and self._is_safe_loop(name))
-            return found.end(), GIVEN if known else HOLE
-        if (found := _PARAMETER.match(written, at)) is not None and not self._has_parameters:
-            return found.end(), GIVEN
-        if (found := _COMMAND.match(written, at)) is not None:
-            return found.end(), HOLE
+            known = self._is_inherited(name) or (whole and self._is_safe_loop(name))
+            return found.end(), FROM_ENVIRONMENT if known else UNKNOWN_PIECE
+        if (found := _PARAMETER.match(raw, at)) is not None and not self._has_parameters:
+            return found.end(), FROM_ENVIRONMENT
+        if (found := _COMMAND.match(raw, at)) is not None:
+            return found.end(), UNKNOWN_PIECE
         return at, None
 
 
-def _with_given(text: str) -> str:
+def _without_leading_value(text: str) -> str:
     """A word that begins with what the environment holds is no option, unless it would be one without that."""
-    if not text.startswith(GIVEN):
+    if not text.startswith(FROM_ENVIRONMENT):
         return text
-    rest = text.replace(GIVEN, "")
-    return HOLE + text if rest.startswith(("-", "+")) else f"x{text[1:]}"
+    rest = text.replace(FROM_ENVIRONMENT, "")
+    return UNKNOWN_PIECE + text if rest.startswith(("-", "+")) else f"x{text[1:]}"
 
 
-def _redirected(part: Part) -> set[str]:
+def _redirect_targets(part: CommandPart) -> set[str]:
     if part.kind != "redirection" or ">" not in (part.words[0] or ""):
         return set()
     target = part.words[-1]
     if target is None:
-        return {ANY}
+        return {ANYTHING}
     is_file = target != "/dev/null" and re.fullmatch(r"[0-9-]+", target) is None
     return {program_name(target)} if is_file else set()
 
 
-def _named(part: Part) -> Iterator[str]:
+def _variables_set(part: CommandPart) -> Iterator[str]:
     """The variables that a builtin sets; `ANY` if one cannot be told."""
     name = part.words[0]
-    if name not in SETTING and name not in DECLARING and name not in ("env", "let", "coproc", "unset"):
+    if (
+        name not in SETTING_BUILTINS
+        and name not in DECLARING_BUILTINS
+        and name not in ("env", "let", "coproc", "unset")
+    ):
         return
-    written = part.written or tuple(word or "" for word in part.words)
-    for word, spelt in zip(part.words[1:], written[1:], strict=False):
-        found = NAME.match((spelt if word is None else word).lstrip("\"'"))
+    raw_words = part.raw_words or tuple(word or "" for word in part.words)
+    for word, spelt in zip(part.words[1:], raw_words[1:], strict=False):
+        found = VARIABLE_NAME.match((spelt if word is None else word).lstrip("\"'"))
         if found is not None:
             yield found[0]
         elif word is None and (name != "printf" or "-v" in part.words):
-            yield ANY
+            yield ANYTHING

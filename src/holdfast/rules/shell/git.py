@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast.rules.shell.location import UNTOLD, Place
-from holdfast.rules.shell.read_only import outside, reader, split_arguments
+from holdfast.rules.shell.location import PLACEHOLDERS, CommandContext
+from holdfast.rules.shell.read_only import outside_project, read_only_program, split_arguments
 from holdfast.rules.shell.verdicts import word_set
 
 NOT_CONTAINED: Final = "git runs what the repository's configuration names, and no sandbox holds it"
@@ -19,27 +19,27 @@ _SHOWING: Final = """
     no-ext-diff no-textconv exit-code quiet abbrev= no-abbrev-commit left-right cherry-pick dirstat compact-summary
     function-context relative
 """
-_LOG: Final = reader("pwsbizDRqc", "nSGL", _SHOWING, attached="UMCB", numbers=True)
-COMMANDS: Final = {
-    "blame": reader("bceflnpsw", "L", "porcelain show-email date=", attached="MC"),
-    "branch": reader("arv", "", "list all remotes show-current no-color verbose"),
-    "cat-file": reader("epst"),
-    "check-ignore": reader("nqv", "", "verbose quiet non-matching"),
-    "describe": reader("", "", "tags all always dirty long abbrev= exact-match"),
-    "diff": reader("pwsbizDRqc", "nSGL", f"{_SHOWING} no-index", attached="UMCB", numbers=True),
-    "grep": reader("EFGPachHiIlLnovwWpz", "emABC", "count cached untracked heading", "pattern"),
+_LOG: Final = read_only_program("pwsbizDRqc", "nSGL", _SHOWING, attached="UMCB", numbers=True)
+READ_ONLY_SUBCOMMANDS: Final = {
+    "blame": read_only_program("bceflnpsw", "L", "porcelain show-email date=", attached="MC"),
+    "branch": read_only_program("arv", "", "list all remotes show-current no-color verbose"),
+    "cat-file": read_only_program("epst"),
+    "check-ignore": read_only_program("nqv", "", "verbose quiet non-matching"),
+    "describe": read_only_program("", "", "tags all always dirty long abbrev= exact-match"),
+    "diff": read_only_program("pwsbizDRqc", "nSGL", f"{_SHOWING} no-index", attached="UMCB", numbers=True),
+    "grep": read_only_program("EFGPachHiIlLnovwWpz", "emABC", "count cached untracked heading", "pattern"),
     "log": _LOG,
-    "ls-files": reader("cdmostuvz", "", """
+    "ls-files": read_only_program("cdmostuvz", "", """
         cached deleted modified others stage exclude-standard full-name error-unmatch"""),
-    "ls-tree": reader("drtlz", "", "name-only full-name full-tree long"),
-    "merge-base": reader("", "", "all is-ancestor octopus independent"),
-    "rev-list": reader("", "n", f"{_SHOWING} count objects", numbers=True),
-    "rev-parse": reader("", "", """
+    "ls-tree": read_only_program("drtlz", "", "name-only full-name full-tree long"),
+    "merge-base": read_only_program("", "", "all is-ancestor octopus independent"),
+    "rev-list": read_only_program("", "n", f"{_SHOWING} count objects", numbers=True),
+    "rev-parse": read_only_program("", "", """
         abbrev-ref abbrev-ref= git-dir show-toplevel short short= verify is-inside-work-tree show-prefix show-cdup
         quiet"""),
-    "shortlog": reader("cens", "", "summary numbered email all no-merges since="),
+    "shortlog": read_only_program("cens", "", "summary numbered email all no-merges since="),
     "show": _LOG,
-    "status": reader("bsuvz", "", """
+    "status": read_only_program("bsuvz", "", """
         short branch porcelain porcelain= long ignored untracked-files untracked-files= show-stash ahead-behind"""),
 }  # fmt: skip
 _EXACT: Final = frozenset(
@@ -50,8 +50,8 @@ _EXACT: Final = frozenset(
         *(("config", "--get", "user.name"), ("config", "--get", "user.email")),
     }
 )
-READING: Final = frozenset(COMMANDS)
-STAR: Final = READING | {
+READ_ONLY_NAMES: Final = frozenset(READ_ONLY_SUBCOMMANDS)
+WILDCARD_SUBCOMMANDS: Final = READ_ONLY_NAMES | {
     *("add", "checkout", "cherry", "commit", "count-objects", "mv", "name-rev", "range-diff", "restore", "rm"),
     *("show-branch", "stash", "switch", "tag", "whatchanged"),
 }
@@ -65,21 +65,21 @@ HAZARDOUS: Final = word_set("""
 """Options that a rule may not approve with any operands: they run programs, write files or leave the project."""
 
 
-def check_git(words: Sequence[str], place: Place) -> str:
+def check_git(words: Sequence[str], context: CommandContext) -> str:
     """Why this is more than reading a repository in a sandbox; empty if it is not."""
-    if UNTOLD & set(words):
+    if PLACEHOLDERS & set(words):
         return "an argument cannot be told"
     rest = list(words[1:])
     if rest[:1] == ["--no-pager"]:
         rest.pop(0)
-    reason = _check_subcommand(rest, place)
-    return reason if reason or place.contained() is True else NOT_CONTAINED
+    reason = _check_subcommand(rest, context)
+    return reason if reason or context.is_sandboxed() is True else NOT_CONTAINED
 
 
-def _check_subcommand(rest: Sequence[str], place: Place) -> str:
+def _check_subcommand(rest: Sequence[str], context: CommandContext) -> str:
     if tuple(rest) in _EXACT:
-        return outside((), place)
-    known = COMMANDS.get(rest[0]) if rest else None
+        return outside_project((), context)
+    known = READ_ONLY_SUBCOMMANDS.get(rest[0]) if rest else None
     if known is None:
         return f"'git {rest[0]}' is not known to only read" if rest else "it has no subcommand"
     read = split_arguments(known, rest[1:])
@@ -88,8 +88,8 @@ def _check_subcommand(rest: Sequence[str], place: Place) -> str:
     operands = read.operands
     if rest[0] == "branch" and operands and "--list" not in read.options:
         return "it would make a branch"
-    if "--no-index" in read.options and not (place.links_stay or all(map(place.is_plain_file, operands))):
+    if "--no-index" in read.options and not (context.links_stay_inside or all(map(context.is_plain_file, operands))):
         return "it may follow links out of the project"
     if known.operands == "pattern" and "-e" not in read.options:
         operands = operands[1:]
-    return outside(operands, place)
+    return outside_project(operands, context)

@@ -13,16 +13,16 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.rules.shell.programs import DATA
+from holdfast.rules.shell.programs import DATA_PROGRAMS
 from holdfast.rules.shell.verdicts import word_set
 
-HOLE: Final = "\0"
+UNKNOWN_PIECE: Final = "\0"
 """Stands in a word for a piece of it that cannot be told."""
-GIVEN: Final = "\1"
+FROM_ENVIRONMENT: Final = "\1"
 """Stands in a word for what comes from the environment, which may be nothing at all."""
 
 
-class Untold(Enum):
+class UnknownWord(Enum):
     """What is known about a word whose text is not."""
 
     OPERAND = "operand"
@@ -33,7 +33,7 @@ class Untold(Enum):
     """It is any number of words, and some may be options."""
 
 
-Told = str | Untold
+ResolvedWord = str | UnknownWord
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ _PIP: Final = _options("UqvIeVhyuol", "rctidf", """
     requirement constraint target index-url extra-index-url find-links proxy timeout retries trusted-host cert
     cache-dir format only-binary no-binary python-version platform upgrade-strategy root prefix dest wheel-dir
     progress-bar report exclude src log editable editable abi implementation python""")  # fmt: skip
-TABLES: Final = {
+OPTION_TABLES: Final = {
     "apt": _PACKAGES,
     "apt-get": _PACKAGES,
     "apt-cache": _PACKAGES,
@@ -193,7 +193,7 @@ _GIT_FLAGS: Final = (
 _GIT_VALUED: Final = (
     "depth deepen shallow-since shallow-exclude jobs strategy strategy-option refmap filter push-option negotiation-tip"
 )
-GIT: Final = {
+GIT_OPTION_TABLES: Final = {
     "archive": _options("vl0123456789", "o", "verbose list", "format prefix output"),
     "bisect": _options("", "", "no-checkout first-parent", "term-old term-new term-good term-bad"),
     "clone": _options("qvnls46", "boj", """
@@ -225,7 +225,7 @@ GIT: Final = {
         depth branch name jobs reference summary-limit"""),
 }  # fmt: skip
 """Subcommands of git some of whose options run commands, or bring hooks."""
-GIT_FREE: Final = word_set("""
+GIT_HARMLESS: Final = word_set("""
     add am annotate apply blame branch cat-file check-attr check-ignore checkout cherry cherry-pick clean commit
     commit-tree config count-objects describe diff diff-files diff-index diff-tree for-each-ref format-patch fsck gc
     get-tar-commit-id hash-object log ls-files ls-tree merge merge-base mktree mv name-rev notes prune range-diff
@@ -248,7 +248,7 @@ _KUBECTL: Final = word_set("""
     diff drain explain expose get label logs patch port-forward replace rollout scale set taint top uncordon version
     wait
 """)
-SUBCOMMANDS: Final = {
+HARMLESS_SUBCOMMANDS: Final = {
     "brew": word_set("install uninstall list update upgrade search info cleanup outdated"),
     "conda": word_set("activate deactivate install list remove info search update create"),
     "docker": _CONTAINER,
@@ -266,7 +266,7 @@ SUBCOMMANDS: Final = {
     "yarn": _NPM - {"help-search"},
 }
 """Subcommands to which the words that follow are data."""
-PLAIN_SUBCOMMAND_OPTIONS: Final = _options("gDSEfsyqhvaldpitnwkocAP", "", """
+HARMLESS_SUBCOMMAND_OPTIONS: Final = _options("gDSEfsyqhvaldpitnwkocAP", "", """
     global save-dev save save-exact save-optional no-save legacy-peer-deps force silent production json long
     parseable yes ignore-scripts no-audit no-fund verbose quiet dry-run all help version force-rm no-trunc size
     digests tail follow timestamps time volumes rm interactive tty detach workspaces no-optional recursive
@@ -278,7 +278,7 @@ PLAIN_SUBCOMMAND_OPTIONS: Final = _options("gDSEfsyqhvaldpitnwkocAP", "", """
     selector filename context container replicas field-selector sort-by signal timeout message author
     change""")  # fmt: skip
 """Options of the programs with subcommands that run nothing."""
-FREE: Final = (DATA - set(TABLES) - set(SUBCOMMANDS) - {"find"}) | word_set("""
+HARMLESS_PROGRAMS: Final = (DATA_PROGRAMS - set(OPTION_TABLES) - set(HARMLESS_SUBCOMMANDS) - {"find"}) | word_set("""
     . alias arp awk bg blkid builtin bzcat bzgrep caller chattr chcon command compgen complete compress coproc csplit
     dircolors dirs disown eval exec fdisk ffmpeg ffprobe fg findmnt fuser gawk groupadd gzcat hash hostnamectl iostat
     journalctl lame localectl loginctl lp lpr lpstat lsattr lsmod lspci lsusb lz4 lzma mapfile mawk md5deep more
@@ -288,14 +288,14 @@ FREE: Final = (DATA - set(TABLES) - set(SUBCOMMANDS) - {"find"}) | word_set("""
     updatedb uudecode uuencode uuidgen wall whois write xclip xmllint xsel xzcat zdiff zegrep zfgrep zgrep zstd zstdcat
 """)
 """Programs that run nothing because of their words, or what they run is read elsewhere (`wrappers`)."""
-FIND_VALUED: Final = word_set("""
+FIND_VALUE_WORDS: Final = word_set("""
     -amin -anewer -atime -cmin -cnewer -context -ctime -fstype -gid -group -ilname -iname -inum -ipath -iregex
     -iwholename -links -lname -maxdepth -mindepth -mmin -mtime -name -newer -path -perm -printf -regex -regextype
     -samefile -size -type -uid -used -user -wholename -xtype -fprint -fprint0 -fls -files0-from -newermt -newerct
     -newerat -newerBt -D
 """)
 """Words of find whose value is the next word, whatever that is."""
-VARIABLES: Final = re.compile(
+HARMLESS_VARIABLES: Final = re.compile(
     r"LANG|LANGUAGE|LC_[A-Z]+|TZ|TERM|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|CI|DEBUG|NODE_ENV|RAILS_ENV"
     r"|RACK_ENV|APP_ENV|FLASK_ENV|ENVIRONMENT|VERBOSE|PORT|HOST|HOSTNAME|USER|LOGNAME|TMPDIR|TMP|TEMP|DISPLAY|IFS"
     r"|DEBIAN_FRONTEND|RUST_BACKTRACE|RUST_LOG|LOG_LEVEL|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONHASHSEED"
@@ -306,46 +306,46 @@ VARIABLES: Final = re.compile(
 """Variables that make no program run anything."""
 
 
-def unread_option(table: Options, words: Sequence[Told], commands: Sequence[str] = ()) -> str:
+def unsafe_option_reason(table: Options, words: Sequence[ResolvedWord], commands: Sequence[str] = ()) -> str:
     """Why one of the words may be an option that runs something; empty if none may.
 
     `commands`: options whose value is a command, which is read elsewhere if it is spelt out.
     """
-    at, told = 0, list(words)
-    if table.bundled and "--null" in told:
+    at, resolved = 0, list(words)
+    if table.bundled and "--null" in resolved:
         table = replace(table, valued=f"{table.valued}T", long_valued=table.long_valued | {"--files-from"})
-    if table.bundled and told and isinstance(told[0], str) and not told[0].startswith("-"):
-        if reason := _unread_bundle(table, told):
+    if table.bundled and resolved and isinstance(resolved[0], str) and not resolved[0].startswith("-"):
+        if reason := _unsafe_bundle_reason(table, resolved):
             return reason
-        at = 1 + sum(letter in table.valued for letter in str(told[0]))
-    while at < len(told):
-        word = told[at]
+        at = 1 + sum(letter in table.valued for letter in str(resolved[0]))
+    while at < len(resolved):
+        word = resolved[at]
         at += 1
         if word == "--":
             return ""
-        if isinstance(word, Untold):
-            if word is not Untold.OPERAND:
+        if isinstance(word, UnknownWord):
+            if word is not UnknownWord.OPERAND:
                 return "a word that may be an option cannot be told"
-        elif word.startswith(HOLE):
+        elif word.startswith(UNKNOWN_PIECE):
             return "a word that may be an option cannot be told"
         elif word.startswith("-") and word != "-":
             taken = _values_taken(table, word)
-            if taken is None and _is_spelt_out(table, word, told[at : at + 1], commands):
+            if taken is None and _is_literal_command(table, word, resolved[at : at + 1], commands):
                 taken = int("=" not in word)
             if taken is None:
-                return f"the option '{word.replace(HOLE, '…')}' is not known to run nothing"
-            if Untold.MANY in told[at : at + taken]:
+                return f"the option '{word.replace(UNKNOWN_PIECE, '…')}' is not known to run nothing"
+            if UnknownWord.MANY in resolved[at : at + taken]:
                 return "the value of an option cannot be told"
             at += taken
     return ""
 
 
-def _unread_bundle(table: Options, words: Sequence[Told]) -> str:
+def _unsafe_bundle_reason(table: Options, words: Sequence[ResolvedWord]) -> str:
     first = str(words[0])
     letters = first if first.isalnum() else ""
     odd = [letter for letter in letters if letter not in table.flags + table.valued]
-    if odd or not letters or Untold.MANY in words[1 : 1 + sum(letter in table.valued for letter in letters)]:
-        return f"the options '{first.replace(HOLE, '…')}' are not known to run nothing"
+    if odd or not letters or UnknownWord.MANY in words[1 : 1 + sum(letter in table.valued for letter in letters)]:
+        return f"the options '{first.replace(UNKNOWN_PIECE, '…')}' are not known to run nothing"
     return ""
 
 
@@ -368,12 +368,17 @@ def _values_taken(table: Options, word: str) -> int | None:
     return 0
 
 
-def _is_spelt_out(table: Options, word: str, after: Sequence[Told], commands: Sequence[str]) -> bool:
+def _is_literal_command(table: Options, word: str, after: Sequence[ResolvedWord], commands: Sequence[str]) -> bool:
     """Whether an option that takes a command is written in full, and so is the command."""
     name, equals, value = word.partition("=")
     if not word.startswith("--"):
         name, equals = f"-{word[-1]}", ""
         if any(letter not in table.flags for letter in word[1:-1]):
             return False
-    told = value if equals else next(iter(after), None)
-    return name in commands and isinstance(told, str) and HOLE not in told and not told.startswith("-")
+    resolved = value if equals else next(iter(after), None)
+    return (
+        name in commands
+        and isinstance(resolved, str)
+        and UNKNOWN_PIECE not in resolved
+        and not resolved.startswith("-")
+    )

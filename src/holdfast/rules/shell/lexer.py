@@ -12,8 +12,18 @@ from typing import Final
 from msgspec.structs import replace
 
 from holdfast.rules.shell.programs import COMPARISONS
-from holdfast.rules.shell.verdicts import Exact, Part, Pattern, Pipe, Text, Variable, Word, Words, word_set
-from holdfast.rules.shell.word_reader import PATTERN_SIGNS, Script, Unmodelled, WordReader
+from holdfast.rules.shell.verdicts import (
+    CommandPart,
+    GlobWord,
+    ParsedWord,
+    ProcessSubstitution,
+    QuotedWord,
+    SplitWords,
+    VariableWord,
+    Word,
+    word_set,
+)
+from holdfast.rules.shell.word_reader import PATTERN_SIGNS, LexedScript, UnsupportedSyntax, WordReader
 
 _ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=|\[)")
 _REDIRECTION: Final = re.compile(r"([0-9]*)(<<<|<<-|<<|<&|<>|<|>>|>&|>\||>)|()(&>>|&>)")
@@ -39,32 +49,32 @@ _WHOLE_QUOTE: Final = re.compile(r'"[^"]*"')
 _WHOLE_VARIABLE: Final = re.compile(r"""("?)\$(\{)?([A-Za-z_][A-Za-z0-9_]*)(?(2)\})\1""")
 
 
-def lex(text: str, *, bash: bool = True) -> Script:
+def lex(text: str, *, bash: bool = True) -> LexedScript:
     """Raises `Unmodelled`."""
-    lexer = _Lexer(text, Script(), bash=bash)
+    lexer = _Lexer(text, LexedScript(), bash=bash)
     try:
         lexer.read_all()
     except RecursionError:
-        raise Unmodelled("it is nested too deep") from None
+        raise UnsupportedSyntax("it is nested too deep") from None
     return lexer.found
 
 
-def _opaque(text: str, inside: str, reason: str) -> Part:
-    return Part(kind="opaque", text=text[:SHOWN], inside=inside, obstacle=reason)
+def _opaque(text: str, inside: str, reason: str) -> CommandPart:
+    return CommandPart(kind="opaque", text=text[:SHOWN], inside=inside, obstacle=reason)
 
 
-def _exact(word: Word | Pattern, written: str, shape: Words | None) -> Exact:
+def _parse_word(word: Word | GlobWord, raw: str, shape: SplitWords | None) -> ParsedWord:
     if word is not None:
         return word
-    if written in ("$?", "$#", "$$", "$!"):
-        return Text()
-    if written.strip('"') in ("$(pwd)", "`pwd`", "$(pwd -P)"):
-        return Variable("PWD", is_quoted=written.startswith('"'))
-    if (found := _WHOLE_VARIABLE.fullmatch(written)) is not None:
-        return Variable(found[3], is_quoted=bool(found[1]))
-    if _WHOLE_QUOTE.fullmatch(written) is not None and "$@" not in written and "[@]" not in written:
-        return Text()
-    return Pipe() if written.startswith("<(") and written.endswith(")") else shape
+    if raw in ("$?", "$#", "$$", "$!"):
+        return QuotedWord()
+    if raw.strip('"') in ("$(pwd)", "`pwd`", "$(pwd -P)"):
+        return VariableWord("PWD", is_quoted=raw.startswith('"'))
+    if (found := _WHOLE_VARIABLE.fullmatch(raw)) is not None:
+        return VariableWord(found[3], is_quoted=bool(found[1]))
+    if _WHOLE_QUOTE.fullmatch(raw) is not None and "$@" not in raw and "[@]" not in raw:
+        return QuotedWord()
+    return ProcessSubstitution() if raw.startswith("<(") and raw.endswith(")") else shape
 
 
 class _Lexer(WordReader):
@@ -73,7 +83,7 @@ class _Lexer(WordReader):
     def read_all(self) -> None:
         self._list(frozenset())
         if self._heredocs:
-            raise Unmodelled("a here-document has no text")
+            raise UnsupportedSyntax("a here-document has no text")
 
     def _list(self, closing: frozenset[str]) -> str:
         """Read commands up to one of the closing words or operators, which is returned; up to the end without any."""
@@ -82,7 +92,7 @@ class _Lexer(WordReader):
             self._skip_lines()
             if (end := self._closed(closing)) is not None:
                 if operator in ("&&", "||", "|", "|&"):
-                    raise Unmodelled("a command is missing")
+                    raise UnsupportedSyntax("a command is missing")
                 self._last = last if pipelines == 1 else 0
                 return end
             pipelines += operator != "|"
@@ -93,7 +103,7 @@ class _Lexer(WordReader):
     def _closed(self, closing: frozenset[str]) -> str | None:
         if self.at >= len(self.text):
             if closing:
-                raise Unmodelled("something is not closed")
+                raise UnsupportedSyntax("something is not closed")
             return ""
         if ")" in closing and self._ahead(")"):
             self.at += 1
@@ -120,9 +130,9 @@ class _Lexer(WordReader):
             if self._ahead(operator):
                 break
         else:
-            raise Unmodelled("a command is followed by something else")
+            raise UnsupportedSyntax("a command is followed by something else")
         if operator == "|&" and not self.bash:
-            raise Unmodelled("`|&` is not the same in every shell")
+            raise UnsupportedSyntax("`|&` is not the same in every shell")
         self.at += len(operator)
         if operator == "&":
             self.found.parts.append(_opaque("&", self._inside, "it runs something in the background"))
@@ -133,16 +143,16 @@ class _Lexer(WordReader):
         found = _RESERVED.match(self.text, self.at)
         word = found[1] if found is not None else ""
         if word in _NEVER_HERE or (word in _BASH_ONLY and not self.bash):
-            raise Unmodelled(f"'{word}' stands where a command begins")
+            raise UnsupportedSyntax(f"'{word}' stands where a command begins")
         began, slot = self.at, len(self.found.parts)
-        fed_by, self._fed_by = self._fed_by, 0
+        piped_from, self._fed_by = self._fed_by, 0
         if self._ahead("("):
             self._parenthesis()
         elif word in _COMPOUND:
             self.at += len(word)
             self._compound(word)
         else:
-            return self._simple(fed_by)
+            return self._simple(piped_from)
         text = self.text[began : self.at]
         if word != "[[":
             self.found.parts.insert(slot, _opaque(text, self._inside, _STATEMENTS.get(word, "")))
@@ -176,7 +186,7 @@ class _Lexer(WordReader):
             self._within("(…)", lambda: self._list(frozenset(")")))
             return
         if not self.bash:
-            raise Unmodelled("`((` is not the same in every shell")
+            raise UnsupportedSyntax("`((` is not the same in every shell")
         self.at += 2
         self._arithmetic("))")
         self.found.parts.append(_opaque("((…))", self._inside, "it evaluates arithmetic"))
@@ -197,7 +207,7 @@ class _Lexer(WordReader):
         else:
             found = _NAME.match(self.text, self.at)
             if found is None or self.text[found.end() : found.end() + 1] not in (" ", "\t", "\n", ";"):
-                raise Unmodelled("the variable of a loop is not a name")
+                raise UnsupportedSyntax("the variable of a loop is not a name")
             self.at = found.end()
             self._skip_lines()
             self._loop(found[0])
@@ -207,23 +217,23 @@ class _Lexer(WordReader):
         self._skip_lines()
         found = _RESERVED.match(self.text, self.at)
         if found is None or found[1] not in ("do", "{"):
-            raise Unmodelled("a loop has no body")
+            raise UnsupportedSyntax("a loop has no body")
         self.at = found.end()
         self._list(frozenset({"done" if found[1] == "do" else "}"}))
 
     def _loop(self, name: str) -> None:
-        known = name not in self.found.numbers
-        values: list[Exact] = []
+        known = name not in self.found.numeric
+        values: list[ParsedWord] = []
         self._assign(name, numeric=self._values(values), known=True)
         if known:
             self.found.loops[name] = tuple(values)
         self._assigned(f"{name}=", tuple(values))
 
-    def _values(self, values: list[Exact]) -> bool:
+    def _values(self, values: list[ParsedWord]) -> bool:
         """Read `in WORDS` of a loop, if it is there; whether they can only be numbers."""
         found = _RESERVED.match(self.text, self.at)
         if found is None or found[1] != "in":
-            self.found.unknown = True
+            self.found.has_unknown_values = True
             values.append(None)
             return False
         self.at = found.end()
@@ -234,9 +244,9 @@ class _Lexer(WordReader):
                 return numeric
             began = self.at
             word = self._word()
-            values.append(_exact(word, self.text[began : self.at], self._shape))
+            values.append(_parse_word(word, self.text[began : self.at], self._shape))
             number = self._numeric or (isinstance(word, str) and _NUMBER.fullmatch(word) is not None)
-            self.found.unknown = self.found.unknown or not (number or isinstance(word, str))
+            self.found.has_unknown_values = self.found.has_unknown_values or not (number or isinstance(word, str))
             self.found.texts += [word] if isinstance(word, str) else []
             numeric = numeric and number
 
@@ -246,7 +256,7 @@ class _Lexer(WordReader):
         self._skip_lines()
         found = _RESERVED.match(self.text, self.at)
         if found is None or found[1] != "in":
-            raise Unmodelled("a choice has no `in`")
+            raise UnsupportedSyntax("a choice has no `in`")
         self.at = found.end()
         end = ";;"
         while end == ";;":
@@ -267,7 +277,7 @@ class _Lexer(WordReader):
                 self.at += 1
                 return
             if not self._ahead("|") or self._ahead("||"):
-                raise Unmodelled("a pattern of a choice is not closed")
+                raise UnsupportedSyntax("a pattern of a choice is not closed")
             self.at += 1
 
     def _function(self) -> None:
@@ -282,14 +292,14 @@ class _Lexer(WordReader):
         self.at += 1
         self._skip_blanks()
         if not self._ahead(")"):
-            raise Unmodelled("a parenthesis stands in a command")
+            raise UnsupportedSyntax("a parenthesis stands in a command")
         self.at += 1
 
     def _body(self) -> None:
         self._skip_lines()
         found = _RESERVED.match(self.text, self.at)
         if not self._ahead("(") and (found is None or found[1] not in _COMPOUND - {"!"}):
-            raise Unmodelled("a function has no body")
+            raise UnsupportedSyntax("a function has no body")
         self._within(FUNCTION, self._command)
 
     def _test(self) -> None:
@@ -321,8 +331,10 @@ class _Lexer(WordReader):
                 self._evaluate("a test evaluates a subscript")
         told = (*values, "]]")
         text = self.text[began : self.at][:SHOWN]
-        exact = tuple(Text() if value is None else value for value in told)
-        self.found.parts.insert(slot, Part(kind="command", text=text, words=told, exact=exact, inside=self._inside))
+        parsed_words = tuple(QuotedWord() if value is None else value for value in told)
+        self.found.parts.insert(
+            slot, CommandPart(kind="command", text=text, words=told, parsed_words=parsed_words, inside=self._inside)
+        )
 
     def _calculate(self, word: str) -> None:
         """A word of a test that is an expression."""
@@ -335,7 +347,7 @@ class _Lexer(WordReader):
         while self.at < len(self.text) and self.text[self.at] not in " \t\n":
             char = self.text[self.at]
             if char == "\\" and self._ahead("\\\n"):
-                raise Unmodelled("a word goes on in the next line")
+                raise UnsupportedSyntax("a word goes on in the next line")
             if char == "\\":
                 self.at += 2
             elif char == "'":
@@ -345,15 +357,15 @@ class _Lexer(WordReader):
             elif char == "$" and self.text[self.at + 1 : self.at + 2] not in ("", " ", "|", ")", "]"):
                 self._dollar(quoted=False)
             elif char in "`;&<>":
-                raise Unmodelled("a regular expression holds an operator")
+                raise UnsupportedSyntax("a regular expression holds an operator")
             else:
                 self.at += 1
 
-    def _simple(self, fed_by: int) -> int:
-        words: list[Word | Pattern] = []
-        written: list[str] = []
-        exact: list[Exact] = []
-        rerouted = False
+    def _simple(self, piped_from: int) -> int:
+        words: list[Word | GlobWord] = []
+        raw_words: list[str] = []
+        parsed_words: list[ParsedWord] = []
+        redirected = False
         began, slot = self.at, len(self.found.parts)
         ended, prefixes = self.at, list[int]()
         while True:
@@ -367,17 +379,17 @@ class _Lexer(WordReader):
                 return 0
             before = len(self.found.parts)
             if self._redirection():
-                rerouted = rerouted or self.found.parts[before].words not in _TO_NOWHERE
+                redirected = redirected or self.found.parts[before].words not in _TO_NOWHERE
             elif not words and self._assignment():
                 prefixes.append(before)
             else:
                 started = self.at
                 words.append(self._word())
-                written.append(self.text[started : self.at])
-                exact.append(_exact(words[-1], written[-1], self._shape))
+                raw_words.append(self.text[started : self.at])
+                parsed_words.append(_parse_word(words[-1], raw_words[-1], self._shape))
             ended = self.at
         if ended == began:
-            raise Unmodelled("a command is missing")
+            raise UnsupportedSyntax("a command is missing")
         if not words:
             return 0
         for at in prefixes:
@@ -385,20 +397,21 @@ class _Lexer(WordReader):
         obstacle = ""
         if words[0] is None:
             obstacle = "the program cannot be told"
-        elif words[0] != written[0]:
+        elif words[0] != raw_words[0]:
             obstacle = "the program's name is quoted or escaped"
-        self.found.numbered += 1
-        made = Part(
+        self.found.command_count += 1
+        made = CommandPart(
             kind="command", text=self.text[began:ended][:SHOWN], inside=self._inside, obstacle=obstacle,
-            words=tuple(None if isinstance(word, Pattern) else word for word in words), exact=tuple(exact),
-            written=tuple(written), number=self.found.numbered, fed_by=fed_by, rerouted=rerouted,
+            words=tuple(None if isinstance(word, GlobWord) else word for word in words),
+            parsed_words=tuple(parsed_words),
+            raw_words=tuple(raw_words), number=self.found.command_count, piped_from=piped_from, redirected=redirected,
         )  # fmt: skip
         self.found.parts.insert(slot, made)
         return made.number
 
-    def _define(self, words: list[Word | Pattern], *, prefixed: bool, slot: int, began: int) -> None:
+    def _define(self, words: list[Word | GlobWord], *, prefixed: bool, slot: int, began: int) -> None:
         if len(words) != 1 or not isinstance(words[0], str) or prefixed:
-            raise Unmodelled("a parenthesis stands in a command")
+            raise UnsupportedSyntax("a parenthesis stands in a command")
         self._skip_parameters()
         self._body()
         text = self.text[began : self.at]
@@ -411,21 +424,23 @@ class _Lexer(WordReader):
         began, slot = self.at, len(self.found.parts)
         name, sign = found[1], found[2]
         if not self.bash and sign != "=":
-            raise Unmodelled("an assignment is not the same in every shell")
+            raise UnsupportedSyntax("an assignment is not the same in every shell")
         self.at = found.end()
         if sign == "[":
             self._arithmetic("]")
             sign = next(filter(self._ahead, ("=", "+=")), "")
             if not sign:
-                raise Unmodelled("a bracket stands in a name")
+                raise UnsupportedSyntax("a bracket stands in a name")
             self.at += len(sign)
-        items: list[Exact] = []
+        items: list[ParsedWord] = []
         if self._ahead("("):
             self._array(name, items)
         else:
             self._value(name, self.text[began : self.at].rstrip("+="))
         text = self.text[began : self.at][:SHOWN]
-        part = Part(kind="assignment", text=text, words=(name, None), exact=tuple(items), inside=self._inside)
+        part = CommandPart(
+            kind="assignment", text=text, words=(name, None), parsed_words=tuple(items), inside=self._inside
+        )
         self.found.parts.insert(slot, part)
         return True
 
@@ -437,11 +452,11 @@ class _Lexer(WordReader):
             numeric = self._numeric or (isinstance(word, str) and _NUMBER.fullmatch(word) is not None)
         plain = isinstance(word, str) and PATTERN_SIGNS.search(word) is None
         self._assign(name, numeric=numeric, known=isinstance(word, str), plain=plain)
-        self.found.assignments.append((target, word.text if isinstance(word, Pattern) else word))
+        self.found.assignments.append((target, word.text if isinstance(word, GlobWord) else word))
 
-    def _array(self, name: str, items: list[Exact]) -> None:
+    def _array(self, name: str, items: list[ParsedWord]) -> None:
         if not self.bash:
-            raise Unmodelled("an array is not the same in every shell")
+            raise UnsupportedSyntax("an array is not the same in every shell")
         self.at += 1
         while True:
             self._skip_lines()
@@ -452,16 +467,16 @@ class _Lexer(WordReader):
                 self.at += 1
                 self._arithmetic("]")
                 if not self._ahead("="):
-                    raise Unmodelled("a bracket stands in an array")
+                    raise UnsupportedSyntax("a bracket stands in an array")
                 self.at += 1
                 if self.at < len(self.text) and self.text[self.at] in " \t\n)":
                     continue
             began = self.at
             word = self._word()
-            items.append(_exact(word, self.text[began : self.at], self._shape))
+            items.append(_parse_word(word, self.text[began : self.at], self._shape))
             number = isinstance(word, str) and _NUMBER.fullmatch(word) is not None
             self._assign(name, numeric=number, known=isinstance(word, str))
-            self.found.assignments.append((name, word.text if isinstance(word, Pattern) else word))
+            self.found.assignments.append((name, word.text if isinstance(word, GlobWord) else word))
 
     def _redirections(self) -> None:
         """What follows a compound command."""
@@ -476,12 +491,12 @@ class _Lexer(WordReader):
         operator = found[2] or found[4]
         if operator in ("<", ">") and self.text[found.end() : found.end() + 1] == "(":
             if found[1]:
-                raise Unmodelled("a number stands before a process substitution")
+                raise UnsupportedSyntax("a number stands before a process substitution")
             return False
         if operator in ("<<<", "&>", "&>>") and not self.bash:
-            raise Unmodelled(f"`{operator}` is not the same in every shell")
+            raise UnsupportedSyntax(f"`{operator}` is not the same in every shell")
         if len(found[1] or "") > (_MAX_DIGITS if self.bash else 1):
-            raise Unmodelled("a descriptor of several digits is not the same in every shell")
+            raise UnsupportedSyntax("a descriptor of several digits is not the same in every shell")
         slot = len(self.found.parts)
         self.at = found.end()
         self._skip_blanks()
@@ -490,20 +505,20 @@ class _Lexer(WordReader):
             self._given(slot, operator)
             return True
         word = self._word()
-        target = None if isinstance(word, Pattern) else word
+        target = None if isinstance(word, GlobWord) else word
         if operator == "<<<":
             self.found.inputs.append("$_" if target is None else target)
             self._given(slot, operator)
             return True
         if operator == ">&" and not self.bash and not _DESCRIPTOR.fullmatch(target or ""):
-            raise Unmodelled("`>&` with a file is not the same in every shell")
+            raise UnsupportedSyntax("`>&` with a file is not the same in every shell")
         text = self.text[found.start() : self.at][:SHOWN]
         words = ((found[1] or "") + operator, target)
-        self.found.parts.insert(slot, Part(kind="redirection", text=text, words=words, inside=self._inside))
+        self.found.parts.insert(slot, CommandPart(kind="redirection", text=text, words=words, inside=self._inside))
         return True
 
     def _given(self, slot: int, operator: str) -> None:
-        part = Part(kind="redirection", text=operator, words=(operator,), inside=self._inside)
+        part = CommandPart(kind="redirection", text=operator, words=(operator,), inside=self._inside)
         self.found.parts.insert(slot, part)
 
     def _heredoc(self, *, tabs: bool) -> None:
@@ -511,7 +526,7 @@ class _Lexer(WordReader):
         end = self._word()
         raw = self.text[before : self.at]
         if not isinstance(end, str) or "$" in raw or "\n" in end:
-            raise Unmodelled("the end of a here-document cannot be told")
+            raise UnsupportedSyntax("the end of a here-document cannot be told")
         self._heredocs.append((end, raw != end, tabs))
 
     def _skip_heredocs(self) -> None:
@@ -521,7 +536,7 @@ class _Lexer(WordReader):
             lines = list[str]()
             while True:
                 if self.at >= len(self.text):
-                    raise Unmodelled("a here-document has no end")
+                    raise UnsupportedSyntax("a here-document has no end")
                 stop = self.text.find("\n", self.at)
                 stop = len(self.text) if stop < 0 else stop
                 line = self.text[self.at : stop]
@@ -537,7 +552,7 @@ class _Lexer(WordReader):
     def _expand(self, body: str) -> None:
         """What the text of a here-document runs when the shell fills it in."""
         if "\\\n" in body or body.endswith("\\"):
-            raise Unmodelled("lines of a here-document are joined")
+            raise UnsupportedSyntax("lines of a here-document are joined")
         inner = self._inner(body, "a here-document")
         while inner.at < len(body):
             char = body[inner.at]

@@ -16,23 +16,23 @@ from holdfast.contract.enums import RUNS_COMMANDS
 from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
 from holdfast.fs.protected_paths import is_protected
-from holdfast.rules.chain import Question
-from holdfast.rules.shell.verdicts import Dialect, Pattern, word_set
+from holdfast.rules.chain import ApprovalRequest
+from holdfast.rules.shell.verdicts import Dialect, GlobWord, word_set
 
-NOWHERE: Final = "/dev/null"
-FOUND: Final = "\0found"
+DEV_NULL: Final = "/dev/null"
+FOUND_PATH: Final = "\0found"
 """Stands for the path of any file that is found in the project."""
-UNKNOWN: Final = "\0unknown"
+UNKNOWN_WORDS: Final = "\0unknown"
 """Stands for any words that cannot be told."""
-TEXT: Final = "\0text"
+UNKNOWN_WORD: Final = "\0text"
 """Stands for one word that cannot be told."""
-WILD: Final = "\0wild"
+UNKNOWN_GLOB: Final = "\0wild"
 """Stands for any words that cannot be told, and names of files anywhere that patterns match."""
-UNSURE: Final = frozenset({UNKNOWN, TEXT, WILD})
-UNTOLD: Final = frozenset({FOUND, *UNSURE})
+UNKNOWNS: Final = frozenset({UNKNOWN_WORDS, UNKNOWN_WORD, UNKNOWN_GLOB})
+PLACEHOLDERS: Final = frozenset({FOUND_PATH, *UNKNOWNS})
 BUILTINS: Final = word_set(": [ [[ cd command echo false printf pwd read set test true type")
 """What the shell does itself, whatever lies on the PATH."""
-Feed = Literal["", "lines", "nulls"]
+NameSeparator = Literal["", "lines", "nulls"]
 _MAX_FOLDERS: Final = 32
 _MAX_MATCHES: Final = 200
 _MAX_SURVEYED: Final = 10_000
@@ -42,18 +42,18 @@ _ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
 _PATTERN_PIECE: Final = re.compile(r"(?P<set>\[(?:0-9|[A-Za-z0-9_.])+\])|\\?.", re.DOTALL)
 
 
-def never() -> bool:
+def no_sandbox() -> bool:
     return False
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class CommandContext(Struct, frozen=True, kw_only=True):
     """The surroundings of one command."""
 
     root: str | None
     """The real path of the project."""
     folders: tuple[str, ...]
     """Real paths of every folder the command may be in."""
-    contained: Callable[[], bool] = never
+    is_sandboxed: Callable[[], bool] = no_sandbox
     """Whether a sandbox holds the command; asked only when that matters."""
     is_system_program: Callable[[str, str | None], bool]
     protected: tuple[str, ...] = ()
@@ -62,9 +62,9 @@ class Place(Struct, frozen=True, kw_only=True):
     """The shell that runs the command."""
     exists: Callable[[str], bool] = os.path.exists
     """Whether there is a file of that path."""
-    feeds: Feed = ""
+    input_names: NameSeparator = ""
     """How the names of project files are separated that the command is given, if that is what it is given."""
-    regular: bool = False
+    only_regular_files: bool = False
     """Whether what is found are regular files only."""
 
     @classmethod
@@ -72,27 +72,27 @@ class Place(Struct, frozen=True, kw_only=True):
         cls,
         root: str | None,
         folders: Iterable[str],
-        contained: Callable[[], bool] = never,
+        is_sandboxed: Callable[[], bool] = no_sandbox,
         protected: tuple[str, ...] = (),
-    ) -> Place:
+    ) -> CommandContext:
         return cls(
             root=None if root is None else os.path.realpath(root),
             folders=tuple(dict.fromkeys(map(os.path.realpath, folders))),
-            contained=contained,
+            is_sandboxed=is_sandboxed,
             is_system_program=is_system_program,
             protected=protected,
         )
 
     @property
     def in_project(self) -> bool:
-        return all(map(self._within, self.folders))
+        return all(map(self._is_in_project, self.folders))
 
-    def holds(self, path: str) -> bool:
+    def contains(self, path: str) -> bool:
         """Whether a path lies in the project, symlinks followed, wherever the command may be by then."""
-        if path in UNTOLD:
+        if path in PLACEHOLDERS:
             return False
         try:
-            return all(self._within(os.path.realpath(os.path.join(folder, path))) for folder in self.folders)  # noqa: PTH118
+            return all(self._is_in_project(os.path.realpath(os.path.join(folder, path))) for folder in self.folders)  # noqa: PTH118
         except OSError:  # a link in /proc that may not be followed
             return False
 
@@ -102,20 +102,20 @@ class Place(Struct, frozen=True, kw_only=True):
 
     def is_plain_file(self, path: str) -> bool:
         """Whether a path is no folder, wherever the command may be by then."""
-        if path in ("-", NOWHERE):
+        if path in ("-", DEV_NULL):
             return True
         paths = [os.path.join(folder, path) for folder in self.folders]  # noqa: PTH118
-        return path not in UNTOLD and not any(map(os.path.isdir, paths))
+        return path not in PLACEHOLDERS and not any(map(os.path.isdir, paths))
 
     @property
-    def links_stay(self) -> bool:
+    def links_stay_inside(self) -> bool:
         """Whether no link in the project leads out of it."""
         return self.root is not None and not _survey(self.root)[0]
 
     @property
-    def is_closed(self) -> bool:
+    def found_files_stay_inside(self) -> bool:
         """Whether no file that is found in the project leads out of it."""
-        return self.regular or self.links_stay
+        return self.only_regular_files or self.links_stay_inside
 
     @property
     def has_plain_names(self) -> bool:
@@ -128,52 +128,52 @@ class Place(Struct, frozen=True, kw_only=True):
         steps = {step for path in (self.root or "", *self.folders) for step in path.split("/") if step}
         return all(map(_PLAIN_FILE.fullmatch, steps))
 
-    def protects(self, path: str) -> bool:
+    def is_protected_path(self, path: str) -> bool:
         """Whether a path is a protected one, wherever the command may be by then."""
         root = None if self.root is None else Path(self.root)
         full = (Path(folder, path) for folder in self.folders)
-        return any(is_protected(place, root=root, extra=self.protected) is not None for place in full)
+        return any(is_protected(context, root=root, extra=self.protected) is not None for context in full)
 
     @property
-    def is_protected(self) -> bool:
+    def runs_in_protected_folder(self) -> bool:
         """Whether the command may be in a protected folder below the top of the project."""
         inner = tuple(folder for folder in self.folders if folder != self.root)
-        return bool(inner) and replace(self, folders=inner).protects(".")
+        return bool(inner) and replace(self, folders=inner).is_protected_path(".")
 
-    def after_cd(self, target: str) -> Place | None:
+    def after_cd(self, target: str) -> CommandContext | None:
         """The place after `cd target`, which may have failed; None if it cannot be told or is not in the project."""
-        if not target or target in UNTOLD or target.startswith("-") or ".." in target.split("/"):
+        if not target or target in PLACEHOLDERS or target.startswith("-") or ".." in target.split("/"):
             return None
         if len(self.folders) > _MAX_FOLDERS:
             return None
         joined = {os.path.normpath(os.path.join(folder, target)) for folder in self.folders}  # noqa: PTH118
-        if not all(self._within(folder) and os.path.realpath(folder) == folder for folder in joined):
+        if not all(self._is_in_project(folder) and os.path.realpath(folder) == folder for folder in joined):
             return None
         return replace(self, folders=tuple(dict.fromkeys((*self.folders, *sorted(joined)))))
 
-    def matches(self, pattern: Pattern) -> tuple[str, ...] | None:
+    def expand_glob(self, pattern: GlobWord) -> tuple[str, ...] | None:
         """What a pattern stands for, here and now; None if that is too much, cannot be told, or is not all inside."""
-        steps = _steps(pattern.text)
+        steps = _glob_segments(pattern.text)
         if steps is None or len(self.folders) != 1:
             return None
         found = [""]
         for step, matching in steps:
-            found = [path for above in found for path in self._beneath(above, step, matching)]
+            found = [path for above in found for path in self._expand_segment(above, step, matching)]
             if len(found) > _MAX_MATCHES:
                 return None
         found = [path for path in found if os.path.lexists(os.path.join(self.folders[0], path))]  # noqa: PTH118
-        if not all(map(self.holds, found)):
+        if not all(map(self.contains, found)):
             return None
         return tuple(sorted(found)) or (_unescaped(pattern.text),)
 
-    def keeps(self, pattern: Pattern) -> bool:
+    def glob_stays_inside(self, pattern: GlobWord) -> bool:
         """Whether a pattern can only match files of the project, though it is not known which."""
         pieces = pattern.text.split("/")
         if not pieces[0] or any(piece.startswith(".") for piece in pieces) or not self.in_project:
             return False
-        return len(pieces) == 1 or self.links_stay
+        return len(pieces) == 1 or self.links_stay_inside
 
-    def _beneath(self, above: str, step: str, matching: re.Pattern[str] | None) -> Iterator[str]:
+    def _expand_segment(self, above: str, step: str, matching: re.Pattern[str] | None) -> Iterator[str]:
         if matching is None:
             yield f"{above}{step}"
             return
@@ -186,13 +186,13 @@ class Place(Struct, frozen=True, kw_only=True):
             if matching.fullmatch(name) and (hidden or not name.startswith(".")):
                 yield f"{above}{name}"
 
-    def trusts(self, program: str, *, external: bool = False) -> bool:
+    def is_trusted_program(self, program: str, *, external: bool = False) -> bool:
         """Whether the bare name means a program of the system, not one of the project."""
         if program in BUILTINS and not external:
             return True
         return self.is_system_program(program, self.root)
 
-    def _within(self, path: str) -> bool:
+    def _is_in_project(self, path: str) -> bool:
         return self.root is not None and (path == self.root or path.startswith(f"{self.root.rstrip('/')}/"))
 
 
@@ -214,7 +214,7 @@ def _survey(root: str) -> tuple[bool, bool]:
     return leads_out, has_odd_names
 
 
-def _steps(pattern: str) -> list[tuple[str, re.Pattern[str] | None]] | None:
+def _glob_segments(pattern: str) -> list[tuple[str, re.Pattern[str] | None]] | None:
     """The pieces of a path with an expression for those that are patterns; None for what shells match differently."""
     if pattern.startswith("/") or ".." in pattern.split("/"):
         return None
@@ -223,14 +223,14 @@ def _steps(pattern: str) -> list[tuple[str, re.Pattern[str] | None]] | None:
         if _SPECIAL.search(_ESCAPED.sub("", piece)) is None:
             steps.append((_unescaped(piece), None))
             continue
-        expression = _expression(piece)
+        expression = _glob_regex(piece)
         if expression is None or (piece.startswith(".") and re.fullmatch(expression, "..")):
             return None  # dash, and bash before 5.2, match the folder above
         steps.append((piece, re.compile(expression, re.DOTALL)))
     return steps
 
 
-def _expression(piece: str) -> str | None:
+def _glob_regex(piece: str) -> str | None:
     """Of sets only those of single letters and of digits are the same in every shell and language."""
     made = ""
     for found in _PATTERN_PIECE.finditer(piece):
@@ -274,15 +274,15 @@ def command_of(args: Args) -> str | None:
     return shlex.join([command, *map(str, more)]) if isinstance(more, list) else command
 
 
-def place_of(
-    question: Question, dialect: Dialect, contained: Callable[[], bool], protected: tuple[str, ...] = ()
-) -> Place:
+def context_of(
+    request: ApprovalRequest, dialect: Dialect, is_sandboxed: Callable[[], bool], protected: tuple[str, ...] = ()
+) -> CommandContext:
     """Where the call would run. A folder it names is looked for in the project, so both readings of it count."""
-    inner = question.args.get("cwd")
-    root = None if question.root is None else str(question.root)
-    folders = [question.cwd]
-    if isinstance(inner, str) and (root is None or question.document is not None or inner.startswith(("~", "$"))):
+    inner = request.args.get("cwd")
+    root = None if request.root is None else str(request.root)
+    folders = [request.cwd]
+    if isinstance(inner, str) and (root is None or request.document is not None or inner.startswith(("~", "$"))):
         root = None
     elif isinstance(inner, str) and root is not None:
-        folders = [os.path.join(base, inner) for base in (root, question.cwd)]  # noqa: PTH118
-    return replace(Place.at(root, folders, contained, protected), dialect=dialect)
+        folders = [os.path.join(base, inner) for base in (root, request.cwd)]  # noqa: PTH118
+    return replace(CommandContext.at(root, folders, is_sandboxed, protected), dialect=dialect)

@@ -13,9 +13,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.rules.shell.parts import Reading, read
+from holdfast.rules.shell.parts import CommandAnalysis, analyze
 from holdfast.rules.shell.programs import SHELLS, family, program_name
-from holdfast.rules.shell.verdicts import Part
+from holdfast.rules.shell.verdicts import CommandPart
 
 _MAX_OUTPUTS: Final = 64
 _OPTIONS: Final = frozenset({"-o", "--out", "--outfile", "--output"})
@@ -50,10 +50,10 @@ def without_outputs(text: str) -> str:
     places = [found.span(1) for found in _WRITTEN.finditer(text)][:_MAX_OUTPUTS]
     if not places:
         return text
-    reading = read(_marked(text, dict(enumerate(places))))
-    if reading.unreadable or reading.overrun:
+    analysis = analyze(_marked(text, dict(enumerate(places))))
+    if analysis.unreadable or analysis.too_complex:
         return text
-    written = _outputs(reading)
+    written = _outputs(analysis)
     return _marked(
         text, {number: place for number, place in enumerate(places) if f"{_OUTPUT_MARK}{number}x" in written}
     )
@@ -65,11 +65,11 @@ def _marked(text: str, places: dict[int, tuple[int, int]]) -> str:
     return text
 
 
-def _outputs(reading: Reading) -> set[str]:
-    redefined = any(part.kind == "opaque" or part.words[:1] == ("alias",) for part in reading.parts)
-    scripts = {word for part in reading.parts if _is_shell(part) for word in part.words}
-    outputs, others = set[str](), list[str](reading.texts[1:])
-    for part in reading.parts:
+def _outputs(analysis: CommandAnalysis) -> set[str]:
+    redefined = any(part.kind == "opaque" or part.words[:1] == ("alias",) for part in analysis.parts)
+    scripts = {word for part in analysis.parts if _is_shell(part) for word in part.words}
+    outputs, others = set[str](), list[str](analysis.texts[1:])
+    for part in analysis.parts:
         found = set(_written_by(part, by_option=not redefined))
         outputs |= found if not part.guessed else set()
         for word in part.words:
@@ -78,11 +78,11 @@ def _outputs(reading: Reading) -> set[str]:
     return {word for word in outputs if not any(word in other for other in others)}
 
 
-def _is_shell(part: Part) -> bool:
+def _is_shell(part: CommandPart) -> bool:
     return part.kind == "command" and program_name(part.words[0] or "") in SHELLS
 
 
-def _written_by(part: Part, *, by_option: bool) -> Iterator[str]:
+def _written_by(part: CommandPart, *, by_option: bool) -> Iterator[str]:
     words = [word or "" for word in part.words]
     if part.kind == "redirection":
         if ">" in words[0] and "<" not in words[0] and len(words) > 1:
@@ -157,11 +157,11 @@ _MODULES: Final = (
 """Interpreters that are given names without their endings: whether a text may start one, and what they look for."""
 
 
-class TooMany(Exception):
+class TooManyPaths(Exception):
     """More than can be looked for."""
 
 
-class Mentions(Struct, frozen=True):
+class PathMentions(Struct, frozen=True):
     """What the text of a command may name."""
 
     words: tuple[str, ...]
@@ -171,15 +171,15 @@ class Mentions(Struct, frozen=True):
     """Whether `*` may match hidden names too, and `**` folders of any depth: an option of the shell says so."""
 
 
-def mentions(text: str) -> Mentions:
+def find_path_mentions(text: str) -> PathMentions:
     """Raises `TooMany`. What the command only writes is left out."""
     if len(text) > MAX_TEXT:
-        raise TooMany
+        raise TooManyPaths
     text = without_outputs(text)
-    reading = read(text)
+    analysis = analyze(text)
     words, patterns, seen = dict[str, None](), dict[str, None](), set[str]()
     endings = [ending for starts, found in _MODULES if starts.search(text) is not None for ending in found]
-    for source in dict.fromkeys(_sources(text, reading)):
+    for source in dict.fromkeys(_sources(text, analysis)):
         for word in _words(source):
             if word in seen:
                 continue
@@ -187,10 +187,10 @@ def mentions(text: str) -> Mentions:
             _add(words, word)
             for found in _modules(word, endings):
                 _add(words, found)
-    for source in dict.fromkeys(_expanding(text, reading)):
+    for source in dict.fromkeys(_expanding(text, analysis)):
         for pattern in _patterns(source, words):
             _add(patterns, pattern)
-    return Mentions(tuple(words), tuple(patterns), all_names="glob" in _UNQUOTED.sub("", text).lower())
+    return PathMentions(tuple(words), tuple(patterns), all_names="glob" in _UNQUOTED.sub("", text).lower())
 
 
 def _add(words: dict[str, None], word: str) -> None:
@@ -199,50 +199,50 @@ def _add(words: dict[str, None], word: str) -> None:
         return
     while word and word not in words:
         if len(words) >= MAX_WORDS:
-            raise TooMany
+            raise TooManyPaths
         words[word] = None
         word = word.rstrip("/").rpartition("/")[0]
 
 
-def _sources(text: str, reading: Reading) -> Iterator[str]:
+def _sources(text: str, analysis: CommandAnalysis) -> Iterator[str]:
     """The text, and the words and values in it as the shell reads them; each also without quotes, and decoded."""
-    told = (word for part in reading.parts for word in part.words if word)
-    for source in (text, *reading.texts, *told):
+    resolved = (word for part in analysis.parts for word in part.words if word)
+    for source in (text, *analysis.texts, *resolved):
         yield source
         if _UNQUOTED.search(source) is not None:
             yield _UNQUOTED.sub("", source)
             yield _CODED.sub(_decoded, source)
 
 
-def _expanding(text: str, reading: Reading) -> Iterator[str]:
+def _expanding(text: str, analysis: CommandAnalysis) -> Iterator[str]:
     """Where a `*` may be a pattern: all of it if a shell may be given text to run, else not in code and prose."""
-    text, reading = _without_messages(text, reading)
-    if reading.unreadable or reading.overrun or _RUNS_TEXT.search(_UNQUOTED.sub("", text)) is not None:
-        yield from _sources(text, reading)
+    text, analysis = _without_messages(text, analysis)
+    if analysis.unreadable or analysis.too_complex or _RUNS_TEXT.search(_UNQUOTED.sub("", text)) is not None:
+        yield from _sources(text, analysis)
         return
-    for value in reading.texts[1:]:
-        if f"\n{value}\n" in text and reading.texts.count(value) == 1:
+    for value in analysis.texts[1:]:
+        if f"\n{value}\n" in text and analysis.texts.count(value) == 1:
             text = text.replace(f"\n{value}\n", "\n")  # a here-document
         else:
             yield value
     yield _QUOTED.sub(lambda found: " " if _BLANK.search(found[0]) else found[1] or found[2], text)
 
 
-def _without_messages(text: str, reading: Reading) -> tuple[str, Reading]:
+def _without_messages(text: str, analysis: CommandAnalysis) -> tuple[str, CommandAnalysis]:
     """`git commit -m "$(cat <<'EOF' …)"`, which the reader of commands does not model, with a mark for the message.
 
     A mark that is read as a word of its own shows that the shell reads the message as one too.
     """
     found = list(_MESSAGE.finditer(text)) if text.count("$(cat <<") <= _MAX_MESSAGES else []
     if not found:
-        return text, reading
+        return text, analysis
     marks = [f"{_MARK}{number}x" for number in range(len(found))]
     fresh = iter(marks)
     plain = _MESSAGE.sub(lambda _: f'"{next(fresh)}"', text)
-    marked = read(plain)
-    told = {word for part in marked.parts for word in part.words}
-    is_sure = not (marked.unreadable or marked.overrun) and told.issuperset(marks)
-    return (plain, marked) if is_sure else (text, reading)
+    marked = analyze(plain)
+    resolved = {word for part in marked.parts for word in part.words}
+    is_sure = not (marked.unreadable or marked.too_complex) and resolved.issuperset(marks)
+    return (plain, marked) if is_sure else (text, analysis)
 
 
 def _decoded(found: re.Match[str]) -> str:
@@ -280,7 +280,7 @@ def _without_flags(word: str) -> Iterator[str]:
     """What may be the value of a short option that is glued to it, and to others."""
     if (flags := _FLAGS.match(word)) is not None:
         if flags.end() > _MAX_FLAGS:
-            raise TooMany
+            raise TooManyPaths
         yield from (word[at:] for at in range(1, flags.end() + 1))
 
 
@@ -321,7 +321,7 @@ def _braced(word: str) -> list[str]:
     done = list[str]()
     while words:
         if len(words) + len(done) > _MAX_BRACES:
-            raise TooMany
+            raise TooManyPaths
         word = words.pop()
         found = next((found for found in _BRACES.finditer(word) if "," in found[1]), None)
         if found is None:

@@ -114,7 +114,7 @@ WRAPPERS: Final = {
                       "-0 --null -r --no-run-if-empty -t --verbose -p --interactive -x --exit -o --open-tty "
                       "--show-limits", 0, "-i --replace -l --max-lines -e --eof"),
 }  # fmt: skip
-ANYWHERE: Final = word_set("""
+OPAQUE_WRAPPERS: Final = word_set("""
     aa-exec bunx bwrap capsh cgexec choom chpst chronic concurrently corepack cpulimit daemonize dbus-launch
     dbus-run-session dtach dumb-init entr envdir expect faketime fakechroot fakeroot firejail gdb hyperfine i386 ifne
     linux32 linux64 lldb mispipe nix-shell nodemon npx numactl pee perf pkexec proot proxychains rlwrap runcon
@@ -124,16 +124,16 @@ ANYWHERE: Final = word_set("""
 """Wrappers whose own arguments are not known: the command may begin at any of their words."""
 SHELL_STARTERS: Final = frozenset({"login", "newgrp", "script", "scriptlive", "sg", "su"})
 """Programs that start a shell, which reads their input unless they are told a command."""
-AFTER_RUN: Final = word_set("""
+RUN_PROGRAMS: Final = word_set("""
     asdf bun bundle conda coverage direnv docker flatpak hatch kubectl mamba micromamba mise nerdctl nix npm pdm pipenv
     pixi pnpm podman poetry rustup rye snap toolbox uv yarn
 """)
-RUN: Final = word_set("-c --command develop dlx exec new new-session new-window run shell tool x")
+RUN_SUBCOMMANDS: Final = word_set("-c --command develop dlx exec new new-session new-window run shell tool x")
 """Subcommands after which the command may begin at any word."""
-HIDING: Final = frozenset({"bashdb", "enable", "fc", "run-parts", "runit", "svscan"})
+HIDDEN_RUNNERS: Final = frozenset({"bashdb", "enable", "fc", "run-parts", "runit", "svscan"})
 """Programs and builtins that run what their words do not show."""
 _AS_USER: Final = "-c --command --session-command"
-HELD: Final = {
+COMMAND_OPTIONS: Final = {
     "ansible": "-a --args",
     "bind": "-x",
     "cargo": "--config",
@@ -178,16 +178,16 @@ HELD: Final = {
     "zip": "-TT --unzip-command",
 }
 """Options whose value is a command."""
-STORED: Final = re.compile(
+COMMAND_VARIABLES: Final = re.compile(
     r"(?:BASH_ALIASES\[.*\]|BASH_CMDS\[.*\]|PROMPT_COMMAND|LESSOPEN|LESSCLOSE|SHELL|VISUAL"
     r"|[A-Z_]*(?:ASKPASS|BROWSER|COMMAND|DIFF|EDITOR|PAGER|SSH))\+?="
 )
 """Variables that hold a command for later."""
-EXPANDED: Final = re.compile(r"(?:BASH_ENV|ENV|PS[0-4])\+?=")
+EXPANDED_VARIABLES: Final = re.compile(r"(?:BASH_ENV|ENV|PS[0-4])\+?=")
 """Variables that a shell expands when it starts, or when it shows a prompt. The first two name a script."""
-UNSEEN: Final = re.compile(r"(?:BASH_FUNC_|GIT_CONFIG|GIT_EXEC_PATH|LD_|DYLD_)[^=]*\+?=")
+INJECTING_VARIABLES: Final = re.compile(r"(?:BASH_FUNC_|GIT_CONFIG|GIT_EXEC_PATH|LD_|DYLD_)[^=]*\+?=")
 """Variables that make programs run what is not in the command."""
-DATA: Final = word_set("""
+DATA_PROGRAMS: Final = word_set("""
     7z : [ [[ apk apropos apt apt-get base32 base64 basename break brew bzip2 cal cat cd chgrp chmod chown chsh cksum
     clear cmp column comm continue cp curl cut date dd declare df diff dig dir dirname dmesg dnf dos2unix dpkg-query du
     echo egrep exit expand export expr factor false fgrep file find fmt fold free getent getfacl getopts gpg grep
@@ -211,7 +211,7 @@ CONFIGURABLE: Final = {
 """Options of these that may make them run something."""
 FILE_RUNNERS: Final = SHELLS | {".", "source"}
 """Programs that run a file they are given."""
-RUNS_FILES: Final = FILE_RUNNERS | {"git", "pip", "pip3", "pipx"}
+RUNS_FILE_CONTENT: Final = FILE_RUNNERS | {"git", "pip", "pip3", "pipx"}
 """Programs that run what files say, beside what their words show."""
 VERSION: Final = re.compile(r"-?[0-9.]+$")
 

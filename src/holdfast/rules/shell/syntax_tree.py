@@ -40,15 +40,15 @@ _ESCAPED: Final = re.compile(r"\\(\n|.)", re.DOTALL)
 _ESCAPED_IN_QUOTES: Final = re.compile(r'\\([$`"\\\n])')
 
 
-class Overrun(Exception):
+class TooComplex(Exception):
     """The command is more than anyone should have to judge; it is denied."""
 
 
-class Unreadable(Exception):
+class AmbiguousText(Exception):
     """There is no one meaning of the text."""
 
 
-class Outline(Struct, frozen=True):
+class SyntaxOutline(Struct, frozen=True):
     """The commands and the redirections of a script, in no certain order."""
 
     commands: tuple[tuple[Word, ...], ...]
@@ -57,26 +57,26 @@ class Outline(Struct, frozen=True):
     """Whether some of it is not understood."""
 
 
-def outline(text: str) -> Outline:
+def parse_outline(text: str) -> SyntaxOutline:
     """Raises `Overrun` beyond the budget and `Unreadable` for text whose meaning depends on who reads it."""
     try:
         source = text.encode()
     except UnicodeEncodeError:
-        raise Unreadable("it holds a lone surrogate") from None
+        raise AmbiguousText("it holds a lone surrogate") from None
     if len(source) > MAX_BYTES:
-        raise Overrun(f"it is {len(source)} bytes long, more than {MAX_BYTES}")
+        raise TooComplex(f"it is {len(source)} bytes long, more than {MAX_BYTES}")
     if text.count("<<") > MAX_HEREDOCS:
-        raise Overrun(f"it has more than {MAX_HEREDOCS} here-documents")
+        raise TooComplex(f"it has more than {MAX_HEREDOCS} here-documents")
     root = native_parser().parse(source.translate(_ASCII)).root_node
     if root.descendant_count > MAX_NODES:
-        raise Overrun(f"it has more than {MAX_NODES} tokens")
-    walk = _Walk(source)
+        raise TooComplex(f"it has more than {MAX_NODES} tokens")
+    walk = _TreeWalk(source)
     walk.go(root)
     if (odd := _AMBIGUOUS.search(text)) is not None:
-        raise Unreadable(f"it holds the control character U+{ord(odd[0]):04X}")
+        raise AmbiguousText(f"it holds the control character U+{ord(odd[0]):04X}")
     if _STRANGE_END.search(text) is not None:
-        raise Unreadable("it holds a here-document whose end is not spelt in plain letters")
-    return Outline(tuple(walk.commands), tuple(walk.redirections), root.has_error)
+        raise AmbiguousText("it holds a here-document whose end is not spelt in plain letters")
+    return SyntaxOutline(tuple(walk.commands), tuple(walk.redirections), root.has_error)
 
 
 @cache
@@ -87,7 +87,7 @@ def native_parser() -> Parser:
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
-class _Walk:
+class _TreeWalk:
     """One pass over the tree."""
 
     def __init__(self, source: bytes) -> None:
@@ -100,7 +100,7 @@ class _Walk:
         while waiting:
             node, depth = waiting.pop()
             if depth > MAX_DEPTH:
-                raise Overrun(f"it is nested more than {MAX_DEPTH} deep")
+                raise TooComplex(f"it is nested more than {MAX_DEPTH} deep")
             kind, children = node.type, node.children
             if kind == "command":
                 self.commands.append(self._command(node, children))

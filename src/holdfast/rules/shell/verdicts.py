@@ -19,34 +19,34 @@ UNCOVERED: Final = "no rule covers it"
 """The reason for a part where there is no better one."""
 Word = str | None
 """The literal value of a word; None: it depends on variables, files or other commands."""
-Kind = Literal["command", "assignment", "redirection", "opaque"]
+PartKind = Literal["command", "assignment", "redirection", "opaque"]
 Dialect = Literal["bash", "posix", "other"]
 """Which shell runs a script: bash; one that may be any POSIX shell; one whose language is not known."""
 
 
-class Pattern(Struct, frozen=True):
+class GlobWord(Struct, frozen=True):
     """A word that depends on nothing but the files that it matches."""
 
     text: str
     """With a backslash before every quoted character that would be special."""
 
 
-class Variable(Struct, frozen=True):
+class VariableWord(Struct, frozen=True):
     """A word that is the value of a variable and nothing else."""
 
     name: str
     is_quoted: bool
 
 
-class Pipe(Struct, frozen=True):
+class ProcessSubstitution(Struct, frozen=True):
     """A word that stands for what other commands print: `<(…)`."""
 
 
-class Text(Struct, frozen=True):
+class QuotedWord(Struct, frozen=True):
     """One word, because it is quoted, of which nothing else can be told."""
 
 
-class Words(Struct, frozen=True):
+class SplitWords(Struct, frozen=True):
     """Any number of words, none of them a pattern if what they are made of has none."""
 
     variables: tuple[str, ...] = ()
@@ -57,26 +57,26 @@ class Words(Struct, frozen=True):
     """Whether it is the output of one command and nothing else."""
 
 
-Exact = str | Pattern | Variable | Pipe | Text | Words | None
+ParsedWord = str | GlobWord | VariableWord | ProcessSubstitution | QuotedWord | SplitWords | None
 """A word as far as it can be told; None: it may be any number of words, and names of files that a pattern matches."""
 
 
-class Part(Struct, frozen=True, kw_only=True):
+class CommandPart(Struct, frozen=True, kw_only=True):
     """One thing a command would do."""
 
-    kind: Kind
+    kind: PartKind
     text: str
     words: tuple[Word, ...] = ()
     """Program and arguments of a command; operator and target of a redirection; name and value of an assignment."""
-    exact: tuple[Exact, ...] = ()
+    parsed_words: tuple[ParsedWord, ...] = ()
     """The words of a command with more about those that `words` leaves open; what a loop or an array goes over."""
-    written: tuple[str, ...] = ()
+    raw_words: tuple[str, ...] = ()
     """The words as they are written."""
     number: int = 0
     """Of a simple command in its script."""
-    fed_by: int = 0
+    piped_from: int = 0
     """The number of the command whose output it reads."""
-    rerouted: bool = False
+    redirected: bool = False
     """It reads something else than what is piped to it, or prints its errors too."""
     scoped: bool = False
     """An assignment for one command."""
@@ -84,7 +84,7 @@ class Part(Struct, frozen=True, kw_only=True):
     """What it is hidden in."""
     obstacle: str = ""
     """Why no rule can approve it."""
-    hides: bool = False
+    may_run_anything: bool = False
     """Whether anything at all may be in it."""
     derived: bool = False
     """Another part runs it; it has no say in whether that one is approved."""
@@ -94,13 +94,13 @@ class Part(Struct, frozen=True, kw_only=True):
     @property
     def piped(self) -> bool:
         """It reads what the command before it prints."""
-        return self.fed_by != 0
+        return self.piped_from != 0
 
 
 class JudgedPart(Struct, frozen=True, kw_only=True):
     """A part, what is said about it, and by which rule. Without a verdict nobody has anything to say."""
 
-    kind: Kind
+    kind: PartKind
     text: str
     inside: str = ""
     verdict: Verdict | None = None

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from holdfast.rules.shell.verdicts import Exact, Part, Pattern, Word, Words, word_set
+from holdfast.rules.shell.verdicts import CommandPart, GlobWord, ParsedWord, SplitWords, Word, word_set
 
 _AFTER_WORDS: Final = frozenset(("", " ", "\t", "\n", ";", "|", ")"))
 _BARE: Final = re.compile(r"[A-Za-z0-9_./,:=@%+^-]+")
@@ -29,7 +29,7 @@ _SETS: Final = re.compile(r"\+\+|--|<<=|>>=|(?<![=!<>])=(?!=)")
 _RANGE: Final = re.compile(r"\{[0-9]+\.\.[0-9]+(\.\.[0-9]+)?\}")
 _CUTTING: Final = word_set("# ## % %% ^ ^^ , ,,")
 """Operators that leave a part of a value, or change its letters."""
-GIVEN: Final = frozenset(
+ENVIRONMENT_VARIABLES: Final = frozenset(
     {
         *("COLUMNS", "EDITOR", "EUID", "HOME", "HOSTNAME", "HOSTTYPE", "LANG", "LC_ALL", "LINENO", "LINES", "LOGNAME"),
         *("MACHTYPE", "OLDPWD", "OSTYPE", "PATH", "PPID", "PWD", "RANDOM", "SECONDS", "SHELL", "SHLVL", "TERM"),
@@ -64,37 +64,37 @@ _ANSI_LETTERS: Final = {
 }  # fmt: skip
 
 
-class Unmodelled(Exception):
+class UnsupportedSyntax(Exception):
     """The text has something in it whose meaning is not certain."""
 
 
-class Script(Struct, kw_only=True):
+class LexedScript(Struct, kw_only=True):
     """What was found in a script, at any depth."""
 
-    parts: list[Part] = field(default_factory=list[Part])
+    parts: list[CommandPart] = field(default_factory=list[CommandPart])
     assignments: list[tuple[str, Word]] = field(default_factory=list[tuple[str, Word]])
     """Variables and what they are set to."""
     texts: list[str] = field(default_factory=list[str])
     """What loops go over and tests look at."""
     inputs: list[str] = field(default_factory=list[str])
     """Here-documents and here-strings, which a shell may run; `$_` for what cannot be told."""
-    numbers: dict[str, bool] = field(default_factory=dict[str, bool])
+    numeric: dict[str, bool] = field(default_factory=dict[str, bool])
     """Variables that are set, and whether only ever to numbers."""
-    calculated: set[str] = field(default_factory=set[str])
+    arithmetic_variables: set[str] = field(default_factory=set[str])
     """Variables that are evaluated as arithmetic, which runs the commands in their values."""
-    evaluated: str = ""
+    evaluation: str = ""
     """What else is evaluated, if a variable holds a command."""
-    prints: str = ""
+    evaluated_output: str = ""
     """What is evaluated whatever the variables hold."""
-    unknown: bool = False
+    has_unknown_values: bool = False
     """Whether a variable is set to something that cannot be told."""
-    loops: dict[str, tuple[Exact, ...]] = field(default_factory=dict[str, tuple[Exact, ...]])
+    loops: dict[str, tuple[ParsedWord, ...]] = field(default_factory=dict[str, tuple[ParsedWord, ...]])
     """Variables of loops and what they go over."""
-    changed: set[str] = field(default_factory=set[str])
+    arithmetic_targets: set[str] = field(default_factory=set[str])
     """Variables that arithmetic sets."""
-    patterned: set[str] = field(default_factory=set[str])
+    glob_variables: set[str] = field(default_factory=set[str])
     """Variables that may be set to a pattern."""
-    numbered: int = 0
+    command_count: int = 0
     """Simple commands so far."""
 
 
@@ -127,7 +127,7 @@ def has_braces(bare: str) -> bool:
 class WordReader(ABC):
     """A place in a text, and how words are read from there."""
 
-    def __init__(self, text: str, found: Script, *, bash: bool, inside: str = "") -> None:
+    def __init__(self, text: str, found: LexedScript, *, bash: bool, inside: str = "") -> None:
         self.text = text
         self.found = found
         self.bash = bash
@@ -138,7 +138,7 @@ class WordReader(ABC):
         """Here-documents that begin with the next line: the end, whether it is quoted, whether tabs are dropped."""
         self._numeric = True
         """Whether the word that is being read can only be a number."""
-        self._shape: Words | None = Words()
+        self._shape: SplitWords | None = SplitWords()
         """What is known about the word that was read last, if its value is not; None: it may hold patterns."""
         self._fed_by = 0
         """The number of the command whose output the next one reads."""
@@ -183,13 +183,13 @@ class WordReader(ABC):
         before = self.text[self.at - 1 : self.at] or " "
         after = self.text[self.at + 2 : self.at + 3] or " "
         if before not in " \t\n" and after not in " \t":
-            raise Unmodelled("a word goes on in the next line")
+            raise UnsupportedSyntax("a word goes on in the next line")
         self.at += 2
 
     def _join_quoted(self) -> None:
         """The same in double quotes: behind a blank only, because what stands before it may go on: `$`, then `(`."""
         if self._heredocs or self.text[self.at - 1] not in " \t\n":
-            raise Unmodelled("a word goes on in the next line")
+            raise UnsupportedSyntax("a word goes on in the next line")
         self.at += 2
         self._numeric = False
 
@@ -199,7 +199,7 @@ class WordReader(ABC):
             end = self.text.find("\n", self.at)
             self.at = len(self.text) if end < 0 else end
 
-    def _word(self) -> Word | Pattern:
+    def _word(self) -> Word | GlobWord:
         """The value of the word that begins here; None if it depends on anything."""
         began = self.at
         found = _BARE.match(self.text, began)
@@ -212,7 +212,7 @@ class WordReader(ABC):
         bare: list[str] = []
         globs, known = False, True
         self._numeric = True
-        self._shape = Words()
+        self._shape = SplitWords()
         while self.at < len(self.text):
             found = _BARE.match(self.text, self.at)
             if found is not None:
@@ -245,24 +245,24 @@ class WordReader(ABC):
             bare.append(self.text[before : self.at] if char in "*?[]{}~!#" else "x")
             self._numeric = numeric
         if self.at == began:
-            raise Unmodelled("a word is missing")
+            raise UnsupportedSyntax("a word is missing")
         if self.text[self.at : self.at + 1] in ("<", ">") and _NAMED_DESCRIPTOR.fullmatch(self.text, began, self.at):
-            raise Unmodelled("a redirection sets a variable")
+            raise UnsupportedSyntax("a redirection sets a variable")
         return self._valued("".join(pieces), "".join(pattern), "".join(bare), began, known=known, globs=globs)
 
-    def _valued(self, value: str, pattern: str, bare: str, began: int, *, known: bool, globs: bool) -> Word | Pattern:
+    def _valued(self, value: str, pattern: str, bare: str, began: int, *, known: bool, globs: bool) -> Word | GlobWord:
         tilde = bare.startswith("~") or "=~" in bare or ":~" in bare
         if has_braces(bare):
             known = False
             self._numeric = _RANGE.fullmatch(self.text, began, self.at) is not None
             if not self.bash:
-                raise Unmodelled("braces are not the same in every shell")
+                raise UnsupportedSyntax("braces are not the same in every shell")
         if globs:
             self._shape = None
         if not known or tilde:
             self._note_whole(began)
             return None
-        return Pattern(pattern) if globs and value != "[" else value
+        return GlobWord(pattern) if globs and value != "[" else value
 
     def _note_whole(self, began: int) -> None:
         """Note whether a word is the output of a command and nothing else."""
@@ -270,14 +270,14 @@ class WordReader(ABC):
         if shape is None or len(shape.commands) != 1 or shape.variables:
             return
         if began == self._output_began and self.at == self._output_ended:
-            self._shape = Words(commands=shape.commands, is_output=True)
+            self._shape = SplitWords(commands=shape.commands, is_output=True)
 
     def _may_hold(self, *, variable: str = "", command: int = 0) -> None:
         """Note what may put patterns into the word, because it is not quoted."""
         if self._shape is not None:
             variables = (*self._shape.variables, variable) if variable else self._shape.variables
             commands = (*self._shape.commands, command) if command else self._shape.commands
-            self._shape = Words(variables, commands)
+            self._shape = SplitWords(variables, commands)
 
     def _piece(self, char: str) -> str | None:
         """One quoted or expanded part of a word; None if its value cannot be told."""
@@ -302,11 +302,11 @@ class WordReader(ABC):
             self.at += 1
             self._numeric = self._numeric and char in "{}"
             return char
-        raise Unmodelled(f"it holds {char!a}")
+        raise UnsupportedSyntax(f"it holds {char!a}")
 
     def _substituted_process(self) -> None:
         if not self.bash:
-            raise Unmodelled("a process substitution is not the same in every shell")
+            raise UnsupportedSyntax("a process substitution is not the same in every shell")
         self.at += 2
         shape = self._shape
         self._substituted("<(…)")
@@ -317,12 +317,12 @@ class WordReader(ABC):
         before = self._heredocs
         self._within(label, lambda: self._list(frozenset(")")))
         if before or self._heredocs:
-            raise Unmodelled("a here-document goes over a substitution")
+            raise UnsupportedSyntax("a here-document goes over a substitution")
 
     def _single(self) -> str:
         end = self.text.find("'", self.at + 1)
         if end < 0:
-            raise Unmodelled("a quote is not closed")
+            raise UnsupportedSyntax("a quote is not closed")
         inner = self.text[self.at + 1 : end]
         self._check_lines(inner)
         self.at = end + 1
@@ -330,12 +330,12 @@ class WordReader(ABC):
 
     def _check_lines(self, text: str) -> None:
         if self._heredocs and "\n" in text:
-            raise Unmodelled("a quote goes over the beginning of a here-document")
+            raise UnsupportedSyntax("a quote goes over the beginning of a here-document")
 
     def _escaped(self) -> str:
         char = self.text[self.at + 1 : self.at + 2]
         if not char or char == "\n":
-            raise Unmodelled("a word goes on in the next line")
+            raise UnsupportedSyntax("a word goes on in the next line")
         self.at += 2
         self._numeric = False
         return char
@@ -366,8 +366,8 @@ class WordReader(ABC):
                     self._backtick(quoted=True)
                     known = False
                 case char:
-                    raise Unmodelled(f"it holds {char!a}")
-        raise Unmodelled("a quote is not closed")
+                    raise UnsupportedSyntax(f"it holds {char!a}")
+        raise UnsupportedSyntax("a quote is not closed")
 
     def _escaped_in_quotes(self) -> str:
         char = self.text[self.at + 1 : self.at + 2]
@@ -388,7 +388,7 @@ class WordReader(ABC):
             self._parameter(quoted=quoted or document)
             return None
         if after == "[":
-            raise Unmodelled("`$[` is an old form of arithmetic")
+            raise UnsupportedSyntax("`$[` is an old form of arithmetic")
         if after in ("'", '"') and after and not quoted:
             return self._special_quotes(after)
         found = _VARIABLE.match(self.text, self.at + 1)
@@ -398,13 +398,13 @@ class WordReader(ABC):
             return "$"
         self.at = found.end()
         self._numeric = self._numeric and found[0] in _NUMERIC
-        if not quoted and found[0] not in GIVEN:
+        if not quoted and found[0] not in ENVIRONMENT_VARIABLES:
             self._may_hold(variable=found[0])
         return None
 
     def _special_quotes(self, quote: str) -> str | None:
         if not self.bash:
-            raise Unmodelled("`$` before a quote is not the same in every shell")
+            raise UnsupportedSyntax("`$` before a quote is not the same in every shell")
         self.at += 1
         self._numeric = False
         if quote == '"':
@@ -414,7 +414,7 @@ class WordReader(ABC):
         while end < len(self.text) and self.text[end] != "'":
             end += 2 if self.text[end] == "\\" else 1
         if end >= len(self.text):
-            raise Unmodelled("a quote is not closed")
+            raise UnsupportedSyntax("a quote is not closed")
         inner = self.text[self.at + 1 : end]
         self.at = end + 1
         return ansi_value(inner)
@@ -463,10 +463,10 @@ class WordReader(ABC):
         while end < len(self.text) and self.text[end] != "`":
             end += 2 if self.text[end] == "\\" else 1
         if end >= len(self.text):
-            raise Unmodelled("a backtick is not closed")
+            raise UnsupportedSyntax("a backtick is not closed")
         inside = self.text[self.at + 1 : end]
         if (_UNESCAPED_IN_QUOTES if quoted else _UNESCAPED).search(inside):
-            raise Unmodelled("backticks hold escapes")
+            raise UnsupportedSyntax("backticks hold escapes")
         began, before = self.at, len(self.found.parts)
         inner = self._inner(inside, "$(…)")
         inner.read_all()
@@ -479,7 +479,7 @@ class WordReader(ABC):
         """`${…}`, after the brace."""
         found = _PARAMETER.match(self.text, self.at)
         if found is None or (found[1] and not self.bash):
-            raise Unmodelled("a parameter has no name")
+            raise UnsupportedSyntax("a parameter has no name")
         counted = found[2].startswith("#") and len(found[2]) > 1
         self.at = found.end()
         if found[1] and self._ahead("}"):
@@ -489,7 +489,7 @@ class WordReader(ABC):
             self.at += 1
             self._arithmetic("]")
             self._shape = shape
-        if not quoted and not counted and (found[1] or found[2] not in GIVEN):
+        if not quoted and not counted and (found[1] or found[2] not in ENVIRONMENT_VARIABLES):
             self._may_hold(variable=found[2])
         if self._ahead("}"):
             self.at += 1
@@ -508,7 +508,7 @@ class WordReader(ABC):
             return True
         operator = (_BASH_OPERATORS if self.bash else _POSIX_OPERATORS).match(self.text, self.at)
         if operator is None:
-            raise Unmodelled("a parameter is used in an unknown way")
+            raise UnsupportedSyntax("a parameter is used in an unknown way")
         self.at = operator.end()
         if operator[0] == ":":
             self._arithmetic("}")
@@ -532,27 +532,27 @@ class WordReader(ABC):
                     return
                 case "\\":
                     if self.text[self.at + 1 : self.at + 2] in ("", "\n"):
-                        raise Unmodelled("a word goes on in the next line")
+                        raise UnsupportedSyntax("a word goes on in the next line")
                     self.at += 2
                 case "'" if quoted:
-                    raise Unmodelled("a quote stands in a parameter in quotes")
+                    raise UnsupportedSyntax("a quote stands in a parameter in quotes")
                 case "'":
                     self._single()
                 case '"' if not quoted:
                     self._double()
                 case '"':
-                    raise Unmodelled("a quote stands in a parameter in quotes")
+                    raise UnsupportedSyntax("a quote stands in a parameter in quotes")
                 case "$":
                     self._dollar(quoted=quoted)
                 case "`":
                     self._backtick(quoted=quoted)
                 case "<" | ">" if self.text[self.at + 1 : self.at + 2] == "(":
-                    raise Unmodelled("a process substitution stands in a parameter")
+                    raise UnsupportedSyntax("a process substitution stands in a parameter")
                 case "\n" | "\x00":
-                    raise Unmodelled("a parameter goes over lines")
+                    raise UnsupportedSyntax("a parameter goes over lines")
                 case _:
                     self.at += 1
-        raise Unmodelled("a parameter is not closed")
+        raise UnsupportedSyntax("a parameter is not closed")
 
     def _arithmetic(self, end: str, *, parts: bool = False) -> None:
         """Read an expression up to its end; every variable in it is evaluated. `parts`: those of a loop, with `;`."""
@@ -560,14 +560,14 @@ class WordReader(ABC):
         while self.at < len(self.text):
             if depth == 0 and self._ahead(end):
                 if _SETS.search(expression := self.text[began : self.at]) is not None:
-                    self.found.changed.update(_OPERAND.findall(expression))
+                    self.found.arithmetic_targets.update(_OPERAND.findall(expression))
                 self.at += len(end)
                 return
             found = _OPERAND.match(self.text, self.at)
             if found is not None:
                 self.at = found.end()
                 if not found[0][0].isdigit():
-                    self.found.calculated.add(found[0])
+                    self.found.arithmetic_variables.add(found[0])
                 continue
             char = self.text[self.at]
             if char == "$":
@@ -575,7 +575,7 @@ class WordReader(ABC):
             elif char == "`":
                 self._numeric = True
                 self._backtick(quoted=False)
-                self.found.prints = self.found.prints or ("" if self._numeric else _PRINTED)
+                self.found.evaluated_output = self.found.evaluated_output or ("" if self._numeric else _PRINTED)
             elif char in "([":
                 depth += 1
                 self.at += 1
@@ -583,12 +583,12 @@ class WordReader(ABC):
                 depth -= 1
                 self.at += 1
                 if depth < 0:
-                    raise Unmodelled("an expression is not closed")
+                    raise UnsupportedSyntax("an expression is not closed")
             elif char in "+-*/%<>=!&|^~?:,.@ \t\n" or (char == ";" and parts) or (char == '"' and end != "]"):
                 self.at += 1
             else:
-                raise Unmodelled(f"an expression holds {char!a}")
-        raise Unmodelled("an expression is not closed")
+                raise UnsupportedSyntax(f"an expression holds {char!a}")
+        raise UnsupportedSyntax("an expression is not closed")
 
     def _calculated_dollar(self) -> None:
         began, self._numeric = self.at, True
@@ -597,24 +597,26 @@ class WordReader(ABC):
             return
         raw = self.text[began : self.at]
         if (found := _PLAIN_VARIABLE.fullmatch(raw)) is not None:
-            self.found.calculated.add(found[1])
+            self.found.arithmetic_variables.add(found[1])
         elif raw.startswith("$("):
-            self.found.prints = _PRINTED
+            self.found.evaluated_output = _PRINTED
         else:
             self._evaluate("arithmetic evaluates a value that is put together")
 
     def _evaluate(self, reason: str) -> None:
-        self.found.evaluated = self.found.evaluated or reason
+        self.found.evaluation = self.found.evaluation or reason
 
-    def _assigned(self, text: str, exact: tuple[Exact, ...] = ()) -> None:
+    def _assigned(self, text: str, parsed_words: tuple[ParsedWord, ...] = ()) -> None:
         """Note that a variable is set, by something else than an assignment."""
-        part = Part(kind="assignment", text=text, words=(text[:-1], None), exact=exact, inside=self._inside)
+        part = CommandPart(
+            kind="assignment", text=text, words=(text[:-1], None), parsed_words=parsed_words, inside=self._inside
+        )
         self.found.parts.append(part)
 
     def _assign(self, name: str, *, numeric: bool, known: bool, plain: bool = False) -> None:
         """`plain`: the value holds no pattern."""
         if not (numeric or plain):
-            self.found.patterned.add(name)
-        self.found.unknown = self.found.unknown or not (numeric or known)
+            self.found.glob_variables.add(name)
+        self.found.has_unknown_values = self.found.has_unknown_values or not (numeric or known)
         self.found.loops.pop(name, None)
-        self.found.numbers[name] = self.found.numbers.get(name, True) and numeric
+        self.found.numeric[name] = self.found.numeric.get(name, True) and numeric

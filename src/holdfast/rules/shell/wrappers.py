@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast.rules.shell import programs
-from holdfast.rules.shell.harmless import SUBCOMMANDS
+from holdfast.rules.shell.harmless import HARMLESS_SUBCOMMANDS
 from holdfast.rules.shell.programs import Wrapper, dialect_of, family, program_name
 from holdfast.rules.shell.verdicts import Dialect, Word, word_set
 
@@ -55,7 +55,7 @@ _CODE: Final = re.compile(r"[\s$`\\'\"]")
 """What makes a word a script to a shell, and more than one word."""
 
 
-class Inner(Struct, frozen=True):
+class NestedCommand(Struct, frozen=True):
     """A command inside a command: words, or a script to be read."""
 
     by: str
@@ -63,7 +63,7 @@ class Inner(Struct, frozen=True):
     script: str | None = None
     from_input: bool = False
     """It is whatever comes in on standard input."""
-    if_fed: bool = False
+    only_with_input: bool = False
     """It is started only if something is given to it: an interactive shell has nobody to talk to."""
     guessed: bool = False
     """It may begin elsewhere."""
@@ -75,17 +75,17 @@ class Inner(Struct, frozen=True):
     """The shell that reads the script, if it is not the one that reads the command."""
 
 
-def unwrap(words: Sequence[Word]) -> list[Inner]:
+def nested_commands(words: Sequence[Word]) -> list[NestedCommand]:
     """The commands a command would run, as far as its words show them."""
     if not words or words[0] is None:
         return []
     name, rest = program_name(words[0]), list(words[1:])
     if name in _KEYWORDS:
-        return [Inner(name, tuple(rest))] if rest else []
+        return [NestedCommand(name, tuple(rest))] if rest else []
     if name.startswith("git-"):
-        return [Inner(name, ("git", name.removeprefix("git-"), *rest))]
-    held = _values(programs.HELD.get(name, ""), rest)
-    found = [Inner(name, script=script.removeprefix("exec=").lstrip(":!")) for script in held]
+        return [NestedCommand(name, ("git", name.removeprefix("git-"), *rest))]
+    held = _option_values(programs.COMMAND_OPTIONS.get(name, ""), rest)
+    found = [NestedCommand(name, script=script.removeprefix("exec=").lstrip(":!")) for script in held]
     if name in programs.SHELLS:
         return [*found, *_read_shell(name, rest)]
     if (special := _SPECIAL.get(name)) is not None:
@@ -93,20 +93,20 @@ def unwrap(words: Sequence[Word]) -> list[Inner]:
     if family(name) in ("pypy", "python"):
         found += _module(name, rest)
     if name in ("uv", "yarn") and rest[:1] in (["npm"], ["pip"]):
-        found.append(Inner(name, tuple(rest)))
+        found.append(NestedCommand(name, tuple(rest)))
     if name in _DECLARING:
-        found += [inner for word in rest if word is not None for inner in stored(word)]
+        found += [inner for word in rest if word is not None for inner in commands_in_assignment(word)]
     if name in _EVALUATING:
-        found += [Inner(name, script=script) for script in evaluated(rest)]
-    if name in programs.HIDING:
-        found.append(Inner(name, (None,)))
-    if name in programs.ANYWHERE | programs.SHELL_STARTERS or name.startswith(("ld-linux", "ld.so", "ld-musl")):
-        found += _anywhere(name, rest)
-    elif name in programs.AFTER_RUN and (not rest or rest[0] not in SUBCOMMANDS.get(name, ())):
-        runs = next((at for at, word in enumerate(rest) if word is None or word in programs.RUN), len(rest))
-        found += _anywhere(name, rest[runs:])
+        found += [NestedCommand(name, script=script) for script in substitutions_in(rest)]
+    if name in programs.HIDDEN_RUNNERS:
+        found.append(NestedCommand(name, (None,)))
+    if name in programs.OPAQUE_WRAPPERS | programs.SHELL_STARTERS or name.startswith(("ld-linux", "ld.so", "ld-musl")):
+        found += _at_any_word(name, rest)
+    elif name in programs.RUN_PROGRAMS and (not rest or rest[0] not in HARMLESS_SUBCOMMANDS.get(name, ())):
+        runs = next((at for at, word in enumerate(rest) if word is None or word in programs.RUN_SUBCOMMANDS), len(rest))
+        found += _at_any_word(name, rest[runs:])
     if name in programs.SHELL_STARTERS and not any(inner.script is not None for inner in found):
-        found.append(_from_input(name, if_fed=True))
+        found.append(_from_input(name, only_with_input=True))
     if (wrapper := programs.WRAPPERS.get(name)) is not None:
         found += _wrapped(name, wrapper, rest)
     return found
@@ -117,36 +117,36 @@ def script_of(words: Sequence[Word]) -> str:
     return " ".join("$_" if word is None else word for word in words)
 
 
-def evaluated(words: Iterable[Word]) -> Iterator[str]:
+def substitutions_in(words: Iterable[Word]) -> Iterator[str]:
     """Scripts with the substitutions that literal words hold: `test -v 'a[$(rm x)]'` runs rm."""
     for word in words:
         if word is not None and ("$(" in word or "`" in word):
             yield f": {word}"
 
 
-def stored(assignment: str) -> Iterator[Inner]:
+def commands_in_assignment(assignment: str) -> Iterator[NestedCommand]:
     """The command that setting a variable keeps for later; more words will follow it."""
-    if programs.UNSEEN.match(assignment) is not None:
-        yield Inner("a variable", (None,))
-    elif (found := programs.EXPANDED.match(assignment)) is not None:
+    if programs.INJECTING_VARIABLES.match(assignment) is not None:
+        yield NestedCommand("a variable", (None,))
+    elif (found := programs.EXPANDED_VARIABLES.match(assignment)) is not None:
         value = assignment[found.end() :]
-        yield Inner("a variable", script=f": {value}")
+        yield NestedCommand("a variable", script=f": {value}")
         if "ENV" in found[0] or value == "$_":
-            yield Inner("a variable", (None if value == "$_" else value,))
-    elif (found := programs.STORED.match(assignment)) is not None and assignment[found.end() :]:
-        yield Inner("a variable", script=script_of([assignment[found.end() :].lstrip("|"), None]))
+            yield NestedCommand("a variable", (None if value == "$_" else value,))
+    elif (found := programs.COMMAND_VARIABLES.match(assignment)) is not None and assignment[found.end() :]:
+        yield NestedCommand("a variable", script=script_of([assignment[found.end() :].lstrip("|"), None]))
 
 
-def _from_input(name: str, *, if_fed: bool = False) -> Inner:
-    return Inner(name, (None,), from_input=True, if_fed=if_fed)
+def _from_input(name: str, *, only_with_input: bool = False) -> NestedCommand:
+    return NestedCommand(name, (None,), from_input=True, only_with_input=only_with_input)
 
 
-def _wrapped(name: str, wrapper: Wrapper, rest: list[Word]) -> Iterator[Inner]:
-    scan = _scan(wrapper, rest)
+def _wrapped(name: str, wrapper: Wrapper, rest: list[Word]) -> Iterator[NestedCommand]:
+    scan = _parse_options(wrapper, rest)
     if name == "env":
         yield from _split_strings(rest)
     if wrapper.assignments:
-        yield from (inner for word in rest if word is not None for inner in stored(word))
+        yield from (inner for word in rest if word is not None for inner in commands_in_assignment(word))
     yield from _wrapper_values(name, scan)
     as_user = name == "runuser" and not any(option in ("-u", "--user") for option, _ in scan.values)
     if wrapper.runs_shell or (name == "sudo" and _has_letters(rest, "is")):
@@ -155,28 +155,28 @@ def _wrapped(name: str, wrapper: Wrapper, rest: list[Word]) -> Iterator[Inner]:
         return
     if name == "command" and _has_letters(rest[:1], "vV"):
         return
-    if scan.unread:
-        yield Inner(name, (None,), reason=f"the option '{scan.unread}' of '{name}' is not known")
-    for inner in scan.rests:
+    if scan.unknown_option:
+        yield NestedCommand(name, (None,), reason=f"the option '{scan.unknown_option}' of '{name}' is not known")
+    for inner in scan.candidates:
         if inner and name == "xargs":
             marks = [value or "{}" for option, value in scan.values if option in ("-I", "-i", "--replace")]
-            told = [None if word is None or any(mark in word for mark in marks) else word for word in inner]
-            yield Inner(name, (*told, None))
+            resolved = [None if word is None or any(mark in word for mark in marks) else word for word in inner]
+            yield NestedCommand(name, (*resolved, None))
         elif inner and wrapper.joined:
-            yield Inner(name, script=script_of(inner), dialect="posix")
+            yield NestedCommand(name, script=script_of(inner), dialect="posix")
         elif inner:
-            yield Inner(name, inner)
+            yield NestedCommand(name, inner)
 
 
-def _wrapper_values(name: str, scan: _Scan) -> Iterator[Inner]:
+def _wrapper_values(name: str, scan: _ParsedOptions) -> Iterator[NestedCommand]:
     """`strace -o '|rm x'` and `strace -E PAGER='rm x'`: values that are commands."""
     for option, value in scan.values if name in ("strace", "systemd-run") else ():
         if option in ("-E", "--env", "--setenv"):
-            yield from stored(value) if value is not None else (Inner(name, (None,)),)
+            yield from commands_in_assignment(value) if value is not None else (NestedCommand(name, (None,)),)
         elif option in ("-o", "--output") and (value is None or value.startswith(("|", "!"))):
-            yield Inner(name, script=script_of([None if value is None else value[1:]]))
+            yield NestedCommand(name, script=script_of([None if value is None else value[1:]]))
         elif option in ("-p", "--property") and name == "systemd-run":
-            yield Inner(name, (None,), reason="a property of a unit may run something")
+            yield NestedCommand(name, (None,), reason="a property of a unit may run something")
 
 
 def _has_letters(words: Sequence[Word], letters: str) -> bool:
@@ -185,43 +185,43 @@ def _has_letters(words: Sequence[Word], letters: str) -> bool:
     return any(letter in bundle for bundle in bundles for letter in letters)
 
 
-def _starting_shell(name: str, scan: _Scan, *, always: bool) -> Iterator[Inner]:
+def _starting_shell(name: str, scan: _ParsedOptions, *, always: bool) -> Iterator[NestedCommand]:
     """A shell that gets the words as its script, or reads its input if there are none."""
-    for inner in scan.rests:
+    for inner in scan.candidates:
         if not inner or always:
-            yield _from_input(name, if_fed=True)
+            yield _from_input(name, only_with_input=True)
         elif name in ("doas", "sudo"):
-            yield Inner(name, script=script_of(inner), dialect="posix")
+            yield NestedCommand(name, script=script_of(inner), dialect="posix")
 
 
-def _anywhere(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
+def _at_any_word(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
     for at, word in enumerate(rest[:_MAX_PLACES]):
         if word is None or not word.startswith("-"):
-            yield Inner(name, tuple(rest[at:]), guessed=True)
+            yield NestedCommand(name, tuple(rest[at:]), guessed=True)
         if word is not None and _CODE.search(word) is not None:
-            yield Inner(name, script=word.partition("=")[2] if word.startswith("-") else word)
+            yield NestedCommand(name, script=word.partition("=")[2] if word.startswith("-") else word)
     if len(rest) > _MAX_PLACES:
-        yield Inner(name, (None,))
+        yield NestedCommand(name, (None,))
 
 
-class _Scan(Struct, frozen=True):
+class _ParsedOptions(Struct, frozen=True):
     """What a wrapper's own arguments are, and where they end."""
 
-    rests: list[tuple[Word, ...]]
+    candidates: list[tuple[Word, ...]]
     """What follows them; two readings if an option is not known."""
     values: list[tuple[str, Word]]
     """Options and what they are given."""
-    unread: str = ""
+    unknown_option: str = ""
     """An option that is not known, so that anything may follow."""
 
 
-def _scan(wrapper: Wrapper, rest: Sequence[Word]) -> _Scan:
-    at, second, unread = 0, None, ""
+def _parse_options(wrapper: Wrapper, rest: Sequence[Word]) -> _ParsedOptions:
+    at, second, unknown_option = 0, None, ""
     values: list[tuple[str, Word]] = []
     while at < len(rest):
         word = rest[at]
         if word is None:
-            return _Scan([(None, *rest[at + 1 :])], values, unread)
+            return _ParsedOptions([(None, *rest[at + 1 :])], values, unknown_option)
         if word == "--":
             at += 1
             break
@@ -233,7 +233,7 @@ def _scan(wrapper: Wrapper, rest: Sequence[Word]) -> _Scan:
         at += 1
         option, value = _option(wrapper, word)
         if option is None:
-            unread = unread or word
+            unknown_option = unknown_option or word
             second = at + 1 if second is None and "=" not in word else second
         elif value is None:
             values.append((option, rest[at] if at < len(rest) else ""))
@@ -245,7 +245,7 @@ def _scan(wrapper: Wrapper, rest: Sequence[Word]) -> _Scan:
     readings = [tuple(rest[at + wrapper.leading :])]
     if second is not None and second > at:
         readings.append(tuple(rest[second + wrapper.leading :]))
-    return _Scan(readings, values, unread)
+    return _ParsedOptions(readings, values, unknown_option)
 
 
 def _option(wrapper: Wrapper, word: str) -> tuple[str | None, str | None]:
@@ -269,24 +269,24 @@ def _option(wrapper: Wrapper, word: str) -> tuple[str | None, str | None]:
     return f"-{word[-1]}", ""
 
 
-def _split_strings(rest: list[Word]) -> Iterator[Inner]:
+def _split_strings(rest: list[Word]) -> Iterator[NestedCommand]:
     """`env -S 'rm x'` and its spellings. It has escapes and variables of its own, which are not modelled."""
     for at, word in enumerate(rest):
         if word is None or (found := _SPLIT.match(word)) is None:
             continue
         text = script_of([word[found.end() :], *rest[at + 1 :]])
         if "\\" in text or "$" in text:
-            yield Inner("env", (None,))
-        yield Inner("env", script=f"env {text}")
+            yield NestedCommand("env", (None,))
+        yield NestedCommand("env", script=f"env {text}")
 
 
-def _read_shell(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
+def _read_shell(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
     """`-c` may stand anywhere among the options; the script is the first word after all of them."""
     at, letters, perhaps = 0, "", list[Word]()
     while at < len(rest):
         word = rest[at]
         if word is None:
-            yield Inner(name, (None,))
+            yield NestedCommand(name, (None,))
             return
         if not word.startswith(("-", "+")):
             break
@@ -300,7 +300,7 @@ def _read_shell(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
             at += word.count("o") + word.count("O")
         elif word in _SHELL_VALUED:
             if rest[at : at + 1] == [None]:
-                yield Inner(name, (None,))
+                yield NestedCommand(name, (None,))
             at += 1
         elif "=" not in word and word not in _SHELL_FLAGS and not script_of(rest[at : at + 1]).startswith("-"):
             perhaps += rest[at : at + 1]
@@ -308,11 +308,13 @@ def _read_shell(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
     operands = rest[at:]
     if "c" in letters:
         scripts = [*perhaps, *operands[:1]]
-        yield from (Inner(f"{name} -c", script=script_of([script]), dialect=dialect_of(name)) for script in scripts)
+        yield from (
+            NestedCommand(f"{name} -c", script=script_of([script]), dialect=dialect_of(name)) for script in scripts
+        )
     elif "s" in letters or not operands or _is_input(operands[0]):
         yield _from_input(name)
     else:
-        yield Inner(name, tuple(operands))
+        yield NestedCommand(name, tuple(operands))
 
 
 def _is_input(path: Word) -> bool:
@@ -320,7 +322,7 @@ def _is_input(path: Word) -> bool:
     return path is None or _DEVICE.search(path) is not None
 
 
-def _values(options: str, words: Sequence[Word]) -> Iterator[str]:
+def _option_values(options: str, words: Sequence[Word]) -> Iterator[str]:
     """The values of these options: joined by `=`, attached, or the next word; both if that is not clear."""
     letters = {option[1] for option in options.split() if len(option) == 2}
     long = [option for option in options.split() if len(option) > 2]
@@ -340,7 +342,7 @@ def _values(options: str, words: Sequence[Word]) -> Iterator[str]:
                 yield attached
 
 
-def _git(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
+def _git(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
     subcommand = _git_subcommand(rest)
     for at, word in enumerate(rest):
         if word is None:
@@ -348,15 +350,17 @@ def _git(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
         if word == "-c" and (at < subcommand or "clone" in rest) and at + 1 < len(rest):
             yield _git_setting(rest[at + 1])
         elif word.startswith(("--config-env", "--exec-path=")) or word == "--exec-path":
-            yield Inner(f"git {word.partition('=')[0]}", (None,))
+            yield NestedCommand(f"git {word.partition('=')[0]}", (None,))
         elif word == "config" and at + 1 < len(rest):
             yield from _git_config(rest[at + 1 :])
         elif word == "run" and "bisect" in rest[:at]:
-            yield Inner("git bisect run", tuple(rest[at + 1 :]))
+            yield NestedCommand("git bisect run", tuple(rest[at + 1 :]))
         elif word == "foreach" and "submodule" in rest[:at]:
-            yield Inner("git submodule foreach", script=script_of([x for x in rest[at + 1 :] if x != "--recursive"]))
+            yield NestedCommand(
+                "git submodule foreach", script=script_of([x for x in rest[at + 1 :] if x != "--recursive"])
+            )
         elif word.startswith("ext::"):
-            yield Inner("git", script=word.removeprefix("ext::"))
+            yield NestedCommand("git", script=word.removeprefix("ext::"))
 
 
 def _git_subcommand(rest: Sequence[Word]) -> int:
@@ -367,13 +371,13 @@ def _git_subcommand(rest: Sequence[Word]) -> int:
     return at
 
 
-def _git_setting(setting: Word) -> Inner:
+def _git_setting(setting: Word) -> NestedCommand:
     key, _, value = (setting or "").partition("=")
-    told = f"git {value}" if key.lower().startswith("alias.") and not value.startswith("!") else value.lstrip("!")
-    return Inner("git -c", script=f"{told} $_" if setting is not None else "$_")
+    resolved = f"git {value}" if key.lower().startswith("alias.") and not value.startswith("!") else value.lstrip("!")
+    return NestedCommand("git -c", script=f"{resolved} $_" if setting is not None else "$_")
 
 
-def _git_config(rest: Sequence[Word]) -> Iterator[Inner]:
+def _git_config(rest: Sequence[Word]) -> Iterator[NestedCommand]:
     """`git config alias.q '!rm x'`: what a setting holds is run by a later git."""
     for key, value in pairwise(_operands(rest)):
         if key is None or "." in key:
@@ -384,111 +388,111 @@ def _operands(rest: Sequence[Word]) -> list[Word]:
     return [word for word in rest if word is None or not word.startswith("-")]
 
 
-def _ssh(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
+def _ssh(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
     """`ssh HOST COMMAND`, with options on both sides of the host; without a command its input goes to a shell there."""
-    at_host = _scan(_SSH[name], rest)
+    at_host = _parse_options(_SSH[name], rest)
     yield from _ssh_settings(name, at_host)
-    for words in at_host.rests:
-        scan = _scan(_SSH[name], words[1:])
+    for words in at_host.candidates:
+        scan = _parse_options(_SSH[name], words[1:])
         yield from _ssh_settings(name, scan)
-        for command in scan.rests:
-            yield Inner(name, script=script_of(command)) if command else _from_input(name, if_fed=True)
+        for command in scan.candidates:
+            yield NestedCommand(name, script=script_of(command)) if command else _from_input(name, only_with_input=True)
 
 
-def _ssh_copy(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
+def _ssh_copy(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
     """`scp` and `sftp`, whose options may stand anywhere."""
     words = tuple(rest)
     while words:
-        scan = _scan(_SSH[name], words)
+        scan = _parse_options(_SSH[name], words)
         yield from _ssh_settings(name, scan)
-        words = scan.rests[0][1:]
+        words = scan.candidates[0][1:]
 
 
-def _ssh_settings(name: str, scan: _Scan) -> Iterator[Inner]:
+def _ssh_settings(name: str, scan: _ParsedOptions) -> Iterator[NestedCommand]:
     """`-o ProxyCommand=…` and its kin."""
-    if scan.unread:
-        yield Inner(name, (None,), reason=f"the option '{scan.unread}' of '{name}' is not known")
+    if scan.unknown_option:
+        yield NestedCommand(name, (None,), reason=f"the option '{scan.unknown_option}' of '{name}' is not known")
     for option, value in scan.values:
         if option in ("-F", "-o") and value is None:
-            yield Inner(name, (None,), reason="a setting of ssh cannot be told")
+            yield NestedCommand(name, (None,), reason="a setting of ssh cannot be told")
         elif option == "-o" and (found := _SSH_COMMAND.match((value or "").strip())) is not None:
-            yield Inner(name, script=(value or "").strip()[found.end() :])
+            yield NestedCommand(name, script=(value or "").strip()[found.end() :])
         elif option == "-o" and _SSH_PLAIN.fullmatch((value or "").strip()) is None:
-            yield Inner(name, (None,), reason=f"the setting '{value}' of ssh is not known to run nothing")
+            yield NestedCommand(name, (None,), reason=f"the setting '{value}' of ssh is not known to run nothing")
 
 
-def _parallel(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
+def _parallel(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
     """Without a command of its own it runs its inputs."""
     marks = [at for at, word in enumerate(rest) if word is not None and word.startswith(":::")]
-    yield Inner(name, script=script_of([*rest[: marks[0]], None] if marks else rest))
+    yield NestedCommand(name, script=script_of([*rest[: marks[0]], None] if marks else rest))
     for word in rest[marks[0] + 1 :] if marks else ():
-        yield Inner(name, script=script_of([word]))
+        yield NestedCommand(name, script=script_of([word]))
     if not any(word is not None and not word.startswith("-") for word in rest):
         yield _from_input(name)
 
 
-def _find(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
+def _find(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
     for at, word in enumerate(rest):
         if word in _FIND_ACTIONS:
             inner = takewhile(lambda item: item not in (";", "+"), rest[at + 1 :])
-            told = (None if item is not None and "{}" in item else item for item in inner)
-            yield Inner(f"{name} {word}", tuple(told), at=at + 2)
+            resolved = (None if item is not None and "{}" in item else item for item in inner)
+            yield NestedCommand(f"{name} {word}", tuple(resolved), at=at + 2)
 
 
-def _alias(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
+def _alias(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
     """What stands for another word; more words will follow it."""
     for word in rest:
         if word is None or "=" in word:
-            yield Inner(name, script=script_of([None if word is None else word.partition("=")[2], None]))
+            yield NestedCommand(name, script=script_of([None if word is None else word.partition("=")[2], None]))
 
 
-def _hash(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
+def _hash(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
     for at, word in enumerate(rest):
         if word is not None and word.startswith("-") and "p" in word:
-            yield Inner(name, (word.partition("p")[2] or next(iter(rest[at + 1 :]), None), None))
+            yield NestedCommand(name, (word.partition("p")[2] or next(iter(rest[at + 1 :]), None), None))
 
 
-def _source(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
+def _source(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
     operands = rest[1:] if rest[:1] == ["--"] else rest
     if operands:
-        yield _from_input(name) if _is_input(operands[0]) else Inner(name, tuple(operands))
+        yield _from_input(name) if _is_input(operands[0]) else NestedCommand(name, tuple(operands))
 
 
-def _daemon(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
+def _daemon(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
     """`start-stop-daemon --exec PROGRAM -- ARGUMENTS`."""
     arguments = tuple(rest[rest.index("--") + 1 :]) if "--" in rest else ()
-    for program in _values("-a -x --exec --startas", rest):
-        yield Inner(name, (program, *arguments))
+    for program in _option_values("-a -x --exec --startas", rest):
+        yield NestedCommand(name, (program, *arguments))
 
 
-def _module(name: str, rest: Sequence[Word]) -> Iterator[Inner]:
+def _module(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
     """`python3 -m pip install x` is pip."""
     for at, word in enumerate(rest):
         if word is None or not word.startswith("-"):
             return
         if (found := _MODULE.fullmatch(word)) is not None:
-            yield Inner(name, (found[1], *rest[at + 1 :]) if found[1] else tuple(rest[at + 1 :]))
+            yield NestedCommand(name, (found[1], *rest[at + 1 :]) if found[1] else tuple(rest[at + 1 :]))
             return
 
 
-_SPECIAL: Final[dict[str, Callable[[str, Sequence[Word]], Iterable[Inner]]]] = {
+_SPECIAL: Final[dict[str, Callable[[str, Sequence[Word]], Iterable[NestedCommand]]]] = {
     **dict.fromkeys((".", "source"), _source),
     **dict.fromkeys(("at", "batch"), lambda name, rest: [_from_input(name)]),
     **dict.fromkeys(("scp", "sftp"), _ssh_copy),
     "alias": _alias,
-    "coproc": lambda name, rest: [Inner(name, tuple(rest)), Inner(name, tuple(rest[1:]))],
-    "eval": lambda name, rest: [Inner(name, script=script_of(rest[1:] if rest[:1] == ["--"] else rest))],
+    "coproc": lambda name, rest: [NestedCommand(name, tuple(rest)), NestedCommand(name, tuple(rest[1:]))],
+    "eval": lambda name, rest: [NestedCommand(name, script=script_of(rest[1:] if rest[:1] == ["--"] else rest))],
     "find": _find,
     "git": _git,
     "hash": _hash,
     "parallel": _parallel,
     "ssh": _ssh,
     "start-stop-daemon": _daemon,
-    "trap": lambda name, rest: [Inner(name, script=script_of(_operands(rest)[:1]))],
+    "trap": lambda name, rest: [NestedCommand(name, script=script_of(_operands(rest)[:1]))],
 }
-WRAPPING: Final = (
-    programs.ANYWHERE
-    | programs.AFTER_RUN
+COMMAND_RUNNERS: Final = (
+    programs.OPAQUE_WRAPPERS
+    | programs.RUN_PROGRAMS
     | programs.SHELL_STARTERS
     | set(programs.WRAPPERS)
     | {*("coproc", "eval", "parallel", "ssh", "trap")}

@@ -9,7 +9,7 @@ from holdfast.contract.call import Caller
 from holdfast.contract.enums import AUTO_APPROVED_IF_SANDBOXED, RUNS_COMMANDS, Risk
 from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
-from holdfast.rules.chain import Question
+from holdfast.rules.chain import ApprovalRequest
 
 ROOT = Path("/srv/project")
 
@@ -41,7 +41,7 @@ UNKNOWN = tool("acme.thing")
 FETCH = tool("web.fetch", effects={"network"}, source="builtin")
 
 
-def question(about: Tool = READ, args: Args | None = None, **fields: Any) -> Question:
+def approval_request(about: Tool = READ, args: Args | None = None, **fields: Any) -> ApprovalRequest:
     given = args or {}
     touched = about.touches(given) if about.touches is not None else ()
     values: dict[str, Any] = {
@@ -56,4 +56,4 @@ def question(about: Tool = READ, args: Args | None = None, **fields: Any) -> Que
         "root": ROOT,
         "session": "session-1",
     }
-    return Question(**(values | fields))
+    return ApprovalRequest(**(values | fields))

@@ -198,7 +198,7 @@ ELSEWHERE: Final = ("echo x &>/dev/null evil", "((evil))", "true |& evil x")
 
 def hidden_commands() -> tuple[str, ...]:
     """All of them, each once."""
-    made = [place.format(h="evil") for place in PLACES]
+    made = [context.format(h="evil") for context in PLACES]
     for word in SPELT:
         evaluated = f"eval {word}" if set(word) & set('"$`') else f'eval "{word}"'
         made += [word, f"true; {word} x", f"echo $({word})", evaluated, f"env {word} x", f"if true; then {word}; fi"]
