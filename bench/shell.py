@@ -17,7 +17,7 @@ from measure import FULL, QUICK, Effort, Run, race
 from holdfast import Config, Runtime
 from holdfast.config.config import ApprovalConfig, OutputConfig, SandboxConfig
 from holdfast.contract.command import Command
-from holdfast.sandbox.privileges import filled, open_file
+from holdfast.sandbox.privileges import fill_descriptors, memory_file
 from holdfast.store.ledger import Ledger
 from holdfast.tools.shell import SHELL_EXEC
 
@@ -48,8 +48,8 @@ async def held(root: Path, effort: Effort) -> dict[str, float]:
 
         async def by_hand(n: int) -> None:
             for _ in range(n):
-                fds = [open_file(content) for content in launch.files]
-                argv = filled(launch.argv, fds)
+                fds = [memory_file(content) for content in launch.files]
+                argv = fill_descriptors(launch.argv, fds)
                 process = await asyncio.create_subprocess_exec(*argv, env=launch.env, cwd=launch.cwd, pass_fds=fds)
                 for fd in fds:
                     os.close(fd)

@@ -221,7 +221,7 @@ async def _approve(held: holdfast.PendingCall) -> holdfast.Answer:
 @pytest.mark.spec("N8")
 def test_the_escape_tests_and_a_wrapped_command_start_nothing_of_the_project(hostile: HostileProject) -> None:
     sandbox = Sandbox(SandboxConfig(mode="required"), root=hostile.root, remember=False)
-    assert sandbox.backend() is not None, sandbox.why_not()
+    assert sandbox.backend() is not None, sandbox.problem()
     wrapped = sandbox.wrap_command(["/bin/echo", "contained"])
     done = subprocess.run(wrapped, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.returncode) == ("contained\n", 0), done.stderr

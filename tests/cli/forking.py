@@ -37,14 +37,16 @@ def import_everything() -> None:
 def try_sandboxes() -> None:
     """What every command would find out about this machine by itself, where it has no state yet."""
     from holdfast.sandbox.limits import Limits
-    from holdfast.sandbox.policy import Policy
-    from holdfast.sandbox.probe import Probing
+    from holdfast.sandbox.policy import SandboxPolicy
+    from holdfast.sandbox.probe import BackendSelector
 
-    nothing = Policy(root=None, writable=(), read_deny=(), own=(), network="off", environment=(), limits=Limits())
-    probing = Probing("auto", nothing, None)
-    backend = probing.chosen()
+    nothing = SandboxPolicy(
+        root=None, writable=(), read_deny=(), installation=(), network="off", environment=(), limits=Limits()
+    )
+    probing = BackendSelector("auto", nothing, None)
+    backend = probing.select()
     if backend is not None:
-        probing.examine(backend)
+        probing.run_escape_tests(backend)
 
 
 def become_command(request: dict[str, Any], streams: list[int]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.cli.commands import doctor
 from holdfast.helper_process import FOLDERS
-from holdfast.sandbox.escape_tests import CASES
+from holdfast.sandbox.escape_tests import ESCAPE_TESTS
 from tests.cli.command import Cli, Json
 from tests.cli.terminal import Terminal
 
@@ -39,7 +39,7 @@ def test_it_runs_the_escape_tests_and_says_what_held_for_this_user(whole: tuple[
     lines = painted(raw)
     (first, *others) = [line for line in lines if "  backend   " in line]
     assert first.startswith("  ok    backend   bubblewrap ")
-    assert first.endswith(f" held {len(CASES)} of {len(CASES)} attacks for user {os.geteuid()}")
+    assert first.endswith(f" held {len(ESCAPE_TESTS)} of {len(ESCAPE_TESTS)} attacks for user {os.geteuid()}")
     assert all("not tried" in line for line in others)
     (sandbox,) = [line for line in lines if "  sandbox   " in line]
     assert sandbox.startswith("  ok    sandbox   commands run in bubblewrap ")
@@ -61,7 +61,11 @@ def test_findings_are_grouped_and_appear_while_the_rest_is_still_looked_at(whole
 @pytest.mark.spec("E1b", "E1e")
 def test_progress_is_shown_and_nothing_of_it_is_left(whole: tuple[Cli, str]) -> None:
     raw = whole[1]
-    for words in ("verifying the ledger…", "attacking the sandbox (bubblewrap ", f": {len(CASES)} of {len(CASES)}…"):
+    for words in (
+        "verifying the ledger…",
+        "attacking the sandbox (bubblewrap ",
+        f": {len(ESCAPE_TESTS)} of {len(ESCAPE_TESTS)}…",
+    ):
         assert words in raw
     assert raw.index("python") < raw.index("attacking the sandbox")
     assert not [line for line in painted(raw) if "…" in line]

@@ -18,7 +18,7 @@ from holdfast.contract.event import Warned
 from holdfast.contract.processes import Processes
 from holdfast.runtime.background_processes import read_page
 from holdfast.sandbox import limits
-from holdfast.sandbox.supervisor.client import Job, Supervisor
+from holdfast.sandbox.supervisor.client import SupervisedCommand, Supervisor
 from tests.runtime.commanding import mark, shell_in, survivors, until
 from tests.runtime.support import run
 
@@ -42,13 +42,13 @@ def test_a_start_that_is_cancelled_leaves_no_process_behind(
     async def script(runtime: Runtime) -> None:
         waiting = asyncio.Event()
 
-        async def message(job: Job) -> Any:
+        async def message(job: SupervisedCommand) -> Any:
             if told:
                 await until(lambda: survivors(marker) != [])
             waiting.set()
             return await asyncio.get_running_loop().create_future()
 
-        monkeypatch.setattr(Job, "message", message)
+        monkeypatch.setattr(SupervisedCommand, "message", message)
         asked = {"command": f"sleep {marker} & sleep {marker}", "detached": detached}
         call = asyncio.create_task(runtime.call("process.start", asked))
         await waiting.wait()
@@ -72,7 +72,7 @@ def test_a_cancelled_start_is_killed_even_if_nobody_hears_that_it_started(
     file = tmp_path / "project" / "started"
     begin = Supervisor.run
 
-    def run_and_leave(*args: Any, **options: Any) -> Job:
+    def run_and_leave(*args: Any, **options: Any) -> SupervisedCommand:
         job = begin(*args, **options)
         job.stop()
         job.abandon()
@@ -161,14 +161,14 @@ def test_it_is_known_whether_a_process_runs_here_or_was_left_by_another_runtime(
 @pytest.mark.spec("B4")
 def test_a_process_counts_while_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bool] = []
-    message = Job.message
+    message = SupervisedCommand.message
 
     async def script(runtime: Runtime) -> None:
-        async def watched(job: Job) -> Any:
+        async def watched(job: SupervisedCommand) -> Any:
             seen.append(runtime.services.writers_alive())
             return await message(job)
 
-        monkeypatch.setattr(Job, "message", watched)
+        monkeypatch.setattr(SupervisedCommand, "message", watched)
         await runtime.call("process.start", {"command": "true"})
 
     _with(tmp_path, script)

@@ -10,8 +10,8 @@ import pytest
 from holdfast import Config, Result, State
 from holdfast.config.config import ApprovalConfig, SandboxConfig
 from holdfast.contract.enums import Failure
-from holdfast.sandbox.launch import Held
-from holdfast.sandbox.probe import Probing
+from holdfast.sandbox.launch import EscapeTestResult
+from holdfast.sandbox.probe import BackendSelector
 from holdfast.tools.shell import SHELL_EXEC
 from tests.runtime.commanding import PROCESS_TOOLS
 from tests.runtime.support import run, runtime_in
@@ -53,12 +53,12 @@ def test_otherwise_a_person_is_asked(tmp_path: Path, approval: ApprovalConfig, s
 
 @pytest.mark.spec("A8", "N1")
 def test_one_attack_that_gets_through_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def leaks(self: Probing, backend: object, what: object) -> object:
-        from holdfast.sandbox.probe import Seen
+    def leaks(self: BackendSelector, backend: object, what: object) -> object:
+        from holdfast.sandbox.probe import ProbeResult
 
-        return Seen(at=0.0, cases=(Held(name="remount", held=False, detail="it got out"),))
+        return ProbeResult(at=0.0, cases=(EscapeTestResult(name="remount", contained=False, detail="it got out"),))
 
-    monkeypatch.setattr(Probing, "_remembered", leaks)
+    monkeypatch.setattr(BackendSelector, "_cached_result", leaks)
     assert called(tmp_path, SET).failure is Failure.NOBODY_TO_ASK
 
 
@@ -72,10 +72,10 @@ def test_a_process_that_goes_on_is_never_approved_by_the_sandbox(tmp_path: Path)
 def test_where_no_sandbox_works_nothing_runs_unasked_and_required_runs_nothing(
     tmp_path: Path, mode: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def nothing(self: Probing) -> None:
+    def nothing(self: BackendSelector) -> None:
         return None
 
-    monkeypatch.setattr(Probing, "chosen", nothing)
+    monkeypatch.setattr(BackendSelector, "select", nothing)
     listed = ApprovalConfig(auto_approve=("shell.exec",))
     result = called(tmp_path, listed, SandboxConfig(mode=mode))
     wanted = Failure.NOBODY_TO_ASK if mode == "auto" else Failure.DENIED_BY_POLICY

@@ -127,7 +127,7 @@ def test_the_result_of_a_command_says_what_was_hidden_where_that_matters(tmp_pat
 def test_a_command_is_asked_about_where_not_everything_can_be_hidden(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hidden_files, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(hidden_files, "MAX_ENTRIES", 2)
     runtime = project(tmp_path, asker=yes())
     told = run(runtime.judge("shell.exec", {"command": "true"}))
     assert (told.verdict, told.source) == (Verdict.ASK, UNHIDDEN)

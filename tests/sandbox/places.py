@@ -11,8 +11,8 @@ from holdfast.config.config import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.sandbox.bubblewrap import Bubblewrap, installed
 from holdfast.sandbox.landlock import Landlock
-from holdfast.sandbox.launch import Backend, Launch, Overlay, finish, run_launch
-from holdfast.sandbox.policy import Places, Policy, resolve
+from holdfast.sandbox.launch import Backend, Launch, Overlay, clean_up, run_launch
+from holdfast.sandbox.policy import PathVariables, SandboxPolicy, resolve_policy
 
 TIMEOUT = 30.0
 
@@ -33,29 +33,29 @@ def working() -> Backend:
     return found[0]
 
 
-def policy(root: Path, cwd: Path | None = None, **options: Any) -> Policy:
+def policy(root: Path, cwd: Path | None = None, **options: Any) -> SandboxPolicy:
     config = SandboxConfig(**options)
-    return resolve(config, Places(cwd=cwd or root, root=root, home=Path.home()))
+    return resolve_policy(config, PathVariables(cwd=cwd or root, root=root, home=Path.home()))
 
 
 def launched(
-    backend: Backend, policy: Policy, argv: Sequence[str], *, overlays: tuple[Overlay, ...] = (), **options: Any
+    backend: Backend, policy: SandboxPolicy, argv: Sequence[str], *, overlays: tuple[Overlay, ...] = (), **options: Any
 ) -> Launch:
     return backend.launch(policy, Command(argv=tuple(argv), **options), overlays)
 
 
-def run(backend: Backend, policy: Policy, *argv: str, **options: Any) -> Ran:
+def run(backend: Backend, policy: SandboxPolicy, *argv: str, **options: Any) -> Ran:
     code, out, err = run_launch(launched(backend, policy, argv, **options), TIMEOUT)
     return Ran(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
 
-def run_noting(backend: Backend, policy: Policy, *argv: str, **options: Any) -> tuple[Ran, tuple[str, ...]]:
+def run_noting(backend: Backend, policy: SandboxPolicy, *argv: str, **options: Any) -> tuple[Ran, tuple[str, ...]]:
     """A run, and the protected paths that had to be put right after it."""
     from msgspec.structs import replace
 
     launch = launched(backend, policy, argv, **options)
     code, out, err = run_launch(replace(launch, cleanup=()), TIMEOUT)
-    return Ran(code, out.decode(), err.decode()), finish(launch)
+    return Ran(code, out.decode(), err.decode()), clean_up(launch)
 
 
 def repository(folder: Path) -> Path:

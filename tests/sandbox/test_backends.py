@@ -15,7 +15,7 @@ from holdfast.contract.errors import ConfigError, SandboxRefused
 from holdfast.sandbox import bubblewrap, seccomp
 from holdfast.sandbox.landlock import Landlock
 from holdfast.sandbox.launch import Backend, Launch, Overlay
-from holdfast.sandbox.policy import Policy
+from holdfast.sandbox.policy import SandboxPolicy
 from holdfast.sandbox.probe import backends, register
 from holdfast.testing.backend import BackendConformance
 from tests.sandbox.places import bubblewraps, policy, run
@@ -45,9 +45,9 @@ class TestLandlock(BackendConformance):
         return Landlock()
 
     def test_what_it_does_not_hold_is_known(self) -> None:
-        from holdfast.sandbox.escape_tests import CASES
+        from holdfast.sandbox.escape_tests import ESCAPE_TESTS
 
-        missing = set(CASES) - self.backend().guarantees
+        missing = set(ESCAPE_TESTS) - self.backend().guarantees
         assert missing == {"change-protected", "create-protected", "rename-parent", "host-processes"}
 
 
@@ -128,7 +128,7 @@ class Mine:
     def available(self) -> str | None:
         return None
 
-    def launch(self, policy: Policy, command: Command, overlays: tuple[Overlay, ...]) -> Launch:
+    def launch(self, policy: SandboxPolicy, command: Command, overlays: tuple[Overlay, ...]) -> Launch:
         raise SandboxRefused("never")
 
 
@@ -197,7 +197,7 @@ def test_a_missing_program_is_a_plain_sentence(tmp_path: Path) -> None:
 def test_every_jump_of_the_filter_stays_inside_it(machine: str, sockets: bool) -> None:
     import struct
 
-    program = seccomp.program(sockets=sockets, machine=machine)
+    program = seccomp.filter_program(sockets=sockets, machine=machine)
     steps = list(struct.iter_unpack("=HBBI", program))
     for index, (code, yes, no, _value) in enumerate(steps):
         if code & 0x07 == 0x05:
@@ -212,7 +212,7 @@ def test_a_kernel_without_user_namespaces_means_the_probe_does_not_hold(tmp_path
         "from pathlib import Path; from holdfast.config.config import SandboxConfig;"
         "from holdfast.sandbox.sandbox import Sandbox;"
         "one = Sandbox(SandboxConfig(mode='required', backend='bubblewrap'), root=Path.cwd(), remember=False);"
-        "print(one.backend(), one.held(), one.why_not())"
+        "print(one.backend(), one.passes_escape_tests(), one.problem())"
     )
     locked = [bubblewraps()[0].path, "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--dev-bind", "/", "/"]
     done = subprocess.run(

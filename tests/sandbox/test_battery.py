@@ -13,7 +13,7 @@ from holdfast.contract.command import Command
 from holdfast.sandbox import escape_tests
 from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.sandbox.launch import Backend, Launch, Overlay
-from holdfast.sandbox.policy import Policy
+from holdfast.sandbox.policy import SandboxPolicy
 from tests.sandbox.places import bubblewraps
 
 Weaken = Callable[[Launch], Launch]
@@ -23,7 +23,9 @@ class Weakened:
     """Bubblewrap with something taken out of its launches or its policy."""
 
     def __init__(
-        self, launch: Weaken = lambda launch: launch, policy: Callable[[Policy], Policy] = lambda policy: policy
+        self,
+        launch: Weaken = lambda launch: launch,
+        policy: Callable[[SandboxPolicy], SandboxPolicy] = lambda policy: policy,
     ) -> None:
         self._inner: Bubblewrap = bubblewraps()[0]
         self._launch = launch
@@ -34,7 +36,7 @@ class Weakened:
     def available(self) -> str | None:
         return None
 
-    def launch(self, policy: Policy, command: Command, overlays: tuple[Overlay, ...]) -> Launch:
+    def launch(self, policy: SandboxPolicy, command: Command, overlays: tuple[Overlay, ...]) -> Launch:
         return self._launch(self._inner.launch(self._policy(policy), command, overlays))
 
 
@@ -65,11 +67,11 @@ def with_all_variables(launch: Launch) -> Launch:
     return replace(launch, env={**os.environ, **launch.env})
 
 
-def readable(policy: Policy) -> Policy:
+def readable(policy: SandboxPolicy) -> SandboxPolicy:
     return replace(policy, read_deny=())
 
 
-def wide_open(policy: Policy) -> Policy:
+def wide_open(policy: SandboxPolicy) -> SandboxPolicy:
     return replace(policy, writable=(Path(str(policy.root)),))
 
 
@@ -90,15 +92,15 @@ def wide_open(policy: Policy) -> Policy:
     ids=["net", "pid", "first", "seccomp", "sweep", "limits", "variables", "denied", "writable"],
 )
 def test_without_its_defence_an_attack_gets_through(backend: Backend, escapes: set[str]) -> None:
-    found = escape_tests.run(backend, escapes)
-    assert {case.name for case in found if not case.held} == escapes, found
+    found = escape_tests.run_escape_tests(backend, escapes)
+    assert {case.name for case in found if not case.contained} == escapes, found
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's own settings need it")
 @pytest.mark.spec("N1", "A8")
 def test_root_could_change_the_kernel_without_the_cover_of_proc() -> None:
-    found = escape_tests.run(Weakened(without("--ro-bind", "/proc/sys", "/proc/sys")), ["kernel-settings"])
-    assert not found[0].held
+    found = escape_tests.run_escape_tests(Weakened(without("--ro-bind", "/proc/sys", "/proc/sys")), ["kernel-settings"])
+    assert not found[0].contained
     assert "core_pattern" in found[0].detail
 
 
@@ -107,8 +109,8 @@ def test_an_attack_that_does_not_run_to_its_end_is_not_held() -> None:
     def broken(launch: Launch) -> Launch:
         return replace(launch, argv=(*launch.argv[:-2], "no_such_attack", "{}"))
 
-    for case in escape_tests.run(Weakened(broken), ["remount", "tcp"]):
-        assert not case.held
+    for case in escape_tests.run_escape_tests(Weakened(broken), ["remount", "tcp"]):
+        assert not case.contained
         assert "no answer" in case.detail
 
 
@@ -117,4 +119,6 @@ def test_a_backend_that_cannot_make_a_launch_holds_nothing() -> None:
     def refusing(_launch: Launch) -> Launch:
         raise PermissionError(1, "not today")
 
-    assert [case.held for case in escape_tests.run(Weakened(refusing))] == [False] * len(escape_tests.CASES)
+    assert [case.contained for case in escape_tests.run_escape_tests(Weakened(refusing))] == [False] * len(
+        escape_tests.ESCAPE_TESTS
+    )

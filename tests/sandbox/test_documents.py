@@ -16,8 +16,8 @@ from holdfast.contract.command import Command
 from holdfast.fs.protected_paths import exact, is_protected
 from holdfast.runtime.undo.recorder import Recorder
 from holdfast.sandbox import protected_mounts
-from holdfast.sandbox.launch import Backend, finish, run_launch, started, told
-from holdfast.sandbox.protected_mounts import find, holding
+from holdfast.sandbox.launch import Backend, clean_up, cleanup_notes, run_launch, start_launch
+from holdfast.sandbox.protected_mounts import choose_mounts, find_protected
 from holdfast.sandbox.sandbox import Sandbox
 from tests.runtime.undo.support import Place
 from tests.sandbox.places import bubblewraps, launched, policy, run_noting
@@ -71,14 +71,14 @@ def test_a_document_that_was_saved_while_a_command_ran_is_left_whoever_wrote_it_
     document.write_text("status=pending")
     script = "echo x > a.chat; echo > ready; for n in $(seq 1000); do echo forged > a.chat && break; sleep 0.01; done"
     launch = launched(bubblewraps()[0], policy(tmp_path), ["bash", "-c", script], cwd=tmp_path)
-    with started(launch, stderr=subprocess.DEVNULL) as process:
+    with start_launch(launch, stderr=subprocess.DEVNULL) as process:
         wait_for(tmp_path / "ready")
         assert document.read_text() == "status=pending"
         replaced(document, "saved by a person")
         process.wait(20)
     left = document.read_text()
     assert left in ("saved by a person", "forged\n")
-    assert finish(launch) == ()
+    assert clean_up(launch) == ()
     assert document.read_text() == left
 
 
@@ -86,18 +86,21 @@ def test_a_document_that_was_saved_while_a_command_ran_is_left_whoever_wrote_it_
 def test_a_document_that_could_not_be_mounted_is_left_as_it_is_and_that_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protected_mounts, "DOCUMENTS", 0)
+    monkeypatch.setattr(protected_mounts, "MAX_MOUNTED_DOCUMENTS", 0)
     for name in ("a.chat", "b.chat", "gone.chat"):
         (tmp_path / name).write_text("old")
     launch = launched(bubblewraps()[0], policy(tmp_path), ["rm", "gone.chat"], cwd=tmp_path)
     assert run_launch(replace(launch, cleanup=()), 30)[0] == 0
     replaced(tmp_path / "a.chat", "by holdfast")
     (tmp_path / "b.chat").write_text("by a person")
-    assert finish(launch) == (str(tmp_path / "gone.chat"),)
+    assert clean_up(launch) == (str(tmp_path / "gone.chat"),)
     assert (tmp_path / "a.chat").read_text() == "by holdfast"
     assert (tmp_path / "b.chat").read_text() == "by a person"
     assert (tmp_path / "gone.chat").read_text() == "old"
-    assert [note.partition(" ")[0] for note in told(launch)] == [str(tmp_path / "a.chat"), str(tmp_path / "b.chat")]
+    assert [note.partition(" ")[0] for note in cleanup_notes(launch)] == [
+        str(tmp_path / "a.chat"),
+        str(tmp_path / "b.chat"),
+    ]
 
 
 @pytest.mark.spec("N2")
@@ -107,18 +110,18 @@ def test_a_document_saved_where_a_command_moved_the_folder_away_is_left(tmp_path
     launch = launched(bubblewraps()[0], policy(tmp_path), ["sh", "-c", "mv sub away; mkdir sub"], cwd=tmp_path)
     assert run_launch(replace(launch, cleanup=()), 30)[0] == 0
     (tmp_path / "sub" / "a.chat").write_text("saved")
-    finish(launch)
+    clean_up(launch)
     assert (tmp_path / "sub" / "a.chat").read_text() == "saved"
 
 
 @pytest.mark.spec("N2")
 def test_of_many_documents_those_changed_last_are_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protected_mounts, "DOCUMENTS", 2)
+    monkeypatch.setattr(protected_mounts, "MAX_MOUNTED_DOCUMENTS", 2)
     for name in ("z-driven.md", "a-old.chat", "b-new.chat", "Makefile"):
         (tmp_path / name).write_text(name)
     extra = (exact(tmp_path / "z-driven.md"),)
-    found = [replace(item, changed=int("new" in item.path)) for item in find(tmp_path, extra)]
-    mounted = {Path(item.path).name for item in holding(found, extra) if item.mounted}
+    found = [replace(item, changed=int("new" in item.path)) for item in find_protected(tmp_path, extra)]
+    mounted = {Path(item.path).name for item in choose_mounts(found, extra) if item.mounted}
     assert mounted == {"z-driven.md", "b-new.chat", "Makefile"}
 
 
@@ -146,7 +149,7 @@ def test_what_a_person_makes_after_holdfast_has_gone_stays_if_it_is_a_document_a
     launch = Sandbox(SandboxConfig(), root=root, state=state, cwd=root).launch(Command(argv=("true",), cwd=root))
     assert run_launch(launch, 30)[0] == 0
     assert (root / "mine.chat").read_text() == "my words"
-    (note,) = told(launch)
+    (note,) = cleanup_notes(launch)
     assert str(root / "sub" / ".npmrc") in note
     kept = Path(note.rpartition(" ")[2].rstrip("."))
     assert kept.is_relative_to(state / "blocked") and kept.read_text() == "mine too"

@@ -15,13 +15,13 @@ from holdfast.sandbox.sandbox import Sandbox
 _IMPATIENT = """
 import os, signal, sys
 from holdfast.sandbox import sandbox
-real = sandbox.finish
-def finish(launch):
+real = sandbox.clean_up
+def clean_up(launch):
     for _ in range(3):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             os.kill(os.getpid(), number)
     return real(launch)
-sandbox.finish = finish
+sandbox.clean_up = clean_up
 sys.exit(sandbox.main(sys.argv[1:]))
 """
 

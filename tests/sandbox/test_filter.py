@@ -66,7 +66,7 @@ def test_no_file_gets_the_bits_that_lend_rights(tmp_path: Path, backend: Backend
 def test_every_jump_stays_inside_the_filter_and_its_end_allows(machine: str, sockets: bool) -> None:
     import struct
 
-    code = seccomp.program(sockets=sockets, machine=machine)
+    code = seccomp.filter_program(sockets=sockets, machine=machine)
     steps = list(struct.iter_unpack("=HBBI", code))
     assert all(index + 1 + max(yes, no) < len(steps) for index, (_, yes, no, _) in enumerate(steps[:-1]))
     assert steps[-1] == (0x06, 0, 0, 0x7FFF0000)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sandbox.protected_mounts import find
+from holdfast.sandbox.protected_mounts import find_protected
 from tests.runtime.undo.support import Place, overlay_bwrap
 from tests.sandbox.places import bubblewraps, git, policy, repository, run_noting
 
@@ -179,7 +179,7 @@ def test_whatever_stops_half_way_in_real_git_is_left_as_it_is(tmp_path: Path, st
     patterns = ("rebase-merge/*", "rebase-apply/*", "sequencer/*", "BISECT_*", "CHERRY_PICK_HEAD")
     state = [path for pattern in patterns for path in (root / ".git").glob(pattern)]
     assert state, "it did not stop"
-    assert not [item.path for item in find(root) if item.path in map(str, state)]
+    assert not [item.path for item in find_protected(root) if item.path in map(str, state)]
 
 
 @pytest.mark.spec("N2", "N9")

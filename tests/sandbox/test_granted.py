@@ -61,7 +61,7 @@ def seen(
         given: dict[str, Any] = {}
         for kind, paths in widening.items():
             given[kind] = tuple(str(place / path) for path in paths.split())
-        sandbox = sandbox.widened(sandbox.located(Widening(**given)))
+        sandbox = sandbox.widened(sandbox.resolve_widening(Widening(**given)))
     script = "; ".join(f"grep -q content '{place / name}' 2>/dev/null && echo {name}" for name in names.split())
     launch = sandbox.launch(Command(argv=("sh", "-c", f"{script}; echo end"), **(command or {})), granted=granted)
     code, out, err = run_launch(launch, TIMEOUT)

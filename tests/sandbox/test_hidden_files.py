@@ -10,7 +10,7 @@ from holdfast.config.config import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.errors import SandboxRefused
 from holdfast.sandbox import hidden_files
-from holdfast.sandbox.hidden_files import Patterns, fault
+from holdfast.sandbox.hidden_files import HiddenFilePatterns, pattern_problem
 from holdfast.sandbox.launch import run_launch
 from holdfast.sandbox.sandbox import Sandbox
 from tests.sandbox.places import TIMEOUT, policy
@@ -28,8 +28,8 @@ ORDINARY = (  # noqa: SIM905
 ).split()
 
 
-def secret_files() -> Patterns:
-    return Patterns([("/p", "$secrets")])
+def secret_files() -> HiddenFilePatterns:
+    return HiddenFilePatterns([("/p", "$secrets")])
 
 
 @pytest.mark.spec("N2")
@@ -61,16 +61,18 @@ def test_templates_certificates_and_ordinary_files_are_not(name: str) -> None:
 )
 def test_patterns_are_read_as_in_a_gitignore(tmp_path: Path, entries: tuple[str, ...], hidden: str, seen: str) -> None:
     place = policy(tmp_path, read_deny=entries)
-    assert {name: place.effect(tmp_path / name) for name in hidden.split()} == dict.fromkeys(hidden.split(), "deny")
-    assert {name: place.effect(tmp_path / name) for name in seen.split()} == dict.fromkeys(seen.split())
+    assert {name: place.read_restriction(tmp_path / name) for name in hidden.split()} == dict.fromkeys(
+        hidden.split(), "deny"
+    )
+    assert {name: place.read_restriction(tmp_path / name) for name in seen.split()} == dict.fromkeys(seen.split())
 
 
 @pytest.mark.spec("N2")
 def test_a_pattern_may_begin_at_a_folder_elsewhere(tmp_path: Path) -> None:
     place = policy(tmp_path / "project", read_deny=(f"{tmp_path}/other/*.txt", "~/notes/**/x"))
-    assert place.effect(tmp_path / "other" / "a.txt") == "deny"
-    assert place.effect(tmp_path / "other" / "deep" / "a.txt") is None
-    assert place.effect(Path.home() / "notes" / "a" / "x") == "deny"
+    assert place.read_restriction(tmp_path / "other" / "a.txt") == "deny"
+    assert place.read_restriction(tmp_path / "other" / "deep" / "a.txt") is None
+    assert place.read_restriction(Path.home() / "notes" / "a" / "x") == "deny"
 
 
 @pytest.mark.spec("N2")
@@ -79,20 +81,20 @@ def test_a_symlink_called_like_a_hidden_file_leads_to_one(tmp_path: Path) -> Non
     (tmp_path / ".env").symlink_to("plain")
     (tmp_path / "notes").symlink_to(".env")
     place = policy(tmp_path)
-    assert place.effect(tmp_path / ".env") == "ask" and place.effect(tmp_path / "plain") is None
-    assert hidden_files.patterns(place.patterns).find().paths == (str(tmp_path / "plain"),)
+    assert place.read_restriction(tmp_path / ".env") == "ask" and place.read_restriction(tmp_path / "plain") is None
+    assert hidden_files.compile_patterns(place.deny_patterns).find().paths == (str(tmp_path / "plain"),)
 
 
 @pytest.mark.spec("N2")
 @pytest.mark.parametrize("entry", ["#x", "a/../*", "[ab", "!", " ", "a//*b", "x\\", "./../*.key"])
 def test_a_pattern_that_can_match_nothing_is_reported(entry: str) -> None:
-    assert fault(entry) is not None
+    assert pattern_problem(entry) is not None
 
 
 @pytest.mark.spec("N2")
 @pytest.mark.parametrize("entry", [*hidden_files.SECRET_FILES, "~/.ssh", "/srv/private", "$secrets", "a/b", "$HOME"])
 def test_an_entry_that_can_match_is_not(entry: str) -> None:
-    assert fault(entry) is None
+    assert pattern_problem(entry) is None
 
 
 def contained(root: Path, **options: object) -> Sandbox:
@@ -142,11 +144,11 @@ def test_a_granted_file_is_seen_by_that_command_alone(tmp_path: Path) -> None:
 @pytest.mark.spec("N2")
 def test_what_cannot_all_be_hidden_is_refused_or_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project(tmp_path)
-    monkeypatch.setattr(hidden_files, "MOST_ENTRIES", 3)
+    monkeypatch.setattr(hidden_files, "MAX_ENTRIES", 3)
     sandbox = contained(tmp_path)
-    assert "more than 3 files" in sandbox.hiding
+    assert "more than 3 files" in sandbox.incomplete_hiding
     with pytest.raises(SandboxRefused, match=r"sandbox\.read_deny"):
-        sandbox.launch(Command(argv=("true",)), whole=True)
-    monkeypatch.setattr(hidden_files, "MOST_ENTRIES", 100)
-    monkeypatch.setattr(hidden_files, "MOST_HIDDEN", 1)
-    assert len(hidden_files.patterns(sandbox.policy.patterns).find().paths) == 1
+        sandbox.launch(Command(argv=("true",)), require_complete=True)
+    monkeypatch.setattr(hidden_files, "MAX_ENTRIES", 100)
+    monkeypatch.setattr(hidden_files, "MAX_HIDDEN", 1)
+    assert len(hidden_files.compile_patterns(sandbox.policy.deny_patterns).find().paths) == 1

@@ -16,8 +16,8 @@ from holdfast.contract.call import PendingCall
 from holdfast.contract.command import Command
 from holdfast.sandbox import limits
 from holdfast.sandbox.landlock import Landlock
-from holdfast.sandbox.launch import Backend, finish
-from holdfast.sandbox.limits import Groups, Limits, group_parents, rlimits
+from holdfast.sandbox.launch import Backend, clean_up
+from holdfast.sandbox.limits import ControlGroups, Limits, group_parents, rlimits
 from holdfast.sandbox.sandbox import Sandbox
 from holdfast.sandbox.supervisor.client import Supervisor
 from holdfast.tools.shell import SHELL_EXEC
@@ -47,7 +47,7 @@ def test_processes_that_run_already_are_not_held_against_a_command() -> None:
 @pytest.mark.spec("N2")
 @pytest.mark.skipif(not group_parents(), reason="this user may not make control groups")
 def test_control_groups_are_made_with_the_limits_and_removed() -> None:
-    groups = Groups(Limits(memory=2**28, processes=33))
+    groups = ControlGroups(Limits(memory=2**28, processes=33))
     said = [file.read_text().strip() for folder in groups.folders for file in Path(folder).glob("pids.max")]
     assert groups.folders
     assert all(Path(folder).is_dir() for folder in groups.folders)
@@ -60,7 +60,7 @@ def test_control_groups_are_made_with_the_limits_and_removed() -> None:
 @pytest.mark.spec("N2")
 def test_without_control_groups_the_limits_of_the_process_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "group_parents", lambda: ())
-    assert Groups(Limits(memory=1, processes=1)).folders == ()
+    assert ControlGroups(Limits(memory=1, processes=1)).folders == ()
 
 
 @pytest.mark.spec("N2")
@@ -264,7 +264,7 @@ def read_at_once(folder: Path, times: int, **options: Any) -> set[tuple[str, str
             assert (await job.wait()).code == 0
 
         run_async(main(), 60)
-        finish(launch)
+        clean_up(launch)
         text = Path(said.name).read_text()
         groups = [group for group in launch.cgroups if f"/{Path(group).name}\n" in text]
         hard = next(line.split()[4] for line in text.splitlines() if line.startswith("Max open files"))

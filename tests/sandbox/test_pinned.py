@@ -15,8 +15,17 @@ from holdfast.contract.errors import SandboxRefused
 from holdfast.sandbox import bubblewrap, protected_mounts
 from holdfast.sandbox import policy as policies
 from holdfast.sandbox.bubblewrap import Bubblewrap
-from holdfast.sandbox.launch import LIMIT, Backend, Opened, Overlay, Turn, finish, open_same, run_launch
-from holdfast.sandbox.policy import Policy
+from holdfast.sandbox.launch import (
+    MAX_OPEN_FILES,
+    Backend,
+    FolderUse,
+    OpenFiles,
+    Overlay,
+    clean_up,
+    open_unchanged,
+    run_launch,
+)
+from holdfast.sandbox.policy import SandboxPolicy
 from holdfast.sandbox.sandbox import Sandbox
 from holdfast.sandbox.supervisor.client import Supervisor
 from tests.sandbox.places import bubblewraps, launched, policy, repository, run, run_noting
@@ -26,11 +35,11 @@ newest = bubblewraps()[0]
 by_descriptor = pytest.mark.skipif(newest.version < (0, 10), reason="no bubblewrap that takes open files is installed")
 
 
-def installed(root: Path) -> Policy:
+def installed(root: Path) -> SandboxPolicy:
     """A project with holdfast's own interpreter two folders down."""
     (root / "server" / "venv" / "bin").mkdir(parents=True)
     (root / "server" / "venv" / "bin" / "python").write_text("ours")
-    return replace(policy(root), own=(root / "server" / "venv",))
+    return replace(policy(root), installation=(root / "server" / "venv",))
 
 
 @each
@@ -73,9 +82,9 @@ def test_no_pin_leads_past_an_overlay(tmp_path: Path) -> None:
 def test_nothing_starts_once_the_installation_was_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = tmp_path / "venv"
     own.mkdir()
-    monkeypatch.setattr(policies, "own_folders", lambda: (own,))
+    monkeypatch.setattr(policies, "installation_folders", lambda: (own,))
     sandbox = Sandbox(SandboxConfig(), root=tmp_path, cwd=tmp_path)
-    finish(sandbox.launch(Command(argv=("true",))))
+    clean_up(sandbox.launch(Command(argv=("true",))))
     own.rename(tmp_path / "old")
     own.mkdir()
     with pytest.raises(SandboxRefused, match="was replaced"):
@@ -101,7 +110,7 @@ def test_a_project_inside_a_writable_folder_is_masked_and_stays_where_it_is(tmp_
 def test_patterns_of_the_configuration_take_no_mount_from_the_built_in_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protected_mounts, "MOUNTED", 2)
+    monkeypatch.setattr(protected_mounts, "MAX_MOUNTED", 2)
     (tmp_path / "deep" / "er").mkdir(parents=True)
     (tmp_path / "deep" / "er" / ".npmrc").write_text("x")
     for name in ("a.mine", "b.mine", "c.mine"):
@@ -138,7 +147,7 @@ def test_what_is_exchanged_for_a_link_after_it_was_found_is_not_mounted(
         (root / "d").rename(root / "e")
         (root / "d").symlink_to(secrets)
 
-    _exchanged(monkeypatch, "holding", exchange)
+    _exchanged(monkeypatch, "choose_mounts", exchange)
     with pytest.raises(SandboxRefused, match="try again"):
         launched(backend, policy(root, read_deny=(str(secrets),)), ["true"], cwd=root)
     assert {path.name for path in root.iterdir()} == {"d", "e"}
@@ -167,15 +176,15 @@ def test_bubblewrap_gets_no_name_it_could_follow_out_of_a_writable_folder(tmp_pa
 def test_content_that_is_kept_does_not_come_from_where_a_link_leads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protected_mounts, "MOUNTED", 0)
+    monkeypatch.setattr(protected_mounts, "MAX_MOUNTED", 0)
     root, secrets = tmp_path / "root", tmp_path / "secrets"
     (root / "d").mkdir(parents=True)
     secrets.mkdir()
     (secrets / ".npmrc").write_text("TOP")
     (root / "d" / ".npmrc").write_text("plain")
-    real = bubblewrap.find
+    real = bubblewrap.find_protected
 
-    def find(*args: Any, **options: Any) -> list[protected_mounts.Locked]:
+    def find(*args: Any, **options: Any) -> list[protected_mounts.ProtectedPath]:
         """As if somebody exchanged the folder while it was being looked at."""
         (item,) = real(*args, **options)
         (root / "d").rename(root / "e")
@@ -183,7 +192,7 @@ def test_content_that_is_kept_does_not_come_from_where_a_link_leads(
         about = (secrets / ".npmrc").stat()
         return [replace(item, identity=(about.st_dev, about.st_ino))]
 
-    monkeypatch.setattr(bubblewrap, "find", find)
+    monkeypatch.setattr(bubblewrap, "find_protected", find)
     with pytest.raises(SandboxRefused, match="try again"):
         launched(newest, policy(root), ["true"], cwd=root)
 
@@ -196,11 +205,11 @@ def test_a_command_gets_none_of_the_open_files(tmp_path: Path) -> None:
         (root / name).mkdir()
         (root / name / ".npmrc").touch()
     launch = launched(newest, policy(root), ["ls", "/proc/self/fd"], cwd=root)
-    fds = list(launch.opened.fds)
+    fds = list(launch.open_files.fds)
     assert len(fds) > 3
     _code, out, _err = run_launch(launch, 30)
     assert out.split() == [b"0", b"1", b"2", b"3"]
-    assert launch.opened.fds == []
+    assert launch.open_files.fds == []
 
 
 @by_descriptor
@@ -212,11 +221,11 @@ def test_the_warden_hands_over_the_open_files_and_the_command_gets_none(tmp_path
     try:
         with output.open("wb") as out, Path(os.devnull).open("rb") as none:
             job = supervisor.run(launch, none.fileno(), out.fileno(), out.fileno())
-        assert launch.opened.fds == []
+        assert launch.open_files.fds == []
         job.wait_blocking(30)
     finally:
         supervisor.close()
-        finish(launch)
+        clean_up(launch)
     said = output.read_text()
     assert said.split()[:4] == ["0", "1", "2", "3"], said
     assert "Read-only" in said
@@ -237,7 +246,7 @@ def test_build_files_of_a_project_inside_a_writable_folder_are_put_right(tmp_pat
 
 @pytest.mark.spec("N2")
 def test_open_files_of_a_command_that_never_starts_are_closed(tmp_path: Path) -> None:
-    opened = Opened()
+    opened = OpenFiles()
     (tmp_path / "x").touch()
     opened.add(tmp_path, str(tmp_path / "x"))
     fd = opened.fds[0]
@@ -251,11 +260,11 @@ def test_open_files_of_a_command_that_never_starts_are_closed(tmp_path: Path) ->
 def test_an_old_bubblewrap_pins_nothing_while_another_command_runs(tmp_path: Path) -> None:
     old = Bubblewrap(path=newest.path, version=(0, 9), size=newest.size, changed=newest.changed)
     place = installed(tmp_path)
-    turn = Turn(tmp_path, alone=False)
+    turn = FolderUse(tmp_path, exclusive=False)
     with pytest.raises(SandboxRefused, match=r"0\.10"):
         launched(old, place, ["true"], cwd=tmp_path)
     turn()
-    finish(launched(old, place, ["true"], cwd=tmp_path))
+    clean_up(launched(old, place, ["true"], cwd=tmp_path))
 
 
 @pytest.mark.spec("N2")
@@ -265,18 +274,18 @@ def test_a_path_is_opened_only_if_it_is_the_same_and_no_link_leads_to_it(tmp_pat
     (tmp_path / "link").symlink_to("d")
     about = (tmp_path / "d" / "f").stat()
     known = (about.st_dev, about.st_ino)
-    os.close(open_same(tmp_path, str(tmp_path / "d" / "f"), known))
+    os.close(open_unchanged(tmp_path, str(tmp_path / "d" / "f"), known))
     for path, identity in (("link/f", known), ("d/f", (0, 0)), ("gone", known)):
         with pytest.raises(SandboxRefused, match="try again"):
-            open_same(tmp_path, str(tmp_path / path), identity)
+            open_unchanged(tmp_path, str(tmp_path / path), identity)
 
 
 @pytest.mark.spec("N2")
 def test_more_than_can_be_handed_over_is_refused(tmp_path: Path) -> None:
     (tmp_path / "f").touch()
-    opened = Opened()
+    opened = OpenFiles()
     try:
-        for _ in range(LIMIT):
+        for _ in range(MAX_OPEN_FILES):
             opened.add(tmp_path, str(tmp_path / "f"))
         with pytest.raises(SandboxRefused, match=r"narrow sandbox\.writable"):
             opened.add(tmp_path, str(tmp_path / "f"))

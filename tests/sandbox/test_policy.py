@@ -11,16 +11,23 @@ import pytest
 from holdfast.config.config import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.errors import ConfigError
-from holdfast.sandbox.policy import Places, Policy, clean_path, expand, resolve, variables
+from holdfast.sandbox.policy import (
+    PathVariables,
+    SandboxPolicy,
+    command_environment,
+    expand_path,
+    resolve_policy,
+    safe_search_path,
+)
 from holdfast.sandbox.sandbox import Sandbox
 
 
-def places(folder: Path, *, document: Path | None = None) -> Places:
-    return Places(cwd=folder / "cwd", root=folder / "root", document=document, home=folder / "home")
+def places(folder: Path, *, document: Path | None = None) -> PathVariables:
+    return PathVariables(cwd=folder / "cwd", root=folder / "root", document=document, home=folder / "home")
 
 
-def resolved(folder: Path, *writable: str, read_deny: tuple[str, ...] = ()) -> Policy:
-    return resolve(SandboxConfig(writable=writable, read_deny=read_deny), places(folder))
+def resolved(folder: Path, *writable: str, read_deny: tuple[str, ...] = ()) -> SandboxPolicy:
+    return resolve_policy(SandboxConfig(writable=writable, read_deny=read_deny), places(folder))
 
 
 @pytest.mark.spec("N2", "N5")
@@ -44,7 +51,7 @@ def resolved(folder: Path, *writable: str, read_deny: tuple[str, ...] = ()) -> P
     ],
 )
 def test_a_whole_entry_may_be_a_variable(tmp_path: Path, entry: str, expected: str | None) -> None:
-    found = expand(entry, places(tmp_path, document=tmp_path / "docs"), "sandbox.writable", {"EMPTY": ""})
+    found = expand_path(entry, places(tmp_path, document=tmp_path / "docs"), "sandbox.writable", {"EMPTY": ""})
     assert found == (None if expected is None else tmp_path / expected)
 
 
@@ -52,12 +59,12 @@ def test_a_whole_entry_may_be_a_variable(tmp_path: Path, entry: str, expected: s
 def test_a_set_variable_wins_over_its_default(tmp_path: Path) -> None:
     environ = {"CACHE": "/var/cache/mine"}
     for entry in ("$CACHE", "${CACHE}", "${CACHE:-/other}"):
-        assert expand(entry, places(tmp_path), "sandbox.writable", environ) == Path("/var/cache/mine")
+        assert expand_path(entry, places(tmp_path), "sandbox.writable", environ) == Path("/var/cache/mine")
 
 
 @pytest.mark.spec("N2")
 def test_an_unsaved_document_has_no_folder(tmp_path: Path) -> None:
-    assert expand("urn:flemma:buffer:path", places(tmp_path), "sandbox.writable") is None
+    assert expand_path("urn:flemma:buffer:path", places(tmp_path), "sandbox.writable") is None
     assert resolved(tmp_path, "$document").writable == ()
 
 
@@ -112,7 +119,7 @@ def test_denying_wins_over_writing(tmp_path: Path) -> None:
 @pytest.mark.spec("N2")
 def test_what_holdfast_remembers_is_hidden_from_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    found = resolve(SandboxConfig(), places(tmp_path), state=tmp_path / "state" / "holdfast" / "projects" / "x")
+    found = resolve_policy(SandboxConfig(), places(tmp_path), state=tmp_path / "state" / "holdfast" / "projects" / "x")
     assert not found.is_readable(tmp_path / "state" / "holdfast" / "user.db")
 
 
@@ -120,22 +127,22 @@ def test_what_holdfast_remembers_is_hidden_from_commands(tmp_path: Path, monkeyp
 def test_holdfast_itself_is_read_only_in_a_writable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from holdfast.sandbox import policy as module
 
-    module.own_folders.cache_clear()
+    module.installation_folders.cache_clear()
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "root" / ".venv"))
     try:
         found = resolved(tmp_path, "$root")
     finally:
-        module.own_folders.cache_clear()
-    assert found.own == (tmp_path / "root" / ".venv",)
+        module.installation_folders.cache_clear()
+    assert found.installation == (tmp_path / "root" / ".venv",)
     assert not found.is_writable(tmp_path / "root" / ".venv" / "bin" / "holdfast")
-    assert clean_path(f"{tmp_path}/root/.venv/bin:/usr/bin", found) == f"{tmp_path}/root/.venv/bin:/usr/bin"
+    assert safe_search_path(f"{tmp_path}/root/.venv/bin:/usr/bin", found) == f"{tmp_path}/root/.venv/bin:/usr/bin"
 
 
 @pytest.mark.spec("N2")
 def test_commands_get_only_the_variables_that_are_allowed(tmp_path: Path) -> None:
     surroundings = {"PATH": "/usr/bin", "LC_ALL": "C", "LC": "no", "AWS_SECRET": "no", "MY_X": "yes", "MYX": "no"}
-    found = variables(
-        resolve(SandboxConfig(environment=("PATH", "LC_*", "MY_*")), places(tmp_path)),
+    found = command_environment(
+        resolve_policy(SandboxConfig(environment=("PATH", "LC_*", "MY_*")), places(tmp_path)),
         Command(argv=("true",), env={"GIVEN": "1"}),
         home="/h",
         environ=surroundings,
@@ -149,8 +156,8 @@ def test_no_program_is_looked_for_where_commands_can_write(tmp_path: Path) -> No
     (tmp_path / "link").symlink_to(tmp_path / "root" / "bin")
     found = resolved(tmp_path, "$root")
     text = f".::bin:{tmp_path}/root/bin:{tmp_path}/link:/usr/bin:/bin:/usr/bin"
-    assert clean_path(text, found) == "/usr/bin:/bin"
-    assert clean_path(f"{tmp_path}/root/bin", found) == "/usr/local/bin:/usr/bin:/bin"
+    assert safe_search_path(text, found) == "/usr/bin:/bin"
+    assert safe_search_path(f"{tmp_path}/root/bin", found) == "/usr/local/bin:/usr/bin:/bin"
 
 
 @pytest.mark.spec("N2")

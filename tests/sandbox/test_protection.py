@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from holdfast.config.config import SandboxConfig
 from holdfast.fs.protected_paths import locked_reason
 from holdfast.sandbox import protected_mounts
-from holdfast.sandbox.launch import Backend, finish, run_launch
-from holdfast.sandbox.policy import Places, resolve
-from holdfast.sandbox.protected_mounts import Stubs, find
-from holdfast.sandbox.restore_protected import Sweep
+from holdfast.sandbox.launch import Backend, clean_up, run_launch
+from holdfast.sandbox.policy import PathVariables, resolve_policy
+from holdfast.sandbox.protected_mounts import MountStubs, find_protected
+from holdfast.sandbox.restore_protected import Restorer
 from tests.sandbox.places import bubblewraps, git, launched, policy, repository, run, run_noting
 
 each = pytest.mark.parametrize("backend", bubblewraps(), ids=lambda one: one.title.partition(" (")[0])
@@ -99,8 +99,8 @@ def test_putting_right_follows_no_symlink(tmp_path: Path) -> None:
     (root / "sub" / ".envrc").write_text("mine")
     outside.mkdir()
     (outside / ".envrc").write_text("theirs")
-    before = protected_mounts.holding(find(root))
-    sweep = Sweep(root, [_unmounted(item) for item in before], keep=tmp_path / "kept")
+    before = protected_mounts.choose_mounts(find_protected(root))
+    sweep = Restorer(root, [_unmounted(item) for item in before], keep=tmp_path / "kept")
     (root / "sub" / ".envrc").unlink()
     (root / "sub").rmdir()
     (root / "sub").symlink_to(outside)
@@ -109,7 +109,7 @@ def test_putting_right_follows_no_symlink(tmp_path: Path) -> None:
     assert sweep.violations == (str(root / "sub" / ".envrc"),)
 
 
-def _unmounted(item: protected_mounts.Locked) -> protected_mounts.Locked:
+def _unmounted(item: protected_mounts.ProtectedPath) -> protected_mounts.ProtectedPath:
     return replace(item, mounted=False, content=Path(item.path).read_bytes())
 
 
@@ -117,7 +117,7 @@ def _unmounted(item: protected_mounts.Locked) -> protected_mounts.Locked:
 def test_files_beyond_those_that_are_mounted_are_put_back_as_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protected_mounts, "MOUNTED", 2)
+    monkeypatch.setattr(protected_mounts, "MAX_MOUNTED", 2)
     for name in ("a", "b", "c", "d"):
         (tmp_path / name).mkdir()
         (tmp_path / name / ".npmrc").write_text(name)
@@ -135,7 +135,7 @@ def test_what_a_person_changes_meanwhile_stays_and_what_is_taken_away_is_kept(tm
     root = tmp_path / "root"
     root.mkdir()
     (root / "Makefile").write_text("old")
-    place = resolve(SandboxConfig(), Places(cwd=root, root=root, home=tmp_path), state=tmp_path / "state")
+    place = resolve_policy(SandboxConfig(), PathVariables(cwd=root, root=root, home=tmp_path), state=tmp_path / "state")
     launch = launched(bubblewraps()[0], place, ["sh", "-c", "echo planted > conftest.py; mkfifo .env"], cwd=root)
     code, _out, _err = run_launch(replace(launch, cleanup=()), 30)
     assert code == 0
@@ -143,7 +143,7 @@ def test_what_a_person_changes_meanwhile_stays_and_what_is_taken_away_is_kept(tm
     (root / "new").rename(root / "Makefile")
     (root / "new").write_text("mine")
     (root / "new").rename(root / ".envrc")
-    assert finish(launch) == (str(root / ".env"), str(root / "conftest.py"))
+    assert clean_up(launch) == (str(root / ".env"), str(root / "conftest.py"))
     assert (root / "Makefile").read_text() == "saved by an editor"
     assert (root / ".envrc").read_text() == "mine"
     assert not (root / "conftest.py").exists() and not (root / ".env").exists()
@@ -171,7 +171,7 @@ def test_masks_leave_nothing_behind_and_git_does_not_see_them(tmp_path: Path, ba
 
 @pytest.mark.spec("N2")
 def test_two_commands_at_once_share_their_masks(tmp_path: Path) -> None:
-    first, second = Stubs(tmp_path), Stubs(tmp_path)
+    first, second = MountStubs(tmp_path), MountStubs(tmp_path)
     assert (first.files, first.folders) == (second.files, second.folders)
     first()
     assert all(Path(path).exists() for path in (*second.files, *second.folders))
@@ -210,8 +210,8 @@ def test_many_commands_at_once_leave_the_project_as_it_was(tmp_path: Path) -> No
 def test_when_a_launch_cannot_be_made_its_masks_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from holdfast.contract.errors import SandboxRefused
 
-    monkeypatch.setattr(protected_mounts, "MOUNTED", 0)
-    monkeypatch.setattr(protected_mounts, "KEPT_BYTES", 3)
+    monkeypatch.setattr(protected_mounts, "MAX_MOUNTED", 0)
+    monkeypatch.setattr(protected_mounts, "MAX_SAVED_BYTES", 3)
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "Makefile").write_text("long enough")

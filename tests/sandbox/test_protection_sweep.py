@@ -14,9 +14,9 @@ import pytest
 from holdfast.fs.beneath import remove
 from holdfast.fs.protected_paths import locked_reason
 from holdfast.sandbox import restore_protected
-from holdfast.sandbox.launch import Launch, finish
-from holdfast.sandbox.protected_mounts import find, holding
-from holdfast.sandbox.restore_protected import Sweep
+from holdfast.sandbox.launch import Launch, clean_up
+from holdfast.sandbox.protected_mounts import choose_mounts, find_protected
+from holdfast.sandbox.restore_protected import Restorer
 from tests.sandbox.places import bubblewraps, git, policy, repository, run_noting
 from tests.sandbox.unprivileged import run_as_nobody
 
@@ -89,15 +89,15 @@ def test_build_files_of_a_project_in_a_larger_writable_folder_are_found(tmp_path
     (root / "sub").mkdir(parents=True)
     (root / "Makefile").touch()
     (root / "sub" / "Makefile").touch()
-    assert find(tmp_path) == []
-    assert [item.path for item in find(tmp_path, root=root)] == [str(root / "Makefile")]
+    assert find_protected(tmp_path) == []
+    assert [item.path for item in find_protected(tmp_path, root=root)] == [str(root / "Makefile")]
 
 
 @pytest.mark.spec("N2")
 def test_a_plant_too_deep_to_be_copied_is_taken_away_and_the_rest_too(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
-    restore_protected = Sweep(root, [], keep=tmp_path / "kept")
+    restore_protected = Restorer(root, [], keep=tmp_path / "kept")
     here = os.open(root, os.O_RDONLY)
     for name in (".bash_aliases", *["a"] * 1100):
         os.mkdir(name, dir_fd=here)
@@ -123,7 +123,7 @@ def test_what_is_kept_of_plants_has_a_limit(tmp_path: Path, monkeypatch: pytest.
     root, kept = tmp_path / "root", tmp_path / "kept"
     for count in range(6):
         root.mkdir(exist_ok=True)
-        restore_protected = Sweep(root, [], keep=kept)
+        restore_protected = Restorer(root, [], keep=kept)
         with (root / ".envrc").open("wb") as file:
             file.truncate(10_000)
         restore_protected()
@@ -134,15 +134,15 @@ def test_what_is_kept_of_plants_has_a_limit(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.spec("N2")
 def test_a_plant_does_not_come_back_when_another_command_ends(tmp_path: Path) -> None:
-    first = Sweep(tmp_path, [])
+    first = Restorer(tmp_path, [])
     (tmp_path / ".envrc").symlink_to("evil")
-    second = Sweep(tmp_path, holding(find(tmp_path)))
+    second = Restorer(tmp_path, choose_mounts(find_protected(tmp_path)))
     second()
     assert not (tmp_path / ".envrc").is_symlink()
     (tmp_path / ".envrc").symlink_to("evil")
-    seen = holding(find(tmp_path))
+    seen = choose_mounts(find_protected(tmp_path))
     first()
-    Sweep(tmp_path, seen)()
+    Restorer(tmp_path, seen)()
     assert not (tmp_path / ".envrc").is_symlink()
 
 
@@ -154,14 +154,14 @@ def test_every_step_of_cleaning_up_is_done_even_if_one_fails() -> None:
         raise OSError("no")
 
     with pytest.raises(OSError, match="no"):
-        finish(Launch(argv=("x",), cwd="/", env={}, cleanup=(fails, lambda: done.append("second"))))
+        clean_up(Launch(argv=("x",), cwd="/", env={}, cleanup=(fails, lambda: done.append("second"))))
     assert done == ["second"]
 
 
 SHUT = """
 import json, os
 from pathlib import Path
-from holdfast.sandbox.restore_protected import Sweep
+from holdfast.sandbox.restore_protected import Restorer
 found = {}
 for number, (plant, folder, mode) in enumerate([
     ("a/.git/config", "a/.git", 0o555), ("b/.envrc", "b", 0o311), ("b/.envrc", "b", 0o444), (".envrc", ".", 0o311),
@@ -169,7 +169,7 @@ for number, (plant, folder, mode) in enumerate([
 ]):
     root = Path.home() / str(number)
     (root / plant).parent.mkdir(parents=True)
-    sweep = Sweep(root, [])
+    sweep = Restorer(root, [])
     (root / plant).write_text("x")
     (root / folder).chmod(mode)
     sweep()
@@ -203,12 +203,12 @@ def test_builds_and_packages_go_on(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from holdfast.sandbox.protected_mounts import Stubs, find, holding
-from holdfast.sandbox.restore_protected import Sweep
+from holdfast.sandbox.protected_mounts import MountStubs, choose_mounts, find_protected
+from holdfast.sandbox.restore_protected import Restorer
 root, keep = Path(sys.argv[1]), Path(sys.argv[2])
-before = holding(find(root))
-stubs = Stubs(root)
-sweep = Sweep(root, before, masked=stubs.made, keep=keep)
+before = choose_mounts(find_protected(root))
+stubs = MountStubs(root)
+sweep = Restorer(root, before, masked=stubs.made, keep=keep)
 (root / "sub" / ".npmrc").write_text("planted")
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -221,7 +221,7 @@ def test_what_a_killed_process_left_is_put_right_by_the_next(tmp_path: Path) -> 
     done = subprocess.run([sys.executable, "-c", KILLED, root, keep], timeout=30, check=False)
     assert done.returncode == -signal.SIGKILL
     assert (root / ".envrc").exists() and (root / "sub" / ".npmrc").exists()
-    living = Sweep(root, [], keep=keep)
+    living = Restorer(root, [], keep=keep)
     assert restore_protected.recover(keep) == ()
     living.forget()
     assert restore_protected.recover(keep) == (str(root / "sub" / ".npmrc"),)

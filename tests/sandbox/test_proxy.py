@@ -38,7 +38,7 @@ async def _server() -> AsyncGenerator[int]:
 async def _ask(host_proxy: HostProxy, request: bytes) -> bytes:
     """What a relay would do: pass one end, speak on the other."""
     ours, theirs = socket.socketpair()
-    passing = socket.socket(fileno=socket.dup(host_proxy.passed[0]))
+    passing = socket.socket(fileno=socket.dup(host_proxy.passed_fds[0]))
     with theirs, passing:
         socket.send_fds(passing, [b"c"], [theirs.fileno()])
     reader, writer = await asyncio.open_unix_connection(sock=ours)

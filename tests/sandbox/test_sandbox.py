@@ -14,7 +14,7 @@ from holdfast.config.config import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.errors import ConfigError, SandboxRefused
 from holdfast.sandbox import escape_tests, probe
-from holdfast.sandbox.launch import Backend, Changed, Held, Launch, Overlay, finish, run_launch
+from holdfast.sandbox.launch import Backend, EscapeTestResult, Launch, Overlay, PathChanged, clean_up, run_launch
 from holdfast.sandbox.sandbox import Sandbox
 from tests.sandbox.places import bubblewraps
 
@@ -23,7 +23,7 @@ from tests.sandbox.places import bubblewraps
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Nothing remembered, neither on disk nor in this process."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(probe, "_in_process", {})
+    monkeypatch.setattr(probe, "_cache", {})
     return tmp_path / "state" / "holdfast"
 
 
@@ -52,15 +52,15 @@ class Counting:
         self.runs: list[str] = []
         self.holds = holds
 
-    def __call__(self, backend: Backend, names: Any = None) -> tuple[Held, ...]:
-        self.runs.append(f"{backend.name} {'battery' if names is None else 'probe'}")
-        return (Held(name="usable", held=self.holds, detail="seen"),)
+    def __call__(self, backend: Backend, names: Any = None) -> tuple[EscapeTestResult, ...]:
+        self.runs.append(f"{backend.name} {'escape-tests' if names is None else 'probe'}")
+        return (EscapeTestResult(name="usable", contained=self.holds, detail="seen"),)
 
 
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
     stand_in = Counting()
-    monkeypatch.setattr(escape_tests, "run", stand_in)
+    monkeypatch.setattr(escape_tests, "run_escape_tests", stand_in)
     return stand_in
 
 
@@ -69,10 +69,10 @@ def test_here_commands_run_contained_and_everything_held(root: Path) -> None:
     one = sandbox(root)
     backend = one.backend()
     assert backend is not None and backend.name == "bubblewrap"
-    assert one.held()
-    assert one.why_not() == ""
+    assert one.passes_escape_tests()
+    assert one.problem() == ""
     launch = one.launch(Command(argv=("sh", "-c", "echo yes > made")))
-    assert launch.contained and launch.own_pids
+    assert launch.contained and launch.pid_namespace
     assert run_launch(launch, 30)[0] == 0
     assert (root / "made").read_text() == "yes\n"
 
@@ -82,14 +82,14 @@ def test_off_means_bare_with_only_the_allowed_variables(root: Path, monkeypatch:
     monkeypatch.setenv("SECRET_TOKEN", "x")
     one = sandbox(root, mode="off")
     assert one.backend() is None
-    assert not one.held()
+    assert not one.passes_escape_tests()
     launch = one.launch(Command(argv=("sh", "-c", "true")))
     assert not launch.contained
     assert Path(launch.argv[0]).is_absolute()
     assert "SECRET_TOKEN" not in launch.env
     assert one.wrap_command(["ls", "-l"]) == ["ls", "-l"]
     assert one.is_path_writable("/etc/passwd")
-    assert "switched off" in one.why_not()
+    assert "switched off" in one.problem()
 
 
 @pytest.mark.spec("N1", "N6")
@@ -100,7 +100,7 @@ def test_required_refuses_where_nothing_holds(root: Path, counting: Counting) ->
         one.launch(Command(argv=("true",)))
     with pytest.raises(SandboxRefused, match="cannot be contained"):
         one.wrap_command(["true"])
-    assert not one.held()
+    assert not one.passes_escape_tests()
 
 
 @pytest.mark.spec("N1", "N6", "A8")
@@ -108,7 +108,7 @@ def test_auto_without_a_backend_is_bare_and_does_not_count_as_held(root: Path, c
     counting.holds = False
     one = sandbox(root)
     assert not one.launch(Command(argv=("true",))).contained
-    assert not one.held()
+    assert not one.passes_escape_tests()
     with pytest.raises(SandboxRefused, match="cannot be contained"):
         one.wrap_command(["true"])
 
@@ -121,7 +121,7 @@ def test_a_system_without_any_backend_is_said_to_have_none(
     monkeypatch.setattr(sys, "platform", platform)
     one = sandbox(root, mode="required")
     assert one.backend() is None
-    assert one.why_not() == f"there is no backend for {platform}"
+    assert one.problem() == f"there is no backend for {platform}"
     with pytest.raises(SandboxRefused, match=platform):
         one.launch(Command(argv=("true",)))
 
@@ -146,8 +146,8 @@ def test_a_backend_is_chosen_by_its_name(root: Path) -> None:
 @pytest.mark.spec("N6", "A8")
 def test_landlock_alone_is_not_enough_to_approve_anything(root: Path) -> None:
     one = sandbox(root, backend="landlock")
-    assert not one.held()
-    assert one.why_not() == "change-protected, create-protected, rename-parent, host-processes"
+    assert not one.passes_escape_tests()
+    assert one.problem() == "change-protected, create-protected, rename-parent, host-processes"
 
 
 @pytest.mark.spec("N1")
@@ -155,12 +155,12 @@ def test_what_a_probe_showed_is_remembered_on_disk(root: Path, counting: Countin
     for _ in range(2):
         assert sandbox(root).backend() is not None
     assert counting.runs == ["bubblewrap probe"]
-    probe._in_process.clear()  # pyright: ignore[reportPrivateUsage]
+    probe._cache.clear()  # pyright: ignore[reportPrivateUsage]
     one = sandbox(root)
     assert one.backend() is not None
     assert counting.runs == ["bubblewrap probe"]
-    assert one.held()
-    assert counting.runs == ["bubblewrap probe", "bubblewrap battery"]
+    assert one.passes_escape_tests()
+    assert counting.runs == ["bubblewrap probe", "bubblewrap escape-tests"]
     assert len(list((state / "probes").iterdir())) == 2
 
 
@@ -168,7 +168,7 @@ def test_what_a_probe_showed_is_remembered_on_disk(root: Path, counting: Countin
 @pytest.mark.parametrize("spoilt", [b"", b"{}", b'{"at": 99999999999, "cases": []}', b"\0" * 100])
 def test_a_spoilt_memory_is_not_believed(root: Path, counting: Counting, state: Path, spoilt: bytes) -> None:
     sandbox(root).backend()
-    probe._in_process.clear()  # pyright: ignore[reportPrivateUsage]
+    probe._cache.clear()  # pyright: ignore[reportPrivateUsage]
     for file in (state / "probes").iterdir():
         file.write_bytes(spoilt)
     sandbox(root).backend()
@@ -200,7 +200,7 @@ def test_another_program_or_kernel_or_user_is_probed_again(
     for target, name, value in (
         (probe.platform, "release", lambda: "99.0"),
         (probe.os, "geteuid", lambda: 4711),
-        (probe, "own_code", lambda: "changed"),
+        (probe, "code_version", lambda: "changed"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(target, name, value)
@@ -308,10 +308,10 @@ def test_a_command_is_made_ready_anew_where_a_mask_of_another_one_has_gone(
     def restless(self: Backend, *given: Any) -> Launch:
         tried[0] += 1
         if tried[0] < 3:
-            raise Changed("a mask has gone")
+            raise PathChanged("a mask has gone")
         return real(self, *given)
 
     monkeypatch.setattr(type(backend), "launch", restless)
     launch = sandbox.launch(Command(argv=("true",), cwd=tmp_path))
-    finish(launch)
+    clean_up(launch)
     assert tried == [3]

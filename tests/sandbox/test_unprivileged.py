@@ -12,9 +12,12 @@ from tests.sandbox.unprivileged import run_as_nobody
 
 SCRIPT = """
 import json, os
-from holdfast.sandbox import battery
+from holdfast.sandbox import escape_tests
 from holdfast.sandbox.probe import backends
-found = {one.title: {case.name: [case.held, case.detail] for case in battery.run(one)} for one in backends()}
+found = {
+    one.title: {case.name: [case.contained, case.detail] for case in escape_tests.run_escape_tests(one)}
+    for one in backends()
+}
 print(json.dumps({"user": os.geteuid(), "found": found}))
 """
 

@@ -20,7 +20,14 @@ from holdfast.contract.errors import SandboxRefused
 from holdfast.sandbox import privileges
 from holdfast.sandbox.launch import Launch
 from holdfast.sandbox.supervisor import client
-from holdfast.sandbox.supervisor.client import Exit, Job, Logged, NotStarted, Supervisor, SupervisorLost
+from holdfast.sandbox.supervisor.client import (
+    CommandNotStarted,
+    ExitStatus,
+    LogTarget,
+    SupervisedCommand,
+    Supervisor,
+    SupervisorLost,
+)
 
 PATH = {"PATH": "/usr/bin:/bin"}
 
@@ -37,20 +44,20 @@ def _launch(script: str, **changes: Any) -> Launch:
     return Launch(**fields)
 
 
-def _start(supervisor: Supervisor, launch: Launch, output: Path, passed: tuple[int, ...] = ()) -> Job:
+def _start(supervisor: Supervisor, launch: Launch, output: Path, passed: tuple[int, ...] = ()) -> SupervisedCommand:
     stdin = os.open(os.devnull, os.O_RDONLY)
     written = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
-        return supervisor.run(launch, stdin, written, written, passed=passed)
+        return supervisor.run(launch, stdin, written, written, passed_fds=passed)
     finally:
         os.close(stdin)
         os.close(written)
 
 
-def _run(supervisor: Supervisor, launch: Launch, folder: Path, passed: tuple[int, ...] = ()) -> tuple[Exit, str]:
+def _run(supervisor: Supervisor, launch: Launch, folder: Path, passed: tuple[int, ...] = ()) -> tuple[ExitStatus, str]:
     output = folder / "output"
 
-    async def main() -> Exit:
+    async def main() -> ExitStatus:
         return await asyncio.wait_for(_start(supervisor, launch, output, passed).wait(), 30)
 
     return asyncio.run(main()), output.read_text()
@@ -75,7 +82,7 @@ def test_a_command_gets_what_the_launch_says_and_nothing_else(
         os.close(secret)
         del os.environ["LEAKED"]
     lines = text.split("\n")
-    assert ended == Exit(0, None)
+    assert ended == ExitStatus(0, None)
     assert lines[0] == str(tmp_path)
     assert {"GIVEN=1", "PATH=/usr/bin:/bin"} <= set(lines)
     assert "LEAKED" not in text
@@ -86,8 +93,8 @@ def test_a_command_gets_what_the_launch_says_and_nothing_else(
 @pytest.mark.parametrize("how", [{}, CONFINED], ids=["spawned", "forked"])
 @pytest.mark.spec("B4")
 def test_the_end_is_told_as_it_was(supervisor: Supervisor, tmp_path: Path, how: dict[str, Any]) -> None:
-    assert _run(supervisor, _launch("exit 7", **how), tmp_path)[0] == Exit(7, None)
-    assert _run(supervisor, _launch("kill -SEGV $$", **how), tmp_path)[0] == Exit(None, signal.SIGSEGV)
+    assert _run(supervisor, _launch("exit 7", **how), tmp_path)[0] == ExitStatus(7, None)
+    assert _run(supervisor, _launch("kill -SEGV $$", **how), tmp_path)[0] == ExitStatus(None, signal.SIGSEGV)
     assert _run(supervisor, _launch("yes | head -1; echo ${PIPESTATUS[0]}", **how), tmp_path)[1] == "y\n141\n"
 
 
@@ -97,7 +104,7 @@ def test_the_end_is_told_as_it_was(supervisor: Supervisor, tmp_path: Path, how: 
 def test_what_cannot_be_started_is_said_and_the_worker_stays(
     supervisor: Supervisor, tmp_path: Path, how: dict[str, Any], wrong: dict[str, Any]
 ) -> None:
-    with pytest.raises(NotStarted):
+    with pytest.raises(CommandNotStarted):
         _run(supervisor, _launch("true", **{**how, **wrong}), tmp_path)
     assert _run(supervisor, _launch("echo fine", **how), tmp_path)[1] == "fine\n"
 
@@ -106,8 +113,8 @@ def test_what_cannot_be_started_is_said_and_the_worker_stays(
 def test_what_is_left_of_a_namespace_is_dead_when_the_end_is_told(supervisor: Supervisor, tmp_path: Path) -> None:
     """Its first process ends by itself, unless the command got it to do something else."""
     script = "setsid sleep 300 >/dev/null 2>&1 & echo $!"
-    ended, pid = _run(supervisor, _launch(script, own_pids=True), tmp_path)
-    assert ended == Exit(0, None)
+    ended, pid = _run(supervisor, _launch(script, pid_namespace=True), tmp_path)
+    assert ended == ExitStatus(0, None)
     try:
         left = os.pidfd_open(int(pid))
     except ProcessLookupError:
@@ -132,7 +139,7 @@ def test_limits_and_locks_hold_from_the_first_instruction(supervisor: Supervisor
 
 @pytest.mark.spec("N2")
 def test_a_lock_that_cannot_be_put_on_keeps_the_command_from_starting(supervisor: Supervisor, tmp_path: Path) -> None:
-    with pytest.raises(NotStarted):
+    with pytest.raises(CommandNotStarted):
         _run(supervisor, _launch("true", seccomp=b"not a filter at all"), tmp_path)
 
 
@@ -208,16 +215,16 @@ def test_a_command_that_is_over_before_its_worker_is_known_to_have_it_ran_once(
 
     monkeypatch.setattr(client.socket, "send_fds", slowly)
 
-    async def main() -> Exit:
+    async def main() -> ExitStatus:
         stdin = os.open(os.devnull, os.O_RDONLY)
         launch = _launch(f"echo ran >>{tmp_path}/runs; exit 3")
         try:
-            job = supervisor.run(launch, stdin, log=Logged(base=str(tmp_path / "log"), limit=1000))
+            job = supervisor.run(launch, stdin, log=LogTarget(base=str(tmp_path / "log"), limit=1000))
         finally:
             os.close(stdin)
         return await asyncio.wait_for(job.wait(), 30)
 
-    assert asyncio.run(main()) == Exit(3, None)
+    assert asyncio.run(main()) == ExitStatus(3, None)
     assert (tmp_path / "runs").read_text() == "ran\n"
 
 
@@ -276,7 +283,7 @@ def test_a_fork_of_the_runtime_does_not_keep_its_commands_alive(supervisor: Supe
         os.close(fd)
         os.write(writing, b".")
         os.waitpid(child, 0)  # noqa: ASYNC222 - it ends at once
-        assert job.over
+        assert job.finished
 
     try:
         asyncio.run(asyncio.wait_for(main(), 60))
@@ -287,7 +294,7 @@ def test_a_fork_of_the_runtime_does_not_keep_its_commands_alive(supervisor: Supe
 
 @pytest.mark.spec("B4", "X3")
 def test_a_fork_of_the_runtime_does_not_keep_it_from_hearing_of_an_end(supervisor: Supervisor, tmp_path: Path) -> None:
-    async def main() -> Exit:
+    async def main() -> ExitStatus:
         fifo = tmp_path / "fifo"
         os.mkfifo(fifo)
         waiting = asyncio.create_task(_start(supervisor, _launch(f"read < {fifo}; exit 4"), tmp_path / "out").wait())
@@ -299,14 +306,14 @@ def test_a_fork_of_the_runtime_does_not_keep_it_from_hearing_of_an_end(superviso
         await asyncio.to_thread(fifo.write_text, "go\n")
         return await asyncio.wait_for(waiting, 10)
 
-    assert asyncio.run(main()) == Exit(4, None)
+    assert asyncio.run(main()) == ExitStatus(4, None)
 
 
 @pytest.mark.spec("X3")
 def test_a_warden_that_was_stopped_does_not_keep_the_runtime_from_ending(
     supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "_CLOSING", 0.1)
+    monkeypatch.setattr(client, "_CLOSE_SECONDS", 0.1)
     _, worker = _run(supervisor, _launch("echo $PPID"), tmp_path)
     main = int(Path(f"/proc/{int(worker)}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(main, signal.SIGSTOP)

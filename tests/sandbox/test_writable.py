@@ -8,12 +8,12 @@ import pytest
 
 from holdfast.config.config import SandboxConfig
 from holdfast.contract.errors import ConfigError
-from holdfast.sandbox.policy import Places, Policy, resolve
+from holdfast.sandbox.policy import PathVariables, SandboxPolicy, resolve_policy
 
 
-def resolved(folder: Path, entry: str) -> Policy:
-    places = Places(cwd=folder / "root", root=folder / "root", home=folder / "home")
-    return resolve(SandboxConfig(writable=(entry,)), places)
+def resolved(folder: Path, entry: str) -> SandboxPolicy:
+    places = PathVariables(cwd=folder / "root", root=folder / "root", home=folder / "home")
+    return resolve_policy(SandboxConfig(writable=(entry,)), places)
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def test_names_that_stay_inside_and_whole_paths_elsewhere_are_taken(place: Path)
 
 @pytest.mark.spec("N2")
 def test_a_project_reached_by_a_link_is_still_the_project(place: Path) -> None:
-    places = Places(cwd=place / "way", root=place / "way", home=place / "home")
-    assert resolve(SandboxConfig(writable=("$root", "inner")), places).writable == (place / "root",)
+    places = PathVariables(cwd=place / "way", root=place / "way", home=place / "home")
+    assert resolve_policy(SandboxConfig(writable=("$root", "inner")), places).writable == (place / "root",)
     for entry in ("build", str(place / "root" / "build")):
         with pytest.raises(ConfigError, match="leads out of the project"):
-            resolve(SandboxConfig(writable=(entry,)), places)
+            resolve_policy(SandboxConfig(writable=(entry,)), places)

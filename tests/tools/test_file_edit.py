@@ -16,7 +16,7 @@ from holdfast.config.config import ApprovalConfig
 from holdfast.contract.enums import Failure
 from holdfast.contract.errors import InvalidArguments
 from holdfast.text.preview import preview
-from holdfast.tools.files.edit import FILE_EDIT, Mode, NotFound, NotUnique, occurrences, replaced
+from holdfast.tools.files.edit import FILE_EDIT, Mode, TextNotFound, TextNotUnique, occurrences, replace_text
 from tests.runtime.support import run, runtime_in
 from tests.tools.files_support import StandIn, propose, use
 
@@ -136,11 +136,11 @@ def test_every_byte_outside_the_edit_is_kept(
     content = before + search.encode() + after
     assume(not ("\n" in search + replace and b"\r\n" in content))
     if mode == "unique" and (count := occurrences(content, search.encode())) > 1:
-        with pytest.raises(NotUnique) as many:
-            replaced(content, search, replace, mode)
+        with pytest.raises(TextNotUnique) as many:
+            replace_text(content, search, replace, mode)
         assert many.value.count == count
         return
-    done = replaced(content, search, replace, mode)
+    done = replace_text(content, search, replace, mode)
     if mode == "all":
         assert done.content == replace.encode().join(content.split(search.encode()))
     else:
@@ -154,8 +154,8 @@ def test_every_byte_outside_the_edit_is_kept(
 def test_a_file_of_crlf_lines_stays_one(lines: list[str], search: str, replace: str) -> None:
     content = "\r\n".join(line.replace("\r", "") for line in lines).encode()
     try:
-        done = replaced(content, search, replace, "all")
-    except NotFound:
+        done = replace_text(content, search, replace, "all")
+    except TextNotFound:
         assert search.encode().replace(b"\n", b"\r\n") not in content
         return
     assert done.content.count(b"\n") == done.content.count(b"\r\n")
@@ -163,8 +163,8 @@ def test_a_file_of_crlf_lines_stays_one(lines: list[str], search: str, replace: 
 
 @pytest.mark.spec("B1")
 def test_counting_what_overlaps_does_not_take_for_ever() -> None:
-    with pytest.raises(NotUnique):
-        replaced(b"a" * 20_000_000, "a" * 100_000, "b")
+    with pytest.raises(TextNotUnique):
+        replace_text(b"a" * 20_000_000, "a" * 100_000, "b")
 
 
 @pytest.mark.spec("T5", "T6", "O2")

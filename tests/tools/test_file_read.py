@@ -18,7 +18,7 @@ from holdfast.runtime.commands import Workspace
 from holdfast.text import truncate
 from holdfast.text.preview import preview
 from holdfast.tools.files import pages
-from holdfast.tools.files.pages import Lines, PastTheEnd, Room
+from holdfast.tools.files.pages import LineReader, OffsetBeyondEnd, PageLimits
 from holdfast.tools.files.read import FILE_READ, MAX_ATTACHED
 from tests.runtime.support import run, runtime_in
 from tests.tools.files_support import StandIn, use
@@ -256,11 +256,11 @@ def test_pages_put_together_are_the_file(
     path = tmp_path_factory.mktemp("pages") / "a"
     path.write_bytes(data)
     with path.open("rb") as file:
-        lines = Lines(file.fileno(), len(data), lambda: False)
+        lines = LineReader(file.fileno(), len(data), lambda: False)
         offset: int | None = 1
         content, total, cut = "", None, False
         while offset is not None:
-            page = lines.page(offset, None, Room(1000, room, cap))
+            page = lines.page(offset, None, PageLimits(1000, room, cap))
             if page.limited_by == "line":
                 cut = True
                 content += data.split(b"\n")[offset - 1].decode(errors="replace")
@@ -268,8 +268,8 @@ def test_pages_put_together_are_the_file(
             content += page.content
             assert page.lines <= cap
             offset, total = page.next_offset, page.total_lines
-        with pytest.raises(PastTheEnd) as past:
-            lines.page((total or 0) + 2, None, Room(1000, room, cap))
+        with pytest.raises(OffsetBeyondEnd) as past:
+            lines.page((total or 0) + 2, None, PageLimits(1000, room, cap))
     expected = data.decode(errors="replace")
     assert content == (expected.removesuffix("\n") if cut and not content.endswith("\n") else expected)
     assert total == past.value.total_lines == expected.count("\n") + (not expected.endswith("\n") and expected != "")

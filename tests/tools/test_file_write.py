@@ -12,7 +12,7 @@ import pytest
 from holdfast import Config, Result, Risk, Runtime, State
 from holdfast.config.config import ApprovalConfig, SandboxConfig
 from holdfast.contract.enums import Failure
-from holdfast.tools.files.file_state import MAX_BYTES, MAX_DIFFED, Stale, read_state, replace_file
+from holdfast.tools.files.file_state import MAX_BYTES, MAX_DIFF_BYTES, FileChanged, read_state, replace_file
 from holdfast.tools.files.write import FILE_WRITE
 from tests.runtime.support import run, runtime_in
 from tests.store.making import before_images
@@ -101,7 +101,7 @@ def test_the_last_check_is_made_at_the_moment_of_writing(tmp_path: Path) -> None
     target.write_text("seen")
     seen = read_state(tmp_path, target).digest
     target.write_text("theirs")
-    with pytest.raises(Stale):
+    with pytest.raises(FileChanged):
         replace_file(tmp_path, target, b"mine", seen=seen, keep_before=_keep_nothing, keep_after=_keep_nothing)
     assert target.read_text() == "theirs"
     assert list(tmp_path.iterdir()) == [target]
@@ -120,7 +120,7 @@ def test_nothing_is_kept_or_lost_when_the_file_changes_before_or_during_the_writ
     seen = read_state(tmp_path, target).digest
     for before in ([b"seen", b"mine"], []):
         kept.clear()
-        with pytest.raises(Stale):
+        with pytest.raises(FileChanged):
             replace_file(tmp_path, target, b"mine", seen=seen, keep_before=keep, keep_after=keep)
         assert (kept, target.read_text()) == (before, "theirs")
 
@@ -270,6 +270,6 @@ def test_a_file_too_large_to_be_put_back_is_left_alone(tmp_path: Path) -> None:
 
 @pytest.mark.spec("O2")
 def test_a_change_too_large_for_a_diff_says_so(tmp_path: Path) -> None:
-    proposed = propose(FILE_WRITE, StandIn(tmp_path), path="a.txt", content="x" * (MAX_DIFFED + 1))
+    proposed = propose(FILE_WRITE, StandIn(tmp_path), path="a.txt", content="x" * (MAX_DIFF_BYTES + 1))
     assert not isinstance(proposed, Result)
     assert proposed.preview == "[a.txt: nothing becomes 2.0MB, too large to show line by line]"

@@ -12,8 +12,8 @@ from holdfast.config.config import ToolsConfig
 from holdfast.text.preview import preview
 from holdfast.tools.search import engines
 from holdfast.tools.search.engines import find_ripgrep
-from holdfast.tools.search.ranking import LOOKED_AT, look_at
-from holdfast.tools.search.scope import SMALL_EXTENSIONS, BadQuery, Query, Scope, read_query
+from holdfast.tools.search.ranking import MAX_FILES_READ, read_hits
+from holdfast.tools.search.scope import SMALL_EXTENSIONS, BadQuery, Query, SearchScope, parse_query
 from holdfast.tools.search.search import CODE_SEARCH
 from tests.runtime.support import run, runtime_in
 from tests.tools.trees import write_tree
@@ -293,14 +293,14 @@ def test_a_single_file_is_found_under_any_name_and_left_out_if_binary(tmp_path: 
 @pytest.mark.spec("B2")
 def test_a_query_that_cannot_be_searched_is_refused(query: str, words: str) -> None:
     with pytest.raises(BadQuery, match=words):
-        read_query(query, regex=True)
+        parse_query(query, regex=True)
 
 
 @pytest.mark.spec("B2")
 def test_a_pattern_without_special_characters_is_searched_as_text() -> None:
-    assert read_query("word", regex=True) == Query("word")
-    assert read_query("(?i)Word", regex=True) == Query("Word", fold=True)
-    assert read_query("a|b", regex=True).regex
+    assert parse_query("word", regex=True) == Query("word")
+    assert parse_query("(?i)Word", regex=True) == Query("Word", fold=True)
+    assert parse_query("a|b", regex=True).regex
 
 
 @pytest.mark.spec("B2")
@@ -339,10 +339,10 @@ def test_scopes_that_lead_elsewhere_are_refused(tmp_path: Path, path: str) -> No
 @pytest.mark.spec("B2")
 def test_a_file_that_is_gone_when_it_is_to_be_shown_is_left_out(tmp_path: Path) -> None:
     root = _project(tmp_path, {"a.py": "needle\n"})
-    scope = Scope(root=root, below="", is_file=False)
-    looked = look_at([("gone.py", 1), ("a.py", 1), ("a.py/b", 2)], Query("needle"), scope, per_file=3)
+    scope = SearchScope(root=root, below="", is_file=False)
+    looked = read_hits([("gone.py", 1), ("a.py", 1), ("a.py/b", 2)], Query("needle"), scope, per_file=3)
     assert [file.path for file in looked] == ["a.py"]
-    assert LOOKED_AT >= 50
+    assert MAX_FILES_READ >= 50
 
 
 @pytest.mark.spec("O1")

@@ -14,8 +14,8 @@ from holdfast import Result, Tool
 from holdfast.contract.context import Context
 from holdfast.tools.search import engines
 from holdfast.tools.search.engines import PlainScan, Ripgrep, find_ripgrep
-from holdfast.tools.search.plain_scan import lines_of
-from holdfast.tools.search.scope import Query, Scope
+from holdfast.tools.search.plain_scan import line_matcher
+from holdfast.tools.search.scope import Query, SearchScope
 from holdfast.tools.search.search import CODE_SEARCH
 from tests.runtime.support import approving, run, runtime_in
 from tests.soak import rounds
@@ -49,13 +49,13 @@ def _queries() -> list[Query]:
 @pytest.mark.spec("B2")
 def test_both_engines_find_the_same_in_many_files(folder: Path) -> None:
     queries = _queries()[::EVERY]
-    scope = Scope(root=folder / "project", below="", is_file=False)
+    scope = SearchScope(root=folder / "project", below="", is_file=False)
     found: list[tuple[Query, list[tuple[str, int]], list[tuple[str, int]]]] = []
 
     async def ask(args: Any, ctx: Context) -> str:
         for query in queries:
-            theirs = await Ripgrep(RIPGREP, scope, ctx).count(query)
-            ours = await PlainScan(scope, ctx).count(query)
+            theirs = await Ripgrep(RIPGREP, scope, ctx).count_matches(query)
+            ours = await PlainScan(scope, ctx).count_matches(query)
             found.append((query, sorted(theirs.hits), sorted(ours.hits)))
         return "asked"
 
@@ -83,7 +83,7 @@ def test_a_literal_is_taken_literally_by_both_engines(
     flags += ["--ignore-case"] if fold else []
     done = subprocess.run([RIPGREP, *flags, f"--regexp={query}", "./"], cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode in (0, 1), done.stderr
-    assert len(list(lines_of(query, fold=fold)(data))) == int(done.stdout or 0)
+    assert len(list(line_matcher(query, fold=fold)(data))) == int(done.stdout or 0)
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ from holdfast import Config, Result, State
 from holdfast.config.config import SandboxConfig
 from holdfast.contract.context import Context
 from holdfast.tools.search import engines, plain_scan, ranking, search
-from holdfast.tools.search.engines import Found, PlainScan, find_ripgrep
-from holdfast.tools.search.plain_scan import Scan, lines_of
-from holdfast.tools.search.ranking import Line, look_at
-from holdfast.tools.search.scope import BadQuery, Query, Scope, glob_matcher
+from holdfast.tools.search.engines import PlainScan, SearchHits, find_ripgrep
+from holdfast.tools.search.plain_scan import Scan, line_matcher
+from holdfast.tools.search.ranking import MatchedLine, read_hits
+from holdfast.tools.search.scope import BadQuery, Query, SearchScope, glob_matcher
 from holdfast.tools.search.search import CODE_SEARCH, FILE_FIND
 from tests.quick import quickly
 from tests.runtime.support import run, runtime_in
@@ -67,9 +67,9 @@ def test_where_nothing_is_contained_denied_files_are_taken_out_afterwards(tmp_pa
     class Surroundings:
         sandbox = Sandbox()
 
-    scope = Scope(root=tmp_path, below="", is_file=False)
-    found = Found(hits=[("a.py", 1), ("sub/token.py", 3)], engine=PlainScan(scope, cast(Context, Surroundings())))
-    assert search.allowed(found, None, scope, cast(Context, Surroundings())) == [("a.py", 1)]
+    scope = SearchScope(root=tmp_path, below="", is_file=False)
+    found = SearchHits(hits=[("a.py", 1), ("sub/token.py", 3)], engine=PlainScan(scope, cast(Context, Surroundings())))
+    assert search.readable_hits(found, None, scope, cast(Context, Surroundings())) == [("a.py", 1)]
 
 
 @pytest.mark.spec("B2")
@@ -186,12 +186,12 @@ def test_a_folder_swapped_for_a_link_while_files_are_read_never_leads_outside(tm
     counted: set[str] = set()
     try:
         for _ in range(rounds(300, 2000)):
-            scope = Scope(root=root, below="", is_file=False)
-            for file in look_at([("sub/a.py", 1)], Query("needle"), scope, per_file=3):
+            scope = SearchScope(root=root, below="", is_file=False)
+            for file in read_hits([("sub/a.py", 1)], Query("needle"), scope, per_file=3):
                 seen.update(line.text for line in file.lines)
             plain = Scan(str(root))
             walked.update(plain.walk(""))
-            counted.update(path for path, _, _ in plain.counts(plain.walk(""), lines_of("outside"), 0))
+            counted.update(path for path, _, _ in plain.counts(plain.walk(""), line_matcher("outside"), 0))
             plain.close()
     finally:
         stop.set()
@@ -234,13 +234,13 @@ def test_an_ignore_file_that_backtracks_without_end_is_stopped(tmp_path: Path, m
 )
 def test_a_file_read_in_blocks_shows_the_same_lines(lines: list[str], block: int, longest: int) -> None:
     text = "\n".join(lines)
-    wanted = [Line(number, line) for number, line in enumerate(text.split("\n"), 1) if "needle" in line]
+    wanted = [MatchedLine(number, line) for number, line in enumerate(text.split("\n"), 1) if "needle" in line]
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryFile() as file:
         patch.setattr(plain_scan, "BLOCK", block)
         patch.setattr(plain_scan, "LONGEST", longest)
         file.write(text.encode())
         file.seek(0)
-        hits = ranking.matching(file.fileno(), Query("needle"), None)
+        hits = ranking.matching_lines(file.fileno(), Query("needle"), None)
         assert list(hits) == wanted
 
 
@@ -249,7 +249,7 @@ def test_a_file_cut_short_while_it_is_looked_at_hurts_nobody(tmp_path: Path) -> 
     big = tmp_path / "big.py"
     big.write_bytes(b"x\n" * (3 << 20) + b"needle\n")
     with big.open("rb") as file:
-        hits = ranking.matching(file.fileno(), Query("x"), None)
+        hits = ranking.matching_lines(file.fileno(), Query("x"), None)
         assert next(hits).number == 1
         os.truncate(big, 0)
         assert sum(1 for _ in hits) < 3 << 20

@@ -31,7 +31,7 @@ from holdfast.runtime.commands import Workspace
 from holdfast.runtime.interfaces import Asker, Nobody
 from holdfast.runtime.runtime import Rules, Runtime
 from holdfast.runtime.undo.recorder import remove_dead_runs
-from holdfast.sandbox.hidden_files import faults
+from holdfast.sandbox.hidden_files import pattern_problems
 from holdfast.store.ledger import Ledger
 from holdfast.store.trust import Trust
 from holdfast.tools import builtin_tools
@@ -100,7 +100,7 @@ def config_warnings(setting: Setting) -> list[str]:
     packages and modules offer is looked at only where the built-in tools leave a doubt; before every source is ready,
     names are not judged."""
     config = setting.loaded.config
-    patterns = faults(config.sandbox.read_deny)
+    patterns = pattern_problems(config.sandbox.read_deny)
     skills = read_skills(config.tools.skills, setting.trust.is_trusted)
     if not check_names(config, _builtin_tools(), skills):
         return patterns

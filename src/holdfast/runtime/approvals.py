@@ -200,10 +200,10 @@ class Approvals:
             await self._commands.try_out(tool)
             ruled = self._decider.needs(self.approval_request(tool, call, None))
         sandbox, config = self._commands.sandbox, self._commands.config
-        wanted = Widening() if ruled is None else _there(sandbox.located(allowed_needs(ruled, config)))
+        wanted = Widening() if ruled is None else _there(sandbox.resolve_widening(allowed_needs(ruled, config)))
         if given:
             check_widening(tool, given, config)
-            wanted |= sandbox.located(given)
+            wanted |= sandbox.resolve_widening(given)
         return wanted or None
 
     def static_decision(self, tool: Tool, caller: Caller) -> Decision | None:
@@ -299,7 +299,7 @@ class Approvals:
         root, policy = self._commands.workspace.root, self._commands.sandbox.policy
         found = named_files(text, self._folders(call, proposal), None if root is None else str(root))
         # No command reads holdfast's own files, and they change with every call.
-        return tuple(file for file in found if not policy.is_hidden(Path(root or "", file.path)))
+        return tuple(file for file in found if not policy.is_own_state(Path(root or "", file.path)))
 
     def _folders(self, call: Call, proposal: Proposal | None) -> list[str]:
         """Where the command would run: as its tool proposes it, else wherever its own `cwd` may lead."""

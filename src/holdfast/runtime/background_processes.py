@@ -26,7 +26,13 @@ from holdfast.contract.processes import ProcessInfo, ProcessOutput, Signal
 from holdfast.fs.replace import make_private_folder
 from holdfast.fs.temporary import make_folder, remove_folder
 from holdfast.runtime.commands import CallSandbox, Commands, signal_name
-from holdfast.sandbox.supervisor.client import Exit, Job, Logged, NotStarted, SupervisorLost
+from holdfast.sandbox.supervisor.client import (
+    CommandNotStarted,
+    ExitStatus,
+    LogTarget,
+    SupervisedCommand,
+    SupervisorLost,
+)
 from holdfast.store.process_identity import alive, owner_of, wrote
 
 if TYPE_CHECKING:
@@ -126,7 +132,7 @@ class Background:
         self.end_with_call = end_with_call
         """Whether what a call starts ends with it, because nobody would be there to stop it."""
         self._folder = _temporary(self) if state is None else state / PROCESSES
-        self._running: dict[str, tuple[Job, Launch]] = {}
+        self._running: dict[str, tuple[SupervisedCommand, Launch]] = {}
         self._starting = 0
         self._tidying: list[threading.Thread] = []
 
@@ -149,7 +155,7 @@ class Background:
         job = self._begin(launch, name, detached=detached)
         try:
             _, pid, worker = await job.message()
-        except (NotStarted, SupervisorLost) as error:
+        except (CommandNotStarted, SupervisorLost) as error:
             _clean(launch)
             raise SandboxRefused(f"The process could not be started: {error}.") from None
         except BaseException:
@@ -175,9 +181,9 @@ class Background:
         job.on_message(lambda: self._sweep_one(name))
         return self._info(record)
 
-    def _take_back(self, name: str, job: Job, launch: Launch) -> None:
+    def _take_back(self, name: str, job: SupervisedCommand, launch: Launch) -> None:
         """Nobody would know of it: kill it now, and leave no trace of it when it is gone."""
-        job.detach()
+        job.stop_listening()
         job.stop()
 
         def tidy() -> None:
@@ -190,8 +196,8 @@ class Background:
         thread.start()
         self._tidying = [*(other for other in self._tidying if other.is_alive()), thread]
 
-    def _begin(self, launch: Launch, name: str, *, detached: bool) -> Job:
-        log = Logged(base=str(self._base(name)), limit=max(1 << 16, self._commands.config.output.max_spill))
+    def _begin(self, launch: Launch, name: str, *, detached: bool) -> SupervisedCommand:
+        log = LogTarget(base=str(self._base(name)), limit=max(1 << 16, self._commands.config.output.max_spill))
         stdin = os.open(os.devnull, os.O_RDONLY)
         try:
             return self._commands.supervisor.run(launch, stdin, log=log, detached=detached)
@@ -252,7 +258,7 @@ class Background:
         watched = alive(record.worker)  # asked first: the worker writes down the end before it goes
         end = self._end(record.id)
         status, ended, alone = end or (None, None, True)
-        gone = None if status is None else Exit.of(status)
+        gone = None if status is None else ExitStatus.of(status)
         lost = end is None or (alone and not record.detached)
         return ProcessInfo(
             id=record.id,
@@ -281,7 +287,7 @@ class Background:
     def _sweep_one(self, name: str) -> None:
         """It has ended: put right what its launch left."""
         job, launch = self._running[name]
-        with contextlib.suppress(SupervisorLost, NotStarted):
+        with contextlib.suppress(SupervisorLost, CommandNotStarted):
             if job.read() is None:
                 return
         del self._running[name]
@@ -294,9 +300,9 @@ class Background:
 
     def _say_what_was_left(self, launch: Launch) -> Launch:
         """What was put right after earlier commands is said now: a process may run for long."""
-        from holdfast.sandbox.launch import told
+        from holdfast.sandbox.launch import cleanup_notes
 
-        for note in told(launch):
+        for note in cleanup_notes(launch):
             self._commands.events.warn(note)
         return msgspec.structs.replace(
             launch, cleanup=tuple(step for step in launch.cleanup if not getattr(step, "notes", ()))
@@ -313,7 +319,7 @@ class Background:
         detached = {record.id for record in self._records() if record.detached}
         ending = {name: entry for name, entry in self._running.items() if name not in detached}
         for job, _ in self._running.values():
-            job.detach()
+            job.stop_listening()
         for job, _ in ending.values():
             job.stop()
         for name, (job, launch) in ending.items():
@@ -346,10 +352,10 @@ def writers_alive(commands: Commands, own: Background | None, since: float | Non
 
 def _clean(launch: Launch) -> tuple[str, ...]:
     """Put right what a launch left; what there is to say about it."""
-    from holdfast.sandbox.launch import finish, told
+    from holdfast.sandbox.launch import clean_up, cleanup_notes
 
-    finish(launch)
-    return told(launch)
+    clean_up(launch)
+    return cleanup_notes(launch)
 
 
 def _lies_in(path: Path, cwd: str) -> bool:

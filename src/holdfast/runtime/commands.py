@@ -37,13 +37,13 @@ from holdfast.runtime.cancellation import NoReply, Stop, ThreadPool
 from holdfast.runtime.events import Events
 from holdfast.runtime.output_reader import Kept, Limits, Pump, Sink
 from holdfast.sandbox.launch import Changes, Launch, Recording
-from holdfast.sandbox.supervisor.client import Exit, Job, NotStarted, SupervisorLost
+from holdfast.sandbox.supervisor.client import CommandNotStarted, ExitStatus, SupervisedCommand, SupervisorLost
 
 if TYPE_CHECKING:
     from holdfast.runtime.undo.recorder import Recorder
     from holdfast.runtime.undo.recording_lock import Turns
     from holdfast.sandbox.launch import Backend
-    from holdfast.sandbox.policy import Policy
+    from holdfast.sandbox.policy import SandboxPolicy
     from holdfast.sandbox.proxy import HostProxy
     from holdfast.sandbox.sandbox import Sandbox
     from holdfast.sandbox.supervisor.client import Supervisor
@@ -191,7 +191,7 @@ class Commands:
 
     def held(self) -> bool:
         """Every guarantee of the sandbox was tried here and held."""
-        return self.sandbox.mode != "off" and self.sandbox.held()
+        return self.sandbox.mode != "off" and self.sandbox.passes_escape_tests()
 
     def confinement(self, tool: Tool, call: Call) -> Confinement:
         """What would hold a call of this tool: the sandbox's policy, and for one that may run commands its backend."""
@@ -207,7 +207,7 @@ class Commands:
             network=policy.network,
             writable=tuple(map(str, policy.writable)),
             hidden=tuple(map(str, policy.read_deny)),
-            patterns=tuple(f"{base}: {pattern}" for base, pattern in policy.patterns),
+            patterns=tuple(f"{base}: {pattern}" for base, pattern in policy.deny_patterns),
             protected=policy.protected,
             environment=policy.environment,
             settings=self._settings(tool) if runs else None,
@@ -216,10 +216,10 @@ class Commands:
     def not_hidden(self, call_id: str) -> str:
         """Why a command of a call may read what it should not; empty if it may not. Such a call is asked about."""
         sandbox = self.sandbox
-        if sandbox.mode == "off" or not sandbox.hiding or sandbox.backend() is None:
+        if sandbox.mode == "off" or not sandbox.incomplete_hiding or sandbox.backend() is None:
             return ""
         self._asked_about.add(call_id)
-        return sandbox.hiding
+        return sandbox.incomplete_hiding
 
     def must_hide_all(self, call_id: str) -> bool:
         """Nobody was asked about a command that may read what it should not."""
@@ -283,7 +283,7 @@ class CallSandbox:
         return self._sandbox.is_path_readable(path, self._ctx.granted)
 
     def is_path_own(self, path: str | Path) -> bool:
-        return self._sandbox.policy.is_hidden(path)
+        return self._sandbox.policy.is_own_state(path)
 
     def is_path_secret(self, path: str | Path) -> bool:
         return self._sandbox.is_secret(path)
@@ -318,7 +318,7 @@ class CallSandbox:
                     recording.discard()
                 raise
             running = _Running(self._commands, self._ctx, command, launch, recording)
-            return await running.go(() if host_proxy is None else host_proxy.passed)
+            return await running.go(() if host_proxy is None else host_proxy.passed_fds)
 
     async def _record(self, command: Command) -> Recording | None:
         """Waiting for its turn does not use up a command's time."""
@@ -348,10 +348,10 @@ class CallSandbox:
         whole = not command.filtered and self._commands.must_hide_all(self._ctx.call_id)
         granted = self._ctx.granted
         launch = await _threads.run(
-            lambda: self._sandbox.launch(placed, overlays=overlays, granted=granted, whole=whole)
+            lambda: self._sandbox.launch(placed, overlays=overlays, granted=granted, require_complete=whole)
         )
         _probed.add(self._sandbox)  # which control groups can be used is known now, and which backend
-        return launch if host_proxy is None else host_proxy.number(launch)
+        return launch if host_proxy is None else host_proxy.with_relay_fd(launch)
 
     async def _backend(self) -> Backend | None:
         """The first time this tries things out, which takes a while."""
@@ -383,7 +383,7 @@ class _Running:
         self._command = command
         self._launch = launch
         self._recording = recording
-        self._job: Job | None = None
+        self._job: SupervisedCommand | None = None
         self._sinks: list[Sink] = []
         self._pumps: list[Pump] = []
         self._settled = False
@@ -407,7 +407,7 @@ class _Running:
                 finally:
                     self._ctx.go_on()
                 cancelled = cancelled or again
-        except NotStarted as error:
+        except CommandNotStarted as error:
             raise SandboxRefused(f"The command could not be started: {error}.") from None
         except SupervisorLost as error:
             raise NoReply(str(error)) from None
@@ -419,13 +419,13 @@ class _Running:
         if found.lost:
             parts = ("Not all it changed could be taken over:", *found.lost[:10], f"It is kept in {found.kept}.")
             raise NoReply("\n".join((*parts, ran.output)))
-        if ended.left:
-            raise NoReply(f"{ended.left} of its processes could not be killed and may still run.\n\n{ran.output}")
+        if ended.survivors:
+            raise NoReply(f"{ended.survivors} of its processes could not be killed and may still run.\n\n{ran.output}")
         self._ctx.end_seen = True
         return ran
 
     def _start(self, passed: Sequence[int]) -> None:
-        from holdfast.sandbox.privileges import open_file
+        from holdfast.sandbox.privileges import memory_file
 
         command = self._command
         with contextlib.ExitStack() as ours:
@@ -434,11 +434,11 @@ class _Running:
                 ours.callback(os.close, fd)
                 return fd
 
-            stdin = closing(open_file(command.stdin) if command.stdin else os.open(os.devnull, os.O_RDONLY))
+            stdin = closing(memory_file(command.stdin) if command.stdin else os.open(os.devnull, os.O_RDONLY))
             stdout = closing(self._pipe(command.streams))
             stderr = stdout if command.merged else closing(self._pipe(False))
             self._job = self._commands.supervisor.run(
-                self._launch, stdin, stdout, stderr, passed=passed, thorough=self._recording is not None
+                self._launch, stdin, stdout, stderr, passed_fds=passed, wait_for_namespaces=self._recording is not None
             )
 
     def _pipe(self, streams: bool) -> int:
@@ -470,12 +470,12 @@ class _Running:
 
         return stream
 
-    async def _wait(self) -> tuple[Exit, asyncio.CancelledError | None]:
+    async def _wait(self) -> tuple[ExitStatus, asyncio.CancelledError | None]:
         assert self._job is not None
         try:
             return await self._job.wait(), None
         except asyncio.CancelledError as error:
-            self._job.stop(0.0 if self._launch.own_pids else TERM_GRACE)
+            self._job.stop(0.0 if self._launch.pid_namespace else TERM_GRACE)
             ended, _ = await _through(self._job.wait())
             return ended, error
 
@@ -487,12 +487,12 @@ class _Running:
             return
         self._settled = True
         job = self._job
-        if job is not None and not job.over:
-            job.detach()
+        if job is not None and not job.finished:
+            job.stop_listening()
             job.stop()
 
         def tidy() -> None:
-            if job is not None and not job.over:
+            if job is not None and not job.finished:
                 job.wait_blocking(_LAST_WAIT)
             _settle(self._launch, self._recording if job is not None else None)
             if job is None and self._recording is not None:
@@ -500,7 +500,7 @@ class _Running:
 
         threading.Thread(target=tidy, name="holdfast-tidy", daemon=True).start()
 
-    def _ran(self, ended: Exit, found: Changes) -> Ran:
+    def _ran(self, ended: ExitStatus, found: Changes) -> Ran:
         redactor = self._commands.redactor
         where = f"output.read call={self._ctx.call_id}"
         hide, margin = (redactor, redactor.longest) if redactor.active else (str, 0)
@@ -540,21 +540,21 @@ class _Running:
         return _network(policy), tuple(map(str, policy.writable))
 
 
-def _network(policy: Policy) -> str:
+def _network(policy: SandboxPolicy) -> str:
     hosts = policy.network
     return hosts if isinstance(hosts, str) else f"only {', '.join(hosts)}"
 
 
 def _settle(launch: Launch, recording: Recording | None) -> Changes:
     """When every process is gone: take over what the command changed, and put right what the launch left."""
-    from holdfast.sandbox.launch import finish, told
+    from holdfast.sandbox.launch import clean_up, cleanup_notes
 
     swept: tuple[str, ...] = ()
     try:
-        swept = finish(launch)
+        swept = clean_up(launch)
     finally:
         found = Changes() if recording is None else recording.finish()
-    return replace(found, violations=(*found.violations, *swept), notes=told(launch))
+    return replace(found, violations=(*found.violations, *swept), notes=cleanup_notes(launch))
 
 
 async def _through(work: Any) -> tuple[Any, asyncio.CancelledError | None]:

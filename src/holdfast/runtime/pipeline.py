@@ -757,7 +757,7 @@ class Pipeline:
                     raise  # the approval has been used elsewhere
                 return self._finish(call, unrecorded(tool.name, error))
         ctx.begun = True
-        if call.widening is not None and self._environment.commands.sandbox.shows_hidden(call.widening):
+        if call.widening is not None and self._environment.commands.sandbox.reveals_hidden_files(call.widening):
             ctx.keep_nothing()
         if not self._events.idle:
             self._events.emit(Decided(call.id, decision))

@@ -42,7 +42,7 @@ from holdfast.runtime.pipeline import CallRequest, Pipeline
 from holdfast.runtime.results import awaiting_program, failed, in_shape, to_result, words_of
 from holdfast.runtime.secrets import Secrets
 from holdfast.runtime.services import Services
-from holdfast.sandbox.hidden_files import faults
+from holdfast.sandbox.hidden_files import pattern_problems
 from holdfast.store.redact import Redactor
 
 if TYPE_CHECKING:
@@ -429,7 +429,7 @@ class Runtime:
 
         Names are judged when all sources are ready. Each warning also goes to the log once, as it is found.
         """
-        return [*self.registry.warnings, *self._unknown_names(), *faults(self.config.sandbox.read_deny)]
+        return [*self.registry.warnings, *self._unknown_names(), *pattern_problems(self.config.sandbox.read_deny)]
 
     def _unknown_names(self) -> list[str]:
         if not self.registry.ready:

@@ -29,11 +29,11 @@ Args = dict[str, Any]
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def number(x86: int, arm: int) -> int:
+def syscall_number(x86: int, arm: int) -> int:
     return arm if ARM else x86
 
 
-def call(nr: int, *args: int | bytes | None) -> int:
+def syscall(nr: int, *args: int | bytes | None) -> int:
     """A system call; raises what the kernel answers."""
     result = int(_libc.syscall(nr, *(ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args)))
     if result < 0:
@@ -41,7 +41,7 @@ def call(nr: int, *args: int | bytes | None) -> int:
     return result
 
 
-def any_of(attempts: dict[str, Callable[[], object]]) -> str | None:
+def succeeded(attempts: dict[str, Callable[[], object]]) -> str | None:
     """The attempts that did not fail."""
     reached: list[str] = []
     for name, attempt in attempts.items():
@@ -53,11 +53,11 @@ def any_of(attempts: dict[str, Callable[[], object]]) -> str | None:
     return ", ".join(reached) or None
 
 
-def opening(path: str, flags: int = os.O_WRONLY) -> Callable[[], object]:
+def opener(path: str, flags: int = os.O_WRONLY) -> Callable[[], object]:
     return lambda: os.close(os.open(path, flags, 0o600))
 
 
-def writing(path: str, text: str = "planted\n") -> Callable[[], object]:
+def writer(path: str, text: str = "planted\n") -> Callable[[], object]:
     def write() -> None:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w", encoding="utf-8") as file:
@@ -68,7 +68,7 @@ def writing(path: str, text: str = "planted\n") -> Callable[[], object]:
 
 def usable(args: Args) -> str | None:
     for folder in (args["project"], os.environ["HOME"]):
-        writing(f"{folder}/usable.txt", "yes")()
+        writer(f"{folder}/usable.txt", "yes")()
     pair = socket.socketpair()
     pair[0].send(b"x")
     assert pair[1].recv(1) == b"x"
@@ -78,7 +78,7 @@ def usable(args: Args) -> str | None:
 
 
 def write_outside(args: Args) -> str | None:
-    any_of({path: writing(path) for path in args["outside"]})
+    succeeded({path: writer(path) for path in args["outside"]})
     return None  # a private folder may lie there: whether it arrived is seen on the host
 
 
@@ -91,50 +91,52 @@ def remount(args: Args) -> str | None:
         if _libc.mount(b"/tmp", args["project"].encode(), None, 0x1000, None):
             raise OSError(ctypes.get_errno(), "mount")
 
-    return any_of({"remount": again, "bind": over, "open_tree": lambda: call(428, -100, b"/", 1)})
+    return succeeded({"remount": again, "bind": over, "open_tree": lambda: syscall(428, -100, b"/", 1)})
 
 
 def unshare(args: Args) -> str | None:
-    nr = number(272, 97)
-    return any_of({name: lambda flag=flag: call(nr, flag) for name, flag in NEW.items()})
+    nr = syscall_number(272, 97)
+    return succeeded({name: lambda flag=flag: syscall(nr, flag) for name, flag in NEW.items()})
 
 
 def nested(args: Args) -> str | None:
     def cloned(flags: int) -> None:
-        pid = call(number(56, 220), flags | signal.SIGCHLD, 0, 0, 0, 0)
+        pid = syscall(syscall_number(56, 220), flags | signal.SIGCHLD, 0, 0, 0, 0)
         if pid == 0:
             os._exit(0)
         os.waitpid(pid, 0)
 
     def cloned3() -> None:
         about = NEW["user"].to_bytes(8, "little") + bytes(24) + int(signal.SIGCHLD).to_bytes(8, "little") + bytes(24)
-        pid = call(435, about, len(about))
+        pid = syscall(435, about, len(about))
         if pid == 0:
             os._exit(0)
         os.waitpid(pid, 0)
 
-    return any_of({"clone": lambda: cloned(NEW["user"]), "clone3": cloned3, "clone net": lambda: cloned(NEW["net"])})
+    return succeeded({"clone": lambda: cloned(NEW["user"]), "clone3": cloned3, "clone net": lambda: cloned(NEW["net"])})
 
 
 def setns(args: Args) -> str | None:
     def enter(pid: int, kind: str) -> None:
         fd = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY)
         try:
-            call(number(308, 268), fd, 0)
+            syscall(syscall_number(308, 268), fd, 0)
         finally:
             os.close(fd)
 
     pids = (1, os.getppid(), args["victim"])
-    return any_of({f"{kind} of {pid}": lambda p=pid, k=kind: enter(p, k) for pid in pids for kind in ("mnt", "user")})
+    return succeeded(
+        {f"{kind} of {pid}": lambda p=pid, k=kind: enter(p, k) for pid in pids for kind in ("mnt", "user")}
+    )
 
 
 def trace(args: Args) -> str | None:
-    nr, victim = number(101, 117), args["victim"]
-    return any_of(
+    nr, victim = syscall_number(101, 117), args["victim"]
+    return succeeded(
         {
-            "attach": lambda: call(nr, 16, victim, 0, 0),
-            "seize": lambda: call(nr, 0x4206, victim, 0, 0),
-            "its memory": opening(f"/proc/{victim}/mem", os.O_RDONLY),
+            "attach": lambda: syscall(nr, 16, victim, 0, 0),
+            "seize": lambda: syscall(nr, 0x4206, victim, 0, 0),
+            "its memory": opener(f"/proc/{victim}/mem", os.O_RDONLY),
             "signal": lambda: os.kill(victim, 0),
         }
     )
@@ -145,12 +147,12 @@ def first_process(args: Args) -> str | None:
 
     def written(pid: int) -> None:
         vector = ctypes.addressof(ctypes.create_string_buffer(16)).to_bytes(8, sys.byteorder) + bytes(8)
-        call(number(311, 271), pid, vector, 1, vector, 1, 0)
+        syscall(syscall_number(311, 271), pid, vector, 1, vector, 1, 0)
 
     def taken(pid: int) -> None:
         fd = os.pidfd_open(pid)
         try:
-            os.close(call(438, fd, 0, 0))
+            os.close(syscall(438, fd, 0, 0))
         finally:
             os.close(fd)
 
@@ -158,12 +160,12 @@ def first_process(args: Args) -> str | None:
     for pid in {1, os.getppid()}:
         for name in ("mem", "task/{}/mem", "environ", "fd/0", "fd/1", "fd/3", "fd/4", "root", "maps", "exe"):
             path = f"/proc/{pid}/{name.format(pid)}"
-            attempts[f"{name} of {pid}"] = opening(path, os.O_RDWR if name.endswith("mem") else os.O_RDONLY)
-        attempts[f"attach to {pid}"] = lambda pid=pid: call(number(101, 117), 16, pid, 0, 0)
-        attempts[f"seize {pid}"] = lambda pid=pid: call(number(101, 117), 0x4206, pid, 0, 0)
+            attempts[f"{name} of {pid}"] = opener(path, os.O_RDWR if name.endswith("mem") else os.O_RDONLY)
+        attempts[f"attach to {pid}"] = lambda pid=pid: syscall(syscall_number(101, 117), 16, pid, 0, 0)
+        attempts[f"seize {pid}"] = lambda pid=pid: syscall(syscall_number(101, 117), 0x4206, pid, 0, 0)
         attempts[f"write into {pid}"] = lambda pid=pid: written(pid)
         attempts[f"a file of {pid}"] = lambda pid=pid: taken(pid)
-    return any_of(attempts)
+    return succeeded(attempts)
 
 
 def terminal(args: Args) -> str | None:
@@ -171,32 +173,32 @@ def terminal(args: Args) -> str | None:
         fd = os.openpty()[1]
     except OSError:
         fd = 0
-    return any_of({"typing": lambda: fcntl.ioctl(fd, TIOCSTI, b"x"), "the terminal": opening("/dev/tty", os.O_RDWR)})
+    return succeeded({"typing": lambda: fcntl.ioctl(fd, TIOCSTI, b"x"), "the terminal": opener("/dev/tty", os.O_RDWR)})
 
 
-def connecting(family: int, kind: int, address: Any) -> Callable[[], object]:
+def connector(family: int, kind: int, address: Any) -> Callable[[], object]:
     def connect() -> None:
         with socket.socket(family, kind) as one:
             one.settimeout(2)
-            one.connect(nearby(address))
+            one.connect(short_address(address))
             one.send(b"reached")
 
     return connect
 
 
-def reconnecting(address: Any, kind: int = socket.SOCK_DGRAM) -> Callable[[], object]:
+def reconnector(address: Any, kind: int = socket.SOCK_DGRAM) -> Callable[[], object]:
     """A datagram pair may be made where named sockets may not, and connected anew."""
 
     def connect() -> None:
         one, other = socket.socketpair(socket.AF_UNIX, kind)
         with one, other:
-            one.connect(nearby(address))
+            one.connect(short_address(address))
             one.send(b"reached")
 
     return connect
 
 
-def nearby(address: Any) -> Any:
+def short_address(address: Any) -> Any:
     """A path is too long for a socket soon; a name in the current folder is not."""
     if not isinstance(address, str) or not address.startswith("/"):
         return address
@@ -206,41 +208,41 @@ def nearby(address: Any) -> Any:
 
 def unix_socket(args: Args) -> str | None:
     stream, packet = socket.SOCK_STREAM, socket.SOCK_DGRAM
-    attempts = {path: connecting(socket.AF_UNIX, stream, path) for path in args["streams"]}
-    attempts |= {path: connecting(socket.AF_UNIX, packet, path) for path in args["packets"]}
-    attempts |= {f"pair to {path}": reconnecting(path) for path in args["packets"]}
-    return any_of(attempts | {f"raw pair to {path}": reconnecting(path, socket.SOCK_RAW) for path in args["packets"]})
+    attempts = {path: connector(socket.AF_UNIX, stream, path) for path in args["streams"]}
+    attempts |= {path: connector(socket.AF_UNIX, packet, path) for path in args["packets"]}
+    attempts |= {f"pair to {path}": reconnector(path) for path in args["packets"]}
+    return succeeded(attempts | {f"raw pair to {path}": reconnector(path, socket.SOCK_RAW) for path in args["packets"]})
 
 
 def abstract_socket(args: Args) -> str | None:
     name = "\0" + args["abstract"]
-    stream = connecting(socket.AF_UNIX, socket.SOCK_STREAM, name)
-    raw = reconnecting(name + "-packet", socket.SOCK_RAW)
-    return any_of({"stream": stream, "pair": reconnecting(name + "-packet"), "raw pair": raw})
+    stream = connector(socket.AF_UNIX, socket.SOCK_STREAM, name)
+    raw = reconnector(name + "-packet", socket.SOCK_RAW)
+    return succeeded({"stream": stream, "pair": reconnector(name + "-packet"), "raw pair": raw})
 
 
 def tcp(args: Args) -> str | None:
-    return any_of({"loopback": connecting(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", args["port"]))})
+    return succeeded({"loopback": connector(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", args["port"]))})
 
 
 def udp(args: Args) -> str | None:
-    any_of({"loopback": connecting(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", args["port"]))})
+    succeeded({"loopback": connector(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", args["port"]))})
     return None  # sending always works; whether it arrives is seen on the host
 
 
 def host_processes(args: Args) -> str | None:
     files = ("cmdline", "environ", "cwd", "root")
-    return any_of({name: lambda n=name: os.stat(f"/proc/{args['victim']}/{n}") for name in files})
+    return succeeded({name: lambda n=name: os.stat(f"/proc/{args['victim']}/{n}") for name in files})
 
 
 def kernel_settings(args: Args) -> str | None:
     names = ("sys/kernel/core_pattern", "sys/kernel/hostname", "sys/vm/drop_caches", "sysrq-trigger", "sys/fs/file-max")
-    return any_of({name: opening(f"/proc/{name}") for name in names})
+    return succeeded({name: opener(f"/proc/{name}") for name in names})
 
 
 def system_folder(args: Args) -> str | None:
-    attempts = {path: opening(path) for path in args["sys"]}
-    return any_of(attempts | {"a control group": lambda: os.mkdir(f"/sys/fs/cgroup/{args['id']}")})
+    attempts = {path: opener(path) for path in args["sys"]}
+    return succeeded(attempts | {"a control group": lambda: os.mkdir(f"/sys/fs/cgroup/{args['id']}")})
 
 
 def orphans(args: Args) -> str | None:
@@ -259,7 +261,7 @@ def orphans(args: Args) -> str | None:
         os._exit(0)
     while not (os.path.exists(args["lock"]) and os.path.getsize(args["lock"])):
         time.sleep(0.01)
-    if args["stays"]:
+    if args["lingers"]:
         time.sleep(60)
     return None
 
@@ -267,7 +269,7 @@ def orphans(args: Args) -> str | None:
 def secrets(args: Args) -> str | None:
     wanted = bytes.fromhex(args["reversed"])[::-1]
     texts = {"variables": repr(dict(os.environ)).encode()}
-    for pid in ("self", "1", str(os.getppid()), str(args["victim"]), str(args["battery"])):
+    for pid in ("self", "1", str(os.getppid()), str(args["victim"]), str(args["runner"])):
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 texts[f"environ of {pid}"] = file.read()
@@ -287,37 +289,37 @@ def capabilities(args: Args) -> str | None:
 def devices(args: Args) -> str | None:
     made = f"{args['project']}/device"
     names = ("mem", "kmsg", "sda", "vda", "nvme0n1", "kvm", "fuse", "net/tun", "loop-control", "uinput")
-    attempts: dict[str, Callable[[], object]] = {name: opening(f"/dev/{name}", os.O_RDWR) for name in names}
+    attempts: dict[str, Callable[[], object]] = {name: opener(f"/dev/{name}", os.O_RDWR) for name in names}
     attempts["block"] = lambda: os.mknod(made, stat.S_IFBLK | 0o600, os.makedev(8, 0))
     attempts["character"] = lambda: os.mknod(made, stat.S_IFCHR | 0o600, os.makedev(1, 1))
-    return any_of(attempts)
+    return succeeded(attempts)
 
 
 def keys(args: Args) -> str | None:
-    return any_of(
+    return succeeded(
         {
-            "keyctl": lambda: call(number(250, 219), 0, -4, 1),
-            "add_key": lambda: call(number(248, 217), b"user\0", b"holdfast\0", b"x", 1, -4),
+            "keyctl": lambda: syscall(syscall_number(250, 219), 0, -4, 1),
+            "add_key": lambda: syscall(syscall_number(248, 217), b"user\0", b"holdfast\0", b"x", 1, -4),
         }
     )
 
 
 def system_calls(args: Args) -> str | None:
     numbers = {
-        "bpf": number(321, 280),
+        "bpf": syscall_number(321, 280),
         "io_uring_setup": 425,
-        "perf_event_open": number(298, 241),
-        "userfaultfd": number(323, 282),
-        "chroot": number(161, 51),
-        "pivot_root": number(155, 41),
-        "init_module": number(175, 105),
-        "kexec_load": number(246, 104),
-        "process_vm_readv": number(310, 270),
+        "perf_event_open": syscall_number(298, 241),
+        "userfaultfd": syscall_number(323, 282),
+        "chroot": syscall_number(161, 51),
+        "pivot_root": syscall_number(155, 41),
+        "init_module": syscall_number(175, 105),
+        "kexec_load": syscall_number(246, 104),
+        "process_vm_readv": syscall_number(310, 270),
     }
     reached: list[str] = []
     for name, nr in numbers.items():
         try:
-            call(nr, 0, 0, 0, 0, 0)
+            syscall(nr, 0, 0, 0, 0, 0)
         except PermissionError:
             continue
         except OSError:
@@ -328,7 +330,7 @@ def system_calls(args: Args) -> str | None:
 
 def resources(args: Args) -> str | None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    reached = any_of({"file size": writing(f"{args['project']}/big", "x" * args["file_size"] * 2)})
+    reached = succeeded({"file size": writer(f"{args['project']}/big", "x" * args["file_size"] * 2)})
     try:
         bytearray(args["memory"] * 2)
     except MemoryError:
@@ -364,34 +366,34 @@ def read_denied(args: Args) -> str | None:
     link = f"{args['project']}/link-to-secret"
     os.symlink(args["secret"], link)
     places = (args["secret"], args["secret_file"], link, f"/proc/self/root{args['secret']}")
-    attempts = {place: opening(place, os.O_RDONLY) for place in places}
-    return any_of(attempts | {"hard link": lambda: os.link(args["secret"], f"{args['project']}/hard")})
+    attempts = {place: opener(place, os.O_RDONLY) for place in places}
+    return succeeded(attempts | {"hard link": lambda: os.link(args["secret"], f"{args['project']}/hard")})
 
 
 def change_protected(args: Args) -> str | None:
     for path in args["protected"]:
         for attempt in (
-            opening(path, os.O_WRONLY | os.O_TRUNC),
+            opener(path, os.O_WRONLY | os.O_TRUNC),
             lambda path=path: os.chmod(path, 0o777),
             lambda path=path: os.rename(path, path + ".away"),
             lambda path=path: os.unlink(path),
-            writing(path),
+            writer(path),
         ):
-            any_of({path: attempt})
+            succeeded({path: attempt})
     return None
 
 
 def create_protected(args: Args) -> str | None:
     for path in args["absent"]:
-        any_of({path: writing(path), "link": lambda path=path: os.symlink("/etc", path)})
+        succeeded({path: writer(path), "link": lambda path=path: os.symlink("/etc", path)})
     return None
 
 
 def rename_parent(args: Args) -> str | None:
     for path in args["parents"]:
-        any_of({path: lambda path=path: os.rename(path, path + "-moved")})
-        any_of({path: writing(f"{path}/.git/hooks/pre-commit"), "b": writing(f"{path}/hooks/pre-commit")})
-        any_of({path: writing(f"{path}/.git/config"), "b": writing(f"{path}/config")})
+        succeeded({path: lambda path=path: os.rename(path, path + "-moved")})
+        succeeded({path: writer(f"{path}/.git/hooks/pre-commit"), "b": writer(f"{path}/hooks/pre-commit")})
+        succeeded({path: writer(f"{path}/.git/config"), "b": writer(f"{path}/config")})
     return None
 
 
@@ -400,16 +402,16 @@ def links(args: Args) -> str | None:
 
     def through_symlink() -> None:
         os.symlink(target, f"{project}/out")
-        writing(f"{project}/out")()
+        writer(f"{project}/out")()
 
     def through_hard_link() -> None:
         os.link(target, f"{project}/hard")
-        writing(f"{project}/hard")()
+        writer(f"{project}/hard")()
 
     def through_root() -> None:
-        writing(f"/proc/self/root{target}")()
+        writer(f"/proc/self/root{target}")()
 
-    return any_of({"symlink": through_symlink, "hard link": through_hard_link, "root": through_root})
+    return succeeded({"symlink": through_symlink, "hard link": through_hard_link, "root": through_root})
 
 
 def move_away(args: Args) -> str | None:
@@ -417,27 +419,27 @@ def move_away(args: Args) -> str | None:
     for path in args["staying"]:
         above = os.path.dirname(path)
         while above != args["workshop"]:
-            any_of({above: lambda above=above: os.rename(above, above + "-moved")})
+            succeeded({above: lambda above=above: os.rename(above, above + "-moved")})
             above = os.path.dirname(above)
-        any_of({path: writing(path)})
+        succeeded({path: writer(path)})
     return None
 
 
 def set_id(args: Args) -> str | None:
     path = f"{args['project']}/set-id"
-    writing(path)()
+    writer(path)()
     fd = os.open(path, os.O_RDONLY)
     how = struct.pack("=QQQ", os.O_WRONLY | os.O_CREAT, SET_USER, 0)
-    return any_of(
+    return succeeded(
         {
             "chmod": lambda: os.chmod(path, SET_USER),
             "chmod of the group": lambda: os.chmod(path, SET_GROUP),
             "fchmod": lambda: os.fchmod(fd, SET_USER),
             "fchmodat": lambda: os.chmod("set-id", SET_USER, dir_fd=os.open(args["project"], os.O_RDONLY)),
-            "fchmodat2": lambda: call(FCHMODAT2, HERE, path.encode(), SET_USER, 0),
+            "fchmodat2": lambda: syscall(FCHMODAT2, HERE, path.encode(), SET_USER, 0),
             "open": lambda: os.open(f"{path}-opened", os.O_WRONLY | os.O_CREAT, SET_USER),
             "temporary": lambda: os.open(args["project"], os.O_WRONLY | os.O_TMPFILE, SET_USER),
-            "openat2": lambda: call(OPENAT2, HERE, f"{path}-opened-too".encode(), how, len(how)),
+            "openat2": lambda: syscall(OPENAT2, HERE, f"{path}-opened-too".encode(), how, len(how)),
             "mknod": lambda: os.mknod(f"{path}-made", stat.S_IFREG | SET_USER),
         }
     )

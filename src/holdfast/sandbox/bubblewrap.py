@@ -21,11 +21,28 @@ from holdfast.fs.protected_list import MASKED_FILES, MASKED_FOLDERS
 from holdfast.fs.protected_paths import locked_reason
 from holdfast.fs.temporary import Notes
 from holdfast.sandbox import seccomp
-from holdfast.sandbox.launch import FIRST_FD, PRIORITY, Launch, Opened, Overlay, Turn, found_program, open_same
-from holdfast.sandbox.limits import Groups, rlimits
-from holdfast.sandbox.policy import Policy, identity, inside, own_folders, variables
-from holdfast.sandbox.protected_mounts import Locked, Stubs, at_top, find, holding, is_only_kept, is_vacant
-from holdfast.sandbox.restore_protected import Sweep
+from holdfast.sandbox.launch import (
+    DEFAULT_PRIORITY,
+    FIRST_FD,
+    FolderUse,
+    Launch,
+    OpenFiles,
+    Overlay,
+    find_program,
+    open_unchanged,
+)
+from holdfast.sandbox.limits import ControlGroups, rlimits
+from holdfast.sandbox.policy import SandboxPolicy, command_environment, file_identity, installation_folders, is_inside
+from holdfast.sandbox.protected_mounts import (
+    MountStubs,
+    ProtectedPath,
+    choose_mounts,
+    find_protected,
+    find_protected_at_top,
+    is_mask_stub,
+    is_writable_but_pinned,
+)
+from holdfast.sandbox.restore_protected import Restorer
 
 HOME: Final = "/tmp/home"  # noqa: S108 - inside the sandbox, where /tmp is private
 _PRIVATE: Final = ("/tmp", "/var/tmp", "/run")  # noqa: S108
@@ -52,7 +69,7 @@ class Mounts:
 
     def __init__(
         self,
-        policy: Policy,
+        policy: SandboxPolicy,
         command: Command,
         overlays: tuple[Overlay, ...],
         program: str,
@@ -61,8 +78,8 @@ class Mounts:
         by_descriptor: bool,
     ) -> None:
         """`by_descriptor`: bubblewrap takes open files, so that nobody can exchange what it mounts."""
-        self.opened = Opened()
-        self.cleanup: list[Step] = [self.opened]
+        self.open_files = OpenFiles()
+        self.cleanup: list[Step] = [self.open_files]
         self._by_descriptor = by_descriptor
         self._policy = policy
         self._overlays = {Path(os.path.realpath(overlay.lower)): overlay for overlay in overlays}
@@ -94,11 +111,11 @@ class Mounts:
             yield from self._bound(folder)
             if folder not in self._overlays:
                 yield from self._pinned(folder)
-        for path in self._policy.own:
+        for path in self._policy.installation:
             yield from self._own(path)
         for folder in self._writable:
             yield from self._protected(folder)
-        for path in (*self._policy.read_deny, *self._policy.found):
+        for path in (*self._policy.read_deny, *self._policy.pattern_matches):
             yield from self._denied(path)
         if not self._whole:
             yield from ("--remount-ro", "/")  # bubblewrap's own folder in memory, without a size
@@ -114,7 +131,7 @@ class Mounts:
         granted = [str(path.relative_to(home)) for path in self._policy.granted if _is_below(path, home)]
         names = sorted({*_GIT_CONFIG, *granted})
         for name in names:
-            if (home / name).exists() and not any(inside(name, above) for above in names if above != name):
+            if (home / name).exists() and not any(is_inside(name, above) for above in names if above != name):
                 yield from ("--symlink", str(home / name), f"{HOME}/{name}")
         resolver = os.path.realpath("/etc/resolv.conf")
         if self._policy.network == "on" and resolver.startswith("/run/"):
@@ -122,7 +139,7 @@ class Mounts:
 
     def _granted(self) -> Iterator[str]:
         """Denied folders in which this call may change something: what is mounted there later must not be covered."""
-        for path in (*self._policy.read_deny, *self._policy.found):
+        for path in (*self._policy.read_deny, *self._policy.pattern_matches):
             if self._is_emptied_first(path):
                 yield from self._emptied(path)
 
@@ -130,7 +147,7 @@ class Mounts:
         return path.is_dir() and any(one != path and one.is_relative_to(path) for one in self._writable)
 
     def _emptied(self, path: Path) -> Iterator[str]:
-        given = self._policy.readable if path in self._policy.found else self._policy.granted
+        given = self._policy.readable if path in self._policy.pattern_matches else self._policy.granted
         granted = [one for one in given if one.is_relative_to(path)]
         yield from ("--perms", "0555" if granted else "0000", "--tmpfs", str(path))
         for one in granted:
@@ -139,24 +156,24 @@ class Mounts:
     def _revealed(self, program: str, cwd: str, shows: tuple[Path, ...]) -> Iterator[str]:
         """What lies where the command would see nothing: the project, its own program, the interpreter."""
         real = os.path.realpath(program)
-        own = [str(folder) for folder in own_folders()]
+        own = [str(folder) for folder in installation_folders()]
         wanted = [*map(str, (*shows, *self._policy.granted)), *((str(self._policy.root),) if self._policy.root else ())]
         if self._whole:
             wanted += [cwd, *own, real]
-        elif any(inside(real, folder) for folder in own):
+        elif any(is_inside(real, folder) for folder in own):
             wanted += own
         for path in sorted(set(wanted)):
             if self._is_hidden(path):
                 yield from ("--ro-bind-try", path, path)
-        if self._is_hidden(program) and not any(inside(program, path) for path in wanted):
+        if self._is_hidden(program) and not any(is_inside(program, path) for path in wanted):
             yield from ("--ro-bind-try", real, program)
 
     def _is_hidden(self, path: str) -> bool:
-        if any(inside(path, str(folder)) for folder in self._writable):
+        if any(is_inside(path, str(folder)) for folder in self._writable):
             return False
         if self._whole:
-            return path not in _PRIVATE and any(inside(path, folder) for folder in _PRIVATE)
-        return not any(inside(path, folder) for folder in _PROGRAMS)
+            return path not in _PRIVATE and any(is_inside(path, folder) for folder in _PRIVATE)
+        return not any(is_inside(path, folder) for folder in _PROGRAMS)
 
     def _bound(self, folder: Path) -> Iterator[str]:
         overlay = self._overlays.get(folder)
@@ -170,55 +187,55 @@ class Mounts:
         """Every folder above what must stay where it is becomes a mount, since a mount cannot be renamed. Not in an
         overlay: the mount would lead past it, and there a folder of the host cannot be renamed anyway."""
         root = self._policy.root
-        kept = [path.parent for path in (*self._policy.own, *self._policy.read_deny) if os.path.lexists(path)]
+        kept = [path.parent for path in (*self._policy.installation, *self._policy.read_deny) if os.path.lexists(path)]
         kept += [root] if root is not None and root.is_dir() else []
         pins: set[Path] = set()
         for path in kept:
             pins.update(above for above in (path, *path.parents) if above != folder and above.is_relative_to(folder))
-        self.cleanup.append(Turn(folder, alone=bool(pins) and not self._by_descriptor))
+        self.cleanup.append(FolderUse(folder, exclusive=bool(pins) and not self._by_descriptor))
         for pin in sorted(pins):
-            yield from self._held(folder, str(pin), identity(pin), writable=True)
+            yield from self._held(folder, str(pin), file_identity(pin), writable=True)
 
     def _own(self, path: Path) -> Iterator[str]:
         for folder in self._writable:
             if path != folder and path.is_relative_to(folder) and path.exists():
-                yield from self._held(folder, str(path), identity(path))
+                yield from self._held(folder, str(path), file_identity(path))
                 return
         yield from ("--ro-bind-try", str(path), str(path))
 
     def _held(self, folder: Path, path: str, known: tuple[int, int] | None, *, writable: bool = False) -> Iterator[str]:
         """Mount on its own place what lies in a writable folder, if it is still the one that is known."""
         if self._by_descriptor:
-            number = FIRST_FD + FILES_BEFORE + self.opened.add(folder, path, known)
+            number = FIRST_FD + FILES_BEFORE + self.open_files.add(folder, path, known)
             yield from ("--bind-fd" if writable else "--ro-bind-fd", str(number), path)
         else:
-            os.close(open_same(folder, path, known))
+            os.close(open_unchanged(folder, path, known))
             yield from ("--bind" if writable else "--ro-bind-try", path, path)
 
     def _protected(self, folder: Path) -> Iterator[str]:
         extra = self._policy.protected
         if folder in self._overlays:
             # What is planted deeper, or where nothing was, never leaves the overlay.
-            for item in at_top(folder, extra, root=self._tops(folder)[-1]):
-                if item.kind != "link" and not is_only_kept(item):
+            for item in find_protected_at_top(folder, extra, root=self._tops(folder)[-1]):
+                if item.kind != "link" and not is_writable_but_pinned(item):
                     yield from self._held(folder, item.path, item.identity)
             return
         tops = self._tops(folder)
         before = self._before(folder, tops)
-        stubs: list[Stubs] = []
+        stubs: list[MountStubs] = []
         wanted = (f"{top}/{name}" for top in tops for name in (*MASKED_FOLDERS, *MASKED_FILES))
         noted = Notes(path for path in wanted if not os.path.lexists(path))  # before there is anything to remove
         for top in tops:
-            stubs.append(Stubs(top))
+            stubs.append(MountStubs(top))
             self.cleanup.append(stubs[-1])
         self.cleanup.append(noted)
         masked = tuple(path for one in stubs for path in one.made)
-        keep, root = self._policy.blocked, tops[-1]
-        self.cleanup.append(Sweep(folder, before, extra=extra, masked=masked, keep=keep, root=root))
+        keep, root = self._policy.quarantine, tops[-1]
+        self.cleanup.append(Restorer(folder, before, extra=extra, masked=masked, keep=keep, root=root))
         for top, one in zip(tops, stubs, strict=True):
             git = f"{top}/{GIT}"
             if git not in one.folders and os.path.isdir(git) and not os.path.islink(git):  # noqa: PTH112, PTH114
-                yield from self._held(folder, git, identity(git), writable=True)  # a mount cannot be renamed
+                yield from self._held(folder, git, file_identity(git), writable=True)  # a mount cannot be renamed
         for item in before:
             if item.mounted:
                 yield from self._held(folder, item.path, item.identity)
@@ -228,19 +245,19 @@ class Mounts:
             for path in one.files:
                 yield from ("--ro-bind", "/dev/null", path)
 
-    def _before(self, folder: Path, tops: tuple[Path, ...]) -> list[Locked]:
+    def _before(self, folder: Path, tops: tuple[Path, ...]) -> list[ProtectedPath]:
         """What is protected now. Patterns of the configuration do not take mounts away from the built-in ones."""
         extra = self._policy.protected
-        every = find(folder, extra, root=tops[-1])
-        found = [item for item in every if not any(is_vacant(item, top) for top in tops)]
+        every = find_protected(folder, extra, root=tops[-1])
+        found = [item for item in every if not any(is_mask_stub(item, top) for top in tops)]
         built_in = [item for item in found if not extra or any(locked_reason(item.path, root=top) for top in tops)]
-        held = holding(built_in, extra)
+        held = choose_mounts(built_in, extra)
         if len(built_in) < len(found):
             known = {item.path for item in built_in}
-            held += holding([item for item in found if item.path not in known], extra)
+            held += choose_mounts([item for item in found if item.path not in known], extra)
         for item in held:
             if not item.mounted:  # what was kept of it must not come from where a link led meanwhile
-                os.close(open_same(folder, item.path, item.identity))
+                os.close(open_unchanged(folder, item.path, item.identity))
         return held
 
     def _tops(self, folder: Path) -> tuple[Path, ...]:
@@ -307,7 +324,7 @@ class Bubblewrap(Struct, frozen=True, kw_only=True):
     size: int
     changed: int
     name: str = "bubblewrap"
-    priority: int = PRIORITY
+    priority: int = DEFAULT_PRIORITY
 
     @property
     def title(self) -> str:
@@ -323,9 +340,9 @@ class Bubblewrap(Struct, frozen=True, kw_only=True):
 
     @property
     def guarantees(self) -> frozenset[str]:
-        from holdfast.sandbox.escape_tests import CASES
+        from holdfast.sandbox.escape_tests import ESCAPE_TESTS
 
-        return frozenset(CASES)
+        return frozenset(ESCAPE_TESTS)
 
     def available(self) -> str | None:
         if not seccomp.supported():
@@ -338,14 +355,14 @@ class Bubblewrap(Struct, frozen=True, kw_only=True):
             return f"{self.path} is setuid, so user namespaces cannot be locked inside it"
         return None
 
-    def launch(self, policy: Policy, command: Command, overlays: tuple[Overlay, ...]) -> Launch:
+    def launch(self, policy: SandboxPolicy, command: Command, overlays: tuple[Overlay, ...]) -> Launch:
         if overlays and not self.overlays:
             raise SandboxRefused(f"{self.path} is too old for overlays; bubblewrap 0.11 has them.")
-        environment = variables(policy, command, home=HOME)
+        environment = command_environment(policy, command, home=HOME)
         cwd = os.path.realpath(command.cwd or policy.root or Path.cwd())
-        program = found_program(command.argv[0], environment["PATH"], cwd)
+        program = find_program(command.argv[0], environment["PATH"], cwd)
         mounts = Mounts(policy, command, overlays, program, cwd, by_descriptor=self.version >= (0, 10))
-        groups = Groups(policy.limits)
+        groups = ControlGroups(policy.limits)
         offline = policy.network != "on" or command.read_only
         loader = {name: value for name, value in environment.items() if _LOADER.fullmatch(name)}
         options = (
@@ -362,9 +379,9 @@ class Bubblewrap(Struct, frozen=True, kw_only=True):
             env={name: value for name, value in environment.items() if name not in loader},
             rlimits=rlimits(policy.limits),
             cgroups=groups.folders,
-            files=(b"".join(os.fsencode(word) + b"\0" for word in options), seccomp.program(sockets=True)),
-            opened=mounts.opened,
-            own_pids=True,
+            files=(b"".join(os.fsencode(word) + b"\0" for word in options), seccomp.filter_program(sockets=True)),
+            open_files=mounts.open_files,
+            pid_namespace=True,
             contained=True,
             cleanup=(*mounts.cleanup, groups),
         )

@@ -23,19 +23,27 @@ from holdfast.contract.command import Command
 from holdfast.contract.errors import HoldfastError
 from holdfast.fs.temporary import make_folder, remove_folder
 from holdfast.helper_process import isolated_python
-from holdfast.sandbox.launch import Backend, Held, Progress, finish, run_launch, started, stop
+from holdfast.sandbox.launch import (
+    Backend,
+    EscapeTestResult,
+    Progress,
+    clean_up,
+    run_launch,
+    start_launch,
+    stop_process,
+)
 from holdfast.sandbox.limits import Limits, running_tasks
-from holdfast.sandbox.policy import Policy
+from holdfast.sandbox.policy import SandboxPolicy
 
 _CANARY: Final = "untouched\n"
 _ENVIRONMENT: Final = ("PATH", "LANG", "LC_*")
 _LIMITS: Final = Limits(memory=512 * 2**20, processes=64, file_size=2**20, open_files=256, cpu_seconds=60)
 
 
-class Range:
+class HostFixture:
     def __init__(self) -> None:
         self._stack = ExitStack()
-        self._id = f"holdfast-battery-{secrets.token_hex(8)}"
+        self._id = f"holdfast-escape-test-{secrets.token_hex(8)}"
         self._secret = secrets.token_hex(16)
 
     def __enter__(self) -> Self:
@@ -50,7 +58,7 @@ class Range:
         self._stack.close()
 
     def _make(self) -> None:
-        self.base = make_folder("battery")
+        self.base = make_folder("escape-test")
         self._stack.callback(remove_folder, self.base)
         self.project = self.base / "project"
         self._protected = {
@@ -70,11 +78,11 @@ class Range:
             path.write_text(text, encoding="utf-8")
         self._denied[1].write_text("key", encoding="utf-8")
         self._listen()
-        env = {"PATH": os.environ.get("PATH", ""), "HOLDFAST_BATTERY_SECRET": self._secret}
+        env = {"PATH": os.environ.get("PATH", ""), "HOLDFAST_ESCAPE_TEST_SECRET": self._secret}
         pipe, none = subprocess.PIPE, subprocess.DEVNULL  # it ends with its input, and that with this process
         self._victim = helper_process.start(("/bin/cat",), env=env, stdin=pipe, stdout=none, stderr=none)
         self._stack.callback(_end, self._victim)
-        name = f"HOLDFAST_BATTERY_{self._id[-16:].upper()}"
+        name = f"HOLDFAST_ESCAPE_TEST_{self._id[-16:].upper()}"
         os.environ[name] = self._secret
         self._stack.callback(os.environ.pop, name, None)
 
@@ -120,18 +128,18 @@ class Range:
         return [self.project / name for name in (*names, *more)]
 
     @property
-    def policy(self) -> Policy:
-        return Policy(
+    def policy(self) -> SandboxPolicy:
+        return SandboxPolicy(
             root=self.base,
             writable=(self.project, self.workshop),
             read_deny=(self._denied[0].parent, self._denied[1], self._kept),
-            own=(self._installed.parent,),
+            installation=(self._installed.parent,),
             network="off",
             environment=_ENVIRONMENT,
             limits=_LIMITS,
         )
 
-    def told(self, *, stays: bool) -> dict[str, Any]:
+    def attack_arguments(self, *, lingers: bool) -> dict[str, Any]:
         """What the attack knows: everything but the secret itself."""
         outside = [self.base / "canary", self.base / "new", Path.home() / self._id]
         outside += [Path(folder, self._id) for folder in ("/usr", "/etc", "/var/lib", "/")]
@@ -150,14 +158,14 @@ class Range:
             "absent": [str(path) for path in self._absent],
             "parents": [str(self.project / name) for name in ("sub", "sub/.git", ".git")],
             "victim": self._victim.pid,
-            "battery": os.getpid(),
+            "runner": os.getpid(),
             "streams": self._streams,
             "packets": self._packets,
             "abstract": self._id,
             "port": self._port,
             "sys": ["/sys/kernel/uevent_helper", "/sys/power/state", "/sys/kernel/mm/ksm/run", *groups],
             "lock": str(self.project / "lock"),
-            "stays": stays,
+            "lingers": lingers,
             "reversed": self._secret.encode()[::-1].hex(),
             "memory": _LIMITS.memory,
             "file_size": _LIMITS.file_size,
@@ -165,46 +173,46 @@ class Range:
             "ceiling": (_LIMITS.processes or 0) + running_tasks() + 500,
         }
 
-    def unwritten(self) -> str | None:
+    def check_usable(self) -> str | None:
         return None if (self.project / "usable.txt").is_file() else "what a command writes does not arrive"
 
-    def written_outside(self) -> str | None:
+    def check_outside(self) -> str | None:
         if (self.base / "canary").read_text(encoding="utf-8") != _CANARY:
             return "a file outside was changed"
-        made = [path for path in map(Path, self.told(stays=False)["outside"][1:]) if path.exists()]
+        made = [path for path in map(Path, self.attack_arguments(lingers=False)["outside"][1:]) if path.exists()]
         for path in made:
             with suppress(OSError):
                 path.unlink()
         return f"{made[0]} was made" if made else None
 
-    def changed_protected(self) -> str | None:
+    def check_protected(self) -> str | None:
         for path, text in self._protected.items():
             if not path.is_file() or path.read_text(encoding="utf-8") != text or path.stat().st_mode & 0o022:
                 return f"{path.relative_to(self.project)} was changed"
         return None
 
-    def planted(self) -> str | None:
+    def check_absent(self) -> str | None:
         made = [str(path.relative_to(self.project)) for path in self._absent if os.path.lexists(path)]
         return f"made {', '.join(made)}" if made else None
 
-    def moved(self) -> str | None:
+    def check_hooks(self) -> str | None:
         hooks = [self.project / name / "hooks" / "pre-commit" for name in ("sub/.git", ".git")]
         planted = [path for path in hooks if path.exists() and path not in self._protected]
-        return f"planted {planted[0].relative_to(self.project)}" if planted else self.changed_protected()
+        return f"planted {planted[0].relative_to(self.project)}" if planted else self.check_protected()
 
-    def replaced(self) -> str | None:
+    def check_installation(self) -> str | None:
         same = self._installed.is_file() and self._installed.read_text(encoding="utf-8") == "python"
         return None if same else "the installation was replaced"
 
-    def moved_away(self) -> str | None:
+    def check_denied(self) -> str | None:
         same = self._kept.is_file() and self._kept.read_text(encoding="utf-8") == "key"
         return None if same else "what is denied was moved"
 
-    def with_set_id(self) -> str | None:
+    def check_set_id(self) -> str | None:
         found = [path.name for path in self.project.iterdir() if path.lstat().st_mode & 0o6000]
         return f"{found[0]} lends rights" if found else None
 
-    def called(self) -> str | None:
+    def check_sockets(self) -> str | None:
         for one in self._sockets:
             with suppress(OSError):
                 if one.type == socket.SOCK_STREAM:
@@ -214,7 +222,7 @@ class Range:
                 return "it was reached"
         return None
 
-    def alive(self) -> str | None:
+    def check_orphans(self) -> str | None:
         with (self.project / "lock").open("rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -241,98 +249,106 @@ TIMEOUT: Final = 20.0
 _ATTACKS: Final = str(Path(__file__).with_name("attacks.py"))
 
 
-class Case(Struct, frozen=True):
+class EscapeTest(Struct, frozen=True):
     attack: str
-    says: str
+    claim: str
     """What holds if it is contained."""
-    look: Callable[[Range], str | None] = lambda _range: None
+    check: Callable[[HostFixture], str | None] = lambda _host: None
     """What is wrong on the host afterwards."""
-    alone: bool = False
+    exclusive: bool = False
     """It uses up what other cases need."""
 
 
-CASES: Final[dict[str, Case]] = {
-    "usable": Case("usable", "commands run and can write in the writable folders", Range.unwritten),
-    "write-outside": Case("write_outside", "nothing else can be written", Range.written_outside),
-    "links": Case("links", "links do not lead writes outside", Range.written_outside),
-    "read-denied": Case("read_denied", "denied paths cannot be read"),
-    "change-protected": Case("change_protected", "protected paths cannot be changed", Range.changed_protected),
-    "create-protected": Case("create_protected", "absent protected paths cannot be made", Range.planted),
-    "rename-parent": Case("rename_parent", "moving a parent plants nothing", Range.moved),
-    "own-installation": Case("move_away", "holdfast and its interpreter cannot be replaced", Range.replaced),
-    "denied-stays": Case("move_away", "denied paths cannot be moved", Range.moved_away),
-    "set-id": Case("set_id", "no file lends its owner's rights", Range.with_set_id),
-    "remount": Case("remount", "nothing can be mounted"),
-    "unshare": Case("unshare", "no new namespaces"),
-    "nested-namespaces": Case("nested", "no nested namespaces"),
-    "setns": Case("setns", "no way into other namespaces"),
-    "trace": Case("trace", "other processes cannot be traced or signalled"),
-    "first-process": Case("first_process", "the sandbox's own processes cannot be read or changed"),
-    "terminal": Case("terminal", "nothing can be typed into a terminal"),
-    "unix-socket": Case("unix_socket", "services of the host cannot be reached", Range.called),
-    "abstract-socket": Case("abstract_socket", "abstract sockets cannot be reached", Range.called),
-    "tcp": Case("tcp", "no connections", Range.called),
-    "udp": Case("udp", "no packets", Range.called),
-    "host-processes": Case("host_processes", "processes of the host cannot be seen"),
-    "kernel-settings": Case("kernel_settings", "/proc/sys cannot be written"),
-    "system-folder": Case("system_folder", "/sys cannot be written"),
-    "secrets": Case("secrets", "variables that are not allowed are not there"),
-    "capabilities": Case("capabilities", "no capabilities, and no way to get them"),
-    "devices": Case("devices", "no devices"),
-    "keys": Case("keys", "no kernel keyrings"),
-    "system-calls": Case("system_calls", "dangerous system calls are refused"),
-    "resources": Case("resources", "memory, files and their size are limited"),
-    "orphans": Case("orphans", "nothing is left running", Range.alive),
-    "killed-orphans": Case("orphans", "nothing survives a kill", Range.alive),
-    "fork-bomb": Case("fork_bomb", "processes are limited", alone=True),
+ESCAPE_TESTS: Final[dict[str, EscapeTest]] = {
+    "usable": EscapeTest("usable", "commands run and can write in the writable folders", HostFixture.check_usable),
+    "write-outside": EscapeTest("write_outside", "nothing else can be written", HostFixture.check_outside),
+    "links": EscapeTest("links", "links do not lead writes outside", HostFixture.check_outside),
+    "read-denied": EscapeTest("read_denied", "denied paths cannot be read"),
+    "change-protected": EscapeTest(
+        "change_protected", "protected paths cannot be changed", HostFixture.check_protected
+    ),
+    "create-protected": EscapeTest(
+        "create_protected", "absent protected paths cannot be made", HostFixture.check_absent
+    ),
+    "rename-parent": EscapeTest("rename_parent", "moving a parent plants nothing", HostFixture.check_hooks),
+    "own-installation": EscapeTest(
+        "move_away", "holdfast and its interpreter cannot be replaced", HostFixture.check_installation
+    ),
+    "denied-lingers": EscapeTest("move_away", "denied paths cannot be moved", HostFixture.check_denied),
+    "set-id": EscapeTest("set_id", "no file lends its owner's rights", HostFixture.check_set_id),
+    "remount": EscapeTest("remount", "nothing can be mounted"),
+    "unshare": EscapeTest("unshare", "no new namespaces"),
+    "nested-namespaces": EscapeTest("nested", "no nested namespaces"),
+    "setns": EscapeTest("setns", "no way into other namespaces"),
+    "trace": EscapeTest("trace", "other processes cannot be traced or signalled"),
+    "first-process": EscapeTest("first_process", "the sandbox's own processes cannot be read or changed"),
+    "terminal": EscapeTest("terminal", "nothing can be typed into a terminal"),
+    "unix-socket": EscapeTest("unix_socket", "services of the host cannot be reached", HostFixture.check_sockets),
+    "abstract-socket": EscapeTest("abstract_socket", "abstract sockets cannot be reached", HostFixture.check_sockets),
+    "tcp": EscapeTest("tcp", "no connections", HostFixture.check_sockets),
+    "udp": EscapeTest("udp", "no packets", HostFixture.check_sockets),
+    "host-processes": EscapeTest("host_processes", "processes of the host cannot be seen"),
+    "kernel-settings": EscapeTest("kernel_settings", "/proc/sys cannot be written"),
+    "system-folder": EscapeTest("system_folder", "/sys cannot be written"),
+    "secrets": EscapeTest("secrets", "variables that are not allowed are not there"),
+    "capabilities": EscapeTest("capabilities", "no capabilities, and no way to get them"),
+    "devices": EscapeTest("devices", "no devices"),
+    "keys": EscapeTest("keys", "no kernel keyrings"),
+    "system-calls": EscapeTest("system_calls", "dangerous system calls are refused"),
+    "resources": EscapeTest("resources", "memory, files and their size are limited"),
+    "orphans": EscapeTest("orphans", "nothing is left running", HostFixture.check_orphans),
+    "killed-orphans": EscapeTest("orphans", "nothing survives a kill", HostFixture.check_orphans),
+    "fork-bomb": EscapeTest("fork_bomb", "processes are limited", exclusive=True),
 }
-PROBE: Final = ("usable", "write-outside", "capabilities", "secrets")
+PROBE_TESTS: Final = ("usable", "write-outside", "capabilities", "secrets")
 
 
-def run(backend: Backend, names: Collection[str] | None = None, done: Progress | None = None) -> tuple[Held, ...]:
+def run_escape_tests(
+    backend: Backend, names: Collection[str] | None = None, done: Progress | None = None
+) -> tuple[EscapeTestResult, ...]:
     """Every case, or those named, in the order of `CASES`; `done` is told how many of them are over."""
-    chosen = [name for name in CASES if names is None or name in names]
-    together = [name for name in chosen if not CASES[name].alone]
-    found: dict[str, Held] = {}
+    chosen = [name for name in ESCAPE_TESTS if names is None or name in names]
+    together = [name for name in chosen if not ESCAPE_TESTS[name].exclusive]
+    found: dict[str, EscapeTestResult] = {}
 
-    def note(name: str, held: Held) -> None:
+    def note(name: str, held: EscapeTestResult) -> None:
         found[name] = held
         if done is not None:
             done(len(found), len(chosen))
 
     with ThreadPoolExecutor(max_workers=min(4, 2 * (os.cpu_count() or 1))) as pool:
-        for name, held in zip(together, pool.map(partial(attack, backend), together), strict=True):
+        for name, held in zip(together, pool.map(partial(run_escape_test, backend), together), strict=True):
             note(name, held)
     for name in chosen:
-        if CASES[name].alone:
-            note(name, attack(backend, name))
+        if ESCAPE_TESTS[name].exclusive:
+            note(name, run_escape_test(backend, name))
     return tuple(found[name] for name in chosen)
 
 
-def attack(backend: Backend, name: str) -> Held:
-    """One case on ground of its own."""
-    case = CASES[name]
+def run_escape_test(backend: Backend, name: str) -> EscapeTestResult:
+    """One case on host of its own."""
+    case = ESCAPE_TESTS[name]
     try:
-        with Range() as ground:
-            args = ground.told(stays=name == "killed-orphans")
+        with HostFixture() as host:
+            args = host.attack_arguments(lingers=name == "killed-orphans")
             argv = isolated_python(_ATTACKS, case.attack, msgspec.json.encode(args).decode())
-            fault = _run(backend, Command(argv=argv, cwd=ground.project), ground, killed=args["stays"])
-            fault = fault or case.look(ground)
+            fault = _run(backend, Command(argv=argv, cwd=host.project), host, killed=args["lingers"])
+            fault = fault or case.check(host)
     except (HoldfastError, OSError) as error:
         fault = f"it could not be run: {error}"
-    return Held(name=name, held=fault is None, detail=fault or case.says)
+    return EscapeTestResult(name=name, contained=fault is None, detail=fault or case.claim)
 
 
-def _run(backend: Backend, command: Command, ground: Range, *, killed: bool) -> str | None:
-    launch = backend.launch(ground.policy, command, ())
+def _run(backend: Backend, command: Command, host: HostFixture, *, killed: bool) -> str | None:
+    launch = backend.launch(host.policy, command, ())
     if not killed:
         return _verdict(*run_launch(launch, TIMEOUT))
     try:
-        with started(launch) as process:
-            locked = ground.wait_for_lock(TIMEOUT)
-            stop(process)
+        with start_launch(launch) as process:
+            locked = host.wait_for_lock(TIMEOUT)
+            stop_process(process)
     finally:
-        finish(launch)
+        clean_up(launch)
     return None if locked else "the attack did not start"
 
 

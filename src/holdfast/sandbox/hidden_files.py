@@ -37,16 +37,16 @@ SECRET_FILES: Final = (
 )  # fmt: skip
 """What is built in: environment files, private keys and credentials, and not what stands beside them in public
 (templates, certificates, public keys)."""
-MOST_ENTRIES: Final = 250_000
+MAX_ENTRIES: Final = 250_000
 """Names that are looked at before a command starts."""
-MOST_HIDDEN: Final = 256
+MAX_HIDDEN: Final = 256
 """Files that are hidden from one command: each is a mount."""
-MOST_SECONDS: Final = 10.0
+MAX_SECONDS: Final = 10.0
 
-Effect = Literal["ask", "deny"]
+ReadRestriction = Literal["ask", "deny"]
 """What a file tool meets: it is asked about what is built in, and denied what the configuration names. Commands see
 neither."""
-Placed = tuple[str, str]
+AnchoredPattern = tuple[str, str]
 """A pattern with the folder it is about."""
 _KERNEL: Final = frozenset({"/proc", "/sys", "/dev"})
 _SPECIAL: Final = re.compile(r"[*?\[]")
@@ -64,7 +64,7 @@ def is_pattern(entry: str) -> bool:
     return bare or not is_path(entry)
 
 
-def placed(entry: str, root: str, home: str) -> Placed:
+def anchor_pattern(entry: str, root: str, home: str) -> AnchoredPattern:
     """The pattern, and the folder it begins at: the root, or for an absolute one what stands before its wildcards."""
     exception, text = ("!", entry[1:]) if entry.startswith("!") else ("", entry)
     if text.startswith("~/"):
@@ -78,11 +78,11 @@ def placed(entry: str, root: str, home: str) -> Placed:
     return root, exception + text
 
 
-def fault(entry: str) -> str | None:
+def pattern_problem(entry: str) -> str | None:
     """Why an entry can match nothing, and what to write instead; None if it can match."""
     if not is_pattern(entry) or entry == SECRETS:
         return None
-    _, text = placed(entry, "/", "/")
+    _, text = anchor_pattern(entry, "/", "/")
     names = text.lstrip("!").split("/")
     if entry.startswith("#"):
         return f"{entry!a} is a comment in a list of patterns; write '\\{entry}' for a name that begins with '#'."
@@ -93,9 +93,9 @@ def fault(entry: str) -> str | None:
     return None
 
 
-def faults(entries: Iterable[str]) -> list[str]:
+def pattern_problems(entries: Iterable[str]) -> list[str]:
     """What is wrong with entries of `sandbox.read_deny`, in sentences."""
-    return [f"sandbox.read_deny: {said}" for entry in entries if (said := fault(entry)) is not None]
+    return [f"sandbox.read_deny: {said}" for entry in entries if (said := pattern_problem(entry)) is not None]
 
 
 def _regex(text: str) -> tuple[re.Pattern[str], bool] | None:
@@ -118,11 +118,11 @@ class _Rule(NamedTuple):
     base: str
     matches: Callable[[str], object]
     """Of a path below the base; folders end in a slash."""
-    effect: Effect | None
+    effect: ReadRestriction | None
     """None: an exception."""
 
 
-class Found(NamedTuple):
+class HiddenFiles(NamedTuple):
     """The hidden files there are."""
 
     paths: tuple[str, ...]
@@ -130,10 +130,10 @@ class Found(NamedTuple):
     """Why there may be more; empty if these are all."""
 
 
-class Patterns:
+class HiddenFilePatterns:
     """The patterns of one policy."""
 
-    def __init__(self, patterns: Sequence[Placed]) -> None:
+    def __init__(self, patterns: Sequence[AnchoredPattern]) -> None:
         self._patterns = patterns
         depths: dict[str, float] = {}
         for base, text in patterns:
@@ -144,7 +144,7 @@ class Patterns:
         self._bases = _outermost(depths)
         self._resembles = _resembling(text for _, text in patterns)
 
-    def effect(self, path: str) -> Effect | None:
+    def effect(self, path: str) -> ReadRestriction | None:
         """What holds for a real path: the first folder above it that is hidden decides, else the path itself."""
         if not self._patterns or self._resembles.search(path) is None:
             return None
@@ -162,10 +162,10 @@ class Patterns:
             return self._of(f"{path}/" if os.path.isdir(path) else path)  # noqa: PTH112
         return None
 
-    def find(self) -> Found:
+    def find(self) -> HiddenFiles:
         """Every file and folder that is hidden now; nothing below a hidden folder."""
         found: dict[str, None] = {}
-        until = monotonic() + MOST_SECONDS
+        until = monotonic() + MAX_SECONDS
         looked, unseen = 0, ""
         waiting = [(base, False, depth) for base, depth in self._depths.items()]
         while waiting:
@@ -176,10 +176,10 @@ class Patterns:
                 unseen = unseen or (f"{here} cannot be looked into" if _is_own(here) else "")
                 continue
             looked += len(entries)
-            if looked > MOST_ENTRIES:
-                return Found(tuple(found), f"there are more than {MOST_ENTRIES:,} files to look through")
+            if looked > MAX_ENTRIES:
+                return HiddenFiles(tuple(found), f"there are more than {MAX_ENTRIES:,} files to look through")
             if monotonic() > until:
-                return Found(tuple(found), f"to look through the files takes more than {MOST_SECONDS:g} seconds")
+                return HiddenFiles(tuple(found), f"to look through the files takes more than {MAX_SECONDS:g} seconds")
             above = here.rstrip("/")
             for entry in entries:
                 path, is_folder = f"{above}/{entry.name}", entry.is_dir(follow_symlinks=False)
@@ -188,11 +188,11 @@ class Patterns:
                 likely = near or self._resembles.search(entry.name) is not None
                 if likely and self._of(f"{path}/" if is_folder else path) is not None:
                     found |= dict.fromkeys(self._hidden(path, entry))
-                    if len(found) > MOST_HIDDEN:
-                        return Found(tuple(found)[:MOST_HIDDEN], f"more than {MOST_HIDDEN} files match")
+                    if len(found) > MAX_HIDDEN:
+                        return HiddenFiles(tuple(found)[:MAX_HIDDEN], f"more than {MAX_HIDDEN} files match")
                 elif is_folder and depth > 1:
                     waiting.append((path, likely, depth - 1))
-        return Found(tuple(found), unseen)
+        return HiddenFiles(tuple(found), unseen)
 
     def _hidden(self, path: str, entry: os.DirEntry[str]) -> Iterator[str]:
         """The path itself, or where a link leads: to a file anywhere, or to a folder that patterns are about."""
@@ -205,9 +205,9 @@ class Patterns:
         if os.path.isfile(real) or (inside and os.path.isdir(real)):  # noqa: PTH112, PTH113
             yield real
 
-    def _of(self, path: str) -> Effect | None:
+    def _of(self, path: str) -> ReadRestriction | None:
         """What the rules say of one path alone, folders with a slash at the end."""
-        found: Effect | None = None
+        found: ReadRestriction | None = None
         for base, matches, effect in self._rules:
             if path.startswith(f"{base.rstrip('/')}/") and matches(path[len(base.rstrip("/")) + 1 :]):
                 found = "deny" if (found, effect) == ("deny", "ask") else effect
@@ -225,8 +225,8 @@ class Patterns:
 
 
 @lru_cache(maxsize=64)
-def patterns(given: tuple[Placed, ...]) -> Patterns:
-    return Patterns(given)
+def compile_patterns(given: tuple[AnchoredPattern, ...]) -> HiddenFilePatterns:
+    return HiddenFilePatterns(given)
 
 
 @lru_cache(maxsize=1)

@@ -17,12 +17,12 @@ from holdfast.contract.command import Command
 from holdfast.contract.errors import SandboxRefused
 from holdfast.fs.temporary import make_folder, remove_folder
 from holdfast.sandbox import privileges, seccomp
-from holdfast.sandbox.launch import Launch, Overlay, found_program
-from holdfast.sandbox.limits import Groups, rlimits
-from holdfast.sandbox.policy import Policy, own_folders, variables
+from holdfast.sandbox.launch import Launch, Overlay, find_program
+from holdfast.sandbox.limits import ControlGroups, rlimits
+from holdfast.sandbox.policy import SandboxPolicy, command_environment, installation_folders
 
 READ: Final = privileges.EXECUTE | privileges.READ_FILE | privileges.READ_DIR
-WRITE: Final = privileges.handled(5) & ~privileges.MAKE_DEVICES
+WRITE: Final = privileges.file_rights(5) & ~privileges.MAKE_DEVICES
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom")
 _NOT_SHOWN: Final = tuple(map(Path, ("/run", "/tmp", "/var/tmp", "/dev", "/sys")))  # noqa: S108
 _LEAST_ABI: Final = 3
@@ -43,9 +43,9 @@ class Landlock(Struct, frozen=True, kw_only=True):
 
     @property
     def guarantees(self) -> frozenset[str]:
-        from holdfast.sandbox.escape_tests import CASES
+        from holdfast.sandbox.escape_tests import ESCAPE_TESTS
 
-        return frozenset(CASES) - NOT_HELD
+        return frozenset(ESCAPE_TESTS) - NOT_HELD
 
     def available(self) -> str | None:
         if not seccomp.supported():
@@ -55,7 +55,7 @@ class Landlock(Struct, frozen=True, kw_only=True):
             return f"the kernel has version {abi} of it, and {_LEAST_ABI} is the first that can be relied on"
         return None
 
-    def launch(self, policy: Policy, command: Command, overlays: tuple[Overlay, ...]) -> Launch:
+    def launch(self, policy: SandboxPolicy, command: Command, overlays: tuple[Overlay, ...]) -> Launch:
         if overlays:
             raise SandboxRefused("The Landlock backend has no overlays.")
         if isinstance(policy.network, tuple) and not command.read_only:
@@ -66,13 +66,13 @@ class Landlock(Struct, frozen=True, kw_only=True):
         cwd = os.path.realpath(command.cwd or policy.root or Path.cwd())
         home = _Home()
         try:
-            environment = {**variables(policy, command, home=home.path), "TMPDIR": home.path, **command.env}
-            program = found_program(command.argv[0], environment["PATH"], cwd)
+            environment = {**command_environment(policy, command, home=home.path), "TMPDIR": home.path, **command.env}
+            program = find_program(command.argv[0], environment["PATH"], cwd)
             rules = tuple(_rules(policy, command, program, cwd, home.path))
         except BaseException:
             home()
             raise
-        groups = Groups(policy.limits)
+        groups = ControlGroups(policy.limits)
         offline = policy.network != "on" or command.read_only
         return Launch(
             argv=(program, *command.argv[1:]),
@@ -82,7 +82,7 @@ class Landlock(Struct, frozen=True, kw_only=True):
             cgroups=groups.folders,
             landlock=rules,
             landlock_net=offline,
-            seccomp=seccomp.program(sockets=not offline),
+            seccomp=seccomp.filter_program(sockets=not offline),
             contained=True,
             cleanup=(home, groups),
         )
@@ -101,19 +101,19 @@ class _Home:
         remove_folder(Path(self.path))
 
 
-def _rules(policy: Policy, command: Command, program: str, cwd: str, home: str) -> Iterator[tuple[str, int]]:
+def _rules(policy: SandboxPolicy, command: Command, program: str, cwd: str, home: str) -> Iterator[tuple[str, int]]:
     root = () if policy.root is None else (policy.root,)
     seen: Iterable[Path]
     if command.sees == "project":
         programs = map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/etc", "/proc"))
         seen = (*programs, *root, *command.shows)
-        if any(Path(os.path.realpath(program)).is_relative_to(folder) for folder in own_folders()):
-            seen = (*seen, *own_folders())
+        if any(Path(os.path.realpath(program)).is_relative_to(folder) for folder in installation_folders()):
+            seen = (*seen, *installation_folders())
     else:
-        seen = (Path("/"), *root, Path(cwd), *own_folders())
-    denied = (*policy.read_deny, *policy.found)
+        seen = (Path("/"), *root, Path(cwd), *installation_folders())
+    denied = (*policy.read_deny, *policy.pattern_matches)
     # Rights hold for all that is below, so a folder with hidden files is given file by file; to list it shows names.
-    for folder in {path.parent for path in policy.found if not path.is_dir()}:
+    for folder in {path.parent for path in policy.pattern_matches if not path.is_dir()}:
         if not any(path.is_dir() and path.is_relative_to(folder) for path in denied):
             yield str(folder), privileges.READ_DIR
     for path in seen:
@@ -129,7 +129,7 @@ def _rules(policy: Policy, command: Command, program: str, cwd: str, home: str) 
     yield home, WRITE
     if not command.read_only:
         for folder in policy.writable:
-            for allowed in _around(folder, (*denied, *policy.own)):
+            for allowed in _around(folder, (*denied, *policy.installation)):
                 yield str(allowed), WRITE if allowed == folder or allowed.is_dir() else WRITE & privileges.FILE_RIGHTS
 
 

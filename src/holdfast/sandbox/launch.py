@@ -24,13 +24,13 @@ from holdfast.contract.command import Change, Command
 from holdfast.contract.errors import SandboxRefused
 from holdfast.fs.beneath import HANDLE, open_beneath
 from holdfast.sandbox import privileges
-from holdfast.sandbox.policy import Policy
+from holdfast.sandbox.policy import SandboxPolicy
 
-LIMIT: Final = 200
+MAX_OPEN_FILES: Final = 200
 """A message between processes carries 253 open files."""
 
 
-class Opened:
+class OpenFiles:
     """Open files that go with a launch; closed when they were handed over, or when nobody wants them."""
 
     def __init__(self) -> None:
@@ -38,12 +38,12 @@ class Opened:
 
     def add(self, folder: Path, path: str, identity: tuple[int, int] | None = None) -> int:
         """Open a path in a folder; its place among the open files. Refuses what is not what it was."""
-        if len(self.fds) >= LIMIT:
+        if len(self.fds) >= MAX_OPEN_FILES:
             raise SandboxRefused(
                 "There are more protected folders in the writable folders than can be held; "
                 'narrow sandbox.writable, or set sandbox.undo = "overlay".'
             )
-        self.fds.append(open_same(folder, path, identity))
+        self.fds.append(open_unchanged(folder, path, identity))
         return len(self.fds) - 1
 
     def __call__(self) -> None:
@@ -51,61 +51,61 @@ class Opened:
             os.close(self.fds.pop())
 
 
-def open_same(folder: Path, path: str, identity: tuple[int, int] | None) -> int:
+def open_unchanged(folder: Path, path: str, identity: tuple[int, int] | None) -> int:
     """A path in a folder, opened without following any symlink, if it is still the one with this identity."""
     try:
         fd = open_beneath(folder, Path(path), HANDLE)
     except OSError:
-        raise _changed(path) from None
+        raise _path_changed(path) from None
     about = os.fstat(fd)
     if identity is not None and identity != (about.st_dev, about.st_ino):
         os.close(fd)
-        raise _changed(path)
+        raise _path_changed(path)
     return fd
 
 
-class Changed(SandboxRefused):
+class PathChanged(SandboxRefused):
     """Something moved between the look at a writable folder and the mounts: a new look may find it at rest."""
 
 
-def _changed(path: str) -> Changed:
-    return Changed(f"{path} changed while the command was made ready; try again.")
+def _path_changed(path: str) -> PathChanged:
+    return PathChanged(f"{path} changed while the command was made ready; try again.")
 
 
-_running: Counter[Path] = Counter()
-_running_lock = threading.Lock()
+_commands_in: Counter[Path] = Counter()
+_commands_in_lock = threading.Lock()
 
 
-class Turn:
+class FolderUse:
     """One command at work in a folder; calling it says that it is over."""
 
-    def __init__(self, folder: Path, *, alone: bool) -> None:
-        """`alone`: the command cannot be started safely while another one runs there."""
+    def __init__(self, folder: Path, *, exclusive: bool) -> None:
+        """`exclusive`: the command cannot be started safely while another one runs there."""
         self._folder = folder
-        with _running_lock:
-            if alone and _running[folder]:
+        with _commands_in_lock:
+            if exclusive and _commands_in[folder]:
                 raise SandboxRefused(
                     f"This bubblewrap is too old to hold paths in {folder} while another command runs there; "
                     "wait until that has ended, or install bubblewrap 0.10 or newer."
                 )
-            _running[folder] += 1
-        self._over = False
+            _commands_in[folder] += 1
+        self._ended = False
 
     def __call__(self) -> None:
-        with _running_lock:
-            if not self._over:
-                self._over = True
-                _running[self._folder] -= 1
+        with _commands_in_lock:
+            if not self._ended:
+                self._ended = True
+                _commands_in[self._folder] -= 1
 
 
-PRIORITY: Final = 50
+DEFAULT_PRIORITY: Final = 50
 
 
-class Held(Struct, frozen=True, kw_only=True):
+class EscapeTestResult(Struct, frozen=True, kw_only=True):
     """One attack of the escape battery, and whether it was contained."""
 
     name: str
-    held: bool
+    contained: bool
     detail: str = ""
 
 
@@ -142,12 +142,12 @@ class Backend(Protocol):
         """Why it cannot even be tried here; None if it can. Whether it holds is for the probe to say."""
         ...
 
-    def launch(self, policy: Policy, command: Command, overlays: tuple[Overlay, ...]) -> Launch:
+    def launch(self, policy: SandboxPolicy, command: Command, overlays: tuple[Overlay, ...]) -> Launch:
         """The command as a process to start. `SandboxRefused` where this backend cannot do what the policy says."""
         ...
 
 
-def found_program(word: str, path: str, cwd: str) -> str:
+def find_program(word: str, path: str, cwd: str) -> str:
     """The absolute path of a program: a bare name is looked up on the path commands get, never in the folder."""
     if not word or "\0" in word:
         raise SandboxRefused("The command is empty; name a program to run.")
@@ -164,44 +164,44 @@ def found_program(word: str, path: str, cwd: str) -> str:
 def run_launch(launch: Launch, timeout: float, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
     """(exit code, stdout, stderr); -9 when the time was up. Cleans up either way."""
     try:
-        with started(launch, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        with start_launch(launch, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             try:
                 out, err = process.communicate(stdin, timeout=timeout)
             except subprocess.TimeoutExpired:
-                stop(process)
+                stop_process(process)
                 out, err = process.communicate()
                 return -signal.SIGKILL, out, err
             return process.returncode, out, err
     finally:
-        finish(launch)
+        clean_up(launch)
 
 
 @contextmanager
-def started(
+def start_launch(
     launch: Launch, *, stdin: int | None = None, stdout: int | None = None, stderr: int | None = None
 ) -> Generator[subprocess.Popen[bytes]]:
     """The process of a launch. A small parent applies what the launch says and, where the backend has no process
     namespace of its own, ends whatever the command leaves behind."""
-    contents = [privileges.open_file(content) for content in launch.files]
-    fds = [*contents, *launch.opened.fds]
-    told = privileges.open_file(marshal.dumps((launch.request(), fds)))
-    argv = own_part("holdfast.sandbox.supervisor.process", str(told))
+    contents = [privileges.memory_file(content) for content in launch.files]
+    fds = [*contents, *launch.open_files.fds]
+    request_fd = privileges.memory_file(marshal.dumps((launch.request(), fds)))
+    argv = isolated_module_argv("holdfast.sandbox.supervisor.process", str(request_fd))
     try:
-        process = helper_process.start(argv, pass_fds=[told, *fds], stdin=stdin, stdout=stdout, stderr=stderr)
+        process = helper_process.start(argv, pass_fds=[request_fd, *fds], stdin=stdin, stdout=stdout, stderr=stderr)
     finally:
-        for fd in (told, *contents):
+        for fd in (request_fd, *contents):
             os.close(fd)
-        launch.opened()
+        launch.open_files()
     try:
         yield process
     finally:
-        stop(process)
+        stop_process(process)
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
+def stop_process(process: subprocess.Popen[bytes]) -> None:
     """End it and everything it started: its parent does so on SIGTERM, whatever its children do."""
     if process.poll() is None:
         process.terminate()
@@ -212,7 +212,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
             process.wait()
 
 
-def finish(launch: Launch) -> tuple[str, ...]:
+def clean_up(launch: Launch) -> tuple[str, ...]:
     """Do what a launch leaves to be done; the protected paths that had to be put right."""
     found: list[str] = []
     failed: BaseException | None = None
@@ -227,7 +227,7 @@ def finish(launch: Launch) -> tuple[str, ...]:
     return tuple(found)
 
 
-def told(launch: Launch) -> tuple[str, ...]:
+def cleanup_notes(launch: Launch) -> tuple[str, ...]:
     """What a person should know of how a launch was finished: what was taken away, and where it is kept."""
     return tuple(note for step in launch.cleanup for note in getattr(step, "notes", ()))
 
@@ -236,14 +236,14 @@ FIRST_FD: Final = 3
 """The number of the first open file a process finds beside its three streams."""
 
 
-_TOLD: Final = ("cwd", "env", "rlimits", "cgroups", "landlock", "landlock_net", "seccomp", "own_pids")
+_REQUEST_FIELDS: Final = ("cwd", "env", "rlimits", "cgroups", "landlock", "landlock_net", "seccomp", "pid_namespace")
 _PROGRAM: Final = (
     "import sys; h = sys.modules['holdfast'] = type(sys)('holdfast'); h.__path__ = [sys.argv[1]]; "
     "from {} import main; main(*sys.argv[2:])"
 )
 
 
-def own_part(module: str, *words: str) -> tuple[str, ...]:
+def isolated_module_argv(module: str, *words: str) -> tuple[str, ...]:
     """The argv of a process that runs `main` of one of our modules, without the package around it or any other."""
     return helper_process.isolated_python("-c", _PROGRAM.format(module), str(Path(__file__).parents[1]), *words)
 
@@ -275,9 +275,9 @@ class Launch(Struct, frozen=True, kw_only=True):
     """A filter the starting process installs itself (for bubblewrap it is in `files` instead)."""
     files: tuple[bytes, ...] = ()
     """Contents handed over as open files, from number 3 on; `{fd0}`, `{fd1}`, … in argv stand for their numbers."""
-    opened: Opened = field(default_factory=Opened)
+    open_files: OpenFiles = field(default_factory=OpenFiles)
     """Files that are open already: the process finds them after `files`. Whoever starts it closes them here."""
-    own_pids: bool = False
+    pid_namespace: bool = False
     """Killing the first process kills all of them: it is the parent of a process namespace of their own."""
     contained: bool = False
     hidden: tuple[str, ...] = ()
@@ -287,8 +287,8 @@ class Launch(Struct, frozen=True, kw_only=True):
 
     def request(self) -> dict[str, Any]:
         """What the process that starts it is told, beside its open files."""
-        argv = privileges.filled(self.argv, range(FIRST_FD, FIRST_FD + len(self.files)))
-        return {"argv": argv, **{name: getattr(self, name) for name in _TOLD}}
+        argv = privileges.fill_descriptors(self.argv, range(FIRST_FD, FIRST_FD + len(self.files)))
+        return {"argv": argv, **{name: getattr(self, name) for name in _REQUEST_FIELDS}}
 
 
 class Changes(Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from holdfast.config.config import SandboxConfig
 
 _V1: Final = {"pids": "pids.max", "memory": "memory.limit_in_bytes"}
 _V2: Final = {"pids": "pids.max", "memory": "memory.max"}
-_TRIAL: Final = {"pids": 1024, "memory": 2**30}
+_TRIAL_LIMITS: Final = {"pids": 1024, "memory": 2**30}
 _serial = count()
 
 
@@ -29,7 +29,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     cpu_seconds: int | None = None
 
     @classmethod
-    def of(cls, config: SandboxConfig) -> Limits:
+    def from_config(cls, config: SandboxConfig) -> Limits:
         return cls(
             memory=config.memory, processes=config.processes, file_size=config.file_size, open_files=config.open_files,
             cpu_seconds=config.cpu_seconds,
@@ -67,11 +67,11 @@ def running_tasks() -> int:
     return int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[2])
 
 
-class Groups:
+class ControlGroups:
     """Control groups made for one command; calling it removes them again."""
 
     def __init__(self, limits: Limits) -> None:
-        self.folders = tuple(_made(limits))
+        self.folders = tuple(_make_groups(limits))
 
     def __call__(self) -> None:
         for folder in self.folders:
@@ -79,7 +79,7 @@ class Groups:
                 Path(folder).rmdir()
 
 
-def _made(limits: Limits) -> Iterator[str]:
+def _make_groups(limits: Limits) -> Iterator[str]:
     wanted = {"pids": limits.processes, "memory": limits.memory}
     name = f"holdfast-{os.getpid()}-{next(_serial)}"
     for parent, files in group_parents():
@@ -140,9 +140,9 @@ def _usable(parent: Path, files: Iterable[tuple[str, str]]) -> bool:
     files = tuple(files)
     if not files or not os.access(parent / "cgroup.procs", os.W_OK):
         return False
-    _forget_the_dead(parent)
+    _remove_stale_groups(parent)
     folder = parent / f"holdfast-{os.getpid()}-probe-{next(_serial)}"
-    made = _make(folder, [(file, _TRIAL[name]) for name, file in files]) and _can_be_joined(folder)
+    made = _make(folder, [(file, _TRIAL_LIMITS[name]) for name, file in files]) and _can_be_joined(folder)
     with suppress(OSError):
         folder.rmdir()
     return made
@@ -175,7 +175,7 @@ def _make(folder: Path, values: Iterable[tuple[str, int | None]]) -> bool:
     return True
 
 
-def _forget_the_dead(parent: Path) -> None:
+def _remove_stale_groups(parent: Path) -> None:
     """Groups of processes that were killed before they could tidy up."""
     with suppress(OSError):
         for folder in parent.glob("holdfast-*"):

@@ -1,7 +1,7 @@
 """The way out of a sandbox without a network: listens on loopback, hands each connection over, starts the command.
 
-Run inside the sandbox as a program, `relay.py PORT FD ARGV…`, with the standard library alone. Every connection is
-one end of a new socket pair; the other end goes over FD to the runtime, which decides what it may reach.
+Run inside the sandbox as a program, `network_relay.py PORT FD ARGV…`, with the standard library alone. Every connection
+is one end of a new socket pair; the other end goes over FD to the runtime, which decides what it may reach.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ def main() -> None:
     runtime.set_inheritable(False)
     listener = socket.create_server(("127.0.0.1", port), backlog=64)
     command = os.posix_spawnp(argv[0], argv, os.environ, setsigdef=(13, 25))
-    threading.Thread(target=accept, args=(listener, runtime), daemon=True).start()
+    threading.Thread(target=accept_connections, args=(listener, runtime), daemon=True).start()
     _, status = os.waitpid(command, 0)
     if os.WIFSIGNALED(status):
         os._exit(128 + os.WTERMSIG(status))
     os._exit(os.waitstatus_to_exitcode(status))
 
 
-def accept(listener: socket.socket, runtime: socket.socket) -> None:
+def accept_connections(listener: socket.socket, runtime: socket.socket) -> None:
     while True:
         inside, _ = listener.accept()
         ours, theirs = socket.socketpair()
@@ -43,10 +43,10 @@ def accept(listener: socket.socket, runtime: socket.socket) -> None:
                 ours.close()
                 continue
         for pair in ((inside, ours), (ours, inside)):
-            threading.Thread(target=copy, args=pair, daemon=True).start()
+            threading.Thread(target=copy_stream, args=pair, daemon=True).start()
 
 
-def copy(source: socket.socket, target: socket.socket) -> None:
+def copy_stream(source: socket.socket, target: socket.socket) -> None:
     """Until the source ends, which the target is told."""
     try:
         while block := source.recv(BLOCK):

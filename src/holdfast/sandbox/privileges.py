@@ -30,7 +30,7 @@ _SCOPED = 0b11
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def handled(abi: int) -> int:
+def file_rights(abi: int) -> int:
     """Every right to files that this version of Landlock knows."""
     return _ALL_BY_ABI.get(abi, (1 << 16) - 1)
 
@@ -62,7 +62,7 @@ def apply_landlock(rules: Iterable[tuple[str, int]], net: bool) -> None:
     abi = landlock_abi()
     if abi < 1:
         raise OSError("This kernel has no Landlock.")
-    rights = handled(abi)
+    rights = file_rights(abi)
     ruleset = struct.pack("=QQQ", rights, _NET if net and abi >= 4 else 0, _SCOPED if net and abi >= 6 else 0)
     size = 24 if abi >= 6 else 16 if abi >= 4 else 8
     fd = int(_libc.syscall(LANDLOCK_CREATE_RULESET, ruleset, size, 0))
@@ -107,14 +107,14 @@ def join_groups(folders: Iterable[str]) -> None:
             os.close(fd)
 
 
-def filled(argv: Sequence[str], fds: Sequence[int]) -> list[str]:
+def fill_descriptors(argv: Sequence[str], fds: Sequence[int]) -> list[str]:
     """The argv with the numbers of open files in place of `{fd0}`, …; what follows the first `--` is left alone."""
     numbers = {f"{{fd{index}}}": str(fd) for index, fd in enumerate(fds)}
     end = argv.index("--") if "--" in argv else len(argv)
     return [numbers.get(word, word) if index < end else word for index, word in enumerate(argv)]
 
 
-def open_file(content: bytes) -> int:
+def memory_file(content: bytes) -> int:
     """An inheritable open file with this content, which has no name anywhere."""
     fd = os.memfd_create("holdfast", 0)
     try:

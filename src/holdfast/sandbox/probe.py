@@ -24,31 +24,31 @@ from holdfast.contract.command import Command
 from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.fs.replace import write_private
 from holdfast.fs.temporary import make_folder, remove_folder
-from holdfast.sandbox.launch import Backend, Held, Overlay, Progress
-from holdfast.sandbox.policy import Policy
+from holdfast.sandbox.launch import Backend, EscapeTestResult, Overlay, Progress
+from holdfast.sandbox.policy import SandboxPolicy
 
-GOOD_FOR: Final = 30 * 24 * 3600.0
-BAD_FOR: Final = 300.0
-_in_process: dict[str, Seen] = {}
+SUCCESS_TTL: Final = 30 * 24 * 3600.0
+FAILURE_TTL: Final = 300.0
+_cache: dict[str, ProbeResult] = {}
 
-_makers: dict[str, Callable[[], list[Backend]]] = {}
+_registered: dict[str, Callable[[], list[Backend]]] = {}
 
 
 def register(name: str, make: Callable[[], list[Backend]]) -> Callable[[], None]:
     """Add backends under a name, made when they are first needed; the answer takes them away again."""
-    if name in _makers or name in (*_built_in(), "auto"):
+    if name in _registered or name in (*_built_in(), "auto"):
         raise ConfigError(f"There is a sandbox backend {name!r} already; choose another name.")
-    _makers[name] = make
+    _registered[name] = make
 
     def remove() -> None:
-        _makers.pop(name, None)
+        _registered.pop(name, None)
 
     return remove
 
 
 def backends(wanted: str = "auto") -> list[Backend]:
     """Those to try, best first: all of them, or those of one name."""
-    every = {**_built_in(), **_makers}
+    every = {**_built_in(), **_registered}
     if wanted != "auto" and wanted not in every:
         known = ", ".join(sorted(every))
         raise ConfigError(f'sandbox.backend is {wanted!r}, which is not known; use "auto" or one of: {known}.')
@@ -65,25 +65,25 @@ def _built_in() -> dict[str, Callable[[], list[Backend]]]:
     return {"bubblewrap": lambda: list(installed()), "landlock": lambda: [Landlock()]} if linux else {}
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+class ProbeResult(Struct, frozen=True, kw_only=True):
     """The outcome of cases that were run, and when."""
 
     at: float
-    cases: tuple[Held, ...]
+    cases: tuple[EscapeTestResult, ...]
 
     @property
-    def held(self) -> bool:
-        return all(case.held for case in self.cases)
+    def passed(self) -> bool:
+        return all(case.contained for case in self.cases)
 
     @property
     def fresh(self) -> bool:
-        return 0 <= time.time() - self.at < (GOOD_FOR if self.held else BAD_FOR)
+        return 0 <= time.time() - self.at < (SUCCESS_TTL if self.passed else FAILURE_TTL)
 
 
-class Probing:
+class BackendSelector:
     """The backends one configuration allows, tried when somebody asks."""
 
-    def __init__(self, wanted: str, policy: Policy, state: Path | None) -> None:
+    def __init__(self, wanted: str, policy: SandboxPolicy, state: Path | None) -> None:
         self._wanted = wanted
         self._policy = policy
         self._state = state
@@ -91,31 +91,31 @@ class Probing:
         self._overlays: dict[Path, bool] = {}
         self._lock = threading.RLock()
 
-    def chosen(self) -> Backend | None:
+    def select(self) -> Backend | None:
         with self._lock:
             if self._chosen is None:
-                self._chosen = (next((one for one in backends(self._wanted) if self._fault(one) is None), None),)
+                self._chosen = (next((one for one in backends(self._wanted) if self._problem(one) is None), None),)
             return self._chosen[0]
 
-    def tried(self) -> str:
+    def failures(self) -> str:
         """Every backend and why it was not taken."""
-        faults = [f"{backend.name}: {self._fault(backend)}" for backend in backends(self._wanted)]
+        faults = [f"{backend.name}: {self._problem(backend)}" for backend in backends(self._wanted)]
         return "; ".join(faults) or f"there is no backend for {sys.platform}"
 
-    def not_held(self, backend: Backend) -> str:
+    def failed_tests(self, backend: Backend) -> str:
         """The cases of the whole battery that did not hold; empty if all of them did."""
-        return ", ".join(case.name for case in self._remembered(backend, "battery").cases if not case.held)
+        return ", ".join(case.name for case in self._cached_result(backend, "escape-tests").cases if not case.contained)
 
-    def examine(self, backend: Backend, done: Progress | None = None) -> tuple[Held, ...]:
+    def run_escape_tests(self, backend: Backend, done: Progress | None = None) -> tuple[EscapeTestResult, ...]:
         """Run the battery now; what it shows replaces what was known, and the probe is a part of it."""
         from holdfast.sandbox import escape_tests
 
-        found = escape_tests.run(backend, done=done)
+        found = escape_tests.run_escape_tests(backend, done=done)
         for what, cases in (
-            ("battery", found),
-            ("probe", tuple(case for case in found if case.name in escape_tests.PROBE)),
+            ("escape-tests", found),
+            ("probe", tuple(case for case in found if case.name in escape_tests.PROBE_TESTS)),
         ):
-            _in_process[_key(backend, what)] = Seen(at=time.time(), cases=cases)
+            _cache[_key(backend, what)] = ProbeResult(at=time.time(), cases=cases)
         return found
 
     def overlay_works(self, backend: Backend, folder: Path) -> bool:
@@ -124,52 +124,53 @@ class Probing:
                 self._overlays[folder] = _overlay_holds(backend, self._policy, folder, self._state)
             return self._overlays[folder]
 
-    def _fault(self, backend: Backend) -> str | None:
+    def _problem(self, backend: Backend) -> str | None:
         fault = backend.available()
         if fault is not None:
             return fault
-        seen = self._remembered(backend, "probe")
-        bad = [case for case in seen.cases if not case.held]
+        seen = self._cached_result(backend, "probe")
+        bad = [case for case in seen.cases if not case.contained]
         return None if not bad else f"it did not hold ({'; '.join(f'{case.name}: {case.detail}' for case in bad)})"
 
-    def _remembered(self, backend: Backend, what: Literal["probe", "battery"]) -> Seen:
+    def _cached_result(self, backend: Backend, kind: Literal["probe", "escape-tests"]) -> ProbeResult:
         from holdfast.sandbox import escape_tests
 
-        key = _key(backend, what)
+        key = _key(backend, kind)
         file = None if self._state is None else self._state / "probes" / key
-        seen = _in_process.get(key) or _read(file)
+        seen = _cache.get(key) or _read(file)
         with self._lock:
             if seen is None or not seen.fresh:
-                seen = Seen(
-                    at=time.time(), cases=escape_tests.run(backend, escape_tests.PROBE if what == "probe" else None)
+                seen = ProbeResult(
+                    at=time.time(),
+                    cases=escape_tests.run_escape_tests(backend, escape_tests.PROBE_TESTS if kind == "probe" else None),
                 )
                 if file is not None:
                     with suppress(OSError):
                         write_private(file, msgspec.json.encode(seen))
-            _in_process[key] = seen
+            _cache[key] = seen
             return seen
 
 
 def _key(backend: Backend, what: str) -> str:
-    here = (platform.release(), platform.version(), str(os.geteuid()), own_code())
+    here = (platform.release(), platform.version(), str(os.geteuid()), code_version())
     digest = sha256("\0".join((what, backend.name, backend.identity, *here)).encode()).hexdigest()
     return f"{what}-{digest[:32]}.json"
 
 
 @lru_cache(maxsize=1)
-def own_code() -> str:
+def code_version() -> str:
     """Which version of this room was probed with: its files, their sizes and dates."""
     files = sorted(Path(__file__).parent.rglob("*.py"))
     return " ".join(f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files)
 
 
-def _read(file: Path | None) -> Seen | None:
+def _read(file: Path | None) -> ProbeResult | None:
     with suppress(OSError, msgspec.MsgspecError):
-        return None if file is None else msgspec.json.decode(file.read_bytes(), type=Seen)
+        return None if file is None else msgspec.json.decode(file.read_bytes(), type=ProbeResult)
     return None
 
 
-def _overlay_holds(backend: Backend, policy: Policy, folder: Path, state: Path | None) -> bool:
+def _overlay_holds(backend: Backend, policy: SandboxPolicy, folder: Path, state: Path | None) -> bool:
     """One run that changes and makes files, with the overlay where recordings are kept; the folder must not notice."""
     about = folder.stat()
     if folder not in policy.writable or (about.st_uid, about.st_gid) != (os.geteuid(), os.getegid()):

@@ -27,11 +27,11 @@ from holdfast.fs.paths import fold, fold_path
 from holdfast.fs.protected_list import DEPENDENCIES, MASKED_FILES, MASKED_FOLDERS
 from holdfast.fs.protected_paths import could_be_protected, exact, is_conversation, is_protected, leads_to_protected
 
-MOUNTED: Final = 64
-DOCUMENTS: Final = 32
+MAX_MOUNTED: Final = 64
+MAX_MOUNTED_DOCUMENTS: Final = 32
 """Documents that are mounted beside the others: those changed last."""
-KEPT_BYTES: Final = 32 * 1024 * 1024
-KEPT_EACH: Final = 1024 * 1024
+MAX_SAVED_BYTES: Final = 32 * 1024 * 1024
+MAX_SAVED_MOUNTED_BYTES: Final = 1024 * 1024
 """Of what is mounted: it needs its content only if the mount was carried away with the folder around it."""
 _LINKS_WITHOUT_FOLDERS: Final = 2
 _HEX_FOLDER: Final = 2
@@ -40,7 +40,7 @@ _HEX_FOLDER: Final = 2
 Kind = Literal["folder", "file", "link", "other"]
 
 
-class Locked(Struct, frozen=True, kw_only=True):
+class ProtectedPath(Struct, frozen=True, kw_only=True):
     """A protected path as it was before the command."""
 
     path: str
@@ -57,49 +57,51 @@ class Locked(Struct, frozen=True, kw_only=True):
     mounted: bool = False
 
 
-def find(
+def find_protected(
     folder: Path, extra: Sequence[str] = (), *, root: Path | None = None, unseen: list[str] | None = None
-) -> list[Locked]:
+) -> list[ProtectedPath]:
     """Every protected path in a folder, at any depth; nothing below a protected folder.
 
     `root`: the project, where that is not the folder. `unseen` gets the folders nobody could look into.
     """
-    with Reach(folder) as reach:
-        found = list(_looked_at(_Look(folder, extra, root, reach).everywhere()))
+    with FolderReader(folder) as reach:
+        found = list(_protected_paths(_Scan(folder, extra, root, reach).everywhere()))
         if unseen is not None:
             unseen += reach.failed
     return found
 
 
-def at_top(folder: Path, extra: Sequence[str] = (), *, root: Path | None = None) -> list[Locked]:
+def find_protected_at_top(folder: Path, extra: Sequence[str] = (), *, root: Path | None = None) -> list[ProtectedPath]:
     """Those directly in a folder, and in its git folder."""
-    with Reach(folder) as reach:
-        return list(_looked_at(_Look(folder, extra, root, reach).at_top()))
+    with FolderReader(folder) as reach:
+        return list(_protected_paths(_Scan(folder, extra, root, reach).at_top()))
 
 
-def is_vacant(item: Locked, folder: Path) -> bool:
+def is_mask_stub(item: ProtectedPath, folder: Path) -> bool:
     """Whether it is an empty stub for a mask: this command's, or another's that is running."""
     name = item.path.removeprefix(f"{folder}/")
     return name in (*MASKED_FOLDERS, *MASKED_FILES) and _is_stub(item.path)
 
 
-def holding(found: Sequence[Locked], extra: Sequence[str] = ()) -> list[Locked]:
+def choose_mounts(found: Sequence[ProtectedPath], extra: Sequence[str] = ()) -> list[ProtectedPath]:
     """Decide what is mounted (folders first, then what is nearest to the top; documents apart from them), and keep the
     content of the rest."""
-    mountable = [item for item in found if item.kind in ("folder", "file", "other") and not is_only_kept(item)]
+    mountable = [
+        item for item in found if item.kind in ("folder", "file", "other") and not is_writable_but_pinned(item)
+    ]
     documents = [item for item in mountable if item.kind == "file" and is_conversation(item.path, extra)]
     documents.sort(key=lambda item: (exact(item.path) not in extra, -item.changed))
     apart = {item.path for item in documents}
     mountable = [item for item in mountable if item.path not in apart]
     mountable.sort(key=lambda item: (item.kind != "folder", item.path.count("/"), item.path))
     folders = sum(item.kind == "folder" for item in mountable)
-    mounted = {item.path for item in (*mountable[: max(MOUNTED, folders)], *documents[:DOCUMENTS])}
-    room = KEPT_BYTES
-    held: list[Locked] = []
+    mounted = {item.path for item in (*mountable[: max(MAX_MOUNTED, folders)], *documents[:MAX_MOUNTED_DOCUMENTS])}
+    room = MAX_SAVED_BYTES
+    held: list[ProtectedPath] = []
     for item in found:
         content = item.content
         if item.kind == "file":
-            content = _content(item, KEPT_EACH if item.path in mounted else KEPT_BYTES)
+            content = _content(item, MAX_SAVED_MOUNTED_BYTES if item.path in mounted else MAX_SAVED_BYTES)
             room -= 0 if item.path in mounted else len(content or b"")
             if room < 0:
                 raise SandboxRefused(
@@ -110,23 +112,23 @@ def holding(found: Sequence[Locked], extra: Sequence[str] = ()) -> list[Locked]:
     return held
 
 
-def is_only_kept(item: Locked) -> bool:
+def is_writable_but_pinned(item: ProtectedPath) -> bool:
     """Whether commands may write in it, but neither make nor remove it."""
     above, _, name = item.path.rpartition("/")
     return item.kind == "folder" and fold(name) == git_folder.RESOLUTIONS and os.path.lexists(f"{above}/HEAD")
 
 
-def _content(item: Locked, limit: int) -> bytes | None:
+def _content(item: ProtectedPath, limit: int) -> bytes | None:
     """What this user cannot read, its commands cannot change in place; what is too big is not kept."""
     with suppress(OSError), os.fdopen(open_regular(item.path), "rb") as file:
         about = os.fstat(file.fileno())
         if (about.st_dev, about.st_ino) == item.identity:
             content = file.read(limit + 1)
-            return content if len(content) <= limit or limit == KEPT_BYTES else None
+            return content if len(content) <= limit or limit == MAX_SAVED_BYTES else None
     return None
 
 
-class Reach:
+class FolderReader:
     """Looks into folders that commands write to; a mode that shuts the owner out is loosened until the block ends."""
 
     def __init__(self, folder: Path) -> None:
@@ -177,10 +179,10 @@ def _is_own(folder: str) -> bool:
         return True
 
 
-class _Look:
+class _Scan:
     """A look for what is protected in a folder; what is known of single paths is read once."""
 
-    def __init__(self, folder: Path, extra: Sequence[str], root: Path | None, reach: Reach) -> None:
+    def __init__(self, folder: Path, extra: Sequence[str], root: Path | None, reach: FolderReader) -> None:
         self._folder = str(folder)
         self._tops = (folder,) if root is None or root == folder else (folder, root)
         self._extra = tuple(extra)
@@ -284,17 +286,17 @@ def _has_folders(entry: os.DirEntry[str]) -> bool:
     return True
 
 
-def _looked_at(entries: Iterable[os.DirEntry[str]]) -> Iterator[Locked]:
+def _protected_paths(entries: Iterable[os.DirEntry[str]]) -> Iterator[ProtectedPath]:
     for entry in entries:
         with suppress(OSError):  # gone in the meantime
-            yield _locked(entry)
+            yield _protected_path(entry)
 
 
-def _locked(entry: os.DirEntry[str]) -> Locked:
+def _protected_path(entry: os.DirEntry[str]) -> ProtectedPath:
     about = entry.stat(follow_symlinks=False)
     around = os.stat(entry.path.rpartition("/")[0])  # noqa: PTH116
     kind = _kind(about.st_mode)
-    return Locked(
+    return ProtectedPath(
         path=entry.path,
         kind=kind,
         identity=(about.st_dev, about.st_ino),
@@ -313,11 +315,11 @@ def _kind(mode: int) -> Kind:
     return "link" if stat.S_ISLNK(mode) else "other"
 
 
-_users: Counter[str] = Counter()
-_users_lock = threading.Lock()
+_stub_users: Counter[str] = Counter()
+_stub_users_lock = threading.Lock()
 
 
-class Stubs:
+class MountStubs:
     """What masks are mounted on; calling it removes those nobody needs any more.
 
     On the host the mounts need stubs: empty folders, or sockets nobody listens on, which git does not see, nobody can
@@ -329,7 +331,7 @@ class Stubs:
         self.files: list[str] = []
         self.made: list[str] = []
         """Those that stay until every command of this process that needs them is over."""
-        with _users_lock:
+        with _stub_users_lock:
             for name in MASKED_FOLDERS:
                 path = f"{folder}/{name}"
                 if path.rpartition("/")[0] not in self.folders and self._is_there(path, os.mkdir):
@@ -340,7 +342,7 @@ class Stubs:
 
     def _is_there(self, path: str, make: Callable[[str], None]) -> bool:
         if os.path.lexists(path):
-            if path in _users:
+            if path in _stub_users:
                 self._use(path)
             return _is_stub(path)
         with suppress(OSError):
@@ -350,24 +352,24 @@ class Stubs:
         return False
 
     def _use(self, path: str) -> None:
-        _users[path] += 1
+        _stub_users[path] += 1
         self.made.append(path)
 
     def __call__(self) -> None:
-        with _users_lock:
+        with _stub_users_lock:
             for path in reversed(self.made):
-                _users[path] -= 1
-                if not _users[path]:
-                    del _users[path]
+                _stub_users[path] -= 1
+                if not _stub_users[path]:
+                    del _stub_users[path]
                     with suppress(OSError):
                         _remove_stub(path)
             self.made.clear()
 
 
-def drop_stub(path: str) -> None:
+def remove_stale_stub(path: str) -> None:
     """Remove a stub that a dead process left, unless one of ours needs it."""
-    with _users_lock, suppress(OSError):
-        if path not in _users:
+    with _stub_users_lock, suppress(OSError):
+        if path not in _stub_users:
             _remove_stub(path)
 
 

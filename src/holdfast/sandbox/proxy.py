@@ -21,7 +21,7 @@ from holdfast.sandbox.supervisor.client import FIRST_FD
 
 PORT: Final = 3128
 MAX_CONNECTIONS: Final = 128
-_RELAY: Final = Path(__file__).with_name("relay.py")
+_RELAY: Final = Path(__file__).with_name("network_relay.py")
 _FD: Final = "{holdfast-relay}"
 _VARIABLES: Final = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy")
 
@@ -37,7 +37,7 @@ class HostProxy:
         self._connections: set[asyncio.Task[None]] = set()
 
     @property
-    def passed(self) -> tuple[int, ...]:
+    def passed_fds(self) -> tuple[int, ...]:
         return (self._theirs.fileno(),)
 
     def wrap(self, command: Command) -> Command:
@@ -48,14 +48,14 @@ class HostProxy:
         argv = (os.path.realpath(program), *words, *command.argv)
         return replace(command, argv=argv, env={**proxies, **command.env})
 
-    def number(self, launch: Launch) -> Launch:
+    def with_relay_fd(self, launch: Launch) -> Launch:
         """The launch with the descriptor the relay will find its socket at."""
-        number = str(FIRST_FD + len(launch.files) + len(launch.opened.fds))
+        number = str(FIRST_FD + len(launch.files) + len(launch.open_files.fds))
         at = launch.argv.index(_FD)
         return replace(launch, argv=(*launch.argv[:at], number, *launch.argv[at + 1 :]))
 
     def __enter__(self) -> HostProxy:
-        self._loop.add_reader(self._ours, self._arrived)
+        self._loop.add_reader(self._ours, self._on_connection)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -65,7 +65,7 @@ class HostProxy:
         for connection in self._connections:
             connection.cancel()
 
-    def _arrived(self) -> None:
+    def _on_connection(self) -> None:
         try:
             data, fds, _, _ = socket.recv_fds(self._ours, 1, 8)
         except BlockingIOError:

@@ -25,17 +25,23 @@ from holdfast.contract.call import Owner
 from holdfast.fs.beneath import NEW, Folders, change_mode, read_regular, remove
 from holdfast.fs.protected_paths import is_conversation, is_harmless
 from holdfast.fs.replace import write_private
-from holdfast.sandbox.protected_mounts import Locked, Reach, drop_stub, find, is_vacant
+from holdfast.sandbox.protected_mounts import (
+    FolderReader,
+    ProtectedPath,
+    find_protected,
+    is_mask_stub,
+    remove_stale_stub,
+)
 from holdfast.store.process_identity import alive, this_process
 
 _FOLDER: Final = "sweeps"
 """Beside the folder where what was taken away is kept."""
 
 
-class Note(Struct, frozen=True, kw_only=True):
+class RestoreRecord(Struct, frozen=True, kw_only=True):
     owner: Owner
     folder: str
-    before: list[Locked]
+    before: list[ProtectedPath]
     extra: tuple[str, ...]
     masked: tuple[str, ...]
     root: str | None
@@ -48,16 +54,16 @@ def recover(keep: Path | None, notes: list[str] | None = None) -> tuple[str, ...
     """
     if keep is None:
         return ()
-    found = _notes(keep.with_name(_FOLDER))
+    found = _read_records(keep.with_name(_FOLDER))
     busy = {note.folder for note in found.values() if alive(note.owner)}
     violations: list[str] = []
     for path, note in found.items():
         if note.folder in busy:
             continue
         for stub in reversed(note.masked):
-            drop_stub(stub)
+            remove_stale_stub(stub)
         root = None if note.root is None else Path(note.root)
-        sweep = Sweep(Path(note.folder), note.before, extra=note.extra, masked=note.masked, keep=keep, root=root)
+        sweep = Restorer(Path(note.folder), note.before, extra=note.extra, masked=note.masked, keep=keep, root=root)
         if Path(note.folder).is_dir():
             sweep()
             violations += sweep.violations
@@ -68,37 +74,37 @@ def recover(keep: Path | None, notes: list[str] | None = None) -> tuple[str, ...
     return tuple(violations)
 
 
-def _notes(folder: Path) -> dict[Path, Note]:
-    found: dict[Path, Note] = {}
+def _read_records(folder: Path) -> dict[Path, RestoreRecord]:
+    found: dict[Path, RestoreRecord] = {}
     with suppress(OSError):
         for path in sorted(folder.iterdir()):
             if not path.name.startswith("."):
                 with suppress(OSError, msgspec.MsgspecError):
-                    found[path] = msgspec.msgpack.decode(path.read_bytes(), type=Note)
+                    found[path] = msgspec.msgpack.decode(path.read_bytes(), type=RestoreRecord)
     return found
 
 
-KEPT_BYTES: Final = 32 * 1024 * 1024
-KEPT_TOTAL: Final = 4 * KEPT_BYTES
-KEPT_FILES: Final = 1000
+MAX_QUARANTINED_BYTES: Final = 32 * 1024 * 1024
+MAX_QUARANTINE_BYTES: Final = 4 * MAX_QUARANTINED_BYTES
+MAX_QUARANTINED_FILES: Final = 1000
 _NAME_BYTES: Final = 4096
 """What a name costs at least."""
-_PASSES: Final = 3
-_TAKEN: Final = 1000
+_MAX_PASSES: Final = 3
+_MAX_REMOVED: Final = 1000
 _lock = threading.Lock()
-_running: WeakSet[Sweep] = WeakSet()
+_active: WeakSet[Restorer] = WeakSet()
 """Those whose commands run. What appears at a protected path meanwhile counts as planted for those that start later."""
-_taken: dict[tuple[str, tuple[int, int]], int] = {}
+_removed: dict[tuple[str, tuple[int, int]], int] = {}
 """What was taken away while others ran, which may have seen it, and must not put it back."""
 
 
-class Sweep:
+class Restorer:
     """Puts one writable folder right when called; `violations` says what had to be, `notes` where things are now."""
 
     def __init__(
         self,
         folder: Path,
-        before: Sequence[Locked],
+        before: Sequence[ProtectedPath],
         *,
         extra: Sequence[str] = (),
         masked: Sequence[str] = (),
@@ -113,15 +119,15 @@ class Sweep:
         self._keep = keep
         self._root = root
         with _lock:
-            others = [other for other in _running if other.folder == folder]
+            others = [other for other in _active if other.folder == folder]
             known = (item for item in before if all(other.is_innocent(item) for other in others))
-            left = (item for item in known if _taken.get((item.path, item.identity)) != item.changed)
+            left = (item for item in known if _removed.get((item.path, item.identity)) != item.changed)
             self._before = {item.path: item for item in left}
-            _running.add(self)
+            _active.add(self)
         self._note = None if keep is None else keep.with_name(_FOLDER) / os.urandom(8).hex()
         """Written for whoever comes after this process, and removed when all is put right."""
         if self._note is not None:
-            note = Note(
+            note = RestoreRecord(
                 owner=this_process(),
                 folder=str(folder),
                 before=list(self._before.values()),
@@ -136,7 +142,7 @@ class Sweep:
         violations: list[str] = []
         try:
             self._left()
-            for _ in range(_PASSES):
+            for _ in range(_MAX_PASSES):
                 found = self._put_right()
                 violations += found
                 if not found:
@@ -150,7 +156,7 @@ class Sweep:
     def forget(self) -> None:
         """There is nothing to be done any more."""
         with _lock:
-            _running.discard(self)
+            _active.discard(self)
         if self._note is not None:
             with suppress(OSError):
                 self._note.unlink(missing_ok=True)
@@ -160,8 +166,8 @@ class Sweep:
         unseen: list[str] = []
         violations: list[str] = []
         known = {item.identity: item for item in self._before.values()}
-        moved: list[tuple[Locked, str]] = []
-        for item in find(self.folder, self._extra, root=self._root, unseen=unseen):
+        moved: list[tuple[ProtectedPath, str]] = []
+        for item in find_protected(self.folder, self._extra, root=self._root, unseen=unseen):
             if self.is_innocent(item):
                 continue
             violations.append(item.path)
@@ -185,13 +191,13 @@ class Sweep:
                 self._put_back(item)
         return [*violations, *unseen]
 
-    def _differs(self, item: Locked) -> bool:
+    def _differs(self, item: ProtectedPath) -> bool:
         """It is not what it was, and must be: a document may be what somebody made of it."""
         if self._is_document(item) and self._is_file(item.path):
             return False
         return not self._is_at_home(item) or self._is_changed(item)
 
-    def _is_document(self, item: Locked) -> bool:
+    def _is_document(self, item: ProtectedPath) -> bool:
         return item.kind == "file" and is_conversation(item.path, self._extra)
 
     def _left(self) -> None:
@@ -201,11 +207,11 @@ class Sweep:
             if open_to_it and (not self._is_at_home(item) or self._is_changed(item)):
                 self._note_down(f"{item.path} changed while it was not guarded, and was left as it is now.")
 
-    def _search(self, lost: dict[tuple[int, int], Locked]) -> list[tuple[Locked, str]]:
+    def _search(self, lost: dict[tuple[int, int], ProtectedPath]) -> list[tuple[ProtectedPath, str]]:
         """Where things went that are neither at home nor at a protected path: anywhere, packages included."""
-        found: list[tuple[Locked, str]] = []
+        found: list[tuple[ProtectedPath, str]] = []
         pending = [str(self.folder)]
-        with Reach(self.folder) as reach:
+        with FolderReader(self.folder) as reach:
             while pending and lost:
                 for entry in reach.entries(pending.pop()):
                     with suppress(OSError):
@@ -217,7 +223,7 @@ class Sweep:
                             pending.append(entry.path)
         return found
 
-    def _is_it(self, origin: Locked, path: str) -> bool:
+    def _is_it(self, origin: ProtectedPath, path: str) -> bool:
         """Not another document that got the number of one that is gone: that one is somebody's work."""
         if not self._is_document(origin) or origin.content is None:
             return True
@@ -225,10 +231,10 @@ class Sweep:
             return read_regular(name, len(origin.content) + 1, parent) == origin.content
         return False
 
-    def is_innocent(self, item: Locked) -> bool:
+    def is_innocent(self, item: ProtectedPath) -> bool:
         """It was there before, or the command cannot have put it there."""
         tops = (self.folder,) if self._root is None else (self.folder, self._root)
-        if any(is_vacant(item, top) for top in tops):
+        if any(is_mask_stub(item, top) for top in tops):
             return True
         if any(Path(item.path).is_relative_to(path) for path in self._masked):
             return True
@@ -239,7 +245,7 @@ class Sweep:
             return True
         return self._is_document(before) and item.kind == "file"
 
-    def _was_mounted_there(self, item: Locked) -> bool:
+    def _was_mounted_there(self, item: ProtectedPath) -> bool:
         """Mounted, in the folder that still holds its name: the command could not change it there. If another one is
         there now, somebody else replaced it, which takes the mount away: from then on the command could write to it."""
         if not item.mounted:
@@ -249,7 +255,7 @@ class Sweep:
             return (about.st_dev, about.st_ino) == item.parent
         return False
 
-    def _is_at_home(self, item: Locked) -> bool:
+    def _is_at_home(self, item: ProtectedPath) -> bool:
         with suppress(OSError), self._parent(item.path) as (parent, name):
             about = os.stat(name, dir_fd=parent, follow_symlinks=False)
             return (about.st_dev, about.st_ino) == item.identity
@@ -260,7 +266,7 @@ class Sweep:
             return stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
         return False
 
-    def _is_changed(self, item: Locked) -> bool:
+    def _is_changed(self, item: ProtectedPath) -> bool:
         if item.content is None:
             return False
         with suppress(OSError), self._parent(item.path) as (parent, name):
@@ -272,7 +278,7 @@ class Sweep:
             return read_regular(name, len(item.content) + 1, parent) != item.content
         return True
 
-    def _take_away(self, path: str, item: Locked | None) -> None:
+    def _take_away(self, path: str, item: ProtectedPath | None) -> None:
         """Make it harmless by one rename, keep a copy if that is wanted, remove it. What cannot be kept or removed
         stays under its new name, shut."""
         with suppress(OSError), self._parent(path) as (parent, name):
@@ -283,14 +289,14 @@ class Sweep:
                     _remember(item)
             where: str | None = f"{path.rpartition('/')[0]}/{aside}"
             try:
-                copy = None if self._keep is None else _keep_copy(parent, aside, self._keep, name)
+                copy = None if self._keep is None else _quarantine_copy(parent, aside, self._keep, name)
                 if self._keep is None or copy is not None:
                     remove(aside, parent)
                     where = copy
                 else:
-                    _shut(parent, aside)
+                    _lock_folder(parent, aside)
             except OSError:
-                _shut(parent, aside)
+                _lock_folder(parent, aside)
             if where is not None:
                 self._note_down(f"What was at {path} was taken away and is kept as {where}.")
 
@@ -301,7 +307,7 @@ class Sweep:
         with suppress(OSError), self._parent(here) as (parent, name), self._parent(there, make=True) as (home, old):
             os.rename(name, old, src_dir_fd=parent, dst_dir_fd=home)
 
-    def _put_back(self, item: Locked) -> None:
+    def _put_back(self, item: ProtectedPath) -> None:
         if item.content is None:
             return
         with suppress(OSError), self._parent(item.path, make=True) as (parent, name):
@@ -318,21 +324,24 @@ class Sweep:
             yield folders.parent(path.removeprefix(f"{self.folder}/"), writable=True, make=make)
 
 
-def _remember(item: Locked) -> None:
-    while len(_taken) >= _TAKEN:
-        del _taken[next(iter(_taken))]
-    _taken[(item.path, item.identity)] = item.changed
+def _remember(item: ProtectedPath) -> None:
+    while len(_removed) >= _MAX_REMOVED:
+        del _removed[next(iter(_removed))]
+    _removed[(item.path, item.identity)] = item.changed
 
 
-def _keep_copy(parent: int, name: str, folder: Path, called: str) -> str | None:
+def _quarantine_copy(parent: int, name: str, folder: Path, called: str) -> str | None:
     """Copy what lies in an open folder; where the copy is, or None if it is too much, and then there is none."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     top = f"/proc/self/fd/{parent}/{name}"
     found = _below(top)
     size = sum(_NAME_BYTES + about.st_size for _path, about in found)
-    if len(found) > KEPT_FILES or size > KEPT_BYTES:
+    if len(found) > MAX_QUARANTINED_FILES or size > MAX_QUARANTINED_BYTES:
         return None
-    if size + sum(_NAME_BYTES + about.st_size for _path, about in _below(str(folder), most=None)) > KEPT_TOTAL:
+    if (
+        size + sum(_NAME_BYTES + about.st_size for _path, about in _below(str(folder), most=None))
+        > MAX_QUARANTINE_BYTES
+    ):
         return None
     target = f"{folder}/{secrets.token_hex(4)}-{called}"
     for path, about in found:
@@ -340,7 +349,7 @@ def _keep_copy(parent: int, name: str, folder: Path, called: str) -> str | None:
     return target
 
 
-def _below(top: str, most: int | None = KEPT_FILES) -> list[tuple[str, os.stat_result]]:
+def _below(top: str, most: int | None = MAX_QUARANTINED_FILES) -> list[tuple[str, os.stat_result]]:
     """Something and all that is in it, folders before what is in them; it ends early where there is too much."""
     found: list[tuple[str, os.stat_result]] = []
     pending = [top]
@@ -363,7 +372,7 @@ def _copy(path: str, target: str, about: os.stat_result) -> None:
             copy.write(read_regular(path, about.st_size))
 
 
-def _shut(parent: int, name: str) -> None:
+def _lock_folder(parent: int, name: str) -> None:
     """Let nobody enter a folder that stays."""
     with suppress(OSError):
         if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):

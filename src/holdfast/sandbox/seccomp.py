@@ -65,7 +65,7 @@ _PASS: Final[Step] = (_RET, _ALLOW)
 
 
 @lru_cache(maxsize=8)
-def program(*, sockets: bool, machine: str | None = None) -> bytes:
+def filter_program(*, sockets: bool, machine: str | None = None) -> bytes:
     """The filter. `sockets`: the network is contained some other way, so internet sockets may be made.
 
     Sockets by name (`AF_UNIX`) are refused either way, as they lead to the services of the host; pairs are kept.

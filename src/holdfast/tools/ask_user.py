@@ -6,11 +6,11 @@ from typing import Final, cast
 
 from holdfast.contract.enums import Risk
 from holdfast.contract.json import Args
-from holdfast.tools.schemas import LABEL, builtin, optional, strict_object, text
+from holdfast.tools.schemas import LABEL, builtin_tool, nullable, strict_object, text
 
 _QUESTION: Final = strict_object(
     question=text("What to ask."),
-    options=optional("array", "Answers to choose from; any other answer is possible too.", items={"type": "string"}),
+    options=nullable("array", "Answers to choose from; any other answer is possible too.", items={"type": "string"}),
 )
 
 
@@ -20,7 +20,7 @@ def _preview(args: Args, width: int) -> str:
     return first if len(questions) < 2 else f"{first}  (+{len(questions) - 1} more)"
 
 
-ASK_USER: Final = builtin(
+ASK_USER: Final = builtin_tool(
     name="ask.user",
     description="Ask the user one to four questions and get their answers.",
     input_schema=strict_object(

@@ -14,7 +14,7 @@ from holdfast.contract.enums import Risk
 from holdfast.contract.json import Args
 from holdfast.contract.result import Result, fail, ok
 from holdfast.text.preview import with_label
-from holdfast.tools.schemas import LABEL, STRING, builtin, optional, strict_object, text
+from holdfast.tools.schemas import LABEL, STRING, builtin_tool, nullable, strict_object, text
 
 Number = int | float
 
@@ -137,7 +137,7 @@ def _preview_later(args: Args, width: int) -> str:
     return f"{expression}  # {delay}ms" if delay is not None else with_label(expression, args)
 
 
-CALCULATOR: Final = builtin(
+CALCULATOR: Final = builtin_tool(
     name="calculator",
     description="Evaluate an arithmetic expression.",
     input_schema=strict_object(expression=_EXPRESSION, label=LABEL),
@@ -151,12 +151,12 @@ CALCULATOR: Final = builtin(
     profiles=("minimal",),
 )
 
-CALCULATOR_ASYNC: Final = builtin(
+CALCULATOR_ASYNC: Final = builtin_tool(
     name="calculator_async",
     description="Evaluate an arithmetic expression after a delay.",
     input_schema=strict_object(
         expression=_EXPRESSION,
-        delay=optional("number", "Milliseconds to wait first.", minimum=0, maximum=60_000),
+        delay=nullable("number", "Milliseconds to wait first.", minimum=0, maximum=60_000),
         label=LABEL,
     ),
     output_schema=_OUTPUT,

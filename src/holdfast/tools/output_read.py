@@ -13,7 +13,7 @@ from holdfast.contract.result import Result, fail
 from holdfast.contract.tool_finder import OUTPUT_READ
 from holdfast.text.preview import with_label
 from holdfast.text.truncate import byte_size, format_size, only_bytes
-from holdfast.tools.schemas import INTEGER, LABEL, STRING, optional, reader, strict_object, text
+from holdfast.tools.schemas import INTEGER, LABEL, STRING, nullable, read_only_tool, strict_object, text
 
 
 class Page(Struct, frozen=True):
@@ -25,7 +25,7 @@ class Page(Struct, frozen=True):
     """Which lines these are, in words."""
 
 
-def page_of(text: str, first: int, ctx: Context) -> Page:
+def first_page(text: str, first: int, ctx: Context) -> Page:
     """What is shown of a text whose first line has the number `first`."""
     found = ctx.truncate.head(text)
     if not found.first_line_exceeds_limit:
@@ -51,7 +51,7 @@ def _execute(args: Args, ctx: Context) -> Result:
         return fail(str(error))
     if offset > total:
         return fail(f"Offset {offset} is beyond the end of the output ({total} lines in all).")
-    page = page_of(content, offset, ctx)
+    page = first_page(content, offset, ctx)
     last = offset + page.lines - 1
     more = f" Use offset={last + 1} to continue." if last < total else ""
     notice = f"\n\n[Showing {page.range} of {total}.{more}]" if more or page.cut else ""
@@ -67,13 +67,13 @@ def _preview(args: Args, width: int) -> str:
     return with_label(body, args)
 
 
-OUTPUT_READ_TOOL: Final = reader(
+OUTPUT_READ_TOOL: Final = read_only_tool(
     name=OUTPUT_READ,
     description="Read lines of an earlier call's full output that was cut when it was shown.",
     input_schema=strict_object(
         call=text("The id of the call whose output was cut."),
-        offset=optional("integer", "First line, counted from 1 (default 1).", minimum=1),
-        limit=optional("integer", f"How many lines (default {DEFAULT_LINES}).", minimum=1, maximum=2000),
+        offset=nullable("integer", "First line, counted from 1 (default 1).", minimum=1),
+        limit=nullable("integer", f"How many lines (default {DEFAULT_LINES}).", minimum=1, maximum=2000),
         label=LABEL,
     ),
     output_schema=strict_object(call=STRING, offset=INTEGER, lines=INTEGER, total_lines=INTEGER, content=STRING),

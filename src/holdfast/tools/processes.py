@@ -20,7 +20,7 @@ from holdfast.contract.result import Result, fail, ok
 from holdfast.text.preview import with_label
 from holdfast.text.truncate import format_size
 from holdfast.tools import shell
-from holdfast.tools.output_read import Page, page_of
+from holdfast.tools.output_read import Page, first_page
 from holdfast.tools.schemas import (
     BOOLEAN,
     INTEGER,
@@ -29,9 +29,9 @@ from holdfast.tools.schemas import (
     STRING,
     STRING_OR_NULL,
     array,
-    builtin,
-    optional,
-    reader,
+    builtin_tool,
+    nullable,
+    read_only_tool,
     strict_object,
     text,
 )
@@ -40,7 +40,7 @@ PID: Final = {
     "type": ["integer", "string"],
     "description": "Process ID, as process.start gave it; the id it gave works as well.",
 }
-ALSO_CALLED: Final = {"id": "pid"}
+ARGUMENT_ALIASES: Final = {"id": "pid"}
 STATE: Final = {"enum": ["running", "exited", "lost"]}
 PROCESS: Final = {
     **strict_object(
@@ -60,20 +60,20 @@ PROCESS: Final = {
     "required": ["id", "pid", "state", "command", "cwd", "detached", "contained", "started", "exit_code", "signal"],
 }
 _UNDO: Final = "cannot be undone: what a process changes while it runs is not recorded"
-_ENDS: Final = "The process would end with this command, which makes only one call; use detached=true."
+_WOULD_END: Final = "The process would end with this command, which makes only one call; use detached=true."
 DEFAULT_LINES: Final = 500
 _DEFAULT_SIGNAL: Final = "SIGTERM"
 _WAIT: Final = 1.0
 """Seconds in which a process mostly ends when it is asked to."""
 
 
-def name_of(args: Args) -> str | int:
+def process_name(args: Args) -> str | int:
     """The pid or the id that was given. Some models write numbers as text."""
     name = cast("str | int", args["pid"])
     return int(name) if isinstance(name, str) and name.isdecimal() and len(name) < 10 else name
 
 
-def plain(info: ProcessInfo) -> Args:
+def to_json(info: ProcessInfo) -> Args:
     return cast(Args, msgspec.to_builtins(info))
 
 
@@ -101,9 +101,9 @@ async def _propose_start(args: Args, ctx: Context) -> Proposal | Result:
         return fail("No command provided")
     detached = bool(args.get("detached"))
     if _would_end(detached, ctx):
-        return fail(_ENDS)
+        return fail(_WOULD_END)
     try:
-        folder = shell.folder_of(args, ctx)
+        folder = shell.working_folder(args, ctx)
         payload: Args = {
             "command": command,
             "args": args.get("args"),
@@ -115,7 +115,7 @@ async def _propose_start(args: Args, ctx: Context) -> Proposal | Result:
         outlook = await ctx.sandbox.outlook(planned)
     except HoldfastError as error:
         return fail(str(error))
-    shown = _shown(payload)
+    shown = _display_command(payload)
     until = "runs on after holdfast has ended" if detached else "runs until it ends or holdfast does"
     return Proposal(
         tool_name="process.start",
@@ -123,19 +123,19 @@ async def _propose_start(args: Args, ctx: Context) -> Proposal | Result:
         risk=shell.risk_of(outlook),
         payload=payload,
         preview=shown,
-        surroundings=shell.surroundings(folder, _without_hosts(outlook), ctx, undo=_UNDO, lasts=until),
-        preconditions=(shell.conditions(planned, outlook),),
+        surroundings=shell.describe_surroundings(folder, _without_hosts(outlook), ctx, undo=_UNDO, lasts=until),
+        preconditions=(shell.shell_precondition(planned, outlook),),
     )
 
 
 async def _apply_start(payload: Args, ctx: Context) -> Result:
     if _would_end(bool(payload["detached"]), ctx):
-        return fail(_ENDS)
+        return fail(_WOULD_END)
     try:
         info = await ctx.service(Processes).start(
             ctx,
             _command(payload, ctx),
-            shown=_shown(payload),
+            shown=_display_command(payload),
             label=cast("str | None", payload["label"]),
             detached=bool(payload["detached"]),
         )
@@ -144,7 +144,7 @@ async def _apply_start(payload: Args, ctx: Context) -> Result:
     return ok(
         f"Started {info.command} as process {info.pid} ({info.id}). "
         f"process.output shows what it prints, process.kill ends it.",
-        structured=plain(info),
+        structured=to_json(info),
     )
 
 
@@ -160,28 +160,28 @@ def _would_end(detached: bool, ctx: Context) -> bool:
 def _command(payload: Args, ctx: Context) -> Command:
     words = payload["args"]
     command, folder = cast(str, payload["command"]), cast("str | None", payload["cwd"])
-    program, env = shell.settings(ctx)
+    program, env = shell.shell_settings(ctx)
     argv = (program, "-c", command) if words is None else (command, *cast(list[str], words))
     return Command(argv=argv, cwd=None if folder is None else Path(folder), env=env)
 
 
-def _shown(payload: Args) -> str:
+def _display_command(payload: Args) -> str:
     command, words = cast(str, payload["command"]), payload["args"]
     return command if words is None else join([command, *cast(list[str], words)])
 
 
 def _status(args: Args, ctx: Context) -> Result:
     try:
-        info = ctx.service(Processes).find(name_of(args))
+        info = ctx.service(Processes).find(process_name(args))
     except HoldfastError as error:
         return fail(str(error))
-    return ok(f"Process {describe(info)}", structured=plain(info))
+    return ok(f"Process {describe(info)}", structured=to_json(info))
 
 
 def _list(args: Args, ctx: Context) -> Result:
     found = ctx.service(Processes).list()
     text = "\n".join(map(describe, found)) or "holdfast has started no process here."
-    return ok(text, structured=cast(Json, {"processes": [plain(info) for info in found]}))
+    return ok(text, structured=cast(Json, {"processes": [to_json(info) for info in found]}))
 
 
 def _output(args: Args, ctx: Context) -> Result:
@@ -189,14 +189,14 @@ def _output(args: Args, ctx: Context) -> Result:
     limit = cast(int, args.get("limit") or DEFAULT_LINES)
     processes = ctx.service(Processes)
     try:
-        name = name_of(args)
+        name = process_name(args)
         page = processes.output(name, offset=offset, limit=limit)
         info = processes.find(name)
     except HoldfastError as error:
         return fail(str(error))
     if offset is not None and offset > max(1, page.total_lines):
         return fail(f"Offset {offset} is beyond the end of the output ({page.total_lines} lines so far).")
-    first, shown = _end(page, ctx) if offset is None else (page.first, page_of(page.text, page.first, ctx))
+    first, shown = _end(page, ctx) if offset is None else (page.first, first_page(page.text, page.first, ctx))
     lines = shown.lines if page.text else 0
     structured: Args = {
         "id": info.id,
@@ -244,7 +244,7 @@ def _list_preview(args: Args, width: int) -> str:
 def _propose_kill(args: Args, ctx: Context) -> Proposal | Result:
     signal = cast(str, args.get("signal") or _DEFAULT_SIGNAL)
     try:
-        info = ctx.service(Processes).find(name_of(args))
+        info = ctx.service(Processes).find(process_name(args))
     except HoldfastError as error:
         return fail(str(error))
     if info.state != "running":
@@ -267,7 +267,7 @@ async def _apply_kill(payload: Args, ctx: Context) -> Result:
     except HoldfastError as error:
         return fail(str(error))
     after = "it has not ended yet" if info.state == "running" else "it has ended"
-    return ok(f"Sent {signal} to process {describe(info)}; {after}.", structured=plain(info))
+    return ok(f"Sent {signal} to process {describe(info)}; {after}.", structured=to_json(info))
 
 
 def _kill_preview(args: Args, width: int) -> str:
@@ -275,15 +275,15 @@ def _kill_preview(args: Args, width: int) -> str:
     return with_label(f"{args.get('signal') or _DEFAULT_SIGNAL} {'' if name is None else name}", args)
 
 
-PROCESS_START: Final = builtin(
+PROCESS_START: Final = builtin_tool(
     name="process.start",
     description="Start a background process. It ends, with all it started, when its first process ends, when it is "
     "killed, or when holdfast ends, unless it is detached.",
     input_schema=strict_object(
         command=text("Command to execute: a program if there are args, else a line for the shell."),
-        args=optional("array", "Command arguments.", items={"type": "string"}),
-        cwd=optional("string", "Working directory, relative to the project root (default: the root)."),
-        detached=optional("boolean", "Let it run on when holdfast ends (default false)."),
+        args=nullable("array", "Command arguments.", items={"type": "string"}),
+        cwd=nullable("string", "Working directory, relative to the project root (default: the root)."),
+        detached=nullable("boolean", "Let it run on when holdfast ends (default false)."),
         label=LABEL,
     ),
     output_schema=PROCESS,
@@ -298,26 +298,26 @@ PROCESS_START: Final = builtin(
     needs_root=True,
 )
 
-PROCESS_STATUS: Final = reader(
+PROCESS_STATUS: Final = read_only_tool(
     name="process.status",
     description="Get the status of a background process.",
     input_schema=strict_object(pid=PID, label=LABEL),
     output_schema=PROCESS,
     execute=_status,
-    argument_aliases=ALSO_CALLED,
+    argument_aliases=ARGUMENT_ALIASES,
     format_preview=preview,
     groups=("runtime",),
     profiles=("coding",),
     needs_root=True,
 )
 
-PROCESS_OUTPUT: Final = reader(
+PROCESS_OUTPUT: Final = read_only_tool(
     name="process.output",
     description="Read what a background process has printed: the last lines, or lines from an offset on.",
     input_schema=strict_object(
         pid=PID,
-        offset=optional("integer", "First line, counted from 1 (default: the last lines).", minimum=1),
-        limit=optional("integer", f"How many lines (default {DEFAULT_LINES}).", minimum=1, maximum=2000),
+        offset=nullable("integer", "First line, counted from 1 (default: the last lines).", minimum=1),
+        limit=nullable("integer", f"How many lines (default {DEFAULT_LINES}).", minimum=1, maximum=2000),
         label=LABEL,
     ),
     output_schema=strict_object(
@@ -331,7 +331,7 @@ PROCESS_OUTPUT: Final = reader(
         content=STRING,
     ),
     execute=_output,
-    argument_aliases=ALSO_CALLED,
+    argument_aliases=ARGUMENT_ALIASES,
     format_preview=_output_preview,
     groups=("runtime",),
     profiles=("coding",),
@@ -339,7 +339,7 @@ PROCESS_OUTPUT: Final = reader(
     keeps="tail",
 )
 
-PROCESS_LIST: Final = reader(
+PROCESS_LIST: Final = read_only_tool(
     name="process.list",
     description="List the background processes of this project.",
     input_schema=strict_object(label=LABEL),
@@ -351,7 +351,7 @@ PROCESS_LIST: Final = reader(
     needs_root=True,
 )
 
-PROCESS_KILL: Final = builtin(
+PROCESS_KILL: Final = builtin_tool(
     name="process.kill",
     description="Kill a background process that process.start started, with everything it started.",
     input_schema=strict_object(
@@ -364,7 +364,7 @@ PROCESS_KILL: Final = builtin(
         label=LABEL,
     ),
     output_schema=PROCESS,
-    argument_aliases=ALSO_CALLED,
+    argument_aliases=ARGUMENT_ALIASES,
     propose=_propose_kill,
     apply=_apply_kill,
     risk=Risk.MEDIUM,

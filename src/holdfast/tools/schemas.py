@@ -10,8 +10,8 @@ from holdfast.contract.schema import NOT_BLANK
 from holdfast.contract.tool import Tool
 
 Schema = dict[str, Any]
-builtin = partial(Tool, strict=True, source="builtin")
-reader = partial(builtin, risk=Risk.LOW, effects=frozenset({"fs.read"}), presets=("$readonly",))
+builtin_tool = partial(Tool, strict=True, source="builtin")
+read_only_tool = partial(builtin_tool, risk=Risk.LOW, effects=frozenset({"fs.read"}), presets=("$readonly",))
 """A built-in that only reads files."""
 
 LABEL: Final[Schema] = {"type": ["string", "null"], "description": "What this call is for, in a few words."}
@@ -32,12 +32,12 @@ def text(description: str) -> Schema:
     return {"type": "string", "description": description}
 
 
-def filled(description: str) -> Schema:
+def non_blank(description: str) -> Schema:
     """A text with something in it: blanks alone are invalid."""
     return {"type": "string", "description": description, "pattern": NOT_BLANK}
 
 
-def optional(kind: str, description: str, **more: Any) -> Schema:
+def nullable(kind: str, description: str, **more: Any) -> Schema:
     return {"type": [kind, "null"], "description": description, **more}
 
 

@@ -24,19 +24,19 @@ from holdfast.tools.schemas import (
     STRING,
     STRING_OR_NULL,
     array,
-    builtin,
-    optional,
+    builtin_tool,
+    nullable,
     strict_object,
     text,
 )
 
 DEFAULT_SECONDS: Final = 30.0
-_NOTHING: Final = "(no output)"
-_MOST_HIDDEN: Final = 5
+_NO_OUTPUT: Final = "(no output)"
+_MAX_HIDDEN_SHOWN: Final = 5
 _STATES: Final = {"timeout": (State.TIMED_OUT, Failure.TIMEOUT), "cancelled": (State.CANCELLED, Failure.CANCELLED)}
 
 
-def settings(ctx: Context) -> tuple[str, dict[str, str]]:
+def shell_settings(ctx: Context) -> tuple[str, dict[str, str]]:
     """The shell and the variables the tool's configuration names."""
     given: dict[str, Any] = dict(ctx.config() or {})
     shell = given.get("shell")
@@ -46,7 +46,7 @@ def settings(ctx: Context) -> tuple[str, dict[str, str]]:
     return chosen, {str(name): str(value) for name, value in variables.items()}
 
 
-def folder_of(args: Args, ctx: Context) -> str | None:
+def working_folder(args: Args, ctx: Context) -> str | None:
     """Where to run: a folder of the project; None: where the call was made."""
     given = args.get("cwd")
     if not isinstance(given, str):
@@ -57,7 +57,7 @@ def folder_of(args: Args, ctx: Context) -> str | None:
     return str(folder)
 
 
-def shown_folder(folder: str | None, ctx: Context) -> str:
+def display_folder(folder: str | None, ctx: Context) -> str:
     path = Path(folder) if folder is not None else ctx.cwd
     if ctx.root is None or not path.is_relative_to(ctx.root):
         return str(path)
@@ -69,14 +69,16 @@ def risk_of(outlook: Outlook) -> Risk:
     return Risk.HIGH if outlook.contained_by is None else Risk.MEDIUM
 
 
-def surroundings(folder: str | None, outlook: Outlook, ctx: Context, *, undo: str, lasts: str = "") -> Surroundings:
+def describe_surroundings(
+    folder: str | None, outlook: Outlook, ctx: Context, *, undo: str, lasts: str = ""
+) -> Surroundings:
     """Where it runs, what contains it, and whether it can be undone."""
     held = "not contained" if outlook.contained_by is None else f"contained by {outlook.contained_by}"
     reach = "; ".join((held, f"network {outlook.network}", *outlook.paths))
-    return Surroundings(where=shown_folder(folder, ctx), sandbox=reach, undo=undo, lasts=lasts)
+    return Surroundings(where=display_folder(folder, ctx), sandbox=reach, undo=undo, lasts=lasts)
 
 
-def undo_words(outlook: Outlook) -> str:
+def describe_undo(outlook: Outlook) -> str:
     """Only of files: what has been sent cannot be taken back."""
     if outlook.undo_note is not None:
         return f"cannot be undone: {outlook.undo_note}"
@@ -92,7 +94,7 @@ def preview(args: Args, width: int) -> str:
     return with_label(f"$ {' '.join(words)}", args)
 
 
-def conditions(command: Command, outlook: Outlook) -> Precondition:
+def shell_precondition(command: Command, outlook: Outlook) -> Precondition:
     """What was shown beside the command: the shell and its variables, what holds it, and whether it can be undone.
 
     All of it comes from the configuration and the machine, which may be others when the approval comes.
@@ -104,7 +106,7 @@ def conditions(command: Command, outlook: Outlook) -> Precondition:
 
 
 def _command(payload: Args, ctx: Context) -> Command:
-    shell, env = settings(ctx)
+    shell, env = shell_settings(ctx)
     folder = cast("str | None", payload["cwd"])
     return Command(
         argv=(shell, "-c", cast(str, payload["command"])),
@@ -120,7 +122,7 @@ async def _propose(args: Args, ctx: Context) -> Proposal | Result:
     if not command.strip():
         return fail("No command provided")
     try:
-        folder = folder_of(args, ctx)
+        folder = working_folder(args, ctx)
         payload: Args = {"command": command, "cwd": folder}
         planned = _command(payload, ctx)
         outlook = await ctx.sandbox.outlook(planned)
@@ -132,8 +134,8 @@ async def _propose(args: Args, ctx: Context) -> Proposal | Result:
         risk=risk_of(outlook),
         payload=payload,
         preview=command,
-        surroundings=surroundings(folder, outlook, ctx, undo=undo_words(outlook)),
-        preconditions=(conditions(planned, outlook),),
+        surroundings=describe_surroundings(folder, outlook, ctx, undo=describe_undo(outlook)),
+        preconditions=(shell_precondition(planned, outlook),),
     )
 
 
@@ -142,7 +144,7 @@ async def _apply(payload: Args, ctx: Context) -> Result:
         ran = await ctx.sandbox.run(_command(payload, ctx))
     except SandboxRefused as error:
         return fail(f"Sandbox error: {error}")
-    body = ran.output or _NOTHING
+    body = ran.output or _NO_OUTPUT
     parts = [body, *([ran.notice] if ran.notice else []), *_violations(ran)]
     parts += [*_hidden(ran, cast(str, payload["command"]), ctx), *_changed(ran, ctx)]
     metadata: Args = {"truncated": True} if ran.truncated else {}
@@ -185,7 +187,7 @@ def _hidden(ran: Ran, command: str, ctx: Context) -> list[str]:
     told = [path for path in ran.hidden if Path(path).name in command or (failed and path.startswith(top))]
     if not told:
         return []
-    names = [path.removeprefix(top) for path in told[:_MOST_HIDDEN]]
+    names = [path.removeprefix(top) for path in told[:_MAX_HIDDEN_SHOWN]]
     more = f" and {len(told) - len(names)} more" if len(told) > len(names) else ""
     return [f"[Hidden from the command by sandbox.read_deny: {', '.join(names)}{more}]"]
 
@@ -225,14 +227,14 @@ def _structured(ran: Ran) -> Args:
     }
 
 
-SHELL_EXEC: Final = builtin(
+SHELL_EXEC: Final = builtin_tool(
     name="shell.exec",
     description="Run a shell command and return what it prints. Everything it started is gone when it returns: "
     "for a process that goes on, use process.start.",
     input_schema=strict_object(
         command=text("The shell command to execute."),
-        cwd=optional("string", "Working directory, relative to the project root (default: the root)."),
-        timeout=optional(
+        cwd=nullable("string", "Working directory, relative to the project root (default: the root)."),
+        timeout=nullable(
             "number", "Timeout in milliseconds (default 30000); under the name bash, in seconds.", exclusiveMinimum=0
         ),
         label=LABEL,

@@ -9,7 +9,15 @@ from typing import Final
 from holdfast.contract.context import Context
 from holdfast.contract.json import Args, Json
 from holdfast.contract.result import Result, ok
-from holdfast.tools.schemas import INTEGER, INTEGER_OR_NULL, LABEL, STRING, STRING_OR_NULL, reader, strict_object
+from holdfast.tools.schemas import (
+    INTEGER,
+    INTEGER_OR_NULL,
+    LABEL,
+    STRING,
+    STRING_OR_NULL,
+    read_only_tool,
+    strict_object,
+)
 
 
 def _execute(args: Args, ctx: Context) -> Result:
@@ -57,7 +65,7 @@ def _preview(args: Args, width: int) -> str:
     return f"# {label}" if label else ""
 
 
-SYSTEM_INFO: Final = reader(
+SYSTEM_INFO: Final = read_only_tool(
     name="system.info",
     description="Describe the machine: operating system, Python, processors, memory, disk, working directory.",
     input_schema=strict_object(label=LABEL),

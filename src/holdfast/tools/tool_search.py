@@ -13,7 +13,7 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.tool_finder import TOOL_SEARCH, ToolFinder, parameters_of
 from holdfast.text.escape import clip
 from holdfast.text.preview import with_label
-from holdfast.tools.schemas import INTEGER, LABEL, STRING, array, builtin, filled, optional, strict_object
+from holdfast.tools.schemas import INTEGER, LABEL, STRING, array, builtin_tool, non_blank, nullable, strict_object
 
 DEFAULT_LIMIT: Final = 8
 MAX_LIMIT: Final = 25
@@ -65,15 +65,15 @@ def _preview(args: Args, width: int) -> str:
     return with_label(str(args.get("query", "")), args)
 
 
-TOOL_SEARCH_TOOL: Final = builtin(
+TOOL_SEARCH_TOOL: Final = builtin_tool(
     name=TOOL_SEARCH,
     description=(
         "Find further tools. There are more than are listed here: search for what you need in a few words, "
         "and the tools that fit can be called from your next turn on."
     ),
     input_schema=strict_object(
-        query=filled("What the tool is to do, or its name, in a few words: `create issue github`."),
-        limit=optional("integer", f"How many to find at most (default {DEFAULT_LIMIT}).", minimum=1, maximum=MAX_LIMIT),
+        query=non_blank("What the tool is to do, or its name, in a few words: `create issue github`."),
+        limit=nullable("integer", f"How many to find at most (default {DEFAULT_LIMIT}).", minimum=1, maximum=MAX_LIMIT),
         label=LABEL,
     ),
     output_schema=strict_object(

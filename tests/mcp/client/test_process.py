@@ -235,7 +235,7 @@ def test_without_a_sandbox_a_server_is_not_started_unless_a_person_switched_it_o
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Sandbox, "backend", lambda self: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-    monkeypatch.setattr(Sandbox, "why_not", lambda self: "none held")  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(Sandbox, "problem", lambda self: "none held")  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
 
     async def go() -> None:
         marker = mark()

@@ -21,7 +21,7 @@ from holdfast.runtime.undo.recorder import Recorder
 from holdfast.runtime.undo.restore import Undo
 from holdfast.sandbox.launch import Changes, Overlay
 from holdfast.sandbox.limits import Limits
-from holdfast.sandbox.policy import Policy
+from holdfast.sandbox.policy import SandboxPolicy
 from holdfast.store.ledger import Ledger
 
 Mechanism = Literal["overlay", "copy"]
@@ -74,8 +74,8 @@ class Ground:
 
     def __init__(self, *roots: Path, mechanism: Mechanism = "overlay", mode: str = "auto") -> None:
         self.mode = mode
-        self.policy = Policy(
-            root=roots[0], writable=roots, read_deny=(), own=(), network="off", environment=(), limits=Limits()
+        self.policy = SandboxPolicy(
+            root=roots[0], writable=roots, read_deny=(), installation=(), network="off", environment=(), limits=Limits()
         )
         self._mechanism = mechanism
 

@@ -33,7 +33,7 @@ def test_a_commit_is_made_recorded_and_undone(tmp_path: Path, mechanism: Literal
     config = SandboxConfig(undo=mechanism)
     sandbox = Sandbox(config, root=place.root, state=place.state, cwd=place.root)
     if sandbox.backend() is None:
-        pytest.skip(f"no sandbox works here: {sandbox.why_not()}")
+        pytest.skip(f"no sandbox works here: {sandbox.problem()}")
     recorder = Recorder(place.ledger, sandbox, config, place.state)
     assert recorder.note() is None
     call_id = place.begin()

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from holdfast.helper_process import start
 from holdfast.import_path import import_order
-from holdfast.sandbox.launch import own_part
+from holdfast.sandbox.launch import isolated_module_argv
 from holdfast.text.escape import escape
 
 Table = dict[str, Any]
@@ -140,7 +140,9 @@ class Child:
             raise ChildLost
         folder = Path(found.origin).parent.parent
         self._process = start(
-            own_part("holdfast.chat.lua.worker", str(folder), str(os.getpid())),  # of what is installed only lupa
+            isolated_module_argv(
+                "holdfast.chat.lua.worker", str(folder), str(os.getpid())
+            ),  # of what is installed only lupa
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -48,11 +48,11 @@ class Files(Struct, frozen=True, kw_only=True):
 
         Trust in a frontmatter alone says nothing: the text that refers to files is no part of what is trusted.
         """
-        from holdfast.sandbox.policy import Places, resolve
+        from holdfast.sandbox.policy import PathVariables, resolve_policy
 
         folder = Path(os.path.realpath(document)).parent
-        places = Places(cwd=folder, root=root, document=folder, home=Path.home())
-        policy = resolve(config.sandbox, places, state=state)
+        places = PathVariables(cwd=folder, root=root, document=folder, home=Path.home())
+        policy = resolve_policy(config.sandbox, places, state=state)
         outside = config.chat.files == "anywhere"
         return cls(root=root or folder, folder=folder, outside=outside, is_readable=policy.is_readable)
 

@@ -248,13 +248,13 @@ def _backends(sandbox: Sandbox, tell: Tell) -> Iterator[FindingOutput]:
             continue
         doing = f"attacking the sandbox ({backend.title})"
         tell(f"{doing}…")
-        found = sandbox.examine(backend, done=lambda done, of, doing=doing: tell(f"{doing}: {done} of {of}…"))
-        passed = [case.name for case in found if case.held]
+        found = sandbox.run_escape_tests(backend, done=lambda done, of, doing=doing: tell(f"{doing}: {done} of {of}…"))
+        passed = [case.name for case in found if case.contained]
         enough = len(passed) == len(found)
         text = f"{backend.title} held {len(passed)} of {len(found)} attacks for user {os.geteuid()}"
         yield FindingOutput("sandbox", "backend", "ok" if enough else "note", text)
         for case in found:
-            if not case.held:
+            if not case.contained:
                 text = f"{backend.title} does not hold {case.name}: {case.detail}"
                 yield FindingOutput("sandbox", "backend", "note", text)
 
@@ -264,11 +264,11 @@ def _consequence(sandbox: Sandbox) -> FindingOutput:
     fix = how_to_install("bubblewrap", "sandbox") if sys.platform == "linux" else ""
     if backend is None and sandbox.mode == "required":
         text = 'sandbox.mode is "required" and nothing here can contain commands, so all are refused'
-        return FindingOutput("sandbox", "sandbox", "bad", f"{text} ({sandbox.why_not()})", fix)
+        return FindingOutput("sandbox", "sandbox", "bad", f"{text} ({sandbox.problem()})", fix)
     if backend is None:
         text = "nothing here can contain commands: a person is asked about each, it runs bare, and none is approved"
-        return FindingOutput("sandbox", "sandbox", "note", f"{text} for being sandboxed ({sandbox.why_not()})", fix)
-    if not sandbox.held():
-        text = f"commands run in {backend.title}, which does not hold everything ({sandbox.why_not()})"
+        return FindingOutput("sandbox", "sandbox", "note", f"{text} for being sandboxed ({sandbox.problem()})", fix)
+    if not sandbox.passes_escape_tests():
+        text = f"commands run in {backend.title}, which does not hold everything ({sandbox.problem()})"
         return FindingOutput("sandbox", "sandbox", "note", f"{text}: none is approved for being sandboxed", fix)
     return FindingOutput("sandbox", "sandbox", "ok", f"commands run in {backend.title}")

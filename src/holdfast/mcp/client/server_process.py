@@ -20,10 +20,10 @@ from holdfast.contract.errors import SandboxRefused
 from holdfast.runtime.cancellation import ThreadPool
 from holdfast.runtime.commands import TERM_GRACE, signal_name
 from holdfast.runtime.runtime import Runtime
-from holdfast.sandbox.launch import Launch, finish, told
+from holdfast.sandbox.launch import Launch, clean_up, cleanup_notes
 from holdfast.sandbox.proxy import HostProxy
 from holdfast.sandbox.sandbox import Sandbox
-from holdfast.sandbox.supervisor.client import NotStarted, SupervisorLost
+from holdfast.sandbox.supervisor.client import CommandNotStarted, SupervisorLost
 from holdfast.store.process_identity import Noted
 
 GRACE: Final = 2.0
@@ -53,11 +53,11 @@ async def start(runtime: Runtime, name: str, server: McpServer) -> Process:
         launch = await _launched(sandbox, command)
         try:
             if host_proxy is not None:
-                launch = host_proxy.number(launch)
+                launch = host_proxy.with_relay_fd(launch)
             if launch.contained and sandbox.policy.writable:
                 # It could gain from an approval that it forges in a document, so others must know that it lives.
                 launch = replace(launch, cleanup=(*launch.cleanup, Noted(sandbox.policy.writable)))
-            return Process(runtime, name, launch, () if host_proxy is None else host_proxy.passed, stack)
+            return Process(runtime, name, launch, () if host_proxy is None else host_proxy.passed_fds, stack)
         except BaseException:
             _put_away(launch)
             raise
@@ -83,8 +83,8 @@ def _put_away(launch: Launch) -> None:
 
 
 def _finish(launch: Launch) -> tuple[str, ...]:
-    finish(launch)
-    return told(launch)
+    clean_up(launch)
+    return cleanup_notes(launch)
 
 
 class Process:
@@ -107,7 +107,7 @@ class Process:
         try:
             for reads in (False, True, True):
                 self._pipe(theirs, reads=reads)
-            self._job = runtime.commands.supervisor.run(launch, *theirs, passed=passed)
+            self._job = runtime.commands.supervisor.run(launch, *theirs, passed_fds=passed)
         except BaseException:
             self._close_ours()
             raise
@@ -150,7 +150,7 @@ class Process:
 
     def kill(self) -> None:
         """Now, with all it started."""
-        if not self._job.over:
+        if not self._job.finished:
             self._job.stop()
 
     async def end(self) -> None:
@@ -158,15 +158,15 @@ class Process:
         try:
             self._close(self.stdin)
             self._loop.add_reader(self.stdout, self._drain)
-            await asyncio.wait((self.gone,), timeout=0 if self._job.over else GRACE)
-            if not self._job.over:
-                self._job.stop(0.0 if self._launch.own_pids else TERM_GRACE)
+            await asyncio.wait((self.gone,), timeout=0 if self._job.finished else GRACE)
+            if not self._job.finished:
+                self._job.stop(0.0 if self._launch.pid_namespace else TERM_GRACE)
                 await asyncio.wait((self.gone,), timeout=_KILLED)
-            self._job.detach()
+            self._job.stop_listening()
             tidying = asyncio.ensure_future(_threads.run(self._tidy))
         except BaseException:
             self.kill()
-            self._job.detach()
+            self._job.stop_listening()
             threading.Thread(target=self._tidy, name="holdfast-tidy", daemon=True).start()
             raise
         finally:
@@ -178,9 +178,9 @@ class Process:
 
     def _tidy(self) -> None:
         """In a thread."""
-        if not self._job.over:
+        if not self._job.finished:
             self._job.wait_blocking(_KILLED)
-        left = 0 if self._job.exit is None else self._job.exit.left
+        left = 0 if self._job.exit is None else self._job.exit.survivors
         if left:
             self._runtime.events.warn(f"{left} processes of the MCP server '{self._name}' could not be killed.")
         for note in _finish(self._launch):
@@ -190,8 +190,10 @@ class Process:
         try:
             while self._job.read() is not None and self._job.exit is None:
                 pass
-        except (NotStarted, SupervisorLost) as error:
-            self._fault = f"could not be started: {error}" if isinstance(error, NotStarted) else "was lost sight of"
+        except (CommandNotStarted, SupervisorLost) as error:
+            self._fault = (
+                f"could not be started: {error}" if isinstance(error, CommandNotStarted) else "was lost sight of"
+            )
         if (self._fault or self._job.exit is not None) and not self.gone.done():
             self.gone.set_result(None)
 
@@ -261,7 +263,7 @@ def plan(runtime: Runtime, name: str, server: McpServer) -> tuple[Sandbox, Comma
     sandbox = sandbox_for(runtime, server)
     if sandbox.mode != "off" and sandbox.backend() is None:
         raise SandboxRefused(
-            f"The MCP server '{name}' was not started, since it cannot be contained: {sandbox.why_not()}. "
+            f"The MCP server '{name}' was not started, since it cannot be contained: {sandbox.problem()}. "
             'Run `holdfast doctor`, or set sandbox.mode = "off" to start servers bare.'
         )
     cwd = folder_for(runtime, name, server)
@@ -308,7 +310,7 @@ def sandbox_for(runtime: Runtime, server: McpServer) -> Sandbox:
         state=runtime.workspace.state,
         extra_protected=runtime.commands.protected,
         cwd=Path(runtime.workspace.cwd),
-        foreign=runtime.sandbox.policy.writable,  # where commands write: they could have put an `uvx` there
+        untrusted_folders=runtime.sandbox.policy.writable,  # where commands write: they could have put an `uvx` there
     )
 
 

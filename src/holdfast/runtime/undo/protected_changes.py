@@ -16,14 +16,14 @@ from holdfast.fs.protected_paths import is_conversation, is_harmless, link_reaso
 from holdfast.store.changes import PathChange, absolute
 
 if TYPE_CHECKING:
-    from holdfast.sandbox.policy import Policy
+    from holdfast.sandbox.policy import SandboxPolicy
 
 
 class Judging(Protocol):
     """What must be known of the sandbox."""
 
     @property
-    def policy(self) -> Policy: ...
+    def policy(self) -> SandboxPolicy: ...
     def is_protected(self, path: Path, /) -> str | None: ...
 
 

@@ -18,11 +18,11 @@ from msgspec import Struct
 
 from holdfast.contract.errors import SandboxRefused
 from holdfast.helper_process import spawn
-from holdfast.sandbox.launch import FIRST_FD, Launch, own_part
-from holdfast.sandbox.privileges import open_file
+from holdfast.sandbox.launch import FIRST_FD, Launch, isolated_module_argv
+from holdfast.sandbox.privileges import memory_file
 
 MAX_IDLE: Final = 4
-_CLOSING: Final = 2.0
+_CLOSE_SECONDS: Final = 2.0
 """Seconds a supervisor has to end by itself."""
 _supervisors: Final[weakref.WeakSet[Supervisor]] = weakref.WeakSet()
 
@@ -31,7 +31,7 @@ class SupervisorLost(Exception):
     """The process that watched a command is gone: whether the command ended is not known."""
 
 
-class NotStarted(Exception):
+class CommandNotStarted(Exception):
     """The command could not be started; nothing ran."""
 
     def __init__(self, number: int, reason: str) -> None:
@@ -39,22 +39,22 @@ class NotStarted(Exception):
         super().__init__(reason)
 
 
-class Exit(Struct, frozen=True):
+class ExitStatus(Struct, frozen=True):
     """How a command ended; everything it started is gone."""
 
     code: int | None
     signal: int | None
-    left: int = 0
+    survivors: int = 0
     """Processes that could not be killed."""
 
     @classmethod
-    def of(cls, status: int, left: int = 0) -> Exit:
+    def of(cls, status: int, survivors: int = 0) -> ExitStatus:
         if os.WIFSIGNALED(status):
-            return cls(None, os.WTERMSIG(status), left)
-        return cls(os.waitstatus_to_exitcode(status), None, left)
+            return cls(None, os.WTERMSIG(status), survivors)
+        return cls(os.waitstatus_to_exitcode(status), None, survivors)
 
 
-class Logged(Struct, frozen=True, kw_only=True):
+class LogTarget(Struct, frozen=True, kw_only=True):
     """Where a worker keeps the output of a command that runs in the background."""
 
     base: str
@@ -70,7 +70,7 @@ class Supervisor:
         self._idle: list[socket.socket] = []
         self._control: socket.socket | None = None
         self._pids: list[int] = []
-        self._jobs: weakref.WeakSet[Job] = weakref.WeakSet()
+        self._commands: weakref.WeakSet[SupervisedCommand] = weakref.WeakSet()
         self._finalizer = weakref.finalize(self, _close_all, self._sockets, self._pids)
         _supervisors.add(self)
 
@@ -81,28 +81,28 @@ class Supervisor:
         stdout: int = -1,
         stderr: int = -1,
         *,
-        passed: Sequence[int] = (),
-        log: Logged | None = None,
+        passed_fds: Sequence[int] = (),
+        log: LogTarget | None = None,
         detached: bool = False,
-        thorough: bool = False,
-    ) -> Job:
+        wait_for_namespaces: bool = False,
+    ) -> SupervisedCommand:
         """Hand a command to a worker. With a log the worker keeps the output, and the two descriptors are not used.
 
-        The command finds the launch's files from descriptor 3 on, then those that are open, then the `passed` ones;
-        the open ones are closed here. `thorough`: the
+        The command finds the launch's files from descriptor 3 on, then those that are open, then the `passed_fds` ones;
+        the open ones are closed here. `wait_for_namespaces`: the
         end is told when also its namespaces are gone, not only all that ran in them.
         """
-        contents = [open_file(content) for content in launch.files]
+        contents = [memory_file(content) for content in launch.files]
         try:
-            request = _request(launch, log, detached=detached, thorough=thorough)
+            request = _request(launch, log, detached=detached, wait_for_namespaces=wait_for_namespaces)
             streams = [stdin] if log is not None else [stdin, stdout, stderr]
-            fds = [*streams, *contents, *launch.opened.fds, *passed]
-            job = Job(self, self._send(request, fds), once=log is not None)
+            fds = [*streams, *contents, *launch.open_files.fds, *passed_fds]
+            job = SupervisedCommand(self, self._send(request, fds), once=log is not None)
         finally:
             for fd in contents:
                 os.close(fd)
-            launch.opened()
-        self._jobs.add(job)
+            launch.open_files()
+        self._commands.add(job)
         return job
 
     def _send(self, request: bytes, fds: list[int]) -> socket.socket:
@@ -111,7 +111,7 @@ class Supervisor:
             try:
                 _send(worker, request, fds)
             except OSError:
-                self.drop(worker)
+                self.close_worker(worker)
             else:
                 return worker
         for _ in range(2):
@@ -119,7 +119,7 @@ class Supervisor:
             try:
                 _send(worker, request, fds)
             except (BrokenPipeError, ConnectionResetError):
-                self.drop(worker)
+                self.close_worker(worker)
             else:
                 return worker
         raise SandboxRefused("The process that starts commands ends before it takes one; nothing ran.")
@@ -135,7 +135,7 @@ class Supervisor:
                 try:
                     socket.send_fds(self._control, [b"w"], [theirs.fileno()])
                 except OSError:
-                    self.drop(self._control)
+                    self.close_worker(self._control)
                     self._control = None
                     if attempt == 2:
                         raise SandboxRefused("The process that starts commands cannot be started.") from None
@@ -148,7 +148,7 @@ class Supervisor:
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         self._sockets.add(ours)
-        argv = own_part("holdfast.sandbox.supervisor.server", str(FIRST_FD))
+        argv = isolated_module_argv("holdfast.sandbox.supervisor.server", str(FIRST_FD))
         try:
             null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
             actions = [(os.POSIX_SPAWN_DUP2, null, number) for number in (0, 1, 2)]
@@ -159,41 +159,41 @@ class Supervisor:
                 os.close(null)
                 theirs.close()
         except OSError as error:
-            self.drop(ours)
+            self.close_worker(ours)
             raise SandboxRefused(
                 f"The process that starts commands cannot be started: {argv[0]}: {error.strerror}."
             ) from None
         self._control = ours
 
-    def give_back(self, worker: socket.socket) -> None:
+    def release(self, worker: socket.socket) -> None:
         """The worker has ended its command and can take another."""
         if len(self._idle) < MAX_IDLE and worker in self._sockets:
             self._idle.append(worker)
         else:
-            self.drop(worker)
+            self.close_worker(worker)
 
-    def drop(self, worker: socket.socket) -> None:
+    def close_worker(self, worker: socket.socket) -> None:
         """Whatever the worker still runs is killed, unless it is detached."""
         self._sockets.discard(worker)
         worker.close()
 
-    def forget(self) -> None:
+    def close_after_fork(self) -> None:
         """Close it in a fork, where the processes are not its own and the loop listens for its parent."""
         self._pids.clear()
-        for job in list(self._jobs):
+        for job in list(self._commands):
             job.forget_loop()
         self.close()
 
     def close(self) -> None:
-        for job in list(self._jobs):
-            if not job.over:
+        for job in list(self._commands):
+            if not job.finished:
                 job.abandon()
         self._idle.clear()
         self._control = None
         _close_all(self._sockets, self._pids)
 
 
-class Job:
+class SupervisedCommand:
     """A command that a worker runs. `wait` for it, or `abandon` it."""
 
     def __init__(self, supervisor: Supervisor, worker: socket.socket, *, once: bool) -> None:
@@ -202,8 +202,8 @@ class Job:
         self._once = once
         self._unread = b""
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.exit: Exit | None = None
-        self.over = False
+        self.exit: ExitStatus | None = None
+        self.finished = False
         """The worker is no longer ours."""
 
     def stop(self, grace: float = 0.0) -> None:
@@ -229,20 +229,20 @@ class Job:
         message: tuple[Any, ...] = marshal.loads(self._unread[4 : 4 + size])
         self._unread = self._unread[4 + size :]
         if message[0] == "failed":
-            self._give_back()
-            raise NotStarted(message[1], message[2])
+            self._release()
+            raise CommandNotStarted(message[1], message[2])
         if message[0] == "ended":
-            self.exit = Exit.of(message[1], message[2])
-            if self.exit.left or self._once:
+            self.exit = ExitStatus.of(message[1], message[2])
+            if self.exit.survivors or self._once:
                 self.abandon()
             else:
-                self._give_back()
+                self._release()
         return message
 
-    def _give_back(self) -> None:
-        self.over = True
-        self.detach()
-        self._supervisor.give_back(self._worker)
+    def _release(self) -> None:
+        self.finished = True
+        self.stop_listening()
+        self._supervisor.release(self._worker)
 
     async def message(self) -> tuple[Any, ...]:
         """Wait for the next message."""
@@ -254,7 +254,7 @@ class Job:
             try:
                 await ready
             finally:
-                self.detach()
+                self.stop_listening()
         return found
 
     def on_message(self, callback: Callable[[], None]) -> None:
@@ -262,7 +262,7 @@ class Job:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._worker, callback)
 
-    async def wait(self) -> Exit:
+    async def wait(self) -> ExitStatus:
         """Until everything the command started is gone."""
         while self.exit is None:
             await self.message()
@@ -273,20 +273,20 @@ class Job:
         try:
             poll = select.poll()
             poll.register(self._worker, select.POLLIN)
-            while not self.over and poll.poll(seconds * 1000):
+            while not self.finished and poll.poll(seconds * 1000):
                 self.read()
-        except (OSError, ValueError, SupervisorLost, NotStarted):
+        except (OSError, ValueError, SupervisorLost, CommandNotStarted):
             pass
-        if not self.over:
+        if not self.finished:
             self.abandon()
 
     def abandon(self) -> None:
         """Let go of the worker: it kills what it still runs, and ends."""
-        self.over = True
-        self.detach()
-        self._supervisor.drop(self._worker)
+        self.finished = True
+        self.stop_listening()
+        self._supervisor.close_worker(self._worker)
 
-    def detach(self) -> None:
+    def stop_listening(self) -> None:
         """Listen no more in the event loop."""
         if self._loop is not None:
             if self._worker.fileno() >= 0:
@@ -304,10 +304,10 @@ def _wake(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def _request(launch: Launch, log: Logged | None, *, detached: bool, thorough: bool) -> bytes:
+def _request(launch: Launch, log: LogTarget | None, *, detached: bool, wait_for_namespaces: bool) -> bytes:
     confined = bool(launch.rlimits or launch.cgroups or launch.landlock is not None or launch.seccomp)
     logged = None if log is None else {"base": log.base, "limit": log.limit}
-    more = {"confined": confined, "log": logged, "detached": detached, "thorough": thorough}
+    more = {"confined": confined, "log": logged, "detached": detached, "wait_for_namespaces": wait_for_namespaces}
     return marshal.dumps({**launch.request(), **more})
 
 
@@ -329,7 +329,7 @@ def _close_all(sockets: set[socket.socket], pids: list[int]) -> None:
 
 def _reap(pid: int) -> None:
     """It ends as soon as its socket is closed, unless somebody has stopped it."""
-    deadline = time.monotonic() + _CLOSING
+    deadline = time.monotonic() + _CLOSE_SECONDS
     while os.waitpid(pid, os.WNOHANG) == (0, 0):
         if time.monotonic() > deadline:
             os.kill(pid, signal.SIGKILL)
@@ -341,7 +341,7 @@ def _reap(pid: int) -> None:
 def _forget_in_child() -> None:
     """A fork of the runtime must not keep the sockets open: the commands would outlive the runtime."""
     for supervisor in list(_supervisors):
-        supervisor.forget()
+        supervisor.close_after_fork()
 
 
 os.register_at_fork(after_in_child=_forget_in_child)

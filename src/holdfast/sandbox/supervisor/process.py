@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 SIGKILL, SIGPIPE, SIGTERM, SIGXFSZ = 9, 13, 15, 25
 FIRST_FD, HIGH_FD = 3, 300
-PATIENCE = 3.0
+KILL_SECONDS = 3.0
 """Seconds after which processes that do not die are given up."""
 
 _libc = ctypes.CDLL(None)
@@ -54,7 +54,7 @@ def main(told: str) -> None:
 
     with os.fdopen(int(told), "rb") as file:
         request, fds = marshal.load(file)
-    be_reaper()
+    become_subreaper()
     if _prctl is not None:
         _prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0)
     stopping = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -63,7 +63,7 @@ def main(told: str) -> None:
     if child == 0:
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
-            high = _high(fds)
+            high = _duplicate_high(fds)
             for fd in fds:
                 os.close(fd)  # the command gets no other than those it expects
             _become_command(request, high, FIRST_FD)
@@ -77,16 +77,16 @@ def main(told: str) -> None:
         ended.update(reap())
         if got in stopping:
             break
-    _end_all(ended)
+    _kill_all(ended)
     code = os.waitstatus_to_exitcode(ended.get(child, SIGKILL))
     os._exit(code if code >= 0 else 128 - code)
 
 
-def _end_all(ended: dict[int, int]) -> None:
+def _kill_all(ended: dict[int, int]) -> None:
     """Kill until nothing is left. Never groups: the command may have joined one of the session it was started in."""
     while True:
         for pid, _group in descendants(os.getpid()):
-            send(pid, SIGKILL)
+            send_signal(pid, SIGKILL)
         try:
             pid, status = os.waitpid(-1, 0)
         except ChildProcessError:
@@ -103,7 +103,7 @@ def _fork(request: dict[str, Any], fds: list[int]) -> int:
             os.setsid()
             if _prctl is not None:
                 _prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
-            _become_command(request, _high(fds), 0)
+            _become_command(request, _duplicate_high(fds), 0)
         except OSError as error:
             os.write(writing, marshal.dumps((error.errno or 0, str(error))))
         finally:
@@ -117,7 +117,7 @@ def _fork(request: dict[str, Any], fds: list[int]) -> int:
     return pid
 
 
-def _high(fds: list[int]) -> list[int]:
+def _duplicate_high(fds: list[int]) -> list[int]:
     """The same open files under numbers that none of them is moved to."""
     return [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, HIGH_FD) for fd in fds]
 
@@ -157,13 +157,13 @@ def remove_groups(folders: list[str], *, patient: bool) -> list[str]:
     return left
 
 
-def clear() -> int:
+def kill_descendants() -> int:
     """Kill and reap all that is left below this process; how many did not die."""
-    give_up = time.monotonic() + PATIENCE
+    give_up = time.monotonic() + KILL_SECONDS
     pause = 0.0005
     while _has_children():
         for pid, group in descendants(os.getpid()):
-            kill(pid, group)
+            kill_group(pid, group)
         if time.monotonic() > give_up:
             return len(descendants(os.getpid()))
         time.sleep(pause)
@@ -171,7 +171,7 @@ def clear() -> int:
     return 0
 
 
-def end_inits() -> bool:
+def kill_idle_inits() -> bool:
     """If all that is left below this process is the first process of a namespace, with nothing below it: kill it.
 
     For a command that ended by itself. That process ends by itself too, and taking its namespaces down is slow, so
@@ -181,7 +181,7 @@ def end_inits() -> bool:
     if inits is None or any(_children(pid) != [] for pid in inits):
         return False
     for pid in inits:
-        send(pid, SIGKILL)
+        send_signal(pid, SIGKILL)
     return True
 
 
@@ -242,21 +242,21 @@ def processes() -> list[tuple[int, int, int]]:
     return found
 
 
-def kill(pid: int, group: int) -> None:
+def kill_group(pid: int, group: int) -> None:
     """A group dies as one, so that nothing in it can fork in between. Groups of the worker's own are never meant."""
     if group > 1 and group != os.getpgrp():
-        send(-group, SIGKILL)
-    send(pid, SIGKILL)
+        send_signal(-group, SIGKILL)
+    send_signal(pid, SIGKILL)
 
 
-def send(pid: int, number: int) -> None:
+def send_signal(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
         pass
 
 
-def be_reaper() -> None:
+def become_subreaper() -> None:
     if _prctl is not None:
         _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 

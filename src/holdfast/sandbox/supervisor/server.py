@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
 MAX_FDS = 253
 LOG_BLOCK = 65_536
-TIDY_MS = 1000
+REAP_INTERVAL_MS = 1000
 """How often a worker reaps what was orphaned while its command runs."""
 
 
 def main(control: str) -> None:
     """Fork a worker for every socket that arrives; end when the runtime does."""
     control_fd = int(control)
-    process.be_reaper()
+    process.become_subreaper()
     if os.getsid(0) != os.getpid():
         os.setsid()
     os.chdir("/")  # it was started where the runtime is, in the project
-    _close_others(control_fd)
+    _close_inherited(control_fd)
     connection = _socket.socket(fileno=control_fd)
     workers: set[int] = set()
     poll = select.poll()
     poll.register(control_fd, select.POLLIN)
     while True:
-        if poll.poll(TIDY_MS):
+        if poll.poll(REAP_INTERVAL_MS):
             received = _receive_fds(connection, 1)
             if received is None:
                 os._exit(0)
@@ -50,10 +50,10 @@ def main(control: str) -> None:
                     _become_worker(fd)
                 os.close(fd)
                 workers.add(pid)
-        _tidy(workers)
+        _reap_workers(workers)
 
 
-def _close_others(control_fd: int) -> None:
+def _close_inherited(control_fd: int) -> None:
     """What the runtime had open and inheritable is not for commands."""
     for name in os.listdir("/dev/fd"):
         if int(name) > 2 and int(name) != control_fd:
@@ -63,7 +63,7 @@ def _close_others(control_fd: int) -> None:
                 pass
 
 
-def _tidy(workers: set[int]) -> None:
+def _reap_workers(workers: set[int]) -> None:
     """Reap workers. What one left behind that was killed is killed too."""
     killed = False
     while reaped := process.reap():
@@ -74,8 +74,8 @@ def _tidy(workers: set[int]) -> None:
         for pid, parent, _ in process.processes():
             if parent == os.getpid() and pid not in workers:
                 for below, group in process.descendants(pid):
-                    process.kill(below, group)
-                process.kill(pid, 0)
+                    process.kill_group(below, group)
+                process.kill_group(pid, 0)
 
 
 def _become_worker(fd: int) -> None:
@@ -83,26 +83,26 @@ def _become_worker(fd: int) -> None:
     gc.disable()  # nothing here makes cycles, and a child that is about to exec has better to do
     gc.freeze()
     try:
-        process.be_reaper()
-        Worker(_socket.socket(fileno=fd)).serve()
+        process.become_subreaper()
+        CommandWorker(_socket.socket(fileno=fd)).serve()
         code = 0
     finally:
         if code:
-            process.clear()
+            process.kill_descendants()
         os._exit(code)
 
 
-class Worker:
+class CommandWorker:
     """One command at a time."""
 
     def __init__(self, connection: _socket.socket) -> None:
         self._connection = connection
-        self._waiting = b""
-        self._gone = False
+        self._received = b""
+        self._disconnected = False
         """The runtime closed its end."""
         self._first = 0
-        self._own_pids = False
-        self._asked = False
+        self._pid_namespace = False
+        self._stopping = False
         """The command was told to end."""
         self._groups: list[str] = []
         """Control groups that were still busy when they should have been removed."""
@@ -112,19 +112,19 @@ class Worker:
         process.remove_groups(self._groups, patient=True)
 
     def _serve(self) -> None:
-        while (received := self._request(blocking=True)) is not None:
+        while (received := self._read_request(blocking=True)) is not None:
             request, fds = received
             if "argv" not in request:
                 continue  # a kill that came too late
-            self._own_pids, self._asked = request["own_pids"], False
-            log = Log(request["log"]) if request["log"] else None
+            self._pid_namespace, self._stopping = request["pid_namespace"], False
+            log = RotatingLog(request["log"]) if request["log"] else None
             try:
                 streams = [fds[0], log.pipe, log.pipe, *fds[1:]] if log else fds
                 self._first = process.start(request, streams)
             except OSError as error:
                 if log is not None:
                     log.close()
-                self._tell("failed", error.errno or 0, str(error))
+                self._send("failed", error.errno or 0, str(error))
                 continue
             finally:
                 for fd in fds:
@@ -132,21 +132,21 @@ class Worker:
             if log is not None:
                 self._listen_to_signals()
                 log.started()
-                self._tell("started", self._first, os.getpid())
+                self._send("started", self._first, os.getpid())
             status = self._watch(log, bool(request["detached"]))
-            quick = self._own_pids and not (self._asked or request["thorough"]) and process.end_inits()
-            left = 0 if quick else process.clear()
+            wait = self._stopping or request["wait_for_namespaces"]
+            left = 0 if self._pid_namespace and not wait and process.kill_idle_inits() else process.kill_descendants()
             if log is not None:
-                log.finish(status, alone=self._gone)
-            self._tell("ended", status, left)
+                log.finish(status, alone=self._disconnected)
+            self._send("ended", status, left)
             self._groups = process.remove_groups([*self._groups, *request["cgroups"]], patient=False)
-            if self._gone or left or log is not None:
+            if self._disconnected or left or log is not None:
                 return
 
-    def _watch(self, log: Log | None, detached: bool) -> int:
+    def _watch(self, log: RotatingLog | None, detached: bool) -> int:
         """Until the first process has ended; its wait status."""
         poll = select.poll()
-        if not self._gone:
+        if not self._disconnected:
             poll.register(self._connection.fileno(), select.POLLIN)
         pidfd = process.open_pidfd(self._first)
         if pidfd >= 0:
@@ -160,7 +160,7 @@ class Worker:
                     if pidfd >= 0:
                         os.close(pidfd)
                     return status
-            pause = TIDY_MS if pidfd >= 0 else 10
+            pause = REAP_INTERVAL_MS if pidfd >= 0 else 10
             if deadline is not None:
                 pause = min(pause, max(0, int((deadline - time.monotonic()) * 1000)))
             for fd, _ in poll.poll(pause):
@@ -168,40 +168,40 @@ class Worker:
                     if log.pump() is False:
                         poll.unregister(fd)
                 elif fd == self._connection.fileno():
-                    grace = self._asked_to_stop()
-                    if self._gone:
+                    grace = self._read_stop_request()
+                    if self._disconnected:
                         poll.unregister(fd)
                         if detached:
                             continue
-                    if grace is not None or self._gone:
+                    if grace is not None or self._disconnected:
                         deadline = self._stop(grace or 0.0)
             if deadline is not None and time.monotonic() >= deadline:
                 deadline = time.monotonic() + 1
-                self._slay()
+                self._kill_command()
 
-    def _asked_to_stop(self) -> float | None:
-        received = self._request(blocking=False)
+    def _read_stop_request(self) -> float | None:
+        received = self._read_request(blocking=False)
         return None if received is None else received[0]["kill"]
 
     def _stop(self, grace: float) -> float:
         """Ask politely if there is time for it; when to insist."""
-        self._asked = True
-        if grace and not self._own_pids:
+        self._stopping = True
+        if grace and not self._pid_namespace:
             self.signal(process.SIGTERM)
             return time.monotonic() + grace
         return time.monotonic()
 
-    def _slay(self) -> None:
-        process.kill(self._first, self._first)
-        if not self._own_pids:
+    def _kill_command(self) -> None:
+        process.kill_group(self._first, self._first)
+        if not self._pid_namespace:
             for pid, group in process.descendants(os.getpid()):
-                process.kill(pid, group)
+                process.kill_group(pid, group)
 
     def signal(self, number: int) -> None:
         """To everything the command started; the outermost process of a namespace would take all others with it."""
         for pid, _ in process.descendants(os.getpid()):
-            if pid != self._first or not self._own_pids:
-                process.send(pid, number)
+            if pid != self._first or not self._pid_namespace:
+                process.send_signal(pid, number)
 
     def _listen_to_signals(self) -> None:
         """A process that outlives the runtime is reached by signals to its worker."""
@@ -209,28 +209,28 @@ class Worker:
 
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda number, frame: self.signal(number))
-        signal.signal(signal.SIGUSR1, lambda number, frame: self._slay())
+        signal.signal(signal.SIGUSR1, lambda number, frame: self._kill_command())
 
-    def _request(self, *, blocking: bool) -> tuple[dict[str, Any], list[int]] | None:
+    def _read_request(self, *, blocking: bool) -> tuple[dict[str, Any], list[int]] | None:
         """The next message; None when the runtime is gone, or when there is no whole one yet and we may not wait."""
         fds: list[int] = []
         while True:
-            size = int.from_bytes(self._waiting[:4], "little")
-            if len(self._waiting) >= 4 and len(self._waiting) >= 4 + size:
-                message = marshal.loads(self._waiting[4 : 4 + size])
-                self._waiting = self._waiting[4 + size :]
+            size = int.from_bytes(self._received[:4], "little")
+            if len(self._received) >= 4 and len(self._received) >= 4 + size:
+                message = marshal.loads(self._received[4 : 4 + size])
+                self._received = self._received[4 + size :]
                 return message, fds
             received = _receive_fds(self._connection, 1 << 16)
             if received is None:
-                self._gone = True
+                self._disconnected = True
                 return None
-            self._waiting += received[0]
+            self._received += received[0]
             fds += received[1]
-            if not blocking and len(self._waiting) < 4:
+            if not blocking and len(self._received) < 4:
                 return None
 
-    def _tell(self, *message: Any) -> None:
-        if not self._gone:
+    def _send(self, *message: Any) -> None:
+        if not self._disconnected:
             try:
                 data = marshal.dumps(message)
                 self._connection.sendall(len(data).to_bytes(4, "little") + data)
@@ -254,7 +254,7 @@ def _receive_fds(connection: _socket.socket, size: int) -> tuple[bytes, list[int
     return data, fds
 
 
-class Log:
+class RotatingLog:
     """The output of a command that runs in the background, in two files of which the older is dropped in turn."""
 
     def __init__(self, wanted: dict[str, Any]) -> None:

@@ -14,8 +14,16 @@ from holdfast.contract.json import Args
 from holdfast.contract.result import Result, fail, ok
 from holdfast.fs.beneath import NotRegular
 from holdfast.text.preview import with_label
-from holdfast.tools.files.file_state import TooLarge, change, changing, proposal, read_state, reason, stale
-from holdfast.tools.schemas import LABEL, builtin, strict_object, text
+from holdfast.tools.files.file_state import (
+    TooLarge,
+    apply_change,
+    file_changed_result,
+    os_error_reason,
+    path_to_change,
+    propose_change,
+    read_state,
+)
+from holdfast.tools.schemas import LABEL, builtin_tool, strict_object, text
 
 Mode = Literal["unique", "first", "all"]
 
@@ -23,7 +31,7 @@ _MAX_COUNTED: Final = 1_000_000
 _MAX_COMPARED: Final = 100_000_000
 
 
-class Replaced(Struct, frozen=True):
+class Replacement(Struct, frozen=True):
     content: bytes
     count: int
     """How many places were changed."""
@@ -33,30 +41,30 @@ class Replaced(Struct, frozen=True):
     """Newlines of the edit were written as CRLF, as the file has them."""
 
 
-class NotFound(Exception):
+class TextNotFound(Exception):
     pass
 
 
-class NotUnique(Exception):
+class TextNotUnique(Exception):
     def __init__(self, count: int) -> None:
         self.count = count
         super().__init__(count)
 
 
-def replaced(content: bytes, search: str, replace: str, mode: Mode = "unique") -> Replaced:
+def replace_text(content: bytes, search: str, replace: str, mode: Mode = "unique") -> Replacement:
     """The content with `search` replaced. Raises `NotFound`, or `NotUnique` in the mode that wants it to be."""
     old, new = search.encode(), replace.encode()
     crlf = _wants_crlf(content, old, new)
     if crlf:
-        old, new = _crlf(old), _crlf(new)
+        old, new = _to_crlf(old), _to_crlf(new)
     count = occurrences(content, old) if mode == "unique" else content.count(old)
     if not count:
-        raise NotFound
+        raise TextNotFound
     if mode == "unique" and count > 1:
-        raise NotUnique(count)
+        raise TextNotUnique(count)
     done = 1 if mode == "first" else count
     lines = (old.count(b"\n") + (not old.endswith(b"\n"))) * done
-    return Replaced(content.replace(old, new, done), done, lines, crlf)
+    return Replacement(content.replace(old, new, done), done, lines, crlf)
 
 
 def occurrences(content: bytes, wanted: bytes) -> int:
@@ -78,7 +86,7 @@ def _wants_crlf(content: bytes, old: bytes, new: bytes) -> bool:
     return bool(ends) and b"\n" in old and old not in content
 
 
-def _crlf(text: bytes) -> bytes:
+def _to_crlf(text: bytes) -> bytes:
     return text.replace(b"\n", b"\r\n")
 
 
@@ -87,7 +95,7 @@ def _propose(args: Args, ctx: Context) -> Proposal | Result:
     if not args["search"]:
         return fail("The search text is empty; give the exact text to replace.")
     try:
-        place = changing(ctx, given)
+        place = path_to_change(ctx, given)
         state = read_state(place.root, place.path)
         if state.content is None:
             return fail(f"File not found: {given}")
@@ -96,21 +104,21 @@ def _propose(args: Args, ctx: Context) -> Proposal | Result:
         return fail(str(error))
     except (NotRegular, TooLarge) as error:
         return fail(f"{given} {error}.")
-    except NotFound:
+    except TextNotFound:
         return fail(
             f"Could not find the exact text in {given}. "
             "The old text must match exactly including all whitespace and newlines."
         )
-    except NotUnique as error:
+    except TextNotUnique as error:
         return fail(
             f"Found {error.count} occurrences of the text in {given}. The text must be unique. "
             "Please provide more context to make it unique."
         )
     except OSError as error:
-        return fail(f"{given} cannot be edited: {reason(error)}.")
+        return fail(f"{given} cannot be edited: {os_error_reason(error)}.")
     if edited.content == state.content:
         return fail(f"No changes made to {given}. The replacement produced identical content.")
-    return proposal(
+    return propose_change(
         "file.edit",
         place,
         f"edit {place.shown}: replace {edited.lines} line(s)",
@@ -124,17 +132,17 @@ def _propose(args: Args, ctx: Context) -> Proposal | Result:
 
 def _apply(payload: Args, ctx: Context) -> Result:
     try:
-        place = changing(ctx, cast(str, payload["path"]))
+        place = path_to_change(ctx, cast(str, payload["path"]))
     except PathRefused as error:
         return fail(str(error))
     try:
         state = read_state(place.root, place.path)
         edited = _replaced(state.content or b"", payload)
-    except (NotFound, NotUnique, NotRegular, TooLarge):
-        return stale(place)
+    except (TextNotFound, TextNotUnique, NotRegular, TooLarge):
+        return file_changed_result(place)
     except OSError as error:
-        return fail(f"{place.shown} was not edited: {reason(error)}.")
-    before = change(ctx, place, edited.content, cast(str, payload["seen"]))
+        return fail(f"{place.shown} was not edited: {os_error_reason(error)}.")
+    before = apply_change(ctx, place, edited.content, cast(str, payload["seen"]))
     if isinstance(before, Result):
         return before
     done: Args = {
@@ -147,9 +155,9 @@ def _apply(payload: Args, ctx: Context) -> Result:
     return ok(_text(done), structured=done)
 
 
-def _replaced(content: bytes, args: Args) -> Replaced:
+def _replaced(content: bytes, args: Args) -> Replacement:
     mode = cast(Mode, args["mode"] or "unique")
-    return replaced(content, cast(str, args["search"]), cast(str, args["replace"]), mode)
+    return replace_text(content, cast(str, args["search"]), cast(str, args["replace"]), mode)
 
 
 def _text(done: Args) -> str:
@@ -166,7 +174,7 @@ def _touches(args: Args) -> list[str]:
     return [cast(str, args["path"])]
 
 
-FILE_EDIT: Final = builtin(
+FILE_EDIT: Final = builtin_tool(
     name="file.edit",
     description=(
         "Replace an exact piece of text in a file. It must match in every space and newline, and occur once, "

@@ -17,9 +17,9 @@ from holdfast.contract.result import Result, fail, ok
 from holdfast.fs.beneath import Folders
 from holdfast.text.escape import escape
 from holdfast.text.preview import with_label
-from holdfast.tools.files.file_state import Place, reading, reason
+from holdfast.tools.files.file_state import ConfinedPath, os_error_reason, path_to_read
 from holdfast.tools.files.pages import NOTICE_BYTES, NOTICE_LINES
-from holdfast.tools.schemas import LABEL, optional, reader, strict_object, text
+from holdfast.tools.schemas import LABEL, nullable, read_only_tool, strict_object, text
 
 DEFAULT_LIMIT: Final = 500
 SMALL_LIMIT: Final = 200
@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 class Listing:
     """What is in a folder and, as deep as asked, below it, without following a link."""
 
-    def __init__(self, folders: Folders, place: Place, depth: int, ctx: Context) -> None:
+    def __init__(self, folders: Folders, place: ConfinedPath, depth: int, ctx: Context) -> None:
         self._folders = folders
         self._ctx = ctx
         self.place = place
@@ -98,9 +98,9 @@ class Listing:
 def _execute(args: Args, ctx: Context) -> Result:
     given = cast(str, args.get("path") or ".")
     depth = _depth(args)
-    place: Place | None = None
+    place: ConfinedPath | None = None
     try:
-        place = reading(ctx, given)
+        place = path_to_read(ctx, given)
         with Folders(place.root, place.path) as folders:
             if ctx.dry_run:
                 return ok("")
@@ -114,10 +114,10 @@ def _execute(args: Args, ctx: Context) -> Result:
     except FileNotFoundError:
         return fail(f"Directory not found: {given}")
     except OSError as error:
-        return fail(f"{given} cannot be listed: {reason(error)}.")
+        return fail(f"{given} cannot be listed: {os_error_reason(error)}.")
 
 
-def _no_folder(given: str, place: Place | None) -> str:
+def _no_folder(given: str, place: ConfinedPath | None) -> str:
     if place is not None and place.path.is_file():
         return f"{given} is a file, not a folder; use file.read to see what is in it."
     return f"Directory not found: {given}"
@@ -177,17 +177,17 @@ def _touches(args: Args) -> list[str]:
     return [cast(str, args.get("path") or ".")]
 
 
-FILE_LIST: Final = reader(
+FILE_LIST: Final = read_only_tool(
     name="file.list",
     description=(
         "List a folder, folders first, with paths relative to the project root. Below it only if asked. "
         "Build and version control folders are left out."
     ),
     input_schema=strict_object(
-        path=optional("string", "The folder, relative to the project root (default: the root)."),
-        recursive=optional("boolean", "List recursively (default: false)."),
-        max_depth=optional("integer", f"How deep (default 1, or {MAX_DEPTH} if recursive; at most {MAX_DEPTH})."),
-        limit=optional("integer", f"How many entries (default {DEFAULT_LIMIT})."),
+        path=nullable("string", "The folder, relative to the project root (default: the root)."),
+        recursive=nullable("boolean", "List recursively (default: false)."),
+        max_depth=nullable("integer", f"How deep (default 1, or {MAX_DEPTH} if recursive; at most {MAX_DEPTH})."),
+        limit=nullable("integer", f"How many entries (default {DEFAULT_LIMIT})."),
         label=LABEL,
     ),
     output_schema=strict_object(
@@ -198,7 +198,7 @@ FILE_LIST: Final = reader(
             "items": strict_object(
                 path=text("Relative to the project root."),
                 kind={"enum": ["dir", "file", "link", "other"]},
-                size=optional("integer", "Bytes of a file."),
+                size=nullable("integer", "Bytes of a file."),
                 link={"type": "boolean", "description": "It is a symbolic link; to a folder, if its kind is dir."},
             ),
         },

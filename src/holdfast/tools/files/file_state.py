@@ -28,10 +28,10 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 """What is replaced is kept, so that it can be put back; more than this is not."""
 _ABSENT: Final = "absent"
 
-Keep = Callable[[Path, bytes | None, int | None], None]
+SaveImage = Callable[[Path, bytes | None, int | None], None]
 
 
-class Stale(Exception):
+class FileChanged(Exception):
     """The file is not what it was when the change was proposed."""
 
 
@@ -70,8 +70,8 @@ def replace_file(
     content: bytes,
     *,
     seen: str,
-    keep_before: Keep,
-    keep_after: Keep,
+    keep_before: SaveImage,
+    keep_after: SaveImage,
     create_parents: bool = False,
 ) -> FileState:
     """Write `content` if the file is still in the state `seen`; returns what was there before.
@@ -81,19 +81,19 @@ def replace_file(
     with folder(root, path.parent, create=create_parents) as opened:
         before = _read(opened, path.name)
         if before.digest != seen:
-            raise Stale
+            raise FileChanged
         keep_before(path, before.content, before.mode)
         with new_file(opened, content, before.traits) as new:
             keep_after(path, content, stat.S_IMODE(os.fstat(new.fd).st_mode))
             if before.exists:
                 if _read(opened, path.name).digest != seen:
-                    raise Stale
+                    raise FileChanged
                 new.replace(path.name)
             else:
                 try:
                     new.claim(path.name)
                 except FileExistsError:
-                    raise Stale from None
+                    raise FileChanged from None
         with contextlib.suppress(OSError):  # it is in place, whatever the disk says now
             sync_folder(opened)
     return before
@@ -131,7 +131,7 @@ _REASONS: Final = {
 }
 
 
-class Place(NamedTuple):
+class ConfinedPath(NamedTuple):
     """A real path beneath a real root."""
 
     root: Path
@@ -146,25 +146,25 @@ class Place(NamedTuple):
         return self.path.relative_to(self.root).as_posix()
 
 
-def reading(ctx: Context, given: str) -> Place:
+def path_to_read(ctx: Context, given: str) -> ConfinedPath:
     """A path to read: links are followed as long as they stay inside the root; without one, the working folder."""
     if ctx.root is not None:
-        place = Place(ctx.root, ctx.path.confine(given), given)
+        place = ConfinedPath(ctx.root, ctx.path.confine(given), given)
     else:
         root = Path(os.path.realpath(ctx.cwd))
-        place = Place(root, resolve(given, root), given)
+        place = ConfinedPath(root, resolve(given, root), given)
         if not place.path.is_relative_to(root):
             raise PathRefused(f"{given!a} is outside the working folder {root}; use a path inside it.")
     _check_readable(ctx, place)
     return place
 
 
-def changing(ctx: Context, given: str) -> Place:
+def path_to_change(ctx: Context, given: str) -> ConfinedPath:
     """A path to change: no `..`, no link, and writable by the sandbox policy."""
     if ctx.root is None:
         raise PathRefused("There is no project root here, so no file can be changed; run `holdfast init` first.")
     path = ctx.path.confine(given, mutating=True)
-    place = Place(ctx.root, path, given, ctx.sandbox.is_path_secret(path))
+    place = ConfinedPath(ctx.root, path, given, ctx.sandbox.is_path_secret(path))
     if place.path == place.root:
         raise PathRefused(f"{given!a} is the project root itself; name a file in it.")
     _check_own(ctx, place)
@@ -176,33 +176,33 @@ def changing(ctx: Context, given: str) -> Place:
     return place
 
 
-def _check_readable(ctx: Context, place: Place) -> None:
+def _check_readable(ctx: Context, place: ConfinedPath) -> None:
     """A proposal shows what is there, so that what may not be read may not be changed either."""
     _check_own(ctx, place)
     if not all(map(ctx.sandbox.is_path_readable, (place.path, absolute(place.given, place.root)))):
         raise PathRefused(f"Sandbox: {place.given!a} may not be read (sandbox.read_deny).")
 
 
-def _check_own(ctx: Context, place: Place) -> None:
+def _check_own(ctx: Context, place: ConfinedPath) -> None:
     if ctx.sandbox.is_path_own(place.path):
         raise PathRefused(f"{place.given!a} belongs to holdfast itself: no tool reads or changes it.")
 
 
-def reason(error: OSError) -> str:
+def os_error_reason(error: OSError) -> str:
     return _REASONS.get(error.errno or 0) or error.strerror or type(error).__name__
 
 
-MAX_DIFFED: Final = 2 * 1024 * 1024
+MAX_DIFF_BYTES: Final = 2 * 1024 * 1024
 """Bytes up to which a change is shown line by line."""
-MAX_SHOWN: Final = 256 * 1024
+MAX_PREVIEW_CHARS: Final = 256 * 1024
 """Characters up to which a diff is kept whole, to be shown whole."""
 MAX_DIFF_LINES: Final = 2000
 """Lines of a longer one."""
 
 
-def proposal(
+def propose_change(
     tool: str,
-    place: Place,
+    place: ConfinedPath,
     summary: str,
     risk: Risk,
     state: FileState,
@@ -215,7 +215,7 @@ def proposal(
     if place.secret and old is None and state.content is not None:
         old, summary = b"", f"{summary}; what it replaces is not shown: it may hold secrets"
     diff = _diff(old, new, place.shown, None)
-    cut = len(diff) > MAX_SHOWN or _is_large(old, new)
+    cut = len(diff) > MAX_PREVIEW_CHARS or _is_large(old, new)
     return Proposal(
         tool_name=tool,
         summary=summary,
@@ -228,7 +228,9 @@ def proposal(
     )
 
 
-def change(ctx: Context, place: Place, after: bytes, seen: str, *, create_parents: bool = False) -> FileState | Result:
+def apply_change(
+    ctx: Context, place: ConfinedPath, after: bytes, seen: str, *, create_parents: bool = False
+) -> FileState | Result:
     """What was there before the change, or why it was not made."""
     try:
         return replace_file(
@@ -240,15 +242,15 @@ def change(ctx: Context, place: Place, after: bytes, seen: str, *, create_parent
             keep_after=ctx.keep.after_image,
             create_parents=create_parents,
         )
-    except Stale:
-        return stale(place)
+    except FileChanged:
+        return file_changed_result(place)
     except (NotRegular, TooLarge) as error:
         return fail(f"{place.shown} {error}, so nothing was written.")
     except OSError as error:
-        return fail(f"{place.shown} was not written: {reason(error)}.")
+        return fail(f"{place.shown} was not written: {os_error_reason(error)}.")
 
 
-def stale(place: Place) -> Result:
+def file_changed_result(place: ConfinedPath) -> Result:
     return fail(f"{place.shown} has changed since this was proposed, so nothing was written; propose it again.")
 
 
@@ -257,7 +259,7 @@ def line_count(content: bytes) -> int:
 
 
 def _is_large(before: bytes | None, after: bytes) -> bool:
-    return max(len(before or b""), len(after)) > MAX_DIFFED
+    return max(len(before or b""), len(after)) > MAX_DIFF_BYTES
 
 
 def _diff(before: bytes | None, after: bytes, path: str, max_lines: int | None) -> str:

@@ -9,8 +9,8 @@ from typing import Final, Literal, NamedTuple
 from msgspec import Struct
 
 SNIFFED_BYTES: Final = 8192
-UNKNOWN: Final = "application/octet-stream"
-_CERTAIN: Final = (
+UNKNOWN_MIME: Final = "application/octet-stream"
+_MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF87a", "image/gif"),
@@ -18,7 +18,7 @@ _CERTAIN: Final = (
     (b"%PDF-", "application/pdf"),
     (b"\x1f\x8b", "application/gzip"),
 )
-_IF_BINARY: Final = (
+_MAGIC_IF_BINARY: Final = (
     (b"BM", "image/bmp"),
     (b"ID3", "audio/mpeg"),
     (b"OggS", "audio/ogg"),
@@ -30,14 +30,14 @@ _RIFF: Final = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 def mime_type(head: bytes, name: str) -> str | None:
     """The kind of a binary file; None for text. A NUL byte near the beginning tells them apart, as it does for git."""
-    for magic, kind in _CERTAIN:
+    for magic, kind in _MAGIC:
         if head.startswith(magic):
             return kind
     if b"\0" not in head:
         return None
     if head.startswith(b"RIFF") and head[8:12] in _RIFF:
         return _RIFF[head[8:12]]
-    for magic, kind in _IF_BINARY:
+    for magic, kind in _MAGIC_IF_BINARY:
         if head.startswith(magic):
             return kind
     return _by_name(name)
@@ -51,8 +51,8 @@ def attachment_kind(mime: str) -> Literal["image", "audio", "file"]:
 def _by_name(name: str) -> str:
     import mimetypes
 
-    guess = mimetypes.guess_type(name)[0] or UNKNOWN
-    return UNKNOWN if guess.startswith("text/") else guess
+    guess = mimetypes.guess_type(name)[0] or UNKNOWN_MIME
+    return UNKNOWN_MIME if guess.startswith("text/") else guess
 
 
 COUNTED_BYTES: Final = 16 * 1024 * 1024
@@ -64,13 +64,13 @@ _BLOCK: Final = 1024 * 1024
 Limit = Literal["lines", "bytes", "limit", "line"]
 
 
-class PastTheEnd(Exception):
+class OffsetBeyondEnd(Exception):
     def __init__(self, total_lines: int) -> None:
         self.total_lines = total_lines
         super().__init__(total_lines)
 
 
-class Room(NamedTuple):
+class PageLimits(NamedTuple):
     """How much may be shown, the notice about the rest included."""
 
     lines: int
@@ -91,14 +91,14 @@ class Page(Struct, frozen=True, kw_only=True):
     """How long the first line is, if it alone is too long to show; at least that long in a large file."""
 
 
-class _Found(NamedTuple):
+class _FittingLines(NamedTuple):
     texts: list[str]
     used: int
     """Bytes of the file."""
     limited_by: Literal["lines", "bytes"] | None
 
 
-class Lines:
+class LineReader:
     """An open file as lines; the last one may lack its newline."""
 
     def __init__(self, opened: int, size: int, stop: Callable[[], bool]) -> None:
@@ -106,16 +106,16 @@ class Lines:
         self._counted = size <= COUNTED_BYTES
         self._stop = stop
 
-    def page(self, offset: int, limit: int | None, room: Room) -> Page:
+    def page(self, offset: int, limit: int | None, room: PageLimits) -> Page:
         """From line `offset` (1-based), at most `limit` lines and what there is room for."""
         start = self._start_of(offset)
         raw = self._read(start, room.bytes + 1)
         wanted = room.cap if limit is None else min(limit, room.cap)
-        found = _fitting(raw, len(raw) <= room.bytes, wanted, room.bytes)
+        found = _fitting_lines(raw, len(raw) <= room.bytes, wanted, room.bytes)
         if found.limited_by is None:
             return _last_page(found, offset)
         noticed = min(wanted, room.lines - NOTICE_LINES)
-        found = _fitting(raw, len(raw) <= room.bytes, noticed, room.bytes - NOTICE_BYTES)
+        found = _fitting_lines(raw, len(raw) <= room.bytes, noticed, room.bytes - NOTICE_BYTES)
         shown = len(found.texts)
         if not shown:
             return self._long_line(offset, start)
@@ -131,7 +131,7 @@ class Lines:
         while missing:
             block = self._read(position, _BLOCK)
             if not block:
-                raise PastTheEnd(offset - 1 - missing + (last != b"\n"))
+                raise OffsetBeyondEnd(offset - 1 - missing + (last != b"\n"))
             here = block.count(b"\n")
             if here >= missing:
                 position += len(block) - len(block.split(b"\n", missing)[-1])
@@ -139,7 +139,7 @@ class Lines:
             missing, last = missing - here, block[-1:]
             position += len(block)
         if offset > 1 and not self._read(position, 1):
-            raise PastTheEnd(offset - 1)
+            raise OffsetBeyondEnd(offset - 1)
         return position
 
     def _long_line(self, offset: int, start: int) -> Page:
@@ -184,14 +184,14 @@ class Lines:
         return data
 
 
-def _last_page(found: _Found, offset: int) -> Page:
+def _last_page(found: _FittingLines, offset: int) -> Page:
     lines = len(found.texts)
     return Page(
         content="".join(found.texts), lines=lines, total_lines=offset - 1 + lines, next_offset=None, limited_by=None
     )
 
 
-def _fitting(raw: bytes, ends_here: bool, max_lines: int, max_bytes: int) -> _Found:
+def _fitting_lines(raw: bytes, ends_here: bool, max_lines: int, max_bytes: int) -> _FittingLines:
     """The lines of `raw` that may be shown, decoded; half a line at its end counts only if the file ends there."""
     pieces = raw.split(b"\n")
     rest = pieces.pop()
@@ -202,16 +202,16 @@ def _fitting(raw: bytes, ends_here: bool, max_lines: int, max_bytes: int) -> _Fo
     shown = used = 0
     for line in lines:
         if len(texts) == max_lines:
-            return _Found(texts, used, "lines")
-        text, size = _decoded(line)
+            return _FittingLines(texts, used, "lines")
+        text, size = _decode(line)
         if shown + size > max_bytes:
-            return _Found(texts, used, "bytes")
+            return _FittingLines(texts, used, "bytes")
         texts.append(text)
         shown, used = shown + size, used + len(line)
-    return _Found(texts, used, None if ends_here else "bytes")
+    return _FittingLines(texts, used, None if ends_here else "bytes")
 
 
-def _decoded(line: bytes) -> tuple[str, int]:
+def _decode(line: bytes) -> tuple[str, int]:
     """The text of a line and its size in UTF-8. No broken character reaches across a newline."""
     try:
         return line.decode(), len(line)

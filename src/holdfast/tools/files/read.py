@@ -15,9 +15,18 @@ from holdfast.contract.result import Attachment, Result, fail, ok
 from holdfast.fs.beneath import NotRegular, regular_file
 from holdfast.text.preview import with_label
 from holdfast.text.truncate import format_size
-from holdfast.tools.files.file_state import Place, reading, reason
-from holdfast.tools.files.pages import SNIFFED_BYTES, UNKNOWN, Lines, Page, PastTheEnd, Room, attachment_kind, mime_type
-from holdfast.tools.schemas import LABEL, optional, reader, strict_object, text
+from holdfast.tools.files.file_state import ConfinedPath, os_error_reason, path_to_read
+from holdfast.tools.files.pages import (
+    SNIFFED_BYTES,
+    UNKNOWN_MIME,
+    LineReader,
+    OffsetBeyondEnd,
+    Page,
+    PageLimits,
+    attachment_kind,
+    mime_type,
+)
+from holdfast.tools.schemas import LABEL, nullable, read_only_tool, strict_object, text
 
 SMALL_LINES: Final = 200
 MAX_ATTACHED: Final = 16 * 1024 * 1024
@@ -42,7 +51,7 @@ class FileRead(Struct, frozen=True, kw_only=True):
 def _execute(args: Args, ctx: Context) -> Result:
     given = cast(str, args["path"])
     try:
-        place = reading(ctx, given)
+        place = path_to_read(ctx, given)
         with regular_file(place.root, place.path) as opened:
             if ctx.dry_run:
                 return ok("")
@@ -53,13 +62,13 @@ def _execute(args: Args, ctx: Context) -> Result:
         return fail(f"{given} {error}{'; use file.list' if error.folder else ''}.")
     except (FileNotFoundError, NotADirectoryError):
         return fail(f"File not found: {given}")
-    except PastTheEnd as error:
+    except OffsetBeyondEnd as error:
         return fail(f"Offset {_offset(args)} is beyond end of file ({error.total_lines} lines total)")
     except OSError as error:
-        return fail(f"{given} cannot be read: {reason(error)}.")
+        return fail(f"{given} cannot be read: {os_error_reason(error)}.")
 
 
-def _read(opened: int, place: Place, args: Args, ctx: Context) -> Result:
+def _read(opened: int, place: ConfinedPath, args: Args, ctx: Context) -> Result:
     size = os.fstat(opened).st_size
     mime = mime_type(os.pread(opened, SNIFFED_BYTES, 0), place.path.name)
     limits = ctx.truncate
@@ -67,19 +76,19 @@ def _read(opened: int, place: Place, args: Args, ctx: Context) -> Result:
         if args.get("offset") is not None or args.get("limit") is not None:
             return fail("offset and limit count lines of text; leave them out with encoding base64.")
         if size * 4 <= (limits.MAX_BYTES - 4) * 3:
-            return _as_base64(opened, place, size, mime or UNKNOWN)
-        mime = mime or UNKNOWN
+            return _as_base64(opened, place, size, mime or UNKNOWN_MIME)
+        mime = mime or UNKNOWN_MIME
     if mime is not None:
         return _attached(opened, place, size, mime)
-    room = Room(limits.MAX_LINES, limits.MAX_BYTES, SMALL_LINES if ctx.caps == "small" else limits.MAX_LINES)
+    room = PageLimits(limits.MAX_LINES, limits.MAX_BYTES, SMALL_LINES if ctx.caps == "small" else limits.MAX_LINES)
     offset, limit = _offset(args), args.get("limit")
-    lines = Lines(opened, size, lambda: ctx.cancelled)
+    lines = LineReader(opened, size, lambda: ctx.cancelled)
     page = lines.page(offset, None if limit is None else max(1, cast(int, limit)), room)
     done = _page_read(page, place, size, offset)
     return ok(_text(done, place.given, room.bytes), structured=_plain(done))
 
 
-def _as_base64(opened: int, place: Place, size: int, mime: str) -> Result:
+def _as_base64(opened: int, place: ConfinedPath, size: int, mime: str) -> Result:
     from base64 import b64encode
 
     data = _whole(opened, size)
@@ -88,7 +97,7 @@ def _as_base64(opened: int, place: Place, size: int, mime: str) -> Result:
     return ok(content, structured=_plain(done))
 
 
-def _attached(opened: int, place: Place, size: int, mime: str) -> Result:
+def _attached(opened: int, place: ConfinedPath, size: int, mime: str) -> Result:
     if size > MAX_ATTACHED:
         return fail(
             f"{place.given} is {mime}, {format_size(size)}; at most {format_size(MAX_ATTACHED)} can be attached, "
@@ -106,7 +115,7 @@ def _whole(opened: int, size: int) -> bytes:
         return file.read(size)
 
 
-def _page_read(page: Page, place: Place, size: int, offset: int) -> FileRead:
+def _page_read(page: Page, place: ConfinedPath, size: int, offset: int) -> FileRead:
     return FileRead(
         path=place.shown,
         size=size,
@@ -167,7 +176,7 @@ def _touches(args: Args) -> list[str]:
     return [cast(str, args["path"])]
 
 
-FILE_READ: Final = reader(
+FILE_READ: Final = read_only_tool(
     name="file.read",
     description=(
         "Read a file. Long files come in pages: the last line says with which offset to go on. "
@@ -175,8 +184,8 @@ FILE_READ: Final = reader(
     ),
     input_schema=strict_object(
         path=text("The file, relative to the project root."),
-        offset=optional("integer", "First line, counted from 1 (default 1)."),
-        limit=optional("integer", "How many lines (default: as many as fit)."),
+        offset=nullable("integer", "First line, counted from 1 (default 1)."),
+        limit=nullable("integer", "How many lines (default: as many as fit)."),
         encoding={
             "type": ["string", "null"],
             "enum": ["utf8", "base64", None],
@@ -189,13 +198,13 @@ FILE_READ: Final = reader(
         size={"type": "integer", "description": "Bytes of the whole file."},
         encoding={"enum": ["utf8", "base64", "attached"]},
         content=text("The lines shown, with their ends; base64 of the file; or nothing, if it is attached."),
-        mime_type=optional("string", "Of a file that is not text."),
+        mime_type=nullable("string", "Of a file that is not text."),
         offset={"type": "integer"},
         lines={"type": "integer"},
-        total_lines=optional("integer", "null if the file is too large to count them."),
-        next_offset=optional("integer", "Where to go on; null at the end."),
+        total_lines=nullable("integer", "null if the file is too large to count them."),
+        next_offset=nullable("integer", "Where to go on; null at the end."),
         limited_by={"enum": ["lines", "bytes", "limit", "line", None]},
-        line_bytes=optional("integer", "How long the first line is, if it is too long to show."),
+        line_bytes=nullable("integer", "How long the first line is, if it is too long to show."),
     ),
     execute=_execute,
     capabilities=frozenset({CHECKS_IN_DRY_RUN}),

@@ -13,28 +13,37 @@ from holdfast.contract.result import Result, fail, ok
 from holdfast.fs.beneath import NotRegular
 from holdfast.text.preview import with_label
 from holdfast.text.truncate import format_size
-from holdfast.tools.files.file_state import Place, TooLarge, change, changing, line_count, proposal, read_state, reason
-from holdfast.tools.schemas import LABEL, builtin, optional, strict_object, text
+from holdfast.tools.files.file_state import (
+    ConfinedPath,
+    TooLarge,
+    apply_change,
+    line_count,
+    os_error_reason,
+    path_to_change,
+    propose_change,
+    read_state,
+)
+from holdfast.tools.schemas import LABEL, builtin_tool, nullable, strict_object, text
 
 
 def _propose(args: Args, ctx: Context) -> Proposal | Result:
     given = cast(str, args["path"])
     content = cast(str, args["content"]).encode()
     try:
-        place = changing(ctx, given)
+        place = path_to_change(ctx, given)
         state = read_state(place.root, place.path)
     except PathRefused as error:
         return fail(str(error))
     except (NotRegular, TooLarge) as error:
         return fail(f"{given} {error}.")
     except OSError as error:
-        return fail(f"{given} cannot be written: {reason(error)}.")
+        return fail(f"{given} cannot be written: {os_error_reason(error)}.")
     if not place.path.parent.is_dir() and not args.get("create_parents"):
         return fail(f"The folder of {given} does not exist; make it first, or set create_parents.")
     if state.content == content:
         return ok(f"{given} already holds exactly this content.", structured=_output(place, content, "unchanged"))
     lines = line_count(content)
-    return proposal(
+    return propose_change(
         "file.write",
         place,
         f"{'overwrite' if state.exists else 'create'} {place.shown} ({lines} line{'' if lines == 1 else 's'})",
@@ -48,12 +57,12 @@ def _propose(args: Args, ctx: Context) -> Proposal | Result:
 
 def _apply(payload: Args, ctx: Context) -> Result:
     try:
-        place = changing(ctx, cast(str, payload["path"]))
+        place = path_to_change(ctx, cast(str, payload["path"]))
     except PathRefused as error:
         return fail(str(error))
     content = cast(str, payload["content"]).encode()
     seen, create_parents = cast(str, payload["seen"]), bool(payload["create_parents"])
-    before = change(ctx, place, content, seen, create_parents=create_parents)
+    before = apply_change(ctx, place, content, seen, create_parents=create_parents)
     if isinstance(before, Result):
         return before
     done = _output(place, content, "overwritten" if before.exists else "created")
@@ -62,7 +71,7 @@ def _apply(payload: Args, ctx: Context) -> Result:
     return ok(said, structured=done)
 
 
-def _output(place: Place, content: bytes, outcome: str) -> Args:
+def _output(place: ConfinedPath, content: bytes, outcome: str) -> Args:
     return {"path": place.shown, "bytes": len(content), "outcome": outcome}
 
 
@@ -75,13 +84,13 @@ def _touches(args: Args) -> list[str]:
     return [cast(str, args["path"])]
 
 
-FILE_WRITE: Final = builtin(
+FILE_WRITE: Final = builtin_tool(
     name="file.write",
     description="Create a file, or replace everything in it.",
     input_schema=strict_object(
         path=text("The file, relative to the project root."),
         content=text("The whole new content."),
-        create_parents=optional("boolean", "Make missing folders (default false)."),
+        create_parents=nullable("boolean", "Make missing folders (default false)."),
         label=LABEL,
     ),
     output_schema=strict_object(

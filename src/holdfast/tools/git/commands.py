@@ -8,7 +8,7 @@ from typing import Final
 from holdfast.contract.context import Context
 from holdfast.contract.json import Json
 from holdfast.contract.result import Result, ok
-from holdfast.tools.git.repository import checked, clipped, git, git_tool, with_hidden
+from holdfast.tools.git.repository import append_hidden_note, git, git_tool, require_success, shorten
 from holdfast.tools.schemas import BOOLEAN, INTEGER, INTEGER_OR_NULL, STRING, STRING_OR_NULL, array, strict_object
 
 MAX_ENTRIES: Final = 100
@@ -21,8 +21,8 @@ _COUNT: Final = re.compile(r"(ahead|behind) (\d+)")
 
 async def _status(ctx: Context) -> Result:
     ran = await git(ctx, "status", *_STATUS_ARGUMENTS, max_bytes=MAX_STATUS_BYTES, converts=True)
-    facts = parse_status(checked(ran, "status"), cut=ran.truncated)
-    return ok(with_hidden(render_status(facts), ran, ctx), structured=facts)
+    facts = parse_status(require_success(ran, "status"), cut=ran.truncated)
+    return ok(append_hidden_note(render_status(facts), ran, ctx), structured=facts)
 
 
 def parse_status(output: str, *, cut: bool = False) -> dict[str, Json]:
@@ -40,8 +40,8 @@ def parse_status(output: str, *, cut: bool = False) -> dict[str, Json]:
         status, path = item[:2], item[3:]
         source = next(place, None) if status[0] in "RC" or status[1] in "RC" else None
         if len(entries) < MAX_ENTRIES:
-            origin = None if source is None else clipped(source, MAX_PATH)
-            entries.append({"status": status, "path": clipped(path, MAX_PATH), "from": origin})
+            origin = None if source is None else shorten(source, MAX_PATH)
+            entries.append({"status": status, "path": shorten(path, MAX_PATH), "from": origin})
         else:
             cut = True
     return {**facts, "entries": entries, "truncated": cut}
@@ -102,8 +102,8 @@ _DIFF_ARGUMENTS: Final = (*_NOTHING_RUNS, "--no-color", "-O/dev/null", "--numsta
 
 async def _diff(ctx: Context) -> Result:
     ran = await git(ctx, "diff", *_DIFF_ARGUMENTS, max_bytes=MAX_DIFF_BYTES, converts=True)
-    facts = parse_diff(checked(ran, "diff"), cut=ran.truncated)
-    return ok(with_hidden(render_diff(facts), ran, ctx), structured=facts)
+    facts = parse_diff(require_success(ran, "diff"), cut=ran.truncated)
+    return ok(append_hidden_note(render_diff(facts), ran, ctx), structured=facts)
 
 
 def parse_diff(output: str, *, cut: bool = False) -> dict[str, Json]:
@@ -117,7 +117,7 @@ def parse_diff(output: str, *, cut: bool = False) -> dict[str, Json]:
             break
         added, removed, path = found.groups()
         if len(files) < MAX_FILES:
-            files.append({"path": clipped(path, MAX_PATH), "added": _number(added), "removed": _number(removed)})
+            files.append({"path": shorten(path, MAX_PATH), "added": _number(added), "removed": _number(removed)})
     patch = "\n".join(lines[place:]).strip("\n")
     return {"files": files, "diff": patch, "truncated": cut}
 
@@ -166,7 +166,7 @@ async def _log(ctx: Context) -> Result:
         f"--format={_FORMAT}",
         max_bytes=MAX_LOG_BYTES,
     )
-    facts = parse_log(checked(ran, "log"), cut=ran.truncated)
+    facts = parse_log(require_success(ran, "log"), cut=ran.truncated)
     return ok(render_log(facts), structured=facts)
 
 
@@ -178,8 +178,8 @@ def parse_log(output: str, *, cut: bool = False) -> dict[str, Json]:
             {
                 "commit": digest.lstrip("\n"),
                 "date": date,
-                "author": clipped(author, MAX_AUTHOR),
-                "subject": clipped(subject, MAX_SUBJECT),
+                "author": shorten(author, MAX_AUTHOR),
+                "subject": shorten(subject, MAX_SUBJECT),
             }
         )
     return {"commits": commits, "truncated": cut}

@@ -28,9 +28,9 @@ from holdfast.contract.tool import Tool
 from holdfast.fs.beneath import read_regular
 from holdfast.helper_process import system_program
 from holdfast.text.preview import with_label
-from holdfast.tools.schemas import LABEL, Schema, reader, strict_object
+from holdfast.tools.schemas import LABEL, Schema, read_only_tool, strict_object
 
-_MOST: Final = 1 << 20
+_MAX_FILE_BYTES: Final = 1 << 20
 _POINTER: Final = re.compile(rb"gitdir: ([^\n]+)\n?\s*")
 _WORKTREE: Final = re.compile(rb"^\s*worktree\s*=\s*(.*?)\s*$", re.MULTILINE | re.IGNORECASE)
 _ATTRIBUTES: Final = (".gitattributes", ".gitignore")
@@ -70,7 +70,7 @@ def repository_of(root: Path) -> Repository:
     if entry.is_dir() and not entry.is_symlink():
         folder = common = entry
     else:
-        folder, common = _elsewhere(top, entry)
+        folder, common = _follow_git_file(top, entry)
     names = (above / name for above in (top, *_between(top, root)) for name in _ATTRIBUTES)
     files = (file for file in names if file.is_file() and not file.is_symlink())
     outside = (path for path in (folder, common, *files) if not path.is_relative_to(root))
@@ -81,7 +81,7 @@ def _between(top: Path, root: Path) -> list[Path]:
     return [folder for folder in root.parents if folder != top and folder.is_relative_to(top)]
 
 
-def _elsewhere(top: Path, entry: Path) -> tuple[Path, Path]:
+def _follow_git_file(top: Path, entry: Path) -> tuple[Path, Path]:
     """Where a `.git` leads that is not the folder itself, and the common folder of that."""
     text = None if entry.is_dir() else _content(entry)
     pointer = None if text is None else _POINTER.fullmatch(text)
@@ -113,12 +113,12 @@ def _is_work_tree_of(folder: Path, top: Path) -> bool:
 def _content(path: Path) -> bytes | None:
     """A small plain file; b"" where there is none, None for anything that cannot be read at once."""
     try:
-        content = read_regular(path, _MOST, follow=True)
+        content = read_regular(path, _MAX_FILE_BYTES, follow=True)
     except (FileNotFoundError, NotADirectoryError):
         return b""
     except OSError:
         return None
-    return content if len(content) < _MOST else None
+    return content if len(content) < _MAX_FILE_BYTES else None
 
 
 _ENVIRONMENT: Final = {
@@ -145,9 +145,9 @@ _SETTINGS: Final = (
     "color.ui=never",
     "safe.directory=*",
 )
-_OFF: Final = {"clean": "", "smudge": "", "process": "", "required": "false"}
+_DISABLED_FILTER: Final = {"clean": "", "smudge": "", "process": "", "required": "false"}
 """What makes a filter of attributes one that does nothing."""
-_PROBE: Final = "filter.holdfast.clean"
+_PROBE_KEY: Final = "filter.holdfast.clean"
 _MAX_DRIVERS: Final = 100
 _MAX_NAMES: Final = 64 * 1024
 _MAX_ERROR: Final = 8 * 1024
@@ -176,7 +176,7 @@ async def git(ctx: Context, *args: str, max_bytes: int, converts: bool = False) 
     if converts and await asyncio.to_thread(repository.may_define_filters):
         without = _as_variables(await _filters(run))
     ran = await run(args, without, max_bytes)
-    left_out = [path for path in hidden(ran, ctx) if converts and (ran.code != 0 or path in ran.output)]
+    left_out = [path for path in hidden_paths(ran, ctx) if converts and (ran.code != 0 or path in ran.output)]
     if not left_out:
         return replace(ran, hidden=())
     # What stands in the place of a hidden file is no file: git calls it changed, and fails to compare it.
@@ -184,15 +184,15 @@ async def git(ctx: Context, *args: str, max_bytes: int, converts: bool = False) 
     return replace(ran, hidden=tuple(f"{ctx.root}/{path}" for path in left_out))
 
 
-def hidden(ran: Ran, ctx: Context) -> list[str]:
+def hidden_paths(ran: Ran, ctx: Context) -> list[str]:
     """The files of the project that git could not read, from the root."""
     top = f"{ctx.root}/"
     return [path.removeprefix(top) for path in ran.hidden if path.startswith(top)]
 
 
-def with_hidden(text: str, ran: Ran, ctx: Context) -> str:
+def append_hidden_note(text: str, ran: Ran, ctx: Context) -> str:
     """The text, with what was not compared."""
-    names = hidden(ran, ctx)
+    names = hidden_paths(ran, ctx)
     return f"{text}\n[Not compared, hidden by sandbox.read_deny: {', '.join(names)}]" if names else text
 
 
@@ -221,14 +221,14 @@ async def _run(
 async def _filters(run: Callable[[Sequence[str], Mapping[str, str], int], Awaitable[Ran]]) -> list[str]:
     """Every filter that git finds in the configuration, included files and all."""
     listing = ("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
-    ran = await run(listing, _as_variables([_PROBE]), _MAX_NAMES)
-    keys = checked(ran, "config").split("\0")
-    if _PROBE not in keys:
+    ran = await run(listing, _as_variables([_PROBE_KEY]), _MAX_NAMES)
+    keys = require_success(ran, "config").split("\0")
+    if _PROBE_KEY not in keys:
         raise GitFailed("This repository has filters, which git can only be kept from running since version 2.31.")
     found = sorted({key.removeprefix("filter.").rpartition(".")[0] for key in keys if key})
     if ran.truncated or len(found) > _MAX_DRIVERS:
         raise GitFailed("This repository has more filters than can be switched off, so git is not run in it.")
-    return [f"filter.{name}.{variable}" for name in found for variable in _OFF]
+    return [f"filter.{name}.{variable}" for name in found for variable in _DISABLED_FILTER]
 
 
 def _as_variables(keys: Sequence[str]) -> dict[str, str]:
@@ -236,11 +236,11 @@ def _as_variables(keys: Sequence[str]) -> dict[str, str]:
     given = {"GIT_CONFIG_COUNT": str(len(keys))}
     for number, key in enumerate(keys):
         given[f"GIT_CONFIG_KEY_{number}"] = key
-        given[f"GIT_CONFIG_VALUE_{number}"] = _OFF[key.rpartition(".")[2]]
+        given[f"GIT_CONFIG_VALUE_{number}"] = _DISABLED_FILTER[key.rpartition(".")[2]]
     return given
 
 
-def checked(ran: Ran, what: str) -> str:
+def require_success(ran: Ran, what: str) -> str:
     """The output, if git succeeded or was cut off because it had printed enough."""
     if ran.code == 0 or (ran.truncated and ran.code is None):
         return ran.output
@@ -250,7 +250,7 @@ def checked(ran: Ran, what: str) -> str:
     raise GitFailed(f"git {what} failed ({how}): {why}")
 
 
-def clipped(text: str, limit: int) -> str:
+def shorten(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -265,7 +265,7 @@ def git_tool(
         except GitFailed as error:
             return fail(str(error))
 
-    return reader(
+    return read_only_tool(
         name=name,
         description=description,
         input_schema=strict_object(label=LABEL),

@@ -20,14 +20,14 @@ from holdfast.contract.context import Context
 from holdfast.helper_process import FOLDERS, isolated_python
 from holdfast.tools.search import plain_scan
 from holdfast.tools.search.ranking import Hit
-from holdfast.tools.search.scope import SKIPPED_NAMES, SMALL_SKIPPED, BadQuery, Query, Scope, shown_path
+from holdfast.tools.search.scope import SKIPPED_NAMES, SMALL_SKIPPED, BadQuery, Query, SearchScope, display_path
 
-Places = dict[str, list[int]]
+MatchOffsets = dict[str, list[int]]
 """Where the first matching lines of files are, in bytes."""
 _Answer = TypeVar("_Answer")
-_SHARE_OF_TIME: Final = 0.8
+_TIMEOUT_SHARE: Final = 0.8
 _NO_TIMEOUT_SECONDS: Final = 75.0
-_MOST_OUTPUT: Final = 256 * 1024 * 1024
+_MAX_OUTPUT: Final = 256 * 1024 * 1024
 _COUNT: Final = re.compile(r"\./([^\0]+)\0(\d+)\n")
 _PLACE: Final = re.compile(r"\./([^\0]+)\0(\d+):[^\n]*\n")
 _TROUBLE: Final = re.compile(r"^rg: (?:\./)?(.*): [^:\n]* \(os error (\d+)\)$", re.MULTILINE)
@@ -43,11 +43,11 @@ class SearchFailed(Exception):
     """The search ended without an answer; the message is a sentence."""
 
 
-class Declined(SearchFailed):
+class RipgrepUnsupported(SearchFailed):
     """ripgrep cannot answer this: the plain scan must."""
 
 
-class Found(Struct, kw_only=True):
+class SearchHits(Struct, kw_only=True):
     """What an engine found, before anything is ordered."""
 
     hits: list[Hit]
@@ -55,22 +55,22 @@ class Found(Struct, kw_only=True):
     unreadable: int = 0
 
 
-async def count(query: Query, scope: Scope, ctx: Context) -> Found:
+async def count_matches(query: Query, scope: SearchScope, ctx: Context) -> SearchHits:
     """The files with matching lines."""
-    return await _first(scope, ctx, lambda engine: engine.count(query))
+    return await _first(scope, ctx, lambda engine: engine.count_matches(query))
 
 
-async def files(scope: Scope, ctx: Context) -> tuple[list[str], int]:
+async def list_files(scope: SearchScope, ctx: Context) -> tuple[list[str], int]:
     """Every file of a folder, in no order, and how many folders could not be read."""
-    return await _first(scope, ctx, lambda engine: engine.files())
+    return await _first(scope, ctx, lambda engine: engine.list_files())
 
 
-async def _first(scope: Scope, ctx: Context, ask: Callable[[Ripgrep | PlainScan], Awaitable[_Answer]]) -> _Answer:
+async def _first(scope: SearchScope, ctx: Context, ask: Callable[[Ripgrep | PlainScan], Awaitable[_Answer]]) -> _Answer:
     """The answer of ripgrep, if it is here and has one."""
     if program := find_ripgrep(scope.root):
         try:
             return await ask(Ripgrep(program, scope, ctx))
-        except Declined:
+        except RipgrepUnsupported:
             pass
     return await ask(PlainScan(scope, ctx))
 
@@ -89,26 +89,26 @@ class Ripgrep(Struct, frozen=True):
     """Runs ripgrep at the root, contained like any command, with only the project in sight."""
 
     program: str
-    scope: Scope
+    scope: SearchScope
     ctx: Context
 
-    async def count(self, query: Query) -> Found:
+    async def count_matches(self, query: Query) -> SearchHits:
         ran = await self._run(query, "--count", *_where(self.scope))
         _check_names(ran)
         hits = [(path, int(number)) for path, number in _COUNT.findall(ran.output)]
-        return Found(hits=hits, engine=self, unreadable=_unreadable(ran, self.scope, self.ctx))
+        return SearchHits(hits=hits, engine=self, unreadable=_unreadable(ran, self.scope, self.ctx))
 
-    async def places(self, query: Query, paths: Sequence[str], first: int) -> Places:
+    async def places(self, query: Query, paths: Sequence[str], first: int) -> MatchOffsets:
         """Where the first lines of these files match: a pattern is never tried in our own process, which it could
         hold up. Lines themselves are not printed: they may be huge."""
         terse = ("--with-filename", "--byte-offset", "--no-line-number", "--max-columns=1", f"--max-count={first}")
         ran = await self._run(query, *terse, "--", *(f"./{path}" for path in paths))
-        found: Places = {}
+        found: MatchOffsets = {}
         for path, offset in _PLACE.findall(ran.output):
             found.setdefault(path, []).append(int(offset))
         return found
 
-    async def files(self) -> tuple[list[str], int]:
+    async def list_files(self) -> tuple[list[str], int]:
         ran = await self._run(None, "--files", *_where(self.scope))
         _check_names(ran)
         return [path.removeprefix("./") for path in ran.output.split("\0")[:-1]], _unreadable(ran, self.scope, self.ctx)
@@ -124,20 +124,20 @@ class Ripgrep(Struct, frozen=True):
             wrong = _BAD_PATTERN.search(ran.error_output)
             if query is not None and query.regex and wrong is not None:
                 raise _bad_pattern(wrong[1])
-            raise Declined("ripgrep ended without an answer; try again.")
+            raise RipgrepUnsupported("ripgrep ended without an answer; try again.")
         return ran
 
 
 def _check_names(ran: Ran) -> None:
     if ran.truncated or "\ufffd" in ran.output:
-        raise Declined("A name is not UTF-8, or there are too many.")
+        raise RipgrepUnsupported("A name is not UTF-8, or there are too many.")
 
 
-def _where(scope: Scope) -> tuple[str, ...]:
+def _where(scope: SearchScope) -> tuple[str, ...]:
     """What is searched, with which rules. ripgrep does not read the ignore files above a folder that is named to it:
     it could read those above the root, too."""
-    if "\ufffd" in shown_path(scope.below):
-        raise Declined("The path is not UTF-8.")
+    if "\ufffd" in display_path(scope.below):
+        raise RipgrepUnsupported("The path is not UTF-8.")
     if scope.is_file:
         # As a glob, not as a path: a file that is named is searched even if it is binary.
         folder, _, _ = scope.below.rpartition("/")
@@ -147,7 +147,7 @@ def _where(scope: Scope) -> tuple[str, ...]:
     return (*rules, "--", f"./{scope.below}")
 
 
-def _rules_above(scope: Scope) -> list[str]:
+def _rules_above(scope: SearchScope) -> list[str]:
     """The ignore files above a scope, the strongest last. ripgrep reads their rules as about the root, and all of them
     as weaker than those in the scope. Raises `Declined` where that makes a difference."""
     if not scope.below:
@@ -157,25 +157,25 @@ def _rules_above(scope: Scope) -> list[str]:
     options: list[str] = []
     root = os.open(scope.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for kind in reversed(plain_scan.KINDS):
+        for kind in reversed(plain_scan.IGNORE_FILES):
             for folder in folders:
                 path = f"{folder}/{kind}" if folder else kind
                 lines = plain_scan.read_ignore_file(root, str(scope.root), path).split(b"\n")
                 rules = [line for line in lines if line.strip() and not line.startswith(b"#")]
                 if any(rule.startswith(b"!") or (folder and b"/" in rule.strip()[:-1]) for rule in rules):
-                    raise Declined("A rule above the folder would be read in another way.")
+                    raise RipgrepUnsupported("A rule above the folder would be read in another way.")
                 options += [f"--ignore-file=./{path}"] if rules else []
     finally:
         os.close(root)
     return options
 
 
-def _unreadable(ran: Ran, scope: Scope, ctx: Context) -> int:
-    failed = (path for path, code in _TROUBLE.findall(ran.error_output) if int(code) not in plain_scan.GONE)
+def _unreadable(ran: Ran, scope: SearchScope, ctx: Context) -> int:
+    failed = (path for path, code in _TROUBLE.findall(ran.error_output) if int(code) not in plain_scan.VANISHED)
     return _not_hidden(failed, scope, ctx)
 
 
-def _not_hidden(paths: Iterable[str], scope: Scope, ctx: Context) -> int:
+def _not_hidden(paths: Iterable[str], scope: SearchScope, ctx: Context) -> int:
     """How many could not be read for another reason than that they are hidden."""
     return sum(ctx.sandbox.is_path_readable(scope.root / path) for path in paths)
 
@@ -183,19 +183,19 @@ def _not_hidden(paths: Iterable[str], scope: Scope, ctx: Context) -> int:
 class PlainScan(Struct, frozen=True):
     """Runs the plain scan in a process, contained like ripgrep and killed if a pattern holds it up."""
 
-    scope: Scope
+    scope: SearchScope
     ctx: Context
 
-    async def count(self, query: Query) -> Found:
+    async def count_matches(self, query: Query) -> SearchHits:
         _, answer = await self._ask(query, [self.scope.below] if self.scope.is_file else None)
         hits = [(path, number) for path, number, _ in answer["found"]]
-        return Found(hits=hits, engine=self, unreadable=_not_hidden(answer["unreadable"], self.scope, self.ctx))
+        return SearchHits(hits=hits, engine=self, unreadable=_not_hidden(answer["unreadable"], self.scope, self.ctx))
 
-    async def places(self, query: Query, paths: Sequence[str], first: int) -> Places:
+    async def places(self, query: Query, paths: Sequence[str], first: int) -> MatchOffsets:
         _, answer = await self._ask(query, paths, first)
         return {path: found for path, _, found in answer["found"]}
 
-    async def files(self) -> tuple[list[str], int]:
+    async def list_files(self) -> tuple[list[str], int]:
         _, answer = await self._ask(None)
         return answer["found"], _not_hidden(answer["unreadable"], self.scope, self.ctx)
 
@@ -211,7 +211,7 @@ class PlainScan(Struct, frozen=True):
             "paths": paths,
             "first": first,
             # A little before the call's own end, to say why.
-            "deadline": monotonic() + timeout * _SHARE_OF_TIME,
+            "deadline": monotonic() + timeout * _TIMEOUT_SHARE,
             "packages": _packages(),
         }
         argv = isolated_python("-X", "utf8", plain_scan.__file__)
@@ -252,7 +252,7 @@ async def _run(ctx: Context, argv: tuple[str, ...], *, cwd: Path | None, stdin: 
             helper=True,
             merged=False,
             keeps="head",
-            max_bytes=_MOST_OUTPUT,
+            max_bytes=_MAX_OUTPUT,
             filtered=True,
         )
     )

@@ -17,25 +17,25 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic
 from typing import Any, Final
 
-KINDS: Final = (".rgignore", ".ignore", ".gitignore", ".git/info/exclude")
+IGNORE_FILES: Final = (".rgignore", ".ignore", ".gitignore", ".git/info/exclude")
 """The ignore files of a folder, the strongest first."""
-GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO})
+VANISHED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO})
 """The file vanished, or became something else, between being seen and being opened."""
-BLOCK: Final = 128 * 1024
-LONGEST: Final = 8 << 20
+BLOCK_SIZE: Final = 128 * 1024
+MAX_LINE: Final = 8 << 20
 """A longer line is searched in pieces."""
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a FIFO would wait for its writer.
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-_LONGEST_PATH: Final = 4090
+_MAX_PATH: Final = 4090
 _IGNORE_FILE_BYTES: Final = 256 * 1024
-_FIRST_NAMES: Final = frozenset(kind.partition("/")[0] for kind in KINDS)
+_FIRST_NAMES: Final = frozenset(kind.partition("/")[0] for kind in IGNORE_FILES)
 
-Lines = Callable[[bytes], Iterator[int]]
+LineMatcher = Callable[[bytes], Iterator[int]]
 """A place in each line of a block that matches."""
-Rule = tuple[Callable[[str], re.Match[str] | None], bool]
+IgnoreRule = tuple[Callable[[str], re.Match[str] | None], bool]
 """What one line of an ignore file matches, and whether it is ignored (or, with `!`, kept)."""
-Level = tuple[int, list[list[Rule]]]
+IgnoreLevel = tuple[int, list[list[IgnoreRule]]]
 """Where the paths begin that the ignore files of a folder are about, and the rules of each kind, the last one first."""
 
 
@@ -99,10 +99,10 @@ class Scan:
                     continue
                 if is_file:
                     yield path
-                elif is_folder and len(path) < _LONGEST_PATH:
+                elif is_folder and len(path) < _MAX_PATH:
                     waiting.append((path, levels))
 
-    def counts(self, paths: Iterable[str], lines: Lines, first: int) -> Iterator[tuple[str, int, list[int]]]:
+    def counts(self, paths: Iterable[str], lines: LineMatcher, first: int) -> Iterator[tuple[str, int, list[int]]]:
         """The path of each matching file, how many of its lines match, and where the first ones do."""
         for path in paths:
             try:
@@ -118,7 +118,7 @@ class Scan:
                 yield path, count, places
 
     def failed(self, path: str, error: OSError) -> None:
-        if error.errno not in GONE:
+        if error.errno not in VANISHED:
             self.unreadable.append(path)
 
     def _entries(self, folder: str) -> list[tuple[str, bool, bool]]:
@@ -132,11 +132,11 @@ class Scan:
         finally:
             os.close(opened)
 
-    def _leaves_out(self, name: str, path: str, is_folder: bool, levels: list[Level]) -> bool:
+    def _leaves_out(self, name: str, path: str, is_folder: bool, levels: list[IgnoreLevel]) -> bool:
         """Of each kind of ignore file the nearest rule counts; of these the one of the strongest kind."""
         if name in self._names or (is_folder and name in self._folders):
             return True
-        for kind in range(len(KINDS)):
+        for kind in range(len(IGNORE_FILES)):
             for start, rules in reversed(levels):
                 asked = f"{path[start:]}/" if is_folder else path[start:]
                 for match, ignores in rules[kind]:
@@ -148,17 +148,19 @@ class Scan:
                             return ignores
         return name.startswith(".")
 
-    def _level(self, folder: str) -> Level:
-        return len(folder) + 1 if folder else 0, [self._rules(f"{folder}/{kind}" if folder else kind) for kind in KINDS]
+    def _level(self, folder: str) -> IgnoreLevel:
+        return len(folder) + 1 if folder else 0, [
+            self._rules(f"{folder}/{kind}" if folder else kind) for kind in IGNORE_FILES
+        ]
 
-    def _rules(self, path: str) -> list[Rule]:
+    def _rules(self, path: str) -> list[IgnoreRule]:
         content = read_ignore_file(self._root, self._path, path)
         if not content:
             return []
         # Takes 50 ms, and many projects have no ignore file.
         from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-        rules: list[Rule] = []
+        rules: list[IgnoreRule] = []
         for line in content.decode("utf-8-sig", "surrogateescape").split("\n"):
             try:
                 regex, ignores = GitIgnoreSpecPattern.pattern_to_regex(line)
@@ -184,7 +186,7 @@ def read_ignore_file(root: int, root_path: str, path: str) -> bytes:
         return file.read(_IGNORE_FILE_BYTES)
 
 
-def lines_of(text: str, *, regex: bool = False, fold: bool = False) -> Lines:
+def line_matcher(text: str, *, regex: bool = False, fold: bool = False) -> LineMatcher:
     """Raises `re.error`."""
     search = re.compile(text, re.IGNORECASE if fold else 0).search if regex else None
     wanted = text.encode().lower() if fold else text.encode()
@@ -209,7 +211,7 @@ def lines_of(text: str, *, regex: bool = False, fold: bool = False) -> Lines:
     return by_regex if regex else literal
 
 
-def _count(opened: int, lines: Lines, first: int) -> tuple[int, list[int]]:
+def _count(opened: int, lines: LineMatcher, first: int) -> tuple[int, list[int]]:
     """A file with a NUL byte counts as binary and matches nothing."""
     count = 0
     places: list[int] = []
@@ -229,10 +231,10 @@ def blocks(opened: int) -> Iterator[tuple[int, bytes]]:
     The file is read, not mapped: a mapping of a file that is cut short meanwhile would kill the process.
     """
     base, rest = 0, b""
-    while piece := os.read(opened, BLOCK):
+    while piece := os.read(opened, BLOCK_SIZE):
         data = rest + piece
         end = data.rfind(b"\n") + 1
-        if not end and len(data) < LONGEST:
+        if not end and len(data) < MAX_LINE:
             rest = data
             continue
         block = data[: end or len(data)]
@@ -249,7 +251,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
         found: list[Any] = list(paths)
     else:
         try:
-            lines = lines_of(**request["query"])
+            lines = line_matcher(**request["query"])
         except (re.error, RecursionError, OverflowError) as error:
             return {"bad_pattern": str(error)}
         found = list(scan.counts(paths, lines, request["first"]))

@@ -11,12 +11,12 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast.text.truncate import cut_line
-from holdfast.tools.search.plain_scan import blocks, lines_of, open_file
-from holdfast.tools.search.scope import CONFIG, SOURCE, Query, Scope, extension
+from holdfast.tools.search.plain_scan import blocks, line_matcher, open_file
+from holdfast.tools.search.scope import CONFIG, SOURCE, Query, SearchScope, extension
 
-LOOKED_AT: Final = 500
+MAX_FILES_READ: Final = 500
 """Files looked at for the definition of an identifier; other queries need no more than are collected."""
-LINES_LOOKED_AT: Final = 500
+MAX_LINES_READ: Final = 500
 LINE_BYTES: Final = 500
 _DEFINITION: Final = re.compile(
     rb"(?:\xef\xbb\xbf)?[ \t]*(?:pub (?:enum|struct|fn|type|trait|const|static)"
@@ -27,7 +27,7 @@ Hit = tuple[str, int]
 """The path of a file below the root (bytes that are not UTF-8 as lone surrogates), and how many of its lines match."""
 
 
-class Line(Struct, frozen=True):
+class MatchedLine(Struct, frozen=True):
     number: int
     text: str
     defines: bytes | None = None
@@ -40,7 +40,7 @@ class FileHits(Struct, frozen=True, kw_only=True):
     path: str
     tier: int
     count: int
-    lines: tuple[Line, ...]
+    lines: tuple[MatchedLine, ...]
     exact: bool
     """One of its lines defines exactly what was asked for."""
     all_definitions: bool
@@ -58,13 +58,18 @@ def defined_name(line: str) -> str | None:
     return None if found is None else found[1].decode()
 
 
-def in_order(hits: Iterable[Hit], wanted: int) -> list[Hit]:
+def top_hits(hits: Iterable[Hit], wanted: int) -> list[Hit]:
     """The first of them: source before configuration before the rest, each by the characters of its path."""
     return nsmallest(wanted, hits, key=lambda hit: (tier_of(hit[0]), hit))
 
 
-def look_at(
-    hits: Sequence[Hit], query: Query, scope: Scope, *, per_file: int, places: Mapping[str, Sequence[int]] | None = None
+def read_hits(
+    hits: Sequence[Hit],
+    query: Query,
+    scope: SearchScope,
+    *,
+    per_file: int,
+    places: Mapping[str, Sequence[int]] | None = None,
 ) -> list[FileHits]:
     """Read the files and rank them. `places`: where lines match, for a pattern that is not tried in this process."""
     looked: list[FileHits] = []
@@ -76,7 +81,7 @@ def look_at(
             except (OSError, ValueError):
                 continue
             try:
-                lines = matching(opened, query, None if places is None else places.get(hit[0], ()), per_file)
+                lines = matching_lines(opened, query, None if places is None else places.get(hit[0], ()), per_file)
                 seen = _choose(lines, hit, query, per_file)
             except OSError:
                 continue
@@ -90,11 +95,11 @@ def look_at(
     return looked
 
 
-def _choose(lines: Iterable[Line], hit: Hit, query: Query, per_file: int) -> FileHits | None:
+def _choose(lines: Iterable[MatchedLine], hit: Hit, query: Query, per_file: int) -> FileHits | None:
     """The lines that define what was asked for, then the first ones; in the order of the file."""
     wanted = query.text.encode()
-    first: list[Line] = []
-    exact: list[Line] = []
+    first: list[MatchedLine] = []
+    exact: list[MatchedLine] = []
     for line in lines:
         if (len(first) >= per_file and not query.is_identifier) or len(exact) >= per_file:
             break
@@ -115,15 +120,17 @@ def _choose(lines: Iterable[Line], hit: Hit, query: Query, per_file: int) -> Fil
     )
 
 
-def matching(opened: int, query: Query, places: Sequence[int] | None, first: int = LINES_LOOKED_AT) -> Iterator[Line]:
+def matching_lines(
+    opened: int, query: Query, places: Sequence[int] | None, first: int = MAX_LINES_READ
+) -> Iterator[MatchedLine]:
     """The first lines that match, as they come, and of those after them the ones that read like a definition."""
     looked_at, number = 0, 1
-    lines = lines_of(query.text, fold=query.fold) if places is None else None
+    lines = line_matcher(query.text, fold=query.fold) if places is None else None
     for base, block in blocks(opened):
         found = lines(block) if lines else (at - base for at in places or () if base <= at < base + len(block))
         counted = 0
         for at in found:
-            if looked_at == LINES_LOOKED_AT:
+            if looked_at == MAX_LINES_READ:
                 return
             looked_at += 1
             start = block.rfind(b"\n", 0, at) + 1
@@ -132,7 +139,7 @@ def matching(opened: int, query: Query, places: Sequence[int] | None, first: int
                 continue
             number += block.count(b"\n", counted, start)
             counted = start
-            yield Line(number, _text(block, start), None if definition is None else definition[1])
+            yield MatchedLine(number, _text(block, start), None if definition is None else definition[1])
         number += block.count(b"\n", counted)
 
 

@@ -28,8 +28,8 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SPECIAL: Final = re.compile(r"[\\.^$*+?{}\[\]()|]")
 _GLOB_PIECE: Final = re.compile(r"\\.|\[[!^]?.[^]]*\]|.", re.DOTALL)
 """An escaped character, a class, or a character."""
-_MOST_GLOBS: Final = 200
-_DEEPEST_BRACES: Final = 20
+_MAX_GLOBS: Final = 200
+_MAX_BRACE_DEPTH: Final = 20
 _Segment = Callable[[str], object]
 
 
@@ -50,7 +50,7 @@ class Query(Struct, frozen=True):
         return not self.regex and _IDENTIFIER.fullmatch(self.text) is not None
 
 
-def read_query(text: str, *, regex: bool = False, fold: bool = False) -> Query:
+def parse_query(text: str, *, regex: bool = False, fold: bool = False) -> Query:
     """Raises `BadQuery`. A regular expression without special characters is a text."""
     if regex and text.startswith("(?i)"):
         text, fold = text[4:], True
@@ -67,7 +67,7 @@ def read_query(text: str, *, regex: bool = False, fold: bool = False) -> Query:
     return Query(text, regex and _SPECIAL.search(text) is not None, fold)
 
 
-class Scope(Struct, frozen=True, kw_only=True):
+class SearchScope(Struct, frozen=True, kw_only=True):
     """A folder or a file of the project, as a search sees it."""
 
     root: Path
@@ -85,7 +85,7 @@ def touches(args: Args) -> list[str]:
     return [cast(str, args.get("path") or ".")]
 
 
-def scope_of(given: str | None, ctx: Context) -> Scope:
+def resolve_scope(given: str | None, ctx: Context) -> SearchScope:
     """Raises `PathRefused` for what is outside the project or does not exist."""
     if ctx.root is None:
         raise PathRefused("There is no project root here, so there is nothing to search; run `holdfast init` first.")
@@ -101,7 +101,9 @@ def scope_of(given: str | None, ctx: Context) -> Scope:
     if not is_file and not stat.S_ISDIR(mode):
         raise PathRefused(f"{given} is neither a folder nor a regular file; name one of these.")
     below = "" if path == root else str(path.relative_to(root))
-    return Scope(root=root, below=below, is_file=is_file, document=_document(root, ctx), small=ctx.caps == "small")
+    return SearchScope(
+        root=root, below=below, is_file=is_file, document=_document(root, ctx), small=ctx.caps == "small"
+    )
 
 
 def _document(root: Path, ctx: Context) -> str | None:
@@ -116,12 +118,12 @@ def extension(path: str) -> str:
     return "" if "/" in end else end.lower()
 
 
-def shown_path(path: str) -> str:
+def display_path(path: str) -> str:
     """A path below the root as text that can be printed: bytes that are not UTF-8 become replacement characters."""
     return path if path.isascii() else os.fsencode(path).decode(errors="replace")
 
 
-def wanted_by(glob: str | None, scope: Scope) -> Callable[[str], bool] | None:
+def path_filter(glob: str | None, scope: SearchScope) -> Callable[[str], bool] | None:
     """Whether a path below the root is asked for; None if all are. Raises `BadQuery`."""
     start = len(scope.below) + 1 if scope.below and not scope.is_file else 0
     extensions = SMALL_EXTENSIONS if scope.small and not scope.is_file else None
@@ -162,15 +164,15 @@ def glob_matcher(glob: str) -> Callable[[str], bool]:
 
 def _branches(pieces: Iterator[str], depth: int = 0) -> list[list[str]]:
     """Every way to read the braces, up to the end or to the one that closes this depth."""
-    if depth > _DEEPEST_BRACES:
-        raise BadQuery(f"its braces are nested more than {_DEEPEST_BRACES} deep")
+    if depth > _MAX_BRACE_DEPTH:
+        raise BadQuery(f"its braces are nested more than {_MAX_BRACE_DEPTH} deep")
     done: list[list[str]] = []
     here: list[list[str]] = [[]]
     for piece in pieces:
         if piece == "{":
             inner = _branches(pieces, depth + 1)
-            if len(here) * len(inner) > _MOST_GLOBS:
-                raise BadQuery(f"its braces stand for more than {_MOST_GLOBS} globs")
+            if len(here) * len(inner) > _MAX_GLOBS:
+                raise BadQuery(f"its braces stand for more than {_MAX_GLOBS} globs")
             here = [before + after for before in here for after in inner]
         elif piece == "}":
             if not depth:
@@ -197,10 +199,12 @@ def _segments(pieces: Sequence[str]) -> list[_Segment | None]:
     if len(parts) > 1 and parts[-1] == ["*", "*"]:
         parts.append(["*"])  # what is in a folder, not the folder
     # Stars of one name are matched without going back (atomic groups), so its time cannot explode.
-    return [None if part == ["*", "*"] else re.compile(translate("".join(map(_spelled, part)))).match for part in parts]
+    return [
+        None if part == ["*", "*"] else re.compile(translate("".join(map(_to_fnmatch, part)))).match for part in parts
+    ]
 
 
-def _spelled(piece: str) -> str:
+def _to_fnmatch(piece: str) -> str:
     """A piece as `fnmatch` reads it."""
     if piece in ("[", "\\"):
         raise BadQuery("a '[' is never closed" if piece == "[" else "it ends in a backslash")

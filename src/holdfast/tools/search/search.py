@@ -13,43 +13,45 @@ from holdfast.contract.errors import PathRefused, SandboxRefused
 from holdfast.contract.json import Args
 from holdfast.contract.result import Result, fail, ok
 from holdfast.text.preview import with_label
-from holdfast.tools.schemas import LABEL, filled, optional, reader, strict_object
+from holdfast.tools.schemas import LABEL, non_blank, nullable, read_only_tool, strict_object
 from holdfast.tools.search import engines
-from holdfast.tools.search.ranking import LOOKED_AT, FileHits, Hit, in_order, look_at
+from holdfast.tools.search.ranking import MAX_FILES_READ, FileHits, Hit, read_hits, top_hits
 from holdfast.tools.search.scope import (
     BadQuery,
-    Scope,
+    SearchScope,
+    display_path,
     glob_matcher,
-    read_query,
-    scope_of,
-    shown_path,
+    parse_query,
+    path_filter,
+    resolve_scope,
     touches,
-    wanted_by,
 )
 
-COLLECTED: Final = 50
-PER_FILE: Final = 3
-SHOWN: Final = 15
+MAX_COLLECTED: Final = 50
+LINES_PER_FILE: Final = 3
+DEFAULT_SHOWN: Final = 15
 
 
 async def search(args: Args, ctx: Context) -> Result:
-    shown = cast(int, args.get("limit") or SHOWN)
-    collected = max(COLLECTED, shown)
+    shown = cast(int, args.get("limit") or DEFAULT_SHOWN)
+    collected = max(MAX_COLLECTED, shown)
     try:
         fold = args.get("case") == "insensitive"
-        query = read_query(cast(str, args["query"]), regex=bool(args.get("regex")), fold=fold)
-        scope = scope_of(cast("str | None", args.get("path")), ctx)
-        wanted = wanted_by(cast("str | None", args.get("glob")), scope)
+        query = parse_query(cast(str, args["query"]), regex=bool(args.get("regex")), fold=fold)
+        scope = resolve_scope(cast("str | None", args.get("path")), ctx)
+        wanted = path_filter(cast("str | None", args.get("glob")), scope)
         if ctx.dry_run:
             return ok("")
         # A search in one file is about its lines, not about which file to open.
-        per_file = collected if scope.is_file else PER_FILE
-        found = await engines.count(query, scope, ctx)
-        hits = await asyncio.to_thread(allowed, found, wanted, scope, ctx)
-        first = await asyncio.to_thread(in_order, hits, max(collected, LOOKED_AT) if query.is_identifier else collected)
+        per_file = collected if scope.is_file else LINES_PER_FILE
+        found = await engines.count_matches(query, scope, ctx)
+        hits = await asyncio.to_thread(readable_hits, found, wanted, scope, ctx)
+        first = await asyncio.to_thread(
+            top_hits, hits, max(collected, MAX_FILES_READ) if query.is_identifier else collected
+        )
         paths = [path for path, _ in first]
         places = await found.engine.places(query, paths, per_file) if query.regex and paths else None
-        looked = await asyncio.to_thread(look_at, first, query, scope, per_file=per_file, places=places)
+        looked = await asyncio.to_thread(read_hits, first, query, scope, per_file=per_file, places=places)
     except (BadQuery, PathRefused, SandboxRefused, engines.SearchFailed) as error:
         return fail(str(error))
     output: Args = {
@@ -58,20 +60,22 @@ async def search(args: Args, ctx: Context) -> Result:
         "total_files": len(hits),
         "shown": shown,
         "definition": _definition(looked),
-        "files": _listed(looked, collected),
+        "files": _file_entries(looked, collected),
         "unreadable_files": found.unreadable,
     }
     return ok(_render(output), structured=output)
 
 
-def allowed(found: engines.Found, wanted: Callable[[str], bool] | None, scope: Scope, ctx: Context) -> list[Hit]:
+def readable_hits(
+    found: engines.SearchHits, wanted: Callable[[str], bool] | None, scope: SearchScope, ctx: Context
+) -> list[Hit]:
     """What was asked for and may be read: not even a count may tell of the rest."""
     hits = found.hits if wanted is None else [hit for hit in found.hits if wanted(hit[0])]
     readable = ctx.sandbox.is_path_readable
     return [hit for hit in hits if readable(scope.root / hit[0])]
 
 
-def _listed(looked: list[FileHits], room: int) -> list[Any]:
+def _file_entries(looked: list[FileHits], room: int) -> list[Any]:
     listed: list[Any] = []
     for file in looked:
         lines = file.lines[:room]
@@ -79,7 +83,7 @@ def _listed(looked: list[FileHits], room: int) -> list[Any]:
         if lines:
             listed.append(
                 {
-                    "path": shown_path(file.path),
+                    "path": display_path(file.path),
                     "matches": file.count,
                     "exact_definition": file.exact,
                     "lines": [{"line": line.number, "text": line.text} for line in lines],
@@ -92,7 +96,7 @@ def _definition(looked: list[FileHits]) -> str | None:
     """The one source file that defines it: exactly, or else as the only one with nothing but definitions."""
     source = [file for file in looked if file.tier == 0]
     exact = [file for file in source if file.exact] or [file for file in source if file.all_definitions]
-    return shown_path(exact[0].path) if len(exact) == 1 else None
+    return display_path(exact[0].path) if len(exact) == 1 else None
 
 
 def _render(output: Args) -> str:
@@ -137,19 +141,19 @@ _FILE: Final = strict_object(
     lines={"type": "array", "items": _LINE},
 )
 
-CODE_SEARCH: Final = reader(
+CODE_SEARCH: Final = read_only_tool(
     name="code.search",
     description=(
         "Search the project's text files for lines that contain a text. Source comes before configuration before "
         "documentation, grouped by file; files that git ignores, hidden and binary files are left out."
     ),
     input_schema=strict_object(
-        query=filled("The text to look for: one line, taken literally unless regex is true."),
-        path=optional("string", "Folder or file to search in, relative to the project root (default: the root)."),
-        glob=optional("string", "Only files whose name matches, such as *.py; with a slash, whose path matches."),
-        regex=optional("boolean", "Read the query as a regular expression (default false; Python's without ripgrep)."),
-        case=optional("string", "sensitive (default) or insensitive.", enum=["sensitive", "insensitive", None]),
-        limit=optional("integer", f"How many lines to show (default {SHOWN}).", minimum=1, maximum=200),
+        query=non_blank("The text to look for: one line, taken literally unless regex is true."),
+        path=nullable("string", "Folder or file to search in, relative to the project root (default: the root)."),
+        glob=nullable("string", "Only files whose name matches, such as *.py; with a slash, whose path matches."),
+        regex=nullable("boolean", "Read the query as a regular expression (default false; Python's without ripgrep)."),
+        case=nullable("string", "sensitive (default) or insensitive.", enum=["sensitive", "insensitive", None]),
+        limit=nullable("integer", f"How many lines to show (default {DEFAULT_SHOWN}).", minimum=1, maximum=200),
         label=LABEL,
     ),
     output_schema=strict_object(
@@ -172,22 +176,22 @@ CODE_SEARCH: Final = reader(
 )
 
 
-LIMIT: Final = 500
+DEFAULT_FIND_LIMIT: Final = 500
 
 
 async def find(args: Args, ctx: Context) -> Result:
-    limit = cast(int, args.get("limit") or LIMIT)
+    limit = cast(int, args.get("limit") or DEFAULT_FIND_LIMIT)
     try:
         matches = glob_matcher(cast(str, args["pattern"]))
-        scope = scope_of(cast("str | None", args.get("path")), ctx)
+        scope = resolve_scope(cast("str | None", args.get("path")), ctx)
         if scope.is_file:
             return fail(f"Not a folder: {args['path']}; name the folder to look in.")
         if ctx.dry_run:
             return ok("")
-        files, unreadable = await engines.files(scope, ctx)
+        files, unreadable = await engines.list_files(scope, ctx)
     except (BadQuery, PathRefused, SandboxRefused, engines.SearchFailed) as error:
         return fail(str(error))
-    found = await asyncio.to_thread(_first, files, matches, scope, limit + 1, ctx)
+    found = await asyncio.to_thread(_first_matches, files, matches, scope, limit + 1, ctx)
     output: Args = {
         "files": cast(Any, found[:limit]),
         "truncated": len(found) > limit,
@@ -196,12 +200,14 @@ async def find(args: Args, ctx: Context) -> Result:
     return ok(_render_files(output), structured=output)
 
 
-def _first(files: list[str], matches: Callable[[str], bool], scope: Scope, wanted: int, ctx: Context) -> list[str]:
+def _first_matches(
+    files: list[str], matches: Callable[[str], bool], scope: SearchScope, wanted: int, ctx: Context
+) -> list[str]:
     """The first matching files that may be read."""
     start = len(scope.below) + 1 if scope.below else 0
     matching = sorted(path for path in files if matches(path[start:]))
     readable = (path for path in matching if ctx.sandbox.is_path_readable(scope.root / path))
-    return [shown_path(path) for path in islice(readable, wanted)]
+    return [display_path(path) for path in islice(readable, wanted)]
 
 
 def _render_files(output: Args) -> str:
@@ -219,16 +225,16 @@ def _preview_find(args: Args, width: int) -> str:
     return with_label(f"{body}  in {args['path']}" if args.get("path") else body, args)
 
 
-FILE_FIND: Final = reader(
+FILE_FIND: Final = read_only_tool(
     name="file.find",
     description=(
         "Find files by a glob such as *.py or src/**/test_*.py. Without a slash it is about the name at any depth. "
         "Hidden files and files that git ignores are left out."
     ),
     input_schema=strict_object(
-        pattern=filled("The glob: *, ?, **, [abc], {a,b}."),
-        path=optional("string", "Folder to look in, relative to the project root (default: the root)."),
-        limit=optional("integer", f"How many files to list (default {LIMIT}).", minimum=1, maximum=10_000),
+        pattern=non_blank("The glob: *, ?, **, [abc], {a,b}."),
+        path=nullable("string", "Folder to look in, relative to the project root (default: the root)."),
+        limit=nullable("integer", f"How many files to list (default {DEFAULT_FIND_LIMIT}).", minimum=1, maximum=10_000),
         label=LABEL,
     ),
     output_schema=strict_object(
