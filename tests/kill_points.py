@@ -23,7 +23,7 @@ from holdfast.chat import document_file
 from holdfast.cli import prompt
 from holdfast.cli.mcp import client_file
 from holdfast.config.config import McpServer
-from holdfast.factory.runtime import build_runtime, load_setting
+from holdfast.factory.runtime import build_runtime, load_project
 from holdfast.mcp.client.oauth_store import Kept, login_file
 from holdfast.sandbox.sandbox import Sandbox
 
@@ -39,7 +39,7 @@ async def _approve(held: PendingCall) -> Answer:
 
 
 def _runtime(project: Path, **options: Any) -> Runtime:
-    return build_runtime(load_setting(project, options), asker=_approve)
+    return build_runtime(load_project(project, options), asker=_approve)
 
 
 def _calls(*calls: tuple[str, dict[str, Any]], **options: Any) -> Callable[[Path], None]:
@@ -56,15 +56,15 @@ def _calls(*calls: tuple[str, dict[str, Any]], **options: Any) -> Callable[[Path
 
 
 def document(project: Path) -> None:
-    load_setting(project)
+    load_project(project)
     path = project / "doc.chat"
     for text in (b"@You:\none\n", b"@You:\ntwo\n"):
         document_file.replace(path, document_file.read(path), text)
-    document_file.keep_beside(project.parent / "outside" / "doc.chat", project.parent, b"kept")
+    document_file.write_conflict_copy(project.parent / "outside" / "doc.chat", project.parent, b"kept")
 
 
 def settings(project: Path) -> None:
-    setting = load_setting(project)
+    setting = load_project(project)
     for text in ("{}\n", '{"a": 1}\n'):
         client_file.write_client_file(
             client_file.read_client_file(project / "client.json", [project], root=project), text, private=False
@@ -75,7 +75,7 @@ def settings(project: Path) -> None:
 
 
 def editor(project: Path) -> None:
-    load_setting(project)
+    load_project(project)
     os.environ["EDITOR"] = "/bin/true"
     asyncio.run(prompt.edit_text("text", ".json"))
 
@@ -85,7 +85,7 @@ def probe(project: Path) -> None:
 
 
 def _probe(project: Path, backend: str) -> None:
-    config = load_setting(project, {"sandbox.backend": backend}).loaded.config
+    config = load_project(project, {"sandbox.backend": backend}).loaded.config
     sandbox = Sandbox(config.sandbox, root=project)
     assert sandbox.backend() is not None
     sandbox.overlay_works(project)

@@ -21,7 +21,7 @@ from holdfast.chat.lua.host import LuaHost, Script
 from holdfast.cli import elicitation, prompt
 from holdfast.config.config import SandboxConfig, SecretSource
 from holdfast.contract.command import Command
-from holdfast.factory.runtime import build_registry, load_setting
+from holdfast.factory.runtime import build_registry, load_project
 from holdfast.fuzz.run import create_project
 from holdfast.runtime.commands import Workspace
 from holdfast.sandbox.sandbox import Sandbox
@@ -446,7 +446,7 @@ def test_a_program_that_uses_holdfast_gets_no_tools_of_a_package_that_only_lies_
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(project.root)
     monkeypatch.setattr(sys, "path", [*sys.path, str(project.root / "src")])
-    registry = build_registry(load_setting())
+    registry = build_registry(load_project())
     assert [warning for warning in registry.warnings if "'evil' lies in the project and is not installed" in warning]
     project.check()
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.agent.conversation import Diagnostic, Status
-from holdfast.agent.events import PhaseBegun
+from holdfast.agent.events import PhaseStarted
 from holdfast.agent.loop import Loop
 from holdfast.contract.event import Warned
 from holdfast.contract.message import Message, Text, ToolUse
@@ -73,7 +73,7 @@ def test_a_step_is_sorting_and_running_or_sending(tmp_path: Path, how: str) -> N
     for _ in range(4):
         stage.events.clear()
         kinds.append(stage.advance(step=how == "step").kind)
-        begun.append([event.phase for event in stage.events if isinstance(event, PhaseBegun)])
+        begun.append([event.phase for event in stage.events if isinstance(event, PhaseStarted)])
     assert begun == [["send"], ["categorise", "execute"], ["send"], []]
     assert kinds == ["stepped", "stepped", "done", "done"]
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.agent.loop import KEEP, trim
-from holdfast.agent.reply import unanswered
+from holdfast.agent.loop import KEPT_MESSAGES, trim
+from holdfast.agent.reply import calls_without_result
 from holdfast.contract.message import Message, Part, Text, Thinking, ToolResult, ToolUse
 from tests.agent.scripted import Stage, said, saying, use
 
@@ -39,7 +39,7 @@ def test_the_limits_follow_the_window(window: int, messages: int, lines: int) ->
     assert trim(fits, window) == fits
     over = trim(conversation(messages // 2), window)
     calls = [use.id for message in over for use in message.tool_uses]
-    assert KEEP // 2 <= len(calls) < messages // 2
+    assert KEPT_MESSAGES // 2 <= len(calls) < messages // 2
     assert len(over) <= messages
     assert calls[-1] == f"a{messages // 2 - 1}"
     assert over[:2] == conversation(0)
@@ -80,13 +80,13 @@ def made_of(turns: list[tuple[list[str], bool]]) -> list[Message]:
 def test_calls_and_results_go_together_and_no_words_are_lost(turns: list[tuple[list[str], bool]], window: int) -> None:
     before = made_of(turns)
     after = trim(before, window)
-    assert unanswered(after) == []
+    assert calls_without_result(after) == []
     assert [one.role for one in after] == [one.role for one in after if one.parts]
     assert all(one.role != other.role for one, other in pairwise(after))
     ids = {use.id for message in after for use in message.tool_uses}
     assert ids == {part.id for message in after for part in message.parts if isinstance(part, ToolResult)}
     assert "".join(message.text for message in after) == "".join(message.text for message in before)
-    assert [use for message in before[-KEEP:] for use in message.tool_uses if use.id not in ids] == []
+    assert [use for message in before[-KEPT_MESSAGES:] for use in message.tool_uses if use.id not in ids] == []
     assert trim(before, window) == after
 
 

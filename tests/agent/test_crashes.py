@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.agent.conversation import Status
-from holdfast.agent.reply import unanswered
+from holdfast.agent.reply import calls_without_result
 from tests.agent.mortal import Following, Life, World
 from tests.agent.scripted import results_in, said, use
 from tests.soak import rounds
@@ -46,7 +46,7 @@ def begin(folder: Path) -> World:
 def check(world: World, when: object) -> list[str]:
     """What holds whenever the process died; the results in the end."""
     messages = list(world.disk.open(Life()).messages())
-    assert unanswered(messages) == [], when
+    assert calls_without_result(messages) == [], when
     results = results_in(messages)
     assert [result.id for result in results] == ["a1", "a2", "a3", "a4", "a1", "a2"], when
     executed = world.oracle.executions()

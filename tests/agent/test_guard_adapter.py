@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast import Config, Context, Tool
-from holdfast.agent.events import Guarded, ReplyWritten
-from holdfast.agent.guard import Accept, Act, Again, Finish, Refused, Send, Turn
+from holdfast.agent.events import GuardrailApplied, ReplyWritten
+from holdfast.agent.guard import AcceptReply, AskModel, CallTools, EndTurn, RefusedCall, RetryReply, TurnHistory
 from holdfast.agent.loop import Loop
 from holdfast.agent.surface import Surface
 from holdfast.config.config import ApprovalConfig
@@ -28,38 +28,39 @@ class Script:
 
     def __init__(
         self,
-        prepare: Callable[[Turn], Send | Act | Finish] | None = None,
-        receive: Callable[[Turn, tuple[Part, ...]], Accept | Again | Act | Finish] | None = None,
-        refuse: Callable[[Turn, str], str | None] | None = None,
+        prepare: Callable[[TurnHistory], AskModel | CallTools | EndTurn] | None = None,
+        receive: Callable[[TurnHistory, tuple[Part, ...]], AcceptReply | RetryReply | CallTools | EndTurn]
+        | None = None,
+        refuse: Callable[[TurnHistory, str], str | None] | None = None,
         surface: Surface | None = None,
     ) -> None:
         self._prepare = prepare
         self._receive = receive
         self._refuse = refuse
         self._surface = surface
-        self.turns: list[Turn] = []
-        self.looked: list[Turn] = []
+        self.turns: list[TurnHistory] = []
+        self.looked: list[TurnHistory] = []
 
-    def prepare(self, turn: Turn) -> Send | Act | Finish:
+    def prepare(self, turn: TurnHistory) -> AskModel | CallTools | EndTurn:
         self.turns.append(turn)
-        return Send(self._surface) if self._prepare is None else self._prepare(turn)
+        return AskModel(self._surface) if self._prepare is None else self._prepare(turn)
 
-    def receive(self, turn: Turn, parts: tuple[Part, ...]) -> Accept | Again | Act | Finish:
-        return Accept(parts) if self._receive is None else self._receive(turn, parts)
+    def receive(self, turn: TurnHistory, parts: tuple[Part, ...]) -> AcceptReply | RetryReply | CallTools | EndTurn:
+        return AcceptReply(parts) if self._receive is None else self._receive(turn, parts)
 
-    def surface(self, turn: Turn) -> Surface | None:
+    def surface(self, turn: TurnHistory) -> Surface | None:
         self.looked.append(turn)
         return self._surface
 
-    def refusals(self, turn: Turn) -> dict[str, Refused]:
+    def refusals(self, turn: TurnHistory) -> dict[str, RefusedCall]:
         if self._refuse is None:
             return {}
-        said = {step.use.id: self._refuse(turn, step.use.id) for step in turn.rounds[-1].steps}
-        return {use_id: Refused("budget", reason) for use_id, reason in said.items() if reason is not None}
+        said = {step.use.id: self._refuse(turn, step.use.id) for step in turn.replies[-1].calls}
+        return {use_id: RefusedCall("budget", reason) for use_id, reason in said.items() if reason is not None}
 
 
 def guarded(stage: Stage) -> list[tuple[str, str]]:
-    return [(event.what, event.rule) for event in stage.events if isinstance(event, Guarded)]
+    return [(event.what, event.rule) for event in stage.events if isinstance(event, GuardrailApplied)]
 
 
 def last_words(messages: list[Message]) -> str:
@@ -67,8 +68,8 @@ def last_words(messages: list[Message]) -> str:
 
 
 def test_a_call_of_the_guard_is_made_before_the_model_speaks_and_takes_the_path(tmp_path: Path) -> None:
-    def first(turn: Turn) -> Send | Act:
-        return Send() if turn.rounds else Act("direct", (use("runtime-1"),), "named in the message")
+    def first(turn: TurnHistory) -> AskModel | CallTools:
+        return AskModel() if turn.replies else CallTools("direct", (use("runtime-1"),), "named in the message")
 
     stage = Stage(tmp_path, said("Done."), guard=Script(first))
     assert stage.advance().kind == "done"
@@ -79,13 +80,13 @@ def test_a_call_of_the_guard_is_made_before_the_model_speaks_and_takes_the_path(
 
 
 def test_a_call_of_the_guard_that_needs_a_person_waits_for_one(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, guard=Script(lambda turn: Act("direct", (use("runtime-1", "ask"),))))
+    stage = Stage(tmp_path, guard=Script(lambda turn: CallTools("direct", (use("runtime-1", "ask"),))))
     assert stage.advance().kind == "pending"
     assert stage.asks == [] and stage.model.asked == []
 
 
 def test_an_answer_of_the_guard_ends_the_turn_and_no_model_is_asked(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, guard=Script(lambda turn: Finish("own_answers", "I could not.")))
+    stage = Stage(tmp_path, guard=Script(lambda turn: EndTurn("own_answers", "I could not.")))
     outcome = stage.advance()
     assert (outcome.kind, outcome.exit_code) == ("done", 0)
     assert stage.model.asked == []
@@ -93,7 +94,7 @@ def test_an_answer_of_the_guard_ends_the_turn_and_no_model_is_asked(tmp_path: Pa
 
 
 def test_a_model_that_is_stopped_is_an_outcome_of_its_own(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, guard=Script(lambda turn: Finish("rounds", "Too much.", stopped=True)))
+    stage = Stage(tmp_path, guard=Script(lambda turn: EndTurn("rounds", "Too much.", stopped=True)))
     outcome = stage.advance()
     assert (outcome.kind, outcome.exit_code) == ("stopped", 1)
     assert "guardrails.rounds" in outcome.message
@@ -101,8 +102,8 @@ def test_a_model_that_is_stopped_is_an_outcome_of_its_own(tmp_path: Path) -> Non
 
 
 def test_a_reply_that_is_sent_back_is_not_kept_but_paid_for(tmp_path: Path) -> None:
-    def receive(turn: Turn, parts: tuple[Part, ...]) -> Accept | Again:
-        return Accept(parts) if turn.corrected.get("evidence") else Again("evidence", "Look first.")
+    def receive(turn: TurnHistory, parts: tuple[Part, ...]) -> AcceptReply | RetryReply:
+        return AcceptReply(parts) if turn.retries.get("evidence") else RetryReply("evidence", "Look first.")
 
     stage = Stage(tmp_path, said("I guess 4."), said("It is 5."), guard=Script(receive=receive))
     outcome = stage.advance()
@@ -116,8 +117,8 @@ def test_a_reply_that_is_sent_back_is_not_kept_but_paid_for(tmp_path: Path) -> N
 
 
 def test_a_reply_can_be_replaced_by_a_call(tmp_path: Path) -> None:
-    def receive(turn: Turn, parts: tuple[Part, ...]) -> Accept | Act:
-        return Accept(parts) if turn.rounds else Act("evidence", (use("runtime-1"),))
+    def receive(turn: TurnHistory, parts: tuple[Part, ...]) -> AcceptReply | CallTools:
+        return AcceptReply(parts) if turn.replies else CallTools("evidence", (use("runtime-1"),))
 
     stage = Stage(tmp_path, said("I guess."), said("I know."), guard=Script(receive=receive))
     assert stage.advance().kind == "done"
@@ -126,9 +127,13 @@ def test_a_reply_can_be_replaced_by_a_call(tmp_path: Path) -> None:
 
 
 def test_what_a_guard_puts_right_is_what_is_kept_and_run(tmp_path: Path) -> None:
-    def receive(turn: Turn, parts: tuple[Part, ...]) -> Accept:
+    def receive(turn: TurnHistory, parts: tuple[Part, ...]) -> AcceptReply:
         asks = any(isinstance(part, ToolUse) for part in parts)
-        return Accept((use("a", arguments='{"text": "y"}'),), {"simplify_queries": "x → y"}) if asks else Accept(parts)
+        return (
+            AcceptReply((use("a", arguments='{"text": "y"}'),), {"simplify_queries": "x → y"})
+            if asks
+            else AcceptReply(parts)
+        )
 
     stage = Stage(tmp_path, said(use("a")), said("Done."), guard=Script(receive=receive))
     stage.advance()
@@ -138,7 +143,7 @@ def test_what_a_guard_puts_right_is_what_is_kept_and_run(tmp_path: Path) -> None
 
 
 def test_notes_are_sent_and_not_kept(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, said("Done."), guard=Script(lambda turn: Send(notes=("Only read.", "Be brief."))))
+    stage = Stage(tmp_path, said("Done."), guard=Script(lambda turn: AskModel(notes=("Only read.", "Be brief."))))
     stage.advance()
     assert last_words(stage.model.asked[0]) == "Go.\n\nOnly read.\n\nBe brief."
     assert stage.conversation.messages()[0] == Message("user", (Text("Go."),))
@@ -243,7 +248,7 @@ def test_typed_results_stay_when_old_turns_are_taken_away(tmp_path: Path) -> Non
         await loop.advance()
 
     stage.go(long)
-    typed = script.turns[-1].rounds[0].steps[0].result
+    typed = script.turns[-1].replies[0].calls[0].result
     assert typed is not None and typed.output == "noted x"
 
 
@@ -259,7 +264,7 @@ def test_typed_results_are_found_however_much_others_have_called_since(tmp_path:
     stage.go(others)
     script = stage.options["guard"] = Script()
     stage.advance()
-    assert script.turns[0].rounds[0].steps[0].result is not None
+    assert script.turns[0].replies[0].calls[0].result is not None
 
 
 def test_calls_of_a_model_that_refuses_to_answer_are_not_made(tmp_path: Path) -> None:
@@ -284,11 +289,11 @@ def test_calls_are_judged_by_the_message_they_were_asked_for_whatever_was_said_s
     stage.advance(config=Config(approval=ApprovalConfig(auto_approve=("note", "ask"))))
     assert len(stage.asks) == 1
     last = script.looked[-1]
-    assert (last.prompt, [step.told is None for step in last.rounds[-1].steps]) == ("Go.", [False, True])
+    assert (last.prompt, [step.sent is None for step in last.replies[-1].calls]) == ("Go.", [False, True])
 
 
 def test_an_answer_of_the_guard_is_written_without_the_end_of_its_last_line(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, guard=Script(lambda turn: Finish("direct", "text\n")))
+    stage = Stage(tmp_path, guard=Script(lambda turn: EndTurn("direct", "text\n")))
     stage.advance()
     assert stage.conversation.messages()[-1] == Message("assistant", (Text("text"),))
 
@@ -300,11 +305,11 @@ def test_the_turn_holds_the_words_the_rounds_and_typed_results(tmp_path: Path) -
     stage.person.say("Again.")
     stage.advance()
     first, _, third, fourth = script.turns
-    assert (first.number, first.prompt, first.rounds, first.earlier) == (1, "Go.", (), ())
-    assert (third.number, third.prompt, third.rounds) == (2, "Again.", ())
-    assert [each.text for each in third.earlier] == ["Wait.", "One."]
-    step = fourth.rounds[0].steps[0]
-    assert step.told is not None and step.told.output == "noted x"
+    assert (first.number, first.prompt, first.replies, first.earlier_replies) == (1, "Go.", (), ())
+    assert (third.number, third.prompt, third.replies) == (2, "Again.", ())
+    assert [each.text for each in third.earlier_replies] == ["Wait.", "One."]
+    step = fourth.replies[0].calls[0]
+    assert step.sent is not None and step.sent.output == "noted x"
     assert step.result is not None and step.result.success
 
 
@@ -313,9 +318,9 @@ def test_typed_results_are_told_apart_where_every_reply_uses_the_same_ids(tmp_pa
     replies = [said(use("call-1", arguments=f'{{"text": "{word}"}}')) for word in ("one", "two", "three")]
     stage = Stage(tmp_path, *replies, said("Done."), guard=script)
     stage.advance()
-    typed = [[step.result and step.result.output for step in each.steps] for each in script.turns[-1].rounds]
+    typed = [[step.result and step.result.output for step in each.calls] for each in script.turns[-1].replies]
     assert typed == [["noted one"], ["noted two"], ["noted three"]]
-    looked = [[step.result and step.result.output for step in each.steps] for each in script.looked[-1].rounds]
+    looked = [[step.result and step.result.output for step in each.calls] for each in script.looked[-1].replies]
     assert looked == [["noted one"], ["noted two"], [None]]
 
 
@@ -326,17 +331,17 @@ def test_typed_results_are_found_again_after_a_crash(tmp_path: Path) -> None:
     stage.options["guard"] = script
     stage.conversation = MemoryConversation(stage.conversation.shelf)
     assert stage.advance(config=Config(approval=ApprovalConfig(auto_approve=("note", "ask")))).kind == "done"
-    looked = script.looked[0].rounds[-1].steps
-    assert [(step.told is None, step.result is not None) for step in looked] == [(False, True), (True, False)]
-    typed = [step.result for step in script.turns[0].rounds[-1].steps]
+    looked = script.looked[0].replies[-1].calls
+    assert [(step.sent is None, step.result is not None) for step in looked] == [(False, True), (True, False)]
+    typed = [step.result for step in script.turns[0].replies[-1].calls]
     assert all(result is not None and result.success for result in typed)
 
 
 def test_a_refusal_is_decided_before_any_call_of_the_reply_runs(tmp_path: Path) -> None:
     seen: list[tuple[bool, ...]] = []
 
-    def refuse(turn: Turn, use_id: str) -> None:
-        seen.append(tuple(step.told is None for step in turn.rounds[-1].steps))
+    def refuse(turn: TurnHistory, use_id: str) -> None:
+        seen.append(tuple(step.sent is None for step in turn.replies[-1].calls))
 
     stage = Stage(tmp_path, said(use("a"), use("b")), guard=Script(refuse=refuse))
     stage.advance()
@@ -344,7 +349,7 @@ def test_a_refusal_is_decided_before_any_call_of_the_reply_runs(tmp_path: Path) 
 
 
 def test_a_step_stops_after_a_call_of_the_guard(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, guard=Script(lambda turn: Act("direct", (use("runtime-1"),))))
+    stage = Stage(tmp_path, guard=Script(lambda turn: CallTools("direct", (use("runtime-1"),))))
     assert stage.advance(step=True).kind == "stepped"
     assert stage.notes == []
     assert [event.calls for event in stage.events if isinstance(event, ReplyWritten)] == [(use("runtime-1"),)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import Config, Tool
-from holdfast.agent.surface import MOST, Crowd, Loading, Notebook, Surface
+from holdfast.agent.surface import MAX_LOADED, ResultHistory, Surface, ToolCatalog, ToolLoader
 from holdfast.config.config import ApprovalConfig, ToolsConfig
 from holdfast.contract.message import Message, Text, ToolResult, ToolUse
 from holdfast.contract.result import Result
@@ -35,7 +35,7 @@ def word(number: int) -> str:
 
 FAKES = [fake(f"mcp:x:tool_{number}", f"Does {word(number)}.") for number in range(COUNT)]
 BUILTIN = sorted(tool.name for tool in builtin_tools() if tool.enabled)
-CROWD = Crowd([tool for tool in (*builtin_tools(), *FAKES) if tool is not TOOL_SEARCH_TOOL], TOOL_SEARCH_TOOL)
+CROWD = ToolCatalog([tool for tool in (*builtin_tools(), *FAKES) if tool is not TOOL_SEARCH_TOOL], TOOL_SEARCH_TOOL)
 
 
 def searching(use_id: str, query: str, limit: int | None = None) -> ToolUse:
@@ -162,15 +162,15 @@ def test_a_surface_still_leaves_only_what_it_leaves(tmp_path: Path) -> None:
 
 
 def test_a_result_a_person_wrote_loads_nothing_whatever_it_says(tmp_path: Path) -> None:
-    notebook = Notebook(runtime_in(tmp_path), "talk", only=TOOL_SEARCH)
-    loading = Loading(notebook, 100)
+    notebook = ResultHistory(runtime_in(tmp_path), "talk", only=TOOL_SEARCH)
+    loading = ToolLoader(notebook, 100)
     use = searching("a", word(90))
     typed = Result(True, "found", structured={"matches": [{"name": "mcp:x:tool_90"}]})
     notebook.note(0, use, typed)
 
     def loaded(output: str) -> list[str]:
         told = Message("user", (ToolResult("a", TOOL_SEARCH, output),))
-        sent = loading.of(CROWD, [Message("user", (Text("Go."),)), Message("assistant", (use,)), told])
+        sent = loading.tools_to_send(CROWD, [Message("user", (Text("Go."),)), Message("assistant", (use,)), told])
         return [tool.name for tool in sent if tool.source != "builtin"]
 
     assert loaded("found") == ["mcp:x:tool_90"]
@@ -182,19 +182,19 @@ def test_a_result_a_person_wrote_loads_nothing_whatever_it_says(tmp_path: Path) 
     [None, [], "mcp:x:tool_90", {}, {"matches": "mcp:x:tool_90"}, {"matches": ["mcp:x:tool_90", {"name": 3}, 3]}],
 )
 def test_a_result_that_is_not_a_search_s_loads_nothing(tmp_path: Path, structured: Any) -> None:
-    notebook = Notebook(runtime_in(tmp_path), "talk", only=TOOL_SEARCH)
+    notebook = ResultHistory(runtime_in(tmp_path), "talk", only=TOOL_SEARCH)
     notebook.note(0, searching("a", "x"), Result(True, "found", structured=structured))
     told = Message("user", (ToolResult("a", TOOL_SEARCH, "found"),))
-    sent = Loading(notebook, 100).of(CROWD, [Message("assistant", (searching("a", "x"),)), told])
+    sent = ToolLoader(notebook, 100).tools_to_send(CROWD, [Message("assistant", (searching("a", "x"),)), told])
     assert [tool.name for tool in sent if tool.source != "builtin"] == []
 
 
 def test_the_tool_loaded_first_goes_when_there_are_too_many_and_comes_back_when_it_is_called(tmp_path: Path) -> None:
-    loading = Loading(Notebook(runtime_in(tmp_path), "talk", only=TOOL_SEARCH), 100)
-    uses = [ToolUse(f"c{number}", f"mcp:x:tool_{number}") for number in (*range(MOST + 1), 1, 0)]
+    loading = ToolLoader(ResultHistory(runtime_in(tmp_path), "talk", only=TOOL_SEARCH), 100)
+    uses = [ToolUse(f"c{number}", f"mcp:x:tool_{number}") for number in (*range(MAX_LOADED + 1), 1, 0)]
     messages = [Message("assistant", (use,)) for use in uses]
-    sent = [tool.name for tool in loading.of(CROWD, messages) if tool.source != "builtin"]
-    assert sent == [f"mcp:x:tool_{number}" for number in (*range(2, MOST + 1), 0)]
+    sent = [tool.name for tool in loading.tools_to_send(CROWD, messages) if tool.source != "builtin"]
+    assert sent == [f"mcp:x:tool_{number}" for number in (*range(2, MAX_LOADED + 1), 0)]
 
 
 def test_a_model_that_writes_its_calls_is_told_of_the_same_tools(tmp_path: Path) -> None:
@@ -211,12 +211,12 @@ def test_a_model_that_writes_its_calls_is_told_of_the_same_tools(tmp_path: Path)
 def test_what_follows_from_the_tools_is_worked_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
 
-    class Counted(Crowd):
+    class Counted(ToolCatalog):
         def __init__(self, tools: Sequence[Tool], search: Tool | None) -> None:
             made.append(len(tools))
             super().__init__(tools, search)
 
-    monkeypatch.setattr("holdfast.agent.loop_context.Crowd", Counted)
+    monkeypatch.setattr("holdfast.agent.loop_context.ToolCatalog", Counted)
     stage = Crowded(tmp_path, said(searching("a", word(90))), said(searching("b", word(7))))
     stage.options["surface"] = Surface("most", ("mcp:x:*",))
     assert stage.advance().kind == "done"

@@ -21,7 +21,7 @@ from holdfast import Answer, Call
 from holdfast.agent.conversation import Slot, Status
 from holdfast.agent.events import AgentEvent, Outcome
 from holdfast.agent.loop import Loop
-from holdfast.agent.reply import unanswered
+from holdfast.agent.reply import calls_without_result
 from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.json import Args
@@ -239,7 +239,7 @@ class LoopMachine(RuleBasedStateMachine):
             self.ran[(call.request, call.given_id, str(call.args))] += 1
 
     def is_sent(self, messages: Sequence[Message], *, limit: bool) -> None:
-        if unanswered(messages):
+        if calls_without_result(messages):
             self.wrong.append("a call without its result is sent")
         if self.slots():
             self.wrong.append("something is sent while a call waits")
@@ -255,16 +255,16 @@ class LoopMachine(RuleBasedStateMachine):
                 alone = running is not None and running.use.id == slot.use.id
                 if alone and status is Status.PENDING and not slot.text:
                     status = Status.APPROVED
-                held = None if slot.open is None else ledger.held(slot.open.call_id)
+                held = None if slot.call is None else ledger.held(slot.call.call_id)
                 approved = held is not None and held.state is State.APPROVED
                 own = self.world.disk.open(Life())
                 if slot.text or slot.aborted or status in NO_RUN - ({Status.PENDING} if approved else set()):
                     self.refused.add((f"{own.id}:{slot.turn}", slot.use.id))
                 elif (
                     held
-                    and slot.open
+                    and slot.call
                     and status is Status.APPROVED
-                    and (slot.open.digest == held.digest or (alone and not slot.open.digest))
+                    and (slot.call.digest == held.digest or (alone and not slot.call.digest))
                 ):
                     self.allowed[held.call.id] = held.call.args
 
@@ -316,7 +316,7 @@ class LoopMachine(RuleBasedStateMachine):
             raise AssertionError("it does not end")
         self.nothing_went_wrong()
         assert self.pending() == []
-        assert unanswered(list(self.world.disk.open(Life()).messages())) == []
+        assert calls_without_result(list(self.world.disk.open(Life()).messages())) == []
 
 
 @pytest.mark.spec("U1", "U2", "U3", "U4", "U5", "A13", "D5")

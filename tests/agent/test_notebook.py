@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.surface import SEARCHES, Notebook
+from holdfast.agent.surface import MAX_SEARCHES, ResultHistory
 from holdfast.contract.enums import Failure, State
 from holdfast.contract.message import ToolResult, ToolUse
 from holdfast.contract.result import Result
@@ -24,22 +24,22 @@ def told(use: ToolUse, output: str, *, error: bool = False) -> list[ToolResult]:
 
 
 @pytest.fixture
-def notebook(tmp_path: Path) -> Notebook:
-    return Notebook(runtime_in(tmp_path), "talk")
+def notebook(tmp_path: Path) -> ResultHistory:
+    return ResultHistory(runtime_in(tmp_path), "talk")
 
 
-def test_an_output_is_not_taken_for_one_it_ends_with(notebook: Notebook) -> None:
+def test_an_output_is_not_taken_for_one_it_ends_with(notebook: ResultHistory) -> None:
     notebook.note(0, READ, Result(True, "two"))
     assert notebook.results([told(READ, "one\ntwo")]) == [{}]
     assert notebook.results([told(READ, "two\n")]) == [{"call-1": Result(True, "two")}]
 
 
-def test_an_output_that_says_nothing_is_nobody_s(notebook: Notebook) -> None:
+def test_an_output_that_says_nothing_is_nobody_s(notebook: ResultHistory) -> None:
     notebook.note(0, READ, Result(True, "\n"))
     assert notebook.results([told(READ, "")]) == [{}]
 
 
-def test_one_failure_is_not_taken_for_another(notebook: Notebook) -> None:
+def test_one_failure_is_not_taken_for_another(notebook: ResultHistory) -> None:
     rejected = Result(False, error="Rejected.", state=State.REJECTED, failure=Failure.REJECTED)
     notebook.note(4, EDIT, rejected)
     assert notebook.results([told(EDIT, "Found 2 occurrences.", error=True)]) == [{}]
@@ -47,20 +47,20 @@ def test_one_failure_is_not_taken_for_another(notebook: Notebook) -> None:
     assert notebook.results([told(EDIT, "Rejected.", error=True)]) == [{"call-1": rejected}]
 
 
-def test_a_denial_is_found_whatever_words_it_was_told_in(notebook: Notebook) -> None:
+def test_a_denial_is_found_whatever_words_it_was_told_in(notebook: ResultHistory) -> None:
     denied = Result(False, error="Tool 'x' was denied: no.", state=State.DENIED, failure=Failure.DENIED_BY_POLICY)
     notebook.note(0, EDIT, denied)
     assert notebook.results([told(EDIT, "The tool was denied by a policy. no.", error=True)]) == [{"call-1": denied}]
 
 
-def test_the_note_about_other_arguments_is_no_part_of_an_output(notebook: Notebook) -> None:
+def test_the_note_about_other_arguments_is_no_part_of_an_output(notebook: ResultHistory) -> None:
     done = Result(True, "noted y")
     notebook.note(0, EDIT, done)
     changed = 'The arguments were changed to {"text":"y"} before it ran.\n\nnoted y'
     assert notebook.results([told(EDIT, changed)]) == [{"call-1": done}]
 
 
-def test_replies_are_matched_from_the_last_one_back(notebook: Notebook) -> None:
+def test_replies_are_matched_from_the_last_one_back(notebook: ResultHistory) -> None:
     first, second = Result(True, "same"), Result(True, "same", structured={"second": True})
     notebook.note(0, READ, first)
     notebook.note(1, READ, second)
@@ -73,10 +73,10 @@ def test_replies_are_matched_from_the_last_one_back(notebook: Notebook) -> None:
 @pytest.mark.parametrize("together", [1, 3])
 def test_a_process_keeps_as_many_searches_as_another_finds_in_the_ledger(tmp_path: Path, together: int) -> None:
     runtime = runtime_in(tmp_path, *builtin_tools())
-    here = Notebook(runtime, "talk", only=TOOL_SEARCH)
+    here = ResultHistory(runtime, "talk", only=TOOL_SEARCH)
     here.results([])  # it has begun before the first search
     said: list[list[ToolResult]] = []
-    for reply in range(SEARCHES // together + 5):
+    for reply in range(MAX_SEARCHES // together + 5):
         told_now: list[ToolResult] = []
         for number in range(together):
             use = ToolUse(f"c{number}", TOOL_SEARCH)
@@ -86,8 +86,8 @@ def test_a_process_keeps_as_many_searches_as_another_finds_in_the_ledger(tmp_pat
             here.note(reply, use, done)
             told_now.append(ToolResult(use.id, use.name, done.text, not done.success))
         said.append(told_now)
-    there = Notebook(runtime, "talk", only=TOOL_SEARCH)
+    there = ResultHistory(runtime, "talk", only=TOOL_SEARCH)
     found = [[sorted(each) for each in notebook.results(said)] for notebook in (here, there)]
     assert found[0] == found[1]
-    kept = SEARCHES // together
+    kept = MAX_SEARCHES // together
     assert [bool(each) for each in found[0]] == [False] * (len(said) - kept) + [True] * kept

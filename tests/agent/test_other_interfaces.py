@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import Caller, Config, Runtime, Tool
 from holdfast.agent.conversation import Status
-from holdfast.agent.events import AgentEvent, PhaseBegun
+from holdfast.agent.events import AgentEvent, PhaseStarted
 from holdfast.agent.loop import Loop
 from holdfast.config.config import ApprovalConfig
 from holdfast.contract.enums import State
@@ -179,7 +179,7 @@ def test_a_call_that_runs_elsewhere_is_waited_for_and_the_wait_can_be_cancelled(
             executes = asyncio.Event()
 
             def watch(event: AgentEvent) -> None:
-                if event == PhaseBegun("execute"):
+                if event == PhaseStarted("execute"):
                     executes.set()
 
             loop = stage.loop(loop.runtime, on_event=watch)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast import Config, Tool
-from holdfast.agent.conversation import Open, Status
-from holdfast.agent.events import CallPlaced, CallSettled
+from holdfast.agent.conversation import LedgerCall, Status
+from holdfast.agent.events import ResultWritten, StatusWritten
 from holdfast.config.config import ApprovalConfig, Preset, ToolsConfig
 from holdfast.contract.enums import State
 from holdfast.contract.event import Warned
@@ -31,10 +31,10 @@ def held(folder: Path, *more: str) -> Stage:
 def test_what_the_policy_approves_is_marked_run_and_sent(tmp_path: Path) -> None:
     stage = Stage(tmp_path, said(use("a1")))
     assert stage.advance().kind == "done"
-    marks = [event for event in stage.events if isinstance(event, CallPlaced | CallSettled)]
-    assert isinstance(marks[0], CallPlaced)
+    marks = [event for event in stage.events if isinstance(event, StatusWritten | ResultWritten)]
+    assert isinstance(marks[0], StatusWritten)
     assert marks[0].status is Status.APPROVED
-    assert isinstance(marks[1], CallSettled)
+    assert isinstance(marks[1], ResultWritten)
     assert stage.notes == [{"text": "x"}]
     assert [(result.output, result.error) for result in stage.results()] == [("noted x", False)]
     assert [len(messages) for messages in stage.model.asked] == [1, 3]
@@ -45,10 +45,10 @@ def test_what_must_be_asked_about_is_marked_pending_and_nothing_is_sent(tmp_path
     stage = held(tmp_path)
     [slot] = stage.slots()
     assert (slot.status, slot.text) == (Status.PENDING, "")
-    assert slot.open is not None
+    assert slot.call is not None
     with stage.ledger() as ledger:
-        assert [call.call.id for call in ledger.pending()] == [slot.open.call_id]
-        assert ledger.pending()[0].digest == slot.open.digest
+        assert [call.call.id for call in ledger.pending()] == [slot.call.call_id]
+        assert ledger.pending()[0].digest == slot.call.digest
     outcome = stage.advance()
     assert (outcome.kind, outcome.exit_code, outcome.slots) == ("pending", 4, (slot,))
     assert outcome.message == "1 call waits for an answer: ask (a1)."
@@ -59,7 +59,7 @@ def test_what_must_be_asked_about_is_marked_pending_and_nothing_is_sent(tmp_path
 def test_what_the_policy_denies_is_marked_denied_and_the_model_is_told_why(tmp_path: Path) -> None:
     stage = Stage(tmp_path, said(use("a1", "ask")))
     assert stage.advance(config=DENYING).kind == "done"
-    assert [event.status for event in stage.events if isinstance(event, CallPlaced)] == [Status.DENIED]
+    assert [event.status for event in stage.events if isinstance(event, StatusWritten)] == [Status.DENIED]
     [result] = stage.results()
     assert result.error
     assert result.output.startswith("The tool was denied by a policy. ")
@@ -182,13 +182,13 @@ def test_approved_counts_only_for_the_call_that_was_held(tmp_path: Path, when: s
 def test_what_is_remembered_for_another_digest_approves_nothing(tmp_path: Path) -> None:
     stage = held(tmp_path)
     [slot] = stage.slots()
-    assert slot.open is not None
-    stage.conversation.remember(slot, Open(call_id=slot.open.call_id, digest="of something else"))
+    assert slot.call is not None
+    stage.conversation.remember(slot, LedgerCall(call_id=slot.call.call_id, digest="of something else"))
     stage.person.set_status("a1", Status.APPROVED)
     outcome = stage.advance()
     assert (outcome.kind, stage.asks) == ("pending", [])
     assert any(isinstance(event, Warned) and "waits again" in event.message for event in stage.events)
-    assert stage.slots()[0].open == slot.open
+    assert stage.slots()[0].call == slot.call
 
 
 @pytest.mark.spec("U2")
@@ -260,7 +260,7 @@ def test_calls_of_an_aborted_reply_are_neither_asked_about_nor_run(tmp_path: Pat
     stage.conversation.refresh()
     stage.conversation.add_reply([Text("Half"), use("a1"), use("a2", "ask")], aborted="The stream was cut.")
     assert stage.advance().kind == "done"
-    assert [event.status for event in stage.events if isinstance(event, CallPlaced)] == [Status.ABORTED] * 2
+    assert [event.status for event in stage.events if isinstance(event, StatusWritten)] == [Status.ABORTED] * 2
     assert [(result.output, result.error) for result in stage.results()] == [("The stream was cut.", True)] * 2
     assert (stage.notes, stage.asks, stage.states()) == ([], [], [])
 
@@ -322,7 +322,7 @@ def test_results_are_written_as_they_come(tmp_path: Path) -> None:
         return "slow"
 
     def open_gate(event: object) -> None:
-        if isinstance(event, CallSettled) and event.use.id == "a2":
+        if isinstance(event, ResultWritten) and event.use.id == "a2":
             assert [slot.use.id for slot in stage.slots()] == ["a1"]
             gate.set()
 

@@ -12,7 +12,7 @@ from msgspec import json
 from holdfast import Config, Tool
 from holdfast.agent.conversation import Status
 from holdfast.agent.events import AgentEvent
-from holdfast.agent.reply import distinct, unanswered
+from holdfast.agent.reply import calls_without_result, with_unique_ids
 from holdfast.config.config import ApprovalConfig, ToolsConfig
 from holdfast.contract.event import Warned
 from holdfast.contract.message import Aborted, Message, Text, Thinking, ToolResult, ToolUse
@@ -129,7 +129,7 @@ def test_calls_with_the_same_id_both_run_and_both_get_a_result(tmp_path: Path) -
 @pytest.mark.spec("U1")
 def test_ids_that_are_distinct_stay_as_they_are() -> None:
     parts = (Text("x"), ToolUse("b", "n"), ToolUse("a", "n"))
-    assert distinct(parts) == parts
+    assert with_unique_ids(parts) == parts
 
 
 @pytest.mark.spec("U1", "D5")
@@ -138,16 +138,16 @@ def test_the_same_id_in_every_turn_is_another_call_each_time(tmp_path: Path) -> 
     stage = Stage(tmp_path, *(said(use("call_1", arguments=text)) for text in texts))
     assert stage.advance().kind == "done"
     assert [result.output for result in stage.results()] == [f"noted {number}" for number in range(4)]
-    assert all(unanswered(messages) == [] for messages in stage.model.asked)
+    assert all(calls_without_result(messages) == [] for messages in stage.model.asked)
 
 
 @pytest.mark.spec("D5")
 def test_results_count_only_in_the_message_right_after_their_calls() -> None:
     asks, tells = Message("assistant", (use("a"), use("b"))), Message("user", (ToolResult("a", "note", ""),))
-    assert unanswered([asks, tells]) == ["b"]
-    assert unanswered([asks]) == ["a", "b"]
-    assert unanswered([asks, Message("assistant", (Text("x"),)), tells]) == ["a", "b"]
-    assert unanswered([asks, Message("user", (ToolResult("b", "n", ""), ToolResult("a", "n", "")))]) == []
+    assert calls_without_result([asks, tells]) == ["b"]
+    assert calls_without_result([asks]) == ["a", "b"]
+    assert calls_without_result([asks, Message("assistant", (Text("x"),)), tells]) == ["a", "b"]
+    assert calls_without_result([asks, Message("user", (ToolResult("b", "n", ""), ToolResult("a", "n", "")))]) == []
 
 
 @pytest.mark.spec("U1")

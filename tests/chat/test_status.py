@@ -215,8 +215,8 @@ def test_two_placeholders_of_one_call_that_disagree_are_pending(first: str, seco
     call = "@Assistant:\n\n**Tool Use:** `x` (`a`)\n\n```json\n{}\n```\n\n@You:\n\n"
     blocks = [f"**Tool Result:** `a`\n\n```flemma:tool status={status}\n```\n" for status in (first, second)]
     turn = last_turn(Document.parse(call + between.join(blocks)))
-    assert turn is not None and turn.asked[0].answer is not None
-    assert turn.asked[0].answer.status is Status.PENDING
+    assert turn is not None and turn.calls[0].block is not None
+    assert turn.calls[0].block.status is Status.PENDING
 
 
 @pytest.mark.spec("D3")

@@ -97,7 +97,7 @@ def test_the_guide_names_every_event_and_every_field_of_those_it_explains() -> N
     tags = {kind.__struct_config__.tag: kind for kind in (*get_args(AgentEvent), *get_args(Event))}
     assert set(fields) == set(tags)
     for tag, kind in tags.items():
-        if "what the path of that call tells" in fields[str(tag)]:
+        if "what the pipeline reports about that call" in fields[str(tag)]:
             continue
         named = objects()["outcome"] if tag == "outcome" else [item.name for item in msgspec.structs.fields(kind)]
         assert all(f"`{name}`" in fields[str(tag)] or name == "event" for name in named), tag

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.chat.document import Document
 from holdfast.chat.parser import TextSegment
-from holdfast.chat.turns import beginning, spoken
+from holdfast.chat.turns import append_user_text, new_document_text
 from holdfast.cli.chat.view import TextStream
 from holdfast.text.escape import escape_block
 from tests.soak import rounds
@@ -82,7 +82,7 @@ def test_words_from_the_command_line_are_one_message_whatever_they_look_like(
     before: str, newline: str, words: str
 ) -> None:
     old = Document.parse(before.replace("\n", newline))
-    new = spoken(old, words)
+    new = append_user_text(old, words)
     assert new.text.startswith(old.text)
     messages = new.messages
     assert len(messages) == max(1, len(old.messages) + (before.startswith("@Assistant")))
@@ -96,6 +96,6 @@ def test_words_from_the_command_line_are_one_message_whatever_they_look_like(
 @settings(deadline=None, max_examples=100)
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_a_new_document_has_the_messages_that_were_asked_for(system: str, words: str) -> None:
-    made = Document.parse(beginning(frontmatter="", system=system, words=words))
+    made = Document.parse(new_document_text(frontmatter="", system=system, prompt=words))
     assert [message.role for message in made.messages] == (["System", "You"] if system.strip() else ["You"])
     assert not [item for item in made.diagnostics if item.severity == "error"]

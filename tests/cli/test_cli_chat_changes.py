@@ -12,7 +12,7 @@ from holdfast.chat.conversation import DocumentConversation
 from holdfast.chat.document_file import DocumentError
 from holdfast.cli.chat import watch
 from holdfast.cli.chat.advance import ChatOptions, Interrupt
-from holdfast.factory.runtime import load_setting
+from holdfast.factory.runtime import load_project
 from tests.cli.chatting import NAME, Running, events, outcome, start, write_calls
 from tests.cli.command import Cli, Done
 
@@ -85,12 +85,12 @@ def test_after_a_stop_nothing_but_a_save_lets_a_watched_document_go_on(
     Counting.told = 0
 
     async def session() -> None:
-        setting = load_setting(document.parent)
-        keeper = watch.DocumentWatcher(document, ChatOptions(flags={}), Interrupt(), setting)
+        project = load_project(document.parent)
+        keeper = watch.DocumentWatcher(document, ChatOptions(flags={}), Interrupt(), project)
         told: list[int] = []
         for digest in ("one", "two"):
             await keeper.look()
-            setting.trust.trust(document, digest, by="ann")  # a wake-up that is no save
+            project.trust.trust(document, digest, by="ann")  # a wake-up that is no save
             await keeper.look()
             told.append(Counting.told)
             document.with_name("new").write_text(document.read_text())

@@ -15,7 +15,7 @@ from holdfast import HoldfastError
 from holdfast.config import roots
 from holdfast.config.roots import check_own
 from holdfast.contract.errors import ConfigError
-from holdfast.factory.runtime import load_setting
+from holdfast.factory.runtime import load_project
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 OTHER = 12_345
@@ -43,7 +43,7 @@ def _never(group: int) -> bool:
 
 
 def load(home: Path) -> None:
-    load_setting(home / "project")
+    load_project(home / "project")
 
 
 def test_folders_of_this_user_alone_are_fine_and_so_are_those_that_are_not_there_yet(home: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_file_that_others_can_write_is_refused(home: Path, name: str) -> None:
 
 
 def test_the_folder_of_one_project_is_looked_at_too(home: Path) -> None:
-    folder = load_setting(home / "project").state
+    folder = load_project(home / "project").state
     folder.mkdir(parents=True, mode=0o700)
     load(home)
     folder.chmod(0o777)
@@ -85,7 +85,7 @@ INNER = ("documents", "odd", "project/chats", "project/shown", "project/blobs", 
 
 
 def _inner(home: Path, name: str) -> Path:
-    project = load_setting(home / "project").state
+    project = load_project(home / "project").state
     first, _, rest = name.partition("/")
     folder = project / rest if first == "project" else home / "state" / "holdfast" / name
     folder.mkdir(parents=True, mode=0o700)
@@ -177,8 +177,8 @@ def test_root_has_no_private_group(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_holdfast_makes_is_its_users_alone(home: Path) -> None:
     from holdfast.factory.runtime import open_ledger
 
-    setting = load_setting(home / "project")
-    open_ledger(setting).close()
+    project = load_project(home / "project")
+    open_ledger(project).close()
     for folder, _folders, files in os.walk(home / "state"):
         for path in (Path(folder), *(Path(folder, name) for name in files)):
             mode = stat.S_IMODE(path.stat().st_mode)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from holdfast.agent.events import Outcome
 from holdfast.contract.message import ToolResult
-from holdfast.factory.chat import Chat, open_chat
+from holdfast.factory.chat import ChatSession, open_chat
 from tests.agent.scripted import Scripted, said, use
 from tests.runtime.support import run
 
@@ -26,7 +26,7 @@ class Place:
         self.document.write_text(text)
         return self.document
 
-    def drive(self, model: Scripted, look: Callable[[Chat], T] | None = None) -> tuple[Outcome, T | None]:
+    def drive(self, model: Scripted, look: Callable[[ChatSession], T] | None = None) -> tuple[Outcome, T | None]:
         async def session() -> tuple[Outcome, T | None]:
             async with open_chat(self.document, model=model) as chat:
                 outcome = await chat.loop.advance()
@@ -37,7 +37,7 @@ class Place:
     def trust(self) -> None:
         async def session() -> None:
             async with open_chat(self.document, model=Scripted()) as chat:
-                chat.setting.trust.trust(chat.path, chat.digest, by="ann")
+                chat.project.trust.trust(chat.path, chat.digest, by="ann")
 
         run(session())
 

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.config.layers import Loaded
 from holdfast.contract.errors import ConfigError, HoldfastError
-from holdfast.factory.chat import open_chat, review
+from holdfast.factory.chat import open_chat, review_trust
 from tests.agent.scripted import Scripted, said, use
 from tests.factory.places import Place, results
 from tests.runtime.support import run
@@ -158,10 +158,10 @@ def test_a_review_says_what_trusting_a_frontmatter_would_change(place: Place) ->
     def approved(loaded: Loaded) -> object:
         return loaded.config.approval.auto_approve
 
-    found = review(place.write(f"{ALLOWS_SHELL}@You:\n"))
-    assert found is not None and found.source == ALLOWS_SHELL and not found.functions
+    found = review_trust(place.write(f"{ALLOWS_SHELL}@You:\n"))
+    assert found is not None and found.source == ALLOWS_SHELL and not found.has_function
     assert approved(found.now) == ("$default",) and approved(found.then) == ("$default", "shell.exec")
     decides = "```lua\nflemma.opt.tools.auto_approve = function(name) return true end\n```\n"
-    found = review(place.write(f"{decides}@You:\n"))
-    assert found is not None and found.functions
-    assert review(place.write("@You:\n")) is None
+    found = review_trust(place.write(f"{decides}@You:\n"))
+    assert found is not None and found.has_function
+    assert review_trust(place.write("@You:\n")) is None

@@ -10,7 +10,7 @@ import pytest
 from holdfast.agent.events import Outcome
 from holdfast.contract.call import PendingCall
 from holdfast.contract.errors import ConfigError, HoldfastError
-from holdfast.factory.chat import Chat, open_chat
+from holdfast.factory.chat import ChatSession, open_chat
 from tests.agent.scripted import Scripted, said, use
 from tests.factory.places import WRITES, Place, again, approve, background_lived, hold, results
 from tests.runtime.support import run
@@ -155,12 +155,12 @@ def test_a_call_that_ran_before_a_crash_is_not_run_again(place: Place, keep: boo
     assert count.read_text() == "x" and "counted" in place.document.read_text()
 
 
-def _lose_results(chat: Chat) -> None:
+def _lose_results(chat: ChatSession) -> None:
     """From the first result on nothing is written any more, as if the process had died."""
     change: Callable[..., None] = chat.conversation.change
 
     def dying(changes: list[object]) -> None:
-        if any(type(one).__name__ == "Settled" for one in changes):
+        if any(type(one).__name__ == "SetResult" for one in changes):
             raise ConfigError("died")
         change(changes)
 

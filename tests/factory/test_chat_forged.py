@@ -15,7 +15,7 @@ from holdfast.agent.events import Outcome
 from holdfast.contract.enums import State
 from holdfast.contract.result import Result
 from holdfast.factory.chat import open_chat
-from holdfast.factory.runtime import build_runtime, load_setting
+from holdfast.factory.runtime import build_runtime, load_project
 from holdfast.fs.own_paths import is_remembered, remembered_documents
 from holdfast.fs.protected_paths import is_protected
 from holdfast.store.process_identity import Noted
@@ -50,7 +50,7 @@ def approved_call(root: Path, tool: str, args: dict[str, Any], **flags: Any) -> 
     """A call of another conversation that a person approves, without seeing what it is about."""
 
     async def session() -> Result:
-        async with build_runtime(load_setting(root, flags), nobody="pending") as runtime:
+        async with build_runtime(load_project(root, flags), nobody="pending") as runtime:
             result = await runtime.call(tool, args)
             return await runtime.approve(result.call_id or "") if result.state is State.PENDING else result
 
@@ -109,7 +109,7 @@ def test_an_approval_that_undo_brought_back_does_not_count(talk: Place) -> None:
     forged = approved_call(talk.root, "file.edit", {"path": "b.txt", "search": "=pending", "replace": "=approved"})
 
     async def undone() -> None:
-        async with build_runtime(load_setting(talk.root)) as runtime:
+        async with build_runtime(load_project(talk.root)) as runtime:
             first = runtime.commands.undo(forged.call_id or "", by="ann", partial=False, interface="cli")
             assert "status=pending" in talk.document.read_text()
             assert runtime.commands.undo(first.call_id or "", by="ann", partial=False, interface="cli").success
@@ -129,7 +129,7 @@ def test_a_change_of_another_file_leaves_a_persons_approval_alone(talk: Place) -
 @pytest.mark.spec("U2")
 def test_an_approval_typed_by_a_command_that_still_runs_does_not_count(talk: Place) -> None:
     async def session() -> None:
-        async with build_runtime(load_setting(talk.root, {"approval.require_approval": False})) as runtime:
+        async with build_runtime(load_project(talk.root, {"approval.require_approval": False})) as runtime:
             ledger = runtime.pending.ledger
             (held,) = ledger.pending()
             call = replace(held.call, id="other-1", tool="shell.exec", name_used="shell.exec", request=None)

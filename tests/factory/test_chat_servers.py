@@ -13,7 +13,7 @@ from holdfast import Tool
 from holdfast.chat.frontmatter.evaluation import left_tools
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.result import Attachment
-from holdfast.factory.chat import Chat
+from holdfast.factory.chat import ChatSession
 from tests.agent.scripted import Scripted, said, use
 from tests.factory.places import Place, approve, results
 
@@ -102,7 +102,7 @@ def test_what_a_document_chose_is_worked_out_when_it_is_needed_and_not_at_every_
 
     monkeypatch.setattr("holdfast.factory.chat.left_tools", counting)
 
-    def look(chat: Chat) -> list[str]:
+    def look(chat: ChatSession) -> list[str]:
         before = len(asked)
         for number in range(50):
             chat.runtime.registry.register(Tool(name=f"mcp:p:later{number}", source="mcp:p"))

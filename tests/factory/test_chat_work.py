@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.agent.events import Outcome, PhaseBegun
+from holdfast.agent.events import Outcome, PhaseStarted
 from holdfast.chat import document_file
 from holdfast.factory.chat import open_chat
 from holdfast.runtime.pipeline import Pipeline
@@ -37,7 +37,7 @@ def test_a_turn_with_one_write_prepares_it_once(place: Place, monkeypatch: pytes
         return read(path)
 
     def note_request(event: object) -> None:
-        if event == PhaseBegun("send"):
+        if event == PhaseStarted("send"):
             before_the_answer.append(count["document written"])
 
     monkeypatch.setattr(document_file, "replace", _counting(count, "document written", document_file.replace))

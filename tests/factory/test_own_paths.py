@@ -13,7 +13,7 @@ import holdfast
 from holdfast.contract.call import Caller
 from holdfast.contract.enums import Verdict
 from holdfast.contract.result import Result
-from holdfast.factory.runtime import build_runtime, load_setting
+from holdfast.factory.runtime import build_runtime, load_project
 from holdfast.fs.own_paths import installation, user_config_file, user_state_dir
 from holdfast.fs.protected_paths import INSTALLED, is_protected
 from holdfast.rules.policy import digest_of
@@ -47,7 +47,7 @@ def in_home(place: Place, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def opened(place: Place, flags: dict[str, Any]) -> Runtime:
-    return build_runtime(load_setting(place.root, {"approval.require_approval": False, **flags}))
+    return build_runtime(load_project(place.root, {"approval.require_approval": False, **flags}))
 
 
 def called(place: Place, flags: dict[str, Any], tool: str, args: dict[str, Any]) -> Result:
@@ -129,13 +129,13 @@ def test_a_user_configuration_inside_the_project_loosens_only_once_it_was_truste
     monkeypatch.setenv("XDG_CONFIG_HOME", str(place.root / "config"))
     user_config_file().parent.mkdir(parents=True)
     user_config_file().write_text('[approval]\nrequire_approval = false\n[tools]\ndeny = ["calculator"]\n')
-    setting = load_setting(place.root)
-    loaded = setting.loaded
+    project = load_project(place.root)
+    loaded = project.loaded
     assert loaded.config.approval.require_approval and loaded.config.tools.deny == ("calculator",)
     layer = loaded.layer("user")
     assert layer is not None and not layer.trusted
-    setting.trust.trust(user_config_file(), layer.digest, by="ann")
-    assert not load_setting(place.root).loaded.config.approval.require_approval
+    project.trust.trust(user_config_file(), layer.digest, by="ann")
+    assert not load_project(place.root).loaded.config.approval.require_approval
 
 
 @pytest.mark.spec("N7a", "N9")
@@ -193,7 +193,7 @@ def test_a_skill_has_no_tools_until_its_manifest_is_trusted_and_after_it_changed
             return runtime.access.usable("calculator", Caller(skill="sum")) is not None
 
     assert not run(usable())
-    load_setting(place.root).trust.trust(manifest, digest_of(manifest.read_bytes()), by="ann")
+    load_project(place.root).trust.trust(manifest, digest_of(manifest.read_bytes()), by="ann")
     assert run(usable())
     manifest.write_text('{"permissions": {"tools": ["*"]}}')
     assert not run(usable())

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Result, Runtime
 from holdfast.factory.chat import open_chat
-from holdfast.factory.runtime import build_runtime, load_setting
+from holdfast.factory.runtime import build_runtime, load_project
 from holdfast.tools import builtin_tools
 from tests.agent.scripted import Scripted
 from tests.factory.places import Place
@@ -56,7 +56,7 @@ async def _printed(runtime: Runtime, args: dict[str, Any]) -> str:
 @pytest.mark.spec("N5")
 def test_a_call_made_in_a_folder_of_the_project_names_paths_from_the_root(place: Place) -> None:
     async def session() -> None:
-        async with build_runtime(load_setting(filled(place), RUNS)) as runtime:
+        async with build_runtime(load_project(filled(place), RUNS)) as runtime:
             await all_calls(runtime)
 
     run(session(), 120)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.factory.runtime import build_runtime, load_setting
+from holdfast.factory.runtime import build_runtime, load_project
 from holdfast.store.ledger import Ledger
 from tests.store.making import APPROVED, DONE, make_call
 
@@ -26,21 +26,21 @@ def _prune_ends() -> None:
 def test_what_is_too_old_is_pruned_once_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "holdfast.toml").touch()
-    setting = load_setting(project)
-    with Ledger.open(setting.ledger_path) as ledger, pytest.MonkeyPatch.context() as patch:
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "holdfast.toml").touch()
+    project = load_project(root)
+    with Ledger.open(project.ledger_path) as ledger, pytest.MonkeyPatch.context() as patch:
         patch.setattr("holdfast.store.database.time.time", lambda: 1_000_000.0)
         ledger.record_whole_now(make_call("old"), APPROVED, DONE)
 
     def calls() -> int:
-        with Ledger.open(setting.ledger_path) as ledger:
+        with Ledger.open(project.ledger_path) as ledger:
             return len(ledger.calls())
 
     def start() -> None:
         async def once() -> None:
-            async with build_runtime(setting):
+            async with build_runtime(project):
                 _prune_ends()
 
         asyncio.run(once())
@@ -48,7 +48,7 @@ def test_what_is_too_old_is_pruned_once_a_day(tmp_path: Path, monkeypatch: pytes
     start()
     assert calls() == 1, "a ledger that has just begun is left alone for a day"
     long_ago = time.time() - 2 * 86_400
-    os.utime(setting.state / "pruned", (long_ago, long_ago))
+    os.utime(project.state / "pruned", (long_ago, long_ago))
     start()
     assert calls() == 0
-    assert time.time() - (setting.state / "pruned").stat().st_mtime < 3600
+    assert time.time() - (project.state / "pruned").stat().st_mtime < 3600

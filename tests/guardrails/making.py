@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.agent.guard import Act, Finish, Round, Send, Step, Turn
+from holdfast.agent.guard import AskModel, CallTools, EndTurn, PastReply, ReplyCall, TurnHistory
 from holdfast.config.config import GuardrailsConfig
 from holdfast.contract.enums import Failure, State
 from holdfast.contract.message import Part, Text, ToolResult, ToolUse
@@ -43,14 +43,14 @@ def use(name: str, use_id: str = "c1", **args: Any) -> ToolUse:
     return ToolUse(use_id, name, json.dumps(args))
 
 
-def step(asked: ToolUse, result: Result | None) -> Step:
+def step(asked: ToolUse, result: Result | None) -> ReplyCall:
     """A call with its result, which must be one its tool could give."""
     if result is None:
-        return Step(asked, ToolResult(asked.id, asked.name, "gone"))
+        return ReplyCall(asked, ToolResult(asked.id, asked.name, "gone"))
     tool = next((tool for tool in TOOLS.values() if asked.name in tool.names), None)
     if tool is not None and tool.output_validator is not None and result.success and result.structured is not None:
         assert tool.output_validator.accepts(result.structured), tool.output_validator.violations(result.structured)
-    return Step(asked, ToolResult(asked.id, asked.name, result.text, error=not result.success), result)
+    return ReplyCall(asked, ToolResult(asked.id, asked.name, result.text, error=not result.success), result)
 
 
 def read_file(path: str, content: str = "x = 1\n", **changes: Any) -> Result:
@@ -121,8 +121,8 @@ def not_found(path: str) -> Result:
     return fail(f"File not found: {path}")
 
 
-def round_of(*steps: tuple[ToolUse, Result | None], text: str = "") -> Round:
-    return Round(text, tuple(step(asked, result) for asked, result in steps))
+def round_of(*steps: tuple[ToolUse, Result | None], text: str = "") -> PastReply:
+    return PastReply(text, tuple(step(asked, result) for asked, result in steps))
 
 
 def reading(path: str, result: Result | None = None, use_id: str = "c1") -> tuple[ToolUse, Result]:
@@ -133,33 +133,33 @@ def searching(query: str, files: Mapping[str, Sequence[str]], use_id: str = "c1"
     return use("code.search", use_id, query=query), found(files, exact=exact, query=query)
 
 
-def turn_of(prompt: str, *rounds: Round, **changes: Any) -> Turn:
-    return Turn(number=1, prompt=prompt, rounds=rounds, **changes)
+def turn_of(prompt: str, *rounds: PastReply, **changes: Any) -> TurnHistory:
+    return TurnHistory(number=1, prompt=prompt, replies=rounds, **changes)
 
 
-def asking(turn: Turn, *uses: ToolUse) -> Turn:
+def asking(turn: TurnHistory, *uses: ToolUse) -> TurnHistory:
     """The turn with a reply that asks for these calls, before any of them ran."""
-    return replace(turn, rounds=(*turn.rounds, Round("", tuple(map(Step, uses)))))
+    return replace(turn, replies=(*turn.replies, PastReply("", tuple(map(ReplyCall, uses)))))
 
 
-def refusal(guard: GuardRails, turn: Turn, *uses: ToolUse) -> str | None:
+def refusal(guard: GuardRails, turn: TurnHistory, *uses: ToolUse) -> str | None:
     """Why the last of these calls, asked for in one reply, is refused."""
     refused = guard.refusals(asking(turn, *uses)).get(uses[-1].id)
-    return None if refused is None else refused.text
+    return None if refused is None else refused.message
 
 
 def answer(text: str) -> tuple[Part, ...]:
     return (Text(text),)
 
 
-def sent(move: Send | Act | Finish) -> Send:
-    assert isinstance(move, Send), move
+def sent(move: AskModel | CallTools | EndTurn) -> AskModel:
+    assert isinstance(move, AskModel), move
     return move
 
 
 def acted(move: Any) -> tuple[str, str, dict[str, Any]]:
     """The rule, the tool and the arguments of the one call the runtime asks for; its tool takes them as they are."""
-    assert isinstance(move, Act), move
+    assert isinstance(move, CallTools), move
     (asked,) = move.uses
     args = json.loads(asked.arguments)
     TOOLS[asked.name].schema.accept(args)
@@ -167,8 +167,8 @@ def acted(move: Any) -> tuple[str, str, dict[str, Any]]:
     return move.rule, asked.name, args
 
 
-def finished(move: Any) -> Finish:
-    assert isinstance(move, Finish), move
+def finished(move: Any) -> EndTurn:
+    assert isinstance(move, EndTurn), move
     return move
 
 

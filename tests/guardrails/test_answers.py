@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from holdfast.agent.guard import Finish, Send
+from holdfast.agent.guard import AskModel, EndTurn
 from holdfast.contract.enums import Failure, State
 from holdfast.contract.message import ToolUse
 from holdfast.contract.result import Result, fail
@@ -36,8 +36,8 @@ CHANGE = "Update the parser"
 def test_a_read_that_fails_is_answered_by_the_runtime() -> None:
     turn = turn_of("read nope.py", direct_round("file.read", not_found("nope.py"), path="nope.py"))
     said = "I couldn't read `nope.py`: File not found: nope.py. No file contents were read."
-    assert rails().prepare(turn) == Finish("own_answers", said)
-    assert isinstance(rails(without("own_answers")).prepare(turn), Send)
+    assert rails().prepare(turn) == EndTurn("own_answers", said)
+    assert isinstance(rails(without("own_answers")).prepare(turn), AskModel)
 
 
 @pytest.mark.spec("M4")
@@ -69,19 +69,19 @@ def test_a_path_nobody_may_read_is_a_failed_read_of_the_runtimes_own_call() -> N
     ],
 )
 def test_a_read_that_did_not_run_is_no_failed_read(result: Result) -> None:
-    assert isinstance(rails().prepare(turn_of(CHANGE, round_of(reading("a.py", result)))), Send)
+    assert isinstance(rails().prepare(turn_of(CHANGE, round_of(reading("a.py", result)))), AskModel)
 
 
 @pytest.mark.spec("M4")
 def test_a_result_that_is_gone_is_no_failed_read() -> None:
     turn = turn_of(CHANGE, round_of((use("file.read", path="a.py"), None)))
-    assert isinstance(rails().prepare(turn), Send)
+    assert isinstance(rails().prepare(turn), AskModel)
 
 
 @pytest.mark.spec("M4")
 def test_where_another_file_was_read_nobody_says_that_none_was() -> None:
     turn = turn_of(CHANGE, round_of(reading("a.py"), reading("nope.py", not_found("nope.py"), "c2")))
-    assert isinstance(rails().prepare(turn), Send)
+    assert isinstance(rails().prepare(turn), AskModel)
 
 
 @pytest.mark.spec("M4")
@@ -89,14 +89,14 @@ def test_a_guess_at_a_path_is_led_to_a_file_that_was_found_and_does_not_end_the_
     search = round_of(searching("parse_line", {"src/parse.py": ["def parse_line(text):"]}))
     guess = round_of(reading("parser.py", not_found("parser.py")))
     assert acted(rails().prepare(turn_of(WHERE, search, guess)))[2] == {"path": "src/parse.py"}
-    assert isinstance(rails(without("evidence")).prepare(turn_of(WHERE, search, guess)), Send)
+    assert isinstance(rails(without("evidence")).prepare(turn_of(WHERE, search, guess)), AskModel)
 
 
 @pytest.mark.spec("M4")
 def test_a_failed_read_ends_the_turn_only_if_nothing_that_was_found_is_left_to_read() -> None:
     found = searching("parse_line", {"src/parse.py": ["def parse_line(text):"]}, "c0")
     beside = round_of(found, reading("parse.py", not_found("parse.py")))
-    assert isinstance(rails().prepare(turn_of("Add a docstring to parse_line", beside)), Send)
+    assert isinstance(rails().prepare(turn_of("Add a docstring to parse_line", beside)), AskModel)
     gone = round_of(reading("src/parse.py", not_found("src/parse.py")))
     assert finished(rails().prepare(turn_of("Add a docstring to parse_line", round_of(found), gone))).answer == (
         "I couldn't read `src/parse.py`: File not found: src/parse.py. No file contents were read."
@@ -106,14 +106,14 @@ def test_a_failed_read_ends_the_turn_only_if_nothing_that_was_found_is_left_to_r
 @pytest.mark.spec("M4")
 def test_a_change_that_was_made_is_said_in_the_tools_own_words() -> None:
     turn = turn_of(CHANGE, round_of((EDIT, edited("a.py"))))
-    assert rails().prepare(turn) == Finish("own_answers", "Successfully replaced text in a.py.")
-    assert isinstance(rails(without("own_answers")).prepare(turn), Send)
+    assert rails().prepare(turn) == EndTurn("own_answers", "Successfully replaced text in a.py.")
+    assert isinstance(rails(without("own_answers")).prepare(turn), AskModel)
 
 
 @pytest.mark.spec("M4")
 def test_all_changes_of_the_turn_are_said() -> None:
     first = round_of((EDIT, edited("a.py")), (OTHER_EDIT, fail("Could not find the exact text in b.py.")))
-    assert isinstance(rails().prepare(turn_of(CHANGE, first)), Send)
+    assert isinstance(rails().prepare(turn_of(CHANGE, first)), AskModel)
     both = finished(rails().prepare(turn_of(CHANGE, first, round_of((OTHER_EDIT, edited("b.py"))))))
     assert both.answer == "Successfully replaced text in a.py.\nSuccessfully replaced text in b.py."
 
@@ -121,8 +121,8 @@ def test_all_changes_of_the_turn_are_said() -> None:
 @pytest.mark.spec("M4")
 def test_a_change_that_was_rejected_ends_the_turn_without_one() -> None:
     turn = turn_of(CHANGE, round_of((EDIT, rejected())))
-    assert rails().prepare(turn) == Finish("own_answers", "Canceled. No file was changed.")
-    assert isinstance(rails(without("own_answers")).prepare(turn), Send)
+    assert rails().prepare(turn) == EndTurn("own_answers", "Canceled. No file was changed.")
+    assert isinstance(rails(without("own_answers")).prepare(turn), AskModel)
 
 
 @pytest.mark.spec("M4")
@@ -144,19 +144,19 @@ SHELL = use("shell.exec", "s1", command="make")
 def test_a_change_beside_one_that_is_neither_made_nor_rejected_is_left_to_the_model(
     result: Result, other: Result | None
 ) -> None:
-    assert isinstance(rails().prepare(turn_of(CHANGE, round_of((EDIT, result), (OTHER_EDIT, other)))), Send)
+    assert isinstance(rails().prepare(turn_of(CHANGE, round_of((EDIT, result), (OTHER_EDIT, other)))), AskModel)
 
 
 @pytest.mark.spec("M4")
 @pytest.mark.parametrize("other", [fail("No."), Result(True, "Done."), denied()])
 def test_a_change_beside_another_call_that_acts_is_left_to_the_model(other: Result) -> None:
     turn = turn_of(CHANGE, round_of((EDIT, edited("a.py")), (SHELL, other)))
-    assert isinstance(rails(without("surfaces")).prepare(turn), Send)
+    assert isinstance(rails(without("surfaces")).prepare(turn), AskModel)
 
 
 @pytest.mark.spec("M4")
 def test_what_a_person_wrote_in_a_tools_place_is_no_change_that_was_made() -> None:
-    assert isinstance(rails().prepare(turn_of(CHANGE, round_of((EDIT, BY_A_PERSON)))), Send)
+    assert isinstance(rails().prepare(turn_of(CHANGE, round_of((EDIT, BY_A_PERSON)))), AskModel)
     turn = turn_of(CHANGE, round_of((EDIT, BY_A_PERSON)), round_of((OTHER_EDIT, edited("b.py"))))
     assert finished(rails().prepare(turn)).answer == "Successfully replaced text in b.py."
 
@@ -198,7 +198,7 @@ def test_a_change_with_the_arguments_of_a_person_is_said_in_the_tools_words() ->
 @pytest.mark.spec("M4")
 @pytest.mark.parametrize("result", [fail("Could not find the exact text in a.py."), denied(Failure.PLANNED), None])
 def test_a_change_that_failed_or_was_never_tried_is_left_to_the_model(result: Result | None) -> None:
-    assert isinstance(rails().prepare(turn_of(CHANGE, round_of((EDIT, result)))), Send)
+    assert isinstance(rails().prepare(turn_of(CHANGE, round_of((EDIT, result)))), AskModel)
 
 
 @pytest.mark.spec("M4")

@@ -16,8 +16,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.agent.guard import Accept, Act, Again, Finish, Refused, Round, Send, Step, Turn
-from holdfast.agent.reply import distinct
+from holdfast.agent.guard import (
+    AcceptReply,
+    AskModel,
+    CallTools,
+    EndTurn,
+    PastReply,
+    RefusedCall,
+    ReplyCall,
+    RetryReply,
+    TurnHistory,
+)
+from holdfast.agent.reply import with_unique_ids
 from holdfast.config.config import GuardrailsConfig
 from holdfast.contract.enums import Failure, State
 from holdfast.contract.message import Part, Text, ToolUse
@@ -144,13 +154,13 @@ def result_of(data: st.DataObject, use: ToolUse) -> Result | None:
 class Drive:
     """One turn from its message to its end, with a check after every step."""
 
-    def __init__(self, data: st.DataObject, config: GuardrailsConfig, turn: Turn) -> None:
+    def __init__(self, data: st.DataObject, config: GuardrailsConfig, turn: TurnHistory) -> None:
         self.data = data
         self.replies = data.draw(st.sampled_from([replies, sensible, stubborn]))
         self.config = config
         self.turn = turn
         self.corrected: Counter[str] = Counter()
-        self.live: list[dict[str, Refused]] = []
+        self.live: list[dict[str, RefusedCall]] = []
         """For each reply, why its calls were refused when they were about to run."""
         self.prepared = self.received = 0
 
@@ -159,66 +169,66 @@ class Drive:
         """Another one every time: it keeps nothing."""
         return GuardRails(self.config, lambda: list(TOOLS.values()))
 
-    def run(self) -> Finish | Accept:
+    def run(self) -> EndTurn | AcceptReply:
         while True:
             self.prepared += 1
             assert self.prepared <= 11, "the turn does not end"
             move = self.guard.prepare(self.turn)
-            outcome = self.ask(move) if isinstance(move, Send) else move
-            if isinstance(outcome, Finish):
+            outcome = self.ask(move) if isinstance(move, AskModel) else move
+            if isinstance(outcome, EndTurn):
                 assert outcome.answer
                 return outcome
-            if isinstance(outcome, Accept) and not any(isinstance(part, ToolUse) for part in outcome.parts):
+            if isinstance(outcome, AcceptReply) and not any(isinstance(part, ToolUse) for part in outcome.parts):
                 return outcome
-            uses = outcome.uses if isinstance(outcome, Act) else outcome.parts
+            uses = outcome.uses if isinstance(outcome, CallTools) else outcome.parts
             self.carry_out([part for part in uses if isinstance(part, ToolUse)], move)
             self.look_back()
 
-    def ask(self, move: Send) -> Accept | Act | Finish:
+    def ask(self, move: AskModel) -> AcceptReply | CallTools | EndTurn:
         while True:
             self.received += 1
             assert self.received <= 14, "the model is asked without end"
-            reaction = self.guard.receive(self.turn, distinct(self.data.draw(self.replies)))
-            if not isinstance(reaction, Again):
+            reaction = self.guard.receive(self.turn, with_unique_ids(self.data.draw(self.replies)))
+            if not isinstance(reaction, RetryReply):
                 return reaction
             self.corrected[reaction.rule] += 1
             assert self.corrected[reaction.rule] == 1
-            self.turn = replace(self.turn, corrected=dict(self.corrected))
+            self.turn = replace(self.turn, retries=dict(self.corrected))
 
-    def carry_out(self, uses: list[ToolUse], move: Send | Act | Finish) -> None:
-        before = self.turn.rounds
-        steps = [Step(use) for use in uses]
-        self.turn = replace(self.turn, rounds=(*before, Round("", tuple(steps))))
+    def carry_out(self, uses: list[ToolUse], move: AskModel | CallTools | EndTurn) -> None:
+        before = self.turn.replies
+        steps = [ReplyCall(use) for use in uses]
+        self.turn = replace(self.turn, replies=(*before, PastReply("", tuple(steps))))
         by_runtime = all(use.id.startswith("runtime-") for use in uses)
         surface = self.guard.surface(self.turn)
-        assert surface == (None if by_runtime or not isinstance(move, Send) else move.surface)
+        assert surface == (None if by_runtime or not isinstance(move, AskModel) else move.surface)
         refused = dict(self.guard.refusals(self.turn))
         assert not by_runtime or not refused
         for place in self.data.draw(st.permutations(range(len(uses)))):
             use = uses[place]
             assert self.guard.refusals(self.turn) == refused, "what another call brought changed it"
             steps[place] = step(use, denied() if use.id in refused else result_of(self.data, use))
-            self.turn = replace(self.turn, rounds=(*before, Round("", tuple(steps))))
+            self.turn = replace(self.turn, replies=(*before, PastReply("", tuple(steps))))
         self.live.append(refused)
 
     def look_back(self) -> None:
         """What is found by replaying is what was decided then."""
         for place, refused in enumerate(self.live):
-            then = replace(self.turn, rounds=self.turn.rounds[: place + 1])
+            then = replace(self.turn, replies=self.turn.replies[: place + 1])
             assert self.guard.refusals(then) == refused
         facts = facts_of(self.config, list(TOOLS.values()), self.turn, attrgetter("name"))
-        state = replay(facts, self.turn.rounds)
-        assert state.rounds == len(self.turn.rounds)
+        state = replay(facts, self.turn.replies)
+        assert state.rounds == len(self.turn.replies)
         assert sum(state.acts.values()) == sum(
-            all(step.use.id.startswith("runtime-") for step in each.steps) for each in self.turn.rounds
+            all(step.use.id.startswith("runtime-") for step in each.calls) for each in self.turn.replies
         )
         assert all(count == 1 or (what == "preferred" and count == 2) for what, count in state.acts.items())
 
 
-def earlier(shown: str) -> tuple[Round, ...]:
+def earlier(shown: str) -> tuple[PastReply, ...]:
     read = step(ToolUse("c1", "file.read", '{"path": "src/main.py"}'), read_file("src/main.py", f"{shown}\n"))
     search = step(ToolUse("c2", "code.search", '{"query": "parse_line"}'), found({}))
-    return (Round("", (read, search)),)
+    return (PastReply("", (read, search)),)
 
 
 @pytest.mark.spec("M4", "P6")
@@ -227,7 +237,9 @@ def earlier(shown: str) -> tuple[Round, ...]:
 def test_with_all_rules_on_every_turn_ends_and_is_replayed_as_it_was(
     data: st.DataObject, prompt: str, previous: str, shown: str, foreign: bool
 ) -> None:
-    turn = Turn(number=2, prompt=prompt, before=(previous,), foreign=foreign, earlier=earlier(shown))
+    turn = TurnHistory(
+        number=2, prompt=prompt, earlier_prompts=(previous,), has_foreign_text=foreign, earlier_replies=earlier(shown)
+    )
     Drive(data, GuardrailsConfig(), turn).run()
 
 
@@ -238,7 +250,7 @@ def test_with_any_rules_off_what_was_decided_is_still_found_again(
     data: st.DataObject, prompt: str, shown: str, off: set[str]
 ) -> None:
     config: Any = replace(GuardrailsConfig(), **dict.fromkeys(off, False))
-    turn = Turn(number=1, prompt=prompt, earlier=earlier(shown))
+    turn = TurnHistory(number=1, prompt=prompt, earlier_replies=earlier(shown))
     Drive(data, config, turn).run()
 
 
@@ -248,10 +260,10 @@ def test_with_any_rules_off_what_was_decided_is_still_found_again(
 def test_with_every_rule_off_nothing_is_ever_done(
     data: st.DataObject, prompt: str, asked: list[list[ToolUse]], reply: Sequence[Part]
 ) -> None:
-    rounds = [Round("", tuple(step(use, result_of(data, use)) for use in uses)) for uses in asked]
-    turn = Turn(number=1, prompt=prompt, rounds=tuple(rounds))
+    rounds = [PastReply("", tuple(step(use, result_of(data, use)) for use in uses)) for uses in asked]
+    turn = TurnHistory(number=1, prompt=prompt, replies=tuple(rounds))
     guard = GuardRails(OFF, lambda: list(TOOLS.values()))
-    assert guard.prepare(turn) == Send()
-    assert guard.receive(turn, tuple(reply)) == Accept(tuple(reply))
+    assert guard.prepare(turn) == AskModel()
+    assert guard.receive(turn, tuple(reply)) == AcceptReply(tuple(reply))
     assert guard.surface(turn) is None
     assert guard.refusals(turn) == {}

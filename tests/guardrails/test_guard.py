@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.agent.guard import Accept, Again, Finish, Send, Turn
+from holdfast.agent.guard import AcceptReply, AskModel, EndTurn, RetryReply, TurnHistory
 from holdfast.agent.surface import ANSWER_ONLY, GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
 from holdfast.contract.message import ToolUse
 from holdfast.contract.result import Result
@@ -87,7 +87,7 @@ def test_the_correction_comes_with_the_next_request_and_the_second_slip_ends_the
     assert any(note.startswith(f"{CORRECTION}`shell.exec`") for note in once.notes)
     twice = finished(rails().prepare(turn_of(WHERE, slip, slip)))
     assert (twice.rule, twice.stopped) == ("surfaces", True)
-    assert isinstance(rails(without("surfaces")).prepare(turn_of(WHERE, slip, slip)), Send)
+    assert isinstance(rails(without("surfaces")).prepare(turn_of(WHERE, slip, slip)), AskModel)
 
 
 @pytest.mark.spec("P6", "M4")
@@ -95,7 +95,7 @@ def test_two_slips_in_one_reply_are_one_since_nobody_corrected_between_them() ->
     slips = round_of(
         (use("shell.exec", "c1", command="ls"), denied()), (use("shell.exec", "c2", command="pwd"), denied())
     )
-    assert isinstance(rails().prepare(turn_of(WHERE, slips)), Send)
+    assert isinstance(rails().prepare(turn_of(WHERE, slips)), AskModel)
 
 
 @pytest.mark.spec("P6", "M4")
@@ -104,8 +104,8 @@ def test_the_surface_of_a_reply_is_the_one_it_was_asked_with() -> None:
     late = round_of((use("code.search", query="other"), denied()))
     assert rails().surface(turn_of(WHERE)) == RETRIEVAL_FIRST
     assert rails().surface(evidence) == RETRIEVAL_FIRST
-    assert rails().surface(turn_of(WHERE, *evidence.rounds, late)) == ANSWER_ONLY
-    assert rails(without("surfaces")).surface(turn_of(WHERE, *evidence.rounds, late)) is None
+    assert rails().surface(turn_of(WHERE, *evidence.replies, late)) == ANSWER_ONLY
+    assert rails(without("surfaces")).surface(turn_of(WHERE, *evidence.replies, late)) is None
 
 
 @pytest.mark.spec("P6", "M4")
@@ -140,7 +140,7 @@ def test_an_assent_has_the_tools_of_the_last_message_that_says_more_and_nothing_
 ) -> None:
     turn = turn_of("yes, go ahead", before=before)
     assert sent(rails().prepare(turn)).surface == surface
-    assert rails().receive(turn, answer("It is so.")) == Accept(answer("It is so."))
+    assert rails().receive(turn, answer("It is so.")) == AcceptReply(answer("It is so."))
     assert sent(rails().prepare(turn_of("Tell me another", before=before))).surface == ANSWER_ONLY
 
 
@@ -165,7 +165,7 @@ def test_what_a_message_names_outright_is_asked_for_before_the_model_speaks(
     assert {key: value.rstrip("/") for key, value in given.items()} == {
         key: value.rstrip("/") for key, value in args.items()
     }
-    assert isinstance(rails(without("direct")).prepare(turn_of(prompt)), Send)
+    assert isinstance(rails(without("direct")).prepare(turn_of(prompt)), AskModel)
 
 
 @pytest.mark.spec("M4")
@@ -173,26 +173,26 @@ def test_that_file_again_is_the_one_the_last_turn_read() -> None:
     earlier = (round_of(reading("src/old.py")), round_of(reading("src/last.py")))
     move = rails().prepare(turn_of("read that file again", earlier=earlier))
     assert acted(move) == ("direct", "file.read", {"path": "src/last.py"})
-    assert isinstance(rails().prepare(turn_of("read that file again")), Send)
+    assert isinstance(rails().prepare(turn_of("read that file again")), AskModel)
 
 
 @pytest.mark.spec("M4")
 def test_nothing_is_asked_for_outright_where_the_words_are_not_all_the_persons() -> None:
     move = sent(rails().prepare(turn_of("read src/a.py", foreign=True)))
-    assert move == Send()
+    assert move == AskModel()
 
 
 @pytest.mark.spec("M4")
 def test_nothing_is_asked_for_outright_without_the_tool_for_it() -> None:
-    assert isinstance(rails(tools=[TOOLS["code.search"]]).prepare(turn_of("read src/a.py")), Send)
+    assert isinstance(rails(tools=[TOOLS["code.search"]]).prepare(turn_of("read src/a.py")), AskModel)
 
 
 @pytest.mark.spec("M4")
 def test_a_file_to_show_is_the_answer_and_one_to_explain_is_not() -> None:
     done = direct_round("file.read", read_file("a.py", "x = 1\n"), path="a.py")
-    assert rails().prepare(turn_of("show a.py", done)) == Finish("direct", "x = 1\n")
-    assert isinstance(rails().prepare(turn_of("explain a.py", done)), Send)
-    assert isinstance(rails(without("direct")).prepare(turn_of("show a.py", done)), Send)
+    assert rails().prepare(turn_of("show a.py", done)) == EndTurn("direct", "x = 1\n")
+    assert isinstance(rails().prepare(turn_of("explain a.py", done)), AskModel)
+    assert isinstance(rails(without("direct")).prepare(turn_of("show a.py", done)), AskModel)
 
 
 @pytest.mark.spec("M4")
@@ -206,7 +206,7 @@ def test_a_file_that_is_not_shown_whole_says_so() -> None:
 def test_lines_that_are_asked_for_are_read_and_shown_alone() -> None:
     assert acted(rails().prepare(turn_of("view a.py:3-4")))[2] == {"path": "a.py", "offset": 3, "limit": 2}
     assert acted(rails().prepare(turn_of("show a.py:3")))[2] == {"path": "a.py", "offset": 3, "limit": 1}
-    assert isinstance(rails().prepare(turn_of("explain a.py:3")), Send)
+    assert isinstance(rails().prepare(turn_of("explain a.py:3")), AskModel)
     some = read_file("a.py", "x\ny\n", offset=3, total_lines=9, next_offset=5, limited_by="lines")
     done = direct_round("file.read", some, path="a.py", offset=3, limit=2)
     assert finished(rails().prepare(turn_of("view a.py:3-4", done))).answer == "x\ny\n"
@@ -219,13 +219,15 @@ def test_an_empty_file_is_said_to_be_empty_and_a_picture_is_left_to_the_model() 
     empty = direct_round("file.read", read_file("a.py", ""), path="a.py")
     assert finished(rails().prepare(turn_of("show a.py", empty))).answer == "`a.py` is empty."
     picture = read_file("a.png", "", encoding="attached", mime_type="image/png")
-    assert isinstance(rails().prepare(turn_of("show a.png", direct_round("file.read", picture, path="a.png"))), Send)
+    assert isinstance(
+        rails().prepare(turn_of("show a.png", direct_round("file.read", picture, path="a.png"))), AskModel
+    )
 
 
 @pytest.mark.spec("M4")
 def test_a_file_the_model_reads_itself_is_never_shown_in_its_place() -> None:
     later = round_of(reading("a.py"))
-    assert isinstance(rails().prepare(turn_of("show a.py", later)), Send)
+    assert isinstance(rails().prepare(turn_of("show a.py", later)), AskModel)
 
 
 # rounds
@@ -234,10 +236,10 @@ def test_a_file_the_model_reads_itself_is_never_shown_in_its_place() -> None:
 @pytest.mark.spec("M4")
 def test_after_ten_rounds_of_calls_the_turn_ends() -> None:
     rounds = [round_of((use("git.log", limit=place), Result(True))) for place in range(10)]
-    assert isinstance(rails().prepare(turn_of("git log", *rounds[:9])), Send)
+    assert isinstance(rails().prepare(turn_of("git log", *rounds[:9])), AskModel)
     ended = finished(rails().prepare(turn_of("git log", *rounds)))
     assert (ended.rule, ended.stopped) == ("rounds", True)
-    assert isinstance(rails(without("rounds")).prepare(turn_of("git log", *rounds)), Send)
+    assert isinstance(rails(without("rounds")).prepare(turn_of("git log", *rounds)), AskModel)
 
 
 # all of them off
@@ -249,9 +251,9 @@ def test_with_every_rule_off_it_is_as_if_there_were_none() -> None:
     parts = (use("code.search", "runtime-1", query="where is the parser"),)
     guard = rails(OFF)
     for turn in (turn_of("read a.py"), turn_of(WHERE, *slips), _failed()):
-        assert guard.prepare(turn) == Send(None, ())
-        assert guard.receive(turn, parts) == Accept(parts)
-        assert guard.receive(turn, answer("See nowhere.py.")) == Accept(answer("See nowhere.py."))
+        assert guard.prepare(turn) == AskModel(None, ())
+        assert guard.receive(turn, parts) == AcceptReply(parts)
+        assert guard.receive(turn, answer("See nowhere.py.")) == AcceptReply(answer("See nowhere.py."))
         assert guard.surface(turn) is None
         assert guard.refusals(turn) == {}
 
@@ -259,15 +261,15 @@ def test_with_every_rule_off_it_is_as_if_there_were_none() -> None:
 @pytest.mark.spec("M4")
 def test_a_reply_is_sent_back_only_once_for_each_rule() -> None:
     guard, said = rails(), answer("I think it is somewhere.")
-    assert isinstance(guard.receive(turn_of(WHERE), said), Again)
+    assert isinstance(guard.receive(turn_of(WHERE), said), RetryReply)
     ended = finished(guard.receive(turn_of(WHERE, corrected={"evidence": 1}), said))
     assert ended.stopped
-    assert isinstance(guard.receive(turn_of(WHERE, corrected={"citations": 1}), said), Again)
+    assert isinstance(guard.receive(turn_of(WHERE, corrected={"citations": 1}), said), RetryReply)
 
 
 def _definition() -> tuple[ToolUse, Result]:
     return use("file.read", path="src/parse.py"), read_file("src/parse.py", "def parse_line(text):\n    return text\n")
 
 
-def _failed() -> Turn:
+def _failed() -> TurnHistory:
     return turn_of("read a.py", direct_round("file.read", not_found("a.py"), path="a.py"))

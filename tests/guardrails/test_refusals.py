@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.agent.guard import Send
+from holdfast.agent.guard import AskModel
 from holdfast.config.config import GuardrailsConfig
 from holdfast.contract.result import Result, fail
 from holdfast.guardrails.guardrails import GuardRails
@@ -38,7 +38,7 @@ def test_a_query_that_would_find_everything_is_refused_and_the_second_ends_the_t
     assert text is not None and text.startswith(CORRECTION)
     assert refusal(rails(without("weak_queries")), turn_of(WHERE), asked) is None
     slip = round_of((asked, denied()))
-    assert isinstance(rails().prepare(turn_of(WHERE, slip)), Send)
+    assert isinstance(rails().prepare(turn_of(WHERE, slip)), AskModel)
     ended = finished(rails().prepare(turn_of(WHERE, slip, slip)))
     assert (ended.rule, ended.stopped) == ("weak_queries", True)
 
@@ -73,7 +73,7 @@ def test_a_search_that_failed_does_not_count() -> None:
 def test_asking_again_for_a_search_that_is_closed_ends_the_turn() -> None:
     full, more = round_of(searching("parse_line", DEFINES)), round_of((use("code.search", query="other"), denied()))
     config = only("search_budget")
-    assert isinstance(rails(config).prepare(turn_of(WHERE, full, more)), Send)
+    assert isinstance(rails(config).prepare(turn_of(WHERE, full, more)), AskModel)
     ended = finished(rails(config).prepare(turn_of(WHERE, full, more, more)))
     assert (ended.rule, ended.stopped) == ("search_budget", True)
     assert "`parse_line`" in ended.answer
@@ -148,7 +148,7 @@ def test_a_call_like_the_last_one_that_succeeded_is_refused() -> None:
     text = refusal(rails(), turn, use("git_status", label="once more"))
     assert text is not None and text.startswith(f"{CORRECTION}`git.status` was not run again")
     assert refusal(rails(without("duplicate_calls")), turn, asked) is None
-    between = turn_of("git status", *turn.rounds, round_of((use("git.log"), Result(True))))
+    between = turn_of("git status", *turn.replies, round_of((use("git.log"), Result(True))))
     assert refusal(rails(), between, asked) is None
 
 
@@ -190,7 +190,7 @@ def test_notes_and_refusals_name_tools_as_the_model_writes_them() -> None:
     guard = GuardRails(GuardrailsConfig(), lambda: list(TOOLS.values()), lambda tool: small_name(tool.name))
     turn = turn_of("Where is parse_config defined?")
     sent = guard.prepare(turn)
-    assert isinstance(sent, Send)
+    assert isinstance(sent, AskModel)
     assert "search_code" in " ".join(sent.notes) and "code.search" not in " ".join(sent.notes)
     text = refusal(guard, turn, use("git.status"))
     assert text is not None and "git_status is not among the tools" in text.replace("'", "").replace("`", "")

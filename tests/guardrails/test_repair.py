@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from holdfast.agent.guard import Accept
+from holdfast.agent.guard import AcceptReply
 from holdfast.contract.message import Part, Text, ToolUse
 from tests.guardrails.making import WHERE, rails, turn_of, use, without
 
 
-def received(config: Any, prompt: str, *parts: Part) -> Accept:
+def received(config: Any, prompt: str, *parts: Part) -> AcceptReply:
     accepted = rails(config).receive(turn_of(prompt), parts)
-    assert isinstance(accepted, Accept), accepted
+    assert isinstance(accepted, AcceptReply), accepted
     return accepted
 
 
-def arguments(accepted: Accept, place: int = 0) -> dict[str, Any]:
+def arguments(accepted: AcceptReply, place: int = 0) -> dict[str, Any]:
     asked = accepted.parts[place]
     assert isinstance(asked, ToolUse)
     return json.loads(asked.arguments)
@@ -37,8 +37,8 @@ def test_a_search_keeps_to_the_folder_the_message_names(path: str | None, kept: 
     asked = use("code.search", query="parse_line", path=path)
     accepted = received(None, IN_NET, asked)
     assert arguments(accepted) == {"query": "parse_line", "path": kept}
-    assert ("scope" in accepted.changed) == (path != kept)
-    assert received(without("scope"), IN_NET, asked) == Accept((asked,))
+    assert ("scope" in accepted.corrections) == (path != kept)
+    assert received(without("scope"), IN_NET, asked) == AcceptReply((asked,))
 
 
 @pytest.mark.spec("M4")
@@ -46,8 +46,8 @@ def test_a_phrase_is_searched_as_its_first_word_that_says_something() -> None:
     asked = use("search_code", query="where is parse_line implemented", label="look")
     accepted = received(None, WHERE, Text("I look."), asked)
     assert arguments(accepted, 1) == {"query": "parse_line", "label": "look"}
-    assert "parse_line" in accepted.changed["simplify_queries"]
-    assert received(without("simplify_queries"), WHERE, asked) == Accept((asked,))
+    assert "parse_line" in accepted.corrections["simplify_queries"]
+    assert received(without("simplify_queries"), WHERE, asked) == AcceptReply((asked,))
 
 
 @pytest.mark.spec("M4")
@@ -56,7 +56,7 @@ def test_a_phrase_is_searched_as_its_first_word_that_says_something() -> None:
 )
 def test_calls_that_need_no_help_keep_every_byte(arguments: str) -> None:
     asked = ToolUse("c1", "code.search", arguments)
-    assert received(None, WHERE, asked) == Accept((asked,))
+    assert received(None, WHERE, asked) == AcceptReply((asked,))
 
 
 @pytest.mark.spec("M4")

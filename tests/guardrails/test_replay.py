@@ -6,7 +6,7 @@ from operator import attrgetter
 
 import pytest
 
-from holdfast.agent.guard import Round, Step, Turn
+from holdfast.agent.guard import PastReply, ReplyCall, TurnHistory
 from holdfast.config.config import GuardrailsConfig
 from holdfast.contract.enums import Failure
 from holdfast.contract.enums import State as Ended
@@ -41,21 +41,23 @@ NAME = attrgetter("name")
 """Tools are named as they are registered."""
 
 
-def state_of(turn: Turn) -> State:
-    return replay(facts_of(GuardrailsConfig(), list(TOOLS.values()), turn, NAME), turn.rounds)
+def state_of(turn: TurnHistory) -> State:
+    return replay(facts_of(GuardrailsConfig(), list(TOOLS.values()), turn, NAME), turn.replies)
 
 
 @pytest.mark.spec("M4")
 def test_what_was_refused_is_counted_by_judging_it_again_whatever_was_told() -> None:
-    lie = Step(use("shell.exec", command="ls"), ToolResult("c1", "shell.exec", "all fine"), denied())
-    innocent = Step(use("code.search", query="parse_line"), ToolResult("c1", "code.search", "[runtime:correction] x"))
-    turn = turn_of(WHERE, Round("", (lie,)), Round("[runtime:correction] no", (innocent,)))
+    lie = ReplyCall(use("shell.exec", command="ls"), ToolResult("c1", "shell.exec", "all fine"), denied())
+    innocent = ReplyCall(
+        use("code.search", query="parse_line"), ToolResult("c1", "code.search", "[runtime:correction] x")
+    )
+    turn = turn_of(WHERE, PastReply("", (lie,)), PastReply("[runtime:correction] no", (innocent,)))
     assert state_of(turn).refused == {"surfaces": 1}
 
 
 @pytest.mark.spec("M4")
 def test_a_reply_without_calls_is_no_round() -> None:
-    assert state_of(turn_of(WHERE, Round("Hm."), round_of(searching("parse_line", {})))).rounds == 1
+    assert state_of(turn_of(WHERE, PastReply("Hm."), round_of(searching("parse_line", {})))).rounds == 1
 
 
 @pytest.mark.spec("M4")
@@ -156,7 +158,7 @@ def test_what_the_runtime_asked_for_is_known_from_where_the_turn_stood() -> None
     ],
 )
 def test_how_a_call_ended_is_read_from_its_typed_result(result: Result | None, end: End) -> None:
-    step = Step(use("file.read"), ToolResult("c1", "file.read", "whatever", error=True), result)
+    step = ReplyCall(use("file.read"), ToolResult("c1", "file.read", "whatever", error=True), result)
     assert Catalogue([], NAME).called(step).end is end
 
 
@@ -165,7 +167,7 @@ def test_how_a_call_ended_is_read_from_its_typed_result(result: Result | None, e
 @pytest.mark.parametrize("name", ["file.read", "code.search", "file.list", "file.edit", "nobody.knows", ""])
 def test_arguments_that_cannot_be_read_are_left_to_the_path(name: str, arguments: str) -> None:
     asked = ToolUse("c1", name, arguments)
-    called = Catalogue(list(TOOLS.values()), NAME).called(Step(asked))
+    called = Catalogue(list(TOOLS.values()), NAME).called(ReplyCall(asked))
     assert called.path == ""
     text = refusal(rails(), turn_of("Update the parser"), asked)
     assert text is None or "not among the tools" in text
@@ -174,11 +176,11 @@ def test_arguments_that_cannot_be_read_are_left_to_the_path(name: str, arguments
 @pytest.mark.spec("M4")
 def test_earlier_calls_are_known_by_their_arguments_where_their_results_are_gone() -> None:
     tools = Catalogue(list(TOOLS.values()), NAME)
-    gone = Step(use("read_file", path="src/a.py"), ToolResult("c1", "read_file", "x"))
-    failed = Step(use("read_file", path="src/b.py"), ToolResult("c1", "read_file", "x", error=True))
+    gone = ReplyCall(use("read_file", path="src/a.py"), ToolResult("c1", "read_file", "x"))
+    failed = ReplyCall(use("read_file", path="src/b.py"), ToolResult("c1", "read_file", "x", error=True))
     searched = round_of((use("code.search", query="parse_line", path="lib"), found(DEFINES)))
     refused = round_of(reading("c.py", not_found("c.py")))
-    rounds = [searched, Round("", (gone,)), Round("", (failed,)), refused]
+    rounds = [searched, PastReply("", (gone,)), PastReply("", (failed,)), refused]
     assert earlier_of(rounds, tools) == Earlier("src/a.py", "parse_line", "src")
     assert earlier_of([], tools) == Earlier()
 

@@ -48,7 +48,7 @@ def approved_by(preset: str) -> set[str]:
 
 
 def on(surface: Surface) -> set[str]:
-    return {tool.name for tool in surface.of(builtin_tools())}
+    return {tool.name for tool in surface.select(builtin_tools())}
 
 
 @pytest.mark.spec("P1")

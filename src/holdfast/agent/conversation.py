@@ -26,7 +26,7 @@ class Status(StrEnum):
     ABORTED = "aborted"
 
 
-class Open(Struct, frozen=True, kw_only=True):
+class LedgerCall(Struct, frozen=True, kw_only=True):
     """The call in the ledger that stands for a slot."""
 
     call_id: str
@@ -47,20 +47,20 @@ class Slot(Struct, frozen=True, kw_only=True):
     """What a person put into the placeholder."""
     aborted: str | None = None
     """Why the reply that asks for it was stopped, if it was."""
-    open: Open | None = None
+    call: LedgerCall | None = None
     """Set only while exactly this call (turn, id, name, arguments) is the one in the ledger."""
     line: int | None = None
     """Where its placeholder is, from 1; where a conversation has lines."""
 
 
-class Placed(Struct, frozen=True):
+class SetStatus(Struct, frozen=True):
     """Say this about a call, in place of what is said now; whatever text was in the placeholder goes."""
 
     slot: Slot
     status: Status
 
 
-class Settled(Struct, frozen=True):
+class SetResult(Struct, frozen=True):
     """This is the result of a call."""
 
     slot: Slot
@@ -111,15 +111,15 @@ class Conversation(Protocol):
         """Give every call of an earlier reply that has no result one, beside it; how many there were."""
         ...
 
-    def change(self, changes: Sequence[Placed | Settled]) -> None:
+    def change(self, changes: Sequence[SetStatus | SetResult]) -> None:
         """Write placeholders and results beside their calls, in the order of the calls. Raises `Conflict`."""
         ...
 
-    def remember(self, slot: Slot, opened: Open | None) -> None:
+    def remember(self, slot: Slot, opened: LedgerCall | None) -> None:
         """Keep, across crashes, which call of the ledger stands for a slot; None forgets it."""
         ...
 
-    def remember_all(self, opened: Sequence[tuple[Slot, Open]]) -> None:
+    def remember_all(self, opened: Sequence[tuple[Slot, LedgerCall]]) -> None:
         """Like `remember`, for many slots in one step."""
         ...
 
@@ -127,7 +127,7 @@ class Conversation(Protocol):
         """Drop what was remembered of these calls of the ledger, whether or not a slot still asks for them."""
         ...
 
-    def remembered(self) -> Sequence[Open]:
+    def remembered(self) -> Sequence[LedgerCall]:
         """All that was remembered and not forgotten, also for calls the conversation does not ask for any more."""
         ...
 

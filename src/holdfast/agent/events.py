@@ -14,19 +14,19 @@ from holdfast.contract.result import Result
 from holdfast.models.port import CallBegun, Retrying, TextDelta, ThinkingDelta, Usage
 
 Phase = Literal["categorise", "execute", "send"]
-Kind = Literal["done", "stepped", "pending", "edited", "stopped", "stale", "failed", "conflict", "cancelled"]
+OutcomeKind = Literal["done", "stepped", "pending", "edited", "stopped", "stale", "failed", "conflict", "cancelled"]
 
-EXIT_CODES: Final[dict[Kind, int]] = {
+EXIT_CODES: Final[dict[OutcomeKind, int]] = {
     "done": 0, "stepped": 0, "pending": 4, "edited": 4, "stopped": 1, "stale": 1, "failed": 1, "conflict": 1,
     "cancelled": 130,
 }  # fmt: skip
 
 
-class PhaseBegun(Struct, frozen=True, tag_field="event", tag="phase"):
+class PhaseStarted(Struct, frozen=True, tag_field="event", tag="phase"):
     phase: Phase
 
 
-class CallPlaced(Struct, frozen=True, tag_field="event", tag="placed"):
+class StatusWritten(Struct, frozen=True, tag_field="event", tag="placed"):
     """The conversation says this about a call now."""
 
     use: ToolUse
@@ -35,7 +35,7 @@ class CallPlaced(Struct, frozen=True, tag_field="event", tag="placed"):
     """Of the call in the ledger that waits for an answer, if one does."""
 
 
-class CallSettled(Struct, frozen=True, tag_field="event", tag="settled"):
+class ResultWritten(Struct, frozen=True, tag_field="event", tag="settled"):
     """The result of a call is in the conversation."""
 
     use: ToolUse
@@ -48,7 +48,7 @@ class ReplyWritten(Struct, frozen=True, tag_field="event", tag="reply"):
     model: str = ""
 
 
-class Guarded(Struct, frozen=True, tag_field="event", tag="guarded"):
+class GuardrailApplied(Struct, frozen=True, tag_field="event", tag="guarded"):
     """A guard-rail stepped in."""
 
     rule: str
@@ -67,7 +67,7 @@ class UsageCounted(Struct, frozen=True, tag_field="event", tag="usage"):
 class Outcome(Struct, frozen=True, tag_field="event", tag="outcome"):
     """Why the loop stopped."""
 
-    kind: Kind
+    kind: OutcomeKind
     message: str = ""
     slots: tuple[Slot, ...] = ()
     """The calls that still have no result."""
@@ -76,7 +76,7 @@ class Outcome(Struct, frozen=True, tag_field="event", tag="outcome"):
 
 
 AgentEvent = (
-    PhaseBegun | TextDelta | ThinkingDelta | CallBegun | Retrying | CallPlaced | CallSettled | ReplyWritten | Guarded
-    | UsageCounted | Warned | Outcome
+    PhaseStarted | TextDelta | ThinkingDelta | CallBegun | Retrying | StatusWritten | ResultWritten | ReplyWritten
+    | GuardrailApplied | UsageCounted | Warned | Outcome
 )  # fmt: skip
 OnEvent = Callable[[AgentEvent], None]

@@ -10,14 +10,23 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.agent.conversation import Conflict, Conversation, Diagnostic, Open, Placed, Slot, Status
-from holdfast.agent.events import EXIT_CODES, Guarded, Kind, OnEvent, Outcome, PhaseBegun, ReplyWritten, UsageCounted
-from holdfast.agent.guard import Accept, Act, Again, Finish, Guard, GuardAdapter, Send
-from holdfast.agent.loop_context import Bench, Stopped
+from holdfast.agent.conversation import Conflict, Conversation, Diagnostic, LedgerCall, SetStatus, Slot, Status
+from holdfast.agent.events import (
+    EXIT_CODES,
+    GuardrailApplied,
+    OnEvent,
+    Outcome,
+    OutcomeKind,
+    PhaseStarted,
+    ReplyWritten,
+    UsageCounted,
+)
+from holdfast.agent.guard import AcceptReply, AskModel, CallTools, EndTurn, Guard, GuardAdapter, RetryReply
+from holdfast.agent.loop_context import LoopContext, LoopStopped
 from holdfast.agent.phases import RUNNING_STEPS, Job, carry_out, categorise, execute
-from holdfast.agent.reply import Reply, ask, unanswered
-from holdfast.agent.slot_state import INTERRUPTED, Standing, Step, standing_of
-from holdfast.agent.surface import Loading, Surface, in_own_names
+from holdfast.agent.reply import ModelReply, calls_without_result, receive_reply
+from holdfast.agent.slot_state import INTERRUPTED, SlotAction, SlotState, read_slot_state
+from holdfast.agent.surface import Surface, ToolLoader, with_registered_names
 from holdfast.contract.call import Caller
 from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import HoldfastError
@@ -28,17 +37,22 @@ from holdfast.models.port import Model, Settings, TextDelta, Usage
 from holdfast.runtime.results import ABORTED
 from holdfast.runtime.runtime import Runtime
 
-KEEP: Final = 10
+KEPT_MESSAGES: Final = 10
 """Messages at the end whose calls always stay."""
 
 
-class Limits(Struct, frozen=True):
+class TrimLimits(Struct, frozen=True):
     window: int
     messages: int
     lines: int
 
 
-LIMITS: Final = (Limits(16_000, 40, 200), Limits(8_000, 30, 150), Limits(4_000, 20, 80), Limits(0, 12, 40))
+TRIM_LIMITS: Final = (
+    TrimLimits(16_000, 40, 200),
+    TrimLimits(8_000, 30, 150),
+    TrimLimits(4_000, 20, 80),
+    TrimLimits(0, 12, 40),
+)
 
 
 def trim(messages: Sequence[Message], window: int) -> list[Message]:
@@ -47,7 +61,7 @@ def trim(messages: Sequence[Message], window: int) -> list[Message]:
     The cut moves in steps, not with every message: between two steps what is sent only grows at its end, so that a
     provider's prompt cache stays good.
     """
-    limits = next(limits for limits in LIMITS if window >= limits.window)
+    limits = next(limits for limits in TRIM_LIMITS if window >= limits.window)
     cut = _cut(messages, limits.messages)
     made: list[Message] = []
     for place, message in enumerate(messages):
@@ -64,8 +78,8 @@ def trim(messages: Sequence[Message], window: int) -> list[Message]:
 
 def _cut(messages: Sequence[Message], limit: int) -> int:
     """How many messages from the start lose their calls, so that at most `limit` are left where that can be."""
-    step, cut, left = limit - KEEP, 0, len(messages)
-    while left > limit and cut + step + KEEP <= len(messages):
+    step, cut, left = limit - KEPT_MESSAGES, 0, len(messages)
+    while left > limit and cut + step + KEPT_MESSAGES <= len(messages):
         left -= sum(not _without_calls(message.parts) for message in messages[cut : cut + step])
         cut += step
     return cut - 1 if cut and messages[cut - 1].tool_uses else cut
@@ -86,8 +100,8 @@ def _short(part: Part, limit: int) -> Part:
     return replace(part, output=f"{kept}\n[{len(lines) - limit} more lines left out to save room]")
 
 
-_ACTIONABLE: Final = RUNNING_STEPS | {Step.SETTLE}
-_SORTED: Final = frozenset({Step.JUDGE, Step.SHOW})
+_ACTIONABLE: Final = RUNNING_STEPS | {SlotAction.WRITE_RESULT}
+_SORTED: Final = frozenset({SlotAction.JUDGE, SlotAction.MARK_PENDING})
 _SHOWN: Final = 3
 
 
@@ -99,7 +113,7 @@ def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
         return False
 
 
-class Stale(Exception):
+class RulesChanged(Exception):
     """Somebody changed the rules of the conversation."""
 
 
@@ -135,9 +149,9 @@ class Loop:
         """What the model is left with; may be changed between two turns."""
         self._is_current = is_current or (lambda: True)
         """Whether the rules this loop was given are still those of the conversation; asked before every step."""
-        self._bench = Bench(runtime, conversation, caller, model.provider, by, on_event)
+        self._bench = LoopContext(runtime, conversation, caller, model.provider, by, on_event)
         self._guided = None if guard is None else GuardAdapter(guard, self._bench)
-        self._loading = Loading(self._bench.searches, runtime.config.tools.search_threshold)
+        self._loading = ToolLoader(self._bench.searches, runtime.config.tools.search_threshold)
         self._usage = Usage()
         self._unwritten: Usage | None = None
         """Of replies the conversation does not count yet; some are never kept."""
@@ -147,7 +161,7 @@ class Loop:
         """Go on until it is done or a person is needed; with `step`, or without autopilot, one phase at a time."""
         return await self._guarded(self._advance(step or not self.autopilot))
 
-    async def run_one(self, use_id: str, approved: Open | None = None) -> Outcome:
+    async def run_one(self, use_id: str, approved: LedgerCall | None = None) -> Outcome:
         """Run or resolve one call of the last reply alone. One that waits is approved by this: as it was shown in the
         conversation, or as exactly what `approved` says the person was shown elsewhere."""
         return await self._guarded(self._run_one(use_id, approved))
@@ -193,9 +207,9 @@ class Loop:
         try:
             with nullcontext() if self._guided is None else self._guided.refusing():
                 outcome = await work
-        except Stale:
+        except RulesChanged:
             outcome = self._outcome("stale", "The rules of this conversation have changed; open it again to go on.")
-        except Stopped:
+        except LoopStopped:
             outcome = self._outcome("cancelled", INTERRUPTED)
         except Conflict as conflict:
             outcome = self._outcome("conflict", str(conflict))
@@ -234,16 +248,21 @@ class Loop:
     async def _judge_again(self) -> None:
         """What waits for a person may be approved by the rules as they are now: it then runs like any other call."""
         for standing in self._bench.standings():
-            slot, held = standing.slot, standing.held
-            if standing.step is not Step.LEAVE or slot.open is None or held is None:
+            slot, held = standing.slot, standing.pending
+            if standing.action is not SlotAction.WAIT_FOR_ANSWER or slot.call is None or held is None:
                 continue
-            if standing.changed or held.definition_only:
+            if standing.arguments_changed or held.definition_only:
                 continue
             decision = await self._bench.unless_stopped(self._bench.judge(slot))
             if decision.verdict is not Verdict.APPROVE:
                 continue
-            now = standing_of(self.runtime, slot)
-            if now.held is not None and now.held.digest == held.digest and now.step is Step.LEAVE and not now.changed:
+            now = read_slot_state(self.runtime, slot)
+            if (
+                now.pending is not None
+                and now.pending.digest == held.digest
+                and now.action is SlotAction.WAIT_FOR_ANSWER
+                and not now.arguments_changed
+            ):
                 self._bench.withdraw(now)
 
     def _tell_warnings(self) -> None:
@@ -258,12 +277,12 @@ class Loop:
     def _refresh(self) -> None:
         self.conversation.refresh()
         if not self._is_current():
-            raise Stale
+            raise RulesChanged
 
     async def _work(self, only: str | None = None, *, at_once: bool = True) -> Outcome | None:
         """Phases 1 and 2, until nothing can be done about any call; None when none is left."""
         bench = self._bench
-        before: list[Standing] = []
+        before: list[SlotState] = []
         if self._guided is not None:
             self._guided.look()
         while True:
@@ -280,16 +299,16 @@ class Loop:
             if awake == before:
                 return self._left(standings)
             before = awake
-            if unsorted := [each for each in awake if each.step in _SORTED]:
+            if unsorted := [each for each in awake if each.action in _SORTED]:
                 await categorise(bench, unsorted, at_once=at_once)
-            elif ready := [each for each in awake if each.step in _ACTIONABLE]:
+            elif ready := [each for each in awake if each.action in _ACTIONABLE]:
                 await execute(bench, ready)
             else:
                 return self._left(standings)
 
-    def _left(self, standings: list[Standing]) -> Outcome | None:
+    def _left(self, standings: list[SlotState]) -> Outcome | None:
         """What is said about calls only a person can do something about."""
-        edited = [each.slot for each in standings if each.step is Step.EDITED]
+        edited = [each.slot for each in standings if each.action is SlotAction.EDITED]
         if edited:
             for slot in edited:
                 self._bench.warn(_edited(slot))
@@ -318,25 +337,25 @@ class Loop:
         """Phase 3; None when the reply asks for calls that are to be seen to at once."""
         bench = self._bench
         if bench.stopped:
-            raise Stopped
+            raise LoopStopped
         messages = self.conversation.messages()
         if not messages or messages[-1].role != "user":
             return self._outcome("failed", "There is nothing to answer: your words are empty once they are filled in.")
-        if missing := unanswered(messages):
+        if missing := calls_without_result(messages):
             return self._outcome("failed", f"Call '{missing[0]}' has no result beside it, so nothing was sent.")
-        move = Send() if self._guided is None else self._guided.prepare(messages)
-        if not isinstance(move, Send):
+        move = AskModel() if self._guided is None else self._guided.prepare(messages)
+        if not isinstance(move, AskModel):
             return self._instead(move, step)
         bench.narrowed = move.surface
-        bench.tell(PhaseBegun("send"))
+        bench.tell(PhaseStarted("send"))
         reply = await self._ask(messages, move.notes)
-        if not isinstance(reply, Reply):
+        if not isinstance(reply, ModelReply):
             return self._instead(reply, step)
         uses = self._write(reply)
         if reply.stopped:
             return self._outcome("cancelled", INTERRUPTED)
         if reply.ended is None:
-            return self._outcome("failed", reply.fault)
+            return self._outcome("failed", reply.error)
         if reply.ended.stop == "refusal":
             return self._outcome("failed", "The model refused to answer; ask in another way.")
         if reply.ended.stop == "max_tokens":
@@ -347,17 +366,17 @@ class Loop:
             return None
         return self._outcome("stepped" if uses else "done")
 
-    async def _ask(self, messages: Sequence[Message], notes: Sequence[str]) -> Reply | Act | Finish:
+    async def _ask(self, messages: Sequence[Message], notes: Sequence[str]) -> ModelReply | CallTools | EndTurn:
         """The model's reply, or what a guard would have instead; a reply it sends back is not kept."""
         bench = self._bench
         crowd = bench.crowd()
-        tools = self._loading.of(crowd, messages)
+        tools = self._loading.tools_to_send(crowd, messages)
         sent = list(messages) if self.context is None else trim(messages, self.context)
         if notes:
             sent[-1] = Message("user", (*sent[-1].parts, Text("".join(f"\n\n{note}" for note in notes))))
         while True:
-            reply = await ask(bench, self.model.stream(sent, tools, self.settings))
-            reply = replace(reply, parts=in_own_names(reply.parts, crowd))
+            reply = await receive_reply(bench, self.model.stream(sent, tools, self.settings))
+            reply = replace(reply, parts=with_registered_names(reply.parts, crowd))
             if reply.usage is not None:
                 self._usage += reply.usage
                 self._unwritten = reply.usage if self._unwritten is None else self._unwritten + reply.usage
@@ -365,37 +384,37 @@ class Loop:
             if self._guided is None or reply.ended is None or reply.ended.stop == "refusal" or not reply.parts:
                 return reply
             reaction = self._guided.receive(messages, reply.parts)
-            if isinstance(reaction, Accept):
-                for rule, done in reaction.changed.items():
-                    bench.tell(Guarded(rule, "changed", done))
+            if isinstance(reaction, AcceptReply):
+                for rule, done in reaction.corrections.items():
+                    bench.tell(GuardrailApplied(rule, "changed", done))
                 return replace(reply, parts=reaction.parts)
-            if not isinstance(reaction, Again):
+            if not isinstance(reaction, RetryReply):
                 return reaction
-            bench.tell(Guarded(reaction.rule, "again", reaction.note))
+            bench.tell(GuardrailApplied(reaction.rule, "again", reaction.note))
             said = Text("".join(part.text for part in reply.parts if isinstance(part, Text)) or "…")
             sent += [Message("assistant", (said,)), Message("user", (Text(reaction.note),))]
 
-    def _instead(self, move: Act | Finish, step: bool) -> Outcome | None:
+    def _instead(self, move: CallTools | EndTurn, step: bool) -> Outcome | None:
         """Write what a guard asks for or answers in the model's place, as a reply like any other."""
         bench = self._bench
-        if isinstance(move, Act):
-            bench.tell(Guarded(move.rule, "acted", move.why))
-            self._write(Reply(move.uses))
+        if isinstance(move, CallTools):
+            bench.tell(GuardrailApplied(move.rule, "acted", move.reason))
+            self._write(ModelReply(move.uses))
             return self._outcome("stepped") if step else None
-        bench.tell(Guarded(move.rule, "stopped" if move.stopped else "answered"))
+        bench.tell(GuardrailApplied(move.rule, "stopped" if move.stopped else "answered"))
         answer = move.answer.rstrip("\n")
         bench.tell(TextDelta(answer))
-        self._write(Reply((Text(answer),)))
+        self._write(ModelReply((Text(answer),)))
         if move.stopped:
             return self._outcome("stopped", f"The model was stopped by the guard-rail `guardrails.{move.rule}`.")
         return self._outcome("done")
 
-    def _write(self, reply: Reply) -> tuple[ToolUse, ...]:
+    def _write(self, reply: ModelReply) -> tuple[ToolUse, ...]:
         """Put the reply into the conversation, all at once; nothing if nothing came."""
         if not reply.parts:
             return ()
         bench, ended = self._bench, reply.ended
-        aborted = reply.fault or None
+        aborted = reply.error or None
         self.conversation.add_reply(reply.parts, aborted=aborted, usage=self._unwritten)
         self._unwritten = None
         bench.forget_all()
@@ -403,26 +422,26 @@ class Loop:
         bench.tell(ReplyWritten(uses, aborted, "" if ended is None else ended.model))
         return uses
 
-    async def _run_one(self, use_id: str, approved: Open | None) -> Outcome:
+    async def _run_one(self, use_id: str, approved: LedgerCall | None) -> Outcome:
         bench = self._bench
         self._refresh()
         await self._wait_for_tools()
         found = bench.standings(use_id)
         if not found:
             return self._outcome("failed", f"No call '{use_id}' of the last reply waits for a result.")
-        slot, held = found[0].slot, found[0].held
+        slot, held = found[0].slot, found[0].pending
         if slot.status is Status.PENDING and not slot.text.strip():
-            now = None if held is None else Open(call_id=held.call.id, digest=held.digest)
+            now = None if held is None else LedgerCall(call_id=held.call.id, digest=held.digest)
             if approved not in (None, now):
                 bench.warn(f"Call '{use_id}' is not what was shown any more, so that it was not approved.")
-            elif now is not None and slot.open is not None and (approved or slot.open.digest in ("", now.digest)):
-                await carry_out(bench, [Job(replace(slot, open=now), Step.APPROVE)])
+            elif now is not None and slot.call is not None and (approved or slot.call.digest in ("", now.digest)):
+                await carry_out(bench, [Job(replace(slot, call=now), SlotAction.APPROVE)])
             else:
-                bench.write([Placed(slot, Status.APPROVED)])
+                bench.write([SetStatus(slot, Status.APPROVED)])
         outcome = await self._work(use_id)
         return outcome or self._outcome("stepped", result=bench.settled.get(use_id))
 
-    def _outcome(self, kind: Kind, message: str = "", result: Result | None = None) -> Outcome:
+    def _outcome(self, kind: OutcomeKind, message: str = "", result: Result | None = None) -> Outcome:
         code = EXIT_CODES[kind] if result is None else result.exit_code
         slots: Sequence[Slot] = ()
         with suppress(HoldfastError, OSError):

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from holdfast.agent.conversation import Conflict, Conversation, Open, Placed, Settled, Slot, Status
-from holdfast.agent.events import AgentEvent, CallPlaced, CallSettled, OnEvent
-from holdfast.agent.slot_state import Standing, Step, acts_unseen, standing_of
-from holdfast.agent.surface import Crowd, Notebook, Surface
+from holdfast.agent.conversation import Conflict, Conversation, LedgerCall, SetResult, SetStatus, Slot, Status
+from holdfast.agent.events import AgentEvent, OnEvent, ResultWritten, StatusWritten
+from holdfast.agent.slot_state import SlotAction, SlotState, can_write_unrecorded, read_slot_state
+from holdfast.agent.surface import ResultHistory, Surface, ToolCatalog
 from holdfast.contract.call import Caller, Decision
 from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import CallError, HoldfastError
@@ -25,7 +25,7 @@ from holdfast.runtime.pipeline import CallRequest, Prepared
 from holdfast.runtime.runtime import Runtime
 
 
-class Sight:
+class ApprovalProvenance:
     def __init__(self, runtime: Runtime, conversation: Conversation) -> None:
         self._runtime = runtime
         self._conversation = conversation
@@ -42,15 +42,15 @@ class Sight:
     def acting(self, slots: Sequence[Slot]) -> Generator[None]:
         """While these calls run. What was shown of the others is forgotten first, so that it does not count after a
         crash either."""
-        if not any(acts_unseen(self._runtime.registry.find(slot.use.name)) for slot in slots):
+        if not any(can_write_unrecorded(self._runtime.registry.find(slot.use.name)) for slot in slots):
             yield
             return
-        ours = {slot.open.call_id for slot in slots if slot.open is not None}
-        others: list[tuple[Slot, Open]] = []
+        ours = {slot.call.call_id for slot in slots if slot.call is not None}
+        others: list[tuple[Slot, LedgerCall]] = []
         for slot in self._conversation.slots():
-            if slot.open is not None and slot.open.digest and slot.open.call_id not in ours:
-                self._shown[slot.open.call_id] = slot.open.digest
-                others.append((slot, Open(call_id=slot.open.call_id, digest="")))
+            if slot.call is not None and slot.call.digest and slot.call.call_id not in ours:
+                self._shown[slot.call.call_id] = slot.call.digest
+                others.append((slot, LedgerCall(call_id=slot.call.call_id, digest="")))
         if others:
             self._conversation.remember_all(others)
         self._acting += 1
@@ -59,16 +59,16 @@ class Sight:
         finally:
             self._acting -= 1
 
-    def show_again(self, standings: Sequence[Standing]) -> None:
+    def show_again(self, standings: Sequence[SlotState]) -> None:
         """Nothing runs any more: what waits, and still says so, counts as shown."""
         if not self._shown or self.blocked:
             return
         again = [
-            (standing.slot, Open(call_id=opened.call_id, digest=held.digest))
+            (standing.slot, LedgerCall(call_id=opened.call_id, digest=held.digest))
             for standing in standings
-            if standing.step is Step.LEAVE
-            and (opened := standing.slot.open) is not None
-            and (held := standing.held) is not None
+            if standing.action is SlotAction.WAIT_FOR_ANSWER
+            and (opened := standing.slot.call) is not None
+            and (held := standing.pending) is not None
             and opened.digest != held.digest
             and self._shown.get(opened.call_id) == held.digest
         ]
@@ -76,16 +76,16 @@ class Sight:
             self._conversation.remember_all(again)
         self._shown.clear()
 
-    def remember_shown(self, changes: Sequence[Placed | Settled]) -> None:
+    def remember_shown(self, changes: Sequence[SetStatus | SetResult]) -> None:
         """After they were written: an approval of a placeholder is one of what was held when it was written."""
         ledger = self._runtime.pending.ledger
-        shown: list[tuple[Slot, Open]] = []
+        shown: list[tuple[Slot, LedgerCall]] = []
         for change in changes:
-            opened = change.slot.open
-            if isinstance(change, Placed) and change.status is Status.PENDING and opened is not None:
+            opened = change.slot.call
+            if isinstance(change, SetStatus) and change.status is Status.PENDING and opened is not None:
                 held = ledger.held(opened.call_id)
                 if held is not None and held.digest != opened.digest:
-                    shown.append((change.slot, Open(call_id=opened.call_id, digest=held.digest)))
+                    shown.append((change.slot, LedgerCall(call_id=opened.call_id, digest=held.digest)))
         if self.blocked:
             self._shown.update((opened.call_id, opened.digest) for _, opened in shown)
         elif shown:
@@ -95,11 +95,11 @@ class Sight:
 T = TypeVar("T")
 
 
-class Stopped(Exception):
+class LoopStopped(Exception):
     """Somebody asked the loop to stop."""
 
 
-class Ready(NamedTuple):
+class DecidedCall(NamedTuple):
     """A call that is prepared, or the result it has ended with."""
 
     prepared: Prepared | Result
@@ -113,7 +113,7 @@ class Ready(NamedTuple):
         return None if self.decision is None else self.decision.verdict
 
 
-class Bench:
+class LoopContext:
     def __init__(
         self,
         runtime: Runtime,
@@ -144,14 +144,14 @@ class Bench:
         """Why the conversation cannot be written."""
         self._over: set[str] = set()
         """Calls nobody asks for and nobody can run any more."""
-        self.sight = Sight(runtime, conversation)
-        self.notebook: Notebook | None = None
+        self.sight = ApprovalProvenance(runtime, conversation)
+        self.notebook: ResultHistory | None = None
         """For whoever has to look at typed results later."""
-        self.searches = Notebook(runtime, conversation.id, only=TOOL_SEARCH)
+        self.searches = ResultHistory(runtime, conversation.id, only=TOOL_SEARCH)
         """What was found where there are many tools."""
         self._given = caller
         self._provider = provider
-        self._crowd: tuple[tuple[Caller, int], Crowd] | None = None
+        self._crowd: tuple[tuple[Caller, int], ToolCatalog] | None = None
         self._left: tuple[tuple[Caller, int, Surface | None, Surface | None], Caller] | None = None
         self._on_event = on_event
         self._warned: set[str] = set()
@@ -180,25 +180,28 @@ class Bench:
             return own
         now = (own, self.runtime.registry.revision, self.surface, self.narrowed)
         if self._left is None or self._left[0] != now:
-            left = self.tools() if self.narrowed is None else self.narrowed.of(self.tools())
+            left = self.tools() if self.narrowed is None else self.narrowed.select(self.tools())
             names = {tool.name for tool in left}
             if len(names) > self.runtime.config.tools.search_threshold and self.runtime.access.usable(TOOL_SEARCH, own):
                 names.add(TOOL_SEARCH)
             self._left = (now, replace(own, only=frozenset(names)))
         return self._left[1]
 
-    def crowd(self) -> Crowd:
+    def crowd(self) -> ToolCatalog:
         """What this turn leaves to the model, the same object until something changes."""
         caller = self.caller
         now = (caller, self.runtime.registry.revision)
         if self._crowd is None or self._crowd[0] != now:
-            self._crowd = (now, Crowd(self.runtime.visible(caller), self.runtime.access.usable(TOOL_SEARCH, caller)))
+            self._crowd = (
+                now,
+                ToolCatalog(self.runtime.visible(caller), self.runtime.access.usable(TOOL_SEARCH, caller)),
+            )
         return self._crowd[1]
 
     def tools(self) -> Sequence[Tool]:
         """What whoever drives the loop leaves to the model; a guard may leave less."""
         visible = self.runtime.visible(self._caller)
-        return visible if self.surface is None else self.surface.of(visible)
+        return visible if self.surface is None else self.surface.select(visible)
 
     @property
     def stopped(self) -> bool:
@@ -224,7 +227,7 @@ class Bench:
             await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()
-            raise Stopped
+            raise LoopStopped
         finally:
             stop.cancel()
             if not task.done():
@@ -237,7 +240,7 @@ class Bench:
         One that ran stays remembered: if it is asked for again, unchanged, it must not run again.
         """
         slots = self.conversation.slots()
-        wanted = {slot.open.call_id for slot in slots if slot.open is not None}
+        wanted = {slot.call.call_id for slot in slots if slot.call is not None}
         stale = {opened.call_id for opened in self.conversation.remembered()} - wanted - self._over
         withdrawn = {call_id for call_id in stale if self.runtime.pending.cancel(call_id)}
         if withdrawn:
@@ -245,13 +248,13 @@ class Bench:
         self._over = (self._over | stale) - wanted
         return slots
 
-    def withdraw(self, standing: Standing) -> None:
+    def withdraw(self, standing: SlotState) -> None:
         """Take a held call back, and say that it may run: first there, so that a crash leaves one that waits."""
-        slot, held = standing.slot, standing.held
-        if slot.open is None or held is None:
+        slot, held = standing.slot, standing.pending
+        if slot.call is None or held is None:
             return
-        self.conversation.remember(slot, Open(call_id=held.call.id, digest=""))
-        self.write([Placed(slot, Status.APPROVED)])
+        self.conversation.remember(slot, LedgerCall(call_id=held.call.id, digest=""))
+        self.write([SetStatus(slot, Status.APPROVED)])
         written = self.conflict is None and self.trouble is None
         if written and self.runtime.pending.withdraw(held.call.id, held.digest):
             self.conversation.forget([held.call.id])
@@ -262,18 +265,18 @@ class Bench:
             self.conversation.forget(past)
         self._over.clear()
 
-    def standings(self, only: str | None = None) -> list[Standing]:
+    def standings(self, only: str | None = None) -> list[SlotState]:
         """The slots, one of each id, as the ledger knows them."""
         first: dict[str, Slot] = {}
         for slot in self.slots():
             if only in (None, slot.use.id):
                 first.setdefault(slot.use.id, slot)
-        return [standing_of(self.runtime, slot) for slot in first.values()]
+        return [read_slot_state(self.runtime, slot) for slot in first.values()]
 
     def open_all(self, slots: Sequence[Slot]) -> list[Slot]:
         """The slots, each with the id its call will have: after a crash the ledger is asked what became of it."""
-        opened = [slot if slot.open else replace(slot, open=self._new()) for slot in slots]
-        fresh = [(slot, now.open) for slot, now in zip(slots, opened, strict=True) if now.open and not slot.open]
+        opened = [slot if slot.call else replace(slot, call=self._new()) for slot in slots]
+        fresh = [(slot, now.call) for slot, now in zip(slots, opened, strict=True) if now.call and not slot.call]
         if fresh:
             self.conversation.remember_all(fresh)
         return opened
@@ -281,9 +284,9 @@ class Bench:
     async def judge(self, slot: Slot) -> Decision:
         return await self.runtime.judge(slot.use.name, _arguments(slot), caller=self.caller, given_id=slot.use.id)
 
-    async def prepare(self, slot: Slot) -> Ready:
+    async def prepare(self, slot: Slot) -> DecidedCall:
         """Take a slot's call through every stage up to the decision, under the id it was opened with."""
-        assert slot.open is not None
+        assert slot.call is not None
         runtime, since = self.runtime, self.runs
         try:
             request = CallRequest.checked(
@@ -293,15 +296,15 @@ class Bench:
                 cwd=runtime.workspace.cwd,
                 request=f"{self.conversation.id}:{slot.turn}",
                 given_id=slot.use.id,
-                call_id=slot.open.call_id,
+                call_id=slot.call.call_id,
             )
         except CallError:
-            return Ready(await self.call(slot), None, since)  # it is refused in the usual words
+            return DecidedCall(await self.call(slot), None, since)  # it is refused in the usual words
         prepared = await runtime.pipeline.prepare(request)
         decision = None if isinstance(prepared, Result) else await runtime.pipeline.decide(prepared)
-        return Ready(prepared, decision, since)
+        return DecidedCall(prepared, decision, since)
 
-    async def go_on(self, slot: Slot, ready: Ready) -> Result:
+    async def go_on(self, slot: Slot, ready: DecidedCall) -> Result:
         """What becomes of a prepared call. Where another call has run since, it is prepared again: it may do something
         else by now."""
         prepared, decision = ready.prepared, ready.decision
@@ -316,20 +319,20 @@ class Bench:
 
     async def call(self, slot: Slot) -> Result:
         """Ask for a slot's call on the one path there is, under the id it was opened with."""
-        assert slot.open is not None
+        assert slot.call is not None
         return await self.runtime.call(
             slot.use.name,
             _arguments(slot),
             caller=self.caller,
             request=f"{self.conversation.id}:{slot.turn}",
             given_id=slot.use.id,
-            call_id=slot.open.call_id,
+            call_id=slot.call.call_id,
         )
 
-    def _new(self) -> Open:
-        return Open(call_id=self.runtime.pipeline.new_call_id(), digest="")
+    def _new(self) -> LedgerCall:
+        return LedgerCall(call_id=self.runtime.pipeline.new_call_id(), digest="")
 
-    def write(self, changes: Sequence[Placed | Settled]) -> None:
+    def write(self, changes: Sequence[SetStatus | SetResult]) -> None:
         """Write what goes together with what others wrote meanwhile; the rest is in the ledger, and taken up again."""
         if self.trouble is not None or not changes:
             return
@@ -347,18 +350,18 @@ class Bench:
         else:
             self._announce(changes)
 
-    def _announce(self, changes: Sequence[Placed | Settled]) -> None:
+    def _announce(self, changes: Sequence[SetStatus | SetResult]) -> None:
         for change in changes:
             slot = change.slot
-            if isinstance(change, Settled):
+            if isinstance(change, SetResult):
                 self.settled[slot.use.id] = change.result
                 self.searches.note(slot.turn, slot.use, change.result)
                 if self.notebook is not None:
                     self.notebook.note(slot.turn, slot.use, change.result)
-                self.tell(CallSettled(slot.use, change.result))
+                self.tell(ResultWritten(slot.use, change.result))
             else:
-                waits = change.status is Status.PENDING and slot.open is not None
-                self.tell(CallPlaced(slot.use, change.status, slot.open.call_id if waits and slot.open else None))
+                waits = change.status is Status.PENDING and slot.call is not None
+                self.tell(StatusWritten(slot.use, change.status, slot.call.call_id if waits and slot.call else None))
 
 
 def _arguments(slot: Slot) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.agent.loop_context import Bench
+from holdfast.agent.loop_context import LoopContext
 from holdfast.agent.slot_state import INTERRUPTED
 from holdfast.contract.message import Message, Part, Text, ToolResult, ToolUse
 from holdfast.models import port
@@ -21,21 +21,21 @@ _GRACE: Final = 2.0
 """Seconds a request has to end after it was stopped."""
 
 
-class Reply(Struct, frozen=True):
+class ModelReply(Struct, frozen=True):
     parts: tuple[Part, ...]
     ended: port.Ended | None = None
     """None for a reply that was stopped or cut."""
-    fault: str = ""
+    error: str = ""
     """Why it was, in a sentence."""
     stopped: bool = False
     """By a person."""
     usage: port.Usage | None = None
 
 
-class Collector:
+class ReplyCollector:
     """Takes in a model's events until it is closed."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: LoopContext) -> None:
         self._bench = bench
         self._parts: list[Part] = []
         self._text: list[str] = []
@@ -72,16 +72,16 @@ class Collector:
         """What came: all of a reply that ended; of another one the complete parts and the text so far."""
         self._closed = True
         if self.ended is not None:
-            return distinct(self._parts)
+            return with_unique_ids(self._parts)
         text = "".join(self._text)
         parts = [*self._parts, Text(text)] if text.strip() else self._parts
         said = any(isinstance(part, ToolUse) or (isinstance(part, Text) and part.text.strip()) for part in parts)
-        return distinct(parts) if said else ()
+        return with_unique_ids(parts) if said else ()
 
 
-async def ask(bench: Bench, stream: AsyncIterator[port.ModelEvent]) -> Reply:
+async def receive_reply(bench: LoopContext, stream: AsyncIterator[port.ModelEvent]) -> ModelReply:
     """The model's reply. Does not raise: a fault of the model is in the reply."""
-    collector = Collector(bench)
+    collector = ReplyCollector(bench)
     request = asyncio.create_task(collector.take(stream))
     stop = asyncio.create_task(bench.stop.wait())
     await asyncio.wait({request, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -93,15 +93,15 @@ async def ask(bench: Bench, stream: AsyncIterator[port.ModelEvent]) -> Reply:
     if (ended := collector.ended) is not None:
         if ended.stop == "refusal":  # whoever refuses to answer asks for nothing
             parts = tuple(part for part in parts if not isinstance(part, ToolUse))
-        return Reply(parts, ended, usage=ended.usage)
+        return ModelReply(parts, ended, usage=ended.usage)
     if not request.done() or request.cancelled():
-        return Reply(parts, fault=INTERRUPTED, stopped=True)
+        return ModelReply(parts, error=INTERRUPTED, stopped=True)
     error = request.exception()
     usage = error.usage if isinstance(error, port.ModelError) else None
-    return Reply(parts, fault=_fault(bench, error), stopped=bench.stopped, usage=usage)
+    return ModelReply(parts, error=_fault(bench, error), stopped=bench.stopped, usage=usage)
 
 
-def _fault(bench: Bench, error: BaseException | None) -> str:
+def _fault(bench: LoopContext, error: BaseException | None) -> str:
     if isinstance(error, port.ModelError) or error is None:
         return str(error)
     if not isinstance(error, Exception):
@@ -110,7 +110,7 @@ def _fault(bench: Bench, error: BaseException | None) -> str:
     return f"The model could not be asked: {words_of(error, type(error).__name__)}"
 
 
-def distinct(parts: Sequence[Part]) -> tuple[Part, ...]:
+def with_unique_ids(parts: Sequence[Part]) -> tuple[Part, ...]:
     """The parts with ids that are: a call whose id is missing or taken gets a fresh one, and a result of its own."""
     taken = {part.id for part in parts if isinstance(part, ToolUse)}
     seen: set[str] = set()
@@ -128,7 +128,7 @@ def distinct(parts: Sequence[Part]) -> tuple[Part, ...]:
     return tuple(made)
 
 
-def unanswered(messages: Sequence[Message]) -> list[str]:
+def calls_without_result(messages: Sequence[Message]) -> list[str]:
     """The ids of calls whose result is not in the message after them: nothing like that may be sent."""
     missing: list[str] = []
     for place, message in enumerate(messages):

@@ -34,14 +34,14 @@ _CLOCKS: Final = 1.0
 """Seconds by which the times of files may lag behind the clock."""
 
 
-def acts_unseen(tool: Tool | None) -> bool:
+def can_write_unrecorded(tool: Tool | None) -> bool:
     """Whether it could write where nobody looks: of the tools holdfast comes with only those that run programs."""
     if tool is None:
         return True
     return tool.mutates and (tool.source != "builtin" or tool.effects is None or "process" in tool.effects)
 
 
-def could_have_typed(runtime: Runtime, held: PendingCall) -> bool:
+def could_be_forged(runtime: Runtime, held: PendingCall) -> bool:
     """Whether anything but a person could have written an approval since a call was held: a process that lived, a call
     of another conversation that acted unseen, or any call that is recorded to have changed the document."""
     if runtime.services.writers_alive(since=held.held_at):
@@ -98,7 +98,7 @@ def _acted(ledger: Ledger, since: float) -> Iterator[CallRecord]:
 
 
 def _is_unseen(runtime: Runtime, record: CallRecord) -> bool:
-    return record.call.tool != _UNDO and acts_unseen(runtime.registry.find(record.call.tool))
+    return record.call.tool != _UNDO and can_write_unrecorded(runtime.registry.find(record.call.tool))
 
 
 def _changed(ledger: Ledger, record: CallRecord, document: Path) -> bool:
@@ -137,7 +137,7 @@ _NOT_RUN: Final = frozenset({State.REJECTED, State.CANCELLED, State.DENIED})
 _REFUSALS: Final = (Status.REJECTED, Status.DENIED, Status.ABORTED)
 
 
-class Step(Enum):
+class SlotAction(Enum):
     """What is to be done about a slot."""
 
     JUDGE = auto()
@@ -150,25 +150,25 @@ class Step(Enum):
     """It was approved, here or elsewhere, and has not run."""
     AWAIT = auto()
     """It runs elsewhere, right now."""
-    SETTLE = auto()
+    WRITE_RESULT = auto()
     """It has ended; or a person answers for it, or against it."""
-    SHOW = auto()
+    MARK_PENDING = auto()
     """It is held, but the conversation does not say so, or says it about something else."""
-    LEAVE = auto()
+    WAIT_FOR_ANSWER = auto()
     """It waits for a person."""
     EDITED = auto()
     """A person wrote where a result was to go."""
 
 
-class Standing(Struct, frozen=True):
+class SlotState(Struct, frozen=True):
     """A slot as the ledger knows it."""
 
     slot: Slot
     record: CallRecord | None = None
-    held: PendingCall | None = None
-    said: str = ""
+    pending: PendingCall | None = None
+    redacted_text: str = ""
     """The slot's text as the ledger would keep it."""
-    doubtful: bool = False
+    maybe_forged: bool = False
     """Something but a person could have typed what stands there since it was held."""
 
     @property
@@ -176,38 +176,38 @@ class Standing(Struct, frozen=True):
         return None if self.record is None else self.record.state
 
     @property
-    def step(self) -> Step:
+    def action(self) -> SlotAction:
         slot = self.slot
         if self.record is not None and self.record.result is not None:
-            return Step.EDITED if self._contradicts(self.record.result) else Step.SETTLE
+            return SlotAction.EDITED if self._contradicts(self.record.result) else SlotAction.WRITE_RESULT
         if self.state is State.RUNNING:
-            return Step.AWAIT
+            return SlotAction.AWAIT
         if slot.aborted is not None and slot.status is None:
-            return Step.JUDGE
+            return SlotAction.JUDGE
         if slot.aborted is not None or slot.status in _REFUSALS:
-            return Step.SETTLE
+            return SlotAction.WRITE_RESULT
         if slot.text.strip():
-            return Step.EDITED if slot.status is Status.APPROVED else Step.SETTLE
+            return SlotAction.EDITED if slot.status is Status.APPROVED else SlotAction.WRITE_RESULT
         if self.state is State.APPROVED:
-            return Step.RESUME
-        if self.held is not None:
-            return self._step_held(self.held)
-        return Step.RUN if slot.status is Status.APPROVED else Step.JUDGE
+            return SlotAction.RESUME
+        if self.pending is not None:
+            return self._step_held(self.pending)
+        return SlotAction.RUN if slot.status is Status.APPROVED else SlotAction.JUDGE
 
-    def _step_held(self, held: PendingCall) -> Step:
+    def _step_held(self, held: PendingCall) -> SlotAction:
         if self.slot.status is Status.PENDING:
-            return Step.LEAVE
-        counts = is_as_shown(self.slot, held) and not self.changed and not self.doubtful
-        return Step.APPROVE if self.slot.status is Status.APPROVED and counts else Step.SHOW
+            return SlotAction.WAIT_FOR_ANSWER
+        counts = is_as_shown(self.slot, held) and not self.arguments_changed and not self.maybe_forged
+        return SlotAction.APPROVE if self.slot.status is Status.APPROVED and counts else SlotAction.MARK_PENDING
 
     @property
-    def changed(self) -> bool:
+    def arguments_changed(self) -> bool:
         """Somebody gave it other arguments elsewhere: it is not what the conversation shows."""
         return self.record is not None and any(given.answer.kind == "edit" for given in self.record.answers)
 
     def _contradicts(self, result: Result) -> bool:
         """A person's text beside a call that has ended as something else; where it did not run, the person is right."""
-        text = self.said
+        text = self.redacted_text
         if not text or text in (result.output.strip(), (result.error or "").strip()):
             return False
         return self.slot.status is Status.APPROVED or result.state not in _NOT_RUN
@@ -215,24 +215,24 @@ class Standing(Struct, frozen=True):
 
 def is_as_shown(slot: Slot, held: PendingCall) -> bool:
     """Whether what is held is still what was held when the placeholder was written."""
-    return slot.open is not None and slot.open.digest == held.digest
+    return slot.call is not None and slot.call.digest == held.digest
 
 
-def standing_of(runtime: Runtime, slot: Slot) -> Standing:
-    if slot.open is None:
-        return Standing(slot)
+def read_slot_state(runtime: Runtime, slot: Slot) -> SlotState:
+    if slot.call is None:
+        return SlotState(slot)
     ledger = runtime.pending.ledger
     try:
-        record = ledger.call(slot.open.call_id)
+        record = ledger.call(slot.call.call_id)
     except UnknownCall:
-        return Standing(slot)
-    held = ledger.held(slot.open.call_id) if record.result is None else None
+        return SlotState(slot)
+    held = ledger.held(slot.call.call_id) if record.result is None else None
     typed = held is not None and held.state is State.PENDING and slot.status is Status.APPROVED
-    doubtful = typed and held is not None and could_have_typed(runtime, held)
-    return Standing(slot, record, held, runtime.redactor(slot.text.strip()), doubtful)
+    doubtful = typed and held is not None and could_be_forged(runtime, held)
+    return SlotState(slot, record, held, runtime.redactor(slot.text.strip()), doubtful)
 
 
-def persons_result(slot: Slot) -> Result | None:
+def user_result(slot: Slot) -> Result | None:
     """What a person says in the tool's place, or against it; None where nobody does."""
     text = slot.text.strip()
     if slot.aborted is not None or slot.status is Status.ABORTED:
@@ -244,10 +244,10 @@ def persons_result(slot: Slot) -> Result | None:
     return Result(True, slot.text) if text and slot.status is not Status.APPROVED else None
 
 
-def told(standing: Standing, result: Result) -> Result:
+def result_for_model(standing: SlotState, result: Result) -> Result:
     """The result a call ended with, in the words the model is told."""
     slot, record = standing.slot, standing.record
-    said = persons_result(slot) if result.state in _NOT_RUN and slot.status is not Status.DENIED else None
+    said = user_result(slot) if result.state in _NOT_RUN and slot.status is not Status.DENIED else None
     if said is not None:
         return replace(said, call_id=result.call_id)
     if result.failure is Failure.DENIED_BY_POLICY:
@@ -255,7 +255,7 @@ def told(standing: Standing, result: Result) -> Result:
         return replace(result, error=f"{DENIED} {reason}")
     if record is None:
         return result
-    if not standing.changed or record.began_at is None:
+    if not standing.arguments_changed or record.began_at is None:
         return result
     note = f"{_CHANGED}{encode_json(record.call.args).decode()} before it ran.\n\n"
     if result.success:
@@ -263,7 +263,7 @@ def told(standing: Standing, result: Result) -> Result:
     return replace(result, error=f"{note}{result.error or 'Unknown error'}")
 
 
-def own_output(output: str) -> str:
+def without_change_note(output: str) -> str:
     """What a tool said itself, without the note that it ran with other arguments."""
     return output.partition("\n\n")[2] if output.startswith(_CHANGED) else output
 

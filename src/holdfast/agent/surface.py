@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.agent.slot_state import DENIED, own_output
+from holdfast.agent.slot_state import DENIED, without_change_note
 from holdfast.contract.enums import Failure
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.message import Message, Part, ToolResult, ToolUse
@@ -29,7 +29,7 @@ class Surface(Struct, frozen=True):
     reads_only: bool = False
     """Of those tools, only the ones that leave everything as it is."""
 
-    def of(self, tools: Iterable[Tool]) -> list[Tool]:
+    def select(self, tools: Iterable[Tool]) -> list[Tool]:
         names = ToolMatcher(self.tools)
         return [tool for tool in tools if names.match(tool) is not None and not (self.reads_only and tool.mutates)]
 
@@ -42,7 +42,7 @@ ANSWER_ONLY: Final = Surface("answer-only", ())
 
 _RESTORED: Final = 200
 """Calls of this conversation that are looked up in the ledger, from the newest: a turn is far shorter."""
-SEARCHES: Final = 100
+MAX_SEARCHES: Final = 100
 """Calls that are kept, and looked up, where only those of one tool are wanted: they may be long ago."""
 _KEPT: Final = 100
 """Replies whose results are kept."""
@@ -51,7 +51,7 @@ Kept = dict[str, tuple[str, Result]]
 """By the id of a use: the tool it names, and what came of it."""
 
 
-class Notebook:
+class ResultHistory:
     """Results by reply, those noted last at the end. How replies are counted is not relied on: people move them."""
 
     def __init__(self, runtime: Runtime, conversation: str, only: str | None = None) -> None:
@@ -94,7 +94,7 @@ class Notebook:
 
     def _restore(self, replies: dict[int, Kept]) -> None:
         ledger = self._runtime.ledger
-        limit = _RESTORED if self._only is None else SEARCHES + 1
+        limit = _RESTORED if self._only is None else MAX_SEARCHES + 1
         records = [] if ledger is None else ledger.calls_for(self._prefix, limit, self._only)
         for record in reversed(records):
             call, result = record.call, record.result
@@ -109,7 +109,7 @@ class Notebook:
             while len(replies) > _KEPT:
                 del replies[next(iter(replies))]
             return
-        while sum(map(len, replies.values())) > SEARCHES:
+        while sum(map(len, replies.values())) > MAX_SEARCHES:
             del replies[next(iter(replies))]
 
 
@@ -135,15 +135,15 @@ def _is_told(result: Result, told: ToolResult) -> bool:
         return False
     if result.failure is Failure.DENIED_BY_POLICY:
         return told.output.startswith(DENIED)
-    said = own_output(told.output).strip()
-    return bool(said) and said == own_output(result.text).strip()
+    said = without_change_note(told.output).strip()
+    return bool(said) and said == without_change_note(result.text).strip()
 
 
-MOST: Final = 64
+MAX_LOADED: Final = 64
 """Tools that stay loaded; the one that was loaded first goes first, and can be searched for again."""
 
 
-class Crowd:
+class ToolCatalog:
     """The tools of one caller, and what follows from them."""
 
     def __init__(self, tools: Sequence[Tool], search: Tool | None) -> None:
@@ -159,14 +159,14 @@ class Crowd:
         return self._named.get(name)
 
 
-class Loading:
+class ToolLoader:
     """Everything follows from the conversation and the ledger, so that another process sends the same list."""
 
-    def __init__(self, searches: Notebook, threshold: int) -> None:
+    def __init__(self, searches: ResultHistory, threshold: int) -> None:
         self._searches = searches
         self._threshold = threshold
 
-    def of(self, crowd: Crowd, messages: Sequence[Message]) -> list[Tool]:
+    def tools_to_send(self, crowd: ToolCatalog, messages: Sequence[Message]) -> list[Tool]:
         """What of this is sent: the fixed ones by name, then the loaded ones in the order they were loaded in.
 
         A caller that may not use `tool.search` could not find anything, and is sent everything.
@@ -175,13 +175,13 @@ class Loading:
             return list(crowd.tools)
         return [*crowd.fixed, *self._loaded(crowd, messages)]
 
-    def _loaded(self, crowd: Crowd, messages: Sequence[Message]) -> list[Tool]:
+    def _loaded(self, crowd: ToolCatalog, messages: Sequence[Message]) -> list[Tool]:
         loaded: dict[str, Tool] = {}
         for name in self._named(messages):
             tool = crowd.find(name)
             if tool is not None and tool.source != "builtin":
                 loaded.setdefault(tool.name, tool)
-                if len(loaded) > MOST:
+                if len(loaded) > MAX_LOADED:
                     del loaded[next(iter(loaded))]
         return list(loaded.values())
 
@@ -200,7 +200,7 @@ class Loading:
                 yield from _found(results.get(use.id))
 
 
-def in_own_names(parts: Sequence[Part], crowd: Crowd) -> tuple[Part, ...]:
+def with_registered_names(parts: Sequence[Part], crowd: ToolCatalog) -> tuple[Part, ...]:
     """A reply in which tools that it was not sent, but knows from a search, are called what they are called here."""
     return tuple(
         replace(part, name=tool.name)

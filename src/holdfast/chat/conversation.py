@@ -12,7 +12,7 @@ from typing import Final, Literal, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.agent.conversation import NOT_RECORDED, Conflict, Diagnostic, Open, Placed, Settled, Slot
+from holdfast.agent.conversation import NOT_RECORDED, Conflict, Diagnostic, LedgerCall, SetResult, SetStatus, Slot
 from holdfast.chat import document_file, turns
 from holdfast.chat.document import Document
 from holdfast.chat.edits import Mismatch, changed, difference, repaired, replied, unplaced, with_own_ids
@@ -25,7 +25,7 @@ from holdfast.chat.parser import (
     ToolUseSegment,
 )
 from holdfast.chat.parser import Message as DocumentMessage
-from holdfast.chat.state_file import DocumentLock, Key, Memory, OpenCalls, key, key_of
+from holdfast.chat.state_file import CallKey, CallLookup, DocumentLock, StateFile, call_key, document_key
 from holdfast.contract.message import Aborted, Message, Part, Role, Text, Thinking, ToolResult, ToolUse
 from holdfast.contract.result import Attachment
 from holdfast.models.port import Usage
@@ -34,7 +34,7 @@ from holdfast.text.escape import escape
 _ROLES: Final[dict[str, Role]] = {turns.YOU: "user", turns.SYSTEM: "system"}
 
 
-class Expanded(Protocol):
+class ExpandedText(Protocol):
     """A person's text with its templates and file references filled in. Lines of diagnostics count from its first."""
 
     @property
@@ -43,12 +43,12 @@ class Expanded(Protocol):
     def diagnostics(self) -> Sequence[Diagnostic]: ...
 
 
-Expand = Callable[[str, Role], Expanded]
+Expand = Callable[[str, Role], ExpandedText]
 _Found = tuple[int, Literal["error", "warning"], str]
 """Where in the text something is wrong, how badly, and what."""
 
 
-class Reading:
+class DocumentReader:
     """One state of a document. What people wrote is expanded once, for the messages and the diagnostics alike."""
 
     def __init__(self, document: Document, expand: Expand | None) -> None:
@@ -59,15 +59,15 @@ class Reading:
         """What expanding has found, with the place where the text begins."""
         self._diagnostics: list[Diagnostic] | None = None
 
-    def messages(self, attachments: Mapping[Key, tuple[Attachment, ...]]) -> list[Message]:
+    def messages(self, attachments: Mapping[CallKey, tuple[Attachment, ...]]) -> list[Message]:
         document, made = self._document, list[Message]()
         _add(made, "system", self._system())
-        replies = turns.starts(document)
+        replies = turns.reply_indexes(document)
         _add(made, "user", self._words(0, replies[0] if replies else len(document.messages)))
-        for turn in turns.turns(document):
+        for turn in turns.read_turns(document):
             _add(made, "assistant", tuple(_parts(document, turn)))
-            results = tuple(_result(turn.number, asked, attachments) for asked in turn.asked)
-            _add(made, "user", (*results, *self._words(turn.message + 1, turn.end)))
+            results = tuple(_result(turn.number, asked, attachments) for asked in turn.calls)
+            _add(made, "user", (*results, *self._words(turn.message_index + 1, turn.end_index)))
         return made
 
     def diagnostics(self) -> list[Diagnostic]:
@@ -75,7 +75,7 @@ class Reading:
             self._system()
             self._words(0, len(self._document.messages))
             strange = list(self._strange())
-            line = turns.lines(self._document, [found[0] for found in (*strange, *self._found)])
+            line = turns.line_numbers(self._document, [found[0] for found in (*strange, *self._found)])
             own = [Diagnostic(severity, message, line[start], 1) for start, severity, message in strange]
             own += [replace(one, line=line[start] + (one.line or 1) - 1) for start, one in self._found]
             found = [*self._document.diagnostics, *own]
@@ -99,7 +99,10 @@ class Reading:
     def _message(self, index: int) -> tuple[Part, ...]:
         known = self._expanded.get(index)
         if known is None:
-            found = (self._text(index, start, segment) for start, segment in turns.placed(self._document, index))
+            found = (
+                self._text(index, start, segment)
+                for start, segment in turns.segments_with_offsets(self._document, index)
+            )
             known = self._expanded[index] = tuple(part for parts in found for part in parts)
         return known
 
@@ -117,16 +120,18 @@ class Reading:
         for index, message in enumerate(document.messages):
             if message.role not in (turns.YOU, turns.ASSISTANT, turns.SYSTEM):
                 yield document.offset(index), "error", _unknown_role(message.role)
-        replies = turns.starts(document)
+        replies = turns.reply_indexes(document)
         yield from self._strays({}, 0, replies[0] if replies else len(document.messages))
-        for turn in turns.turns(document):
+        for turn in turns.read_turns(document):
             yield from self._calls(turn)
-            yield from self._strays({asked.use.id: asked for asked in turn.asked}, turn.message + 1, turn.end)
+            yield from self._strays(
+                {asked.use.id: asked for asked in turn.calls}, turn.message_index + 1, turn.end_index
+            )
 
     def _calls(self, turn: turns.Turn) -> Iterator[_Found]:
         """Calls of a reply that are not what they should be."""
-        first = {asked.use.id: asked.segment for asked in turn.asked}
-        for place, (start, segment) in enumerate(turns.placed(self._document, turn.message)):
+        first = {asked.use.id: asked.segment_index for asked in turn.calls}
+        for place, (start, segment) in enumerate(turns.segments_with_offsets(self._document, turn.message_index)):
             if not isinstance(segment, ToolUseSegment) or segment.problem is not None:
                 continue
             if first[segment.id] != place:
@@ -135,17 +140,17 @@ class Reading:
             elif not _is_json(segment.body):
                 yield start, "warning", f"The arguments of '{segment.id}' are not JSON."
 
-    def _strays(self, asked: Mapping[str, turns.Asked], first: int, end: int) -> Iterator[_Found]:
+    def _strays(self, asked: Mapping[str, turns.TurnCall], first: int, end: int) -> Iterator[_Found]:
         """Results that belong to no call, or to one that has a result."""
         for index in range(first, end):
-            for start, segment in turns.placed(self._document, index):
+            for start, segment in turns.segments_with_offsets(self._document, index):
                 if not isinstance(segment, ToolResultSegment) or segment.problem is not None:
                     continue
                 call = asked.get(segment.id)
                 if call is None:
                     told = f"No call of the reply before has the id '{segment.id}'; this result is not sent."
                     yield start, "warning", told
-                elif call.answer is not None and call.answer.start != start:
+                elif call.block is not None and call.block.start != start:
                     yield start, "warning", f"Call '{segment.id}' has a result already; this one is not sent."
 
 
@@ -158,10 +163,10 @@ def _unknown_role(role: str) -> str:
 def awaits_reply(document: Document) -> bool:
     """Whether the last word is a person's or a tool's, and no call of the last reply is open."""
     last = turns.last_turn(document)
-    asked = () if last is None else last.asked
+    asked = () if last is None else last.calls
     if any(one.is_open for one in asked):
         return False
-    after = document.messages[last.message + 1 if last else 0 :]
+    after = document.messages[last.message_index + 1 if last else 0 :]
     return bool(asked) or any(message.role == turns.YOU and _has_words(message) for message in after)
 
 
@@ -179,8 +184,8 @@ def _has_words(message: DocumentMessage) -> bool:
 
 
 def _parts(document: Document, turn: turns.Turn) -> Iterator[Part]:
-    calls = {asked.segment: asked.use for asked in turn.asked}
-    for place, segment in enumerate(document.messages[turn.message].segments):
+    calls = {asked.segment_index: asked.use for asked in turn.calls}
+    for place, segment in enumerate(document.messages[turn.message_index].segments):
         match segment:
             case TextSegment():
                 if segment.text.strip():
@@ -198,13 +203,13 @@ def _parts(document: Document, turn: turns.Turn) -> Iterator[Part]:
                 continue
 
 
-def _result(number: int, asked: turns.Asked, attachments: Mapping[Key, tuple[Attachment, ...]]) -> ToolResult:
+def _result(number: int, asked: turns.TurnCall, attachments: Mapping[CallKey, tuple[Attachment, ...]]) -> ToolResult:
     """What is in a placeholder is never sent."""
-    use, answer = asked.use, asked.answer
+    use, answer = asked.use, asked.block
     if answer is None or answer.status is not None:
         return ToolResult(use.id, use.name, NOT_RECORDED, error=True)
-    kept = attachments.get(key_of(number, use), ()) if attachments else ()
-    return ToolResult(use.id, use.name, answer.node.content, answer.node.error, kept)
+    kept = attachments.get(call_key(number, use), ()) if attachments else ()
+    return ToolResult(use.id, use.name, answer.segment.content, answer.segment.error, kept)
 
 
 def _add(made: list[Message], role: Role, parts: tuple[Part, ...]) -> None:
@@ -239,16 +244,16 @@ class DocumentConversation:
         self._state = state
         self._expand = expand
         self._lock = DocumentLock(self._path, state)
-        self._memory = Memory(self._path, state)
+        self._memory = StateFile(self._path, state)
         self._known = document_file.read(self._path)
         self._document = Document.parse(document_file.decode(self._known.data))
-        self._reading = Reading(self._document, expand)
+        self._reading = DocumentReader(self._document, expand)
         self._sent: Document | None = None
         self._frontmatter: tuple[Diagnostic, ...] = ()
 
     @property
     def id(self) -> str:
-        return key(self._path)
+        return document_key(self._path)
 
     @property
     def name(self) -> str:
@@ -274,41 +279,41 @@ class DocumentConversation:
         return self._memory.read().replies
 
     @contextmanager
-    def held(self, wait: float = 0.0) -> Generator[None]:
+    def lock(self, wait: float = 0.0) -> Generator[None]:
         """Drive the document alone. Raises `DocumentBusy` when others do so for longer than `wait` seconds."""
-        with self._lock.held(wait):
-            document_file.sweep(self._path)
+        with self._lock.acquire(wait):
+            document_file.remove_leftovers(self._path)
             yield
 
-    def expand_with(self, expand: Expand, frontmatter: Sequence[Diagnostic] = ()) -> None:
+    def set_expander(self, expand: Expand, frontmatter: Sequence[Diagnostic] = ()) -> None:
         """From now on templates and file references are filled in so; `frontmatter`: what is odd about that."""
         self._expand = expand
         self._frontmatter = tuple(frontmatter)
-        self._reading = Reading(self._document, expand)
+        self._reading = DocumentReader(self._document, expand)
 
     def refresh(self) -> bool:
-        self._reading = Reading(self._document, self._expand)
-        if self._known.is_still(self._path):
+        self._reading = DocumentReader(self._document, self._expand)
+        if self._known.is_unchanged(self._path):
             return False
-        return self._take_in(document_file.read_settled(self._path, self._known))
+        return self._take_in(document_file.read_stable(self._path, self._known))
 
     def slots(self) -> Sequence[Slot]:
         turn = turns.last_turn(self._document)
-        if turn is None or not any(asked.is_open for asked in turn.asked):
+        if turn is None or not any(asked.is_open for asked in turn.calls):
             return []
-        opened = OpenCalls(self._memory.read().open, turn.number)
-        line = turns.lines(self._document, (asked.answer.start for asked in turn.asked if asked.answer))
+        opened = CallLookup(self._memory.read().calls, turn.number)
+        line = turns.line_numbers(self._document, (asked.block.start for asked in turn.calls if asked.block))
         return [
             Slot(
                 turn=turn.number,
                 use=asked.use,
-                status=asked.answer and asked.answer.status,
-                text=turns.words(self._document, asked),
+                status=asked.block and asked.block.status,
+                text=turns.placeholder_text(self._document, asked),
                 aborted=turn.aborted,
-                open=opened.take(key_of(turn.number, asked.use)),
-                line=asked.answer and line[asked.answer.start],
+                call=opened.take(call_key(turn.number, asked.use)),
+                line=asked.block and line[asked.block.start],
             )
-            for asked in turn.asked
+            for asked in turn.calls
             if asked.is_open
         ]
 
@@ -324,34 +329,34 @@ class DocumentConversation:
             self._write(op, lambda base: repaired(base)[0].text)
         return count
 
-    def change(self, changes: Sequence[Placed | Settled]) -> None:
+    def change(self, changes: Sequence[SetStatus | SetResult]) -> None:
         if not changes:
             return
-        results = [one for one in changes if isinstance(one, Settled)]
-        with self._lock.held(_WAIT):
+        results = [one for one in changes if isinstance(one, SetResult)]
+        with self._lock.acquire(_WAIT):
             if results:
-                self._memory.keep([(_key(one.slot), one.result.attachments) for one in results])
+                self._memory.store_attachments([(_key(one.slot), one.result.attachments) for one in results])
             self._write(lambda document: changed(document, changes), lambda base: unplaced(base, changes))
 
-    def remember(self, slot: Slot, opened: Open | None) -> None:
-        with self._lock.held(_WAIT):
-            self._memory.open([(_key(slot), opened)])
+    def remember(self, slot: Slot, opened: LedgerCall | None) -> None:
+        with self._lock.acquire(_WAIT):
+            self._memory.set_calls([(_key(slot), opened)])
 
-    def remember_all(self, opened: Sequence[tuple[Slot, Open]]) -> None:
-        with self._lock.held(_WAIT):
-            self._memory.open([(_key(slot), one) for slot, one in opened])
+    def remember_all(self, opened: Sequence[tuple[Slot, LedgerCall]]) -> None:
+        with self._lock.acquire(_WAIT):
+            self._memory.set_calls([(_key(slot), one) for slot, one in opened])
 
     def forget(self, call_ids: Collection[str]) -> None:
-        with self._lock.held(_WAIT):
-            self._memory.forget(call_ids)
+        with self._lock.acquire(_WAIT):
+            self._memory.forget_calls(call_ids)
 
-    def remembered(self) -> Sequence[Open]:
-        return [item.open for item in self._memory.read().open]
+    def remembered(self) -> Sequence[LedgerCall]:
+        return [item.call for item in self._memory.read().calls]
 
     def messages(self) -> Sequence[Message]:
         self._sent = self._document
         found = self._memory.read()
-        return self._reading.messages(self._memory.attachments(found) if found.kept else {})
+        return self._reading.messages(self._memory.load_attachments(found) if found.attachments else {})
 
     def diagnostics(self) -> Sequence[Diagnostic]:
         return [*self._frontmatter, *self._reading.diagnostics()]
@@ -365,13 +370,13 @@ class DocumentConversation:
     def add_reply(self, parts: Sequence[Part], *, aborted: str | None = None, usage: Usage | None = None) -> None:
         answered = self._sent or self._document
         named = with_own_ids(parts)
-        with self._lock.held(_WAIT):
+        with self._lock.acquire(_WAIT):
             self._write(
                 lambda document: replied(document, answered, named, aborted),
                 lambda _: replied(answered, answered, named, aborted).text,
             )
             if usage is not None:
-                self._memory.count(usage, first=len(turns.starts(self._document)) == 1)
+                self._memory.add_usage(usage, first=len(turns.reply_indexes(self._document)) == 1)
         self._sent = None
 
     def say(self, text: str) -> None:
@@ -382,19 +387,19 @@ class DocumentConversation:
                 if found.severity == "error":
                     line = "" if found.line is None else f":{found.line}"
                     raise document_file.DocumentError(f"{self._path}{line}: {found.message}")
-            return turns.spoken(document, text)
+            return turns.append_user_text(document, text)
 
-        self._write(op, lambda base: turns.spoken(base, text).text)
+        self._write(op, lambda base: turns.append_user_text(base, text).text)
 
     def _write(self, op: Callable[[Document], Document], ours: Callable[[Document], str]) -> None:
         """Do `op` on what the file is now, again if it changes meanwhile; `ours` is kept where that cannot be done."""
         base = self._document
-        with self._lock.held(_WAIT):
+        with self._lock.acquire(_WAIT):
             for _ in range(_TRIES):
                 try:
-                    self._take_in(document_file.read_settled(self._path, self._known))
+                    self._take_in(document_file.read_stable(self._path, self._known))
                     new = op(self._document)
-                except document_file.Unreadable as error:
+                except document_file.UnreadableDocument as error:
                     raise self._conflict(str(error).rstrip("."), ours(base)) from None
                 except Mismatch as found:
                     raise self._conflict(f"In {self._path} {found} meanwhile", ours(base)) from None
@@ -403,7 +408,7 @@ class DocumentConversation:
                     return
                 try:
                     self._adopt(document_file.replace(self._path, self._known, data), new)
-                except document_file.Changed:
+                except document_file.FileChanged:
                     continue
                 return
         raise document_file.DocumentError(
@@ -411,7 +416,9 @@ class DocumentConversation:
         )
 
     def _conflict(self, found: str, ours: str) -> Conflict:
-        kept = document_file.keep_beside(self._path, self._state, document_file.encode(document_file.storable(ours)))
+        kept = document_file.write_conflict_copy(
+            self._path, self._state, document_file.encode(document_file.replace_surrogates(ours))
+        )
         return Conflict(
             f"{found}; {self._path} was left as it is, and what was to be written is in {kept}: "
             "take from it what you want and run again."
@@ -427,8 +434,8 @@ class DocumentConversation:
 
     def _adopt(self, known: document_file.Snapshot, document: Document) -> None:
         self._known, self._document = known, document
-        self._reading = Reading(document, self._expand)
+        self._reading = DocumentReader(document, self._expand)
 
 
-def _key(slot: Slot) -> Key:
-    return key_of(slot.turn, slot.use)
+def _key(slot: Slot) -> CallKey:
+    return call_key(slot.turn, slot.use)

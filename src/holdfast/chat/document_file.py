@@ -31,11 +31,11 @@ class DocumentError(HoldfastError):
     """A document cannot be read or written; nothing was changed."""
 
 
-class Unreadable(DocumentError):
+class UnreadableDocument(DocumentError):
     """It is gone, or not a file that can be read."""
 
 
-class Changed(Exception):
+class FileChanged(Exception):
     """The file is not what it was when it was read."""
 
 
@@ -47,7 +47,7 @@ class Snapshot(Struct, frozen=True):
     read_at: int
     """Nanoseconds since 1970."""
 
-    def is_still(self, path: Path) -> bool:
+    def is_unchanged(self, path: Path) -> bool:
         """Whether the file surely has the same content, as far as that can be told without reading it."""
         try:
             found = path.stat()
@@ -64,7 +64,7 @@ def encode(text: str) -> bytes:
     return text.encode()
 
 
-def storable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text with every surrogate replaced: a document is UTF-8."""
     return text if text.isascii() else _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
@@ -74,10 +74,10 @@ def read(path: Path) -> Snapshot:
     try:
         return _utf8(path, _read(path))
     except OSError as error:
-        raise Unreadable(_why_unread(path, error)) from None
+        raise UnreadableDocument(_why_unread(path, error)) from None
 
 
-def read_settled(path: Path, known: Snapshot) -> Snapshot:
+def read_stable(path: Path, known: Snapshot) -> Snapshot:
     """Read; what differs from what is known is read until nobody writes it any more."""
     try:
         found = _read(path)
@@ -90,7 +90,7 @@ def read_settled(path: Path, known: Snapshot) -> Snapshot:
                 break
             found = again
     except OSError as error:
-        raise Unreadable(_why_unread(path, error)) from None
+        raise UnreadableDocument(_why_unread(path, error)) from None
     return found if found.data == known.data else _utf8(path, found)
 
 
@@ -99,7 +99,7 @@ def _utf8(path: Path, found: Snapshot) -> Snapshot:
         found.data.decode()
     except UnicodeDecodeError as error:
         line = found.data.count(b"\n", 0, error.start) + 1
-        raise Unreadable(
+        raise UnreadableDocument(
             f"{path}:{line} is not UTF-8 text (byte 0x{found.data[error.start]:02X}). Save the file as UTF-8."
         ) from None
     return found
@@ -121,14 +121,14 @@ def replace(path: Path, known: Snapshot, data: bytes) -> Snapshot:
             like = traits_of(old)
         with opened(path.parent, USERS_FOLDER) as folder:
             with new_file(folder, data, like) as new:
-                _take_place(path.with_name(new.shown()), path, known.data, data)
+                _swap_in(path.with_name(new.shown()), path, known.data, data)
             sync_folder(folder)
     except OSError as error:
         raise DocumentError(_why_unwritten(path, error)) from None
     return Snapshot(data, (), time.time_ns())
 
 
-def keep_beside(path: Path, elsewhere: Path, data: bytes) -> Path:
+def write_conflict_copy(path: Path, elsewhere: Path, data: bytes) -> Path:
     """Write a version that could not be merged into a file of its own, beside the document if that is possible."""
     for folder in (path.parent, elsewhere):
         number = 0
@@ -146,7 +146,7 @@ def keep_beside(path: Path, elsewhere: Path, data: bytes) -> Path:
     raise DocumentError(f"What was to be written to {path} could not be kept in any file; free some space.")
 
 
-def sweep(path: Path) -> None:
+def remove_leftovers(path: Path) -> None:
     """Remove what a killed process left beside the document, also where it could make no note of it."""
     with suppress(OSError):
         for entry in os.scandir(path.parent):
@@ -159,9 +159,9 @@ def _read(path: Path) -> Snapshot:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             kind = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
-            raise Unreadable(f"{path} is {kind}; name a .chat file.")
+            raise UnreadableDocument(f"{path} is {kind}; name a .chat file.")
         if found.st_size > MAX_BYTES:
-            raise Unreadable(f"{path} is {found.st_size:,} bytes long; at most {MAX_BYTES:,} are read.")
+            raise UnreadableDocument(f"{path} is {found.st_size:,} bytes long; at most {MAX_BYTES:,} are read.")
         now = time.time_ns()
         with open(descriptor, "rb", buffering=0, closefd=False) as file:
             data = file.readall()
@@ -172,10 +172,10 @@ def _identity(found: os.stat_result) -> tuple[int, ...]:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-def _take_place(temporary: Path, path: Path, known: bytes, data: bytes) -> None:
+def _swap_in(temporary: Path, path: Path, known: bytes, data: bytes) -> None:
     """Where the system can swap two files, what was there is in our hands, and goes back if it is a surprise."""
     if _read(path).data != known:
-        raise Changed
+        raise FileChanged
     placed, expected = data, known
     while swap(temporary, path):
         displaced = _read(temporary).data
@@ -185,7 +185,7 @@ def _take_place(temporary: Path, path: Path, known: bytes, data: bytes) -> None:
     else:
         temporary.replace(path)
     if placed is not data:
-        raise Changed
+        raise FileChanged
 
 
 def _why_unread(path: Path, error: OSError) -> str:

@@ -8,13 +8,25 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from holdfast.agent.conversation import NOT_RECORDED, Placed, Settled, Slot, Status
-from holdfast.agent.reply import distinct
+from holdfast.agent.conversation import NOT_RECORDED, SetResult, SetStatus, Slot, Status
+from holdfast.agent.reply import with_unique_ids
 from holdfast.chat import grammar
 from holdfast.chat.document import Document
-from holdfast.chat.document_file import DocumentError, storable
+from holdfast.chat.document_file import DocumentError, replace_surrogates
 from holdfast.chat.parser import ToolResultSegment, in_header
-from holdfast.chat.turns import ASSISTANT, YOU, Answer, Asked, Turn, is_blank, placed, starts, turn, turns, words
+from holdfast.chat.turns import (
+    ASSISTANT,
+    YOU,
+    ResultBlock,
+    Turn,
+    TurnCall,
+    is_blank,
+    placeholder_text,
+    read_turn,
+    read_turns,
+    reply_indexes,
+    segments_with_offsets,
+)
 from holdfast.contract.message import Part, ToolUse
 from holdfast.contract.result import Result
 
@@ -37,7 +49,7 @@ def apply(document: Document, text: str, splices: Sequence[Splice]) -> Document:
     for splice in ordered:
         pieces += [text[at : splice.start], splice.new]
         at = splice.end
-    return document.edit(ordered[0].start, at, storable("".join(pieces)))
+    return document.edit(ordered[0].start, at, replace_surrogates("".join(pieces)))
 
 
 def place_blocks(document: Document, text: str, turn: Turn, blocks: Mapping[str, str]) -> list[Splice]:
@@ -47,20 +59,20 @@ def place_blocks(document: Document, text: str, turn: Turn, blocks: Mapping[str,
     after the result of the nearest call before, else before the first result, else right after the marker; where there
     is no such message, one is made.
     """
-    after = document.messages[turn.message + 1 : turn.message + 2]
-    host = turn.message + 1 if after and after[0].role == YOU else None
+    after = document.messages[turn.message_index + 1 : turn.message_index + 2]
+    host = turn.message_index + 1 if after and after[0].role == YOU else None
     splices: list[Splice] = []
     waiting: list[str] = []
-    anchor: Answer | None = None
-    for asked in turn.asked:
+    anchor: ResultBlock | None = None
+    for asked in turn.calls:
         block = blocks.get(asked.use.id)
-        if block is not None and asked.answer is not None:
-            splices.append(Splice(*span(asked.answer), block.rstrip("\r\n")))
+        if block is not None and asked.block is not None:
+            splices.append(Splice(*span(asked.block), block.rstrip("\r\n")))
         elif block is not None:
             waiting.append(block)
-        if asked.answer is not None and asked.answer.message == host:
+        if asked.block is not None and asked.block.message_index == host:
             splices += _insertion(document, text, turn, host, anchor, waiting)
-            waiting, anchor = [], asked.answer
+            waiting, anchor = [], asked.block
     return splices + _insertion(document, text, turn, host, anchor, waiting)
 
 
@@ -77,9 +89,9 @@ def insert(text: str, at: int, block: str, newline: str) -> Splice:
     return Splice(at, at, f"{before}{block}{after}")
 
 
-def span(answer: Answer) -> tuple[int, int]:
+def span(answer: ResultBlock) -> tuple[int, int]:
     """From a block's header to the end of its fence, without the end of that line and the blank lines after it."""
-    return answer.start, answer.start + len(answer.node.source.rstrip())
+    return answer.start, answer.start + len(answer.segment.source.rstrip())
 
 
 def message_end(document: Document, index: int) -> int:
@@ -87,14 +99,14 @@ def message_end(document: Document, index: int) -> int:
 
 
 def _insertion(
-    document: Document, text: str, turn: Turn, host: int | None, anchor: Answer | None, blocks: Sequence[str]
+    document: Document, text: str, turn: Turn, host: int | None, anchor: ResultBlock | None, blocks: Sequence[str]
 ) -> list[Splice]:
     if not blocks:
         return []
     newline = document.newline
     body = newline.join(block if block.endswith("\n") else block + newline for block in blocks)
     if host is None:
-        at = message_end(document, turn.message)
+        at = message_end(document, turn.message_index)
         return [insert(text, at, f"@{YOU}:{newline}{newline}{body}", newline)]
     if anchor is not None:
         return [insert(text, _line_end(text, span(anchor)[1]), body, newline)]
@@ -103,7 +115,7 @@ def _insertion(
 
 def _head(document: Document, text: str, host: int) -> int:
     """Before the first result of a message, or after its marker."""
-    for start, segment in placed(document, host):
+    for start, segment in segments_with_offsets(document, host):
         if isinstance(segment, ToolResultSegment):
             return start
     return _line_end(text, document.offset(host))
@@ -122,7 +134,7 @@ class Mismatch(Exception):
     """The document does not go together with what is to be written; says what was found, as half a sentence."""
 
 
-def changed(document: Document, changes: Sequence[Placed | Settled]) -> Document:
+def changed(document: Document, changes: Sequence[SetStatus | SetResult]) -> Document:
     """Raises `Mismatch` if one of the calls, or what is said about it, is not what its slot says."""
     calls, text = _Calls(document), document.text
     said: dict[int, dict[str, Status | None]] = {}
@@ -130,9 +142,9 @@ def changed(document: Document, changes: Sequence[Placed | Settled]) -> Document
     splices: list[Splice] = []
     for change in changes:
         number, asked = calls.find(change.slot)
-        said.setdefault(number, {})[asked.use.id] = change.status if isinstance(change, Placed) else None
-        if isinstance(change, Settled) and asked.answer is not None and _is_own(asked.answer, change.result):
-            splices += untagged(asked.answer)
+        said.setdefault(number, {})[asked.use.id] = change.status if isinstance(change, SetStatus) else None
+        if isinstance(change, SetResult) and asked.block is not None and _is_own(asked.block, change.result):
+            splices += untagged(asked.block)
         else:
             blocks.setdefault(number, {})[asked.use.id] = _block(document, change)
     for number, block in blocks.items():
@@ -148,16 +160,16 @@ def repaired(document: Document) -> tuple[Document, int]:
     """Every call of an earlier reply gets a result; what a person wrote into a placeholder stays as one."""
     splices: list[Splice] = []
     orphans = 0
-    text, last = document.text, len(starts(document)) - 1
-    for found in turns(document):
+    text, last = document.text, len(reply_indexes(document)) - 1
+    for found in read_turns(document):
         if found.number == last:
             break
         blocks: dict[str, str] = {}
-        for asked in found.asked:
+        for asked in found.calls:
             if not asked.is_open:
                 continue
             orphans += 1
-            answer, said = asked.answer, words(document, asked)
+            answer, said = asked.block, placeholder_text(document, asked)
             if answer is not None and said.strip() and answer.status in (Status.PENDING, Status.APPROVED):
                 splices += untagged(answer)
             else:
@@ -181,24 +193,24 @@ def replied(document: Document, answered: Document, parts: Sequence[Part], abort
     if not follows and not any(isinstance(part, ToolUse) for part in parts):
         block += f"{newline}@{YOU}:{newline}{newline}"
     new = apply(document, text, [insert(text, at, block, newline)])
-    if len(starts(new)) != len(starts(document)) + 1:
+    if len(reply_indexes(new)) != len(reply_indexes(document)) + 1:
         raise DocumentError(_never_closed(document))
     return new
 
 
-def untagged(answer: Answer) -> list[Splice]:
+def untagged(answer: ResultBlock) -> list[Splice]:
     """A placeholder becomes a plain result: only what marks it goes, not a byte of what is in it."""
-    source = answer.node.source
+    source = answer.segment.source
     splices: list[Splice] = []
     header = _HEADER.match(source)
     if header is not None and in_header(header["suffix"]).status is not None:
         splices.append(Splice(answer.start + header.start("suffix"), answer.start + header.end("suffix"), ""))
-    if answer.node.form == "fence" and (fence := _FENCE.search(source)) is not None:
+    if answer.segment.form == "fence" and (fence := _FENCE.search(source)) is not None:
         splices.append(Splice(answer.start + fence.start("info"), answer.start + fence.end("info"), ""))
     return splices
 
 
-def unplaced(document: Document, changes: Sequence[Placed | Settled]) -> str:
+def unplaced(document: Document, changes: Sequence[SetStatus | SetResult]) -> str:
     """A version with what was to be written: in its place as far as the document has one, else at the end."""
     try:
         return changed(document, changes).text
@@ -222,7 +234,9 @@ def difference(old: str, new: str) -> tuple[int, int, str]:
 
 def with_own_ids(parts: Sequence[Part]) -> tuple[Part, ...]:
     """Every call of a reply has an id that no other has and that can be written, whatever the model gave them."""
-    return distinct([replace(part, id=storable(part.id)) if isinstance(part, ToolUse) else part for part in parts])
+    return with_unique_ids(
+        [replace(part, id=replace_surrogates(part.id)) if isinstance(part, ToolUse) else part for part in parts]
+    )
 
 
 class _Calls:
@@ -230,19 +244,19 @@ class _Calls:
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        self._replies = starts(document)
+        self._replies = reply_indexes(document)
         self.turns: dict[int, Turn] = {}
-        self._calls: dict[int, dict[str, Asked]] = {}
+        self._calls: dict[int, dict[str, TurnCall]] = {}
 
-    def calls(self, number: int) -> dict[str, Asked]:
+    def calls(self, number: int) -> dict[str, TurnCall]:
         if number >= len(self._replies):
             return {}
         if number not in self._calls:
-            self.turns[number] = turn(self._document, self._replies, number)
-            self._calls[number] = {asked.use.id: asked for asked in self.turns[number].asked}
+            self.turns[number] = read_turn(self._document, self._replies, number)
+            self._calls[number] = {asked.use.id: asked for asked in self.turns[number].calls}
         return self._calls[number]
 
-    def find(self, slot: Slot) -> tuple[int, Asked]:
+    def find(self, slot: Slot) -> tuple[int, TurnCall]:
         """The call of a slot as it was seen; replies before it may have come or gone meanwhile."""
         here = self._seen(slot.turn, slot)
         if here is not None:
@@ -257,17 +271,17 @@ class _Calls:
         how = "changed" if slot.use.id in self.calls(slot.turn) else "removed"
         raise Mismatch(f"call '{slot.use.id}' or its result was {how}")
 
-    def _seen(self, number: int, slot: Slot) -> Asked | None:
+    def _seen(self, number: int, slot: Slot) -> TurnCall | None:
         asked = self.calls(number).get(slot.use.id)
         if asked is None or asked.use != slot.use or not asked.is_open:
             return None
-        said = (asked.answer and asked.answer.status, words(self._document, asked))
+        said = (asked.block and asked.block.status, placeholder_text(self._document, asked))
         return asked if said == (slot.status, slot.text) else None
 
 
-def _said(calls: Mapping[str, Asked], ids: Collection[str]) -> dict[str, Status | None]:
+def _said(calls: Mapping[str, TurnCall], ids: Collection[str]) -> dict[str, Status | None]:
     """What the blocks of some calls say; those that have none are left out."""
-    answers = ((name, asked.answer) for name in ids if (asked := calls.get(name)) is not None)
+    answers = ((name, asked.block) for name in ids if (asked := calls.get(name)) is not None)
     return {name: answer.status for name, answer in answers if answer is not None}
 
 
@@ -295,9 +309,9 @@ def _check_answered(document: Document, answered: Document) -> None:
         raise Mismatch("another reply was written")
 
 
-def _block(document: Document, change: Placed | Settled) -> str:
+def _block(document: Document, change: SetStatus | SetResult) -> str:
     name = change.slot.use.id
-    if isinstance(change, Placed):
+    if isinstance(change, SetStatus):
         return grammar.placeholder(name, change.status, document.newline)
     result = change.result
     text = result.text
@@ -306,9 +320,9 @@ def _block(document: Document, change: Placed | Settled) -> str:
     return grammar.tool_result(name, text, error=not result.success, newline=document.newline)
 
 
-def _is_own(answer: Answer, result: Result) -> bool:
+def _is_own(answer: ResultBlock, result: Result) -> bool:
     """Whether the result is what a person put into the placeholder."""
-    words = answer.node.content
+    words = answer.segment.content
     return (
         answer.status is Status.PENDING
         and result.success

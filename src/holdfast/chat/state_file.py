@@ -15,7 +15,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 import msgspec
 from msgspec import Struct, structs
 
-from holdfast.agent.conversation import Open
+from holdfast.agent.conversation import LedgerCall
 from holdfast.chat.document_file import DocumentError
 from holdfast.contract.call import Owner
 from holdfast.contract.errors import LedgerError
@@ -43,7 +43,7 @@ class DocumentBusy(DocumentError):
         )
 
 
-def key(path: Path) -> str:
+def document_key(path: Path) -> str:
     """The name of a document in the state folder: the same for every way to name the same file."""
     return hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:40]
 
@@ -58,7 +58,7 @@ class DocumentLock:
         self._depth = 0
 
     @contextmanager
-    def held(self, wait: float = 0.0) -> Generator[None]:
+    def acquire(self, wait: float = 0.0) -> Generator[None]:
         """Raises `DocumentBusy` when others hold it for longer than `wait` seconds."""
         if self._depth == 0:
             self._take(wait)
@@ -100,14 +100,14 @@ class DocumentLock:
             self._descriptor = -1
 
 
-def driver(path: Path, state: Path) -> Owner | None:
+def lock_owner(path: Path, state: Path) -> Owner | None:
     """The process that drives a document now."""
     owner = _read_owner(_lock_file(path, state))
     return owner if owner is not None and alive(owner) else None
 
 
 def _lock_file(path: Path, state: Path) -> Path:
-    return state / f"{key(path)}.lock"
+    return state / f"{document_key(path)}.lock"
 
 
 def _read_owner(file: Path) -> Owner | None:
@@ -117,46 +117,48 @@ def _read_owner(file: Path) -> Owner | None:
         return None
 
 
-class Key(Struct, frozen=True):
+class CallKey(Struct, frozen=True, rename={"digest": "call"}):
     """Exactly one call of a document."""
 
     turn: int
     id: str
-    call: str
+    digest: str
     """Of its id, name and arguments."""
 
 
-class OpenCall(Struct, frozen=True):
-    key: Key
-    open: Open
+class StoredCall(Struct, frozen=True, rename={"call": "open"}):
+    key: CallKey
+    call: LedgerCall
 
 
-class OpenCalls:
+class CallLookup:
     """Finds the calls of a turn among those remembered, each once.
 
     Where a person removed an earlier reply the same call has a lower turn than it had, and is still found.
     """
 
-    def __init__(self, remembered: Sequence[OpenCall], turn: int) -> None:
-        self._exact = {item.key: item.open for item in remembered if item.key.turn == turn}
-        self._moved = {(item.key.id, item.key.call): item.open for item in remembered if item.key.turn > turn}
+    def __init__(self, remembered: Sequence[StoredCall], turn: int) -> None:
+        self._exact = {item.key: item.call for item in remembered if item.key.turn == turn}
+        self._moved = {(item.key.id, item.key.digest): item.call for item in remembered if item.key.turn > turn}
 
-    def take(self, key: Key) -> Open | None:
-        return self._exact.pop(key, None) or self._moved.pop((key.id, key.call), None)
+    def take(self, key: CallKey) -> LedgerCall | None:
+        return self._exact.pop(key, None) or self._moved.pop((key.id, key.digest), None)
 
 
 class _Kept(Struct, frozen=True):
     """Attachments whose bytes are in a blob."""
 
-    key: Key
+    key: CallKey
     attachments: tuple[tuple[Attachment, str], ...]
 
 
-class Remembered(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class DocumentState(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"calls": "open", "attachments": "kept"}
+):
     version: int = 1
     uri: str
-    open: tuple[OpenCall, ...] = ()
-    kept: tuple[_Kept, ...] = ()
+    calls: tuple[StoredCall, ...] = ()
+    attachments: tuple[_Kept, ...] = ()
     usage: Usage = Usage()
     replies: int = 0
 
@@ -165,26 +167,26 @@ class Remembered(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Path(os.fsdecode(unquote_to_bytes(urlsplit(self.uri).path)))
 
 
-_decoder: Final = msgspec.json.Decoder(Remembered)
+_decoder: Final = msgspec.json.Decoder(DocumentState)
 
 
-def key_of(turn: int, use: ToolUse) -> Key:
+def call_key(turn: int, use: ToolUse) -> CallKey:
     parts = "".join(f"{len(part)}:{part}" for part in (use.id, use.name, use.arguments))
     digest = hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()
-    return Key(turn, _writable(use.id) or "", digest)
+    return CallKey(turn, _writable(use.id) or "", digest)
 
 
-class Memory:
+class StateFile:
     """Read again when the file has changed, because other processes write it as well; written only by who holds the
     document's lock."""
 
     def __init__(self, path: Path, state: Path) -> None:
-        self._file = state / f"{key(path)}.json"
+        self._file = state / f"{document_key(path)}.json"
         self._blobs = Blobs(state / "attachments", Redactor(), sync=True)
-        self._nothing = Remembered(uri=Path(os.path.realpath(path)).as_uri())
-        self._seen: tuple[tuple[int, ...], Remembered] | None = None
+        self._nothing = DocumentState(uri=Path(os.path.realpath(path)).as_uri())
+        self._seen: tuple[tuple[int, ...], DocumentState] | None = None
 
-    def read(self) -> Remembered:
+    def read(self) -> DocumentState:
         try:
             identity = _identity(self._file)
             if self._seen is not None and self._seen[0] == identity:
@@ -204,37 +206,37 @@ class Memory:
         self._seen = (identity, found)
         return found
 
-    def open(self, opened: Sequence[tuple[Key, Open | None]]) -> None:
+    def set_calls(self, opened: Sequence[tuple[CallKey, LedgerCall | None]]) -> None:
         """Remember open calls, or forget them."""
         found = self.read()
         again = {one.call_id for _, one in opened if one is not None}
-        new = {item.key: item for item in found.open if item.open.call_id not in again}
+        new = {item.key: item for item in found.calls if item.call.call_id not in again}
         for call, one in opened:
             new.pop(call, None)
             if one is not None:
-                new[call] = OpenCall(call, one)
-        self._write(structs.replace(found, open=tuple(new.values())), found)
+                new[call] = StoredCall(call, one)
+        self._write(structs.replace(found, calls=tuple(new.values())), found)
 
-    def forget(self, call_ids: Collection[str]) -> None:
+    def forget_calls(self, call_ids: Collection[str]) -> None:
         found = self.read()
-        left = tuple(item for item in found.open if item.open.call_id not in call_ids)
-        self._write(structs.replace(found, open=left), found)
+        left = tuple(item for item in found.calls if item.call.call_id not in call_ids)
+        self._write(structs.replace(found, calls=left), found)
 
-    def keep(self, results: Sequence[tuple[Key, Sequence[Attachment]]]) -> None:
+    def store_attachments(self, results: Sequence[tuple[CallKey, Sequence[Attachment]]]) -> None:
         """Keep what results carry beside their text; nothing for nothing."""
         found = self.read()
-        new = {item.key: item for item in found.kept}
+        new = {item.key: item for item in found.attachments}
         for call, attachments in results:
             new.pop(call, None)
             if attachments:
                 new[call] = _Kept(call, self._put(attachments))
-        self._write(structs.replace(found, kept=tuple(new.values())), found)
+        self._write(structs.replace(found, attachments=tuple(new.values())), found)
 
-    def attachments(self, found: Remembered) -> dict[Key, tuple[Attachment, ...]]:
+    def load_attachments(self, found: DocumentState) -> dict[CallKey, tuple[Attachment, ...]]:
         """What results carry; an attachment whose bytes are gone is left out."""
-        return {item.key: tuple(self._loaded(item.attachments)) for item in found.kept}
+        return {item.key: tuple(self._loaded(item.attachments)) for item in found.attachments}
 
-    def count(self, usage: Usage, *, first: bool) -> None:
+    def add_usage(self, usage: Usage, *, first: bool) -> None:
         """Add what a reply cost; the first reply of a document counts from nothing."""
         found = self.read()
         before = self._nothing if first else found
@@ -255,7 +257,7 @@ class Memory:
                 continue
         return loaded
 
-    def _write(self, new: Remembered, old: Remembered) -> None:
+    def _write(self, new: DocumentState, old: DocumentState) -> None:
         if new == old:
             return
         try:
@@ -274,15 +276,15 @@ def _identity(file: Path) -> tuple[int, ...]:
     return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
 
 
-def remembered_documents(state: Path) -> Sequence[Remembered]:
+def document_states(state: Path) -> Sequence[DocumentState]:
     """All documents something is remembered of, to find one by the id of a call; what cannot be read is left out."""
-    found: list[Remembered] = []
+    found: list[DocumentState] = []
     for file in sorted(state.glob("*.json")):
         try:
             remembered = _decoder.decode(file.read_bytes())
         except (OSError, msgspec.MsgspecError):
             continue
-        if f"{key(remembered.path)}.json" == file.name:
+        if f"{document_key(remembered.path)}.json" == file.name:
             found.append(remembered)
     return found
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.contract.event import Event
     from holdfast.contract.result import Result
     from holdfast.contract.tool import Tool
-    from holdfast.factory.chat import Chat
+    from holdfast.factory.chat import ChatSession
     from holdfast.rules.decider import DecisionExplanation as Explained
     from holdfast.runtime.runtime import Runtime
     from holdfast.store.entries import Grant as StoredGrant
@@ -365,7 +365,7 @@ class SlotOutput(Output):
 
     @classmethod
     def of(cls, slot: Slot, runtime: Runtime) -> SlotOutput:
-        pending_call = None if slot.open is None else runtime.pending.ledger.held(slot.open.call_id)
+        pending_call = None if slot.call is None else runtime.pending.ledger.held(slot.call.call_id)
         use = slot.use
         return cls(
             id=use.id,
@@ -374,7 +374,7 @@ class SlotOutput(Output):
             status=slot.status,
             text=slot.text,
             line=slot.line,
-            call_id=None if slot.open is None else slot.open.call_id,
+            call_id=None if slot.call is None else slot.call.call_id,
             preview=call_preview(use.name, use.arguments, runtime) if pending_call is None else pending_call.preview,
             pending=None if pending_call is None else PendingOutput.of(pending_call),
         )
@@ -391,7 +391,7 @@ class OutcomeOutput(Output):
     usage: Annotated[Any, Doc("of this run: input, output, cache_read, cache_write, thinking; cost in $ or null")]
 
     @classmethod
-    def of(cls, outcome: AgentOutcome, chat: Chat, settled: str | None) -> OutcomeOutput:
+    def of(cls, outcome: AgentOutcome, chat: ChatSession, settled: str | None) -> OutcomeOutput:
         """`settled` is the id of the call that got its result last, unless a reply has followed."""
         return cls(
             event="outcome",
@@ -506,9 +506,9 @@ def event_output(event: AgentEvent | Event) -> JsonObject:
     return shape | {"result": result_output(result)} if isinstance(result, Result) else shape
 
 
-def _cursor(chat: Chat, settled: str | None) -> JsonObject | None:
+def _cursor(chat: ChatSession, settled: str | None) -> JsonObject | None:
     """The first block that waits; else, where a call was settled, what `chat.cursor_after_result` says."""
-    from holdfast.chat.turns import Position, after_result, first_pending, starts
+    from holdfast.chat.turns import Position, after_result, first_pending, reply_indexes
 
     document = chat.conversation.document
     waiting = first_pending(document)
@@ -516,7 +516,7 @@ def _cursor(chat: Chat, settled: str | None) -> JsonObject | None:
         return position(waiting)
     stay = Position(0, 0)
     mode = chat.runtime.config.chat.cursor_after_result
-    found = after_result(document, len(starts(document)) - 1, settled, mode, stay)
+    found = after_result(document, len(reply_indexes(document)) - 1, settled, mode, stay)
     return None if found == stay else position(found)
 
 

@@ -19,7 +19,7 @@ from holdfast.contract.json import Json, parse_json
 from holdfast.contract.names import from_api_name, server_of
 from holdfast.contract.tool import Tool
 from holdfast.contract.tool_finder import TOOL_SEARCH
-from holdfast.factory.runtime import Setting, build_registry, build_runtime, config_warnings, load_setting, open_ledger
+from holdfast.factory.runtime import Project, build_registry, build_runtime, config_warnings, load_project, open_ledger
 from holdfast.runtime.interfaces import Nobody
 from holdfast.runtime.pending import Lifetimes
 from holdfast.runtime.runtime import Runtime
@@ -47,19 +47,19 @@ def read_flags(settings: Sequence[str]) -> Flags:
     return flags
 
 
-def setting_here(flags: Flags) -> Setting:
-    """The setting, with what a person should know about it said on standard error."""
-    setting = load_setting(flags=flags or None)
-    for notice in setting.loaded.notices:
+def project_here(flags: Flags) -> Project:
+    """The project, with what a person should know about it said on standard error."""
+    project = load_project(flags=flags or None)
+    for notice in project.loaded.notices:
         print_message(shown_block(notice), "Note:")
-    warn_about_config(setting)
-    return setting
+    warn_about_config(project)
+    return project
 
 
-def warn_about_config(setting: Setting) -> None:
+def warn_about_config(project: Project) -> None:
     """Warn of names in the configuration that no tool has."""
     install_warning_handler()
-    for warning in config_warnings(setting):
+    for warning in config_warnings(project):
         if warning not in _shown_warnings:
             _warn(warning)
             _shown_warnings.add(warning)
@@ -83,16 +83,16 @@ def read_ledger(flags: Flags, *, expire: bool = False) -> Generator[Ledger]:
 
     With `expire`, calls that have waited too long end first.
     """
-    setting = setting_here(flags)
-    if expire and setting.ledger_path.exists():
-        _expire_calls(setting)
-    with _read_only_ledger(setting) as ledger:
+    project = project_here(flags)
+    if expire and project.ledger_path.exists():
+        _expire_calls(project)
+    with _read_only_ledger(project) as ledger:
         yield ledger
 
 
-def _expire_calls(setting: Setting) -> None:
-    with suppress(LedgerError), open_ledger(setting) as ledger:  # what is wrong with it is said where it is read
-        Lifetimes(setting.loaded.config).expire(ledger)
+def _expire_calls(project: Project) -> None:
+    with suppress(LedgerError), open_ledger(project) as ledger:  # what is wrong with it is said where it is read
+        Lifetimes(project.loaded.config).expire(ledger)
 
 
 @contextmanager
@@ -108,16 +108,16 @@ def open_runtime(
 
     Of the MCP servers only `servers` are there, None: all of them.
     """
-    setting = setting_here(flags)
+    project = project_here(flags)
     with open_runtime_for(
-        setting, entry_points=entry_points, read_only=read_only, servers=servers, nobody=nobody
+        project, entry_points=entry_points, read_only=read_only, servers=servers, nobody=nobody
     ) as runtime:
         yield runtime
 
 
 @contextmanager
 def open_runtime_for(
-    setting: Setting,
+    project: Project,
     *,
     entry_points: bool = True,
     read_only: bool = False,
@@ -125,10 +125,10 @@ def open_runtime_for(
     nobody: Nobody = "pending",
 ) -> Generator[Runtime]:
     install_warning_handler()
-    keeps = setting.loaded.config.ledger.enabled
+    keeps = project.loaded.config.ledger.enabled
     runtime = build_runtime(
-        setting,
-        ledger=_read_only_ledger(setting) if read_only and keeps else None,
+        project,
+        ledger=_read_only_ledger(project) if read_only and keeps else None,
         nobody=nobody if keeps else "deny",
         interface="cli",
         entry_points=entry_points,
@@ -157,7 +157,7 @@ def tools_by_name(flags: Flags, names: Iterable[str]) -> dict[str, Tool]:
     if others:
         install_warning_handler()
         with suppress(HoldfastError):
-            registry = build_registry(load_setting(flags=flags or None, checked=False))
+            registry = build_registry(load_project(flags=flags or None, checked=False))
             found |= {name: tool for name in others if (tool := registry.get(name)) is not None}
     return found
 
@@ -178,9 +178,9 @@ def servers_for(tool: str) -> Collection[str] | None:
 @contextmanager
 def open_grants(flags: Flags, *, read_only: bool = False) -> Generator[Grants]:
     """The grants of this project and of the user."""
-    setting = setting_here(flags)
-    with _read_only_ledger(setting) if read_only else open_ledger(setting) as ledger:
-        book = ledger.grants.with_user(setting.user_db)
+    project = project_here(flags)
+    with _read_only_ledger(project) if read_only else open_ledger(project) as ledger:
+        book = ledger.grants.with_user(project.user_db)
         try:
             yield book
         finally:
@@ -203,8 +203,8 @@ def whoami(name: str | None = None) -> str:
     return f"cli:{name}"
 
 
-def _read_only_ledger(setting: Setting) -> Ledger:
-    return open_ledger(setting, read_only=True) if setting.ledger_path.exists() else Ledger.in_memory()
+def _read_only_ledger(project: Project) -> Ledger:
+    return open_ledger(project, read_only=True) if project.ledger_path.exists() else Ledger.in_memory()
 
 
 def install_warning_handler() -> None:

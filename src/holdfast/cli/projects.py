@@ -12,7 +12,7 @@ from holdfast.cli import console
 from holdfast.cli.errors import UsageProblem
 from holdfast.cli.layout import print_message
 from holdfast.cli.pending_view import find_pending
-from holdfast.cli.project_context import Flags, setting_here
+from holdfast.cli.project_context import Flags, project_here
 from holdfast.config.roots import find_root, state_dir
 from holdfast.contract.call import PendingCall
 from holdfast.contract.enums import State
@@ -25,7 +25,7 @@ ProjectScope = Literal["this", "all"]
 
 def all_ledgers(flags: Flags) -> Iterator[Ledger]:
     """The ledger of every project of this user, to look at."""
-    for path in sorted(setting_here(flags).state.parent.glob("*/ledger.db")):
+    for path in sorted(project_here(flags).state.parent.glob("*/ledger.db")):
         try:
             with Ledger.open(path, read_only=True) as ledger:
                 yield ledger

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from holdfast.cli.project_context import open_grants, open_runtime, read_flags, read_ledger, setting_here
+from holdfast.cli.project_context import open_grants, open_runtime, project_here, read_flags, read_ledger
 from holdfast.contract.errors import HoldfastError
 from holdfast.import_path import forget_projects
 from holdfast.text.escape import escape
@@ -110,7 +110,7 @@ def complete_grant() -> list[str]:
 
 @_completer
 def complete_server() -> list[str]:
-    return list(setting_here({}).loaded.config.mcp.servers)
+    return list(project_here({}).loaded.config.mcp.servers)
 
 
 def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:

@@ -14,14 +14,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from holdfast.agent.events import AgentEvent, CallSettled, Outcome, ReplyWritten
+from holdfast.agent.events import AgentEvent, Outcome, ReplyWritten, ResultWritten
 from holdfast.cli import console
 from holdfast.cli.approval_prompt import TerminalAsker
 from holdfast.cli.layout import quote
 from holdfast.cli.pending_view import print_pending
 from holdfast.contract.call import PendingCall
 from holdfast.contract.errors import HoldfastError
-from holdfast.factory.chat import Chat, open_chat
+from holdfast.factory.chat import ChatSession, open_chat
 from holdfast.helper_process import own_module
 
 _SAMPLE: Final = Path(__file__).parent / "sample"
@@ -84,7 +84,7 @@ class Guide:
         self._seen = lines
 
     def heard(self, event: AgentEvent) -> None:
-        if isinstance(event, ReplyWritten | CallSettled):
+        if isinstance(event, ReplyWritten | ResultWritten):
             with suppress(BrokenPipeError):  # the next line of the tour itself meets it, and ends the tour
                 self.show_growth()
 
@@ -139,13 +139,13 @@ async def _tour(scratch: Scratch) -> bool:
     return False
 
 
-def _pending(chat: Chat, outcome: Outcome) -> PendingCall | None:
+def _pending(chat: ChatSession, outcome: Outcome) -> PendingCall | None:
     """The call that waits."""
-    opened = next((slot.open for slot in outcome.slots if slot.open is not None), None)
+    opened = next((slot.call for slot in outcome.slots if slot.call is not None), None)
     return None if opened is None else chat.runtime.pending.ledger.held(opened.call_id)
 
 
-async def _ask(chat: Chat, pending: PendingCall, guide: Guide) -> bool:
+async def _ask(chat: ChatSession, pending: PendingCall, guide: Guide) -> bool:
     """Whether it was answered; without a terminal it is only shown."""
     if console.can_ask():
         asker = TerminalAsker(chat.runtime)

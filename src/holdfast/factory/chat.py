@@ -41,7 +41,7 @@ from holdfast.contract.errors import ConfigError
 from holdfast.contract.event import Warned
 from holdfast.contract.message import Role
 from holdfast.contract.tool import Tool
-from holdfast.factory.runtime import Behind, Setting, build_registry, build_runtime, check_config, load_setting
+from holdfast.factory.runtime import DocumentContext, Project, build_registry, build_runtime, check_config, load_project
 from holdfast.models.from_config import open_model, settings_for
 from holdfast.models.port import Model
 from holdfast.models.text_protocol.syntax import small_name
@@ -55,14 +55,14 @@ from holdfast.runtime.secrets import Secrets
 
 Flags = Mapping[str, Any]
 INTERFACE = "chat"
-TOOLS = "document.tools"
+TOOLS_OPTION = "document.tools"
 
 
-class Chat(Struct, frozen=True, kw_only=True, eq=False):
+class ChatSession(Struct, frozen=True, kw_only=True, eq=False):
     """A document that is open to be driven."""
 
     path: Path
-    setting: Setting
+    project: Project
     conversation: DocumentConversation
     runtime: Runtime
     model: Model
@@ -72,12 +72,12 @@ class Chat(Struct, frozen=True, kw_only=True, eq=False):
     digest: str
     trusted: bool
 
-    def stale(self) -> bool:
+    def is_stale(self) -> bool:
         """Whether the frontmatter, or the trust in it, has changed since: open it again before going on."""
-        return not _is_current(self.conversation, self.setting, self.digest, self.trusted)
+        return not _is_current(self.conversation, self.project, self.digest, self.trusted)
 
 
-class Review(Struct, frozen=True, kw_only=True):
+class TrustReview(Struct, frozen=True, kw_only=True):
     """What trusting a document's frontmatter would change."""
 
     path: Path
@@ -86,7 +86,7 @@ class Review(Struct, frozen=True, kw_only=True):
     """The frontmatter as it stands in the document."""
     now: Loaded
     then: Loaded
-    functions: bool
+    has_function: bool
     """Whether it decides about calls with a function of its own."""
     tools_now: frozenset[str]
     tools_then: frozenset[str]
@@ -94,7 +94,7 @@ class Review(Struct, frozen=True, kw_only=True):
     """What is odd about it."""
 
     @property
-    def switched_on(self) -> list[str]:
+    def new_tools(self) -> list[str]:
         """The tools that come in with the trust."""
         return sorted(self.tools_then - self.tools_now)
 
@@ -103,14 +103,14 @@ class _Read(Struct, frozen=True, kw_only=True, eq=False):
     """A document's frontmatter, evaluated against what holds without it."""
 
     path: Path
-    setting: Setting
+    project: Project
     evaluated: Evaluated
     tools: tuple[Tool, ...]
     flags: Flags | None
 
     @property
     def trusted(self) -> bool:
-        return bool(self.evaluated.digest) and self.setting.trust.is_trusted(self.path, self.evaluated.digest)
+        return bool(self.evaluated.digest) and self.project.trust.is_trusted(self.path, self.evaluated.digest)
 
     def chosen(self, *, trusted: bool) -> frozenset[str]:
         """The tools the document works with, apart from what the configuration takes away."""
@@ -125,8 +125,8 @@ class _Read(Struct, frozen=True, kw_only=True, eq=False):
             line = "" if errors[0].line is None else f":{errors[0].line}"
             raise ConfigError(f"{self.path}{line}: {told}{'' if told.endswith(('?', '`')) else '.'}")
         loaded = load(
-            root=self.setting.root,
-            is_trusted=self.setting.trust.is_trusted,
+            root=self.project.root,
+            is_trusted=self.project.trust.is_trusted,
             document=self.evaluated.settings,
             document_trusted=trusted,
             document_name=str(self.path),
@@ -147,21 +147,21 @@ async def open_chat(
     model: Model | None = None,
     on_event: Callable[[AgentEvent], None] | None = None,
     elicitor: Callable[[Runtime], Elicitor] | None = None,
-) -> AsyncGenerator[Chat]:
+) -> AsyncGenerator[ChatSession]:
     """The document at `path`, locked for us; raises `HoldfastError` if it cannot be read, used or locked."""
     path = _real(path)
-    setting = load_setting(path.parent, flags)
-    conversation = DocumentConversation(path, state=chats_of(setting))
-    with conversation.held(), LuaHost() as lua:
+    project = load_project(path.parent, flags)
+    conversation = DocumentConversation(path, state=chats_dir(project))
+    with conversation.lock(), LuaHost() as lua:
         conversation.refresh()
         check_writable(path)
-        registry = build_registry(setting)
+        registry = build_registry(project)
         await registry.start()
         if not registry.ready:
             if on_event is not None:
                 on_event(Warned("", WAITING))
             await registry.wait_ready()
-        read = _read(path, conversation.document, setting, registry, lua, flags)
+        read = _read(path, conversation.document, project, registry, lua, flags)
         trusted = read.trusted
         loaded = read.loaded(trusted=trusted)
         if not loaded.config.ledger.enabled:
@@ -169,11 +169,11 @@ async def open_chat(
                 f"{path} cannot be driven without the ledger, which remembers what was approved; set ledger.enabled."
             )
         ruled = ruling(read.evaluated, loaded, trusted=trusted)
-        conversation.expand_with(_expander(read, ruled, lua), read.evaluated.diagnostics)
+        conversation.set_expander(_expander(read, ruled, lua), read.evaluated.diagnostics)
         config = _as_flagged(ruled.config, flags)
         if config.guardrails.enabled:  # whoever needs them has no room for more than the small caps
             config = replace(config, tools=replace(config.tools, caps="small"))
-        setting = replace(setting, loaded=replace(loaded, config=config))
+        project = replace(project, loaded=replace(loaded, config=config))
         provider = config.model.name.partition(":")[0] if model is None else model.provider
         caller = Caller(
             interface=INTERFACE,
@@ -182,8 +182,8 @@ async def open_chat(
             scopes=frozenset(config.secrets),
             only=left_tools(read.evaluated, read.tools, trusted=trusted),
         )
-        behind = Behind(path=path, caller=caller, policy=ruled.document, caps=ruled.caps, plan=plan)
-        runtime = build_runtime(setting, registry=registry, nobody=nobody, interface=INTERFACE, document=behind)
+        behind = DocumentContext(path=path, caller=caller, policy=ruled.document, caps=ruled.caps, plan=plan)
+        runtime = build_runtime(project, registry=registry, nobody=nobody, interface=INTERFACE, document=behind)
         if elicitor is not None:
             runtime.attach(elicitor=elicitor(runtime))
         async with runtime:
@@ -208,13 +208,13 @@ async def open_chat(
                 guard=_guard(config.guardrails, answering, lambda: loop.tools()),  # noqa: PLW0108 - it is being made
                 caller=_Asking(caller, read, runtime, on_event, trusted=trusted) if config.mcp.servers else None,
                 by=by,
-                is_current=lambda: _is_current(conversation, setting, read.evaluated.digest, trusted),
+                is_current=lambda: _is_current(conversation, project, read.evaluated.digest, trusted),
                 on_event=on_event,
             )
             layer = loaded.layer("document")
-            yield Chat(
+            yield ChatSession(
                 path=path,
-                setting=setting,
+                project=project,
                 conversation=conversation,
                 runtime=runtime,
                 model=answering,
@@ -286,22 +286,22 @@ def _guard(rules: GuardrailsConfig, model: Model, tools: Callable[[], Sequence[T
     return GuardRails(rules, tools, written)
 
 
-def review(path: Path, *, flags: Flags | None = None) -> Review | None:
+def review_trust(path: Path, *, flags: Flags | None = None) -> TrustReview | None:
     """What the frontmatter asks for beyond what it gets; None for a document without frontmatter."""
     path = _real(path)
-    setting = load_setting(path.parent, flags)
-    document = DocumentConversation(path, state=chats_of(setting)).document
+    project = load_project(path.parent, flags)
+    document = DocumentConversation(path, state=chats_dir(project)).document
     if document.frontmatter is None:
         return None
     with LuaHost() as lua:
-        read = _read(path, document, setting, build_registry(setting), lua, flags)
-        return Review(
+        read = _read(path, document, project, build_registry(project), lua, flags)
+        return TrustReview(
             path=path,
             digest=read.evaluated.digest,
             source=document.frontmatter.source,
             now=read.loaded(trusted=read.trusted),
             then=read.loaded(trusted=True),
-            functions=read.evaluated.approve is not None,
+            has_function=read.evaluated.approve is not None,
             tools_now=read.chosen(trusted=read.trusted),
             tools_then=read.chosen(trusted=True),
             diagnostics=read.evaluated.diagnostics,
@@ -312,16 +312,16 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def chats_of(setting: Setting) -> Path:
+def chats_dir(project: Project) -> Path:
     """Where what is remembered about this project's documents is kept."""
-    return setting.state / "chats"
+    return project.state / "chats"
 
 
 def _read(
-    path: Path, document: Document, setting: Setting, registry: Registry, lua: LuaHost, flags: Flags | None
+    path: Path, document: Document, project: Project, registry: Registry, lua: LuaHost, flags: Flags | None
 ) -> _Read:
-    config = setting.loaded.config
-    skills = read_skills(config.tools.skills, setting.trust.is_trusted)
+    config = project.loaded.config
+    skills = read_skills(config.tools.skills, project.trust.is_trusted)
     policy = Policy(PolicyRules.of(config.tools, skills)).compile(Caller(interface=INTERFACE))
     tools = tuple(policy.visible(registry.list()))
     hidden = frozenset(name for tool in registry.known() if tool not in tools for name in (*tool.names, tool.api_name))
@@ -329,7 +329,7 @@ def _read(
     evaluated = replace(NOTHING, diagnostics=tuple(_misread_frontmatter(document)))
     if found is not None:
         evaluated = evaluate(found.language, found.code, Base(config=config, tools=tools, hidden=hidden), lua)
-    return _Read(path=path, setting=setting, evaluated=evaluated, tools=tools, flags=flags)
+    return _Read(path=path, project=project, evaluated=evaluated, tools=tools, flags=flags)
 
 
 def _misread_frontmatter(document: Document) -> Iterator[Diagnostic]:
@@ -339,8 +339,8 @@ def _misread_frontmatter(document: Document) -> Iterator[Diagnostic]:
 
 
 def _expander(read: _Read, ruled: Ruling, lua: LuaHost) -> Callable[[str, Role], Expanded]:
-    setting = read.setting
-    files = Files.of(ruled.config, document=read.path, root=setting.root, state=setting.state)
+    project = read.project
+    files = Files.of(ruled.config, document=read.path, root=project.root, state=project.state)
     scope = Scope(files=files, lua=lua, frontmatter=read.evaluated, document=read.path)
     return lambda text, role: expand(text, scope)
 
@@ -348,7 +348,7 @@ def _expander(read: _Read, ruled: Ruling, lua: LuaHost) -> Callable[[str, Role],
 def _held_back(ignored: tuple[str, ...], read: _Read) -> tuple[str, ...]:
     """What only trust would bring about, the configuration's options first."""
     function = ("approval.auto_approve",) if read.evaluated.approve is not None else ()
-    tools = (TOOLS,) if read.chosen(trusted=True) - read.chosen(trusted=False) else ()
+    tools = (TOOLS_OPTION,) if read.chosen(trusted=True) - read.chosen(trusted=False) else ()
     return tuple(dict.fromkeys((*ignored, *function, *tools)))
 
 
@@ -373,9 +373,9 @@ def _is_gone(document: Path) -> bool:
     return False
 
 
-def _is_current(conversation: DocumentConversation, setting: Setting, digest: str, trusted: bool) -> bool:
+def _is_current(conversation: DocumentConversation, project: Project, digest: str, trusted: bool) -> bool:
     now = _digest(conversation.document)
-    return now == digest and (not digest or setting.trust.is_trusted(conversation.path, digest) == trusted)
+    return now == digest and (not digest or project.trust.is_trusted(conversation.path, digest) == trusted)
 
 
 def _digest(document: Document) -> str:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 PRUNE_SECONDS: Final = 86_400.0
 
 
-class Setting(Struct, frozen=True, kw_only=True):
+class Project(Struct, frozen=True, kw_only=True):
     """Where we are and what applies here."""
 
     cwd: Path
@@ -61,7 +61,7 @@ class Setting(Struct, frozen=True, kw_only=True):
         return user_state_dir() / "user.db"
 
 
-def load_setting(cwd: Path | None = None, flags: Mapping[str, Any] | None = None, *, checked: bool = True) -> Setting:
+def load_project(cwd: Path | None = None, flags: Mapping[str, Any] | None = None, *, checked: bool = True) -> Project:
     """Find the project, read its configuration under the trust rules. Raises `ConfigError` if any of it is wrong.
 
     Without `checked` what only shows when the configuration is used is let through: to look at it, or to revoke trust.
@@ -74,7 +74,7 @@ def load_setting(cwd: Path | None = None, flags: Mapping[str, Any] | None = None
     loaded = load(root=root, is_trusted=trust.is_trusted, flags=flags)
     if checked:
         check_config(loaded.config)
-    return Setting(cwd=here, root=root, loaded=loaded, trust=trust, state=state_dir(root or here))
+    return Project(cwd=here, root=root, loaded=loaded, trust=trust, state=state_dir(root or here))
 
 
 def check_config(config: Config) -> None:
@@ -95,17 +95,17 @@ def check_config(config: Config) -> None:
             AllowList(network)
 
 
-def config_warnings(setting: Setting) -> list[str]:
+def config_warnings(project: Project) -> list[str]:
     """A warning for each name in the configuration that no tool has, and each pattern that can match nothing. What
     packages and modules offer is looked at only where the built-in tools leave a doubt; before every source is ready,
     names are not judged."""
-    config = setting.loaded.config
+    config = project.loaded.config
     patterns = pattern_problems(config.sandbox.read_deny)
-    skills = read_skills(config.tools.skills, setting.trust.is_trusted)
+    skills = read_skills(config.tools.skills, project.trust.is_trusted)
     if not check_names(config, _builtin_tools(), skills):
         return patterns
     try:
-        registry = build_registry(setting)
+        registry = build_registry(project)
     except HoldfastError:  # said where the tools are used
         return patterns
     return [*patterns, *(check_names(config, registry.known(), skills) if registry.ready else ())]
@@ -116,16 +116,16 @@ def _builtin_tools() -> Iterator[Tool]:
     yield from builtin_tools()
 
 
-def open_ledger(setting: Setting, *, read_only: bool = False) -> Ledger:
-    durability = setting.loaded.config.ledger.durability
+def open_ledger(project: Project, *, read_only: bool = False) -> Ledger:
+    durability = project.loaded.config.ledger.durability
     if not read_only:
         mark_state()
-    return Ledger.open(setting.ledger_path, durability=durability, read_only=read_only)
+    return Ledger.open(project.ledger_path, durability=durability, read_only=read_only)
 
 
-def _prune_once_a_day(setting: Setting) -> None:
+def _prune_once_a_day(project: Project) -> None:
     """What the configuration no longer keeps goes, in the background and with a ledger of its own."""
-    stamp = setting.state / "pruned"
+    stamp = project.state / "pruned"
     try:
         if time.time() - stamp.stat().st_mtime < PRUNE_SECONDS:
             return
@@ -138,19 +138,19 @@ def _prune_once_a_day(setting: Setting) -> None:
         from holdfast.store.retention import prune_by
 
         try:
-            with open_ledger(setting) as ledger:
-                prune_by(ledger, setting.loaded.config.ledger, by="holdfast")
+            with open_ledger(project) as ledger:
+                prune_by(ledger, project.loaded.config.ledger, by="holdfast")
         except (HoldfastError, OSError) as error:
             logging.getLogger("holdfast").warning("The ledger could not be pruned: %s", error)
 
     threading.Thread(target=prune, name="holdfast-prune", daemon=True).start()
 
 
-def build_registry(setting: Setting, *, tools: Iterable[Any] = (), entry_points: bool = True) -> Registry:
+def build_registry(project: Project, *, tools: Iterable[Any] = (), entry_points: bool = True) -> Registry:
     """The built-in tools, those the user's configuration and installed packages add, and `tools`."""
-    config = setting.loaded.config.tools
+    config = project.loaded.config.tools
     registry = Registry(
-        default_timeout=config.default_timeout, strict_check=config.strict_check, has_root=setting.root is not None
+        default_timeout=config.default_timeout, strict_check=config.strict_check, has_root=project.root is not None
     )
     registry.register(builtin_tools())
     for module in config.modules:
@@ -159,14 +159,14 @@ def build_registry(setting: Setting, *, tools: Iterable[Any] = (), entry_points:
         except HoldfastError as error:
             raise ConfigError(f"tools.modules names '{module}', which cannot be used: {error}") from error
     if entry_points and config.entry_points:
-        load_entry_points(registry, project=setting.root or setting.cwd)
+        load_entry_points(registry, project=project.root or project.cwd)
     for tool in tools:
         if not isinstance(tool, Tool) or registry.get(tool.name) is not tool:
             registry.register(tool)
     return registry
 
 
-class Behind(Struct, frozen=True, kw_only=True):
+class DocumentContext(Struct, frozen=True, kw_only=True):
     """The document a runtime works for, and what follows from it."""
 
     path: Path
@@ -177,7 +177,7 @@ class Behind(Struct, frozen=True, kw_only=True):
 
 
 def build_runtime(
-    setting: Setting,
+    project: Project,
     *,
     registry: Registry | None = None,
     ledger: Ledger | None = None,
@@ -187,22 +187,22 @@ def build_runtime(
     interface: str = "python",
     entry_points: bool = True,
     servers: Collection[str] | None = None,
-    document: Behind | None = None,
+    document: DocumentContext | None = None,
 ) -> Runtime:
     """A runtime for what is on disk here, with its ledger and its tools; `servers`: only these MCP servers."""
-    config = setting.loaded.config
-    registry = registry or build_registry(setting, tools=tools, entry_points=entry_points)
-    opened = open_ledger(setting) if ledger is None and config.ledger.enabled else None
+    config = project.loaded.config
+    registry = registry or build_registry(project, tools=tools, entry_points=entry_points)
+    opened = open_ledger(project) if ledger is None and config.ledger.enabled else None
     ledger = ledger or opened
-    grants = None if ledger is None else ledger.grants.with_user(setting.user_db)
+    grants = None if ledger is None else ledger.grants.with_user(project.user_db)
     runtime = Runtime(
         config=config,
         registry=registry,
         ledger=ledger,
         workspace=Workspace(
-            root=setting.root,
-            cwd=str(setting.root or setting.cwd),
-            state=setting.state,
+            root=project.root,
+            cwd=str(project.root or project.cwd),
+            state=project.state,
             document=None if document is None else document.path,
         ),
         asker=asker,
@@ -213,18 +213,18 @@ def build_runtime(
             document=None if document is None else document.policy,
             caps=() if document is None else document.caps,
             plan=document is not None and document.plan,
-            skills=read_skills(config.tools.skills, setting.trust.is_trusted),
+            skills=read_skills(config.tools.skills, project.trust.is_trusted),
         ),
     )
-    load_resolvers(runtime.approvals.chain, registry.warn, project=setting.root or setting.cwd)
+    load_resolvers(runtime.approvals.chain, registry.warn, project=project.root or project.cwd)
     if grants is not None:
         runtime.on_close(grants.close)
-    remove_dead_runs(setting.state / "undo")
+    remove_dead_runs(project.state / "undo")
     if opened is not None:
         runtime.on_close(opened.close)
-        _prune_once_a_day(setting)
+        _prune_once_a_day(project)
     if config.mcp.servers and servers != ():
-        add_servers(runtime, setting.user_db, servers)
+        add_servers(runtime, project.user_db, servers)
     return runtime
 
 
@@ -253,8 +253,8 @@ def add_servers(runtime: Runtime, user_db: Path, only: Collection[str] | None = 
 
 def open_runtime(cwd: Path | None = None, *, tools: Iterable[Any] = (), **options: Any) -> Runtime:
     """The runtime of the project around `cwd`, with its ledger: `async with holdfast.open_runtime() as runtime:`."""
-    setting = load_setting(cwd)
-    runtime = build_runtime(setting, tools=tools, **options)
-    for notice in setting.loaded.notices:
+    project = load_project(cwd)
+    runtime = build_runtime(project, tools=tools, **options)
+    for notice in project.loaded.notices:
         runtime.registry.warn(notice)
     return runtime

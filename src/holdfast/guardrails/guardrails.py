@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, cast
 
-from holdfast.agent.guard import Accept, Act, Again, Finish, Refused, Send, Turn
-from holdfast.agent.slot_state import own_output
+from holdfast.agent.guard import AcceptReply, AskModel, CallTools, EndTurn, RefusedCall, RetryReply, TurnHistory
+from holdfast.agent.slot_state import without_change_note
 from holdfast.agent.surface import ANSWER_ONLY, RETRIEVAL_FIRST, Surface
 from holdfast.config.config import GuardrailsConfig
 from holdfast.contract.enums import Failure
@@ -66,62 +66,62 @@ class GuardRails:
         self._written = written
         self._idle = not any(getattr(config, rule) for rule in config.__struct_fields__ if rule not in _ELSEWHERE)
 
-    def prepare(self, turn: Turn) -> Send | Act | Finish:
+    def prepare(self, turn: TurnHistory) -> AskModel | CallTools | EndTurn:
         if self._idle:
-            return Send()
+            return AskModel()
         facts = self._facts(turn)
-        if not turn.rounds and self._rules.direct and (outright := _named_outright(facts)) is not None:
+        if not turn.replies and self._rules.direct and (outright := _named_outright(facts)) is not None:
             return outright
         ended = _own_answer(facts, turn)
         if ended is not None:
             return ended
-        state = replay(facts, turn.rounds)
+        state = replay(facts, turn.replies)
         return (
             _limit(state)
             or _reading("evidence", state.due())
             or _failed_read(facts, turn, state)
             or _nothing_found(state)
-            or Send(_surface(state), _notes(state))
+            or AskModel(_surface(state), _notes(state))
         )
 
-    def receive(self, turn: Turn, parts: tuple[Part, ...]) -> Accept | Again | Act | Finish:
+    def receive(self, turn: TurnHistory, parts: tuple[Part, ...]) -> AcceptReply | RetryReply | CallTools | EndTurn:
         if self._idle:
-            return Accept(parts)
+            return AcceptReply(parts)
         facts = self._facts(turn)
         if any(isinstance(part, ToolUse) for part in parts):
             return repaired(facts, parts)
-        state = replay(facts, turn.rounds)
+        state = replay(facts, turn.replies)
         answer = "".join(part.text for part in parts if isinstance(part, Text))
-        return _without_evidence(turn, state) or _citing(turn, state, answer) or Accept(parts)
+        return _without_evidence(turn, state) or _citing(turn, state, answer) or AcceptReply(parts)
 
-    def surface(self, turn: Turn) -> Surface | None:
+    def surface(self, turn: TurnHistory) -> Surface | None:
         """The runtime's own calls have all the tools there are: which they are is not the model's choice."""
-        if self._idle or (turn.rounds and is_by_runtime(turn.rounds[-1])):
+        if self._idle or (turn.replies and is_by_runtime(turn.replies[-1])):
             return None
-        return _surface(replay(self._facts(turn), turn.rounds[:-1]))
+        return _surface(replay(self._facts(turn), turn.replies[:-1]))
 
-    def refusals(self, turn: Turn) -> Mapping[str, Refused]:
-        if self._idle or not turn.rounds:
+    def refusals(self, turn: TurnHistory) -> Mapping[str, RefusedCall]:
+        if self._idle or not turn.replies:
             return {}
-        calls = judged(replay(self._facts(turn), turn.rounds[:-1]), turn.rounds[-1])
+        calls = judged(replay(self._facts(turn), turn.replies[:-1]), turn.replies[-1])
         return {called.step.use.id: refused for called, refused in calls if refused is not None}
 
-    def _facts(self, turn: Turn) -> TurnFacts:
+    def _facts(self, turn: TurnHistory) -> TurnFacts:
         return facts_of(self._rules, self._tools(), turn, self._written)
 
 
-def _named_outright(facts: TurnFacts) -> Act | None:
+def _named_outright(facts: TurnFacts) -> CallTools | None:
     """The call a message spells out, if there is the tool for it."""
     direct = None if facts.asking is None else facts.asking.direct
     if direct is None or not facts.tools.has(direct.tool):
         return None
     args = direct.args if direct.tool != SEARCH or facts.scope is None else {**direct.args, "path": facts.scope}
     what = quoted(str(args.get("path") or args.get("query")))
-    return Act("direct", (_use(direct.tool, args),), f"the message names {what}")
+    return CallTools("direct", (_use(direct.tool, args),), f"the message names {what}")
 
 
-def _reading(rule: str, due: Due | None) -> Act | None:
-    return None if due is None else Act(rule, (_use(READ, {"path": due.path}),), due.why)
+def _reading(rule: str, due: Due | None) -> CallTools | None:
+    return None if due is None else CallTools(rule, (_use(READ, {"path": due.path}),), due.why)
 
 
 def _use(name: str, args: Mapping[str, str | int]) -> ToolUse:
@@ -144,11 +144,11 @@ def _notes(state: State) -> tuple[str, ...]:
         notes.append(left if facts.left else "This message needs no tools: answer it in words.")
     if not state.answered and state.gathers and not state.candidates and not state.has_evidence():
         notes.append("Look before you answer: search for one word of the code, then read a file the search finds.")
-    unexplained = [each.text for each in state.just_refused if each.rule in _SAID_BY_POLICY]
+    unexplained = [each.message for each in state.just_refused if each.rule in _SAID_BY_POLICY]
     return (*(f"{_NOTE}{note}" for note in notes), *dict.fromkeys(unexplained))
 
 
-def _without_evidence(turn: Turn, state: State) -> Again | Act | Finish | None:
+def _without_evidence(turn: TurnHistory, state: State) -> RetryReply | CallTools | EndTurn | None:
     """An answer that came before anything shows it."""
     if not state.gathers or state.has_evidence():
         return None
@@ -168,24 +168,24 @@ def _without_evidence(turn: Turn, state: State) -> Again | Act | Finish | None:
     )
 
 
-def _again(rule: str, note: str) -> Again:
-    return Again(rule, f"{CORRECTION}{note}")
+def _again(rule: str, note: str) -> RetryReply:
+    return RetryReply(rule, f"{CORRECTION}{note}")
 
 
-def _may_correct(turn: Turn, rule: str) -> bool:
-    return turn.corrected.get(rule, 0) < MAX_CORRECTIONS
+def _may_correct(turn: TurnHistory, rule: str) -> bool:
+    return turn.retries.get(rule, 0) < MAX_CORRECTIONS
 
 
 # Files an answer names
 
 
-def _citing(turn: Turn, state: State, answer: str) -> Again | Act | Finish | None:
+def _citing(turn: TurnHistory, state: State, answer: str) -> RetryReply | CallTools | EndTurn | None:
     """An answer that names a file it has not read; only where the message is about what files say."""
     facts = state.turn
     if not facts.rules.citations or facts.asking is None or facts.asking.surface != RETRIEVAL_FIRST:
         return None
     known = _files_known(turn, facts.tools)
-    texts = [text for called in facts.tools.calls(turn.rounds) for text in _texts(called)]
+    texts = [text for called in facts.tools.calls(turn.replies) for text in _texts(called)]
     for path in paths_in(answer):
         read, found = _meant(path, known), _meant(path, [each.path for each in state.candidates])
         if _meant(path, facts.named) is not None:
@@ -198,7 +198,7 @@ def _citing(turn: Turn, state: State, answer: str) -> Again | Act | Finish | Non
     return None
 
 
-def _cites_outside(turn: Turn, state: State, path: str, scope: str) -> Again | Finish:
+def _cites_outside(turn: TurnHistory, state: State, path: str, scope: str) -> RetryReply | EndTurn:
     """The file is known, and not where the message keeps to."""
     if _may_correct(turn, "citations"):
         about = f"Answer again, about {scope} only."
@@ -206,21 +206,23 @@ def _cites_outside(turn: Turn, state: State, path: str, scope: str) -> Again | F
     return _stopped("citations", f"The model was stopped: its answer is about {path}, which is not in {scope}", state)
 
 
-def _cites_unread(turn: Turn, state: State, path: str, found: str | None, read: list[str]) -> Again | Act | Finish:
+def _cites_unread(
+    turn: TurnHistory, state: State, path: str, found: str | None, read: list[str]
+) -> RetryReply | CallTools | EndTurn:
     if found is not None and CITED not in state.acts and state.turn.tools.has(READ):
-        return Act("citations", (_use(READ, {"path": found}),), f"the answer names {quoted(found)}")
+        return CallTools("citations", (_use(READ, {"path": found}),), f"the answer names {quoted(found)}")
     if _may_correct(turn, "citations"):
         known = f"Name only files you have read: {several(read)}." if read else "You have read no file."
         return _again("citations", f"Your answer names {path}, which was not read. {known} Answer again.")
     return _stopped("citations", f"The model was stopped: its answer names {path}, which it has not read", state)
 
 
-def _files_known(turn: Turn, tools: Catalogue) -> list[str]:
+def _files_known(turn: TurnHistory, tools: Catalogue) -> list[str]:
     """Files that were read or changed in the conversation, each once, those of this turn first.
 
     What is told is enough here: to name a file claims less than to have found something in it.
     """
-    calls = tools.calls([*turn.rounds, *turn.earlier])
+    calls = tools.calls([*turn.replies, *turn.earlier_replies])
     known = (called.file for called in calls if called.name in {READ, *CHANGES} and called.went_well)
     return list(dict.fromkeys(known))
 
@@ -254,7 +256,7 @@ def _strings(value: Json) -> Iterator[str]:
 # What the runtime says in the model's place, from typed results alone; each answer ends the turn
 
 
-def _own_answer(facts: TurnFacts, turn: Turn) -> Finish | None:
+def _own_answer(facts: TurnFacts, turn: TurnHistory) -> EndTurn | None:
     """What came of the last calls, where that is the answer: a file to show, a change made or rejected."""
     calls = _last_calls(facts, turn)
     if not calls:
@@ -263,7 +265,7 @@ def _own_answer(facts: TurnFacts, turn: Turn) -> Finish | None:
     return shown or (_changed(facts, turn, calls) if facts.rules.own_answers else None)
 
 
-def _failed_read(facts: TurnFacts, turn: Turn, state: State) -> Finish | None:
+def _failed_read(facts: TurnFacts, turn: TurnHistory, state: State) -> EndTurn | None:
     """A read that failed, where it leaves the model with nothing: it would only guess at other paths."""
     if not facts.rules.own_answers or state.reads or state.has_untried or state.blind:
         return None
@@ -275,11 +277,13 @@ def _failed_read(facts: TurnFacts, turn: Turn, state: State) -> Finish | None:
         refused = called.by_runtime and result is not None and result.failure is Failure.INVALID_ARGUMENTS
         if called.name == READ and (called.end is End.FAILED or refused):
             error = _line(result.error if result is not None else None).removesuffix(".")
-            return Finish("own_answers", f"I couldn't read {quoted(called.path)}: {error}. No file contents were read.")
+            return EndTurn(
+                "own_answers", f"I couldn't read {quoted(called.path)}: {error}. No file contents were read."
+            )
     return None
 
 
-def _limit(state: State) -> Finish | None:
+def _limit(state: State) -> EndTurn | None:
     """The same slip twice, or too many rounds."""
     rules = state.turn.rules
     for rule, what in _SLIPS.items():
@@ -290,14 +294,14 @@ def _limit(state: State) -> Finish | None:
     return None
 
 
-def _nothing_found(state: State) -> Finish | None:
+def _nothing_found(state: State) -> EndTurn | None:
     """Two searches, both empty, and nothing was read."""
     if not state.gathers or state.reads or len(state.searches) < 2 or state.candidates or state.has_evidence():
         return None
     return _no_evidence(state)
 
 
-def _no_evidence(state: State) -> Finish:
+def _no_evidence(state: State) -> EndTurn:
     if state.reads:
         what = "What was read does not show the answer"
     elif state.candidates:
@@ -309,7 +313,7 @@ def _no_evidence(state: State) -> Finish:
     return _stopped("evidence", what, state)
 
 
-def _stopped(rule: str, what: str, state: State) -> Finish:
+def _stopped(rule: str, what: str, state: State) -> EndTurn:
     """With what is known to have been searched for and read; that there was nothing only where that is known too."""
     searched = several([each.query for each in state.searches if each.query])
     parts = {
@@ -317,13 +321,13 @@ def _stopped(rule: str, what: str, state: State) -> Finish:
         "Read": several(state.paths_read) or ("" if state.blind else "nothing"),
     }
     so_far = "".join(f"{what}: {names}. " for what, names in parts.items() if names)
-    return Finish(rule, f"{what}. {so_far}Ask in other words, or name a file to read.", stopped=True)
+    return EndTurn(rule, f"{what}. {so_far}Ask in other words, or name a file to read.", stopped=True)
 
 
-def _last_calls(facts: TurnFacts, turn: Turn) -> list[Called]:
+def _last_calls(facts: TurnFacts, turn: TurnHistory) -> list[Called]:
     """The calls of the last reply that asked for any."""
-    last = next((each for each in reversed(turn.rounds) if each.steps), None)
-    return [] if last is None else [facts.tools.called(step) for step in last.steps]
+    last = next((each for each in reversed(turn.replies) if each.calls), None)
+    return [] if last is None else [facts.tools.called(step) for step in last.calls]
 
 
 def _shown(facts: TurnFacts) -> Direct | None:
@@ -332,19 +336,19 @@ def _shown(facts: TurnFacts) -> Direct | None:
     return direct if direct is not None and direct.raw else None
 
 
-def _file_shown(facts: TurnFacts, turn: Turn, calls: list[Called]) -> Finish | None:
+def _file_shown(facts: TurnFacts, turn: TurnHistory, calls: list[Called]) -> EndTurn | None:
     direct = _shown(facts)
-    first_round = sum(bool(each.steps) for each in turn.rounds) == 1
+    first_round = sum(bool(each.calls) for each in turn.replies) == 1
     if direct is None or not first_round or not all(called.by_runtime for called in calls):
         return None
     typed, content = calls[0].facts, calls[0].content
     if content is None:
         return None
     if typed.get("limited_by") == "line":
-        return Finish("direct", f"{quoted(calls[0].path)} has a line that is too long to show.")
+        return EndTurn("direct", f"{quoted(calls[0].path)} has a line that is too long to show.")
     if not content:
-        return Finish("direct", f"{quoted(calls[0].path)} is empty.")
-    return Finish("direct", content + _rest(direct, typed, content))
+        return EndTurn("direct", f"{quoted(calls[0].path)} is empty.")
+    return EndTurn("direct", content + _rest(direct, typed, content))
 
 
 def _rest(asked: Direct, typed: Args, content: str) -> str:
@@ -358,22 +362,22 @@ def _rest(asked: Direct, typed: Args, content: str) -> str:
     return f"{'' if content.endswith(chr(10)) else chr(10)}\n[The file goes on: these are {lines}.]"
 
 
-def _changed(facts: TurnFacts, turn: Turn, calls: list[Called]) -> Finish | None:
+def _changed(facts: TurnFacts, turn: TurnHistory, calls: list[Called]) -> EndTurn | None:
     """Only where it is known of every call of the reply what it changed: anything else is the model's to tell."""
     acting = [called for called in calls if called.name not in LOOKING]
     changes = [(called.path, called.step.result) for called in acting if called.name in CHANGES]
     rejected = [path for path, result in changes if result is not None and result.failure is Failure.REJECTED]
     if not acting or sum(map(_is_change_made, acting)) + len(rejected) < len(acting):
         return None
-    everything = list(facts.tools.calls(turn.rounds))
+    everything = list(facts.tools.calls(turn.replies))
     made = [called.step.result for called in everything if _is_change_made(called)]
     # The tool's own line, without the note that a person gave it other arguments.
-    done = [_line("" if result is None else own_output(result.output)) for result in made]
+    done = [_line("" if result is None else without_change_note(result.output)) for result in made]
     if not rejected:
-        return Finish("own_answers", "\n".join(done))
+        return EndTurn("own_answers", "\n".join(done))
     if not any(called.may_have_changed for called in everything):
-        return Finish("own_answers", "Canceled. No file was changed.")
-    return Finish("own_answers", "\n".join([*done, _not_made(everything, rejected)]))
+        return EndTurn("own_answers", "Canceled. No file was changed.")
+    return EndTurn("own_answers", "\n".join([*done, _not_made(everything, rejected)]))
 
 
 def _is_change_made(called: Called) -> bool:

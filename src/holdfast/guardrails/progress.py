@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from holdfast.agent.guard import Accept, Refused, Round, Step
+from holdfast.agent.guard import AcceptReply, PastReply, RefusedCall, ReplyCall
 from holdfast.contract.json import Args
 from holdfast.contract.message import Part, ToolUse
 from holdfast.guardrails.evidence import (
@@ -74,7 +74,7 @@ class State(Struct, frozen=True, kw_only=True):
     """Replies that asked for calls, the runtime's own too."""
     refused: Mapping[str, int] = field(default_factory=dict[str, int])
     """By rule, in how many replies it refused something: a model is corrected between two replies, not within one."""
-    just_refused: tuple[Refused, ...] = ()
+    just_refused: tuple[RefusedCall, ...] = ()
     """In the last reply."""
     searches: tuple[Searched, ...] = ()
     candidates: tuple[Candidate, ...] = ()
@@ -196,13 +196,13 @@ Before = Sequence[Called]
 Check = Callable[[State, Before, Called], str | None]
 
 
-def refused(state: State, before: Before, called: Called) -> Refused | None:
+def refused(state: State, before: Before, called: Called) -> RefusedCall | None:
     """The first rule that refuses a call, in the state its reply found."""
     if called.by_runtime:
         return None
     for rule, check in _CHECKS.items():
         if getattr(state.turn.rules, rule) and (text := check(state, before, called)) is not None:
-            return Refused(rule, f"{CORRECTION}{text}")
+            return RefusedCall(rule, f"{CORRECTION}{text}")
     return None
 
 
@@ -291,10 +291,10 @@ _CHECKS: Final[dict[str, Check]] = {
 }
 
 
-def judged(state: State, each: Round) -> Iterator[tuple[Called, Refused | None]]:
+def judged(state: State, each: PastReply) -> Iterator[tuple[Called, RefusedCall | None]]:
     """The calls of a reply, judged in the state it found, each with why it is refused, if it is."""
     before: list[Called] = []
-    for step in each.steps:
+    for step in each.calls:
         called = state.turn.tools.called(step)
         no = refused(state, before, called)
         if no is None:
@@ -302,15 +302,15 @@ def judged(state: State, each: Round) -> Iterator[tuple[Called, Refused | None]]
         yield called, no
 
 
-def replay(turn: TurnFacts, rounds: Sequence[Round]) -> State:
+def replay(turn: TurnFacts, rounds: Sequence[PastReply]) -> State:
     state = State(turn=turn)
     for each in rounds:
-        if each.steps:
+        if each.calls:
             state = _after(state, each)
     return state
 
 
-def _after(state: State, each: Round) -> State:
+def _after(state: State, each: PastReply) -> State:
     calls = list(judged(state, each))
     refusals = tuple(dict.fromkeys(no for _, no in calls if no is not None))
     now = replace(
@@ -414,15 +414,15 @@ def is_weak(query: str) -> bool:
     return len(word) < _SHORTEST or word.lower() == "git"
 
 
-def repaired(turn: TurnFacts, parts: Sequence[Part]) -> Accept:
+def repaired(turn: TurnFacts, parts: Sequence[Part]) -> AcceptReply:
     changed: dict[str, str] = {}
     taken = {part.id for part in parts if isinstance(part, ToolUse)}
     made = (_own_id(_search(turn, part, changed), taken) if isinstance(part, ToolUse) else part for part in parts)
-    return Accept(tuple(made), changed)
+    return AcceptReply(tuple(made), changed)
 
 
 def _search(turn: TurnFacts, use: ToolUse, changed: dict[str, str]) -> ToolUse:
-    called = turn.tools.called(Step(use))
+    called = turn.tools.called(ReplyCall(use))
     if called.name != SEARCH or not called.args:
         return use
     right: Args = dict(called.args)

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.agent.guard import Round, Step, Turn
+from holdfast.agent.guard import PastReply, ReplyCall, TurnHistory
 from holdfast.agent.surface import Surface
 from holdfast.config.config import GuardrailsConfig
 from holdfast.contract.enums import Failure, State
@@ -53,7 +53,7 @@ class End(Enum):
 class Called(Struct, frozen=True):
     """A call, read as far as it can be, and how it ended."""
 
-    step: Step
+    step: ReplyCall
     name: str
     """The tool's own name, whichever was written; for a tool nobody knows, what was written."""
     args: Args
@@ -95,7 +95,7 @@ class Called(Struct, frozen=True):
     @property
     def is_told(self) -> bool:
         """Whether it went well as far as the model was told, where its typed result is gone."""
-        return self.step.result is None and self.step.told is not None and not self.step.told.error
+        return self.step.result is None and self.step.sent is not None and not self.step.sent.error
 
     @property
     def went_well(self) -> bool:
@@ -122,9 +122,9 @@ class Called(Struct, frozen=True):
         return content if isinstance(content, str) else None
 
 
-def is_by_runtime(each: Round) -> bool:
+def is_by_runtime(each: PastReply) -> bool:
     """Whether the runtime asked for all calls of a round."""
-    return bool(each.steps) and all(step.use.id.startswith(RUNTIME) for step in each.steps)
+    return bool(each.calls) and all(step.use.id.startswith(RUNTIME) for step in each.calls)
 
 
 Written = Callable[[Tool], str]
@@ -147,15 +147,15 @@ class Catalogue:
         return self._written.get(name, name)
 
     def left_by(self, surface: Surface) -> tuple[str, ...]:
-        return tuple(sorted(tool.name for tool in surface.of(self._tools)))
+        return tuple(sorted(tool.name for tool in surface.select(self._tools)))
 
-    def called(self, step: Step) -> Called:
+    def called(self, step: ReplyCall) -> Called:
         name = self._names.get(step.use.name, step.use.name)
         args = step.use.parsed
         return Called(step, name, args or {}, _key(name, step.use.arguments if args is None else args))
 
-    def calls(self, rounds: Sequence[Round]) -> Iterator[Called]:
-        return (self.called(step) for each in rounds for step in each.steps)
+    def calls(self, rounds: Sequence[PastReply]) -> Iterator[Called]:
+        return (self.called(step) for each in rounds for step in each.calls)
 
 
 def _key(name: str, args: Args | str) -> str:
@@ -220,41 +220,41 @@ class TurnFacts(Struct, frozen=True, kw_only=True):
         return shows_alone(self.mode, path, content, self.asking.names)
 
 
-def facts_of(rules: GuardrailsConfig, tools: Sequence[Tool], turn: Turn, written: Written) -> TurnFacts:
+def facts_of(rules: GuardrailsConfig, tools: Sequence[Tool], turn: TurnHistory, written: Written) -> TurnFacts:
     catalogue = Catalogue(tools, written)
-    asking, named = (None, ()) if turn.foreign else _asked(turn, catalogue)
+    asking, named = (None, ()) if turn.has_foreign_text else _asked(turn, catalogue)
     if asking is None:
         return TurnFacts(rules=rules, tools=catalogue, named=named)
     no_folder = asking.scope is not None and any(
         # Words such as "client/server" only look like a path.
         called.name == SEARCH and called.path == asking.scope and called.end is End.FAILED
-        for called in catalogue.calls(turn.rounds)
+        for called in catalogue.calls(turn.replies)
     )
     left = catalogue.left_by(asking.surface)
     found = TurnFacts(rules=rules, tools=catalogue, asking=asking, named=named, left=left, no_folder=no_folder)
-    return replace(found, known=tuple(_known(found, turn.earlier))) if found.gathers else found
+    return replace(found, known=tuple(_known(found, turn.earlier_replies))) if found.gathers else found
 
 
-def _asked(turn: Turn, tools: Catalogue) -> tuple[Asking | None, tuple[str, ...]]:
+def _asked(turn: TurnHistory, tools: Catalogue) -> tuple[Asking | None, tuple[str, ...]]:
     """What the message asks for, and the files it names.
 
     "Yes" asks for what the last message that says more did, as far as the tools go; what it agrees to is in the answers
     between them.
     """
-    earlier = earlier_of(turn.earlier, tools)
+    earlier = earlier_of(turn.earlier_replies, tools)
     if not is_assent(turn.prompt):
         return read_message(turn.prompt, earlier), tuple(paths_in(turn.prompt))
-    meant = next((words for words in reversed(turn.before) if words is None or not is_assent(words)), "")
+    meant = next((words for words in reversed(turn.earlier_prompts) if words is None or not is_assent(words)), "")
     if meant is None:
         return None, ()
     return Asking(surface=read_message(meant, earlier).surface), tuple(paths_in(meant))
 
 
-def _known(turn: TurnFacts, earlier: Sequence[Round]) -> Iterator[str]:
+def _known(turn: TurnFacts, earlier: Sequence[PastReply]) -> Iterator[str]:
     """Of what was read and not changed since, or in the same reply: its calls run in any order."""
     contents: dict[str, str] = {}
     for each in earlier:
-        calls = [turn.tools.called(step) for step in each.steps]
+        calls = [turn.tools.called(step) for step in each.calls]
         changes = [called for called in calls if called.may_have_changed]
         for called in changes:
             changed = plain_path(called.file) if called.name in CHANGES and is_plain(called.file) else ""
@@ -266,10 +266,10 @@ def _known(turn: TurnFacts, earlier: Sequence[Round]) -> Iterator[str]:
     return (path for path, content in contents.items() if turn.shows(path, content))
 
 
-def earlier_of(rounds: Sequence[Round], tools: Catalogue) -> Earlier:
+def earlier_of(rounds: Sequence[PastReply], tools: Catalogue) -> Earlier:
     """What the calls of earlier turns were about, the last of each kind."""
     read = query = folder = None
-    for called in (tools.called(step) for each in reversed(rounds) for step in reversed(each.steps)):
+    for called in (tools.called(step) for each in reversed(rounds) for step in reversed(each.calls)):
         if called.name not in (READ, LIST, SEARCH) or not called.went_well:
             continue
         if called.name == READ:

@@ -9,7 +9,16 @@ from uuid import uuid4
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from holdfast.agent.conversation import NOT_RECORDED, Conflict, Diagnostic, Open, Placed, Settled, Slot, Status
+from holdfast.agent.conversation import (
+    NOT_RECORDED,
+    Conflict,
+    Diagnostic,
+    LedgerCall,
+    SetResult,
+    SetStatus,
+    Slot,
+    Status,
+)
 from holdfast.contract.enums import State
 from holdfast.contract.message import Aborted, Message, Part, Text, ToolResult, ToolUse
 from holdfast.contract.result import Result
@@ -40,7 +49,7 @@ class Replied(Struct, frozen=True, tag="replied"):
 class Kept(Struct, frozen=True):
     turn: int
     use: ToolUse
-    opened: Open
+    opened: LedgerCall
 
 
 class Shelf(Struct):
@@ -103,7 +112,7 @@ class MemoryConversation:
         turn, last = len(replies) - 1, replies[-1]
         return [
             Slot(turn=turn, use=asked.use, status=asked.status, text=asked.text, aborted=last.aborted,
-                 open=self._opened(turn, asked.use))
+                 call=self._opened(turn, asked.use))
             for asked in last.calls if asked.result is None
         ]  # fmt: skip
 
@@ -120,14 +129,14 @@ class MemoryConversation:
             self._done()
         return repaired
 
-    def change(self, changes: Sequence[Placed | Settled]) -> None:
+    def change(self, changes: Sequence[SetStatus | SetResult]) -> None:
         entries = list(self.shelf.entries)
         for change in changes:
             place, number = self._find(entries, change.slot)
             reply = entries[place]
             assert isinstance(reply, Replied)
             asked = reply.calls[number]
-            if isinstance(change, Placed):
+            if isinstance(change, SetStatus):
                 asked = replace(asked, status=change.status, text="")
             else:
                 asked = replace(asked, status=None, text="", result=change.result)
@@ -135,14 +144,14 @@ class MemoryConversation:
         self.shelf.entries = entries
         self._done()
 
-    def remember(self, slot: Slot, opened: Open | None) -> None:
+    def remember(self, slot: Slot, opened: LedgerCall | None) -> None:
         if opened is not None:
             self.remember_all([(slot, opened)])
             return
         self.shelf.kept = [kept for kept in self.shelf.kept if (kept.turn, kept.use) != (slot.turn, slot.use)]
         self._save()
 
-    def remember_all(self, opened: Sequence[tuple[Slot, Open]]) -> None:
+    def remember_all(self, opened: Sequence[tuple[Slot, LedgerCall]]) -> None:
         keys = {(slot.turn, slot.use) for slot, _ in opened}
         self.shelf.kept = [kept for kept in self.shelf.kept if (kept.turn, kept.use) not in keys]
         self.shelf.kept += [Kept(slot.turn, slot.use, item) for slot, item in opened]
@@ -152,7 +161,7 @@ class MemoryConversation:
         self.shelf.kept = [kept for kept in self.shelf.kept if kept.opened.call_id not in call_ids]
         self._save()
 
-    def remembered(self) -> Sequence[Open]:
+    def remembered(self) -> Sequence[LedgerCall]:
         return [kept.opened for kept in self.shelf.kept]
 
     def messages(self) -> Sequence[Message]:
@@ -194,7 +203,7 @@ class MemoryConversation:
             self.shelf.usage += usage
         self._done()
 
-    def _opened(self, turn: int, use: ToolUse) -> Open | None:
+    def _opened(self, turn: int, use: ToolUse) -> LedgerCall | None:
         return next((kept.opened for kept in self.shelf.kept if (kept.turn, kept.use) == (turn, use)), None)
 
     def _find(self, entries: list[Said | Replied], slot: Slot) -> tuple[int, int]:

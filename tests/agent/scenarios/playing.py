@@ -30,11 +30,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from holdfast import Tool
-from holdfast.agent.events import AgentEvent, CallPlaced, CallSettled, Guarded, Outcome
+from holdfast.agent.events import AgentEvent, GuardrailApplied, Outcome, ResultWritten, StatusWritten
 from holdfast.contract.call import Answer
 from holdfast.contract.json import parse_json
 from holdfast.contract.message import Message, Text
-from holdfast.factory.chat import Chat, open_chat
+from holdfast.factory.chat import ChatSession, open_chat
 from holdfast.models.port import Ended, ModelEvent, PartEnded, Retrying, Settings, TextDelta, Usage
 from holdfast.models.text_protocol.text_model import TextModel
 
@@ -152,7 +152,7 @@ async def _advance(document: Path, leg: Sequence[Section], flags: dict[str, obje
         _check(chat, leg, outcome, writer)
 
 
-async def _answer(chat: Chat, first: Section) -> None:
+async def _answer(chat: ChatSession, first: Section) -> None:
     if first.kind == "you":
         chat.conversation.say(first.body)
         return
@@ -184,7 +184,7 @@ def _says(expected: str, happened: str) -> bool:
     return happened.startswith(expected[:-1]) if expected.endswith("…") else happened == expected
 
 
-def _check(chat: Chat, leg: Sequence[Section], outcome: Outcome, writer: Writer) -> None:
+def _check(chat: ChatSession, leg: Sequence[Section], outcome: Outcome, writer: Writer) -> None:
     asked = 0
     for section in leg:
         match section.kind:
@@ -212,12 +212,12 @@ def _check(chat: Chat, leg: Sequence[Section], outcome: Outcome, writer: Writer)
 
 def _line(event: AgentEvent) -> str | None:
     match event:
-        case Guarded(rule, what, message):
+        case GuardrailApplied(rule, what, message):
             return f"{what} {rule}: {message}" if what == "changed" else f"{what} {rule}"
-        case CallSettled(use, result):
+        case ResultWritten(use, result):
             head = f"{use.name} {_shown(use.arguments)}".rstrip()
             return f"done {head}" if result.success else f"not done {head}: {result.text.splitlines()[0]}"
-        case CallPlaced(use, status) if status == "pending":
+        case StatusWritten(use, status) if status == "pending":
             return f"waits {use.name} {_shown(use.arguments)}"
         case Retrying():
             return f"again: {event.reason}"

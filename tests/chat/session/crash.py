@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from holdfast.agent.conversation import Open, Placed, Settled, Status
+from holdfast.agent.conversation import LedgerCall, SetResult, SetStatus, Status
 from holdfast.chat.conversation import DocumentConversation
 from holdfast.contract.message import Text, ToolUse
 from holdfast.contract.result import ok
@@ -31,11 +31,11 @@ def replay(folder: Path, done: Callable[[DocumentConversation], None]) -> None:
         conversation.add_reply([Text("word " * 500), ToolUse("a1", "x", f'{{"n": {number}}}')])
         done(conversation)
         [slot] = conversation.slots()
-        conversation.remember(slot, Open(call_id=f"x-{number}", digest="d"))
-        conversation.change([Placed(slot, Status.PENDING)])
+        conversation.remember(slot, LedgerCall(call_id=f"x-{number}", digest="d"))
+        conversation.change([SetStatus(slot, Status.PENDING)])
         done(conversation)
         [slot] = conversation.slots()
-        conversation.change([Settled(slot, ok("line\n" * 2000))])
+        conversation.change([SetResult(slot, ok("line\n" * 2000))])
         done(conversation)
         conversation.forget([f"x-{number}"])
 
@@ -57,9 +57,9 @@ def one_kill(folder: Path, states: list[bytes], chance: random.Random) -> int:
     os.waitpid(child, 0)
     os.close(reading)
     left = DocumentConversation(folder / "a.chat", state=folder / "state")
-    with left.held():
+    with left.lock():
         remembered, slots = left.remembered(), left.slots()
-    assert all(slot.status is None or slot.open in remembered for slot in slots), "a placeholder nobody remembers"
+    assert all(slot.status is None or slot.call in remembered for slot in slots), "a placeholder nobody remembers"
     return states.index((folder / "a.chat").read_bytes())
 
 

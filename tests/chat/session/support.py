@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from holdfast.agent.conversation import Open, Placed, Settled, Slot, Status
+from holdfast.agent.conversation import LedgerCall, SetResult, SetStatus, Slot, Status
 from holdfast.chat.conversation import DocumentConversation
 from holdfast.contract.message import Part, Text, ToolUse
 from holdfast.contract.result import ok
@@ -14,7 +14,7 @@ from holdfast.contract.result import ok
 ONE = ToolUse("a1", "file.read", '{"path": "a"}')
 TWO = ToolUse("a2", "shell.exec", '{"command": "ls"}')
 THREE = ToolUse("a3", "file.read", '{"path": "b"}')
-OPEN = Open(call_id="x-1", digest="d")
+OPEN = LedgerCall(call_id="x-1", digest="d")
 
 
 def opened(folder: Path, text: str | bytes | None = None, name: str = "a.chat") -> DocumentConversation:
@@ -39,11 +39,11 @@ def only(conversation: DocumentConversation) -> Slot:
 
 
 def settle(conversation: DocumentConversation, output: str = "content") -> None:
-    conversation.change([Settled(slot, ok(output)) for slot in conversation.slots()])
+    conversation.change([SetResult(slot, ok(output)) for slot in conversation.slots()])
 
 
 def place(conversation: DocumentConversation, status: Status = Status.PENDING) -> None:
-    conversation.change([Placed(slot, status) for slot in conversation.slots()])
+    conversation.change([SetStatus(slot, status) for slot in conversation.slots()])
 
 
 def text_of(conversation: DocumentConversation) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.chat import document_file
-from holdfast.chat.document_file import Changed, DocumentError, Unreadable
+from holdfast.chat.document_file import DocumentError, FileChanged, UnreadableDocument
 from holdfast.fs.replace import swap
 from holdfast.fs.temporary import new_name
 
@@ -53,16 +53,16 @@ def test_any_text_survives_reading_and_writing(tmp_path: Path) -> None:
 def test_a_document_that_is_not_utf8_is_refused_with_the_place(tmp_path: Path, data: bytes, says: str) -> None:
     path = tmp_path / "a.chat"
     path.write_bytes(data)
-    with pytest.raises(Unreadable, match=re.escape(says)):
+    with pytest.raises(UnreadableDocument, match=re.escape(says)):
         document_file.read(path)
-    with pytest.raises(Unreadable, match=re.escape(says)):
-        document_file.read_settled(path, document_file.Snapshot(b"", (), 0))
+    with pytest.raises(UnreadableDocument, match=re.escape(says)):
+        document_file.read_stable(path, document_file.Snapshot(b"", (), 0))
     assert path.read_bytes() == data
 
 
 @pytest.mark.parametrize("text", ["plain", "a\ud800b", "\udcff", "\udcc3\udca9", "\U0001f600"])
 def test_text_that_no_file_can_hold_becomes_text_that_is_read_back_the_same(text: str) -> None:
-    kept = document_file.storable(text)
+    kept = document_file.replace_surrogates(text)
     assert document_file.decode(document_file.encode(kept)) == kept
 
 
@@ -78,7 +78,7 @@ def test_what_is_no_readable_file_is_refused_with_its_name(tmp_path: Path, kind:
         os.mkfifo(path)
     elif kind == "loop":
         path.symlink_to(path)
-    with pytest.raises(Unreadable, match=says) as refused:
+    with pytest.raises(UnreadableDocument, match=says) as refused:
         document_file.read(path)
     assert str(path) in str(refused.value)
 
@@ -87,7 +87,7 @@ def test_a_file_beyond_the_bound_is_neither_read_nor_written(tmp_path: Path, mon
     path = tmp_path / "a.chat"
     path.write_bytes(b"x" * 11)
     monkeypatch.setattr(document_file, "MAX_BYTES", 10)
-    with pytest.raises(Unreadable, match="at most 10"):
+    with pytest.raises(UnreadableDocument, match="at most 10"):
         document_file.read(path)
     path.write_bytes(b"x")
     with pytest.raises(DocumentError, match="longer than 10"):
@@ -100,7 +100,7 @@ def test_a_file_that_may_not_be_read_says_so(tmp_path: Path, monkeypatch: pytest
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(Unreadable, match="may not be read"):
+    with pytest.raises(UnreadableDocument, match="may not be read"):
         document_file.read(tmp_path / "a.chat")
 
 
@@ -121,7 +121,7 @@ def test_a_file_that_is_not_the_known_one_is_left_alone(tmp_path: Path) -> None:
     path.write_bytes(b"old")
     known = document_file.read(path)
     path.write_bytes(b"odd")
-    with pytest.raises(Changed):
+    with pytest.raises(FileChanged):
         document_file.replace(path, known, b"new")
     assert path.read_bytes() == b"odd"
     assert entries(tmp_path) == ["a.chat"]
@@ -146,7 +146,7 @@ def test_what_an_editor_saves_in_the_very_moment_of_the_write_is_put_back(
         return swap(first, second)
 
     monkeypatch.setattr(document_file, "swap", late)
-    with pytest.raises(Changed):
+    with pytest.raises(FileChanged):
         document_file.replace(path, known, b"new")
     assert path.read_bytes() == b"edit %d" % (saves - 1)
     assert entries(tmp_path) == ["a.chat"]
@@ -165,7 +165,7 @@ def test_where_files_cannot_be_exchanged_the_new_one_takes_the_place(
     document_file.replace(path, document_file.read(path), b"new")
     assert path.read_bytes() == b"new"
     path.write_bytes(b"theirs")
-    with pytest.raises(Changed):
+    with pytest.raises(FileChanged):
         document_file.replace(path, document_file.Snapshot(b"new", (), 0), b"newer")
     assert path.read_bytes() == b"theirs"
 
@@ -216,7 +216,7 @@ def test_in_a_read_only_folder_the_document_stays_and_a_conflict_is_kept_elsewhe
     _refusing_new_files_in(folder, monkeypatch)
     with pytest.raises(DocumentError, match="folder is not writable"):
         document_file.replace(path, known, b"new")
-    kept = document_file.keep_beside(path, state, b"ours")
+    kept = document_file.write_conflict_copy(path, state, b"ours")
     assert (kept, kept.read_bytes()) == (state / "a.conflict-1.chat", b"ours")
     assert path.read_bytes() == b"old"
 
@@ -224,7 +224,7 @@ def test_in_a_read_only_folder_the_document_stays_and_a_conflict_is_kept_elsewhe
 @pytest.mark.spec("U6")
 def test_a_version_that_is_kept_never_replaces_another(tmp_path: Path) -> None:
     path = tmp_path / "a.chat"
-    kept = [document_file.keep_beside(path, tmp_path, b"%d" % number) for number in range(3)]
+    kept = [document_file.write_conflict_copy(path, tmp_path, b"%d" % number) for number in range(3)]
     assert [one.name for one in kept] == [f"a.conflict-{number}.chat" for number in (1, 2, 3)]
     assert [one.read_bytes() for one in kept] == [b"0", b"1", b"2"]
 
@@ -236,7 +236,7 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_needs_is_no
     other = tmp_path / ".b.chat.new"
     for one in (path, mine, dead, other):
         one.write_bytes(b"")
-    document_file.sweep(path)
+    document_file.remove_leftovers(path)
     assert entries(tmp_path) == sorted([path.name, mine.name, other.name])
 
 
@@ -253,15 +253,15 @@ def test_a_file_written_in_pieces_is_read_when_it_is_whole(tmp_path: Path, monke
                 file.write(pieces.pop(0))
 
     monkeypatch.setattr(time, "sleep", meanwhile)
-    assert document_file.read_settled(path, known).data == b"one two three"
+    assert document_file.read_stable(path, known).data == b"one two three"
 
 
 def test_a_young_file_is_read_again_because_its_times_do_not_tell(tmp_path: Path) -> None:
     path = tmp_path / "a.chat"
     path.write_bytes(b"old")
-    assert not document_file.read(path).is_still(path)
+    assert not document_file.read(path).is_unchanged(path)
     os.utime(path, (1, 1))
     known = document_file.read(path)
-    assert known.is_still(path)
+    assert known.is_unchanged(path)
     path.write_bytes(b"new")
-    assert not known.is_still(path)
+    assert not known.is_unchanged(path)

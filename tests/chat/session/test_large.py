@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.conversation import Placed, Settled, Status
+from holdfast.agent.conversation import SetResult, SetStatus, Status
 from holdfast.chat.document import Document
 from holdfast.chat.edits import changed, difference, repaired
 from holdfast.contract.message import Text, ToolUse
@@ -71,9 +71,9 @@ def test_ten_times_the_calls_take_about_ten_times_as_long(tmp_path: Path, again:
         path = tmp_path / f"{count}.chat"
         path.write_text(_asking(count).text)
         slots = opened(tmp_path, name=path.name).slots()
-        document = changed(_asking(count), [Placed(slot, Status.PENDING) for slot in slots] if again else [])
+        document = changed(_asking(count), [SetStatus(slot, Status.PENDING) for slot in slots] if again else [])
         path.write_text(document.text)
-        changes = [Settled(slot, ok("x")) for slot in opened(tmp_path, name=path.name).slots()]
+        changes = [SetResult(slot, ok("x")) for slot in opened(tmp_path, name=path.name).slots()]
         return best(lambda: changed(document, changes))
 
     assert work(3000) < work(300) * 50

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.chat.document_file import DocumentError
-from holdfast.chat.state_file import DocumentBusy, DocumentLock, driver, key
+from holdfast.chat.state_file import DocumentBusy, DocumentLock, document_key, lock_owner
 
 HOLDER = """
 import sys, pathlib
@@ -38,14 +38,14 @@ def test_a_second_process_is_refused_at_once_and_told_who_drives_the_document(tm
     path, state = tmp_path / "a.chat", tmp_path / "state"
     with holder(path, state) as other:
         with pytest.raises(DocumentBusy, match=rf"a\.chat is being driven by process {other.pid};"):
-            DocumentLock(path, state).held().__enter__()
-        owner = driver(path, state)
+            DocumentLock(path, state).acquire().__enter__()
+        owner = lock_owner(path, state)
         assert owner is not None
         assert owner.pid == other.pid
         other.communicate("\n", timeout=10)
-    assert driver(path, state) is None
-    with DocumentLock(path, state).held():
-        owner = driver(path, state)
+    assert lock_owner(path, state) is None
+    with DocumentLock(path, state).acquire():
+        owner = lock_owner(path, state)
         assert owner is not None
         assert owner.pid == os.getpid()
 
@@ -56,8 +56,8 @@ def test_a_killed_process_drives_nothing_any_more(tmp_path: Path) -> None:
     with holder(path, state) as other:
         other.kill()
         other.wait(10)
-    assert driver(path, state) is None
-    with DocumentLock(path, state).held(wait=10):
+    assert lock_owner(path, state) is None
+    with DocumentLock(path, state).acquire(wait=10):
         pass
 
 
@@ -65,11 +65,11 @@ def test_a_killed_process_drives_nothing_any_more(tmp_path: Path) -> None:
 def test_waiting_for_a_document_is_bounded(tmp_path: Path) -> None:
     path, state = tmp_path / "a.chat", tmp_path / "state"
     lock, other = DocumentLock(path, state), DocumentLock(path, state)
-    with lock.held(), pytest.raises(DocumentBusy), other.held(wait=0.05):
+    with lock.acquire(), pytest.raises(DocumentBusy), other.acquire(wait=0.05):
         pass
-    with other.held(), other.held():
+    with other.acquire(), other.acquire():
         pass
-    with lock.held():
+    with lock.acquire():
         pass
 
 
@@ -77,12 +77,12 @@ def test_every_name_of_a_file_is_the_same_document(tmp_path: Path) -> None:
     path, link = tmp_path / "a.chat", tmp_path / "b.chat"
     path.touch()
     link.symlink_to(path)
-    assert key(link) == key(path) == key(tmp_path / "x" / ".." / "a.chat")
-    assert key(path) != key(tmp_path / "c.chat")
+    assert document_key(link) == document_key(path) == document_key(tmp_path / "x" / ".." / "a.chat")
+    assert document_key(path) != document_key(tmp_path / "c.chat")
 
 
 def test_a_state_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     blocker = tmp_path / "state"
     blocker.touch()
     with pytest.raises(DocumentError, match="cannot be locked"):
-        DocumentLock(tmp_path / "a.chat", blocker / "chats").held().__enter__()
+        DocumentLock(tmp_path / "a.chat", blocker / "chats").acquire().__enter__()

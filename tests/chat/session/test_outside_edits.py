@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.conversation import Conflict, Placed, Settled, Status
+from holdfast.agent.conversation import Conflict, SetResult, SetStatus, Status
 from holdfast.chat import document_file
 from holdfast.chat.conversation import DocumentConversation
-from holdfast.chat.document_file import DocumentError, Unreadable
+from holdfast.chat.document_file import DocumentError, UnreadableDocument
 from holdfast.contract.message import Text, ToolResult
 from holdfast.contract.result import ok
 from tests.chat.session.support import ONE, THREE, TWO, Editor, asking, only, opened, place, settle, text_of
@@ -35,7 +35,7 @@ def test_a_result_goes_beside_its_call_while_prose_and_other_placeholders_are_ed
     editor.put_text("a3", "my own words")
     editor.say("And then?")
     theirs = text_of(conversation)
-    conversation.change([Settled(slot, ok("content"))])
+    conversation.change([SetResult(slot, ok("content"))])
     mine = theirs.replace("```flemma:tool status=pending\n```", "```\ncontent\n```", 1)
     assert text_of(conversation) == mine
     assert [(slot.use.id, slot.status, slot.text) for slot in conversation.slots()] == [
@@ -55,7 +55,7 @@ def test_a_result_finds_its_call_when_earlier_replies_come_or_go(tmp_path: Path,
         editor.replace("@Assistant:\nBegun.\n\n", "")
     else:
         editor.replace("@You:\nBegin.\n", "@You:\nHello.\n\n@Assistant:\nHello.\n\n@You:\nBegin.\n")
-    conversation.change([Settled(slot, ok("content"))])
+    conversation.change([SetResult(slot, ok("content"))])
     assert conversation.slots() == []
     assert conversation.messages()[-1].parts == (ToolResult("a1", "file.read", "content"),)
 
@@ -70,7 +70,7 @@ def test_a_result_never_goes_to_another_call_that_only_looks_the_same(tmp_path: 
     settle(conversation)
     before = text_of(conversation)
     with pytest.raises(Conflict):
-        conversation.change([Settled(slot, ok("late"))])
+        conversation.change([SetResult(slot, ok("late"))])
     assert text_of(conversation) == before
 
 
@@ -81,7 +81,7 @@ def test_where_two_calls_could_be_meant_none_is_written_to(tmp_path: Path) -> No
     slot = only(conversation)
     conversation.path.write_text(f"{call}{call}")
     with pytest.raises(Conflict):
-        conversation.change([Settled(slot, ok("content"))])
+        conversation.change([SetResult(slot, ok("content"))])
     assert text_of(conversation) == f"{call}{call}"
 
 
@@ -110,7 +110,7 @@ def test_a_call_that_was_changed_stops_the_turn_with_both_versions_kept(tmp_path
     _edit(Editor(conversation.path), how)
     theirs = conversation.path.read_bytes()
     with pytest.raises(Conflict) as conflict:
-        conversation.change([Settled(slot, ok("what the tool said"))])
+        conversation.change([SetResult(slot, ok("what the tool said"))])
     assert conversation.path.read_bytes() == theirs
     [kept] = conflicts(tmp_path)
     assert kept.name == "a.conflict-1.chat"
@@ -128,7 +128,7 @@ def test_a_result_whose_call_is_known_to_be_gone_is_kept_too(tmp_path: Path) -> 
     Editor(conversation.path).remove_call("a1")
     conversation.refresh()
     with pytest.raises(Conflict):
-        conversation.change([Settled(slot, ok("what the tool said"))])
+        conversation.change([SetResult(slot, ok("what the tool said"))])
     [kept] = conflicts(tmp_path)
     assert "what the tool said" in kept.read_text()
 
@@ -202,12 +202,12 @@ def test_a_document_that_vanished_stops_the_turn_and_nothing_is_lost(tmp_path: P
         conversation.add_reply([Text("An answer.")])
     [kept] = conflicts(tmp_path / "state" if what == "folder" else folder)
     assert "An answer." in kept.read_text()
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableDocument):
         conversation.refresh()
 
 
 @pytest.mark.spec("U6")
-@pytest.mark.parametrize("when", ["new_file", "_take_place"])
+@pytest.mark.parametrize("when", ["new_file", "_swap_in"])
 def test_an_edit_between_the_look_and_the_write_is_merged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
@@ -235,9 +235,9 @@ def test_a_file_that_never_keeps_still_is_given_up(tmp_path: Path, monkeypatch: 
     conversation = asking(tmp_path, ONE)
 
     def never(*_: object) -> None:
-        raise document_file.Changed
+        raise document_file.FileChanged
 
-    monkeypatch.setattr(document_file, "_take_place", never)
+    monkeypatch.setattr(document_file, "_swap_in", never)
     before = text_of(conversation)
     with pytest.raises(DocumentError, match="all the time"):
         place(conversation)
@@ -257,8 +257,8 @@ def test_nothing_an_editor_saves_is_ever_lost(tmp_path: Path, in_place: bool) ->
         for _ in range(200):
             conversation.refresh()
             try:
-                conversation.change([Placed(slot, Status.APPROVED) for slot in conversation.slots()])
-                conversation.change([Placed(slot, Status.PENDING) for slot in conversation.slots()])
+                conversation.change([SetStatus(slot, Status.APPROVED) for slot in conversation.slots()])
+                conversation.change([SetStatus(slot, Status.PENDING) for slot in conversation.slots()])
             except Conflict:
                 continue
             done += 1

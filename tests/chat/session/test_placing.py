@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.conversation import NOT_RECORDED, Placed, Settled, Status
+from holdfast.agent.conversation import NOT_RECORDED, SetResult, SetStatus, Status
 from holdfast.chat.document_file import DocumentError
 from holdfast.contract.message import Text, ToolUse
 from holdfast.contract.result import fail, ok
@@ -71,11 +71,11 @@ def test_a_placeholder_goes_where_the_order_of_the_calls_says(
 ) -> None:
     conversation = opened(tmp_path, before.replace("\n", newline))
     [slot] = [slot for slot in conversation.slots() if slot.use.id == "b"]
-    conversation.change([Placed(slot, Status.PENDING)])
+    conversation.change([SetStatus(slot, Status.PENDING)])
     assert text_of(conversation) == after.replace("\n", newline)
     [again] = [slot for slot in conversation.slots() if slot.use.id == "b"]
     assert again.status is Status.PENDING
-    conversation.change([Placed(again, Status.PENDING)])
+    conversation.change([SetStatus(again, Status.PENDING)])
     assert text_of(conversation) == after.replace("\n", newline)
 
 
@@ -87,7 +87,7 @@ def test_many_changes_at_once_are_the_same_as_one_after_the_other(tmp_path: Path
     each = opened(tmp_path, text, "two.chat")
     for name in ("c", "a"):
         [slot] = [slot for slot in each.slots() if slot.use.id == name]
-        each.change([Settled(slot, ok("content"))])
+        each.change([SetResult(slot, ok("content"))])
     expected = f"{CALLS}\n@You:\n\n{result('a', 'content')}\n{result('b')}\n{result('c', 'content')}\nHm."
     assert text_of(together) == text_of(each) == expected
 
@@ -99,7 +99,7 @@ def test_a_persons_own_result_loses_its_tag_and_not_a_byte_more(tmp_path: Path, 
     header = f"**Tool Result:** `c` (status=pending n=1)\n\n```text\n{words}```\n"
     text = f"{CALLS}\n@You:\n{result('a')}\n{pending('b', content=words)}\n{header}\nHm.".replace("\n", newline)
     conversation = opened(tmp_path, text)
-    conversation.change([Settled(slot, ok(slot.text)) for slot in conversation.slots()])
+    conversation.change([SetResult(slot, ok(slot.text)) for slot in conversation.slots()])
     plain = text.replace("flemma:tool status=pending", "").replace(" (status=pending n=1)", "")
     assert text_of(conversation) == plain
     assert conversation.slots() == []
@@ -111,7 +111,7 @@ def test_both_marks_of_a_placeholder_go(tmp_path: Path) -> None:
     block = pending("b", content="mine\n").replace("`b`", "`b` (pending)")
     conversation = opened(tmp_path, f"{CALLS}\n@You:\n{block}")
     [slot] = [slot for slot in conversation.slots() if slot.use.id == "b"]
-    conversation.change([Settled(slot, ok("mine"))])
+    conversation.change([SetResult(slot, ok("mine"))])
     assert text_of(conversation) == f"{CALLS}\n@You:\n{result('b', 'mine')}"
 
 
@@ -128,7 +128,7 @@ def test_a_change_that_changes_nothing_does_not_touch_the_file(tmp_path: Path) -
 def test_what_the_runtime_made_of_a_persons_words_is_what_is_written(tmp_path: Path) -> None:
     conversation = opened(tmp_path, f"{CALLS}\n@You:\n{pending('b', content='secret' + chr(10))}")
     [slot] = [slot for slot in conversation.slots() if slot.use.id == "b"]
-    conversation.change([Settled(slot, ok("[redacted]"))])
+    conversation.change([SetResult(slot, ok("[redacted]"))])
     assert "secret" not in text_of(conversation)
     assert "[redacted]" in text_of(conversation)
 
@@ -192,7 +192,7 @@ def test_a_reply_with_calls_leaves_their_place_free(tmp_path: Path) -> None:
 @pytest.mark.spec("D2")
 def test_an_error_says_so_in_its_header(tmp_path: Path) -> None:
     conversation = asking(tmp_path, ToolUse("a", "x"))
-    conversation.change([Settled(slot, fail("no", output="half")) for slot in conversation.slots()])
+    conversation.change([SetResult(slot, fail("no", output="half")) for slot in conversation.slots()])
     assert text_of(conversation).endswith("**Tool Result:** `a` (error)\n\n```\nno\n\nPartial output:\nhalf\n```\n")
 
 

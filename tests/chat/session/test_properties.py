@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.agent.conversation import Placed, Settled, Slot, Status
-from holdfast.chat.conversation import Reading
+from holdfast.agent.conversation import SetResult, SetStatus, Slot, Status
+from holdfast.chat.conversation import DocumentReader
 from holdfast.chat.document import Document
 from holdfast.chat.document_file import DocumentError
 from holdfast.chat.edits import changed, difference, repaired, replied, span
-from holdfast.chat.turns import Turn, last_turn, starts, turns, words
+from holdfast.chat.turns import Turn, last_turn, placeholder_text, read_turns, reply_indexes
 from holdfast.contract.message import Message, Part, Text, Thinking, ToolUse
 from holdfast.contract.result import Result
 from tests.soak import rounds
@@ -67,10 +67,10 @@ def slots(document: Document) -> list[Slot]:
         Slot(
             turn=turn.number,
             use=asked.use,
-            status=asked.answer.status if asked.answer else None,
-            text=words(document, asked),
+            status=asked.block.status if asked.block else None,
+            text=placeholder_text(document, asked),
         )
-        for asked in (turn.asked if turn else ())
+        for asked in (turn.calls if turn else ())
         if turn and asked.is_open
     ]
 
@@ -85,7 +85,7 @@ def only_added(old: str, new: str) -> bool:
 def without(document: Document, turn: Turn, ids: Sequence[str]) -> str:
     """The text without the placeholders of some calls."""
     text = document.text
-    cuts = sorted((span(asked.answer) for asked in turn.asked if asked.answer and asked.use.id in ids), reverse=True)
+    cuts = sorted((span(asked.block) for asked in turn.calls if asked.block and asked.use.id in ids), reverse=True)
     for begin, end in cuts:
         text = text[:begin] + text[end:]
     return text
@@ -93,12 +93,12 @@ def without(document: Document, turn: Turn, ids: Sequence[str]) -> str:
 
 def sent(document: Document, turn_count: int) -> list[Message]:
     """What the turns before a number say."""
-    replies = starts(document)
-    whole = Reading(document, None).messages({})
+    replies = reply_indexes(document)
+    whole = DocumentReader(document, None).messages({})
     if turn_count >= len(replies):
         return whole
     cut = Document.parse(document.text[: document.offset(replies[turn_count])])
-    return Reading(cut, None).messages({})
+    return DocumentReader(cut, None).messages({})
 
 
 @pytest.mark.spec("D2")
@@ -107,8 +107,8 @@ def sent(document: Document, turn_count: int) -> list[Message]:
 def test_a_change_touches_its_own_blocks_and_nothing_else(document: Document, data: st.DataObject) -> None:
     waiting = slots(document)
     placing = st.sampled_from(Status)
-    changes: list[Placed | Settled] = [
-        Placed(slot, what) if isinstance(what, Status) else Settled(slot, what)
+    changes: list[SetStatus | SetResult] = [
+        SetStatus(slot, what) if isinstance(what, Status) else SetResult(slot, what)
         for slot in waiting
         if (what := data.draw(st.none() | placing | results)) is not None
     ]
@@ -122,18 +122,18 @@ def test_a_change_touches_its_own_blocks_and_nothing_else(document: Document, da
         assert new is document
         return
     assert only_added(without(document, turn, [change.slot.use.id for change in changes]), new.text)
-    assert [asked.use for asked in after.asked] == [asked.use for asked in turn.asked]
-    found = {asked.use.id: asked.answer for asked in after.asked}
-    untouched = {asked.use.id: asked.answer for asked in turn.asked}
+    assert [asked.use for asked in after.calls] == [asked.use for asked in turn.calls]
+    found = {asked.use.id: asked.block for asked in after.calls}
+    untouched = {asked.use.id: asked.block for asked in turn.calls}
     for change in changes:
         answer, _ = found.pop(change.slot.use.id), untouched.pop(change.slot.use.id)
         assert answer is not None
-        if isinstance(change, Placed):
-            assert (answer.status, answer.node.content) == (change.status, "")
+        if isinstance(change, SetStatus):
+            assert (answer.status, answer.segment.content) == (change.status, "")
         else:
             assert answer.status is None
-    assert [answer and (answer.status, answer.node.source.rstrip()) for answer in found.values()] == [
-        answer and (answer.status, answer.node.source.rstrip()) for answer in untouched.values()
+    assert [answer and (answer.status, answer.segment.source.rstrip()) for answer in found.values()] == [
+        answer and (answer.status, answer.segment.source.rstrip()) for answer in untouched.values()
     ]
     assert sent(document, turn.number) == sent(new, turn.number)
     assert Document.parse(new.text).blocks == new.blocks
@@ -144,10 +144,10 @@ def test_a_change_touches_its_own_blocks_and_nothing_else(document: Document, da
 @given(documents())
 def test_placing_what_is_placed_changes_nothing(document: Document) -> None:
     try:
-        once = changed(document, [Placed(slot, Status.PENDING) for slot in slots(document)])
+        once = changed(document, [SetStatus(slot, Status.PENDING) for slot in slots(document)])
     except DocumentError:
         return
-    assert changed(once, [Placed(slot, Status.PENDING) for slot in slots(once)]).text == once.text
+    assert changed(once, [SetStatus(slot, Status.PENDING) for slot in slots(once)]).text == once.text
 
 
 @pytest.mark.spec("D5")
@@ -155,12 +155,12 @@ def test_placing_what_is_placed_changes_nothing(document: Document) -> None:
 @given(documents())
 def test_repair_closes_every_call_but_those_of_the_last_reply_and_does_so_once(document: Document) -> None:
     new, count = repaired(document)
-    before, after = list(turns(document)), list(turns(new))
-    assert [[asked.use for asked in turn.asked] for turn in before] == [
-        [asked.use for asked in turn.asked] for turn in after
+    before, after = list(read_turns(document)), list(read_turns(new))
+    assert [[asked.use for asked in turn.calls] for turn in before] == [
+        [asked.use for asked in turn.calls] for turn in after
     ]
-    assert count == sum(asked.is_open for turn in before[:-1] for asked in turn.asked)
-    assert not any(asked.is_open for turn in after[:-1] for asked in turn.asked)
+    assert count == sum(asked.is_open for turn in before[:-1] for asked in turn.calls)
+    assert not any(asked.is_open for turn in after[:-1] for asked in turn.calls)
     assert slots(new) == slots(document)
     again, none = repaired(new)
     assert (again.text, none) == (new.text, 0)
@@ -181,10 +181,10 @@ def test_a_reply_is_added_and_nothing_before_it_changes(
     assert only_added(document.text, new.text)
     turn = last_turn(new)
     assert turn is not None
-    assert turn.number == len(starts(document))
-    assert [asked.use.id for asked in turn.asked] == [part.id for part in parts if isinstance(part, ToolUse)]
+    assert turn.number == len(reply_indexes(document))
+    assert [asked.use.id for asked in turn.calls] == [part.id for part in parts if isinstance(part, ToolUse)]
     assert sent(new, turn.number) == sent(document, turn.number)
-    assert slots(new) == [Slot(turn=turn.number, use=asked.use) for asked in turn.asked]
+    assert slots(new) == [Slot(turn=turn.number, use=asked.use) for asked in turn.calls]
     assert Document.parse(new.text).blocks == new.blocks
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from holdfast.agent.conversation import NOT_RECORDED, Diagnostic, Settled
-from holdfast.chat.conversation import DocumentConversation, Reading
+from holdfast.agent.conversation import NOT_RECORDED, Diagnostic, SetResult
+from holdfast.chat.conversation import DocumentConversation, DocumentReader
 from holdfast.chat.document import Document
 from holdfast.contract.message import Aborted, Message, Part, Role, Text, Thinking, ToolResult, ToolUse
 from holdfast.contract.result import Attachment, Result
@@ -205,7 +205,7 @@ def test_a_model_is_asked_only_when_somebody_said_something(tmp_path: Path, text
 def test_attachments_of_a_result_are_told_again_after_a_restart(tmp_path: Path) -> None:
     conversation = asking(tmp_path, ONE)
     image = Attachment(kind="image", mime_type="image/png", data=b"\x89PNG")
-    conversation.change([Settled(only(conversation), Result(True, attachments=(image,)))])
+    conversation.change([SetResult(only(conversation), Result(True, attachments=(image,)))])
     assert "[image/png]" in text_of(conversation)
     [result] = opened(tmp_path).messages()[-1].parts
     assert isinstance(result, ToolResult)
@@ -245,7 +245,7 @@ def test_ten_thousand_results_and_words_by_turns_are_read_in_bounded_time(tmp_pa
         return Expanded((Text(text),), (Diagnostic("warning", "Seen.", 1, 1),))
 
     blocks = "".join(f"{RESULT.format(f'a{number}', 'x')}Words.\n\n" for number in range(10_000))
-    reading = Reading(Document.parse(f"@You:\n{blocks}"), expand)
+    reading = DocumentReader(Document.parse(f"@You:\n{blocks}"), expand)
     begun = time.process_time()
     [message] = reading.messages({})
     seen = [one.line for one in reading.diagnostics() if one.message == "Seen."]

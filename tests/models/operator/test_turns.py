@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent import slot_state as agent_standing
+from holdfast.agent import slot_state
 from holdfast.contract.message import Aborted, Message, Text, ToolResult, ToolUse
 from holdfast.contract.result import Attachment
 from holdfast.models.operator.reports import DENIED, REJECTED
@@ -60,7 +60,7 @@ def test_a_step_that_does_not_succeed_stops_the_rest_and_says_what_was_not_done(
 
 
 def test_refusals_are_known_by_the_words_they_are_told_in() -> None:
-    assert (REJECTED, DENIED) == (REJECTED_BY_USER, agent_standing.DENIED)
+    assert (REJECTED, DENIED) == (REJECTED_BY_USER, slot_state.DENIED)
 
 
 @pytest.mark.spec("M2")

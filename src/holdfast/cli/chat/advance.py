@@ -15,14 +15,14 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.agent.conversation import Conflict, Open, Slot, Status
-from holdfast.agent.events import AgentEvent, CallSettled, Outcome
+from holdfast.agent.conversation import Conflict, LedgerCall, Slot, Status
+from holdfast.agent.events import AgentEvent, Outcome, ResultWritten
 from holdfast.chat.document import Document
 from holdfast.chat.document_file import encode
 from holdfast.cli import console
 from holdfast.cli.approval_prompt import TerminalAsker
 from holdfast.cli.arguments import read_text
-from holdfast.cli.chat.documents import find_call, find_document, location, setting_of
+from holdfast.cli.chat.documents import find_call, find_document, location, project_of
 from holdfast.cli.chat.status import pending_lines
 from holdfast.cli.chat.trust_prompt import ask_for_trust, untrusted_notices
 from holdfast.cli.chat.view import JsonView, TerminalView, View
@@ -35,7 +35,7 @@ from holdfast.cli.prompt import restore_terminal
 from holdfast.contract.call import PendingCall
 from holdfast.contract.enums import Failure, State
 from holdfast.contract.result import Result
-from holdfast.factory.chat import Chat, open_chat
+from holdfast.factory.chat import ChatSession, open_chat
 from holdfast.factory.runtime import open_ledger
 from holdfast.models.text_protocol.text_model import chosen_for
 from holdfast.text.escape import escape
@@ -149,7 +149,7 @@ _LOOK: Final = 0.2
 class ApprovalQueue:
     """Remembers who was asked what, so that a call that has changed since is shown as such."""
 
-    def __init__(self, chat: Chat, interrupt: Interrupt) -> None:
+    def __init__(self, chat: ChatSession, interrupt: Interrupt) -> None:
         self._chat = chat
         self._interrupt = interrupt
         self._askers: dict[str, TerminalAsker] = {}
@@ -163,7 +163,7 @@ class ApprovalQueue:
         for slot in slots:
             pending_call = self._pending(slot)
             if pending_call is None:
-                news = news or slot.open is not None
+                news = news or slot.call is not None
                 continue
             if self.left:
                 break
@@ -200,9 +200,9 @@ class ApprovalQueue:
         console.print_err(CANCELLED)
 
     def _pending(self, slot: Slot) -> PendingCall | None:
-        if slot.open is None or slot.status is not Status.PENDING:
+        if slot.call is None or slot.status is not Status.PENDING:
             return None
-        pending_call = self._chat.runtime.pending.ledger.held(slot.open.call_id)
+        pending_call = self._chat.runtime.pending.ledger.held(slot.call.call_id)
         return pending_call if pending_call is not None and pending_call.state is State.PENDING else None
 
     async def _others(self, slot: Slot) -> None:
@@ -268,7 +268,7 @@ class ChatRunner:
         self._settled: dict[str, Result] = {}
         self._view: View = JsonView() if wishes.as_json else TerminalView(watching=watching)
         self._told: set[str] = set()
-        self._chat: Chat | None = None
+        self._chat: ChatSession | None = None
         self._only: str | None = None
         """The call that is run alone."""
         self._alone = False
@@ -282,7 +282,7 @@ class ChatRunner:
                 if outcome is not None:
                     return self._ended(chat, outcome)
 
-    async def run_one(self, use_id: str, approved: Open | None = None) -> Outcome:
+    async def run_one(self, use_id: str, approved: LedgerCall | None = None) -> Outcome:
         """One call alone; opened anew once if the frontmatter, or the trust in it, becomes another meanwhile."""
         again, self._only = True, use_id
         while True:
@@ -293,7 +293,7 @@ class ChatRunner:
                 again = False
 
     @asynccontextmanager
-    async def opened(self) -> AsyncGenerator[Chat]:
+    async def opened(self) -> AsyncGenerator[ChatSession]:
         async with open_chat(
             self._path,
             flags=self._wishes.flags or None,
@@ -313,7 +313,7 @@ class ChatRunner:
                 stop()
                 self._view.rest()
 
-    async def _advance(self, chat: Chat) -> Outcome | None:
+    async def _advance(self, chat: ChatSession) -> Outcome | None:
         """None: the document has to be opened anew."""
         questions = ApprovalQueue(chat, self._interrupt)
         while not self._interrupt.pressed:
@@ -333,11 +333,11 @@ class ChatRunner:
             if questions.left or not await questions.ask(outcome.slots):
                 if not self._interrupt.pressed:
                     return outcome
-            elif chat.stale():
+            elif chat.is_stale():
                 return None
         return self._cancelled(chat)
 
-    async def _run_one(self, chat: Chat, use_id: str, approved: Open | None) -> Outcome:
+    async def _run_one(self, chat: ChatSession, use_id: str, approved: LedgerCall | None) -> Outcome:
         if self._interrupt.pressed:
             return self._cancelled(chat)
         with self._interrupt.stops(chat.loop.cancel):
@@ -348,7 +348,7 @@ class ChatRunner:
         # It had its result before the rules became others: there is nothing left to run.
         return self._end(replace(outcome, kind="stepped", message="", exit_code=result.exit_code))
 
-    def _cancelled(self, chat: Chat) -> Outcome:
+    def _cancelled(self, chat: ChatSession) -> Outcome:
         """Somebody wants us to stop, and nothing runs."""
         return self._end(Outcome("cancelled", slots=tuple(chat.conversation.slots()), exit_code=INTERRUPTED))
 
@@ -358,7 +358,7 @@ class ChatRunner:
         return outcome
 
     def _heard(self, event: AgentEvent) -> None:
-        if isinstance(event, CallSettled):
+        if isinstance(event, ResultWritten):
             self._settled[event.use.id] = event.result
             self._unasked = self._unasked or event.result.failure is Failure.NOBODY_TO_ASK
         self._show(self._view.agent, self._honest(event) if isinstance(event, Outcome) else event)
@@ -382,12 +382,12 @@ class ChatRunner:
             self._alone = True
             silence_stdout()
 
-    def _tell_notices(self, chat: Chat) -> None:
+    def _tell_notices(self, chat: ChatSession) -> None:
         """What did not take effect, or not as one would expect; once."""
-        homeless = () if chat.setting.root is not None else (NO_PROJECT,)
+        homeless = () if chat.project.root is not None else (NO_PROJECT,)
         written = chosen_for(chat.model).notice(chat.model.name)
         for notice in (
-            *chat.setting.loaded.notices,
+            *chat.project.loaded.notices,
             *untrusted_notices(chat),
             *homeless,
             *([written] if written else ()),
@@ -396,19 +396,19 @@ class ChatRunner:
                 self._told.add(notice)
                 print_message(console.shown_block(notice), "Note:")
 
-    def _ended(self, chat: Chat, outcome: Outcome) -> Outcome:
+    def _ended(self, chat: ChatSession, outcome: Outcome) -> Outcome:
         self._view.rest()
         self.left = sha256(encode(chat.conversation.document.text)).hexdigest()
         outcome = replace(outcome, exit_code=PIPE_CLOSED) if self._alone else self._honest(outcome)
         waiting = () if self._wishes.as_json else pending_lines(chat, outcome.slots, watching=self._watching)
         self._view.outcome(outcome, list(waiting))
-        record_shown(chat.setting.state, self._shown(chat, outcome))
+        record_shown(chat.project.state, self._shown(chat, outcome))
         return outcome
 
-    def _shown(self, chat: Chat, outcome: Outcome) -> list[PendingCall]:
+    def _shown(self, chat: ChatSession, outcome: Outcome) -> list[PendingCall]:
         """The pending calls of which the person, or whoever reads our JSON, was just shown everything."""
         ledger = chat.runtime.pending.ledger
-        pending = [slot.open for slot in outcome.slots if slot.open is not None and slot.status is Status.PENDING]
+        pending = [slot.call for slot in outcome.slots if slot.call is not None and slot.status is Status.PENDING]
         pending_call = [found for opened in pending if (found := ledger.held(opened.call_id)) is not None]
         return (
             []
@@ -420,18 +420,18 @@ class ChatRunner:
 def run_one(flags: Flags, given: str, file: str | None, digest: str | None, *, as_json: bool) -> int:
     path, slot = find_call(given, file, flags)
     approved = None
-    if slot.open is not None and slot.status is Status.PENDING and not slot.text.strip():
-        with open_ledger(setting_of(path, flags), read_only=True) as ledger:
-            pending_call = ledger.held(slot.open.call_id)
+    if slot.call is not None and slot.status is Status.PENDING and not slot.text.strip():
+        with open_ledger(project_of(path, flags), read_only=True) as ledger:
+            pending_call = ledger.held(slot.call.call_id)
             if pending_call is not None and pending_call.state is State.PENDING and not pending_call.definition_only:
                 if not was_shown(ledger, pending_call, digest) and not asyncio.run(review(pending_call)):
                     console.print_err(f"Call {pending_call.call.id} still waits.")
                     return PENDING
-                approved = Open(call_id=pending_call.call.id, digest=pending_call.digest)
+                approved = LedgerCall(call_id=pending_call.call.id, digest=pending_call.digest)
     install_warning_handler()
     return asyncio.run(_run(path, slot.use.id, approved, ChatOptions(flags=flags, as_json=as_json)))
 
 
-async def _run(path: Path, use_id: str, approved: Open | None, wishes: ChatOptions) -> int:
+async def _run(path: Path, use_id: str, approved: LedgerCall | None, wishes: ChatOptions) -> int:
     with interrupts() as interrupt:
         return (await ChatRunner(path, wishes, interrupt).run_one(use_id, approved)).exit_code

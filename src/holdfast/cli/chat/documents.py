@@ -11,13 +11,13 @@ from typing import Final
 
 from holdfast.agent.conversation import Slot, Status
 from holdfast.chat.conversation import DocumentConversation
-from holdfast.chat.state_file import driver, remembered_documents
-from holdfast.chat.turns import turns
+from holdfast.chat.state_file import document_states, lock_owner
+from holdfast.chat.turns import read_turns
 from holdfast.cli.errors import UsageProblem
 from holdfast.cli.project_context import Flags
 from holdfast.contract.errors import HoldfastError, UnknownCall
-from holdfast.factory.chat import chats_of
-from holdfast.factory.runtime import Setting, load_setting, open_ledger
+from holdfast.factory.chat import chats_dir
+from holdfast.factory.runtime import Project, load_project, open_ledger
 from holdfast.fs.protected_list import DOCUMENT_SUFFIX
 from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean
@@ -83,21 +83,21 @@ def _documents_beside(path: Path) -> list[str]:
 _OR_BY_ID: Final = "or the call by its id in `holdfast pending`"
 
 
-def setting_of(path: Path | None, flags: Flags) -> Setting:
+def project_of(path: Path | None, flags: Flags) -> Project:
     """What applies to a document, apart from its frontmatter; without one, what applies here."""
-    return load_setting(None if path is None else path.resolve().parent, flags=flags or None, checked=False)
+    return load_project(None if path is None else path.resolve().parent, flags=flags or None, checked=False)
 
 
-def open_read_only(path: Path, setting: Setting) -> DocumentConversation:
+def open_read_only(path: Path, project: Project) -> DocumentConversation:
     """A document to look at, whoever drives it."""
-    return DocumentConversation(path, state=chats_of(setting))
+    return DocumentConversation(path, state=chats_dir(project))
 
 
-def known_documents(setting: Setting) -> Iterator[Path]:
+def known_documents(project: Project) -> Iterator[Path]:
     """Documents of the project that have calls open or that somebody drives."""
-    folder = chats_of(setting)
-    for document in remembered_documents(folder):
-        if document.path.is_file() and (document.open or driver(document.path, folder) is not None):
+    folder = chats_dir(project)
+    for document in document_states(folder):
+        if document.path.is_file() and (document.calls or lock_owner(document.path, folder) is not None):
             yield document.path
 
 
@@ -110,7 +110,7 @@ def find_call(given: str, file: str | None, flags: Flags) -> tuple[Path, Slot]:
     if file is not None:
         paths, where = [find_document(file)], f"in {location(find_document(file))}"
     else:
-        paths, where = list(known_documents(setting_of(None, flags))), "in the documents of this project"
+        paths, where = list(known_documents(project_of(None, flags))), "in the documents of this project"
     found = [(path, slot) for path in paths for slot in _slots(path, flags) if given in _ids(slot)]
     if not found:
         raise UnknownCall(f"No open call {where} has the id '{escape(given)}'; `holdfast chat status` lists them.")
@@ -118,23 +118,23 @@ def find_call(given: str, file: str | None, flags: Flags) -> tuple[Path, Slot]:
         places = ", ".join(f"{escape(slot.use.id)} in {location(path, slot.line)}" for path, slot in found[:5])
         raise UnknownCall(f"Several open calls have the id '{escape(given)}': {places}; name the file, {_OR_BY_ID}.")
     path, slot = found[0]
-    if slot.open is not None and given != slot.open.call_id and slot.status is Status.PENDING:
-        _check_unique(path, slot, slot.open.call_id, flags, named=file is not None)
+    if slot.call is not None and given != slot.call.call_id and slot.status is Status.PENDING:
+        _check_unique(path, slot, slot.call.call_id, flags, named=file is not None)
     return path, slot
 
 
 def _check_unique(path: Path, slot: Slot, call_id: str, flags: Flags, *, named: bool) -> None:
     """The id that a model gave would approve a call: it must not be one that another call has, or had."""
-    setting = setting_of(path, flags)
-    earlier = (turn for turn in turns(open_read_only(path, setting).document) if turn.number < slot.turn)
-    if any(asked.use.id == slot.use.id for turn in earlier for asked in turn.asked):
+    project = project_of(path, flags)
+    earlier = (turn for turn in read_turns(open_read_only(path, project).document) if turn.number < slot.turn)
+    if any(asked.use.id == slot.use.id for turn in earlier for asked in turn.calls):
         raise UnknownCall(
             f"An earlier reply in {location(path)} has a call '{escape(slot.use.id)}' too; name this one by its id "
             f"in the ledger: holdfast chat run {call_id} {location(path)}"
         )
     if named:
         return
-    with open_ledger(setting, read_only=True) as ledger:
+    with open_ledger(project, read_only=True) as ledger:
         others = [one for one in ledger.calls_given(slot.use.id) if one != call_id]
     if others:
         raise UnknownCall(
@@ -145,10 +145,10 @@ def _check_unique(path: Path, slot: Slot, call_id: str, flags: Flags, *, named: 
 
 def _slots(path: Path, flags: Flags) -> Sequence[Slot]:
     try:
-        return open_read_only(path, setting_of(path, flags)).slots()
+        return open_read_only(path, project_of(path, flags)).slots()
     except HoldfastError:
         return []
 
 
 def _ids(slot: Slot) -> tuple[str, ...]:
-    return (slot.use.id,) if slot.open is None else (slot.use.id, slot.open.call_id)
+    return (slot.use.id,) if slot.call is None else (slot.use.id, slot.call.call_id)

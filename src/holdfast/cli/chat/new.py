@@ -7,16 +7,16 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from holdfast.chat.turns import beginning
+from holdfast.chat.turns import new_document_text
 from holdfast.cli import console
 from holdfast.cli.arguments import read_text
-from holdfast.cli.chat.documents import location, setting_of
+from holdfast.cli.chat.documents import location, project_of
 from holdfast.cli.chat.trust_prompt import record_trust, wants_trust
 from holdfast.cli.errors import UsageProblem
 from holdfast.cli.json_output import WrittenOutput
 from holdfast.cli.project_context import Flags
 from holdfast.contract.json import encode_json
-from holdfast.factory.chat import review
+from holdfast.factory.chat import review_trust
 from holdfast.models.from_config import check_name
 from holdfast.text.escape import escape
 
@@ -29,10 +29,10 @@ def start_document(
     path = Path(file)
     if model is not None:
         _check_model(path, flags, model)
-    text = beginning(
+    text = new_document_text(
         frontmatter="" if model is None else _frontmatter(model),
         system="" if system is None else read_text(system),
-        words="" if message is None else read_text(message),
+        prompt="" if message is None else read_text(message),
     )
     _create(path, text)
     if model is not None:
@@ -54,7 +54,7 @@ def _frontmatter(model: str) -> str:
 
 def _check_model(path: Path, flags: Flags, model: str) -> None:
     """Before anything is written: a name nobody knows would be trusted for nothing."""
-    check_name(replace(setting_of(path, flags).loaded.config.model, name=model))
+    check_name(replace(project_of(path, flags).loaded.config.model, name=model))
 
 
 def _create(path: Path, text: str) -> None:
@@ -72,6 +72,6 @@ def _create(path: Path, text: str) -> None:
 
 def _trust(path: Path, flags: Flags) -> None:
     """Whoever typed the model's name here has seen all there is in the frontmatter."""
-    found = review(path, flags=flags or None)
+    found = review_trust(path, flags=flags or None)
     if found is not None and wants_trust(found):
         record_trust(found)

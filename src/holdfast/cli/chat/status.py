@@ -12,12 +12,12 @@ from typing import Final
 from msgspec import to_builtins
 
 from holdfast.agent.conversation import Diagnostic, Slot, Status
-from holdfast.agent.slot_state import Standing, standing_of
+from holdfast.agent.slot_state import SlotState, read_slot_state
 from holdfast.chat.conversation import DocumentConversation
-from holdfast.chat.state_file import driver
-from holdfast.chat.turns import first_pending, starts
+from holdfast.chat.state_file import lock_owner
+from holdfast.chat.turns import first_pending, reply_indexes
 from holdfast.cli import console
-from holdfast.cli.chat.documents import find_document, known_documents, location, open_read_only, setting_of
+from holdfast.cli.chat.documents import find_document, known_documents, location, open_read_only, project_of
 from holdfast.cli.chat.trust_prompt import is_trusted
 from holdfast.cli.errors import UsageProblem
 from holdfast.cli.json_output import DocumentOutput, SlotOutput, StopOutput, position
@@ -28,7 +28,7 @@ from holdfast.config.config import Config
 from holdfast.contract.call import Owner, PendingCall
 from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError
-from holdfast.factory.chat import Chat, chats_of, review
+from holdfast.factory.chat import ChatSession, chats_dir, review_trust
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.escape import escape
 
@@ -54,12 +54,12 @@ _LABEL: Final = 9
 
 
 def show_status(flags: Flags, file: str | None, *, as_json: bool) -> int:
-    paths = [find_document(file)] if file is not None else list(known_documents(setting_of(None, flags)))
+    paths = [find_document(file)] if file is not None else list(known_documents(project_of(None, flags)))
     for path in paths:
         found, pending = _document(path.resolve(), flags)
         if as_json:
             console.print_json(found)
-            record_shown(setting_of(path, flags).state, pending)
+            record_shown(project_of(path, flags).state, pending)
         else:
             _show(found)
     if not paths and not as_json:
@@ -69,26 +69,26 @@ def show_status(flags: Flags, file: str | None, *, as_json: bool) -> int:
 
 def _document(path: Path, flags: Flags) -> tuple[DocumentOutput, list[PendingCall]]:
     """What is known of it, and the pending calls that are in that."""
-    setting = setting_of(path, flags)
-    warn_about_config(setting)
-    conversation = open_read_only(path, setting)
+    project = project_of(path, flags)
+    warn_about_config(project)
+    conversation = open_read_only(path, project)
     config, problems, trusted = _frontmatter(path, flags)
     slots = conversation.slots()
     owner = find_driver(path, flags)
-    with open_runtime_for(setting, read_only=True) as runtime:
+    with open_runtime_for(project, read_only=True) as runtime:
         shown = [SlotOutput.of(slot, runtime) for slot in slots]
-        opened = [slot.open.call_id for slot in slots if slot.open is not None]
+        opened = [slot.call.call_id for slot in slots if slot.call is not None]
         pending = [found for one in opened if (found := runtime.pending.ledger.held(one)) is not None]
     found = DocumentOutput(
         path=str(path),
         next=_next(conversation, slots),
         pid=None if owner is None else owner.pid,
-        model=(config or setting.loaded.config).model.name,
+        model=(config or project.loaded.config).model.name,
         trusted=trusted,
         slots=shown,
         diagnostics=to_builtins([*problems, *conversation.diagnostics()]),
         cursor=position(first_pending(conversation.document)),
-        replies=len(starts(conversation.document)),
+        replies=len(reply_indexes(conversation.document)),
         since_you=conversation.turns_since_user(),
         usage=conversation.usage,
     )
@@ -98,7 +98,7 @@ def _document(path: Path, flags: Flags) -> tuple[DocumentOutput, list[PendingCal
 def _frontmatter(path: Path, flags: Flags) -> tuple[Config | None, list[Diagnostic], bool | None]:
     """The configuration with it, what is wrong with it, and whether it counts in full; None without one."""
     try:
-        found = review(path, flags=flags or None)
+        found = review_trust(path, flags=flags or None)
     except HoldfastError as error:
         return None, [Diagnostic("error", str(error), 1, 1)], False
     return (None, [], None) if found is None else (found.now.config, list(found.diagnostics), is_trusted(found))
@@ -166,7 +166,7 @@ def cancel_driver(flags: Flags, file: str | None, *, as_json: bool) -> int:
 
 def find_driver(path: Path, flags: Flags) -> Owner | None:
     """The process that drives a document, if it is the very one that took it."""
-    return driver(path, chats_of(setting_of(path, flags)))
+    return lock_owner(path, chats_dir(project_of(path, flags)))
 
 
 def _find_driven(flags: Flags, file: str | None) -> tuple[Path | None, Owner | None]:
@@ -175,7 +175,7 @@ def _find_driven(flags: Flags, file: str | None) -> tuple[Path | None, Owner | N
         return path, find_driver(path, flags)
     found = [
         (path, owner)
-        for path in known_documents(setting_of(None, flags))
+        for path in known_documents(project_of(None, flags))
         if (owner := find_driver(path, flags)) is not None
     ]
     if not found:
@@ -196,16 +196,16 @@ def _stop(owner: Owner, name: str) -> None:
         raise UsageProblem(f"Process {owner.pid} advances {name} as another user; stop it there.") from None
 
 
-def pending_lines(chat: Chat, slots: Sequence[Slot], *, watching: bool = False) -> Iterator[str]:
+def pending_lines(chat: ChatSession, slots: Sequence[Slot], *, watching: bool = False) -> Iterator[str]:
     """Every one of them, and how to answer without a terminal."""
     runtime, path = chat.runtime, chat.path
     goes_on = f"saving {location(path)}" if watching else f"`holdfast chat {location(path)}`"
     asked: list[PendingCall] = []
     for slot in slots:
-        known = standing_of(runtime, slot)
+        known = read_slot_state(runtime, slot)
         status = "new" if slot.status is None else slot.status
         yield from wrap_sentence(f"Waiting at {location(path, slot.line)} ({status})", sys.stderr, "yellow")
-        pending = known.held
+        pending = known.pending
         if slot.status is Status.PENDING and pending is not None and pending.state is State.PENDING:
             asked.append(pending)
             tool = runtime.registry.find(pending.call.tool)
@@ -218,9 +218,9 @@ def pending_lines(chat: Chat, slots: Sequence[Slot], *, watching: bool = False) 
             yield from wrap_sentence(words, sys.stderr)
 
 
-def _why(known: Standing, runtime: Runtime, goes_on: str) -> str:
+def _why(known: SlotState, runtime: Runtime, goes_on: str) -> str:
     """Why nobody is asked about it, and what to do."""
-    slot, pending = known.slot, known.held
+    slot, pending = known.slot, known.pending
     if slot.status is None or slot.status in (Status.DENIED, Status.REJECTED, Status.ABORTED):
         return f"Its turn has not come yet; {goes_on} continues."
     if slot.text.strip():

@@ -22,7 +22,7 @@ from holdfast.config.config import in_force
 from holdfast.config.layers import Loaded
 from holdfast.config.options import as_given
 from holdfast.config.options import loosened as in_words
-from holdfast.factory.chat import TOOLS, Chat, Review, review
+from holdfast.factory.chat import TOOLS_OPTION, ChatSession, TrustReview, review_trust
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.store.trust import Trust
 from holdfast.text.escape import escape
@@ -47,12 +47,12 @@ def describe_loosening(now: Loaded, then: Loaded) -> list[str]:
     return in_words(now.config, then.config)
 
 
-def loosened_options(review: Review) -> list[JsonObject]:
+def loosened_options(review: TrustReview) -> list[JsonObject]:
     """All that trusting a frontmatter would change: options, tools that are switched off, a function that decides."""
     found = changed_options(review.now, review.then)
-    if review.switched_on:
-        found.append({"key": TOOLS, "from": sorted(review.tools_now), "to": sorted(review.tools_then)})
-    if review.functions and not is_trusted(review):
+    if review.new_tools:
+        found.append({"key": TOOLS_OPTION, "from": sorted(review.tools_now), "to": sorted(review.tools_then)})
+    if review.has_function and not is_trusted(review):
         names = to_builtins(review.now.config.approval.auto_approve)
         found.append({"key": "approval.auto_approve", "from": names, "to": "a function of its own"})
     return found
@@ -76,7 +76,7 @@ def bullet_lines(said: Sequence[str], stream: TextIO) -> Iterator[str]:
         yield from wrap_sentence(f"  - {escape(words)}", stream)
 
 
-def review_lines(review: Review, stream: TextIO) -> Iterator[str]:
+def review_lines(review: TrustReview, stream: TextIO) -> Iterator[str]:
     """What a person has to see before trusting a frontmatter: what it changes, and all of it."""
     yield console.paint("A frontmatter", "bold", stream=stream)
     yield from quoted_field_lines("file", location(review.path), stream, show=console.shown)
@@ -86,12 +86,12 @@ def review_lines(review: Review, stream: TextIO) -> Iterator[str]:
     if said := describe_loosening(review.now, review.then):
         yield console.paint("If you trust it", "bold", stream=stream)
         yield from bullet_lines(said, stream)
-    if review.switched_on:
-        yield from wrap_sentence(f"It switches on: {escape(', '.join(review.switched_on))}.", stream)
+    if review.new_tools:
+        yield from wrap_sentence(f"It switches on: {escape(', '.join(review.new_tools))}.", stream)
     if any(change["key"] == "chat.files" for change in options):
         everywhere = "Whatever is written into the document, also later, can then bring in files from anywhere."
         yield from wrap_sentence(everywhere, stream)
-    if review.functions:
+    if review.has_function:
         yield "It decides about calls with a function of its own."
     for found in review.diagnostics:
         yield from wrap_sentence(f"Warning: {console.shown(found.message)}", stream)
@@ -103,7 +103,7 @@ def review_lines(review: Review, stream: TextIO) -> Iterator[str]:
     yield from quote(review.source.rstrip("\n"), stream).lines
 
 
-def wants_trust(review: Review) -> bool:
+def wants_trust(review: TrustReview) -> bool:
     """Whether trusting it would change anything; a function counts, whatever it says."""
     loosens = loosened_options(review) or describe_loosening(review.now, review.then)
     return bool(loosens) and not is_trusted(review)
@@ -115,7 +115,7 @@ def frontmatter_digest(path: Path) -> str | None:
     return None if found is None else digest_of_frontmatter(found.language, found.code)
 
 
-def is_trusted(review: Review) -> bool:
+def is_trusted(review: TrustReview) -> bool:
     trust = _open_trust()
     try:
         return trust.is_trusted(review.path, review.digest)
@@ -123,7 +123,7 @@ def is_trusted(review: Review) -> bool:
         trust.close()
 
 
-def record_trust(review: Review) -> None:
+def record_trust(review: TrustReview) -> None:
     trust = _open_trust()
     try:
         trust.trust(review.path, review.digest, by=whoami())
@@ -135,7 +135,7 @@ async def ask_for_trust(path: Path, flags: Flags, *, ask: bool) -> None:
     """Ask the person whether the frontmatter counts in full. Whoever cancels this leaves it as it is."""
     if not ask:
         return
-    found = review(path, flags=flags or None)
+    found = review_trust(path, flags=flags or None)
     if found is None or not wants_trust(found):
         return
     console.print_err_lines(review_lines(found, sys.stderr))
@@ -146,14 +146,14 @@ async def ask_for_trust(path: Path, flags: Flags, *, ask: bool) -> None:
         console.print_err(f"Not trusted; `holdfast trust {location(path)}` does it later.")
 
 
-def untrusted_notices(chat: Chat) -> Iterator[str]:
+def untrusted_notices(chat: ChatSession) -> Iterator[str]:
     """What is to be said of a frontmatter nobody trusted, where the configuration does not say it."""
-    layer = chat.setting.loaded.layer("document")
+    layer = chat.project.loaded.layer("document")
     said = () if layer is None else layer.ignored
     name = location(chat.path)
     for key in chat.untrusted:
         if key not in said:
-            what = _OFF if key == TOOLS else _FUNCTION
+            what = _OFF if key == TOOLS_OPTION else _FUNCTION
             yield what.format(name) + f", because nobody trusted it; read it, then run `holdfast trust {name}`."
 
 

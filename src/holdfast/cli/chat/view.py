@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol, TextIO
 from unicodedata import category
 
-from holdfast.agent.events import AgentEvent, CallSettled, Guarded, Outcome, PhaseBegun, ReplyWritten
+from holdfast.agent.events import AgentEvent, GuardrailApplied, Outcome, PhaseStarted, ReplyWritten, ResultWritten
 from holdfast.cli import console
 from holdfast.cli.chat.documents import location
 from holdfast.cli.json_output import OutcomeOutput as OutcomeOutput
@@ -23,7 +23,7 @@ from holdfast.contract.errors import HoldfastError
 from holdfast.contract.event import Elicited, Event, Finished, Logged, Output, Progress, Started, Warned
 from holdfast.contract.json import encode_json
 from holdfast.contract.result import Result
-from holdfast.factory.chat import Chat
+from holdfast.factory.chat import ChatSession
 from holdfast.models.from_config import OPERATOR
 from holdfast.models.port import CallBegun, Retrying, TextDelta, ThinkingDelta, Usage
 from holdfast.registry.sources import WAITING
@@ -188,7 +188,7 @@ _STEPPED_IN: Final = {
 class View(Protocol):
     """Told of everything, in order, while a document is open."""
 
-    def attach(self, chat: Chat) -> None: ...
+    def attach(self, chat: ChatSession) -> None: ...
 
     def agent(self, event: AgentEvent) -> None: ...
 
@@ -207,14 +207,14 @@ class JsonView:
     """One JSON object per line."""
 
     def __init__(self) -> None:
-        self._chat: Chat | None = None
+        self._chat: ChatSession | None = None
         self._settled: str | None = None
 
-    def attach(self, chat: Chat) -> None:
+    def attach(self, chat: ChatSession) -> None:
         self._chat = chat
 
     def agent(self, event: AgentEvent) -> None:
-        if isinstance(event, CallSettled):
+        if isinstance(event, ResultWritten):
             self._settled = event.use.id
         elif isinstance(event, ReplyWritten):
             self._settled = None
@@ -243,7 +243,7 @@ class TerminalView:
 
     def __init__(self, *, watching: bool = False) -> None:
         self._watching = watching
-        self._chat: Chat | None = None
+        self._chat: ChatSession | None = None
         self._words = TextStream()
         self._thoughts = TextStream(dim=True)
         self._live = StatusLine()
@@ -253,7 +253,7 @@ class TerminalView:
         self._trouble = ""
         """Why the model was asked again last, in this reply."""
 
-    def attach(self, chat: Chat) -> None:
+    def attach(self, chat: ChatSession) -> None:
         self._chat = chat
 
     def agent(self, event: AgentEvent) -> None:
@@ -264,7 +264,7 @@ class TerminalView:
             case ThinkingDelta(text):
                 if sys.stderr.isatty():
                     self._say(self._thoughts, text)
-            case PhaseBegun("send"):
+            case PhaseStarted("send"):
                 self._trouble = ""
                 self._live.begin(_MODEL, f"{escape(self._open.model.name)} answers")
             case CallBegun(_, name):
@@ -272,11 +272,11 @@ class TerminalView:
                 self._live.hear(f"calls {escape(name)}")
             case Retrying():
                 self._again(event)
-            case Guarded():
+            case GuardrailApplied():
                 self._guarded(event)
             case ReplyWritten():
                 self._reply(event)
-            case CallSettled(use, result):
+            case ResultWritten(use, result):
                 self._settled(use.name, use.arguments, result)
             case Warned():
                 self._warn(event.message)
@@ -352,7 +352,7 @@ class TerminalView:
             print_message(f"The model is asked again{when}: {console.shown(event.reason)}")
         self._trouble = event.reason
 
-    def _guarded(self, event: Guarded) -> None:
+    def _guarded(self, event: GuardrailApplied) -> None:
         """A guard-rail stepped in: which, and what it did."""
         if event.what not in ("changed", "refused"):
             self._words.drop()
@@ -368,7 +368,7 @@ class TerminalView:
             console.print_err(console.paint(line, "dim", stream=sys.stderr))
 
     @property
-    def _open(self) -> Chat:
+    def _open(self) -> ChatSession:
         assert self._chat is not None
         return self._chat
 

@@ -15,14 +15,14 @@ from msgspec import Struct
 
 from holdfast.agent.conversation import Status
 from holdfast.agent.events import Outcome
-from holdfast.chat.state_file import Memory
+from holdfast.chat.state_file import StateFile
 from holdfast.cli import console, errors
 from holdfast.cli.chat.advance import ChatOptions, ChatRunner, Interrupt, first_completed, interrupts
 from holdfast.cli.chat.documents import find_document, location
 from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError, LedgerCorrupt, UnknownCall
-from holdfast.factory.chat import chats_of
-from holdfast.factory.runtime import Setting, load_setting, open_ledger
+from holdfast.factory.chat import chats_dir
+from holdfast.factory.runtime import Project, load_project, open_ledger
 
 if TYPE_CHECKING:
     from watchdog.observers.api import BaseObserver
@@ -156,10 +156,10 @@ class Snapshot(Struct, frozen=True):
 
 async def watch_document(path: Path, wishes: ChatOptions) -> int:
     """Until Ctrl-C."""
-    setting = load_setting(path.parent, flags=wishes.flags or None, checked=False)
-    async with FileWatch(_watched(path, setting)) as watch:
+    project = load_project(path.parent, flags=wishes.flags or None, checked=False)
+    async with FileWatch(_watched(path, project)) as watch:
         with interrupts() as interrupt:
-            keeper = DocumentWatcher(path, wishes, interrupt, setting)
+            keeper = DocumentWatcher(path, wishes, interrupt, project)
             while True:
                 await keeper.look()
                 await first_completed(watch.changed(), interrupt.wanted.wait())
@@ -168,12 +168,12 @@ async def watch_document(path: Path, wishes: ChatOptions) -> int:
 
 
 class DocumentWatcher:
-    def __init__(self, path: Path, wishes: ChatOptions, interrupt: Interrupt, setting: Setting) -> None:
+    def __init__(self, path: Path, wishes: ChatOptions, interrupt: Interrupt, project: Project) -> None:
         self._path = path
         self._driver = ChatRunner(path, wishes, interrupt, watching=True)
         self._as_json = wishes.as_json
         self._interrupt = interrupt
-        self._setting = setting
+        self._project = project
         self._seen: Snapshot | None = None
         self._stopped: tuple[str | None, Stamp | None] | None = None
         """Somebody stopped a turn: how it left the document. Until somebody saves that again nothing goes on."""
@@ -232,25 +232,25 @@ class DocumentWatcher:
 
     def _answered(self, outcome: Outcome) -> bool:
         """Whether a call that waited when the loop looked has been answered by now."""
-        waiting = {slot.open.call_id for slot in outcome.slots if slot.open and slot.status is Status.PENDING}
+        waiting = {slot.call.call_id for slot in outcome.slots if slot.call and slot.status is Status.PENDING}
         return any(state != State.PENDING for call_id, state in self._calls() if call_id in waiting)
 
     def _calls(self) -> tuple[tuple[str, str], ...]:
         """The open calls of the document, and where they stand."""
-        opened = Memory(self._path, chats_of(self._setting)).read().open
-        if not opened or not self._setting.ledger_path.exists():
+        opened = StateFile(self._path, chats_dir(self._project)).read().calls
+        if not opened or not self._project.ledger_path.exists():
             return ()
         found: list[tuple[str, str]] = []
-        with open_ledger(self._setting, read_only=True) as ledger:
+        with open_ledger(self._project, read_only=True) as ledger:
             for item in opened:
                 try:
-                    found.append((item.open.call_id, ledger.call(item.open.call_id).state))
+                    found.append((item.call.call_id, ledger.call(item.call.call_id).state))
                 except (UnknownCall, LedgerCorrupt):
                     continue
         return tuple(found)
 
     def _trusted(self) -> tuple[str, ...]:
-        return tuple(item.digest for item in self._setting.trust.list() if Path(item.path) == self._path.resolve())
+        return tuple(item.digest for item in self._project.trust.list() if Path(item.path) == self._path.resolve())
 
     def _tell(self, words: str) -> None:
         if words != self._told:
@@ -258,9 +258,9 @@ class DocumentWatcher:
             self._told = words
 
 
-def _watched(path: Path, setting: Setting) -> Iterator[Path]:
-    setting.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+def _watched(path: Path, project: Project) -> Iterator[Path]:
+    project.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     yield path
-    for database in (setting.ledger_path, setting.user_db):
+    for database in (project.ledger_path, project.user_db):
         yield database
         yield database.with_name(f"{database.name}-wal")

@@ -17,7 +17,7 @@ from holdfast.cli import console
 from holdfast.cli.errors import UsageProblem
 from holdfast.cli.json_output import CheckOutput, ConfigurationOutput, EditedOutput, PlacesOutput
 from holdfast.cli.layout import wrap_sentence
-from holdfast.cli.project_context import Flags, open_runtime_for, setting_here
+from holdfast.cli.project_context import Flags, open_runtime_for, project_here
 from holdfast.cli.prompt import edit_text as edited
 from holdfast.cli.root import DefaultGroup, json_option, with_flags
 from holdfast.config.config import in_force
@@ -42,10 +42,10 @@ def config() -> None:
 @with_flags
 def show(flags: Flags, as_json: bool) -> int:
     """Show every option as it is in force. This is what `holdfast config` alone does."""
-    setting = setting_here(flags)
-    values = in_force(setting.loaded.config)
+    project = project_here(flags)
+    values = in_force(project.loaded.config)
     if as_json:
-        loaded = setting.loaded
+        loaded = project.loaded
         console.print_json(ConfigurationOutput(config=values, layers=loaded.layers, notices=loaded.notices))
         return 0
     for key, value in values.items():
@@ -58,16 +58,16 @@ def show(flags: Flags, as_json: bool) -> int:
 @with_flags
 def path(flags: Flags, as_json: bool) -> int:
     """Show where everything is kept."""
-    setting = setting_here(flags)
-    root = setting.root
+    project = project_here(flags)
+    root = project.root
     places = PlacesOutput(
         machine=str(MACHINE.path),
         user=str(user_config_file()),
         own=None if root is None else str(user_project_file(root)),
         project=None if root is None else str(root / PROJECT_FILE),
         root=None if root is None else str(root),
-        state=str(setting.state),
-        ledger=str(setting.ledger_path),
+        state=str(project.state),
+        ledger=str(project.ledger_path),
     )
     if as_json:
         console.print_json(places)
@@ -100,14 +100,14 @@ def check(flags: Flags, as_json: bool) -> int:
     """Check the files for mistakes: options, values, and names no tool has."""
     whole = load(root=find_root(Path.cwd()), is_trusted=lambda path, digest: True, flags=flags or None)
     check_config(whole.config)
-    setting = setting_here(flags)
-    with open_runtime_for(setting, read_only=True) as runtime:
+    project = project_here(flags)
+    with open_runtime_for(project, read_only=True) as runtime:
         _check_servers(runtime)
     if as_json:
-        console.print_json(CheckOutput(ok=True, warnings=config_warnings(setting)))
+        console.print_json(CheckOutput(ok=True, warnings=config_warnings(project)))
         return 0
     console.print_out("Configuration OK.")
-    for layer in setting.loaded.layers:
+    for layer in project.loaded.layers:
         console.print_out(f"  {layer.name:<12} {escape(layer.path or 'command line')}")
     return 0
 

@@ -19,7 +19,7 @@ from holdfast.cli.layout import wrap_sentence
 from holdfast.cli.project_context import Flags
 from holdfast.cli.root import with_flags
 from holdfast.contract.errors import HoldfastError
-from holdfast.factory.runtime import Setting, config_warnings, load_setting, open_ledger
+from holdfast.factory.runtime import Project, config_warnings, load_project, open_ledger
 from holdfast.helper_process import system_program
 from holdfast.store.ledger import Ledger
 from holdfast.text.escape import escape
@@ -77,34 +77,34 @@ def _findings(flags: Flags, tell: Tell) -> Iterator[FindingOutput]:
     yield _python()
     yield _terminal()
     tell("reading the configuration…")
-    setting = _configuration(flags)
-    if isinstance(setting, FindingOutput):
-        yield setting
+    project = _configuration(flags)
+    if isinstance(project, FindingOutput):
+        yield project
     else:
-        yield from _place(setting, tell)
-    yield from _programs(None if isinstance(setting, FindingOutput) else setting)
-    if not isinstance(setting, FindingOutput):
-        yield _mcp(setting)
-        yield from _sandbox(setting, tell)
+        yield from _place(project, tell)
+    yield from _programs(None if isinstance(project, FindingOutput) else project)
+    if not isinstance(project, FindingOutput):
+        yield _mcp(project)
+        yield from _sandbox(project, tell)
 
 
-def _place(setting: Setting, tell: Tell) -> Iterator[FindingOutput]:
-    loaded = setting.loaded
+def _place(project: Project, tell: Tell) -> Iterator[FindingOutput]:
+    loaded = project.loaded
     files = ", ".join(layer.path for layer in loaded.layers if layer.path) or "no files, the defaults hold"
     yield FindingOutput("project", "config", "ok", files)
     if (machine := loaded.layer("machine")) is not None:
         said = f"{machine.path} holds what you can only tighten: {', '.join(machine.keys)}"
         yield FindingOutput("project", "config", "note", said)
-    for notice in (*loaded.notices, *config_warnings(setting)):
+    for notice in (*loaded.notices, *config_warnings(project)):
         yield FindingOutput("project", "config", "note", notice)
-    if setting.root is None:
+    if project.root is None:
         text = "none here, so no tool can change or search files"
         yield FindingOutput("project", "project", "note", text, "run `holdfast init` in the project's folder")
     else:
-        yield FindingOutput("project", "project", "ok", str(setting.root))
-    yield _checked("state", lambda: _state(setting))
+        yield FindingOutput("project", "project", "ok", str(project.root))
+    yield _checked("state", lambda: _state(project))
     tell("verifying the ledger…")
-    yield from _ledger(setting)
+    yield from _ledger(project)
 
 
 def _checked(name: str, look: Callable[[], FindingOutput]) -> FindingOutput:
@@ -123,32 +123,32 @@ def _python() -> FindingOutput:
     return FindingOutput("holdfast", "python", "ok" if good else "bad", version, fix)
 
 
-def _configuration(flags: Flags) -> Setting | FindingOutput:
+def _configuration(flags: Flags) -> Project | FindingOutput:
     try:
-        return load_setting(flags=flags or None)
+        return load_project(flags=flags or None)
     except HoldfastError as error:
         return FindingOutput("project", "config", "bad", str(error))
 
 
-def _state(setting: Setting) -> FindingOutput:
-    folder = setting.state
+def _state(project: Project) -> FindingOutput:
+    folder = project.state
     while not folder.exists():
         folder = folder.parent
     if not os.access(folder, os.W_OK | os.X_OK):
         fix = "check its permissions, or set XDG_STATE_HOME"
         return FindingOutput("project", "state", "bad", f"{folder} cannot be written", fix)
-    return FindingOutput("project", "state", "ok", str(setting.state))
+    return FindingOutput("project", "state", "ok", str(project.state))
 
 
-def _ledger(setting: Setting) -> Iterator[FindingOutput]:
-    if not setting.loaded.config.ledger.enabled:
+def _ledger(project: Project) -> Iterator[FindingOutput]:
+    if not project.loaded.config.ledger.enabled:
         text = "switched off (ledger.enabled = false): nothing is recorded, nothing can wait"
         yield FindingOutput("project", "ledger", "note", text)
-    elif not setting.ledger_path.exists():
+    elif not project.ledger_path.exists():
         yield FindingOutput("project", "ledger", "ok", "not there yet; the first call makes it")
     else:
         try:
-            with open_ledger(setting, read_only=True) as ledger:
+            with open_ledger(project, read_only=True) as ledger:
                 yield _verified(ledger)
                 for call_id in ledger.unreadable_pending():
                     text = f"call {call_id} waits and cannot be read: `holdfast reject {call_id}` ends it"
@@ -175,14 +175,14 @@ def _terminal() -> FindingOutput:
     )
 
 
-def _programs(setting: Setting | None) -> Iterator[FindingOutput]:
+def _programs(project: Project | None) -> Iterator[FindingOutput]:
     """What other programs and packages make possible."""
     found = system_program("git")
     if found:
         yield FindingOutput("optional", "git", "ok", found)
     else:
         yield FindingOutput("optional", "git", "note", "not found; the git tools need it", how_to_install("git"))
-    found = find_ripgrep(setting.root or setting.cwd if setting is not None else Path.cwd())
+    found = find_ripgrep(project.root or project.cwd if project is not None else Path.cwd())
     if found:
         yield FindingOutput("optional", "ripgrep", "ok", found)
     else:
@@ -198,9 +198,9 @@ def _programs(setting: Setting | None) -> Iterator[FindingOutput]:
             yield FindingOutput("optional", name, "ok", "installed")
 
 
-def _mcp(setting: Setting) -> FindingOutput:
+def _mcp(project: Project) -> FindingOutput:
     """Nothing is started: `holdfast mcp servers` does that."""
-    servers = setting.loaded.config.mcp.servers
+    servers = project.loaded.config.mcp.servers
     on = [name for name, server in servers.items() if server.enabled]
     if find_spec("mcp") is None:
         wanted = f"but {len(on)} configured, so their tools are missing" if on else "so nothing here speaks MCP"
@@ -214,18 +214,18 @@ def _mcp(setting: Setting) -> FindingOutput:
     return FindingOutput("optional", "mcp", "ok", text)
 
 
-def _sandbox(setting: Setting, tell: Tell) -> Iterator[FindingOutput]:
+def _sandbox(project: Project, tell: Tell) -> Iterator[FindingOutput]:
     """Every backend with what it held just now, and what follows for commands. Nothing of it is remembered."""
     from holdfast.sandbox.sandbox import Sandbox
 
-    config = setting.loaded.config
+    config = project.loaded.config
     try:
         sandbox = Sandbox(
             config.sandbox,
-            root=setting.root,
-            state=setting.state,
+            root=project.root,
+            state=project.state,
             extra_protected=config.protected,
-            cwd=setting.cwd,
+            cwd=project.cwd,
             remember=False,
         )
         if sandbox.mode == "off":

@@ -19,7 +19,7 @@ from holdfast.cli.errors import FAILED, report
 from holdfast.cli.json_output import CallOutput, PruningOutput, VerificationOutput
 from holdfast.cli.layout import label_line, print_table, quote, quoted_field_lines
 from holdfast.cli.pending_view import print_unreadable
-from holdfast.cli.project_context import Flags, read_ledger, setting_here, tools_by_name, whoami
+from holdfast.cli.project_context import Flags, project_here, read_ledger, tools_by_name, whoami
 from holdfast.cli.root import DefaultGroup, complete_call, complete_tool, with_flags
 from holdfast.contract.enums import State
 from holdfast.contract.tool import Tool
@@ -251,10 +251,10 @@ def prune_calls(flags: Flags, days: float | None, max_bytes: int | None, dry_run
     cannot be undone any more. The ledger notes what was removed and can still be
     verified; note the new head.
     """
-    setting = setting_here(flags)
-    config = setting.loaded.config.ledger
+    project = project_here(flags)
+    config = project.loaded.config.ledger
     config = config if max_bytes is None else replace(config, max_blob_bytes=max_bytes)
-    with open_ledger(setting) if setting.ledger_path.exists() else Ledger.in_memory() as kept:
+    with open_ledger(project) if project.ledger_path.exists() else Ledger.in_memory() as kept:
         kept.recover()
         if days is None:
             done = prune_by(kept, config, by=whoami(), dry_run=dry_run)

@@ -18,7 +18,7 @@ from holdfast.cli.errors import FAILED, UsageProblem
 from holdfast.cli.json_output import ExplanationOutput as ExplanationOutput
 from holdfast.cli.json_output import FuzzingOutput, JsonObject, PolicyOutput
 from holdfast.cli.layout import print_table, wrap_sentence
-from holdfast.cli.project_context import Flags, open_runtime_for, servers_for, setting_here, sources_started
+from holdfast.cli.project_context import Flags, open_runtime_for, project_here, servers_for, sources_started
 from holdfast.cli.root import DefaultGroup, complete_tool, with_flags
 from holdfast.config.config import SHELL_READONLY, ApprovalConfig, Config, Section
 from holdfast.config.layers import LayerReport
@@ -53,7 +53,7 @@ def fuzz(flags: Flags, target: str, count: int, seed: int, shell: str, as_json: 
     """
     from holdfast.fuzz.run import fuzz as run_fuzz
 
-    approval = setting_here(flags).loaded.config.approval
+    approval = project_here(flags).loaded.config.approval
     with console.progress() as tell:
         report = run_fuzz(
             _bases(approval, target), _approver(approval, target), count=count, seed=seed, shell=shell, tell=tell
@@ -121,9 +121,9 @@ def policy() -> None:
 @with_flags
 def show(flags: Flags, as_json: bool) -> int:
     """Show the rules in force. This is what `holdfast policy` alone does."""
-    setting = setting_here(flags)
-    with open_runtime_for(setting, read_only=True) as runtime:
-        rules = _rules(runtime, setting.loaded.layers)
+    project = project_here(flags)
+    with open_runtime_for(project, read_only=True) as runtime:
+        rules = _rules(runtime, project.loaded.layers)
     if as_json:
         console.print_json(rules)
         return 0
@@ -131,7 +131,7 @@ def show(flags: Flags, as_json: bool) -> int:
     console.print_out_lines(
         bullet_lines(rules.words or ["only tools without effects will run without asking"], sys.stdout)
     )
-    for line in _written(setting.loaded.config):
+    for line in _written(project.loaded.config):
         console.print_out_lines(wrap_sentence(line, sys.stdout, *(("bold",) if line.startswith("[") else ())))
     console.print_out(console.paint("who is asked, in this order", "bold"))
     for voice in rules.chain:
@@ -159,8 +159,8 @@ def explain(flags: Flags, tool: str, words: tuple[str, ...], everything: bool, a
     A tool that needs arguments is judged alone where none are given. With
     --all the line that decides begins with >.
     """
-    setting = setting_here(flags)
-    with open_runtime_for(setting, read_only=True, servers=servers_for(tool)) as runtime:
+    project = project_here(flags)
+    with open_runtime_for(project, read_only=True, servers=servers_for(tool)) as runtime:
         explanation = asyncio.run(_explained(runtime, tool, words))
     if explanation.decision.source == "validate":
         raise UsageProblem(explanation.decision.reason)
@@ -178,7 +178,7 @@ def explain(flags: Flags, tool: str, words: tuple[str, ...], everything: bool, a
     if explanation.parts:
         console.print_out()
         print_table(["  part", "answer", "what", "why"], [_part(part) for part in explanation.parts])
-    if (machine := setting.loaded.layer("machine")) is not None:
+    if (machine := project.loaded.layer("machine")) is not None:
         limits = f"{machine.path} holds what other files can only tighten: {', '.join(machine.keys)}."
         console.print_out_lines(("", *wrap_sentence(console.shown(limits), sys.stdout)))
     return 0

@@ -34,8 +34,8 @@ from holdfast.cli.root import DefaultGroup, with_flags
 from holdfast.config.layers import LayerReport, load
 from holdfast.config.roots import PROJECT_FILE, inside_project
 from holdfast.contract.errors import HoldfastError
-from holdfast.factory.chat import review
-from holdfast.factory.runtime import Setting, check_config, load_setting
+from holdfast.factory.chat import review_trust
+from holdfast.factory.runtime import Project, check_config, load_project
 from holdfast.fs.own_paths import user_config_file
 from holdfast.rules.policy import MANIFEST, digest_of, manifest_of, parse_manifest, read_skill
 from holdfast.store.entries import TrustedContent
@@ -57,24 +57,24 @@ def trust_file(flags: Flags, file: str | None, yes: bool, as_json: bool) -> int:
     What would become looser is shown first. This is what `holdfast trust [FILE]`
     does.
     """
-    setting = _setting(flags)
+    project = _project(flags)
     if file is not None and Path(file).name == MANIFEST:
-        return _trust_manifest(setting, file, yes=yes, as_json=as_json)
+        return _trust_manifest(project, file, yes=yes, as_json=as_json)
     if file is not None and _is_document(file):
         return _trust_document(flags, file, yes=yes, as_json=as_json)
-    path = _project_file(setting, file)
-    whole = load(root=setting.root, is_trusted=lambda path, digest: True, flags=flags or None)
+    path = _project_file(project, file)
+    whole = load(root=project.root, is_trusted=lambda path, digest: True, flags=flags or None)
     layer = whole.layer("project" if path.name == PROJECT_FILE else "user")
     if layer is None:
         raise UsageProblem(f"There is no {path} to trust; `holdfast init` writes one.")
     check_config(whole.config)
-    changes, said = changed_options(setting.loaded, whole), describe_loosening(setting.loaded, whole)
+    changes, said = changed_options(project.loaded, whole), describe_loosening(project.loaded, whole)
     if not as_json:
         _show(path, layer, changes, said, whole.notices)
     if not yes and not _confirmed("Trust exactly this? [y/N] "):
         raise UsageProblem(f"{path} was not trusted; read it, then run `holdfast trust --yes`.")
     by = whoami()
-    setting.trust.trust(path, layer.digest, by=by)
+    project.trust.trust(path, layer.digest, by=by)
     if as_json:
         digest = layer.digest
         console.print_json(
@@ -89,7 +89,7 @@ def trust_file(flags: Flags, file: str | None, yes: bool, as_json: bool) -> int:
 @with_flags
 def list_trusted(flags: Flags, as_json: bool) -> int:
     """List the files you trusted."""
-    found = _setting(flags).trust.list()
+    found = _project(flags).trust.list()
     if as_json:
         for item in found:
             console.print_json(_listed(item))
@@ -106,10 +106,10 @@ def list_trusted(flags: Flags, as_json: bool) -> int:
 @with_flags
 def revoke(flags: Flags, file: str | None, as_json: bool) -> int:
     """Take back the trust in a file: the project's holdfast.toml, a document, or one that is listed."""
-    setting = _setting(flags)
-    listed = {item.path: item for item in setting.trust.list()}
-    path = _listed_file(file, listed) or _unlisted(setting, file)
-    if not setting.trust.revoke(path, by=whoami()):
+    project = _project(flags)
+    listed = {item.path: item for item in project.trust.list()}
+    path = _listed_file(file, listed) or _unlisted(project, file)
+    if not project.trust.revoke(path, by=whoami()):
         raise UsageProblem(f"{escape(str(path))} is not trusted; `holdfast trust list` shows what is.")
     if as_json:
         console.print_json(replace(_listed(listed[str(path)]), trusted=False))
@@ -120,7 +120,7 @@ def revoke(flags: Flags, file: str | None, as_json: bool) -> int:
 
 def _trust_document(flags: Flags, file: str, *, yes: bool, as_json: bool) -> int:
     path = find_document(file)
-    found = review(path, flags=flags or None)
+    found = review_trust(path, flags=flags or None)
     if found is None:
         raise UsageProblem(f"{location(path)} has no frontmatter, so there is nothing to trust.")
     check_config(found.then.config)
@@ -143,8 +143,8 @@ def _trust_document(flags: Flags, file: str, *, yes: bool, as_json: bool) -> int
     return 0
 
 
-def _trust_manifest(setting: Setting, file: str, *, yes: bool, as_json: bool) -> int:
-    folders = setting.loaded.config.tools.skills
+def _trust_manifest(project: Project, file: str, *, yes: bool, as_json: bool) -> int:
+    folders = project.loaded.config.tools.skills
     path = manifest_of(Path(file).parent)
     names = [name for name, folder in folders.items() if manifest_of(Path(folder)) == path]
     if not names:
@@ -154,7 +154,7 @@ def _trust_manifest(setting: Setting, file: str, *, yes: bool, as_json: bool) ->
     except OSError as error:
         raise UsageProblem(f"{path} cannot be read ({error.strerror}); correct tools.skills.") from None
     digest, wanted = digest_of(content), parse_manifest(content)
-    now = read_skill(path.parent, setting.trust.is_trusted).allow
+    now = read_skill(path.parent, project.trust.is_trusted).allow
     change = {"from": list(now), "to": list(wanted.allow)}
     loosens: list[JsonObject] = [{"key": f"tools.skills.{name}", **change} for name in names]
     if not as_json:
@@ -166,7 +166,7 @@ def _trust_manifest(setting: Setting, file: str, *, yes: bool, as_json: bool) ->
     if not yes and not _confirmed("Trust exactly this manifest? [y/N] "):
         raise UsageProblem(f"{path} was not trusted; read it, then run `holdfast trust {path} --yes`.")
     by = whoami()
-    setting.trust.trust(path, digest, by=by)
+    project.trust.trust(path, digest, by=by)
     if as_json:
         console.print_json(
             TrustOutput(path=str(path), digest=digest, by=by, at=time.time(), trusted=True, loosens=loosens)
@@ -188,23 +188,23 @@ def _listed_file(file: str | None, listed: Mapping[str, TrustedContent]) -> Path
     return None
 
 
-def _unlisted(setting: Setting, file: str | None) -> Path:
+def _unlisted(project: Project, file: str | None) -> Path:
     is_other = file is not None and (_is_document(file) or Path(file).name == MANIFEST)
-    return Path(file) if file is not None and is_other else _project_file(setting, file)
+    return Path(file) if file is not None and is_other else _project_file(project, file)
 
 
-def _setting(flags: Flags) -> Setting:
-    setting = load_setting(flags=flags or None, checked=False)
-    warn_about_config(setting)
-    return setting
+def _project(flags: Flags) -> Project:
+    project = load_project(flags=flags or None, checked=False)
+    warn_about_config(project)
+    return project
 
 
-def _project_file(setting: Setting, file: str | None) -> Path:
-    if setting.root is None:
+def _project_file(project: Project, file: str | None) -> Path:
+    if project.root is None:
         raise UsageProblem("There is no project here, so there is nothing to trust; `holdfast init` starts one.")
-    path = setting.root / PROJECT_FILE
+    path = project.root / PROJECT_FILE
     given = path if file is None else Path(os.path.realpath(Path(file).parent), Path(file).name)
-    if given == user_config_file() and inside_project(given, setting.root):
+    if given == user_config_file() and inside_project(given, project.root):
         return given
     if given != path:
         raise UsageProblem(f"{escape(str(file))} is not the configuration of this project; that would be {path}.")

@@ -17,11 +17,11 @@ from holdfast.cli.errors import FAILED, REJECTED, UsageProblem, report
 from holdfast.cli.json_output import ChangeOutput, ChangingCallOutput, UndoOutput
 from holdfast.cli.layout import print_message, print_table, quote, quoted_field_lines
 from holdfast.cli.pending_view import print_unreadable
-from holdfast.cli.project_context import Flags, setting_here, tools_by_name, whoami
+from holdfast.cli.project_context import Flags, project_here, tools_by_name, whoami
 from holdfast.cli.prompt import confirm
 from holdfast.cli.root import complete_call, with_flags
 from holdfast.contract.errors import LedgerCorrupt, UndoRefused
-from holdfast.factory.runtime import Setting, open_ledger
+from holdfast.factory.runtime import Project, open_ledger
 from holdfast.runtime.undo.restore import TOOL, Plan, Planned, Undo, check, diff_of, named_calls
 from holdfast.store.changes import changes_of, changing_calls, undone_by
 from holdfast.store.ledger import Ledger
@@ -35,18 +35,18 @@ MAX_PATHS: Final = 50
 
 
 @contextmanager
-def ledger_and_undo(flags: Flags, *, read_only: bool) -> Generator[tuple[Setting, Ledger, Undo]]:
-    setting = setting_here(flags)
-    there = setting.ledger_path.exists()
-    with open_ledger(setting, read_only=read_only) if there else Ledger.in_memory() as ledger:
+def ledger_and_undo(flags: Flags, *, read_only: bool) -> Generator[tuple[Project, Ledger, Undo]]:
+    project = project_here(flags)
+    there = project.ledger_path.exists()
+    with open_ledger(project, read_only=read_only) if there else Ledger.in_memory() as ledger:
         if there and not read_only:
             ledger.recover()
-        yield setting, ledger, Undo(ledger, [setting.root or setting.cwd], setting.state)
+        yield project, ledger, Undo(ledger, [project.root or project.cwd], project.state)
 
 
-def name_of(item: Planned, setting: Setting) -> str:
+def name_of(item: Planned, project: Project) -> str:
     """Relative to the project, where it is in it."""
-    root = str(setting.root or setting.cwd)
+    root = str(project.root or project.cwd)
     return os.path.relpath(item.path, root) if item.path.startswith(f"{root}/") else item.path
 
 
@@ -89,11 +89,11 @@ def changes(flags: Flags, call_id: str | None, diff: bool, limit: int, as_json: 
     Under NOW stands whether a path is still as the call left it: only then
     `holdfast undo` puts it back.
     """
-    with ledger_and_undo(flags, read_only=True) as (setting, ledger, undo):
+    with ledger_and_undo(flags, read_only=True) as (project, ledger, undo):
         if call_id is None:
             return _list(ledger, limit, as_json=as_json)
         plan = undo.plan(ledger.find(call_id))
-        names = [name_of(item, setting) for item in plan.items]
+        names = [name_of(item, project) for item in plan.items]
         diffs = [
             diff_of(item, ledger.blobs, visible_path(name)) if diff else None
             for item, name in zip(plan.items, names, strict=True)
@@ -163,10 +163,10 @@ def undo(flags: Flags, call_id: str | None, yes: bool, partial: bool, as_json: b
     nothing is put back, unless --partial is given. An undo is a call itself and
     can be undone.
     """
-    with ledger_and_undo(flags, read_only=False) as (setting, ledger, undoing):
+    with ledger_and_undo(flags, read_only=False) as (project, ledger, undoing):
         plan = undoing.plan(_last(ledger) if call_id is None else ledger.find(call_id))
         if not as_json:
-            _show(plan, setting, ledger)
+            _show(plan, project, ledger)
         check(plan, partial=partial)
         if not yes and not console.can_ask():
             raise UsageProblem(f"Nothing was put back; look at it, then run `holdfast undo --yes {plan.call_id}`.")
@@ -196,12 +196,12 @@ def _last(ledger: Ledger) -> str:
     raise UndoRefused("No call here has changed a file that could be put back; `holdfast changes` lists what did.")
 
 
-def _show(plan: Plan, setting: Setting, ledger: Ledger) -> None:
+def _show(plan: Plan, project: Project, ledger: Ledger) -> None:
     if plan.items:
         console.print_err(console.paint(f"Undo {escape(named_calls(plan)).rstrip(',')}:", "bold"))
     room = MAX_SHOWN
     for item in plan.items[:MAX_PATHS]:
-        name = visible_path(name_of(item, setting))
+        name = visible_path(name_of(item, project))
         for label, text in ((item.change.kind, name), ("now", fate_words(item))):
             console.print_err_lines(quoted_field_lines(label, text, sys.stderr, width=_KIND, show=console.shown))
         if item.fate == "put_back" and room > 0:

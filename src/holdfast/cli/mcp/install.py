@@ -21,10 +21,10 @@ from holdfast.cli.layout import print_message, quote
 from holdfast.cli.mcp.client_file import ClientFile, NotJsonc, get_entry, read_client_file, set_entry, write_client_file
 from holdfast.cli.mcp.serve import read_token, token_file
 from holdfast.cli.pending_view import diff_style
-from holdfast.cli.project_context import Flags, setting_here
+from holdfast.cli.project_context import Flags, project_here
 from holdfast.cli.prompt import confirm
 from holdfast.contract.json import Json
-from holdfast.factory.runtime import Setting
+from holdfast.factory.runtime import Project
 from holdfast.helper_process import own_module
 from holdfast.text.diff import unified_diff
 from holdfast.text.escape import escape
@@ -134,13 +134,13 @@ class InstallOptions(Struct, frozen=True, kw_only=True):
 
 
 def install_entry(flags: Flags, wish: InstallOptions) -> int:
-    setting = setting_here(flags)
+    project = project_here(flags)
     client = CLIENTS[wish.client]
-    path, inside = _place(setting, wish)
-    entry = _entry(setting, wish)
+    path, inside = _place(project, wish)
+    entry = _entry(project, wish)
     if wish.only_print:
         return _print(wish, path, entry)
-    found = read_client_file(path, inside, root=None if wish.user else setting.root)
+    found = read_client_file(path, inside, root=None if wish.user else project.root)
     try:
         entry |= _env(entry, get_entry(found.text or "", client.section, ENTRY) if wish.user else None)
         # a project's file may be from somebody else, and `env` can act
@@ -150,7 +150,7 @@ def install_entry(flags: Flags, wish: InstallOptions) -> int:
         raise UsageProblem(f"{escape(str(path))} cannot be edited ({error}); put the entry in yourself.") from None
     diff = _masked(unified_diff(found.text, text, str(found.real)), wish)
     if diff:
-        refused = _confirm_write(setting, wish, found, entry, diff)
+        refused = _confirm_write(project, wish, found, entry, diff)
         if refused is not None:
             return refused
         write_client_file(found, text, private=wish.url is not None)
@@ -178,36 +178,36 @@ def _unwritable(value: Json) -> bool:
     return False
 
 
-def _place(setting: Setting, wish: InstallOptions) -> tuple[Path, list[Path]]:
+def _place(project: Project, wish: InstallOptions) -> tuple[Path, list[Path]]:
     """The file, and the folders that links of it may lead to."""
     client = CLIENTS[wish.client]
     if wish.user:
         return client.user(), user_folders()
-    if setting.root is None:
+    if project.root is None:
         raise UsageProblem("There is no project here; `holdfast init` starts one, --user is for all your projects.")
     if wish.url is not None:
         raise UsageProblem("A project's file is shared, and the token would be in it; use --http with --user.")
-    return setting.root / client.project, [setting.root]
+    return project.root / client.project, [project.root]
 
 
-def _entry(setting: Setting, wish: InstallOptions) -> dict[str, Json]:
+def _entry(project: Project, wish: InstallOptions) -> dict[str, Json]:
     client = CLIENTS[wish.client]
     if wish.url is None:
-        entry = client.entry(own_command(), None if wish.user else setting.root)
+        entry = client.entry(own_command(), None if wish.user else project.root)
         if _unwritable(entry):
             raise UsageProblem("A path that would have to be in it is not UTF-8, so no client could be told.")
         return entry
-    return client.remote_entry(wish.url, read_token(token_file(setting, wish.token_file)))
+    return client.remote_entry(wish.url, read_token(token_file(project, wish.token_file)))
 
 
 def _confirm_write(
-    setting: Setting, wish: InstallOptions, found: ClientFile, entry: dict[str, Json], diff: str
+    project: Project, wish: InstallOptions, found: ClientFile, entry: dict[str, Json], diff: str
 ) -> int | None:
     """Show what would be written, and have it agreed to; the exit code if it is not."""
     if not wish.as_json:
         console.print_out_lines(quote(diff.rstrip("\n"), sys.stdout, style=diff_style).lines)
         sys.stdout.flush()
-        for note in _notes(setting, wish, found, entry):
+        for note in _notes(project, wish, found, entry):
             print_message(escape(note), "Note:")
     if wish.yes:
         return None
@@ -231,7 +231,7 @@ def _ungoverned(wish: InstallOptions) -> str:
     )
 
 
-def _notes(setting: Setting, wish: InstallOptions, found: ClientFile, entry: dict[str, Json]) -> list[str]:
+def _notes(project: Project, wish: InstallOptions, found: ClientFile, entry: dict[str, Json]) -> list[str]:
     notes: list[str] = [_ungoverned(wish)]
     if wish.url is None:
         command = Path(own_command()[0])
@@ -239,7 +239,7 @@ def _notes(setting: Setting, wish: InstallOptions, found: ClientFile, entry: dic
         notes.append(f"{CLIENTS[wish.client].title} will start `{shlex.join(words)}`.")
         if found.real != found.path:
             notes.append(f"{found.path} is a link to {found.real}, which is what is changed.")
-        if setting.root is not None and command.is_relative_to(setting.root):
+        if project.root is not None and command.is_relative_to(project.root):
             notes.append(f"{command} lies inside the project, where tools can write; install holdfast outside it.")
         if not wish.user:
             notes.append("The paths are those of this machine; others who get the file have to change them.")

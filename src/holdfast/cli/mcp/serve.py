@@ -16,10 +16,10 @@ from holdfast.cli import console
 from holdfast.cli.errors import UsageProblem
 from holdfast.cli.json_output import ServingOutput
 from holdfast.cli.mcp.servers import need_sdk
-from holdfast.cli.project_context import Flags, install_warning_handler, setting_here
+from holdfast.cli.project_context import Flags, install_warning_handler, project_here
 from holdfast.contract.elicitation import CANCELLED, Elicitation, Reply
 from holdfast.contract.errors import ConfigError
-from holdfast.factory.runtime import Setting, build_runtime
+from holdfast.factory.runtime import Project, build_runtime
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.fs.replace import make_private_once, read_private
 from holdfast.runtime.runtime import Runtime
@@ -29,12 +29,12 @@ _FILE: Final = "mcp-token"
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{20,512}")
 
 
-def token_file(setting: Setting, given: str | None) -> Path:
+def token_file(project: Project, given: str | None) -> Path:
     """The person's own, so that a client set up for all projects reaches the server of each."""
     if given is None:
         return user_state_dir() / _FILE
     path = Path.cwd() / given
-    if setting.root is not None and Path(os.path.realpath(path)).is_relative_to(setting.root):
+    if project.root is not None and Path(os.path.realpath(path)).is_relative_to(project.root):
         raise UsageProblem(f"{escape(str(path))} lies inside the project, where tools can read it; keep it elsewhere.")
     return path
 
@@ -79,7 +79,7 @@ def serve_streams(flags: Flags, *, anyway: bool) -> int:
     need_sdk()
     from holdfast.mcp.server import serve_stdio
 
-    with _runtime(setting_here(flags)) as runtime, suppress(KeyboardInterrupt):
+    with _runtime(project_here(flags)) as runtime, suppress(KeyboardInterrupt):
         asyncio.run(_within(runtime, serve_stdio(runtime)))
     return 0
 
@@ -89,8 +89,8 @@ def serve_http(flags: Flags, *, port: int, given_file: str | None, show_token: b
     need_sdk()
     from holdfast.mcp.server import serve_http as serve
 
-    setting = setting_here(flags)
-    file = token_file(setting, given_file)
+    project = project_here(flags)
+    file = token_file(project, given_file)
     token = read_token(file)
 
     def started(url: str) -> None:
@@ -103,7 +103,7 @@ def serve_http(flags: Flags, *, port: int, given_file: str | None, show_token: b
                 console.print_out(f"Token: {token}")
         sys.stdout.flush()
 
-    with _runtime(setting) as runtime, suppress(KeyboardInterrupt):
+    with _runtime(project) as runtime, suppress(KeyboardInterrupt):
         try:
             asyncio.run(_within(runtime, serve(runtime, token=token, port=port, started=started)))
         except ConfigError as error:
@@ -126,11 +126,11 @@ async def _nobody_yet(elicitation: Elicitation) -> tuple[Reply, ...]:
 
 
 @contextmanager
-def _runtime(setting: Setting) -> Generator[Runtime]:
+def _runtime(project: Project) -> Generator[Runtime]:
     """Whoever cannot be asked over MCP can be asked from any other interface, so what waits is kept."""
     install_warning_handler()
-    keeps = setting.loaded.config.ledger.enabled
-    runtime = build_runtime(setting, nobody="pending" if keeps else "deny", interface="mcp")
+    keeps = project.loaded.config.ledger.enabled
+    runtime = build_runtime(project, nobody="pending" if keeps else "deny", interface="mcp")
     try:
         yield runtime
     finally:

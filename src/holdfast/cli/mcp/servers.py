@@ -22,14 +22,14 @@ from holdfast.cli.project_context import (
     bridge_of,
     mute_source_warnings,
     open_runtime_for,
-    setting_here,
+    project_here,
     sources_started,
     unready_reason,
 )
 from holdfast.cli.prompt import confirm
 from holdfast.config.config import McpServer
 from holdfast.contract.names import server_of
-from holdfast.factory.runtime import Setting
+from holdfast.factory.runtime import Project
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.trust import Pins
@@ -58,14 +58,14 @@ def need_sdk() -> None:
 
 def show_servers(flags: Flags, names: Sequence[str], *, as_json: bool) -> int:
     """The exit code is 1 when one that is switched on could not be reached."""
-    setting = setting_here(flags)
-    servers = select_servers(setting, names)
+    project = project_here(flags)
+    servers = select_servers(project, names)
     if not servers:
         if not as_json:
             console.print_out(_NONE)
         return 0
     mute_source_warnings()
-    statuses = asyncio.run(_statuses(setting, servers))
+    statuses = asyncio.run(_statuses(project, servers))
     if as_json:
         for name, server in servers.items():
             console.print_json(_output(name, server, statuses.get(name)))
@@ -76,8 +76,8 @@ def show_servers(flags: Flags, names: Sequence[str], *, as_json: bool) -> int:
     return FAILED if away else 0
 
 
-async def _statuses(setting: Setting, servers: Collection[str]) -> dict[str, ServerStatus]:
-    async with connected_bridge(setting, servers) as (_runtime, bridge):
+async def _statuses(project: Project, servers: Collection[str]) -> dict[str, ServerStatus]:
+    async with connected_bridge(project, servers) as (_runtime, bridge):
         if bridge is None:
             return {}
         for _ in range(_GRACE):
@@ -89,14 +89,14 @@ async def _statuses(setting: Setting, servers: Collection[str]) -> dict[str, Ser
 
 def log_in(flags: Flags, name: str, *, as_json: bool) -> int:
     """Reach the server; where it wants a login, the person gives it."""
-    setting = setting_here(flags)
-    server = _remote(setting, name)
+    project = project_here(flags)
+    server = _remote(project, name)
     if not server.enabled:
         raise UsageProblem(f"The MCP server '{name}' is switched off; set mcp.servers.{name}.enabled = true first.")
     if not console.can_ask():
         raise UsageProblem(f"A login needs a person at a terminal; run `holdfast mcp login {name}` there.")
     mute_source_warnings()
-    status = asyncio.run(_reached(setting, name))
+    status = asyncio.run(_reached(project, name))
     ready = is_ready(status)
     if as_json:
         reason = "" if status is None else unready_reason(status, server)
@@ -109,8 +109,8 @@ def log_in(flags: Flags, name: str, *, as_json: bool) -> int:
     return 0 if ready else FAILED
 
 
-async def _reached(setting: Setting, name: str) -> ServerStatus | None:
-    async with connected_bridge(setting, (name,), asks=True) as (_, bridge):
+async def _reached(project: Project, name: str) -> ServerStatus | None:
+    async with connected_bridge(project, (name,), asks=True) as (_, bridge):
         while bridge is not None:  # a login takes as long as the person does, and the sources waited no longer
             (status,) = [status for status in bridge.status() if status.name == name]
             if status.state != "starting":
@@ -122,8 +122,8 @@ async def _reached(setting: Setting, name: str) -> ServerStatus | None:
 def log_out(flags: Flags, name: str, *, as_json: bool) -> int:
     from holdfast.mcp.client.oauth_store import forget_login
 
-    setting = setting_here(flags)
-    server = _remote(setting, name)
+    project = project_here(flags)
+    server = _remote(project, name)
     forgotten = forget_login(name, server, user_state_dir())
     if as_json:
         console.print_json(LoginOutput(server=name, logged_in=False, reason="" if forgotten else "there was no login"))
@@ -134,15 +134,15 @@ def log_out(flags: Flags, name: str, *, as_json: bool) -> int:
     return 0
 
 
-def _remote(setting: Setting, name: str) -> McpServer:
-    server = select_servers(setting, (name,))[name]
+def _remote(project: Project, name: str) -> McpServer:
+    server = select_servers(project, (name,))[name]
     if server.url is None:
         raise UsageProblem(f"The MCP server '{name}' is a command; only servers with a url have logins.")
     return server
 
 
-def select_servers(setting: Setting, names: Sequence[str]) -> dict[str, McpServer]:
-    servers = setting.loaded.config.mcp.servers
+def select_servers(project: Project, names: Sequence[str]) -> dict[str, McpServer]:
+    servers = project.loaded.config.mcp.servers
     for name in names:
         if name not in servers:
             meant = did_you_mean(name, servers)
@@ -153,14 +153,14 @@ def select_servers(setting: Setting, names: Sequence[str]) -> dict[str, McpServe
 
 @asynccontextmanager
 async def connected_bridge(
-    setting: Setting, servers: Collection[str], *, asks: bool = False
+    project: Project, servers: Collection[str], *, asks: bool = False
 ) -> AsyncGenerator[tuple[Runtime, Bridge | None]]:
     """The servers, started and asked for their tools; no other part of the runtime is set to work.
 
     There is no bridge where every server is switched off.
     """
     need_sdk()
-    with open_runtime_for(setting, entry_points=False, read_only=True, servers=servers) as runtime:
+    with open_runtime_for(project, entry_points=False, read_only=True, servers=servers) as runtime:
         attach_silent_elicitor(runtime, servers)
         if asks:
             runtime.attach(elicitor=TerminalElicitor(runtime))
@@ -211,17 +211,17 @@ def review_changes(flags: Flags, server: str | None, tool: str | None, *, yes: b
     """The exit code is 4 while a definition is left that nobody has accepted."""
     if yes and tool is None:
         raise UsageProblem("--yes accepts one definition: name its SERVER and TOOL; without --yes you are shown each.")
-    setting = setting_here(flags)
-    servers = select_servers(setting, () if server is None else (server,))
+    project = project_here(flags)
+    servers = select_servers(project, () if server is None else (server,))
     if not servers and not as_json:
         console.print_err("No MCP server is configured.")
-    left = asyncio.run(_review(setting, servers, tool, yes=yes, as_json=as_json)) if servers else 0
+    left = asyncio.run(_review(project, servers, tool, yes=yes, as_json=as_json)) if servers else 0
     return PENDING if left else 0
 
 
-async def _review(setting: Setting, servers: Collection[str], tool: str | None, *, yes: bool, as_json: bool) -> int:
+async def _review(project: Project, servers: Collection[str], tool: str | None, *, yes: bool, as_json: bool) -> int:
     """How many are left."""
-    async with connected_bridge(setting, servers) as (runtime, bridge):
+    async with connected_bridge(project, servers) as (runtime, bridge):
         if bridge is None:
             return 0
         away = [status.name for status in bridge.status() if not is_ready(status)]
@@ -298,8 +298,8 @@ def forget_definitions(flags: Flags, name: str, *, yes: bool, as_json: bool) -> 
     """What the server says next counts as seen, whatever it is."""
     from holdfast.mcp.client.definitions import pinned_as
 
-    setting = setting_here(flags)
-    server = select_servers(setting, (name,))[name]
+    project = project_here(flags)
+    server = select_servers(project, (name,))[name]
     if not yes:
         if as_json or not console.can_ask():
             raise UsageProblem(f"What was seen of '{name}' was not forgotten; say --yes, or run it at a terminal.")
@@ -307,7 +307,7 @@ def forget_definitions(flags: Flags, name: str, *, yes: bool, as_json: bool) -> 
         if not asyncio.run(confirm(f"Forget what was seen of '{name}'? [y/N] ")):
             console.print_err("Nothing was forgotten.")
             return REJECTED
-    pins = Pins(setting.user_db)
+    pins = Pins(project.user_db)
     try:
         forgotten = pins.forget(pinned_as(name, server))
     finally:
