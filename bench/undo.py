@@ -78,7 +78,7 @@ class Bench:
     def undo(self, call_id: str) -> float:
         undo = Undo(self.ledger, [self.root], self.state)
         start = perf_counter()
-        assert undo.carry_out(undo.plan(call_id), by="bench").success
+        assert undo.run(undo.plan(call_id), by="bench").success
         return perf_counter() - start
 
 

@@ -23,7 +23,7 @@ from holdfast.config.config import SandboxConfig, SecretSource
 from holdfast.contract.command import Command
 from holdfast.factory.runtime import build_registry, load_project
 from holdfast.fuzz.run import create_project
-from holdfast.runtime.commands import Workspace
+from holdfast.runtime.workspace import Workspace
 from holdfast.sandbox.sandbox import Sandbox
 from holdfast.tools import builtin_tools
 from holdfast.tools.search import engines

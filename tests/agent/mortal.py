@@ -17,13 +17,13 @@ from holdfast.agent.loop import Loop
 from holdfast.config.config import ApprovalConfig, Preset
 from holdfast.contract.message import Message
 from holdfast.models.port import ModelEvent, Settings
-from holdfast.runtime.commands import Workspace
+from holdfast.runtime.workspace import Workspace
 from holdfast.store import process_identity
 from holdfast.store.blobs import Blobs
 from holdfast.store.database import Database, Op
 from holdfast.store.ledger import Ledger
 from holdfast.store.redact import Redactor
-from holdfast.testing.memory_conversation import MemoryConversation, Person, Shelf
+from holdfast.testing.memory_conversation import ConversationStore, MemoryConversation, MemoryUser
 from tests.agent.scripted import said
 
 CONFIG = Config(
@@ -87,24 +87,24 @@ class Disk:
     def __init__(self, path: Path) -> None:
         self._path = path
         if not path.exists():
-            path.write_bytes(json.encode(Shelf()))
+            path.write_bytes(json.encode(ConversationStore()))
 
-    def read(self) -> Shelf:
-        return json.decode(self._path.read_bytes(), type=Shelf)
+    def read(self) -> ConversationStore:
+        return json.decode(self._path.read_bytes(), type=ConversationStore)
 
-    def write(self, shelf: Shelf) -> None:
+    def write(self, shelf: ConversationStore) -> None:
         fresh = self._path.with_suffix(".new")
         fresh.write_bytes(json.encode(shelf))
         fresh.replace(self._path)
 
-    def edit(self, edit: Callable[[Person], None]) -> None:
+    def edit(self, edit: Callable[[MemoryUser], None]) -> None:
         """As a person who has the conversation open somewhere else."""
         shelf = self.read()
-        edit(Person(shelf))
+        edit(MemoryUser(shelf))
         self.write(shelf)
 
     def open(self, life: Life) -> MemoryConversation:
-        def saved(shelf: Shelf) -> None:
+        def saved(shelf: ConversationStore) -> None:
             life.tick()
             self.write(shelf)
             life.tick()

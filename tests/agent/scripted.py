@@ -16,7 +16,7 @@ from holdfast.contract.enums import State
 from holdfast.contract.message import Message, Part, Text, ToolResult, ToolUse
 from holdfast.models.port import Ended, ModelEvent, PartEnded, Settings, TextDelta, Usage
 from holdfast.store.ledger import Ledger
-from holdfast.testing.memory_conversation import MemoryConversation, Person
+from holdfast.testing.memory_conversation import MemoryConversation, MemoryUser
 from tests.runtime.support import recorder, runtime_in
 
 SPENT = Usage(input=10, output=5)
@@ -94,7 +94,7 @@ class Stage:
         self.tools: tuple[Tool, ...] = (self.note, self.ask, *tools)
         self.model = Scripted(*replies)
         self.conversation = MemoryConversation()
-        self.person = Person(self.conversation.shelf)
+        self.person = MemoryUser(self.conversation.store)
         self.events: list[AgentEvent] = []
         self.options = options
         self.person.say("Go.")

@@ -189,11 +189,11 @@ def test_a_send_that_waits_for_tools_can_be_cancelled(tmp_path: Path) -> None:
 def test_an_error_in_the_conversation_keeps_it_from_being_sent_and_a_warning_does_not(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     problem = Diagnostic("error", "Unsupported frontmatter language: cobol", line=1)
-    stage.conversation.shelf.problems = [Diagnostic("warning", "Odd."), problem]
+    stage.conversation.store.problems = [Diagnostic("warning", "Odd."), problem]
     outcome = stage.advance()
     assert (outcome.kind, outcome.message) == ("failed", "The conversation:1: Unsupported frontmatter language: cobol")
     assert stage.model.asked == []
-    stage.conversation.shelf.problems = [Diagnostic("warning", "Odd.")]
+    stage.conversation.store.problems = [Diagnostic("warning", "Odd.")]
     assert stage.advance().kind == "done"
     assert Warned("", "The conversation: Odd.") in stage.events
 

@@ -17,7 +17,7 @@ from holdfast.config.config import ApprovalConfig
 from holdfast.contract.enums import Failure, State
 from holdfast.contract.message import Message, Part, Text, ToolUse
 from holdfast.models.port import Ended, ModelError, ModelEvent, ModelFault, PartEnded
-from holdfast.testing.memory_conversation import MemoryConversation, Said
+from holdfast.testing.memory_conversation import MemoryConversation, MessageEntry
 from tests.agent.scripted import SPENT, Stage, results_in, said, saying, use
 
 pytestmark = pytest.mark.spec("M4")
@@ -228,7 +228,7 @@ def test_the_same_call_is_judged_anew_when_the_message_before_it_is_another(tmp_
 
     async def twice(loop: Loop) -> None:
         await loop.advance()
-        stage.conversation.shelf.entries[:] = [Said("user", "Go on.")]
+        stage.conversation.store.entries[:] = [MessageEntry("user", "Go on.")]
         await loop.advance()
 
     stage.go(twice)
@@ -244,7 +244,7 @@ def test_typed_results_stay_when_old_turns_are_taken_away(tmp_path: Path) -> Non
         for _ in range(110):
             await loop.advance()
             stage.person.say("Again.")
-        stage.conversation.shelf.entries[:] = [Said("user", "Once more.")]
+        stage.conversation.store.entries[:] = [MessageEntry("user", "Once more.")]
         await loop.advance()
 
     stage.go(long)
@@ -329,7 +329,7 @@ def test_typed_results_are_found_again_after_a_crash(tmp_path: Path) -> None:
     assert stage.advance().kind == "pending"
     script = Script()
     stage.options["guard"] = script
-    stage.conversation = MemoryConversation(stage.conversation.shelf)
+    stage.conversation = MemoryConversation(stage.conversation.store)
     assert stage.advance(config=Config(approval=ApprovalConfig(auto_approve=("note", "ask")))).kind == "done"
     looked = script.looked[0].replies[-1].calls
     assert [(step.sent is None, step.result is not None) for step in looked] == [(False, True), (True, False)]

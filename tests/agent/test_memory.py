@@ -5,21 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast.agent.conversation import Conversation
-from holdfast.testing.conversation import ConversationConformance, Person
-from holdfast.testing.memory_conversation import MemoryConversation, Shelf
-from holdfast.testing.memory_conversation import Person as Visitor
+from holdfast.testing.conversation import ConcurrentUser, ConversationConformance
+from holdfast.testing.memory_conversation import ConversationStore, MemoryConversation
+from holdfast.testing.memory_conversation import MemoryUser as Visitor
 
 
 class TestMemory(ConversationConformance):
-    shelves: dict[Path, Shelf]
+    shelves: dict[Path, ConversationStore]
 
     def make(self, folder: Path) -> Conversation:
-        self.shelves = {folder: Shelf()}
+        self.shelves = {folder: ConversationStore()}
         return MemoryConversation(self.shelves[folder])
 
     def reopen(self, folder: Path) -> Conversation:
         return MemoryConversation(self.shelves[folder])
 
-    def person(self, conversation: Conversation) -> Person:
+    def person(self, conversation: Conversation) -> ConcurrentUser:
         assert isinstance(conversation, MemoryConversation)
-        return Visitor(conversation.shelf)
+        return Visitor(conversation.store)

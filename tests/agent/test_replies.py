@@ -85,10 +85,10 @@ def test_what_came_before_a_retry_is_void(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fault", list(ModelFault))
 def test_a_model_that_does_not_answer_changes_nothing(tmp_path: Path, fault: ModelFault) -> None:
     stage = Stage(tmp_path, [ModelError(fault, "No answer; try again.")])
-    before = json.encode(stage.conversation.shelf)
+    before = json.encode(stage.conversation.store)
     outcome = stage.advance()
     assert (outcome.kind, outcome.message) == ("failed", "No answer; try again.")
-    assert json.encode(stage.conversation.shelf) == before
+    assert json.encode(stage.conversation.store) == before
     assert stage.model.closed == 1
 
 
@@ -181,7 +181,7 @@ def test_a_reply_to_what_was_changed_meanwhile_is_kept_beside_it(tmp_path: Path)
     stage.model = Meddling(said(use("a1")))
     outcome = stage.advance()
     assert (outcome.kind, outcome.exit_code) == ("conflict", 1)
-    assert [reply.parts for reply in stage.conversation.shelf.unplaced] == [(use("a1"),)]
+    assert [reply.parts for reply in stage.conversation.store.unplaced] == [(use("a1"),)]
     assert stage.notes == []
 
 

@@ -11,7 +11,7 @@ from holdfast.chat.document import Document
 from holdfast.chat.turns import append_user_text
 from holdfast.contract.processes import Processes, ProcessInfo
 from holdfast.factory.chat import open_chat
-from holdfast.runtime.background_processes import Background
+from holdfast.runtime.background_processes import BackgroundProcesses
 from tests.agent.scripted import Scripted, said, use
 from tests.factory.places import WRITES, Place, again, approve, asking, background_lived, hold
 from tests.runtime.support import run
@@ -61,22 +61,22 @@ def test_what_was_shown_under_another_turn_number_is_forgotten_with_the_call(pla
 
 @pytest.mark.spec("U2", "B4")
 def test_a_process_that_was_lost_counts_as_one_that_lived(place: Place) -> None:
-    def lost(self: Background, record: object) -> ProcessInfo:
+    def lost(self: BackgroundProcesses, record: object) -> ProcessInfo:
         return ProcessInfo(
             id="a", pid=1, state="lost", command="x", cwd="/", label=None, started=1.0, detached=True, contained=True
         )
 
-    def one(self: Background) -> list[object]:
+    def one(self: BackgroundProcesses) -> list[object]:
         return [object()]
 
     async def session() -> list[bool]:
         place.write("@You:\n")
         async with open_chat(place.document, model=Scripted()) as chat:
             background = chat.runtime.services.get(Processes)
-            assert isinstance(background, Background)
+            assert isinstance(background, BackgroundProcesses)
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Background, "_records", one)
-                patch.setattr(Background, "_info", lost)
+                patch.setattr(BackgroundProcesses, "_records", one)
+                patch.setattr(BackgroundProcesses, "_info", lost)
                 return [background.any_alive(since) for since in (None, 0.0, 10.0**12)]
 
     assert run(session()) == [False, True, True]

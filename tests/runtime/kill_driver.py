@@ -22,7 +22,7 @@ from typing import Any
 from holdfast import Answer, Runtime, State, Tool
 from holdfast.config.config import ApprovalConfig, Config
 from holdfast.contract.errors import CallError
-from holdfast.runtime.commands import Workspace
+from holdfast.runtime.workspace import Workspace
 from holdfast.store.ledger import Ledger
 
 IN_FLIGHT = 8

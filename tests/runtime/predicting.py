@@ -13,7 +13,7 @@ from holdfast import Config, Proposal, Risk, Runtime, Tool
 from holdfast.config.merge import overlay
 from holdfast.contract.enums import CHANGED_DEFINITION
 from holdfast.contract.errors import ConfigError
-from holdfast.runtime.commands import Workspace
+from holdfast.runtime.workspace import Workspace
 from holdfast.sandbox.launch import Backend
 from holdfast.sandbox.sandbox import Sandbox
 from holdfast.tools import builtin_tools

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from holdfast import Answer, Config, PendingCall, Result, Runtime, Tool, tool
 from holdfast.config.config import ApprovalConfig
 from holdfast.contract.event import Pending
-from holdfast.runtime.commands import Workspace
 from holdfast.runtime.runtime import Rules
+from holdfast.runtime.workspace import Workspace
 from holdfast.store.ledger import Ledger
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from holdfast import Caller, Config, HoldfastError, Runtime, Tool
 from holdfast.config.config import OutputConfig, PolicyLayer, SandboxConfig, ToolsConfig
 from holdfast.contract.call import Call
 from holdfast.contract.errors import CallError, PathRefused
-from holdfast.runtime.commands import Workspace
+from holdfast.runtime.workspace import Workspace
 from tests.runtime.support import recorder, run, runtime_in, yes
 
 
@@ -71,7 +71,7 @@ def test_what_a_tool_of_somebody_else_touches_counts_from_the_document_and_from_
     note, _ = recorder(effects=frozenset({"fs.write"}), touches=touches)
     runtime = runtime_in(tmp_path, note, document=tmp_path / "project" / "talks" / "one.chat")
     call = Call("a", "note", "note", {"text": "x"}, Caller(), str(tmp_path / "project"))
-    found = {str(path.relative_to(tmp_path / "project")) for path in runtime.approvals.touched(note, call)}
+    found = {str(path.relative_to(tmp_path / "project")) for path in runtime.approvals.touched_paths(note, call)}
     assert found == {"x", "talks/x"}
 
 

@@ -37,7 +37,7 @@ def test_every_interface_is_asked_the_first_answer_wins_and_the_others_are_told(
         return Answer(kind="approve", by="ann")
 
     async def main() -> Result:
-        runtime.attach(slow, told=lambda pending, end: told.append((pending, end)))
+        runtime.attach(slow, on_answered=lambda pending, end: told.append((pending, end)))
         runtime.attach(quick)
         return await runtime.call("note", {"text": "x"})
 

@@ -11,7 +11,7 @@ from holdfast import Context, Runtime, State, Tool, Verdict
 from holdfast.contract.enums import Failure
 from holdfast.contract.errors import CallError
 from holdfast.contract.json import Args
-from holdfast.runtime.commands import Workspace
+from holdfast.runtime.workspace import Workspace
 from holdfast.store.ledger import Ledger
 from holdfast.tools import builtin_tools
 from tests.runtime.support import add, approving, recorder, run

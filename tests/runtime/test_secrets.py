@@ -12,7 +12,7 @@ from holdfast import Caller, Config, Runtime, State, Tool
 from holdfast.config.config import SecretSource
 from holdfast.contract.enums import Failure
 from holdfast.contract.event import Output
-from holdfast.runtime.commands import Workspace
+from holdfast.runtime.workspace import Workspace
 from tests.runtime.support import open_ledger, recorder, run, runtime_in
 
 VALUE = 'hunter2-"quoted"-värde'

@@ -345,7 +345,7 @@ def _seeing(state: State, *, seen: bool = True) -> Tool:
         try:
             await asyncio.get_running_loop().create_future()
         except asyncio.CancelledError:
-            ctx.end_seen = seen
+            ctx.command_ended = seen
             return Result(False, error="what was printed so far", state=state)
         return Result(True)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast import Config, Result, Runtime
 from holdfast.config.config import ToolsConfig
-from holdfast.runtime.commands import Workspace
+from holdfast.runtime.workspace import Workspace
 from holdfast.text import truncate
 from holdfast.text.preview import preview
 from holdfast.tools.files import file_list

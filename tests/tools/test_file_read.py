@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from holdfast import Attachment, Config, Result, Runtime
 from holdfast.config.config import SandboxConfig, ToolsConfig
-from holdfast.runtime.commands import Workspace
+from holdfast.runtime.workspace import Workspace
 from holdfast.text import truncate
 from holdfast.text.preview import preview
 from holdfast.tools.files import pages

@@ -15,7 +15,7 @@ from holdfast import Config, Result, Risk, Runtime, State
 from holdfast.config.config import ApprovalConfig, SandboxConfig
 from holdfast.contract.call import Answer, Caller, Owner
 from holdfast.contract.processes import Processes
-from holdfast.runtime.background_processes import MAX_ENDED, Record
+from holdfast.runtime.background_processes import MAX_ENDED, ProcessRecord
 from holdfast.text.preview import preview
 from holdfast.tools.processes import PROCESS_KILL, PROCESS_LIST, PROCESS_OUTPUT, PROCESS_START
 from tests.runtime.commanding import PROCESS_TOOLS, Mode, mark, shell_in, survivors, until
@@ -179,7 +179,7 @@ def test_a_pid_that_was_used_again_is_not_taken_for_the_old_process(tmp_path: Pa
             started = _fields(await runtime.call("process.start", {"command": "exit 0"}))
             await _ended(runtime, started["pid"])
             file = tmp_path / "state" / "processes" / f"{started['id']}.json"
-            record = msgspec.json.decode(file.read_bytes(), type=Record)
+            record = msgspec.json.decode(file.read_bytes(), type=ProcessRecord)
             stale = Owner(other.pid, record.worker.started)
             file.write_bytes(msgspec.json.encode(msgspec.structs.replace(record, pid=other.pid, worker=stale)))
             file.with_suffix(".end").unlink()
@@ -237,7 +237,7 @@ def test_what_ended_long_ago_is_forgotten(tmp_path: Path) -> None:
         folder = tmp_path / "state" / "processes"
         first = _fields(await runtime.call("process.start", {"command": "exit 0"}))
         await _ended(runtime, first["pid"])
-        record = msgspec.json.decode((folder / f"{first['id']}.json").read_bytes(), type=Record)
+        record = msgspec.json.decode((folder / f"{first['id']}.json").read_bytes(), type=ProcessRecord)
         for number in range(MAX_ENDED + 5):
             old = msgspec.structs.replace(record, id=f"old{number}", started=float(number))
             (folder / f"old{number}.json").write_bytes(msgspec.json.encode(old))

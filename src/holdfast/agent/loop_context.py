@@ -213,7 +213,7 @@ class LoopContext:
         try:
             self._on_event(event)
         except Exception as error:  # who only watches must not come between a call and its result
-            self.runtime.events.report(error)
+            self.runtime.events.internal_error(error)
 
     def warn(self, message: str) -> None:
         if message not in self._warned:

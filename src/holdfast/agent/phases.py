@@ -161,7 +161,7 @@ async def _resume(bench: LoopContext, call_id: str) -> Result | None:
 
 async def _elsewhere(bench: LoopContext, call_id: str) -> Result | None:
     """Another process runs it: its result is the call's one result."""
-    return await bench.runtime.pending.until_ended(call_id, stopped=lambda: bench.stopped)
+    return await bench.runtime.pending.wait_for_result(call_id, stopped=lambda: bench.stopped)
 
 
 def _change(bench: LoopContext, job: Job, task: asyncio.Task[Result | None]) -> SetStatus | SetResult | None:

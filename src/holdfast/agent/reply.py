@@ -15,7 +15,7 @@ from holdfast.agent.loop_context import LoopContext
 from holdfast.agent.slot_state import INTERRUPTED
 from holdfast.contract.message import Message, Part, Text, ToolResult, ToolUse
 from holdfast.models import port
-from holdfast.runtime.results import words_of
+from holdfast.runtime.results import message_of
 
 _GRACE: Final = 2.0
 """Seconds a request has to end after it was stopped."""
@@ -106,8 +106,8 @@ def _fault(bench: LoopContext, error: BaseException | None) -> str:
         return str(error)
     if not isinstance(error, Exception):
         raise error
-    bench.runtime.events.report(error)
-    return f"The model could not be asked: {words_of(error, type(error).__name__)}"
+    bench.runtime.events.internal_error(error)
+    return f"The model could not be asked: {message_of(error, type(error).__name__)}"
 
 
 def with_unique_ids(parts: Sequence[Part]) -> tuple[Part, ...]:

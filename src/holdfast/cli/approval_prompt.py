@@ -24,7 +24,7 @@ from holdfast.contract.errors import CallError, HoldfastError, NotPending, Unkno
 from holdfast.contract.json import Args
 from holdfast.contract.widening import Widening, all_of
 from holdfast.rules.grants import PROJECT, GrantPattern, Width
-from holdfast.runtime.approvals import what_changed
+from holdfast.runtime.approvals import describe_changes
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.escape import clip_middle, escape
 from holdfast.text.preview import generic_body
@@ -278,7 +278,7 @@ class TerminalAsker:
     def _tell_change(self, pending: PendingCall) -> None:
         """Why a call is shown again: what was approved here is not what would happen now."""
         if self._asked is not None and self._asked.digest != pending.digest and not self._edited:
-            changed = what_changed(self._asked, pending)
+            changed = describe_changes(self._asked, pending)
             print_message(f"It changed since you were shown it: {shown(changed)}. Review it again.")
         self._edited = False
 

@@ -24,7 +24,7 @@ from holdfast.contract.errors import HoldfastError, NotPending, StaleApproval
 from holdfast.contract.json import parse_json
 from holdfast.rules.chain import reason_with_source
 from holdfast.rules.decider import CHANGED
-from holdfast.runtime.approvals import what_changed
+from holdfast.runtime.approvals import describe_changes
 from holdfast.store.ledger import Ledger
 from holdfast.store.trust import Shown
 from holdfast.text.escape import escape, escape_name
@@ -368,7 +368,7 @@ def _changed(ledger: Ledger, pending: PendingCall, digest: str) -> StaleApproval
     if before is None:
         return StaleApproval(f"Call {call_id} never had that digest; look at it with `holdfast pending {call_id}`.")
     return StaleApproval(
-        f"Call {call_id} is not what you were shown: {what_changed(before, pending)} changed since; "
+        f"Call {call_id} is not what you were shown: {describe_changes(before, pending)} changed since; "
         f"look at it again with `holdfast pending {call_id}`."
     )
 

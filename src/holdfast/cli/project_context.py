@@ -21,7 +21,7 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.tool_finder import TOOL_SEARCH
 from holdfast.factory.runtime import Project, build_registry, build_runtime, config_warnings, load_project, open_ledger
 from holdfast.runtime.interfaces import Nobody
-from holdfast.runtime.pending import Lifetimes
+from holdfast.runtime.pending import PendingExpiry
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.ledger import Grants, Ledger
 from holdfast.text.escape import escape
@@ -92,7 +92,7 @@ def read_ledger(flags: Flags, *, expire: bool = False) -> Generator[Ledger]:
 
 def _expire_calls(project: Project) -> None:
     with suppress(LedgerError), open_ledger(project) as ledger:  # what is wrong with it is said where it is read
-        Lifetimes(project.loaded.config).expire(ledger)
+        PendingExpiry(project.loaded.config).expire(ledger)
 
 
 @contextmanager

@@ -27,10 +27,10 @@ from holdfast.rules.from_config import CommandRules, DocumentPolicy
 from holdfast.rules.grants import GrantMatcher
 from holdfast.rules.policy import check_names, read_skills
 from holdfast.runtime.approvals import load_resolvers
-from holdfast.runtime.commands import Workspace
 from holdfast.runtime.interfaces import Asker, Nobody
 from holdfast.runtime.runtime import Rules, Runtime
-from holdfast.runtime.undo.recorder import remove_dead_runs
+from holdfast.runtime.undo.recorder import remove_stale_runs
+from holdfast.runtime.workspace import Workspace
 from holdfast.sandbox.hidden_files import pattern_problems
 from holdfast.store.ledger import Ledger
 from holdfast.store.trust import Trust
@@ -219,7 +219,7 @@ def build_runtime(
     load_resolvers(runtime.approvals.chain, registry.warn, project=project.root or project.cwd)
     if grants is not None:
         runtime.on_close(grants.close)
-    remove_dead_runs(project.state / "undo")
+    remove_stale_runs(project.state / "undo")
     if opened is not None:
         runtime.on_close(opened.close)
         _prune_once_a_day(project)

@@ -77,13 +77,13 @@ class ToolAccess:
         """The tool, or the refusal every call by that name gets."""
         tool = self.registry.find(name)
         if tool is None or not self.is_enabled(tool, caller):
-            return self.unknown(name, caller)
+            return self.unknown_tool(name, caller)
         if self.policy.compile(caller).allows(tool):
             return tool
         text = f"Tool '{name}' is not allowed by tool policy"
         return failed(text, State.DENIED, Failure.NOT_ALLOWED)
 
-    def unknown(self, name: str, caller: Caller) -> Result:
+    def unknown_tool(self, name: str, caller: Caller) -> Result:
         hidden = self.registry.waits_for_root(name)
         if hidden is not None and self.policy.compile(caller).allows(hidden):
             how = "`holdfast init` makes one" if self._shared else "give the runtime one: Runtime(root=...)"
@@ -95,7 +95,7 @@ class ToolAccess:
         return failed(f"There is no tool '{name[:80]}'.{hint}", State.INVALID, Failure.UNKNOWN_TOOL)
 
 
-class Plan(Struct, frozen=True, eq=False, kw_only=True):
+class CallPlan(Struct, frozen=True, eq=False, kw_only=True):
     """One tool for one kind of caller."""
 
     tool: Tool
@@ -107,7 +107,7 @@ class Plan(Struct, frozen=True, eq=False, kw_only=True):
     after: tuple[After, ...]
     decision: Decision | None
     """The verdict, when no argument can change it."""
-    settled: Decision | None
+    immediate_approval: Decision | None
     """The approval of a tool that runs at once: no argument can change it, nothing is proposed, no path is taken."""
     timeout: float | None
     timeout_unit: float
@@ -129,7 +129,7 @@ class Plan(Struct, frozen=True, eq=False, kw_only=True):
         return self.timeout
 
 
-class Plans:
+class CallPlans:
     """The cache of plans. Anything that could change one empties it."""
 
     def __init__(
@@ -149,25 +149,25 @@ class Plans:
         self._static_decision = static_decision
         self._default_timeout = default_timeout
         self._planning = planning
-        self._known: dict[tuple[str, Caller], Plan] = {}
-        middleware.on_change(self.forget)
-        access.registry.on_change(self.forget)
+        self._known: dict[tuple[str, Caller], CallPlan] = {}
+        middleware.on_change(self.clear)
+        access.registry.on_change(self.clear)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         self._known.clear()
 
-    def find(self, name: str, caller: Caller) -> Plan | Result:
+    def find(self, name: str, caller: Caller) -> CallPlan | Result:
         """The plan, or the refusal every call by that name gets."""
         plan = self._known.get((name, caller))
         if plan is None:
             plan = self._compile(name, caller)
-            if isinstance(plan, Plan):  # refusals are not kept: a stranger's names must not fill the memory
+            if isinstance(plan, CallPlan):  # refusals are not kept: a stranger's names must not fill the memory
                 if len(self._known) >= _MAX_PLANS:
                     self._known.clear()
                 self._known[name, caller] = plan
         return plan
 
-    def _compile(self, name: str, caller: Caller) -> Plan | Result:
+    def _compile(self, name: str, caller: Caller) -> CallPlan | Result:
         tool = self._access.find(name, caller)
         if isinstance(tool, Result):
             return tool
@@ -176,15 +176,15 @@ class Plans:
         at_once = tool.propose is None and tool.touches is None and not tool.definition_only
         approved = decision is not None and decision.verdict is Verdict.APPROVE
         only_planned = self._planning and tool.mutates
-        return Plan(
+        return CallPlan(
             tool=tool,
-            execute=_with_context(tool),
+            execute=_as_two_argument_function(tool),
             is_valid=tool.schema.is_valid,
             open_schema=not tool.schema.closed,
             before=self._middleware.before(spellings),
             after=self._middleware.after(spellings),
             decision=decision,
-            settled=decision if at_once and approved and not only_planned else None,
+            immediate_approval=decision if at_once and approved and not only_planned else None,
             timeout=tool.timeout if tool.timeout is not None else self._default_timeout,
             timeout_unit=_timeout_unit(tool, name),
             missing_scope=next((scope for scope in tool.required_secret_scopes if scope not in caller.scopes), None),
@@ -196,13 +196,13 @@ class Plans:
         )
 
 
-def _with_context(tool: Tool) -> Callable[[Args, Any], Any] | None:
+def _as_two_argument_function(tool: Tool) -> Callable[[Args, Any], Any] | None:
     """`execute(args)` and `execute(args, ctx, callback)` as functions of arguments and context."""
     function = tool.execute
     if function is None:
         return None
     if takes_callback(function):
-        return _with_callback(function, direct=tool.runs == "inline" or is_async(function))
+        return _callback_to_coroutine(function, direct=tool.runs == "inline" or is_async(function))
     positional = parameters_by_position(function)
     if positional is None or len(positional) > 1:
         return function
@@ -219,7 +219,7 @@ def _timeout_unit(tool: Tool, name_used: str) -> float:
     return 1.0 if name_used in tool.timeout_in_seconds else 0.001
 
 
-def _with_callback(function: Callable[..., Any], *, direct: bool) -> Callable[[Args, Context], Any]:
+def _callback_to_coroutine(function: Callable[..., Any], *, direct: bool) -> Callable[[Args, Context], Any]:
     """`execute(args, ctx, callback)` as a coroutine function: it may finish later, and return a function that cancels.
 
     The first result counts, be it handed to the callback or returned.
@@ -231,27 +231,27 @@ def _with_callback(function: Callable[..., Any], *, direct: bool) -> Callable[[A
 
         def callback(result: Any = None) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody waits any more
-                loop.call_soon_threadsafe(_settle, answer, result)
+                loop.call_soon_threadsafe(_set_result, answer, result)
 
         def begin() -> Any:
             value = function(args, ctx, callback)
-            return _cancelling(value, ctx) if callable(value) else value
+            return _cancel_on_stop(value, ctx) if callable(value) else value
 
         value = begin() if direct else await _threads.run(begin)
         if inspect.isawaitable(value):
             value = await value
-            value = _cancelling(value, ctx) if callable(value) else value
+            value = _cancel_on_stop(value, ctx) if callable(value) else value
         return await answer if value is None else value
 
     return execute
 
 
-def _settle(answer: asyncio.Future[Any], result: Any) -> None:
+def _set_result(answer: asyncio.Future[Any], result: Any) -> None:
     if not answer.done():
         answer.set_result(result)
 
 
-def _cancelling(cancel: Callable[[], object], ctx: Context) -> None:
+def _cancel_on_stop(cancel: Callable[[], object], ctx: Context) -> None:
     """Let a stop of the call cancel the work, once, also if it came before there was something to cancel."""
     left = [cancel]
 

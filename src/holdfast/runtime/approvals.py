@@ -69,7 +69,7 @@ def standard_decider(
         config.approval,
         document=document,
         grants=grants,
-        sandbox_verified=commands.held,
+        sandbox_verified=commands.guarantees_hold,
         is_tool=registry.knows,
         protected=extra,
         tools=config.tools,
@@ -79,24 +79,24 @@ def standard_decider(
         chain,
         confirmations=confirmations,
         is_protected=lambda path: is_protected(path, root=root, extra=extra),
-        sandbox_verified=commands.held,
+        sandbox_verified=commands.guarantees_hold,
         protected=extra,
         tools=config.tools,
     )
-    secrets = secret_file_cap(lambda asked: _secrets(commands, asked.tool, asked.args, asked.cwd))
-    hiding = (secrets, exposed_files_cap(commands.not_hidden))
-    rules = CommandRules(config.approval, commands.held, extra, config.tools)
+    secrets = secret_file_cap(lambda asked: _secret_paths(commands, asked.tool, asked.args, asked.cwd))
+    hiding = (secrets, exposed_files_cap(commands.unhidden_reason))
+    rules = CommandRules(config.approval, commands.guarantees_hold, extra, config.tools)
     needs = rules.needs if rules.has_widenings else None
     return Decider(chain, (*built_in, containment_cap(commands.containment), *hiding, *caps), needs)
 
 
-def _secrets(commands: Commands, tool: Tool, args: Args, cwd: str) -> tuple[Path, ...]:
+def _secret_paths(commands: Commands, tool: Tool, args: Args, cwd: str) -> tuple[Path, ...]:
     """The real paths of the files a call names that must be asked about."""
-    named = _named(commands, tool, args, cwd)
+    named = _named_paths(commands, tool, args, cwd)
     return tuple(dict.fromkeys(path.resolve() for path in named if commands.sandbox.is_secret(path)))
 
 
-def _named(commands: Commands, tool: Tool, args: Args, cwd: str) -> tuple[Path, ...]:
+def _named_paths(commands: Commands, tool: Tool, args: Args, cwd: str) -> tuple[Path, ...]:
     """The paths a call will use, as its tool names them: from the root. Whether a tool of somebody else takes them from
     there (`ctx.path.confine`) or from its document (`ctx.path.resolve`) is not known, so both count."""
     if tool.touches is None:
@@ -129,7 +129,9 @@ def load_resolvers(chain: Chain, warn: Callable[[str], None], *, project: Path |
             offered = point.load()
             given = {"resolve": offered.resolve} if isinstance(offered, ModuleType) else offered
             made = chain.build_resolver(name, given)
-            chain.add(replace(made, resolve=partial(_stricter, made.resolve), static=False, continue_after_ask=True))
+            chain.add(
+                replace(made, resolve=partial(_without_approval, made.resolve), static=False, continue_after_ask=True)
+            )
         except (Exception, SystemExit) as error:
             warn(
                 f"The package '{package}' offers a resolver as '{point.name}' ({point.value}), but it cannot be used: "
@@ -137,7 +139,7 @@ def load_resolvers(chain: Chain, warn: Callable[[str], None], *, project: Path |
             )
 
 
-def _stricter(resolve: Resolve, name: str, args: Args, ctx: ResolveContext) -> object:
+def _without_approval(resolve: Resolve, name: str, args: Args, ctx: ResolveContext) -> object:
     answer = resolve(name, args, ctx)
     verdict = Verdict.parse(answer.verdict if isinstance(answer, Decision) else answer)
     return None if verdict is Verdict.APPROVE else answer
@@ -183,7 +185,7 @@ class Approvals:
     async def decide(self, tool: Tool, call: Call, proposal: Proposal | None) -> Decision:
         """The verdict on a call. What cannot be judged is denied."""
         try:
-            await self._commands.try_out(tool)
+            await self._commands.probe_sandbox(tool)
             return self._decider.decide(self.approval_request(tool, call, proposal))
         except HoldfastError as error:
             return Decision(Verdict.DENY, "judging", str(error))
@@ -197,10 +199,12 @@ class Approvals:
         gave. Raises `SandboxRefused` or `CallError` for what may not be given."""
         ruled = None
         if self._decider.needs is not None and is_shell_tool(tool):
-            await self._commands.try_out(tool)
+            await self._commands.probe_sandbox(tool)
             ruled = self._decider.needs(self.approval_request(tool, call, None))
         sandbox, config = self._commands.sandbox, self._commands.config
-        wanted = Widening() if ruled is None else _there(sandbox.resolve_widening(allowed_needs(ruled, config)))
+        wanted = (
+            Widening() if ruled is None else _existing_paths(sandbox.resolve_widening(allowed_needs(ruled, config)))
+        )
         if given:
             check_widening(tool, given, config)
             wanted |= sandbox.resolve_widening(given)
@@ -231,7 +235,7 @@ class Approvals:
                 f"'{pending.call.tool}' cannot be allowed here: this runtime does not know it, or keeps no ledger."
             )
         request = self.approval_request(tool, pending.call, pending.proposal)
-        against = self._against_grants(request)
+        against = self._overrides_grants(request)
         if against is not None:
             raise GrantRefused(f"This is asked about every time, so no rule would help: {against.reason}")
         spec = narrow_grant(request, scope, by, width=width)
@@ -239,7 +243,7 @@ class Approvals:
             raise GrantRefused(f"No such rule would cover this call of '{tool.name}' again; approve it each time.")
         return spec
 
-    def _against_grants(self, request: ApprovalRequest) -> Decision | None:
+    def _overrides_grants(self, request: ApprovalRequest) -> Decision | None:
         """Who asks about the call or denies it whatever is granted: a resolver before the grants, or a cap."""
         heard = self.chain.judge(request)
         for step in heard.steps:
@@ -262,7 +266,7 @@ class Approvals:
             cwd=call.cwd,
             caller=call.caller,
             risk=proposal.risk if proposal is not None else tool.risk,
-            paths=self.touched(tool, call),
+            paths=self.touched_paths(tool, call),
             root=workspace.root,
             session=call.caller.session or self._session,
             document=workspace.document.name if workspace.document else None,
@@ -272,14 +276,14 @@ class Approvals:
             widening=call.widening,
         )
 
-    def touched(self, tool: Tool, call: Call) -> tuple[Path, ...]:
+    def touched_paths(self, tool: Tool, call: Call) -> tuple[Path, ...]:
         """The real paths a call will use, as its tool names them."""
-        return tuple(path.resolve() for path in _named(self._commands, tool, call.args, call.cwd))
+        return tuple(path.resolve() for path in _named_paths(self._commands, tool, call.args, call.cwd))
 
-    def secrets(self, tool: Tool, call: Call) -> tuple[Path, ...]:
+    def secret_paths(self, tool: Tool, call: Call) -> tuple[Path, ...]:
         """The real paths of the files a call names that it may read only if a person says so."""
         try:
-            return _secrets(self._commands, tool, call.args, call.cwd)
+            return _secret_paths(self._commands, tool, call.args, call.cwd)
         except PathRefused:
             return ()  # the tool refuses it, too
 
@@ -349,7 +353,7 @@ def allowed_needs(needs: Widening | None, config: Config) -> Widening:
     return Widening(**{kind: getattr(needs, kind) for kind in kinds})
 
 
-def _there(needs: Widening) -> Widening:
+def _existing_paths(needs: Widening) -> Widening:
     """Without the paths of rules that are not there: they are no reason to refuse the command."""
 
     def found(paths: tuple[str, ...]) -> tuple[str, ...]:
@@ -376,7 +380,7 @@ def approval_digest(
     return digest_of([tool.name, tool.digest, call.args, folder, sandbox_profile, shown, named])
 
 
-def what_changed(before: PendingCall, now: PendingCall) -> str:
+def describe_changes(before: PendingCall, now: PendingCall) -> str:
     """In words, what differs between two digests of one call."""
     return " and ".join(_changes(before, now)) or "its sandbox"
 

@@ -25,7 +25,7 @@ from holdfast.contract.errors import CallError, SandboxRefused
 from holdfast.contract.processes import ProcessInfo, ProcessOutput, Signal
 from holdfast.fs.replace import make_private_folder
 from holdfast.fs.temporary import make_folder, remove_folder
-from holdfast.runtime.commands import CallSandbox, Commands, signal_name
+from holdfast.runtime.commands import Commands, ContextSandbox, signal_name
 from holdfast.sandbox.supervisor.client import (
     CommandNotStarted,
     ExitStatus,
@@ -42,7 +42,7 @@ MAX_READ: Final = 1024 * 1024
 MARGIN: Final = 8192
 """Read beyond that, so that a secret at the cut is whole when it is redacted."""
 _BLOCK: Final = 65_536
-_TRIES: Final = 10
+_OPEN_ATTEMPTS: Final = 10
 """Between listing the files and opening them the older one may be dropped."""
 
 
@@ -60,7 +60,7 @@ def read_page(base: Path, offset: int | None, limit: int) -> ProcessOutput:
 
 def _open_all(base: Path, opened: ExitStack) -> tuple[int, list[BinaryIO]]:
     """The lines dropped so far and the files there are, which stay readable when they are dropped as well."""
-    for _ in range(_TRIES):
+    for _ in range(_OPEN_ATTEMPTS):
         paths = sorted(base.parent.glob(f"{base.name}.out.*"), key=lambda path: int(path.name.split(".")[2]))
         with ExitStack() as tried:
             try:
@@ -104,12 +104,12 @@ PROCESSES: Final = "processes"
 """Where in the state folder processes in the background are remembered."""
 MAX_ENDED: Final = 64
 """Processes that have ended and are still remembered."""
-_CLOSING: Final = 3.0
-_ASKS: Final = {"SIGKILL": signals.SIGUSR1}
+_CLOSE_SECONDS: Final = 3.0
+_WORKER_SIGNALS: Final = {"SIGKILL": signals.SIGUSR1}
 """What a worker is sent in place of a signal it could not pass on."""
 
 
-class Record(Struct, frozen=True, kw_only=True):
+class ProcessRecord(Struct, frozen=True, kw_only=True):
     """What is written down when a process starts."""
 
     id: str
@@ -124,7 +124,7 @@ class Record(Struct, frozen=True, kw_only=True):
     started: float
 
 
-class Background:
+class BackgroundProcesses:
     """Satisfies `Processes`."""
 
     def __init__(self, commands: Commands, state: Path | None, *, end_with_call: bool) -> None:
@@ -134,16 +134,16 @@ class Background:
         self._folder = _temporary(self) if state is None else state / PROCESSES
         self._running: dict[str, tuple[SupervisedCommand, Launch]] = {}
         self._starting = 0
-        self._tidying: list[threading.Thread] = []
+        self._cleanup_threads: list[threading.Thread] = []
 
     async def start(
         self, ctx: Context, command: Command, *, shown: str, label: str | None, detached: bool
     ) -> ProcessInfo:
         sandbox = ctx.sandbox
-        assert isinstance(sandbox, CallSandbox)
+        assert isinstance(sandbox, ContextSandbox)
         make_private_folder(self._folder)
         self._forget_old()
-        launch = self._say_what_was_left(await sandbox.launch(command))
+        launch = self._report_notes(await sandbox.launch(command))
         self._starting += 1
         try:
             return await self._start(launch, str(command.cwd or ctx.cwd), shown=shown, label=label, detached=detached)
@@ -156,12 +156,12 @@ class Background:
         try:
             _, pid, worker = await job.message()
         except (CommandNotStarted, SupervisorLost) as error:
-            _clean(launch)
+            _clean_up(launch)
             raise SandboxRefused(f"The process could not be started: {error}.") from None
         except BaseException:
-            self._take_back(name, job, launch)
+            self._discard_job(name, job, launch)
             raise
-        record = Record(
+        record = ProcessRecord(
             id=name,
             pid=pid,
             worker=owner_of(worker),
@@ -175,26 +175,26 @@ class Background:
         try:
             self._base(name).with_suffix(".json").write_bytes(msgspec.json.encode(record))
         except BaseException:
-            self._take_back(name, job, launch)
+            self._discard_job(name, job, launch)
             raise
         self._running[name] = (job, launch)
-        job.on_message(lambda: self._sweep_one(name))
+        job.on_message(lambda: self._check_ended(name))
         return self._info(record)
 
-    def _take_back(self, name: str, job: SupervisedCommand, launch: Launch) -> None:
+    def _discard_job(self, name: str, job: SupervisedCommand, launch: Launch) -> None:
         """Nobody would know of it: kill it now, and leave no trace of it when it is gone."""
         job.stop_listening()
         job.stop()
 
         def tidy() -> None:
-            job.wait_blocking(_CLOSING)
-            _clean(launch)
+            job.wait_blocking(_CLOSE_SECONDS)
+            _clean_up(launch)
             for path in self._folder.glob(f"{name}.*"):
                 path.unlink(missing_ok=True)
 
         thread = threading.Thread(target=tidy, name="holdfast-tidy", daemon=True)
         thread.start()
-        self._tidying = [*(other for other in self._tidying if other.is_alive()), thread]
+        self._cleanup_threads = [*(other for other in self._cleanup_threads if other.is_alive()), thread]
 
     def _begin(self, launch: Launch, name: str, *, detached: bool) -> SupervisedCommand:
         log = LogTarget(base=str(self._base(name)), limit=max(1 << 16, self._commands.config.output.max_spill))
@@ -202,7 +202,7 @@ class Background:
         try:
             return self._commands.supervisor.run(launch, stdin, log=log, detached=detached)
         except BaseException:
-            _clean(launch)
+            _clean_up(launch)
             raise
         finally:
             os.close(stdin)
@@ -231,7 +231,7 @@ class Background:
             raise CallError(f"Process {record.pid} does not run any more; process.status says how it ended.")
         watcher = _open_process(record.worker)
         try:
-            signals.pidfd_send_signal(watcher, _ASKS.get(signal, signals.Signals[signal]))
+            signals.pidfd_send_signal(watcher, _WORKER_SIGNALS.get(signal, signals.Signals[signal]))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(_readable(watcher), wait)
         except ProcessLookupError:
@@ -240,23 +240,23 @@ class Background:
             os.close(watcher)
         return self._info(record)
 
-    def _record(self, name: str | int) -> Record:
+    def _record(self, name: str | int) -> ProcessRecord:
         """The newest one, where a pid has been used again."""
         found = [record for record in self._records() if name in (record.id, record.pid)]
         if not found:
             raise CallError(f"holdfast started no process {name!r} here; process.list shows those it did.")
         return max(found, key=lambda record: record.started)
 
-    def _records(self) -> list[Record]:
-        found: list[Record] = []
+    def _records(self) -> list[ProcessRecord]:
+        found: list[ProcessRecord] = []
         for path in self._folder.glob("*.json") if self._folder.is_dir() else ():
             with contextlib.suppress(OSError, msgspec.MsgspecError):
-                found.append(msgspec.json.decode(path.read_bytes(), type=Record))
+                found.append(msgspec.json.decode(path.read_bytes(), type=ProcessRecord))
         return found
 
-    def _info(self, record: Record) -> ProcessInfo:
+    def _info(self, record: ProcessRecord) -> ProcessInfo:
         watched = alive(record.worker)  # asked first: the worker writes down the end before it goes
-        end = self._end(record.id)
+        end = self._read_end(record.id)
         status, ended, alone = end or (None, None, True)
         gone = None if status is None else ExitStatus.of(status)
         lost = end is None or (alone and not record.detached)
@@ -275,7 +275,7 @@ class Background:
             signal=None if gone is None or gone.signal is None else signal_name(gone.signal),
         )
 
-    def _end(self, name: str) -> tuple[int, float, bool] | None:
+    def _read_end(self, name: str) -> tuple[int, float, bool] | None:
         with contextlib.suppress(OSError, ValueError):
             status, ended, alone = self._base(name).with_suffix(".end").read_text(encoding="ascii").split()
             return int(status), float(ended), alone == "1"
@@ -284,21 +284,21 @@ class Background:
     def _base(self, name: str) -> Path:
         return self._folder / name
 
-    def _sweep_one(self, name: str) -> None:
+    def _check_ended(self, name: str) -> None:
         """It has ended: put right what its launch left."""
         job, launch = self._running[name]
         with contextlib.suppress(SupervisorLost, CommandNotStarted):
             if job.read() is None:
                 return
         del self._running[name]
-        self._put_right(name, launch)
+        self._clean_up_after(name, launch)
 
-    def _put_right(self, name: str, launch: Launch) -> None:
+    def _clean_up_after(self, name: str, launch: Launch) -> None:
         """No result is left to say what was taken away."""
-        for note in _clean(launch):
+        for note in _clean_up(launch):
             self._commands.events.warn(f"After process {name} had ended: {note}")
 
-    def _say_what_was_left(self, launch: Launch) -> Launch:
+    def _report_notes(self, launch: Launch) -> Launch:
         """What was put right after earlier commands is said now: a process may run for long."""
         from holdfast.sandbox.launch import cleanup_notes
 
@@ -323,14 +323,14 @@ class Background:
         for job, _ in ending.values():
             job.stop()
         for name, (job, launch) in ending.items():
-            job.wait_blocking(_CLOSING)
-            self._put_right(name, launch)
+            job.wait_blocking(_CLOSE_SECONDS)
+            self._clean_up_after(name, launch)
         self._running.clear()
-        for thread in self._tidying:
-            thread.join(_CLOSING)
+        for thread in self._cleanup_threads:
+            thread.join(_CLOSE_SECONDS)
 
 
-def writers_alive(commands: Commands, own: Background | None, since: float | None = None) -> bool:
+def writers_alive(commands: Commands, own: BackgroundProcesses | None, since: float | None = None) -> bool:
     """Whether a process runs now that could write into the document and belongs to no call: one that `process.start`
     started in this project or in one around the document, in whatever runtime, or an MCP server with writable folders.
     With `since` (seconds since 1970), also one that ended after that. Makes nothing."""
@@ -344,13 +344,13 @@ def writers_alive(commands: Commands, own: Background | None, since: float | Non
     for folder in state.parent.glob(f"*/{PROCESSES}"):
         here = folder.parent == state
         if (here or document is not None) and any(folder.glob("*.json")):
-            there = Background(commands, folder.parent, end_with_call=False)
+            there = BackgroundProcesses(commands, folder.parent, end_with_call=False)
             if there.any_alive(since, around=None if here else document):
                 return True
     return False
 
 
-def _clean(launch: Launch) -> tuple[str, ...]:
+def _clean_up(launch: Launch) -> tuple[str, ...]:
     """Put right what a launch left; what there is to say about it."""
     from holdfast.sandbox.launch import clean_up, cleanup_notes
 
@@ -388,7 +388,7 @@ async def _readable(fd: int) -> None:
         loop.remove_reader(fd)
 
 
-def _temporary(owner: Background) -> Path:
+def _temporary(owner: BackgroundProcesses) -> Path:
     folder = make_folder("processes")
     weakref.finalize(owner, remove_folder, folder)
     return folder

@@ -18,48 +18,57 @@ from types import coroutine
 from typing import Any, Final
 
 GRACE_SECONDS: Final = 1.0
-_undead: Final[list[Coroutine[Any, Any, Any]]] = []
+_unclosable: Final[list[Coroutine[Any, Any, Any]]] = []
 """Coroutines that refused to be closed; kept, because finalising them would raise again."""
 
 
-class Stop(StrEnum):
+class StopReason(StrEnum):
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
 
 
-class Stopped(Exception):
+class WorkStopped(Exception):
     """The work was ended by a deadline or by a person, not by itself."""
 
-    def __init__(self, why: Stop, value: Any = None) -> None:
-        self.why = why
+    def __init__(self, why: StopReason, value: Any = None) -> None:
+        self.reason = why
         self.value = value
         """What the work returned when it was asked to end."""
         super().__init__(why.value)
 
 
-class NoReply(Exception):
+class OutcomeUnknown(Exception):
     """The process that did the work is gone and said nothing."""
 
 
-class Raised(Exception):
+class RelayedError(Exception):
     """What a function raised where it cannot be passed on: as it is told, with the original as its cause or a note."""
 
 
-class Closed(Exception):
+class DriverClosed(Exception):
     """The coroutine that waits for the work was closed from outside."""
 
 
-class Running:
+class CancelScope:
     """A call that waits for something, and the means to stop it."""
 
     __slots__ = (
-        "_grace", "_left", "_loop", "_task", "_timer", "abandon", "callbacks", "longest_step", "requests", "why"
-    )  # fmt: skip
+        "_grace",
+        "_left",
+        "_loop",
+        "_task",
+        "_timer",
+        "abandoned",
+        "callbacks",
+        "cancel_requests",
+        "longest_step",
+        "reason",
+    )
 
     def __init__(self, callbacks: list[Callable[[], None]]) -> None:
-        self.why: Stop | None = None
-        self.abandon = False
-        self.requests = 0
+        self.reason: StopReason | None = None
+        self.abandoned = False
+        self.cancel_requests = 0
         self.longest_step = 0.0
         """Seconds for which the work kept the event loop to itself."""
         self.callbacks = callbacks
@@ -72,36 +81,36 @@ class Running:
         self._grace: asyncio.TimerHandle | None = None
 
     def deadline(self, seconds: float) -> None:
-        self._timer = self._loop.call_later(seconds, self.stop, Stop.TIMEOUT)
+        self._timer = self._loop.call_later(seconds, self.stop, StopReason.TIMEOUT)
 
     def pause(self) -> None:
         """Stop the clock, for as long as a person is waited for."""
-        if self._timer is not None and self.why is None:
+        if self._timer is not None and self.reason is None:
             self._left = max(0.0, self._timer.when() - self._loop.time())
             self._timer.cancel()
             self._timer = None
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Let the clock run again, with the time that was left."""
-        if self._left is not None and self.why is None:
+        if self._left is not None and self.reason is None:
             self.deadline(self._left)
             self._left = None
 
     @property
-    def lost(self) -> bool:
+    def loop_closed(self) -> bool:
         """The event loop was closed in mid-call: the work is never stepped again, and cannot be asked to end."""
         return self._loop.is_closed()
 
-    def stop(self, why: Stop = Stop.CANCELLED) -> None:
+    def stop(self, why: StopReason = StopReason.CANCELLED) -> None:
         """Ask the work to end, and make it after a grace. Only the first request counts."""
-        if self.why is not None:
+        if self.reason is not None:
             return
-        self.why = why
-        self.tell()
+        self.reason = why
+        self.run_callbacks()
         self._grace = self._loop.call_later(GRACE_SECONDS, self._force)
         self._cancel()
 
-    def tell(self) -> None:
+    def run_callbacks(self) -> None:
         """Tell the tool that its call is over, so that it ends what it started elsewhere."""
         for callback in self.callbacks:
             try:
@@ -110,21 +119,21 @@ class Running:
                 _log_failed_callback()
 
     def _force(self) -> None:
-        self.abandon = True
+        self.abandoned = True
         self._cancel()
 
     def _cancel(self) -> None:
-        self.requests += 1
+        self.cancel_requests += 1
         self._task.cancel()
 
-    def settle(self) -> bool:
+    def uncancel(self) -> bool:
         """Take back our own cancellations; True if somebody else also wants the task cancelled."""
         for timer in (self._timer, self._grace):
             if timer is not None:
                 timer.cancel()
-        others = self._task.cancelling() - self.requests
-        while self.requests:
-            self.requests -= 1
+        others = self._task.cancelling() - self.cancel_requests
+        while self.cancel_requests:
+            self.cancel_requests -= 1
             self._task.uncancel()
         return others > 0
 
@@ -135,31 +144,31 @@ def _log_failed_callback() -> None:
     logging.getLogger("holdfast").exception("A cancel callback of a tool failed.")
 
 
-async def finish(work: Coroutine[Any, Any, Any], waited: Any, running: Running) -> Any:
+async def drive(work: Coroutine[Any, Any, Any], waited: Any, running: CancelScope) -> Any:
     """Drive a started coroutine to its end, or raise `Stopped`. `waited` is what its first step waits for."""
     try:
         value = await _drive(work, waited, running)
     except BaseException as error:
-        if running.why is None or running.settle():
+        if running.reason is None or running.uncancel():
             raise
-        raise Stopped(running.why) from error
+        raise WorkStopped(running.reason) from error
     finally:
-        running.settle()
-    if running.why is not None:
-        raise Stopped(running.why, value)
+        running.uncancel()
+    if running.reason is not None:
+        raise WorkStopped(running.reason, value)
     return value
 
 
 @coroutine
-def _drive(work: Coroutine[Any, Any, Any], waited: Any, running: Running) -> Generator[Any, Any, Any]:
+def _drive(work: Coroutine[Any, Any, Any], waited: Any, running: CancelScope) -> Generator[Any, Any, Any]:
     while True:
         try:
             sent = yield waited
         except GeneratorExit:
             _close(work)
-            raise Closed from None
+            raise DriverClosed from None
         except BaseException as error:
-            if running.abandon:
+            if running.abandoned:
                 _close(work)
                 raise
             try:
@@ -180,7 +189,7 @@ def _close(work: Coroutine[Any, Any, Any]) -> None:
     try:
         work.close()
     except BaseException:
-        _undead.append(work)
+        _unclosable.append(work)
 
 
 _IDLE_SECONDS: Final = 30.0
@@ -243,7 +252,7 @@ def _deliver(future: asyncio.Future[Any], outcome: Any, error: BaseException | N
     if error is None:
         future.set_result(outcome)
     elif isinstance(error, StopIteration | asyncio.CancelledError):
-        raised = Raised(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+        raised = RelayedError(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
         raised.__cause__ = error  # neither can be raised through a future as it is
         future.set_exception(raised)
     else:

@@ -1,6 +1,6 @@
 """How commands run: the sandbox, the supervisor that starts them, and the recorder of what they change.
 
-`Commands` is what a runtime has of these, each made on first use; `CallSandbox` is `ctx.sandbox`, for one call.
+`Commands` is what a runtime has of these, each made on first use; `ContextSandbox` is `ctx.sandbox`, for one call.
 Whatever happens, nothing a command started is left when `run` returns.
 """
 
@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from holdfast.config.config import SHELL_READONLY, Config
@@ -33,15 +33,16 @@ from holdfast.fs.protected_paths import exact
 from holdfast.rules.chain import Confinement
 from holdfast.rules.decider import Containment
 from holdfast.rules.policy import MANIFEST
-from holdfast.runtime.cancellation import NoReply, Stop, ThreadPool
+from holdfast.runtime.cancellation import OutcomeUnknown, StopReason, ThreadPool
 from holdfast.runtime.events import Events
-from holdfast.runtime.output_reader import Kept, Limits, Pump, Sink
+from holdfast.runtime.output_reader import CapturedOutput, OutputBuffer, OutputLimits, PipeReader
+from holdfast.runtime.workspace import Workspace
 from holdfast.sandbox.launch import Changes, Launch, Recording
 from holdfast.sandbox.supervisor.client import CommandNotStarted, ExitStatus, SupervisedCommand, SupervisorLost
 
 if TYPE_CHECKING:
     from holdfast.runtime.undo.recorder import Recorder
-    from holdfast.runtime.undo.recording_lock import Turns
+    from holdfast.runtime.undo.recording_lock import RecordingLock
     from holdfast.sandbox.launch import Backend
     from holdfast.sandbox.policy import SandboxPolicy
     from holdfast.sandbox.proxy import HostProxy
@@ -58,24 +59,6 @@ _MAX_WIDENED: Final = 16
 """Sandboxes of widened calls that are kept for the next one alike."""
 _threads: Final = ThreadPool()
 _probed: Final[weakref.WeakSet[Sandbox]] = weakref.WeakSet()
-
-
-class Workspace(Struct, frozen=True, kw_only=True):
-    """Where a runtime works."""
-
-    cwd: str = ""
-    """Where calls are made from; the root, unless it is given."""
-    root: Path | None = None
-    document: Path | None = None
-    """The document it works for."""
-    state: Path | None = None
-    """Where the project's state is kept, outside the project; None: nothing is kept beyond the runtime."""
-    sandbox: Sandbox | None = None
-    """Where commands run, in place of what the configuration says."""
-
-    @property
-    def document_dir(self) -> Path | None:
-        return None if self.document is None else self.document.parent
 
 
 class Commands:
@@ -96,9 +79,9 @@ class Commands:
         self.redactor = redactor
         self.events = events
         self.on_close = on_close
-        self._tried = False
-        self._asked_about: set[str] = set()
-        self.coming: weakref.WeakSet[RunningCall] = weakref.WeakSet()
+        self._probed_once = False
+        self._asked_unhidden: set[str] = set()
+        self.command_calls: weakref.WeakSet[CommandContext] = weakref.WeakSet()
         """Calls of tools that run commands, from when they are prepared until they end or wait for a person."""
         self._widened: dict[Widening, tuple[Sandbox, Recorder]] = {}
 
@@ -140,20 +123,20 @@ class Commands:
         return Recorder(self.ledger, sandbox, self.config.sandbox, self.workspace.state)
 
     @cached_property
-    def turns(self) -> Turns | None:
+    def recording_lock(self) -> RecordingLock | None:
         """None where nothing is recorded."""
-        from holdfast.runtime.undo.recording_lock import Turns
+        from holdfast.runtime.undo.recording_lock import RecordingLock
 
-        return None if self.workspace.state is None else Turns(self.workspace.state)
+        return None if self.workspace.state is None else RecordingLock(self.workspace.state)
 
     def sandbox_of(self, call: Call) -> Sandbox:
         """Where the commands of a call run. Raises `SandboxRefused` for a widening nobody can give."""
-        return self._of(call.widening)[0] if call.widening else self.sandbox
+        return self._widened_parts(call.widening)[0] if call.widening else self.sandbox
 
     def recorder_of(self, call: Call) -> Recorder:
-        return self._of(call.widening)[1] if call.widening else self.recorder
+        return self._widened_parts(call.widening)[1] if call.widening else self.recorder
 
-    def _of(self, widening: Widening) -> tuple[Sandbox, Recorder]:
+    def _widened_parts(self, widening: Widening) -> tuple[Sandbox, Recorder]:
         if widening not in self._widened:
             sandbox = self.sandbox.widened(widening)
             if len(self._widened) >= _MAX_WIDENED:
@@ -178,18 +161,18 @@ class Commands:
             raise UndoRefused("This runtime keeps no ledger, so there is nothing to undo from.")
         roots = () if self.workspace.root is None else (self.workspace.root,)
         undo = Undo(ledger, roots, state)
-        return undo.carry_out(undo.plan(call_id), by=by, partial=partial, interface=interface)
+        return undo.run(undo.plan(call_id), by=by, partial=partial, interface=interface)
 
-    async def try_out(self, tool: Tool) -> None:
+    async def probe_sandbox(self, tool: Tool) -> None:
         """Before a tool that runs commands is judged: what must be tried first is tried, without holding up others."""
-        if self._tried or _COMMANDS.isdisjoint(tool.capabilities):
+        if self._probed_once or _COMMANDS.isdisjoint(tool.capabilities):
             return
-        self._tried = True
+        self._probed_once = True
         approval = self.config.approval
         matters = approval.auto_approve_sandboxed or approval.commands or SHELL_READONLY in approval.auto_approve
-        await asyncio.to_thread(self.held if matters else self.containment)
+        await asyncio.to_thread(self.guarantees_hold if matters else self.containment)
 
-    def held(self) -> bool:
+    def guarantees_hold(self) -> bool:
         """Every guarantee of the sandbox was tried here and held."""
         return self.sandbox.mode != "off" and self.sandbox.passes_escape_tests()
 
@@ -213,17 +196,17 @@ class Commands:
             settings=self._settings(tool) if runs else None,
         )
 
-    def not_hidden(self, call_id: str) -> str:
+    def unhidden_reason(self, call_id: str) -> str:
         """Why a command of a call may read what it should not; empty if it may not. Such a call is asked about."""
         sandbox = self.sandbox
         if sandbox.mode == "off" or not sandbox.incomplete_hiding or sandbox.backend() is None:
             return ""
-        self._asked_about.add(call_id)
+        self._asked_unhidden.add(call_id)
         return sandbox.incomplete_hiding
 
     def must_hide_all(self, call_id: str) -> bool:
         """Nobody was asked about a command that may read what it should not."""
-        return call_id not in self._asked_about
+        return call_id not in self._asked_unhidden
 
     def _settings(self, tool: Tool) -> str:
         configured = to_builtins(self.config.tools.settings_of(tool.names) or {})
@@ -238,10 +221,10 @@ class Commands:
         return "refused" if sandbox.mode == "required" else "missing"
 
 
-class RunningCall(Protocol):
+class CommandContext(Protocol):
     """What running a command needs to know of its call, and tells it."""
 
-    end_seen: bool
+    command_ended: bool
     call_record: Call
 
     @property
@@ -249,18 +232,18 @@ class RunningCall(Protocol):
     @property
     def cwd(self) -> Path: ...
     @property
-    def stopped_by(self) -> Stop | None: ...
+    def stop_reason(self) -> StopReason | None: ...
     @property
     def granted(self) -> tuple[Path, ...]: ...
     def pause(self) -> None: ...
-    def go_on(self) -> None: ...
+    def resume(self) -> None: ...
     def stream(self, text: str) -> None: ...
 
 
-class CallSandbox:
+class ContextSandbox:
     """Satisfies `SandboxTools` for one call."""
 
-    def __init__(self, commands: Commands, ctx: RunningCall) -> None:
+    def __init__(self, commands: Commands, ctx: CommandContext) -> None:
         self._commands = commands
         self._ctx = ctx
 
@@ -317,20 +300,20 @@ class CallSandbox:
                 if recording is not None:
                     recording.discard()
                 raise
-            running = _Running(self._commands, self._ctx, command, launch, recording)
-            return await running.go(() if host_proxy is None else host_proxy.passed_fds)
+            command_run = _CommandRun(self._commands, self._ctx, command, launch, recording)
+            return await command_run.run(() if host_proxy is None else host_proxy.passed_fds)
 
     async def _record(self, command: Command) -> Recording | None:
         """Waiting for its turn does not use up a command's time."""
-        turns, coming = self._commands.turns, self._commands.coming
-        if turns is None or not self._is_recorded(command):
+        lock, calls = self._commands.recording_lock, self._commands.command_calls
+        if lock is None or not self._is_recorded(command):
             return None
         recorder = self._recorder
         self._ctx.pause()
         try:
-            recording = await turns.take(recorder, self._ctx.call_id, company=lambda: len(coming) > 1)
+            recording = await lock.acquire(recorder, self._ctx.call_id, has_company=lambda: len(calls) > 1)
         finally:
-            self._ctx.go_on()
+            self._ctx.resume()
         if recording is None and await _threads.run(recorder.note) is None:
             raise SandboxRefused("What it changes could not be recorded as was promised; nothing was run, ask again.")
         return recording
@@ -372,11 +355,11 @@ class CallSandbox:
         return stack.enter_context(HostProxy(hosts))
 
 
-class _Running:
+class _CommandRun:
     """One command from its start to its last trace."""
 
     def __init__(
-        self, commands: Commands, ctx: RunningCall, command: Command, launch: Launch, recording: Recording | None
+        self, commands: Commands, ctx: CommandContext, command: Command, launch: Launch, recording: Recording | None
     ) -> None:
         self._commands = commands
         self._ctx = ctx
@@ -384,44 +367,48 @@ class _Running:
         self._launch = launch
         self._recording = recording
         self._job: SupervisedCommand | None = None
-        self._sinks: list[Sink] = []
-        self._pumps: list[Pump] = []
+        self._sinks: list[OutputBuffer] = []
+        self._pumps: list[PipeReader] = []
         self._settled = False
 
-    async def go(self, passed: Sequence[int]) -> Ran:
+    async def run(self, passed: Sequence[int]) -> Ran:
         try:
             self._start(passed)
             ended, cancelled = await self._wait()
             for rest in [pump.end() for pump in self._pumps]:
                 if rest is not None:
-                    _, again = await _through(rest)
+                    _, again = await _wait_through_cancellation(rest)
                     cancelled = cancelled or again
             self._pumps.clear()
             self._settled = True
             if self._recording is None and not self._launch.contained:
-                found = _settle(self._launch, None)
+                found = _clean_up(self._launch, None)
             else:
                 self._ctx.pause()  # others that ran at the same time may take longer
                 try:
-                    found, again = await _through(_threads.run(_settle, self._launch, self._recording))
+                    found, again = await _wait_through_cancellation(
+                        _threads.run(_clean_up, self._launch, self._recording)
+                    )
                 finally:
-                    self._ctx.go_on()
+                    self._ctx.resume()
                 cancelled = cancelled or again
         except CommandNotStarted as error:
             raise SandboxRefused(f"The command could not be started: {error}.") from None
         except SupervisorLost as error:
-            raise NoReply(str(error)) from None
+            raise OutcomeUnknown(str(error)) from None
         finally:
-            self._give_up()
-        if cancelled is not None and self._ctx.stopped_by is None:
+            self._abandon()
+        if cancelled is not None and self._ctx.stop_reason is None:
             raise cancelled
-        ran = self._ran(ended, found)
+        ran = self._result(ended, found)
         if found.lost:
             parts = ("Not all it changed could be taken over:", *found.lost[:10], f"It is kept in {found.kept}.")
-            raise NoReply("\n".join((*parts, ran.output)))
+            raise OutcomeUnknown("\n".join((*parts, ran.output)))
         if ended.survivors:
-            raise NoReply(f"{ended.survivors} of its processes could not be killed and may still run.\n\n{ran.output}")
-        self._ctx.end_seen = True
+            raise OutcomeUnknown(
+                f"{ended.survivors} of its processes could not be killed and may still run.\n\n{ran.output}"
+            )
+        self._ctx.command_ended = True
         return ran
 
     def _start(self, passed: Sequence[int]) -> None:
@@ -448,17 +435,19 @@ class _Running:
         ledger = self._commands.ledger
         redactor, events = self._commands.redactor, self._commands.events
         spills = first and ledger is not None and self._command.max_bytes is None and not self._ctx.granted
-        sink = Sink(self._limits(), ledger.blobs if spills and ledger is not None else None, lambda: redactor.active)
+        sink = OutputBuffer(
+            self._limits(), ledger.blobs if spills and ledger is not None else None, lambda: redactor.active
+        )
         watch = self._streamer() if streams else None
         self._sinks.append(sink)
-        self._pumps.append(Pump(reading, sink, watch, lambda: watch is not None and not events.idle))
+        self._pumps.append(PipeReader(reading, sink, watch, lambda: watch is not None and not events.idle))
         return writing
 
-    def _limits(self) -> Limits:
+    def _limits(self) -> OutputLimits:
         command, config = self._command, self._commands.config.output
         if command.max_bytes is not None:
-            return Limits(keeps=command.keeps, max_bytes=command.max_bytes, max_lines=None)
-        return Limits(
+            return OutputLimits(keeps=command.keeps, max_bytes=command.max_bytes, max_lines=None)
+        return OutputLimits(
             keeps=command.keeps, max_bytes=config.max_bytes, max_lines=config.max_lines, max_spill=config.max_spill
         )
 
@@ -476,10 +465,10 @@ class _Running:
             return await self._job.wait(), None
         except asyncio.CancelledError as error:
             self._job.stop(0.0 if self._launch.pid_namespace else TERM_GRACE)
-            ended, _ = await _through(self._job.wait())
+            ended, _ = await _wait_through_cancellation(self._job.wait())
             return ended, error
 
-    def _give_up(self) -> None:
+    def _abandon(self) -> None:
         """Whatever did not come to its end: let go of it now, and tidy up in a thread when it is gone."""
         for pump in self._pumps:
             pump.abandon()
@@ -494,18 +483,18 @@ class _Running:
         def tidy() -> None:
             if job is not None and not job.finished:
                 job.wait_blocking(_LAST_WAIT)
-            _settle(self._launch, self._recording if job is not None else None)
+            _clean_up(self._launch, self._recording if job is not None else None)
             if job is None and self._recording is not None:
                 self._recording.discard()
 
         threading.Thread(target=tidy, name="holdfast-tidy", daemon=True).start()
 
-    def _ran(self, ended: ExitStatus, found: Changes) -> Ran:
+    def _result(self, ended: ExitStatus, found: Changes) -> Ran:
         redactor = self._commands.redactor
         where = f"output.read call={self._ctx.call_id}"
         hide, margin = (redactor, redactor.longest) if redactor.active else (str, 0)
         kept = [sink.finish(hide, where, margin) for sink in self._sinks]
-        shown: Kept = kept[0]
+        shown: CapturedOutput = kept[0]
         network, writable = self._bounds()
         return Ran(
             code=ended.code,
@@ -527,7 +516,7 @@ class _Running:
             together=tuple(call for call in found.together if call != self._ctx.call_id),
             violations=found.violations,
             notes=found.notes,
-            stopped=_stopped(self._ctx.stopped_by),
+            stopped=_stop_word(self._ctx.stop_reason),
         )
 
     def _bounds(self) -> tuple[str, tuple[str, ...]]:
@@ -545,7 +534,7 @@ def _network(policy: SandboxPolicy) -> str:
     return hosts if isinstance(hosts, str) else f"only {', '.join(hosts)}"
 
 
-def _settle(launch: Launch, recording: Recording | None) -> Changes:
+def _clean_up(launch: Launch, recording: Recording | None) -> Changes:
     """When every process is gone: take over what the command changed, and put right what the launch left."""
     from holdfast.sandbox.launch import clean_up, cleanup_notes
 
@@ -557,7 +546,7 @@ def _settle(launch: Launch, recording: Recording | None) -> Changes:
     return replace(found, violations=(*found.violations, *swept), notes=cleanup_notes(launch))
 
 
-async def _through(work: Any) -> tuple[Any, asyncio.CancelledError | None]:
+async def _wait_through_cancellation(work: Any) -> tuple[Any, asyncio.CancelledError | None]:
     """Wait for something to the end, also when this is cancelled meanwhile; the cancellation comes with its result."""
     future = asyncio.ensure_future(work)
     cancelled = None
@@ -580,5 +569,5 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _stopped(why: Stop | None) -> Literal["timeout", "cancelled"] | None:
-    return None if why is None else "timeout" if why is Stop.TIMEOUT else "cancelled"
+def _stop_word(why: StopReason | None) -> Literal["timeout", "cancelled"] | None:
+    return None if why is None else "timeout" if why is StopReason.TIMEOUT else "cancelled"

@@ -17,17 +17,18 @@ from holdfast.contract.event import Output, Progress
 from holdfast.contract.json import Args
 from holdfast.contract.result import Result
 from holdfast.fs import paths
-from holdfast.runtime.results import CallKeeper
+from holdfast.runtime.results import CallStorage
 from holdfast.text.truncate import Limits
 
 if TYPE_CHECKING:
     from holdfast.contract.call import Call
     from holdfast.contract.tool import Tool
-    from holdfast.runtime.cancellation import Running, Stop
-    from holdfast.runtime.commands import CallSandbox, Commands, Workspace
+    from holdfast.runtime.cancellation import CancelScope, StopReason
+    from holdfast.runtime.commands import Commands, ContextSandbox
     from holdfast.runtime.events import Events
     from holdfast.runtime.path_locks import Claim
     from holdfast.runtime.secrets import Secrets
+    from holdfast.runtime.workspace import Workspace
     from holdfast.store.ledger import Ledger
     from holdfast.store.redact import RedactedStream, Redactor
 
@@ -57,21 +58,21 @@ class RunContext:
 
     parent: RunContext | None = None
     claims: tuple[Claim, ...] = ()
-    _keep: CallKeeper | None = None
-    _sandbox: CallSandbox | None = None
+    _keep: CallStorage | None = None
+    _sandbox: ContextSandbox | None = None
     _redaction: RedactedStream | None = None
     _stopped = False
-    _running: Running | None = None
+    _scope: CancelScope | None = None
     _pauses = 0
     streamed = False
-    end_seen = False
+    command_ended = False
     """A command was stopped, and every process of it was seen to end."""
-    begun = False
+    in_ledger = False
     """The ledger knows of the call, or is about to."""
     dry_run = False
     granted: tuple[Path, ...] = ()
     """Files that this call may read although `sandbox.read_deny` names them: those that a person was shown."""
-    saw_secrets = False
+    read_secrets = False
     """It read such a file, or a call it made did: its result is not kept."""
     callbacks: Sequence[Callable[[], None]] = ()
     exception: BaseException | None = None
@@ -126,11 +127,11 @@ class RunContext:
         return ContextPaths(self.document_dir or self.root or self.cwd, self.root)
 
     @property
-    def sandbox(self) -> CallSandbox:
+    def sandbox(self) -> ContextSandbox:
         if self._sandbox is None:
-            from holdfast.runtime.commands import CallSandbox
+            from holdfast.runtime.commands import ContextSandbox
 
-            self._sandbox = CallSandbox(self._environment.commands, self)
+            self._sandbox = ContextSandbox(self._environment.commands, self)
         return self._sandbox
 
     @property
@@ -139,9 +140,9 @@ class RunContext:
         return Limits(limits.max_lines, limits.max_bytes)
 
     @property
-    def keep(self) -> CallKeeper:
+    def keep(self) -> CallStorage:
         if self._keep is None:
-            self._keep = CallKeeper(self.call_id, None if self.dry_run else self._environment.ledger)
+            self._keep = CallStorage(self.call_id, None if self.dry_run else self._environment.ledger)
         return self._keep
 
     @property
@@ -156,53 +157,53 @@ class RunContext:
         return self._stopped
 
     @property
-    def stopped_by(self) -> Stop | None:
+    def stop_reason(self) -> StopReason | None:
         """Why the work was asked to end, if it was."""
-        return None if self._running is None else self._running.why
+        return None if self._scope is None else self._scope.reason
 
-    def runs(self, running: Running) -> None:
+    def attach_scope(self, scope: CancelScope) -> None:
         """The work waits for something: from now on its clock can be stopped."""
-        self._running = running
+        self._scope = scope
         if self._pauses:
-            running.pause()
+            scope.pause()
 
     def pause(self) -> None:
         """A person is waited for somewhere inside this call: its time does not run."""
         self._pauses += 1
-        if self._running is not None:
-            self._running.pause()
+        if self._scope is not None:
+            self._scope.pause()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._pauses -= 1
-        if self._running is not None and not self._pauses:
-            self._running.go_on()
+        if self._scope is not None and not self._pauses:
+            self._scope.resume()
 
     def grant(self, paths: tuple[Path, ...]) -> None:
         """Let this call read these files."""
         self.granted = paths
         if paths:
-            self.keep_nothing()
+            self.withhold_output()
 
-    def keep_nothing(self) -> None:
+    def withhold_output(self) -> None:
         """The call can read secrets: what it returns, and what the calls above it return, is not kept."""
-        for ctx in self._and_above():
-            ctx.saw_secrets = True
+        for ctx in self._with_ancestors():
+            ctx.read_secrets = True
 
-    def stopping(self) -> None:
+    def mark_stopped(self) -> None:
         self._stopped = True
 
-    def blocked(self, seconds: float) -> None:
+    def warn_blocked(self, seconds: float) -> None:
         """Report that nothing else could run for longer than the tool may take: no deadline could end it."""
         self._environment.events.warn(
             f"Tool '{self.tool.name}' blocked the event loop for {seconds:.1f} s; its timeout is {self.timeout:g} s. "
             "Await what it waits for, or make it a plain function: those run in a thread."
         )
 
-    def failed_with(self, error: BaseException) -> None:
+    def record_exception(self, error: BaseException) -> None:
         """Remember what the tool raised. The traceback is for the log, not for the model."""
         self.exception = error
         if not self.dry_run and not isinstance(error, HoldfastError | asyncio.CancelledError):
-            self._environment.events.raised(self.tool.name, self.call_id, error)
+            self._environment.events.tool_raised(self.tool.name, self.call_id, error)
 
     def config(self) -> Args | None:
         subtree = self._environment.config.tools.settings_of(self.tool.names)
@@ -255,20 +256,20 @@ class RunContext:
             return (CANCELLED,) * len(questions)
         call = self.call_record
         elicitation = Elicitation(asked_by=self.tool.name, questions=questions, call_id=call.id, group=call.group)
-        return await self.while_waiting(self._environment.elicit(elicitation))
+        return await self.wait_for_user(self._environment.elicit(elicitation))
 
-    async def while_waiting(self, work: Awaitable[T]) -> T:
+    async def wait_for_user(self, work: Awaitable[T]) -> T:
         """Wait for a person: neither the time of this call nor that of the calls above it runs."""
-        stopped = list(self._and_above())
+        stopped = list(self._with_ancestors())
         for ctx in stopped:
             ctx.pause()
         try:
             return await work
         finally:
             for ctx in stopped:
-                ctx.go_on()
+                ctx.resume()
 
-    def _and_above(self) -> Iterator[RunContext]:
+    def _with_ancestors(self) -> Iterator[RunContext]:
         ctx: RunContext | None = self
         while ctx is not None:
             yield ctx

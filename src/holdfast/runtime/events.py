@@ -146,7 +146,7 @@ class Events:
         """Tell whoever watches, and nobody else."""
         self.emit(Warned("", message))
 
-    def raised(self, tool: str, call_id: str, error: BaseException) -> None:
+    def tool_raised(self, tool: str, call_id: str, error: BaseException) -> None:
         """What a tool raised goes to the log with its traceback; the record has the `call_id`."""
         lines = "".join(traceback.format_exception(error))
         clean = self._redactor(lines).encode("utf-8", "backslashreplace").decode()  # a log is a text file
@@ -156,7 +156,7 @@ class Events:
         else:
             _LOG.error("%s\n%s", told, clean, extra={"call_id": call_id})
 
-    def report(self, error: Exception) -> None:
+    def internal_error(self, error: Exception) -> None:
         """A fault of holdfast itself goes to the log with its traceback."""
         _LOG.error("A call failed inside holdfast; please report this.", exc_info=error)
 

@@ -16,9 +16,18 @@ from holdfast.contract.enums import Failure, State
 from holdfast.contract.json import Args
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
-from holdfast.runtime.cancellation import GRACE_SECONDS, Closed, NoReply, Running, Stop, Stopped, ThreadPool, finish
+from holdfast.runtime.cancellation import (
+    GRACE_SECONDS,
+    CancelScope,
+    DriverClosed,
+    OutcomeUnknown,
+    StopReason,
+    ThreadPool,
+    WorkStopped,
+    drive,
+)
 from holdfast.runtime.context import RunContext
-from holdfast.runtime.results import ABORTED, failed, is_well_formed, raised_text
+from holdfast.runtime.results import ABORTED, exception_text, failed, is_well_formed
 
 if TYPE_CHECKING:
     from holdfast.contract.context import Context
@@ -27,7 +36,7 @@ Function = Callable[[Args, "Context"], Any]
 _threads = ThreadPool()
 
 
-class Ended(NamedTuple):
+class RuntimeResult(NamedTuple):
     """A result made by the runtime, not by the tool: its state is evidence."""
 
     result: Result
@@ -37,7 +46,7 @@ class Executor:
     """Runs functions and knows which calls can be stopped right now."""
 
     def __init__(self) -> None:
-        self.running: dict[str, Running] = {}
+        self.running: dict[str, CancelScope] = {}
         self._idle: asyncio.Event | None = None
 
     async def call(
@@ -69,34 +78,34 @@ class Executor:
             except StopIteration as stop:
                 return stop.value
         except BaseException as error:
-            return _failed(ctx, error)
+            return _failed_result(ctx, error)
         finally:
             _report_blocking(ctx, monotonic() - started, direct)
-        ctx.callbacks.insert(0, ctx.stopping)
-        running = Running(ctx.callbacks)
+        ctx.callbacks.insert(0, ctx.mark_stopped)
+        running = CancelScope(ctx.callbacks)
         if ctx.timeout is not None:
             running.deadline(ctx.timeout)
-        ctx.runs(running)
+        ctx.attach_scope(running)
         self.running[ctx.call_id] = running
         try:
-            return await finish(work, waited, running)
-        except Stopped as stopped:
-            return _stopped(stopped, ctx, in_thread=not direct and tool.runs == "thread", mutates=mutates)
-        except NoReply as error:
+            return await drive(work, waited, running)
+        except WorkStopped as stopped:
+            return _stopped_result(stopped, ctx, in_thread=not direct and tool.runs == "thread", mutates=mutates)
+        except OutcomeUnknown as error:
             state = State.UNKNOWN if mutates else State.FAILED
             failure = Failure.OUTCOME_UNKNOWN if mutates else Failure.TOOL_ERROR
-            return Ended(failed(str(error), state, failure, ctx.call_id))
-        except Closed:
-            running.tell()
+            return RuntimeResult(failed(str(error), state, failure, ctx.call_id))
+        except DriverClosed:
+            running.run_callbacks()
             raise GeneratorExit from None
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
-                running.tell()  # nobody waits for the result any more
+                running.run_callbacks()  # nobody waits for the result any more
                 raise
-            return _failed(ctx, error)
+            return _failed_result(ctx, error)
         except BaseException as error:
-            return _failed(ctx, error)
+            return _failed_result(ctx, error)
         finally:
             _report_blocking(ctx, running.longest_step, direct)
             self.running.pop(ctx.call_id, None)
@@ -116,49 +125,51 @@ class Executor:
 
     def stop(self, call_id: str) -> bool:
         running = self.running.get(call_id)
-        if running is None or running.lost:
+        if running is None or running.loop_closed:
             return False
-        running.stop(Stop.CANCELLED)
+        running.stop(StopReason.CANCELLED)
         return True
 
 
 def _report_blocking(ctx: RunContext, seconds: float, direct: bool) -> None:
     if direct and ctx.timeout is not None and seconds > ctx.timeout:
-        ctx.blocked(seconds)
+        ctx.warn_blocked(seconds)
 
 
-def _stopped(stopped: Stopped, ctx: RunContext, *, in_thread: bool, mutates: bool) -> Ended:
-    if stopped.why is Stop.TIMEOUT:
+def _stopped_result(stopped: WorkStopped, ctx: RunContext, *, in_thread: bool, mutates: bool) -> RuntimeResult:
+    if stopped.reason is StopReason.TIMEOUT:
         assert ctx.timeout is not None
         text = f"Tool '{ctx.call_record.name_used}' timed out after {round(ctx.timeout * 1000)}ms"
         state, failure = State.TIMED_OUT, Failure.TIMEOUT
     else:
         text = ABORTED
         state, failure = State.CANCELLED, Failure.CANCELLED
-    if (seen := _seen(stopped.value, ctx)) is not None:
+    if (seen := _observed_result(stopped.value, ctx)) is not None:
         error = f"{text}\n\n{seen.error}" if seen.error else text
-        return Ended(replace(seen, success=False, error=error, state=state, failure=failure, call_id=ctx.call_id))
+        return RuntimeResult(
+            replace(seen, success=False, error=error, state=state, failure=failure, call_id=ctx.call_id)
+        )
     if in_thread:
         text += "; its thread cannot be stopped and may still be running"
     if mutates:
         text = f"{text.removesuffix('.')}; whether it took effect is not known"
         state = State.UNKNOWN
-    return Ended(failed(text, state, failure, ctx.call_id))
+    return RuntimeResult(failed(text, state, failure, ctx.call_id))
 
 
-def _seen(value: object, ctx: RunContext) -> Result | None:
+def _observed_result(value: object, ctx: RunContext) -> Result | None:
     """What a tool says whose command was stopped and seen to end: no other mutation has a known outcome.
 
     That the tool says so is not enough: its work may go on, or be that of a call it made.
     """
-    if not ctx.end_seen or not isinstance(value, Result) or not is_well_formed(value):
+    if not ctx.command_ended or not isinstance(value, Result) or not is_well_formed(value):
         return None
     return value if value.state in (State.TIMED_OUT, State.CANCELLED) else None
 
 
-def _failed(ctx: RunContext, error: BaseException) -> Ended:
-    ctx.failed_with(error)
-    return Ended(failed(raised_text(error), State.FAILED, Failure.TOOL_ERROR, ctx.call_id))
+def _failed_result(ctx: RunContext, error: BaseException) -> RuntimeResult:
+    ctx.record_exception(error)
+    return RuntimeResult(failed(exception_text(error), State.FAILED, Failure.TOOL_ERROR, ctx.call_id))
 
 
 async def _await(value: Any) -> Any:

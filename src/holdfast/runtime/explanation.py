@@ -22,7 +22,7 @@ async def explain(
     judged alone where none are given."""
     tool = access.registry.find(request.name)
     if tool is None:
-        raise UnknownTool(access.unknown(request.name, request.caller).error or request.name)
+        raise UnknownTool(access.unknown_tool(request.name, request.caller).error or request.name)
     policy = access.policy.compile(request.caller).decide(tool)
     alone = ApprovalRequest.for_tool(tool, request.caller)
     decision, prepared = await pipeline.dry_run(request)

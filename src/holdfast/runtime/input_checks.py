@@ -18,7 +18,7 @@ from holdfast.contract.call import Answer, Caller, PendingCall
 from holdfast.contract.coercion import plain_copy
 from holdfast.contract.errors import BadJson, CallError, LedgerError, UnknownCall
 from holdfast.contract.json import MAX_ARGUMENT_BYTES, Args, encode_json, parse_json
-from holdfast.runtime.results import words_of
+from holdfast.runtime.results import message_of
 
 if TYPE_CHECKING:
     from holdfast.store.ledger import Ledger
@@ -61,7 +61,7 @@ def _text(arguments: str | bytes) -> str:
         raise BadJson(f"This is not valid JSON: it is not UTF-8 (byte {error.start}).") from None
 
 
-def own(args: Args, limit: int = sys.maxsize) -> Args:
+def copy_json(args: Args, limit: int = sys.maxsize) -> Args:
     """A copy of plain JSON that nobody else can change; `BadJson` if it is longer than `limit` bytes."""
     for value in args.values():
         if type(value) is dict or type(value) is list:
@@ -69,7 +69,7 @@ def own(args: Args, limit: int = sys.maxsize) -> Args:
     return args.copy()
 
 
-def recordable(given: Any) -> Any:
+def recordable_arguments(given: Any) -> Any:
     """What was given instead of arguments, as far as the ledger keeps it."""
     if isinstance(given, bytes):
         return given[:_RECORDED_CHARACTERS].decode(errors="replace")
@@ -96,7 +96,7 @@ _IDS_KEPT: Final = 10_000
 MAX_MESSAGE: Final = 16 * 1024 * 1024
 
 
-def text(value: object, what: str, most: int = MAX_TEXT) -> str:
+def check_text(value: object, what: str, most: int = MAX_TEXT) -> str:
     """The value as well-formed text. Whole numbers are converted, because request ids often are some."""
     if type(value) is int and abs(value) < 2**64:
         return str(value)
@@ -107,11 +107,11 @@ def text(value: object, what: str, most: int = MAX_TEXT) -> str:
     return value.encode(errors="replace").decode()
 
 
-def optional_text(value: object, what: str) -> str | None:
-    return None if value is None else text(value, what)
+def check_optional_text(value: object, what: str) -> str | None:
+    return None if value is None else check_text(value, what)
 
 
-class ChosenIds:
+class ChosenCallIds:
     """Ids of calls that callers chose themselves: each is taken once."""
 
     def __init__(self, ledger: Ledger | None) -> None:
@@ -119,9 +119,9 @@ class ChosenIds:
         self._taken: dict[str, None] = {}
         """The newest ones: their calls may not be in the ledger yet."""
 
-    def take(self, value: object) -> str | None:
+    def claim(self, value: object) -> str | None:
         """The id, if it is new; None if the caller leaves it to the runtime."""
-        call_id = new_call_id(value)
+        call_id = check_new_call_id(value)
         if call_id is None:
             return None
         if call_id in self._taken or self._is_recorded(call_id):
@@ -138,7 +138,7 @@ class ChosenIds:
             return False  # what is wrong with the ledger is said where the call is recorded
 
 
-def new_call_id(value: object) -> str | None:
+def check_new_call_id(value: object) -> str | None:
     """An id a caller chose: the ledger uses it as a key, and people copy it into a shell, so it means nothing there."""
     if value is None:
         return None
@@ -150,18 +150,18 @@ def new_call_id(value: object) -> str | None:
     return value
 
 
-def known_call_id(value: object) -> str:
+def check_call_id(value: object) -> str:
     """The id of a call somebody asks about. One that the ledger cannot even look for belongs to no call."""
     try:
         if isinstance(value, str) and len(value) <= MAX_TEXT and value.encode():
             return value
     except UnicodeEncodeError:
         pass
-    shown = words_of(value, type(value).__name__)[:80]
+    shown = message_of(value, type(value).__name__)[:80]
     raise UnknownCall(f"{shown!a} is not the id of a call; use the id of a pending call.")
 
 
-def folder(value: object, otherwise: str) -> str:
+def check_cwd(value: object, otherwise: str) -> str:
     if value is None or (isinstance(value, str) and not value):
         return otherwise
     try:
@@ -174,14 +174,14 @@ def folder(value: object, otherwise: str) -> str:
     return path
 
 
-def caller(given: object) -> Caller:
+def check_caller(given: object) -> Caller:
     """The caller with every field of its own type."""
     if not isinstance(given, Caller):
         raise CallError(f"The caller of a call must be a Caller, not {type(given).__name__}.")
     fields: dict[str, Any] = asdict(given)
     try:
         told = {
-            name: text(value, f"The {name} of a caller") if isinstance(value, str | int) else value
+            name: check_text(value, f"The {name} of a caller") if isinstance(value, str | int) else value
             for name, value in fields.items()
         }
         return msgspec.convert(msgspec.to_builtins(told), Caller)
@@ -189,7 +189,7 @@ def caller(given: object) -> Caller:
         raise CallError(f"The caller of a call cannot be used: {str(error)[:200]}.") from None
 
 
-def new_arguments(given: object) -> Args:
+def check_new_arguments(given: object) -> Args:
     """Arguments that replace those of a held call, as a copy that nobody else can change."""
     if not isinstance(given, dict):
         raise CallError(f"The new arguments must be a JSON object, not {type(given).__name__}.")
@@ -199,15 +199,15 @@ def new_arguments(given: object) -> Args:
         raise CallError(f"The new arguments cannot be used: {str(error)[:200]}.") from None
 
 
-def answer(given: object) -> Answer:
+def check_answer(given: object) -> Answer:
     """The answer with every field of its own type."""
     if not isinstance(given, Answer):
         raise CallError(f"An answer must be an Answer, not {type(given).__name__}.")
     said = {
         "kind": given.kind,
-        "by": text(given.by, "The name of who answers"),
-        "message": text(given.message, "The message of an answer", MAX_MESSAGE),
-        "args": None if given.args is None else new_arguments(given.args),
+        "by": check_text(given.by, "The name of who answers"),
+        "message": check_text(given.message, "The message of an answer", MAX_MESSAGE),
+        "args": None if given.args is None else check_new_arguments(given.args),
         "success": given.success,
     }
     try:
@@ -217,7 +217,7 @@ def answer(given: object) -> Answer:
         raise CallError(f"The answer cannot be used: {str(error)[:200]}.") from None
 
 
-def pending(given: object) -> PendingCall:
+def check_pending(given: object) -> PendingCall:
     """The pending call with every field of its own type."""
     if not isinstance(given, PendingCall):
         raise CallError(f"A pending call must be a PendingCall, not {type(given).__name__}.")

@@ -16,39 +16,39 @@ from holdfast.contract.event import Elicited
 from holdfast.contract.result import Result
 from holdfast.contract.tool import choices
 from holdfast.runtime.events import Events
-from holdfast.runtime.results import words_of
+from holdfast.runtime.results import message_of
 
-Asked = Answer | bool | None
+AskerReply = Answer | bool | None
 """What an asker says: an answer, a plain yes or no, or that nobody answered here."""
-Asker = Callable[[PendingCall], Asked | Awaitable[Asked]]
+Asker = Callable[[PendingCall], AskerReply | Awaitable[AskerReply]]
 """Shows a pending call to a person. A plain function runs in a thread of its own, so that it may wait for input."""
-Told = Callable[[PendingCall, PendingCall | Result], None]
+OnAnswered = Callable[[PendingCall, PendingCall | Result], None]
 """Hears that somebody else answered: the call as it was asked about, and the approved call or the result."""
 Nobody = Literal["deny", "pending", "wait"]
 """What happens to a call that must be asked about when nobody here answers."""
 
 
-def checked_nobody(given: object) -> Nobody:
+def check_nobody(given: object) -> Nobody:
     if isinstance(given, str) and given in get_args(Nobody):
         return cast(Nobody, given)
-    shown = words_of(given, type(given).__name__)[:40]
+    shown = message_of(given, type(given).__name__)[:40]
     raise CallError(f"nobody={shown!r} is not known. {choices(shown, get_args(Nobody))}")
 
 
-class Attachment(Struct, frozen=True, eq=False, kw_only=True):
+class AttachedInterface(Struct, frozen=True, eq=False, kw_only=True):
     """One attached interface. Use it as a context manager, or call `remove`."""
 
     owner: Interfaces
     asker: Asker | None = None
     elicitor: Elicitor | None = None
-    told: Told | None = None
+    on_answered: OnAnswered | None = None
     nobody: Nobody | None = None
     by: str = "program"
 
     def remove(self) -> bool:
         return self.owner.detach(self)
 
-    def __enter__(self) -> Attachment:
+    def __enter__(self) -> AttachedInterface:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -71,8 +71,8 @@ class Interfaces:
 
     def __init__(self, events: Events, nobody: Nobody) -> None:
         self._events = events
-        self._nobody: Nobody = checked_nobody(nobody)
-        self._attached: tuple[Attachment, ...] = ()
+        self._nobody: Nobody = check_nobody(nobody)
+        self._attached: tuple[AttachedInterface, ...] = ()
         self._on_change: list[Callable[[], None]] = []
 
     def attach(
@@ -80,21 +80,23 @@ class Interfaces:
         asker: Asker | None = None,
         *,
         elicitor: Elicitor | None = None,
-        told: Told | None = None,
+        on_answered: OnAnswered | None = None,
         nobody: Nobody | None = None,
         by: str = "program",
-    ) -> Attachment:
-        for what, given in (("asker", asker), ("elicitor", elicitor), ("told", told)):
+    ) -> AttachedInterface:
+        for what, given in (("asker", asker), ("elicitor", elicitor), ("on_answered", on_answered)):
             if given is not None and not callable(given):
                 raise CallError(f"The {what} of an interface must be a function, not {type(given).__name__}.")
         if nobody is not None:
-            nobody = checked_nobody(nobody)
-        made = Attachment(owner=self, asker=asker, elicitor=elicitor, told=told, nobody=nobody, by=by)
+            nobody = check_nobody(nobody)
+        made = AttachedInterface(
+            owner=self, asker=asker, elicitor=elicitor, on_answered=on_answered, nobody=nobody, by=by
+        )
         self._attached = (*self._attached, made)
         self._changed()
         return made
 
-    def detach(self, attachment: Attachment) -> bool:
+    def detach(self, attachment: AttachedInterface) -> bool:
         left = tuple(item for item in self._attached if item is not attachment)
         gone = len(left) < len(self._attached)
         self._attached = left
@@ -114,7 +116,7 @@ class Interfaces:
         return bool(self.askers) or self.nobody != "deny"
 
     @property
-    def askers(self) -> tuple[Attachment, ...]:
+    def askers(self) -> tuple[AttachedInterface, ...]:
         return tuple(item for item in self._attached if item.asker is not None)
 
     @property
@@ -141,7 +143,7 @@ class Interfaces:
             try:
                 replies = await item.elicitor(elicitation)
             except Exception as error:
-                words = words_of(error, "an error")
+                words = message_of(error, "an error")
                 self._events.warn(f"What '{elicitation.asked_by}' asked could not be put to anybody: {words}")
                 continue
             if replies != nothing:

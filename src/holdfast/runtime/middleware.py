@@ -13,7 +13,7 @@ from holdfast.contract.context import Context
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.json import Args
 from holdfast.contract.result import Result
-from holdfast.runtime.results import in_shape, is_well_formed, words_of
+from holdfast.runtime.results import is_well_formed, message_of, parse_result_dict
 
 
 class Deny(Struct, frozen=True):
@@ -28,28 +28,28 @@ After = Callable[[Args, Context, Result], Any]
 """Returns None, a `Result` or a dict that `in_shape` reads as one; may be async."""
 
 
-class _Hook(Struct, frozen=True, eq=False):
+class _Entry(Struct, frozen=True, eq=False):
     tool: str
     before: Before | None
     after: After | None
 
 
 class MiddlewareHandle:
-    __slots__ = ("_hook", "_owner")
+    __slots__ = ("_entry", "_owner")
 
-    def __init__(self, owner: Middleware, hook: _Hook) -> None:
+    def __init__(self, owner: Middleware, hook: _Entry) -> None:
         self._owner = owner
-        self._hook = hook
+        self._entry = hook
 
     def remove(self) -> bool:
-        return self._owner.remove(self._hook)
+        return self._owner.remove(self._entry)
 
 
 class Middleware:
     """Hooks in registration order; those for one tool and those for all (`""`) interleave."""
 
     def __init__(self) -> None:
-        self._hooks: list[_Hook] = []
+        self._entries: list[_Entry] = []
         self._on_change: list[Callable[[], None]] = []
 
     def on_change(self, changed: Callable[[], None]) -> None:
@@ -58,15 +58,15 @@ class Middleware:
     def add(self, tool: str, *, before: Before | None = None, after: After | None = None) -> MiddlewareHandle:
         if before is None and after is None:
             raise HoldfastError("Middleware needs a `before` or an `after` function.")
-        hook = _Hook(tool, before, after)
-        self._hooks.append(hook)
+        hook = _Entry(tool, before, after)
+        self._entries.append(hook)
         self._changed()
         return MiddlewareHandle(self, hook)
 
-    def remove(self, hook: _Hook) -> bool:
-        if hook not in self._hooks:
+    def remove(self, hook: _Entry) -> bool:
+        if hook not in self._entries:
             return False
-        self._hooks.remove(hook)
+        self._entries.remove(hook)
         self._changed()
         return True
 
@@ -75,10 +75,10 @@ class Middleware:
             changed()
 
     def before(self, names: tuple[str, ...]) -> tuple[Before, ...]:
-        return tuple(hook.before for hook in self._hooks if hook.before and (not hook.tool or hook.tool in names))
+        return tuple(hook.before for hook in self._entries if hook.before and (not hook.tool or hook.tool in names))
 
     def after(self, names: tuple[str, ...]) -> tuple[After, ...]:
-        return tuple(hook.after for hook in self._hooks if hook.after and (not hook.tool or hook.tool in names))
+        return tuple(hook.after for hook in self._entries if hook.after and (not hook.tool or hook.tool in names))
 
 
 async def run_before(
@@ -91,15 +91,15 @@ async def run_before(
     for hook in hooks:
         name = getattr(hook, "__name__", "before")
         try:
-            answer = await _bounded(hook(args, ctx), seconds)
+            answer = await _with_timeout(hook(args, ctx), seconds)
         except asyncio.CancelledError:
             raise
         except TimeoutError:
             return Deny(f"the hook '{name}' did not answer within {seconds:g} s")
         except BaseException as error:
-            return Deny(f"the hook '{name}' failed: {words_of(error, type(error).__name__)}")
+            return Deny(f"the hook '{name}' failed: {message_of(error, type(error).__name__)}")
         if isinstance(answer, Deny):
-            return Deny(words_of(answer.reason, ""))
+            return Deny(message_of(answer.reason, ""))
         if answer is None:
             continue
         if not isinstance(answer, dict):
@@ -107,7 +107,7 @@ async def run_before(
         args = cast(Args, answer)
         if "deny" in args and (not has_deny or args.keys() <= _DENIAL):
             if args["deny"] is True:
-                return Deny(words_of(args.get("reason") or "", ""))
+                return Deny(message_of(args.get("reason") or "", ""))
             return Deny(f"the hook '{name}' returned a dict with `deny` that is not True. {_BEFORE_FIX}")
     return args
 
@@ -121,31 +121,31 @@ async def run_after(hooks: tuple[After, ...], args: Args, ctx: Context, result: 
     for hook in hooks:
         name = getattr(hook, "__name__", "after")
         try:
-            answer = await _bounded(hook(args, ctx, result), seconds)
+            answer = await _with_timeout(hook(args, ctx, result), seconds)
         except asyncio.CancelledError:
             raise
         except TimeoutError:
             return f"the hook '{name}' did not answer within {seconds:g} s"
         except BaseException as error:
-            return f"the hook '{name}' failed: {words_of(error, type(error).__name__)}"
+            return f"the hook '{name}' failed: {message_of(error, type(error).__name__)}"
         if answer is None:
             continue
-        replaced = _result_of(answer)
+        replaced = _parse_result(answer)
         if replaced is None:
             return f"the hook '{name}' returned {type(answer).__name__}, not a Result"
         result = replaced
     return result
 
 
-def _result_of(answer: Any) -> Result | None:
+def _parse_result(answer: Any) -> Result | None:
     try:
-        replaced = answer if isinstance(answer, Result) else in_shape(answer)
+        replaced = answer if isinstance(answer, Result) else parse_result_dict(answer)
     except Exception:
         return None
     return replaced if replaced is not None and is_well_formed(replaced) else None
 
 
-async def _bounded(value: Any, seconds: float) -> Any:
+async def _with_timeout(value: Any, seconds: float) -> Any:
     """Wait so long and no longer: one that swallows its cancellation is left behind."""
     if not inspect.isawaitable(value):
         return value

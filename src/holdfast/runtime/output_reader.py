@@ -19,7 +19,7 @@ from holdfast.contract.errors import LedgerError
 from holdfast.store.blobs import Blobs, RawSpill, Spill, SpillWriter
 from holdfast.text.truncate import format_size, head, only_bytes, tail, with_notice
 
-_HELD: Final = 256 * 1024
+_MEMORY_LIMIT: Final = 256 * 1024
 """Output up to this is held in memory; more goes to disk, and is read by a thread unless somebody watches it."""
 _MARGIN: Final = 64 * 1024
 """Beyond what is shown: space at the end, and the beginning of what is cut."""
@@ -30,7 +30,7 @@ _POLL_MS: Final = 100
 _F_SETPIPE_SZ: Final = 1031
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class OutputLimits(Struct, frozen=True, kw_only=True):
     """How much of an output is shown and kept."""
 
     keeps: Literal["head", "tail"]
@@ -40,7 +40,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_spill: int = 0
 
 
-class Kept(Struct, frozen=True, kw_only=True):
+class CapturedOutput(Struct, frozen=True, kw_only=True):
     """What is left of an output, and what it was."""
 
     text: str
@@ -52,17 +52,17 @@ class Kept(Struct, frozen=True, kw_only=True):
     spill: Spill | None = None
 
 
-class Sink:
+class OutputBuffer:
     """Takes an output piece by piece; holds little of it in memory whatever its size."""
 
-    def __init__(self, limits: Limits, blobs: Blobs | None, redact: Callable[[], bool]) -> None:
+    def __init__(self, limits: OutputLimits, blobs: Blobs | None, redact: Callable[[], bool]) -> None:
         self.total = 0
         self._limits = limits
         self._window = limits.max_bytes + _MARGIN
         self._blobs = blobs
         self._redact = redact
         self._newlines = 0
-        self._held = bytearray()
+        self._bytes = bytearray()
         """All of it, until that is too much; then the window at the end that is kept."""
         self._spill: SpillWriter | RawSpill | None = None
         self._spilling = False
@@ -72,11 +72,11 @@ class Sink:
         size = len(block)
         self.total += size
         self._newlines += bytes(block).count(b"\n") if isinstance(block, memoryview) else block.count(b"\n")
-        if not self._spilling and self.total > max(_HELD, self._window):
+        if not self._spilling and self.total > max(_MEMORY_LIMIT, self._window):
             self._begin_spilling()
         if self._spilling:
             self._write(block)
-        self._hold(block, size)
+        self._append(block, size)
 
     def feed_from(self, buffer: bytearray, size: int) -> None:
         """`feed` with the first bytes of a buffer that is used again, without a copy of them."""
@@ -86,24 +86,24 @@ class Sink:
             with memoryview(buffer) as view:
                 self._write(view[:size])
                 if self._limits.keeps == "tail":
-                    self._held[:] = view[size - self._window : size]
+                    self._bytes[:] = view[size - self._window : size]
         else:
             self.feed(bytes(memoryview(buffer)[:size]))
 
-    def _hold(self, block: bytes | bytearray | memoryview, size: int) -> None:
+    def _append(self, block: bytes | bytearray | memoryview, size: int) -> None:
         if not self._spilling:
-            self._held += block
+            self._bytes += block
         elif self._limits.keeps == "tail":
-            self._held += block[-self._window :]
-            if len(self._held) > 2 * self._window:
-                del self._held[: -self._window]
+            self._bytes += block[-self._window :]
+            if len(self._bytes) > 2 * self._window:
+                del self._bytes[: -self._window]
 
     def _begin_spilling(self) -> None:
         self._spilling = True
         self._open()
-        self._write(self._held)
+        self._write(self._bytes)
         if self._limits.keeps == "head":
-            del self._held[self._window :]
+            del self._bytes[self._window :]
 
     def _open(self) -> None:
         if self._blobs is not None and self._limits.max_spill:
@@ -129,12 +129,14 @@ class Sink:
             self._spill.discard()
             self._spill = None
 
-    def finish(self, redacted: Callable[[str], str], where: str, margin: int = 0) -> Kept:
+    def finish(self, redacted: Callable[[str], str], where: str, margin: int = 0) -> CapturedOutput:
         """Cut it. `where` says how the rest is read back; a piece that begins anywhere may begin with the end of a
         secret of at most `margin` characters, which is left out."""
-        window = bytes(self._held if self._limits.keeps == "head" else self._held[-max(self._window, _HELD) :])
+        window = bytes(
+            self._bytes if self._limits.keeps == "head" else self._bytes[-max(self._window, _MEMORY_LIMIT) :]
+        )
         whole = len(window) == self.total
-        text = redacted(_decoded(window, from_start=whole or self._limits.keeps == "head"))
+        text = redacted(_decode(window, from_start=whole or self._limits.keeps == "head"))
         if margin and not whole and self._limits.keeps == "tail":
             text = text[margin:]
         lines = self._newlines + 1
@@ -144,9 +146,9 @@ class Sink:
             text = bare
         cut = self._cut(text)
         if whole and not cut.truncated:
-            return Kept(text=text, total_bytes=self.total, total_lines=lines, output_lines=cut.output_lines)
+            return CapturedOutput(text=text, total_bytes=self.total, total_lines=lines, output_lines=cut.output_lines)
         spill = self._keep(window if whole else b"")
-        return Kept(
+        return CapturedOutput(
             text=cut.content,
             total_bytes=self.total,
             total_lines=lines,
@@ -185,15 +187,17 @@ class Sink:
         return with_notice(told, self._limits.keeps, place, self._limits.max_bytes).strip("\n")
 
 
-class Pump:
+class PipeReader:
     """Moves what arrives in a pipe into a sink: in the event loop while it is little or watched, else in a thread."""
 
-    def __init__(self, fd: int, sink: Sink, watch: Callable[[bytes], None] | None, watched: Callable[[], bool]) -> None:
+    def __init__(
+        self, fd: int, sink: OutputBuffer, watch: Callable[[bytes], None] | None, watched: Callable[[], bool]
+    ) -> None:
         os.set_blocking(fd, False)
         self._fd = fd
         self._sink = sink
-        self._watch = watch
-        self._watched = watched
+        self._on_block = watch
+        self._is_watched = watched
         self._loop = asyncio.get_running_loop()
         self._reading = True
         self._thread: asyncio.Future[None] | None = None
@@ -229,7 +233,7 @@ class Pump:
     def _ready(self) -> None:
         if self._take() == 0:
             self._stop_reading()
-        elif self._sink.total > _HELD and not self._watched():
+        elif self._sink.total > _MEMORY_LIMIT and not self._is_watched():
             self._stop_reading()
             self._thread = self._loop.create_future()
             with contextlib.suppress(OSError):
@@ -244,8 +248,8 @@ class Pump:
             return None
         if block:
             self._sink.feed(block)
-            if self._watch is not None:
-                self._watch(block)
+            if self._on_block is not None:
+                self._on_block(block)
         return len(block)
 
     def _stop_reading(self) -> None:
@@ -264,7 +268,7 @@ class Pump:
             if self._abandoned:
                 self._sink.discard()
             with contextlib.suppress(RuntimeError):  # the loop may be gone
-                self._loop.call_soon_threadsafe(_done, thread)
+                self._loop.call_soon_threadsafe(_resolve, thread)
 
     def _drain_all(self) -> None:
         buffer = bytearray(_BLOCK)
@@ -287,12 +291,12 @@ class Pump:
                 after_the_end -= size
 
 
-def _done(future: asyncio.Future[None]) -> None:
+def _resolve(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
 
 
-def _decoded(data: bytes, *, from_start: bool) -> str:
+def _decode(data: bytes, *, from_start: bool) -> str:
     """Text, with replacement characters for what is none; a character that was cut at the start is left out."""
     start = 0
     while not from_start and start < min(3, len(data)) and data[start] & 0xC0 == 0x80:

@@ -50,15 +50,15 @@ class PathLocks:
         self._held: list[Claim] = []
         self._waiting: list[_Waiting] = []
 
-    def must_wait(self, claim: Claim, mine: Iterable[Claim] = ()) -> bool:
-        """Whether others stand in the way. `mine` are claims of the calls this one is nested in."""
-        own = tuple(mine)
+    def must_wait(self, claim: Claim, ancestors: Iterable[Claim] = ()) -> bool:
+        """Whether others stand in the way. `ancestors` are claims of the calls this one is nested in."""
+        own = tuple(ancestors)
         ahead = self._held if own else [*self._held, *(item.claim for item in self._waiting)]
         return any(claim.conflicts(other) for other in ahead if other not in own)
 
-    async def acquire(self, claim: Claim, mine: Iterable[Claim] = ()) -> None:
+    async def acquire(self, claim: Claim, ancestors: Iterable[Claim] = ()) -> None:
         """Wait for the paths; `PathRefused` if that would be for ever, because the others wait for us."""
-        own = tuple(mine)
+        own = tuple(ancestors)
         if not self.must_wait(claim, own):
             self._held.append(claim)
             return
@@ -122,26 +122,26 @@ class PathQueue:
         self._locks = PathLocks()
         self._waiting: dict[str, asyncio.Future[None]] = {}
 
-    async def take(self, claim: Claim, call_id: str, mine: tuple[Claim, ...]) -> Result | None:
+    async def acquire(self, claim: Claim, call_id: str, ancestors: tuple[Claim, ...]) -> Result | None:
         """Wait for the paths; the refusal if they cannot be had, or if the call is cancelled meanwhile.
 
-        `mine` are the claims of the calls this one is nested in.
+        `ancestors` are the claims of the calls this one is nested in.
         """
-        if self._locks.must_wait(claim, mine):
+        if self._locks.must_wait(claim, ancestors):
             self._tell(Queued(call_id, ", ".join(map(str, claim.paths))))
-            return await self._wait(claim, call_id, mine)
-        await self._locks.acquire(claim, mine)
+            return await self._wait(claim, call_id, ancestors)
+        await self._locks.acquire(claim, ancestors)
         return None
 
-    def give_back(self, claim: Claim) -> None:
+    def release(self, claim: Claim) -> None:
         self._locks.release(claim)
 
     def cancel(self, call_id: str) -> bool:
         waiting = self._waiting.get(call_id)
         return waiting is not None and waiting.cancel()
 
-    async def _wait(self, claim: Claim, call_id: str, mine: tuple[Claim, ...]) -> Result | None:
-        waiting = asyncio.ensure_future(self._locks.acquire(claim, mine))
+    async def _wait(self, claim: Claim, call_id: str, ancestors: tuple[Claim, ...]) -> Result | None:
+        waiting = asyncio.ensure_future(self._locks.acquire(claim, ancestors))
         self._waiting[call_id] = waiting
         try:
             await asyncio.wait({waiting})

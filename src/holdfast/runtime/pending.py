@@ -23,8 +23,8 @@ from holdfast.rules.decider import CANCELLED as CANCELLED_BY_USER
 from holdfast.rules.decider import CONFIRMATION
 from holdfast.runtime import input_checks
 from holdfast.runtime.events import Events
-from holdfast.runtime.interfaces import Attachment, Interfaces
-from holdfast.runtime.results import cancelled, expired, how_to_answer, words_of
+from holdfast.runtime.interfaces import AttachedInterface, Interfaces
+from holdfast.runtime.results import cancelled, expired, how_to_answer, message_of
 from holdfast.store import process_identity
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 POLL_SECONDS: Final = 0.05
 REJECTED_BY_USER: Final = "This tool has been rejected by the user."
 
-Take = Callable[[str, Answer, str], Awaitable[object]]
+TakeAnswer = Callable[[str, Answer, str], Awaitable[object]]
 """Takes an answer to a call that was shown with this digest."""
 
 
@@ -42,70 +42,75 @@ class PendingCalls:
     """The calls of one ledger that wait. Without a ledger of its own a runtime keeps them in memory."""
 
     def __init__(
-        self, ledger: Ledger | None, redactor: Redactor, events: Events, interfaces: Interfaces, lifetimes: Lifetimes
+        self,
+        ledger: Ledger | None,
+        redactor: Redactor,
+        events: Events,
+        interfaces: Interfaces,
+        lifetimes: PendingExpiry,
     ) -> None:
-        self._kept = ledger
+        self._ledger = ledger
         self._redactor = redactor
         self._events = events
         self._interfaces = interfaces
         self._lifetimes = lifetimes
-        self._woken: dict[str, asyncio.Event] = {}
+        self._wakeups: dict[str, asyncio.Event] = {}
         interfaces.on_change(self._wake_all)
 
     @property
     def ledger(self) -> Ledger:
         """The runtime's ledger, or one in memory that is made for the first call that waits."""
-        if self._kept is None:
+        if self._ledger is None:
             from holdfast.store.ledger import Ledger
 
-            self._kept = Ledger.in_memory(redact=self._redactor)
-        return self._kept
+            self._ledger = Ledger.in_memory(redact=self._redactor)
+        return self._ledger
 
     @property
     def shared(self) -> bool:
         """Whether other processes, such as the `holdfast` command, see these calls."""
-        return self._kept is not None and not self._kept.volatile
+        return self._ledger is not None and not self._ledger.volatile
 
-    def unknown(self, call_id: str) -> UnknownCall:
+    def unknown_call(self, call_id: str) -> UnknownCall:
         listed = "`holdfast pending`" if self.shared else "`runtime.pending.list()`"
         return UnknownCall(f"No call '{call_id}' is waiting; {listed} lists those that are.")
 
     def list(self) -> list[PendingCall]:
         """Calls that wait for a person, or are approved and wait for their program; oldest first."""
-        if self._kept is None:
+        if self._ledger is None:
             return []
         self.expire()
-        return self._kept.pending()
+        return self._ledger.pending()
 
     def get(self, call_id: str) -> PendingCall | None:
         """A call that was pending and has not ended: pending, approved or running. None for any other."""
-        if self._kept is None:
+        if self._ledger is None:
             return None
-        return self._lifetimes.current(self._kept, self._kept.held(call_id))
+        return self._lifetimes.current(self._ledger, self._ledger.held(call_id))
 
-    def waiting(self, call_id: str) -> PendingCall | None:
+    def unstarted(self, call_id: str) -> PendingCall | None:
         """A call that has not begun: pending, or approved and not yet run."""
         found = self.get(call_id)
         return found if found is not None and found.state in (State.PENDING, State.APPROVED) else None
 
     def result(self, call_id: str) -> Result | None:
         """The result of a call that has ended, from the ledger."""
-        return None if self._kept is None else self._kept.result(input_checks.known_call_id(call_id))
+        return None if self._ledger is None else self._ledger.result(input_checks.check_call_id(call_id))
 
     def expire(self) -> list[str]:
         """End what has waited too long, for an answer or for being run."""
-        return [] if self._kept is None else self._lifetimes.expire(self._kept)
+        return [] if self._ledger is None else self._lifetimes.expire(self._ledger)
 
     async def store(self, pending: PendingCall) -> None:
         """From now on the call waits, here and after a restart."""
         await self.ledger.hold(pending)
         self.announce(pending)
 
-    async def store_again(self, pending: PendingCall, why: str) -> None:
+    async def store_changed(self, pending: PendingCall, why: str) -> None:
         """The same call as something else: it waits for a new answer."""
         await self.ledger.rehold(pending, why)
 
-    async def leave(self, pending: PendingCall) -> bool:
+    async def release(self, pending: PendingCall) -> bool:
         """Nobody here waits for the call any more; False if it was answered at the last moment."""
         if pending.waiter is None:
             now = self.get(pending.call.id)
@@ -134,7 +139,7 @@ class PendingCalls:
         ledger = self.ledger
         found = self.get(call_id)
         if found is None:
-            raise self.unknown(call_id)
+            raise self.unknown_call(call_id)
         if answer.kind == "approve" and found.definition_only:
             how = how_to_answer(found, shared=self.shared)
             raise CallError(f"Call {call_id} waits for its result, not for a yes: {how}")
@@ -154,28 +159,28 @@ class PendingCalls:
 
     def withdraw(self, call_id: str, digest: str) -> bool:
         """Take back a call that still waits as exactly this; False if it does not."""
-        found = self.waiting(call_id)
+        found = self.unstarted(call_id)
         return found is not None and found.state is State.PENDING and found.digest == digest and self.cancel(call_id)
 
     def end(self, call_id: str, result: Result) -> bool:
         """End a call that waits with this result; False if it does not wait any more."""
-        if self._kept is None:
+        if self._ledger is None:
             return False
-        ended = self._kept.end_now(call_id, result, unless_running=True)
+        ended = self._ledger.end_now(call_id, result, unless_running=True)
         self._wake(call_id)
         return ended
 
-    async def wait(self, pending: PendingCall, take: Take) -> PendingCall | Result | None:
+    async def wait(self, pending: PendingCall, take: TakeAnswer) -> PendingCall | Result | None:
         """Ask everybody here, and watch for answers from elsewhere: the approved call, the result it ended with, or
         None when nobody here had an answer."""
         call_id = pending.call.id
-        woken = self._woken.setdefault(call_id, asyncio.Event())
-        asking: dict[Attachment, asyncio.Task[None]] = {}
+        woken = self._wakeups.setdefault(call_id, asyncio.Event())
+        asking: dict[AttachedInterface, asyncio.Task[None]] = {}
         settled: PendingCall | Result | None = None
         try:
             while settled is None:
                 woken.clear()
-                self._ask_newcomers(asking, pending, take, woken)
+                self._ask_new_interfaces(asking, pending, take, woken)
                 now = self.get(call_id)
                 if now is None:
                     settled = self.ledger.result(call_id) or cancelled(call_id)
@@ -192,11 +197,11 @@ class PendingCalls:
             for attachment in late:
                 asking[attachment].cancel()
             if settled is not None:
-                self._tell(late, pending, settled)
-            self._woken.pop(call_id, None)
+                self._notify(late, pending, settled)
+            self._wakeups.pop(call_id, None)
         return settled
 
-    async def until_ended(
+    async def wait_for_result(
         self, call_id: str, *, seconds: float | None = None, stopped: Callable[[], bool] | None = None
     ) -> Result | None:
         """The result of a call that another process runs or will run; None as soon as no process does, the time is up,
@@ -205,13 +210,13 @@ class PendingCalls:
         end = None if seconds is None else time.monotonic() + seconds
         while (result := ledger.result(call_id)) is None:
             over = (stopped is not None and stopped()) or (end is not None and time.monotonic() >= end)
-            if over or not self.goes_on(call_id):
+            if over or not self.is_active(call_id):
                 return ledger.result(call_id)  # it may have ended between the two questions
             ledger.recover()
             await asyncio.sleep(POLL_SECONDS)
         return result
 
-    def goes_on(self, call_id: str) -> bool:
+    def is_active(self, call_id: str) -> bool:
         """Whether a process runs the call, or will by itself."""
         found = self.get(call_id)
         if found is None:
@@ -227,8 +232,12 @@ class PendingCalls:
         except HoldfastError:
             return False
 
-    def _ask_newcomers(
-        self, asking: dict[Attachment, asyncio.Task[None]], pending: PendingCall, take: Take, woken: asyncio.Event
+    def _ask_new_interfaces(
+        self,
+        asking: dict[AttachedInterface, asyncio.Task[None]],
+        pending: PendingCall,
+        take: TakeAnswer,
+        woken: asyncio.Event,
     ) -> None:
         """Interfaces may come and go while a call waits."""
         attached = self._interfaces.askers
@@ -240,13 +249,13 @@ class PendingCalls:
             if attachment not in attached:
                 task.cancel()
 
-    async def _ask(self, attachment: Attachment, pending: PendingCall, take: Take) -> None:
+    async def _ask(self, attachment: AttachedInterface, pending: PendingCall, take: TakeAnswer) -> None:
         try:
             answer = await attachment.ask(pending)
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            self._events.warn(f"The asker failed, so nobody was asked: {words_of(error, type(error).__name__)}")
+            self._events.warn(f"The asker failed, so nobody was asked: {message_of(error, type(error).__name__)}")
             return
         if answer is None:
             return
@@ -257,25 +266,25 @@ class PendingCalls:
         except HoldfastError as error:
             self._events.warn(f"The answer to call {pending.call.id} could not be taken: {error}")
 
-    def _tell(self, late: list[Attachment], pending: PendingCall, settled: PendingCall | Result) -> None:
+    def _notify(self, late: list[AttachedInterface], pending: PendingCall, settled: PendingCall | Result) -> None:
         for attachment in late:
-            if attachment.told is None:
+            if attachment.on_answered is None:
                 continue
             try:
-                attachment.told(pending, settled)
+                attachment.on_answered(pending, settled)
             except Exception as error:
-                self._events.report(error)
+                self._events.internal_error(error)
 
     def _wake(self, call_id: str) -> None:
-        if call_id in self._woken:
-            self._woken[call_id].set()
+        if call_id in self._wakeups:
+            self._wakeups[call_id].set()
 
     def _wake_all(self) -> None:
-        for woken in self._woken.values():
+        for woken in self._wakeups.values():
             woken.set()
 
 
-class Lifetimes:
+class PendingExpiry:
     """How long a call waits for an answer, and an approval for being used. The clock can be given, for tests."""
 
     def __init__(self, config: Config, clock: Callable[[], float] = time.time) -> None:
@@ -283,7 +292,7 @@ class Lifetimes:
         self._approval = config.approval.expires
         self._clock = clock
 
-    def of(self, pending: PendingCall) -> float | None:
+    def lifetime_of(self, pending: PendingCall) -> float | None:
         """Seconds the call may stay as it is; None: for ever."""
         if pending.state is State.APPROVED:
             return self._approval
@@ -305,7 +314,7 @@ class Lifetimes:
     def _is_over(self, ledger: Ledger, pending: PendingCall) -> bool:
         if pending.state not in (State.PENDING, State.APPROVED):
             return False
-        seconds = self.of(pending)
+        seconds = self.lifetime_of(pending)
         if seconds is None:
             return False
         now = self._clock()
@@ -315,4 +324,4 @@ class Lifetimes:
         return since is not None and now - since >= seconds
 
     def _end(self, ledger: Ledger, pending: PendingCall) -> bool:
-        return ledger.expire(pending, expired(pending, self.of(pending) or 0.0))
+        return ledger.expire(pending, expired(pending, self.lifetime_of(pending) or 0.0))

@@ -38,11 +38,11 @@ from holdfast.registry.sources import WAITING
 from holdfast.rules.decider import SECRET
 from holdfast.rules.resolvers import GRANTS
 from holdfast.runtime import input_checks
-from holdfast.runtime.access import Plan, Plans
-from holdfast.runtime.approvals import Approvals, what_changed
+from holdfast.runtime.access import CallPlan, CallPlans
+from holdfast.runtime.approvals import Approvals, describe_changes
 from holdfast.runtime.context import Environment, RunContext
-from holdfast.runtime.executor import Ended, Executor
-from holdfast.runtime.input_checks import Arguments, own, parse_object, read_arguments, recordable
+from holdfast.runtime.executor import Executor, RuntimeResult
+from holdfast.runtime.input_checks import Arguments, copy_json, parse_object, read_arguments, recordable_arguments
 from holdfast.runtime.interfaces import Interfaces
 from holdfast.runtime.middleware import Deny, run_after, run_before
 from holdfast.runtime.path_locks import Claim, PathQueue
@@ -51,28 +51,28 @@ from holdfast.runtime.results import (
     OUTSIDE,
     PLANNING,
     STOPPED,
-    bound,
-    broken,
+    call_not_recorded,
     checked_proposal,
     denied,
     failed,
     how_to_answer,
-    invalid,
-    invalid_for,
-    lost_secret,
-    no_secret,
+    internal_error,
+    invalid_arguments,
+    invalid_arguments_prefix,
+    message_of,
+    missing_secret,
+    nested_too_deeply,
     nobody_to_ask,
-    owned,
-    planned,
+    plan_mode_result,
+    redacted_arguments,
     refused_paths,
-    result_lost,
-    still_open,
+    result_not_recorded,
+    still_pending,
     to_result,
-    too_deep,
-    unrecorded,
-    waits,
-    withheld,
-    words_of,
+    truncate_output,
+    unfinished,
+    with_final_state,
+    withhold_content,
 )
 from holdfast.store import process_identity
 
@@ -117,9 +117,9 @@ class CallRequest(Struct, frozen=True):
         call_id: str | None = None,
     ) -> CallRequest:
         """With what a program handed in; raises `CallError` for what could not be kept."""
-        name = name[: input_checks.MAX_TEXT] if type(name) is str else words_of(name, type(name).__name__)
-        request = input_checks.optional_text(request, "The request of a call")
-        given_id = input_checks.optional_text(given_id, "The given id of a call")
+        name = name[: input_checks.MAX_TEXT] if type(name) is str else message_of(name, type(name).__name__)
+        request = input_checks.check_optional_text(request, "The request of a call")
+        given_id = input_checks.check_optional_text(given_id, "The given id of a call")
         return cls(name, arguments, caller, cwd, request=request, given_id=given_id, call_id=call_id)
 
     @classmethod
@@ -129,7 +129,7 @@ class CallRequest(Struct, frozen=True):
         given = args if args is not None else call.args if call.asked is None else call.asked
         return cls(
             call.name_used,
-            own(given),
+            copy_json(given),
             call.caller,
             call.cwd,
             request=call.request,
@@ -150,7 +150,7 @@ class Stage(Struct, frozen=True):
 class Prepared(Struct, frozen=True, eq=False):
     """A call that got through every stage before the decision."""
 
-    plan: Plan
+    plan: CallPlan
     ctx: RunContext
     proposal: Proposal | None = None
 
@@ -169,7 +169,7 @@ class Approval(Struct, frozen=True):
 class Pipeline:
     def __init__(
         self,
-        plans: Plans,
+        plans: CallPlans,
         approvals: Approvals,
         pending: PendingCalls,
         interfaces: Interfaces,
@@ -188,12 +188,12 @@ class Pipeline:
         self._redactor = environment.redactor
         self._tools = environment.config.tools
         self._output = environment.config.output
-        self._coming = environment.commands.coming
+        self._command_calls = environment.commands.command_calls
         self._planning = planning
         self._registry = plans.registry
         self._session = session
         self._calls = 0
-        self._paths = PathQueue(self._tell)
+        self._path_queue = PathQueue(self._tell)
         self.executor = Executor()
         limits = self._output
         self._surely_short = min(limits.max_bytes // 4, limits.max_lines, (limits.max_output_bytes or 1 << 30) // 4)
@@ -212,11 +212,11 @@ class Pipeline:
     async def run_prepared(self, prepared: Prepared, decision: Decision | None) -> Result:
         """Bring a prepared call to its result, as was decided or is decided now."""
         try:
-            if prepared.plan.settled is not None:
-                return await self._perform(prepared, prepared.plan.settled, None)
+            if prepared.plan.immediate_approval is not None:
+                return await self._perform(prepared, prepared.plan.immediate_approval, None)
             return await self._settle(prepared, decision or await self.decide(prepared))
         except asyncio.CancelledError:
-            if not prepared.ctx.begun:
+            if not prepared.ctx.in_ledger:
                 self._cancelled_early(prepared.call)
             raise
         except Exception as error:
@@ -248,11 +248,11 @@ class Pipeline:
             self._events.emit(Received(call_id, name, request.caller, None if parent is None else parent.call_id))
         usual = parent is None and pending is None
         plan = self._plans.find(name, request.caller) if usual else self._known(request)
-        if not isinstance(plan, Plan) and plan.failure is Failure.UNKNOWN_TOOL and not self._registry.ready:
+        if not isinstance(plan, CallPlan) and plan.failure is Failure.UNKNOWN_TOOL and not self._registry.ready:
             if request.stages is None:  # it may still come from a source that is loading
                 await self.wait_for_sources()
             plan = self._known(request)
-        if not isinstance(plan, Plan):
+        if not isinstance(plan, CallPlan):
             stage = "policy" if plan.failure is Failure.NOT_ALLOWED else "find"
             return await self._refuse(request, _call(request, call_id, name, {}), plan, stage, arguments)
         tool = plan.tool
@@ -265,18 +265,18 @@ class Pipeline:
                 given = read_arguments(arguments)
                 args = tool.schema.judge(given)
             if args is not given:
-                original = own(given, MAX_ARGUMENT_BYTES) if type(args) is dict else None
+                original = copy_json(given, MAX_ARGUMENT_BYTES) if type(args) is dict else None
             elif given is arguments and (self._ledger is not None or plan.decision is None):
-                args = own(given, MAX_ARGUMENT_BYTES)  # what is judged must not change under us
+                args = copy_json(given, MAX_ARGUMENT_BYTES)  # what is judged must not change under us
         except BadJson as error:
             args = error
         if isinstance(args, ArgumentsError):
             call = _call(request, call_id, tool.name, {})
-            lost = None if pending is None else lost_secret(pending.call, pending.proposal)
-            return await self._refuse(request, call, lost or invalid(call, args), "validate", arguments)
+            lost = None if pending is None else redacted_arguments(pending.call, pending.proposal)
+            return await self._refuse(request, call, lost or invalid_arguments(call, args), "validate", arguments)
         call = _call(request, call_id, tool.name, args, original)
         if plan.missing_scope is not None:
-            return await self._refuse(request, call, no_secret(name, plan.missing_scope), "secrets")
+            return await self._refuse(request, call, missing_secret(name, plan.missing_scope), "secrets")
         timeout = plan.timeout_of(args) if plan.timeout_unit else plan.timeout
         ctx = RunContext(self._environment, tool, call, timeout, parent)
         widens = self._approvals.may_widen(tool, request.widened)
@@ -285,12 +285,12 @@ class Pipeline:
         return await self._prepare_further(request, plan, ctx, if_cancelled)
 
     async def _prepare_further(
-        self, request: CallRequest, plan: Plan, ctx: RunContext, if_cancelled: Callable[[Call], None] | None
+        self, request: CallRequest, plan: CallPlan, ctx: RunContext, if_cancelled: Callable[[Call], None] | None
     ) -> Prepared | Result:
         """The stages that run code of others: middleware and the tool's own proposal."""
         dry_run = ctx.dry_run = request.stages is not None
         if RUNS_COMMANDS in plan.tool.capabilities and not dry_run and not request.unrecorded:
-            self._coming.add(ctx)
+            self._command_calls.add(ctx)
         proposal: Proposal | Result | None = None
         try:
             if plan.before:
@@ -323,14 +323,14 @@ class Pipeline:
             self._tell(Proposed(ctx.call_id, proposal))
         return Prepared(plan, ctx, proposal)
 
-    def _known(self, request: CallRequest) -> Plan | Result:
+    def _known(self, request: CallRequest) -> CallPlan | Result:
         """The plan of a call, or why there is none: by the name that was used, which can say in which unit a timeout
         is; a pending call keeps its tool."""
         parent, pending = request.parent, request.pending
         if parent is not None and parent.call_record.depth >= self._tools.max_depth:
-            return too_deep(request.name, self._tools.max_depth)
+            return nested_too_deeply(request.name, self._tools.max_depth)
         plan = self._plans.find(request.name, request.caller)
-        if pending is None or (isinstance(plan, Plan) and plan.tool.name == pending.call.tool):
+        if pending is None or (isinstance(plan, CallPlan) and plan.tool.name == pending.call.tool):
             return plan
         return self._plans.find(pending.call.tool, request.caller)
 
@@ -340,34 +340,34 @@ class Pipeline:
             self._events.notice(WAITING)
             await self._registry.wait_ready()
 
-    async def _before(self, plan: Plan, ctx: RunContext) -> Result | None:
+    async def _before(self, plan: CallPlan, ctx: RunContext) -> Result | None:
         """Let middleware change or refuse the arguments; the refusal, if there is one."""
         has_deny = "deny" in plan.tool.input_schema.get("properties", {})
         answer = await run_before(
-            plan.before, own(ctx.call_record.args), ctx, self._tools.default_timeout, has_deny=has_deny
+            plan.before, copy_json(ctx.call_record.args), ctx, self._tools.default_timeout, has_deny=has_deny
         )
         if isinstance(answer, Deny):
             reason = answer.reason or f"tool `{ctx.tool.name}` denied by middleware"
             return failed(reason, State.DENIED, Failure.DENIED_BY_MIDDLEWARE)
         call = ctx.call_record
         try:
-            args = own(plan.tool.schema.accept(answer), MAX_ARGUMENT_BYTES)
+            args = copy_json(plan.tool.schema.accept(answer), MAX_ARGUMENT_BYTES)
             ctx.call_record = replace(call, args=args, asked=None if args == call.args else call.args)
         except ArgumentsError as error:
             text = f"A hook gave tool '{ctx.tool.name}' arguments it cannot take: {error}."
             return failed(text, State.DENIED, Failure.DENIED_BY_MIDDLEWARE)
         return None
 
-    def _refuse_secrets(self, plan: Plan, call: Call) -> Result | None:
+    def _refuse_secrets(self, plan: CallPlan, call: Call) -> Result | None:
         """A change to a file with secrets is proposed only if a person can be asked: whether it can be proposed says
         something about what is in the file."""
         if self._interfaces.can_ask:
             return None
-        found = self._approvals.secrets(plan.tool, call)
+        found = self._approvals.secret_paths(plan.tool, call)
         reason = f"'{found[0]}' may hold secrets (sandbox.read_deny)." if found else ""
         return nobody_to_ask(plan.tool, call, Decision(Verdict.ASK, SECRET, reason)) if found else None
 
-    async def _widen(self, request: CallRequest, plan: Plan, ctx: RunContext) -> Result | None:
+    async def _widen(self, request: CallRequest, plan: CallPlan, ctx: RunContext) -> Result | None:
         """Let the call reach what rules and its approval say; the refusal, if nobody may give that."""
         try:
             widening = await self._approvals.widening(plan.tool, ctx.call_record, request.widened)
@@ -377,20 +377,22 @@ class Pipeline:
             return failed(str(error), State.DENIED, Failure.DENIED_BY_POLICY)
         return None
 
-    async def _propose(self, plan: Plan, ctx: RunContext) -> Proposal | Result:
+    async def _propose(self, plan: CallPlan, ctx: RunContext) -> Proposal | Result:
         """What a two-phase tool would do; its immediate result if it needs nobody's leave."""
         tool = plan.tool
         assert tool.propose is not None
-        args = own(ctx.call_record.args)
+        args = copy_json(ctx.call_record.args)
         asked, ctx.timeout = ctx.timeout, self._tools.default_timeout  # the call's time is for the work
-        ctx.granted = self._approvals.secrets(tool, ctx.call_record)  # to be shown, not to be told: it is asked about
+        ctx.granted = self._approvals.secret_paths(
+            tool, ctx.call_record
+        )  # to be shown, not to be told: it is asked about
         try:
             value = await self.executor.call(tool, tool.propose, args, ctx, direct=plan.proposes_direct, mutates=False)
         finally:
             ctx.timeout, ctx.granted = asked, ()
         if isinstance(value, Proposal):
             return checked_proposal(value, tool, ctx.call_id)
-        return value.result if isinstance(value, Ended) else to_result(value, tool, ctx.call_id)
+        return value.result if isinstance(value, RuntimeResult) else to_result(value, tool, ctx.call_id)
 
     async def _refuse(self, request: CallRequest, call: Call, result: Result, stage: str, given: Any = None) -> Result:
         """A call that ends before the decision: still recorded, still one result."""
@@ -413,14 +415,16 @@ class Pipeline:
         """Run, leave pending or refuse, as was decided."""
         plan, ctx, proposal = prepared.plan, prepared.ctx, prepared.proposal
         if decision.verdict is not Verdict.APPROVE:
-            self._coming.discard(ctx)
+            self._command_calls.discard(ctx)
         if decision.source == GRANTS and not self._planning and not self._use_grant(prepared):
             decision = Decision(Verdict.ASK, GRANTS, "The grant that covered this call has been used up.")
         decision = self._final(plan, decision)
         if decision.verdict is not Verdict.APPROVE:
             self._tell(Decided(ctx.call_id, decision))
         if decision is PLANNING:
-            return await self.end_early(ctx.call_record, planned(plan.tool, ctx.call_record, proposal), PLANNING.source)
+            return await self.end_early(
+                ctx.call_record, plan_mode_result(plan.tool, ctx.call_record, proposal), PLANNING.source
+            )
         if decision.verdict is Verdict.DENY:
             refusal = denied(ctx.call_record, decision)
             return await self.end_early(ctx.call_record, refusal, decision.source, decision=decision)
@@ -428,7 +432,7 @@ class Pipeline:
             return await self._ask(prepared, decision)
         return await self.perform(prepared, Approval(decision))
 
-    def _final(self, plan: Plan, decision: Decision) -> Decision:
+    def _final(self, plan: CallPlan, decision: Decision) -> Decision:
         """What becomes of a call that chain and caps decided about, for the run and the dry run alike."""
         if decision.verdict is Verdict.DENY:
             return decision
@@ -462,15 +466,15 @@ class Pipeline:
         """The refusal of a tool that checks its arguments where it runs, such as a path it must not read."""
         plan, tool, ctx = prepared.plan, prepared.plan.tool, prepared.ctx
         try:
-            self._approvals.touched(tool, prepared.call)
+            self._approvals.touched_paths(tool, prepared.call)
         except HoldfastError as error:
             return refused_paths(error)
         if CHECKS_IN_DRY_RUN not in tool.capabilities or plan.execute is None:
             return None
-        args = own(prepared.call.args)
-        ctx.granted = self._approvals.secrets(tool, prepared.call)
+        args = copy_json(prepared.call.args)
+        ctx.granted = self._approvals.secret_paths(tool, prepared.call)
         value = await self.executor.call(tool, plan.execute, args, ctx, direct=plan.direct, mutates=False)
-        result = value.result if isinstance(value, Ended) else value
+        result = value.result if isinstance(value, RuntimeResult) else value
         return result if isinstance(result, Result) and not result.success else None
 
     # ------------------------------------------------------------------ pending
@@ -490,12 +494,12 @@ class Pipeline:
         except LedgerError as error:
             text = f"Tool '{plan.tool.name}' needs approval and cannot be held: {error}"
             return self._finish(ctx.call_record, failed(text, State.FAILED, Failure.LEDGER))
-        ctx.begun = True
+        ctx.in_ledger = True
         if not stays:
-            return waits(pending, shared=self._pending.shared)
+            return still_pending(pending, shared=self._pending.shared)
         attending = self._attend(pending, ctx.parent)
         try:
-            return await (attending if ctx.parent is None else ctx.parent.while_waiting(attending))
+            return await (attending if ctx.parent is None else ctx.parent.wait_for_user(attending))
         except LedgerError as error:
             text = f"Call {ctx.call_id} cannot go on: {error}"
             return self._finish(ctx.call_record, failed(text, State.FAILED, Failure.LEDGER))
@@ -507,8 +511,8 @@ class Pipeline:
         """Wait for answers until the call has ended or may run."""
         for _ in range(_MAX_ROUNDS):
             settled = await self._pending.wait(pending, self.answer)
-            if settled is None and await self._pending.leave(pending):
-                return waits(pending, shared=self._pending.shared)
+            if settled is None and await self._pending.release(pending):
+                return still_pending(pending, shared=self._pending.shared)
             if settled is None:
                 continue
             if isinstance(settled, Result):
@@ -518,8 +522,8 @@ class Pipeline:
                 return outcome
             pending = outcome
             self._pending.announce(pending)
-        await self._pending.leave(pending)
-        return waits(pending, shared=self._pending.shared)
+        await self._pending.release(pending)
+        return still_pending(pending, shared=self._pending.shared)
 
     async def attend(self, call_id: str, seconds: float) -> Result:
         """Go on with a call that an earlier request left pending, like the request that asked for it. What another
@@ -535,7 +539,10 @@ class Pipeline:
 
     async def answer(self, call_id: str, answer: Answer, digest: str | None = None) -> PendingCall:
         """Take an answer to a pending call. `digest` is what the person was shown; without one, what is pending now."""
-        answer, digest = input_checks.answer(answer), input_checks.optional_text(digest, "The digest of an answer")
+        answer, digest = (
+            input_checks.check_answer(answer),
+            input_checks.check_optional_text(digest, "The digest of an answer"),
+        )
         if answer.kind == "edit":
             found = self._waiting(call_id)
             fresh = await self.change(replace(found, digest=digest or found.digest), answer.args or {}, by=answer.by)
@@ -556,7 +563,7 @@ class Pipeline:
             now = await self.current(found)
             if now.digest != found.digest:  # a new digest would approve what nobody was shown
                 raise StaleApproval(
-                    f"Call {call_id} is not what was shown: {what_changed(found, now)} changed since; "
+                    f"Call {call_id} is not what was shown: {describe_changes(found, now)} changed since; "
                     f"look at it again{f' with `holdfast pending {call_id}`' if self._pending.shared else ''}."
                 )
         shown = found.digest if digest in (None, fresh.digest) else digest
@@ -565,7 +572,7 @@ class Pipeline:
     def _waiting(self, call_id: str) -> PendingCall:
         found = self._pending.get(call_id)
         if found is None:
-            raise self._pending.unknown(call_id)
+            raise self._pending.unknown_call(call_id)
         return found
 
     async def widened(self, pending: PendingCall, widening: Widening) -> PendingCall:
@@ -575,10 +582,10 @@ class Pipeline:
 
     async def change(self, pending: PendingCall, args: Args, *, by: str) -> PendingCall:
         """The call with other arguments, checked like any others and not approved yet: to be shown first."""
-        said = input_checks.answer(Answer(kind="edit", by=by, args=args))
+        said = input_checks.check_answer(Answer(kind="edit", by=by, args=args))
         fresh = await self._again(pending, dict(said.args or {}))
         self._pending.ledger.answer(pending.call.id, said, digest=pending.digest)
-        await self._pending.store_again(fresh, f"arguments changed by {said.by}")
+        await self._pending.store_changed(fresh, f"arguments changed by {said.by}")
         return fresh
 
     async def _again(self, pending: PendingCall, args: Args | None) -> PendingCall:
@@ -598,7 +605,7 @@ class Pipeline:
                     f"or say what to change: holdfast reject {call.id} -m TEXT"
                 )
             if prepared.failure in (Failure.INVALID_ARGUMENTS, Failure.BAD_JSON):
-                raise InvalidArguments([(prepared.error or "").removeprefix(invalid_for(call))])
+                raise InvalidArguments([(prepared.error or "").removeprefix(invalid_arguments_prefix(call))])
             raise CallError(f"The changed call would not run. {prepared.text}")
         decision = await self.decide(prepared)
         if decision.verdict is Verdict.DENY:
@@ -615,12 +622,12 @@ class Pipeline:
         known = self._known(CallRequest.again(pending))
         if isinstance(known, Result) and known.failure is not Failure.NOT_ALLOWED:
             return None
-        if self._planning and isinstance(known, Plan) and known.mutates:
+        if self._planning and isinstance(known, CallPlan) and known.mutates:
             return None
         outcome = await self._run_approved(pending, None)
         if isinstance(outcome, Result):
             return outcome
-        return waits(outcome, shared=self._pending.shared, changed=what_changed(pending, outcome))
+        return still_pending(outcome, shared=self._pending.shared, changed=describe_changes(pending, outcome))
 
     async def resume_all(self) -> list[Result]:
         """Run calls that were approved while no process had their tool. Calls of a document run when it goes on."""
@@ -643,7 +650,7 @@ class Pipeline:
         if isinstance(prepared, Result):
             return prepared
         ctx = prepared.ctx
-        ctx.begun = True
+        ctx.in_ledger = True
         decision = await self.decide(prepared)
         if decision.verdict is Verdict.DENY:
             return await self._end_pending(pending, denied(prepared.call, decision))
@@ -655,16 +662,16 @@ class Pipeline:
             if not changed:
                 ctx.grant(tuple(map(Path, now.secrets)))
                 return await self.perform(prepared, approval)
-            lost = lost_secret(pending.call, pending.proposal)
+            lost = redacted_arguments(pending.call, pending.proposal)
             if lost is not None:
                 return await self._end_pending(pending, lost)
-            why = f"{what_changed(pending, now)} changed since it was approved"
+            why = f"{describe_changes(pending, now)} changed since it was approved"
             if pending.widened is not None:  # what the void approval let it reach is void with it
                 plain = await self.prepare(CallRequest.again(replace(pending, widened=None), parent=parent))
                 if isinstance(plain, Result):
                     return plain
                 now = self._as_pending(plain, await self.decide(plain), waiter=pending.waiter)
-            await self._pending.store_again(now, why)
+            await self._pending.store_changed(now, why)
         except (NotPending, StaleApproval, UnknownCall):
             return self._finish(pending.call, await self._elsewhere(pending.call.id, seconds))
         return now
@@ -678,9 +685,9 @@ class Pipeline:
 
     async def _elsewhere(self, call_id: str, seconds: float | None = None) -> Result:
         """Another process runs it: its result is the call's one result."""
-        ended = await self._pending.until_ended(call_id, seconds=seconds)
-        shared, runs = self._pending.shared, self._pending.goes_on(call_id)
-        return ended or still_open(call_id, self._pending.get(call_id), shared=shared, runs=runs)
+        ended = await self._pending.wait_for_result(call_id, seconds=seconds)
+        shared, runs = self._pending.shared, self._pending.is_active(call_id)
+        return ended or unfinished(call_id, self._pending.get(call_id), shared=shared, runs=runs)
 
     def _is_of_this_document(self, call: Call) -> bool:
         document = self._environment.workspace.document
@@ -693,7 +700,7 @@ class Pipeline:
         redactor = self._redactor
         shown = cast(Args, redactor.value(call.args)) if redactor.active else call.args  # before anything is cut
         files = self._approvals.files_named(tool, call, proposal)
-        secrets = self._approvals.secrets(tool, call)
+        secrets = self._approvals.secret_paths(tool, call)
         return PendingCall(
             call=call,
             state=State.PENDING,
@@ -718,21 +725,21 @@ class Pipeline:
         if tool.touches is None:
             return await self._perform(prepared, approval.decision, approval.digest)
         try:
-            claim = Claim(self._approvals.touched(tool, call), exclusive=prepared.plan.mutates, group=call.group)
+            claim = Claim(self._approvals.touched_paths(tool, call), exclusive=prepared.plan.mutates, group=call.group)
         except HoldfastError as error:
             return await self._refuse_paths(call, refused_paths(error), approval.digest)
-        refusal = await self._paths.take(claim, call.id, ctx.claims)
+        refusal = await self._path_queue.acquire(claim, call.id, ctx.claims)
         if refusal is not None:
             return await self._refuse_paths(call, refusal, approval.digest)
         ctx.claims = (*ctx.claims, claim)
         try:
             return await self._perform(prepared, approval.decision, approval.digest)
         finally:
-            self._paths.give_back(claim)
+            self._path_queue.release(claim)
 
     def cancel(self, call_id: str) -> bool:
         """Stop a call that runs, or one that waits for its turn on a path."""
-        return self._paths.cancel(call_id) or self.executor.stop(call_id)
+        return self._path_queue.cancel(call_id) or self.executor.stop(call_id)
 
     async def _refuse_paths(self, call: Call, refusal: Result, digest: str | None) -> Result:
         if digest is None:
@@ -755,53 +762,53 @@ class Pipeline:
             except (LedgerError, NotPending) as error:
                 if digest is not None and isinstance(error, NotPending):
                     raise  # the approval has been used elsewhere
-                return self._finish(call, unrecorded(tool.name, error))
-        ctx.begun = True
+                return self._finish(call, call_not_recorded(tool.name, error))
+        ctx.in_ledger = True
         if call.widening is not None and self._environment.commands.sandbox.reveals_hidden_files(call.widening):
-            ctx.keep_nothing()
+            ctx.withhold_output()
         if not self._events.idle:
             self._events.emit(Decided(call.id, decision))
             self._events.emit(Started(call.id, tool.name, call.parent))
         if (tool.risk if proposal is None else proposal.risk) in plan.logged:
             self._events.log(f"Tool '{tool.name}' runs as call {call.id}: {decision.reason}")
-        args = call.args if ledger is None and not plan.after else own(call.args)
+        args = call.args if ledger is None and not plan.after else copy_json(call.args)
         try:
             function, direct = plan.execute, plan.direct
             if proposal is not None:
-                function, direct, args = tool.apply, plan.applies_direct, own(proposal.payload)
+                function, direct, args = tool.apply, plan.applies_direct, copy_json(proposal.payload)
             assert function is not None
             value = await self.executor.call(tool, function, args, ctx, direct=direct, mutates=mutates)
-            result = value.result if type(value) is Ended else to_result(value, tool, call.id)
+            result = value.result if type(value) is RuntimeResult else to_result(value, tool, call.id)
             if plan.after:
                 result = await self._after(plan, ctx, result)
         except (asyncio.CancelledError, GeneratorExit):
             self._record_cancelled(call, decision, opened=opened, unknown=mutates)
             raise
         finally:
-            self._coming.discard(ctx)
+            self._command_calls.discard(ctx)
         if ctx.streamed:
             ctx.finish_stream()
         if self._redactor.active:
             result = self._redactor.result(result)
         if len(result.output) >= self._surely_short:
-            result = bound(result, tool, self._output, call.id, None if ctx.saw_secrets else ledger)
+            result = truncate_output(result, tool, self._output, call.id, None if ctx.read_secrets else ledger)
         if ctx.exception is not None and result.failure is Failure.TOOL_ERROR:
             with_exception(result, ctx.exception)
         if ledger is not None:
-            kept = withheld(result) if ctx.saw_secrets else result
+            kept = withhold_content(result) if ctx.read_secrets else result
             try:
                 if opened:
                     await ledger.end(call.id, kept)
                 else:
                     await ledger.record_whole(call, decision, kept)
             except LedgerError as error:
-                return self._finish(call, result_lost(tool.name, error, mutates=mutates))
+                return self._finish(call, result_not_recorded(tool.name, error, mutates=mutates))
         return self._finish(call, result)
 
-    async def _after(self, plan: Plan, ctx: RunContext, result: Result) -> Result:
-        answer = await run_after(plan.after, own(ctx.call_record.args), ctx, result, self._tools.default_timeout)
+    async def _after(self, plan: CallPlan, ctx: RunContext, result: Result) -> Result:
+        answer = await run_after(plan.after, copy_json(ctx.call_record.args), ctx, result, self._tools.default_timeout)
         if isinstance(answer, Result):
-            answer = owned(answer, ctx.call_id)
+            answer = with_final_state(answer, ctx.call_id)
             return replace(answer, state=result.state) if result.state in STOPPED else answer
         text = f"Tool '{ctx.tool.name}' ran, but {answer}; its output is withheld."
         state = result.state if result.state in STOPPED else State.FAILED
@@ -836,11 +843,13 @@ class Pipeline:
         except HoldfastError as error:
             self._events.warn(f"The end of call {call.id} could not be recorded: {error}")
 
-    def _broken(self, plan: Plan, ctx: RunContext, error: Exception) -> Result:
+    def _broken(self, plan: CallPlan, ctx: RunContext, error: Exception) -> Result:
         """What nobody foresaw: reported, recorded, and not raised into the caller."""
-        self._events.report(error)
-        result = broken(ctx.call_record, error, unknown=ctx.begun and plan.mutates)
-        self._record_now(ctx.call_record, Decision(Verdict.DENY, "fault", result.error or ""), result, opened=ctx.begun)
+        self._events.internal_error(error)
+        result = internal_error(ctx.call_record, error, unknown=ctx.in_ledger and plan.mutates)
+        self._record_now(
+            ctx.call_record, Decision(Verdict.DENY, "fault", result.error or ""), result, opened=ctx.in_ledger
+        )
         return self._finish(ctx.call_record, result)
 
     async def refuse(self, request: CallRequest, error: CallError) -> Result:
@@ -862,7 +871,7 @@ class Pipeline:
             verdict = Verdict.DENY if result.state in (State.DENIED, State.INVALID) else Verdict.APPROVE
             judged = decision or Decision(verdict, source, result.error or "answered without running")
             try:
-                await self._ledger.record_whole(call, judged, result, original_args=recordable(given))
+                await self._ledger.record_whole(call, judged, result, original_args=recordable_arguments(given))
             except LedgerError as error:
                 self._events.warn(f"Call {call.id} could not be recorded: {error}")
         return self._finish(call, result)

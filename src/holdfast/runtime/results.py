@@ -17,7 +17,7 @@ from holdfast.contract.errors import ArgumentsError, BadJson, CallError, Holdfas
 from holdfast.contract.json import Args, Json, encode_json
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
-from holdfast.runtime.cancellation import Raised
+from holdfast.runtime.cancellation import RelayedError
 from holdfast.text import truncate
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def refused_paths(error: HoldfastError) -> Result:
     return failed(str(error), State.INVALID, Failure.INVALID_ARGUMENTS)
 
 
-def planned(tool: Tool, call: Call, proposal: Proposal | None) -> Result:
+def plan_mode_result(tool: Tool, call: Call, proposal: Proposal | None) -> Result:
     """What a session that only plans is told instead of the result of a change."""
     if proposal is None:
         from holdfast.text.preview import preview
@@ -64,7 +64,7 @@ def awaiting_program(pending: PendingCall) -> str:
     return f"Call {call.id} is approved; it runs in the program that knows '{call.tool}', {when}."
 
 
-def words_of(error: object, otherwise: str) -> str:
+def message_of(error: object, otherwise: str) -> str:
     """What an exception or a hook says; some say nothing, and some cannot even be asked."""
     try:
         return str(error) or otherwise
@@ -72,47 +72,47 @@ def words_of(error: object, otherwise: str) -> str:
         return otherwise
 
 
-def raised_text(error: BaseException) -> str:
+def exception_text(error: BaseException) -> str:
     """What the model is told of an exception: `KeyError: 'zz'`. Sentences of our own stand for themselves."""
     kind = type(error).__name__
-    words = Repairs().text(words_of(error, ""))
-    if isinstance(error, HoldfastError | Raised):
+    words = Repairs().text(message_of(error, ""))
+    if isinstance(error, HoldfastError | RelayedError):
         return words or kind
     return f"{kind}: {words}" if words else kind
 
 
-def broken(call: Call, error: Exception, *, unknown: bool) -> Result:
+def internal_error(call: Call, error: Exception, *, unknown: bool) -> Result:
     """A fault of our own: the call still ends, and says what is not known."""
     what = "whether it took effect is not known" if unknown else "it was not run"
-    text = f"holdfast failed at call {call.id} ({words_of(error, type(error).__name__)}); {what}."
+    text = f"holdfast failed at call {call.id} ({message_of(error, type(error).__name__)}); {what}."
     return failed(text, State.UNKNOWN if unknown else State.FAILED, Failure.INTERNAL, call.id)
 
 
-def invalid_for(call: Call) -> str:
+def invalid_arguments_prefix(call: Call) -> str:
     """How a refusal of arguments begins."""
     return f"Invalid arguments for '{call.name_used}': "
 
 
-def invalid(call: Call, error: ArgumentsError) -> Result:
+def invalid_arguments(call: Call, error: ArgumentsError) -> Result:
     failure = Failure.BAD_JSON if isinstance(error, BadJson) else Failure.INVALID_ARGUMENTS
-    return failed(f"{invalid_for(call)}{error}", State.INVALID, failure, call.id)
+    return failed(f"{invalid_arguments_prefix(call)}{error}", State.INVALID, failure, call.id)
 
 
-def too_deep(name: str, limit: int) -> Result:
+def nested_too_deeply(name: str, limit: int) -> Result:
     text = f"Tool '{name}' was not called: calls are nested deeper than {limit}."
     return failed(text, State.DENIED, Failure.TOO_DEEP)
 
 
-def no_secret(name: str, scope: str) -> Result:
+def missing_secret(name: str, scope: str) -> Result:
     text = f"Tool '{name}' needs the secret '{scope}', which this caller has not been granted."
     return failed(text, State.DENIED, Failure.SECRET_UNAVAILABLE)
 
 
-def unrecorded(name: str, error: HoldfastError) -> Result:
+def call_not_recorded(name: str, error: HoldfastError) -> Result:
     return failed(f"Tool '{name}' was not run: the call cannot be recorded. {error}", State.FAILED, Failure.LEDGER)
 
 
-def result_lost(name: str, error: LedgerError, *, mutates: bool) -> Result:
+def result_not_recorded(name: str, error: LedgerError, *, mutates: bool) -> Result:
     """Not recorded means not acknowledged: the caller must not build on it."""
     what = "; the ledger will call it unknown" if mutates else ""
     text = f"Tool '{name}' ran, but its result could not be recorded{what}. {error}"
@@ -126,11 +126,12 @@ def cancelled(call_id: str) -> Result:
 def expired(pending: PendingCall, seconds: float) -> Result:
     """What the model is told of a call whose time was over before it ran."""
     what = "its approval was not used" if pending.state is State.APPROVED else "nobody answered"
-    text = f"Tool '{pending.call.name_used}' was not run: {what} within {_span(seconds)}. Ask again if it is needed."
+    limit = _format_duration(seconds)
+    text = f"Tool '{pending.call.name_used}' was not run: {what} within {limit}. Ask again if it is needed."
     return failed(text, State.EXPIRED, Failure.EXPIRED, pending.call.id)
 
 
-def _span(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     for unit, size in (("day", 86_400.0), ("hour", 3_600.0), ("minute", 60.0)):
         if seconds >= size and seconds % size == 0:
             count = round(seconds / size)
@@ -160,7 +161,7 @@ def how_to_answer(pending: PendingCall, *, shared: bool) -> str:
     return f"holdfast approve {call_id}" if shared else f"runtime.approve({call_id!r})"
 
 
-def waits(pending: PendingCall, *, shared: bool, changed: str = "") -> Result:
+def still_pending(pending: PendingCall, *, shared: bool, changed: str = "") -> Result:
     """A call that waits for a person; `changed` says what is different from what was approved."""
     call_id, how = pending.call.id, how_to_answer(pending, shared=shared)
     if changed:
@@ -173,7 +174,7 @@ def waits(pending: PendingCall, *, shared: bool, changed: str = "") -> Result:
     return failed(text, State.PENDING, Failure.STALE if changed else failure, call_id)
 
 
-def still_open(call_id: str, pending: PendingCall | None, *, shared: bool, runs: bool = False) -> Result:
+def unfinished(call_id: str, pending: PendingCall | None, *, shared: bool, runs: bool = False) -> Result:
     """A call that has not ended yet, as far as this process can tell."""
     if runs or (pending is not None and pending.state is State.RUNNING):
         text = f"Call {call_id} runs in another process and has not ended yet; its end: holdfast ledger show {call_id}"
@@ -183,12 +184,12 @@ def still_open(call_id: str, pending: PendingCall | None, *, shared: bool, runs:
         text = f"Call {call_id} is over, and no result of it is recorded{look}"
         return failed(text, State.UNKNOWN, Failure.OUTCOME_UNKNOWN, call_id)
     if pending.state is State.PENDING:
-        return waits(pending, shared=shared)
+        return still_pending(pending, shared=shared)
     text = awaiting_program(pending)
     return failed(text, pending.state, Failure.AWAITING_PROGRAM, call_id)
 
 
-def lost_secret(call: Call, proposal: Proposal | None) -> Result | None:
+def redacted_arguments(call: Call, proposal: Proposal | None) -> Result | None:
     """Secrets are not stored: what comes back from the ledger has a label in their place, and must not run."""
     if b"[secret " not in encode_json([call.args, call.asked, proposal]):
         return None
@@ -210,22 +211,24 @@ def to_result(value: Any, tool: Tool, call_id: str) -> Result:
     repairs = Repairs()
     try:
         if isinstance(value, Result):
-            result = _repaired(value, repairs)
+            result = _repair(value, repairs)
             if not is_well_formed(result):
-                return owned(_invalid(tool, "returned a Result with fields of the wrong type"), call_id)
+                return with_final_state(
+                    _invalid_output(tool, "returned a Result with fields of the wrong type"), call_id
+                )
         else:
-            given = None if tool.output_validator is not None else in_shape(value)
-            result = _repaired(given or _successful(to_json(value), tool.output_validator is not None), repairs)
+            given = None if tool.output_validator is not None else parse_result_dict(value)
+            result = _repair(given or _success(to_json(value), tool.output_validator is not None), repairs)
     except Exception as error:
-        return owned(_invalid(tool, f"returned {_unusable(value, error)}"), call_id)
-    result = checked(tool, result)
+        return with_final_state(_invalid_output(tool, f"returned {_describe_unusable(value, error)}"), call_id)
+    result = check_output(tool, result)
     if notes := " ".join(repairs.notes):
         metadata = {**result.metadata, "repaired": notes}
         if result.success:
             result = replace(result, output=f"{result.output}\n\n[{notes}]", metadata=metadata)
         else:
             result = replace(result, error=f"{result.error or 'Unknown error'} [{notes}]", metadata=metadata)
-    return owned(result, call_id)
+    return with_final_state(result, call_id)
 
 
 _SHAPES: Final = (
@@ -237,7 +240,7 @@ _OWN_METADATA: Final = frozenset({"spill", "spilled_bytes", "spilled_lines", "tr
 """Where holdfast notes what it kept and cut: data of others does not say that."""
 
 
-def in_shape(value: object) -> Result | None:
+def parse_result_dict(value: object) -> Result | None:
     """What a dict means that is exactly `{success, output?, error?}` or `{content, is_error, metadata?}`. Any other
     value is data."""
     if not isinstance(value, dict):
@@ -250,7 +253,7 @@ def in_shape(value: object) -> Result | None:
     if not isinstance(success, bool) or not isinstance(metadata, dict):
         return None
     metadata = {name: value for name, value in cast(dict[Any, Any], metadata).items() if name not in _OWN_METADATA}
-    body = _successful(to_json(given.get("output", given.get("content"))))
+    body = _success(to_json(given.get("output", given.get("content"))))
     if success:
         return replace(body, metadata=cast(Args, metadata))
     error = given.get("error")
@@ -265,13 +268,13 @@ def _negated(value: object) -> object:
     return not value if isinstance(value, bool) else value
 
 
-def _successful(plain: Json, typed: bool = False) -> Result:
+def _success(plain: Json, typed: bool = False) -> Result:
     if plain is None or isinstance(plain, str):
         return Result(True, plain or "", structured=plain if typed else None)
     return Result(True, encode_json(Repairs().value(plain)).decode(), structured=plain)
 
 
-def _repaired(result: Result, repairs: Repairs) -> Result:
+def _repair(result: Result, repairs: Repairs) -> Result:
     """The result with structure and metadata as plain JSON, and nothing in it that JSON cannot carry."""
     if is_plain([result.output, result.error, result.structured, result.metadata]):
         return result
@@ -287,14 +290,14 @@ def _repaired(result: Result, repairs: Repairs) -> Result:
     return result
 
 
-def _unusable(value: object, error: Exception) -> str:
+def _describe_unusable(value: object, error: Exception) -> str:
     """What is wrong with a value that cannot be a result, and which part of it."""
     part = str(error) if isinstance(error, _Unconvertible) else type(value).__name__
     inside = "" if part == type(value).__name__ else f"{type(value).__name__} with "
     return f"{inside}{part}, which cannot be kept. Return text, JSON, a dataclass, a pydantic model or a Result"
 
 
-def owned(result: Result, call_id: str) -> Result:
+def with_final_state(result: Result, call_id: str) -> Result:
     """A tool or hook says whether it succeeded; which state the call is in, and why, is not its to say."""
     failure = result.failure if result.failure is Failure.INVALID_OUTPUT else Failure.TOOL_ERROR
     if result.success:
@@ -306,12 +309,12 @@ def owned(result: Result, call_id: str) -> Result:
 def checked_proposal(proposal: Proposal, tool: Tool, call_id: str) -> Proposal | Result:
     """The proposal if every part of it is what it must be: it will be shown, stored, and come back from JSON."""
     if not is_plain(proposal.payload):
-        return owned(_invalid(tool, "proposed a payload that JSON cannot carry"), call_id)
+        return with_final_state(_invalid_output(tool, "proposed a payload that JSON cannot carry"), call_id)
     try:
         encode_json(proposal)
         return msgspec.convert(msgspec.to_builtins(proposal), Proposal)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        return owned(_invalid(tool, f"made a proposal that cannot be used ({error})"), call_id)
+        return with_final_state(_invalid_output(tool, f"made a proposal that cannot be used ({error})"), call_id)
 
 
 def is_well_formed(result: Result) -> bool:
@@ -347,21 +350,21 @@ def _encode(value: Any) -> Any:
     raise _Unconvertible(type(value).__name__)
 
 
-def checked(tool: Tool, result: Result) -> Result:
+def check_output(tool: Tool, result: Result) -> Result:
     """The result, or that its tool's output schema refuses it."""
     validator = tool.output_validator
     if validator is None or not result.success:
         return result
     content = result.structured
     if validator.foreign and not validator.affords(content):
-        return _invalid(tool, "returned more than can be checked against its output schema", result)
+        return _invalid_output(tool, "returned more than can be checked against its output schema", result)
     if validator.accepts(content):
         return result
     why = f"returned something its output schema refuses: {'; '.join(validator.violations(content))}"
-    return _invalid(tool, why, result)
+    return _invalid_output(tool, why, result)
 
 
-def _invalid(tool: Tool, why: str, result: Result | None = None) -> Result:
+def _invalid_output(tool: Tool, why: str, result: Result | None = None) -> Result:
     made = failed(f"Tool '{tool.name}' {why}.", State.FAILED, Failure.INVALID_OUTPUT)
     return made if result is None else replace(made, output=result.output)
 
@@ -371,7 +374,7 @@ _NOTICE_BYTES: Final = 8192
 """What a tool may add below an output it has cut to the limits itself."""
 
 
-class CallKeeper:
+class CallStorage:
     """Satisfies the `Keeper` protocol for one call."""
 
     __slots__ = ("_call_id", "_ledger")
@@ -404,14 +407,14 @@ class CallKeeper:
         return "\n".join(text.split("\n", told - offset + 1)[: max(0, told - offset + 1)]), told
 
 
-def withheld(result: Result) -> Result:
+def withhold_content(result: Result) -> Result:
     """What the ledger keeps of a result that may hold secrets read from a file."""
     text = "[not kept: the call read a file that may hold secrets (sandbox.read_deny); call it again to see it]"
     said = {"output": text} if result.success else {"error": text}
     return replace(result, **{"output": "", "structured": None, "metadata": {}, "attachments": (), **said})
 
 
-def bound(result: Result, tool: Tool, limits: OutputConfig, call_id: str, ledger: Ledger | None) -> Result:
+def truncate_output(result: Result, tool: Tool, limits: OutputConfig, call_id: str, ledger: Ledger | None) -> Result:
     """Cut an output that is too long; keep all of it (up to `max_spill`) and say what is hidden."""
     text = result.output
     if result.metadata.get("truncated") is True and _nearly_fits(text, limits):

@@ -29,19 +29,20 @@ from holdfast.rules.decider import Cap, Confirmations, Decider
 from holdfast.rules.from_config import DocumentPolicy
 from holdfast.rules.policy import Policy, PolicyRules, SkillPermissions, check_names, read_skills
 from holdfast.runtime import input_checks
-from holdfast.runtime.access import Plans, ToolAccess
-from holdfast.runtime.approvals import Approvals, standard_decider, what_changed
-from holdfast.runtime.commands import Commands, Workspace
+from holdfast.runtime.access import CallPlans, ToolAccess
+from holdfast.runtime.approvals import Approvals, describe_changes, standard_decider
+from holdfast.runtime.commands import Commands
 from holdfast.runtime.context import Environment, RunContext
 from holdfast.runtime.events import QUEUE_LIMIT, Events, Subscription, Telemetry
 from holdfast.runtime.input_checks import Arguments
-from holdfast.runtime.interfaces import Asker, Attachment, Interfaces, Nobody, Told
+from holdfast.runtime.interfaces import Asker, AttachedInterface, Interfaces, Nobody, OnAnswered
 from holdfast.runtime.middleware import After, Before, Middleware, MiddlewareHandle
-from holdfast.runtime.pending import Lifetimes, PendingCalls
+from holdfast.runtime.pending import PendingCalls, PendingExpiry
 from holdfast.runtime.pipeline import CallRequest, Pipeline
-from holdfast.runtime.results import awaiting_program, failed, in_shape, to_result, words_of
+from holdfast.runtime.results import awaiting_program, failed, message_of, parse_result_dict, to_result
 from holdfast.runtime.secrets import Secrets
 from holdfast.runtime.services import Services
+from holdfast.runtime.workspace import Workspace
 from holdfast.sandbox.hidden_files import pattern_problems
 from holdfast.store.redact import Redactor
 
@@ -109,15 +110,15 @@ class Runtime:
         self.events = Events(self.redactor)
         self.secrets = Secrets(config.secrets, self.redactor.add, workspace.root or Path(workspace.cwd))
         own = Caller(session=self.session, scopes=self.secrets.scopes)
-        self.caller = own if caller is None else input_checks.caller(caller)
-        self._chosen_ids = input_checks.ChosenIds(ledger)
+        self.caller = own if caller is None else input_checks.check_caller(caller)
+        self._chosen_ids = input_checks.ChosenCallIds(ledger)
         self._last_caller = (self.caller, self.caller)
         """The caller that was given last, and the same as it was taken."""
         self._names: list[str] = []
         self._names_at = -1
         """Warnings of unknown names, and the revision of the registry they were found at."""
         self._closers: list[Callable[[], None]] = []
-        self._leaving: list[Callable[[], Awaitable[None]]] = []
+        self._async_closers: list[Callable[[], Awaitable[None]]] = []
         self.registry = registry or Registry(
             default_timeout=config.tools.default_timeout,
             strict_check=config.tools.strict_check,
@@ -139,9 +140,9 @@ class Runtime:
         )
         self.approvals = Approvals(decider, self.registry, self.commands, grants, self.session)
         self.middleware = Middleware()
-        lifetimes = Lifetimes(config) if rules.clock is None else Lifetimes(config, rules.clock)
+        lifetimes = PendingExpiry(config) if rules.clock is None else PendingExpiry(config, rules.clock)
         self.pending = PendingCalls(ledger, self.redactor, self.events, self.interfaces, lifetimes)
-        plans = Plans(
+        plans = CallPlans(
             self.access,
             self.middleware,
             confirmations,
@@ -149,7 +150,7 @@ class Runtime:
             default_timeout=config.tools.default_timeout,
             planning=rules.plan,
         )
-        self.approvals.chain.on_change(plans.forget)
+        self.approvals.chain.on_change(plans.clear)
         environment = Environment(
             config=config,
             workspace=workspace,
@@ -193,7 +194,7 @@ class Runtime:
             for close in self._closers:
                 leaving.callback(close)
             leaving.callback(self.events.close)
-            for leave in self._leaving:
+            for leave in self._async_closers:
                 leaving.push_async_callback(leave)
             leaving.callback(self.registry.stop)
             leaving.push_async_callback(self.pipeline.executor.stop_all)
@@ -224,21 +225,21 @@ class Runtime:
         else:
             known = None
             try:
-                known = self._chosen_ids.take(call_id)
-                cwd = input_checks.folder(cwd, self.workspace.cwd)
-                asked = CallRequest.checked(name, args, self._checked(caller), cwd, request, given_id, known)
+                known = self._chosen_ids.claim(call_id)
+                cwd = input_checks.check_cwd(cwd, self.workspace.cwd)
+                asked = CallRequest.checked(name, args, self._check_caller(caller), cwd, request, given_id, known)
             except CallError as error:
                 plain = CallRequest.checked(name, None, self.caller, self.workspace.cwd, call_id=known)
                 return self.pipeline.refuse(plain, error)
         work = self.pipeline.run(asked)
         return work if self.telemetry is None else self.telemetry.span(asked.name, asked.given_id or "", work)
 
-    def _checked(self, caller: Caller | None) -> Caller:
+    def _check_caller(self, caller: Caller | None) -> Caller:
         """Programs tend to give the same caller again, so that it is not looked at twice."""
         if caller is None or caller is self.caller:
             return self.caller
         if caller is not self._last_caller[0]:
-            self._last_caller = (caller, input_checks.caller(caller))
+            self._last_caller = (caller, input_checks.check_caller(caller))
         return self._last_caller[1]
 
     async def call_many(
@@ -266,18 +267,18 @@ class Runtime:
     def cancel(self, call_id: str) -> bool:
         """Stop a running call or withdraw a pending one; it still gets its result. False if there is no such call."""
         try:
-            known = input_checks.known_call_id(call_id)
+            known = input_checks.check_call_id(call_id)
         except UnknownCall:
             return False
         return self.pipeline.cancel(known) or self.pending.cancel(known)
 
-    def _dry(
+    def _dry_run_request(
         self, name: str, args: Arguments, caller: Caller | None, call_id: str, given_id: str | None = None
     ) -> CallRequest:
-        name = input_checks.text(name, "The name of a tool")
-        given_id = input_checks.optional_text(given_id, "The given id of a call")
+        name = input_checks.check_text(name, "The name of a tool")
+        given_id = input_checks.check_optional_text(given_id, "The given id of a call")
         return CallRequest(
-            name, args, self._checked(caller), self.workspace.cwd, given_id=given_id, call_id=call_id, stages=[]
+            name, args, self._check_caller(caller), self.workspace.cwd, given_id=given_id, call_id=call_id, stages=[]
         )
 
     async def judge(
@@ -285,7 +286,7 @@ class Runtime:
     ) -> Decision:
         """What a call would meet, with nothing run or recorded. A call that would end before the approval chain is
         denied by the stage that ends it."""
-        asked = self._dry(name, args, caller, "judged", given_id)
+        asked = self._dry_run_request(name, args, caller, "judged", given_id)
         decision, _ = await self.pipeline.dry_run(asked)
         return decision
 
@@ -293,12 +294,12 @@ class Runtime:
         """What a call would meet, stage by stage, and who decides; without arguments, of the tool alone."""
         from holdfast.runtime.explanation import explain
 
-        asked = self._dry(name, args, caller, "explain")
+        asked = self._dry_run_request(name, args, caller, "explain")
         return await explain(self.pipeline, self.access, self.approvals, asked)
 
     async def undo(self, call_id: str, *, by: str = "program", partial: bool = False) -> Result:
         """Put back what a call changed on disk, all of it or nothing; raises `UndoRefused` where it cannot be."""
-        call_id, by = input_checks.known_call_id(call_id), input_checks.text(by, "The name of who asks")
+        call_id, by = input_checks.check_call_id(call_id), input_checks.check_text(by, "The name of who asks")
         return await asyncio.to_thread(
             self.commands.undo, call_id, by=by, partial=partial, interface=self.caller.interface
         )
@@ -307,7 +308,7 @@ class Runtime:
 
     async def answer(self, call_id: str, answer: Answer, *, digest: str | None = None) -> Result:
         """Answer a pending call. If it may run and nobody else waits to run it, it runs here, now."""
-        call_id = input_checks.known_call_id(call_id)
+        call_id = input_checks.check_call_id(call_id)
         answered = await self.pipeline.answer(call_id, answer, digest)
         if answered.state is not State.APPROVED:
             return self.pending.result(call_id) or Result(False, state=answered.state, call_id=call_id)
@@ -343,8 +344,8 @@ class Runtime:
         """Finish a pending call from outside, by the ids the client knows it by: with a `Result`, with text, or with a
         dict `{content, is_error, metadata?}`. Structured content, metadata and attachments are kept."""
         request_id, call_id = (
-            input_checks.text(request_id, "The request"),
-            input_checks.text(call_id, "The id of a call"),
+            input_checks.check_text(request_id, "The request"),
+            input_checks.check_text(call_id, "The id of a call"),
         )
         asked = [pending.call for pending in self.pending.list() if pending.call.request == request_id]
         found = [call.id for call in asked if call_id in (call.id, call.given_id)]
@@ -353,16 +354,16 @@ class Runtime:
         # Models and clients choose ids, and may choose one twice, or one that another call has in the ledger.
         if len({*found, *self.pending.ledger.calls_given(call_id, request_id)}) > 1:
             raise UnknownCall(f"Several calls of request '{request_id}' are named '{call_id}'; give the ledger's id.")
-        done = self._resolved(next(call for call in asked if call.id == found[0]), result)
+        done = self._check_resolution(next(call for call in asked if call.id == found[0]), result)
         text = done.output if done.success else done.error or "Unknown error"
-        answer = input_checks.answer(Answer(kind="respond", by="resolve", message=text, success=done.success))
+        answer = input_checks.check_answer(Answer(kind="respond", by="resolve", message=text, success=done.success))
         self.pending.answer(found[0], answer, result=done)
         return self.pending.result(found[0]) or done
 
-    def _resolved(self, call: Call, result: object) -> Result:
+    def _check_resolution(self, call: Call, result: object) -> Result:
         """What was handed in as a result, held to what a tool may return. Raises `CallError` for anything else."""
         try:
-            given = result if isinstance(result, Result | str) else in_shape(result)
+            given = result if isinstance(result, Result | str) else parse_result_dict(result)
         except Exception:
             given = None
         if given is None:
@@ -377,10 +378,10 @@ class Runtime:
     async def allow(self, pending: PendingCall, scope: Scope, *, by: str = "program", width: Width = "exact") -> Grant:
         """Remember a yes to calls like this one, narrowly. Raises `GrantRefused` if it would be too wide, and
         `StaleApproval` if the call is not what was shown any more: a rule is for what somebody has seen."""
-        by, pending = input_checks.text(by, "The name of who allows it"), input_checks.pending(pending)
+        by, pending = input_checks.check_text(by, "The name of who allows it"), input_checks.check_pending(pending)
         now = await self.pipeline.current(pending)
         if now.digest != pending.digest:
-            changed = what_changed(pending, now)
+            changed = describe_changes(pending, now)
             raise StaleApproval(f"Call {pending.call.id} has changed since it was shown ({changed}); look at it again.")
         return self.approvals.remember(now, scope, by, width)
 
@@ -389,13 +390,13 @@ class Runtime:
         asker: Asker | None = None,
         *,
         elicitor: Elicitor | None = None,
-        told: Told | None = None,
+        on_answered: OnAnswered | None = None,
         nobody: Nobody | None = None,
         by: str = "program",
-    ) -> Attachment:
+    ) -> AttachedInterface:
         """Let an interface be asked about pending calls, beside others: the first valid answer counts, and the others
         are told. An asker may be async or not, and returns an `Answer`, True, False, or None if nobody answered."""
-        return self.interfaces.attach(asker, elicitor=elicitor, told=told, nobody=nobody, by=by)
+        return self.interfaces.attach(asker, elicitor=elicitor, on_answered=on_answered, nobody=nobody, by=by)
 
     # Tools
 
@@ -411,14 +412,14 @@ class Runtime:
 
     def visible(self, caller: Caller | None = None) -> list[Tool]:
         """The tools a caller may see, sorted. `tool.search` is not one of them: whoever lists very many adds it."""
-        return self.access.visible(self._checked(caller))
+        return self.access.visible(self._check_caller(caller))
 
     def tool_list(self, format: Format, caller: Caller | None = None) -> ToolList:  # noqa: A002
         """The tool list for a provider's API. Unchanged tools give the same object again."""
         if not isinstance(cast(object, format), str) or format not in get_args(Format):
-            shown = words_of(format, "this")[:40]
+            shown = message_of(format, "this")[:40]
             raise CallError(f"There is no tool list in the format {shown!r}. {choices(shown, get_args(Format))}")
-        return self.access.tool_list(format, self._checked(caller))
+        return self.access.tool_list(format, self._check_caller(caller))
 
     def subscribe(self, limit: int = QUEUE_LIMIT) -> Subscription:
         """Watch what happens: `async for event in runtime.subscribe()`."""
@@ -447,7 +448,7 @@ class Runtime:
         """Call a function when the runtime is left. A coroutine function is awaited when every call has ended, before
         anything is closed."""
         if iscoroutinefunction(close):
-            self._leaving.append(close)
+            self._async_closers.append(close)
         else:
             self._closers.append(cast(Callable[[], None], close))
 

@@ -16,7 +16,7 @@ from holdfast.runtime.context import RunContext
 
 if TYPE_CHECKING:
     from holdfast.registry.tool_lists import ToolIndex
-    from holdfast.runtime.background_processes import Background
+    from holdfast.runtime.background_processes import BackgroundProcesses
 
 T = TypeVar("T")
 _MAX_SEARCHERS: Final = 64
@@ -29,7 +29,7 @@ class Services:
         self._commands = commands
         self._access = access
         self._end_with_call = end_with_call
-        self._background: Background | None = None
+        self._background: BackgroundProcesses | None = None
         self._offered: dict[type[Any], Any] = {}
 
     def offer(self, protocol: type[T], helper: T) -> None:
@@ -41,7 +41,7 @@ class Services:
         if found is None and protocol is Processes:
             found = self._offered[protocol] = self._processes()
         if found is None and protocol is ToolFinder:
-            found = self._offered[protocol] = Finder(self._access)
+            found = self._offered[protocol] = RegistryToolFinder(self._access)
         if found is None:
             raise HoldfastError(f"This runtime was given no {protocol.__name__}: runtime.services.offer gives it one.")
         return found
@@ -52,17 +52,17 @@ class Services:
 
         return writers_alive(self._commands, self._background, since)
 
-    def _processes(self) -> Background:
-        from holdfast.runtime.background_processes import Background
+    def _processes(self) -> BackgroundProcesses:
+        from holdfast.runtime.background_processes import BackgroundProcesses
 
         commands = self._commands
         _ = commands.supervisor  # closed after the processes
-        self._background = Background(commands, commands.workspace.state, end_with_call=self._end_with_call)
+        self._background = BackgroundProcesses(commands, commands.workspace.state, end_with_call=self._end_with_call)
         commands.on_close(self._background.close)
         return self._background
 
 
-class Finder:
+class RegistryToolFinder:
     """Satisfies `ToolFinder`. The index is made when it is first needed, and again after the registry changed."""
 
     def __init__(self, access: ToolAccess) -> None:

@@ -27,8 +27,8 @@ from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.helper_process import own_module, start_async
 from holdfast.import_path import import_order
-from holdfast.runtime.cancellation import NoReply, Raised
-from holdfast.runtime.results import raised_text, to_json
+from holdfast.runtime.cancellation import OutcomeUnknown, RelayedError
+from holdfast.runtime.results import exception_text, to_json
 
 _MAX_REPLY = 64 * 1024 * 1024
 
@@ -90,10 +90,10 @@ async def run_in_process(tool: Tool, args: Args, cwd: Path) -> Any:
         kill_tree(child.pid)
         code = await asyncio.shield(child.wait())
     if not reply:
-        raise NoReply(f"The process of tool '{tool.name}' ended with code {code} and no result.")
+        raise OutcomeUnknown(f"The process of tool '{tool.name}' ended with code {code} and no result.")
     answer = cast(dict[str, Any], json.loads(reply))
     if "error" in answer:
-        raised = Raised(str(answer["error"]))
+        raised = RelayedError(str(answer["error"]))
         raised.add_note(str(answer.get("traceback")))
         raise raised
     return msgspec.convert(answer["result"], Result) if "result" in answer else answer.get("value")
@@ -150,7 +150,7 @@ def main() -> None:
         encoded = json.dumps(reply)  # which carries NaN and half surrogate pairs: they are repaired where all are
     except BaseException as error:
         lines = traceback.format_exception(error)
-        encoded = json.dumps({"error": raised_text(error), "traceback": "".join(lines)})
+        encoded = json.dumps({"error": exception_text(error), "traceback": "".join(lines)})
     reply_to.write(encoded.encode() + b"\n")
     reply_to.flush()
     os._exit(0)

@@ -29,7 +29,7 @@ from holdfast.models.port import Usage
 FIRST, SECOND = ToolUse("a1", "file.read", '{"path": "a"}'), ToolUse("a2", "file.find", '{"pattern": "b"}')
 
 
-class Person(Protocol):
+class ConcurrentUser(Protocol):
     """Somebody who changes the conversation where it is kept, behind the back of whoever has it open.
 
     Ids are those of calls of the last reply. What they do is seen after `refresh`.
@@ -71,10 +71,10 @@ class ConversationConformance:
         """The conversation that `make` made there, as another process finds it."""
         raise NotImplementedError
 
-    def person(self, conversation: Conversation) -> Person:
+    def person(self, conversation: Conversation) -> ConcurrentUser:
         raise NotImplementedError
 
-    def asking(self, folder: Path, *uses: Part, aborted: str | None = None) -> tuple[Conversation, Person]:
+    def asking(self, folder: Path, *uses: Part, aborted: str | None = None) -> tuple[Conversation, ConcurrentUser]:
         """A conversation whose last reply asks for these calls."""
         conversation = self.make(folder)
         person = self.person(conversation)

@@ -25,12 +25,12 @@ from holdfast.contract.result import Result
 from holdfast.models.port import Usage
 
 
-class Said(Struct, frozen=True, tag="said"):
+class MessageEntry(Struct, frozen=True, tag="said"):
     role: Literal["system", "user"]
     text: str
 
 
-class Asked(Struct, frozen=True, tag="asked"):
+class CallEntry(Struct, frozen=True, tag="asked"):
     """A call of a reply, with what is said about it beside it."""
 
     use: ToolUse
@@ -39,52 +39,56 @@ class Asked(Struct, frozen=True, tag="asked"):
     result: Result | None = None
 
 
-class Replied(Struct, frozen=True, tag="replied"):
+class ReplyEntry(Struct, frozen=True, tag="replied"):
     parts: tuple[Part, ...]
     """Everything but its calls' state; a `ToolUse` here stands for the call of that number in `calls`."""
-    calls: tuple[Asked, ...] = ()
+    calls: tuple[CallEntry, ...] = ()
     aborted: str | None = None
 
 
-class Kept(Struct, frozen=True):
+class RememberedCall(Struct, frozen=True):
     turn: int
     use: ToolUse
-    opened: LedgerCall
+    ledger_call: LedgerCall
 
 
-class Shelf(Struct):
+class ConversationStore(Struct):
     """Where a conversation lies. It can be encoded, and opened again after a crash."""
 
     id: str = field(default_factory=lambda: uuid4().hex)
-    entries: list[Said | Replied] = field(default_factory=list[Said | Replied])
-    kept: list[Kept] = field(default_factory=list[Kept])
+    entries: list[MessageEntry | ReplyEntry] = field(default_factory=list[MessageEntry | ReplyEntry])
+    remembered_calls: list[RememberedCall] = field(default_factory=list[RememberedCall])
     problems: list[Diagnostic] = field(default_factory=list[Diagnostic])
-    unplaced: list[Replied] = field(default_factory=list[Replied])
+    unplaced: list[ReplyEntry] = field(default_factory=list[ReplyEntry])
     """Replies to what was changed while they came."""
     usage: Usage = field(default_factory=Usage)
 
     @property
-    def replies(self) -> list[tuple[int, Replied]]:
+    def replies(self) -> list[tuple[int, ReplyEntry]]:
         """Each with its place among the entries."""
-        return [(place, entry) for place, entry in enumerate(self.entries) if isinstance(entry, Replied)]
+        return [(place, entry) for place, entry in enumerate(self.entries) if isinstance(entry, ReplyEntry)]
 
 
 class MemoryConversation:
-    """What others put on the shelf is seen after `refresh`. `saved` is called when something has been changed."""
+    """What others put on the store is seen after `refresh`. `saved` is called when something has been changed."""
 
     def __init__(
-        self, shelf: Shelf | None = None, *, system: str = "", saved: Callable[[Shelf], None] | None = None
+        self,
+        store: ConversationStore | None = None,
+        *,
+        system: str = "",
+        saved: Callable[[ConversationStore], None] | None = None,
     ) -> None:
-        self.shelf = shelf or Shelf()
-        if system and not self.shelf.entries:
-            self.shelf.entries.append(Said("system", system))
+        self.store = store or ConversationStore()
+        if system and not self.store.entries:
+            self.store.entries.append(MessageEntry("system", system))
         self._saved = saved
-        self._seen: list[Said | Replied] = []
+        self._seen: list[MessageEntry | ReplyEntry] = []
         self.refresh()
 
     @property
     def id(self) -> str:
-        return self.shelf.id
+        return self.store.id
 
     @property
     def name(self) -> str:
@@ -93,20 +97,20 @@ class MemoryConversation:
     @property
     def usage(self) -> Usage:
         """Of all replies so far."""
-        return self.shelf.usage
+        return self.store.usage
 
     def say(self, text: str) -> None:
         """A person's next words."""
-        Person(self.shelf).say(text)
+        MemoryUser(self.store).say(text)
         self.refresh()
 
     def refresh(self) -> bool:
-        changed = self._seen != self.shelf.entries
-        self._seen = list(self.shelf.entries)
+        changed = self._seen != self.store.entries
+        self._seen = list(self.store.entries)
         return changed
 
     def slots(self) -> Sequence[Slot]:
-        replies = [entry for entry in self._seen if isinstance(entry, Replied)]
+        replies = [entry for entry in self._seen if isinstance(entry, ReplyEntry)]
         if not replies:
             return []
         turn, last = len(replies) - 1, replies[-1]
@@ -119,100 +123,108 @@ class MemoryConversation:
     def repair(self) -> int:
         repaired = 0
         missing = Result(False, error=NOT_RECORDED, state=State.FAILED)
-        for place, reply in self.shelf.replies[:-1]:
+        for place, reply in self.store.replies[:-1]:
             without = sum(asked.result is None for asked in reply.calls)
             if without:
                 calls = tuple(asked if asked.result else replace(asked, result=missing) for asked in reply.calls)
-                self.shelf.entries[place] = replace(reply, calls=calls)
+                self.store.entries[place] = replace(reply, calls=calls)
                 repaired += without
         if repaired:
             self._done()
         return repaired
 
     def change(self, changes: Sequence[SetStatus | SetResult]) -> None:
-        entries = list(self.shelf.entries)
+        entries = list(self.store.entries)
         for change in changes:
             place, number = self._find(entries, change.slot)
             reply = entries[place]
-            assert isinstance(reply, Replied)
+            assert isinstance(reply, ReplyEntry)
             asked = reply.calls[number]
             if isinstance(change, SetStatus):
                 asked = replace(asked, status=change.status, text="")
             else:
                 asked = replace(asked, status=None, text="", result=change.result)
             entries[place] = replace(reply, calls=(*reply.calls[:number], asked, *reply.calls[number + 1 :]))
-        self.shelf.entries = entries
+        self.store.entries = entries
         self._done()
 
     def remember(self, slot: Slot, opened: LedgerCall | None) -> None:
         if opened is not None:
             self.remember_all([(slot, opened)])
             return
-        self.shelf.kept = [kept for kept in self.shelf.kept if (kept.turn, kept.use) != (slot.turn, slot.use)]
+        self.store.remembered_calls = [
+            kept for kept in self.store.remembered_calls if (kept.turn, kept.use) != (slot.turn, slot.use)
+        ]
         self._save()
 
     def remember_all(self, opened: Sequence[tuple[Slot, LedgerCall]]) -> None:
         keys = {(slot.turn, slot.use) for slot, _ in opened}
-        self.shelf.kept = [kept for kept in self.shelf.kept if (kept.turn, kept.use) not in keys]
-        self.shelf.kept += [Kept(slot.turn, slot.use, item) for slot, item in opened]
+        self.store.remembered_calls = [
+            kept for kept in self.store.remembered_calls if (kept.turn, kept.use) not in keys
+        ]
+        self.store.remembered_calls += [RememberedCall(slot.turn, slot.use, item) for slot, item in opened]
         self._save()
 
     def forget(self, call_ids: Collection[str]) -> None:
-        self.shelf.kept = [kept for kept in self.shelf.kept if kept.opened.call_id not in call_ids]
+        self.store.remembered_calls = [
+            kept for kept in self.store.remembered_calls if kept.ledger_call.call_id not in call_ids
+        ]
         self._save()
 
     def remembered(self) -> Sequence[LedgerCall]:
-        return [kept.opened for kept in self.shelf.kept]
+        return [kept.ledger_call for kept in self.store.remembered_calls]
 
     def messages(self) -> Sequence[Message]:
         made: list[Message] = []
         for entry in self._seen:
-            if isinstance(entry, Said):
-                _add(made, entry.role, (Text(entry.text),))
+            if isinstance(entry, MessageEntry):
+                _append_parts(made, entry.role, (Text(entry.text),))
                 continue
             ending = () if entry.aborted is None else (Aborted(entry.aborted),)
-            _add(made, "assistant", (*entry.parts, *ending))
-            _add(made, "user", tuple(_told(asked) for asked in entry.calls))
+            _append_parts(made, "assistant", (*entry.parts, *ending))
+            _append_parts(made, "user", tuple(_tool_result(asked) for asked in entry.calls))
         return made
 
     def diagnostics(self) -> Sequence[Diagnostic]:
-        return self.shelf.problems
+        return self.store.problems
 
     def awaits_reply(self) -> bool:
         last = self._seen[-1] if self._seen else None
-        if isinstance(last, Replied):
+        if isinstance(last, ReplyEntry):
             return bool(last.calls) and all(asked.result for asked in last.calls)
         return last is not None and last.role == "user" and bool(last.text.strip())
 
     def turns_since_user(self) -> int:
         turns = 0
         for entry in reversed(self._seen):
-            if isinstance(entry, Said) and entry.role == "user" and entry.text.strip():
+            if isinstance(entry, MessageEntry) and entry.role == "user" and entry.text.strip():
                 break
-            turns += isinstance(entry, Replied)
+            turns += isinstance(entry, ReplyEntry)
         return turns
 
     def add_reply(self, parts: Sequence[Part], *, aborted: str | None = None, usage: Usage | None = None) -> None:
-        reply = Replied(tuple(parts), tuple(Asked(part) for part in parts if isinstance(part, ToolUse)), aborted)
-        if self._seen != self.shelf.entries:
-            self.shelf.unplaced.append(reply)
+        reply = ReplyEntry(tuple(parts), tuple(CallEntry(part) for part in parts if isinstance(part, ToolUse)), aborted)
+        if self._seen != self.store.entries:
+            self.store.unplaced.append(reply)
             self._save()
             raise Conflict("The conversation was changed while the model answered; its answer is in `unplaced`.")
-        self.shelf.entries.append(reply)
+        self.store.entries.append(reply)
         if usage is not None:
-            self.shelf.usage += usage
+            self.store.usage += usage
         self._done()
 
     def _opened(self, turn: int, use: ToolUse) -> LedgerCall | None:
-        return next((kept.opened for kept in self.shelf.kept if (kept.turn, kept.use) == (turn, use)), None)
+        return next(
+            (kept.ledger_call for kept in self.store.remembered_calls if (kept.turn, kept.use) == (turn, use)), None
+        )
 
-    def _find(self, entries: list[Said | Replied], slot: Slot) -> tuple[int, int]:
+    def _find(self, entries: list[MessageEntry | ReplyEntry], slot: Slot) -> tuple[int, int]:
         """Where a slot's call is, if nobody changed it or what is said about it."""
-        replies = [place for place, entry in enumerate(entries) if isinstance(entry, Replied)]
+        replies = [place for place, entry in enumerate(entries) if isinstance(entry, ReplyEntry)]
         if slot.turn < len(replies):
             reply = entries[replies[slot.turn]]
-            assert isinstance(reply, Replied)
-            wanted = Asked(slot.use, slot.status, slot.text)
+            assert isinstance(reply, ReplyEntry)
+            wanted = CallEntry(slot.use, slot.status, slot.text)
             if wanted in reply.calls:
                 return replies[slot.turn], reply.calls.index(wanted)
         raise Conflict(f"Call '{slot.use.id}' was changed meanwhile; what was to be written is in the ledger.")
@@ -223,17 +235,17 @@ class MemoryConversation:
 
     def _save(self) -> None:
         if self._saved is not None:
-            self._saved(self.shelf)
+            self._saved(self.store)
 
 
-class Person:
+class MemoryUser:
     """Somebody at the same conversation. Ids are those of calls of the last reply."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, store: ConversationStore) -> None:
+        self._store = store
 
     def say(self, text: str) -> None:
-        self._shelf.entries.append(Said("user", text))
+        self._store.entries.append(MessageEntry("user", text))
 
     def set_status(self, use_id: str, status: Status) -> None:
         self._edit(use_id, lambda asked: replace(asked, status=status))
@@ -255,25 +267,27 @@ class Person:
         """The call, and what is said about it."""
         self._edit(use_id, lambda asked: None)
 
-    def _edit(self, use_id: str, edit: Callable[[Asked], Asked | None]) -> None:
-        place, reply = self._shelf.replies[-1]
+    def _edit(self, use_id: str, edit: Callable[[CallEntry], CallEntry | None]) -> None:
+        place, reply = self._store.replies[-1]
         edited = {asked.use.id: edit(asked) if asked.use.id == use_id else asked for asked in reply.calls}
         if use_id not in edited:
             raise KeyError(use_id)
         calls = tuple(asked for asked in edited.values() if asked is not None)
         uses = {asked.use.id: asked.use for asked in calls}
         parts = tuple(uses.get(part.id) if isinstance(part, ToolUse) else part for part in reply.parts)
-        self._shelf.entries[place] = replace(reply, parts=tuple(part for part in parts if part), calls=calls)
+        self._store.entries[place] = replace(reply, parts=tuple(part for part in parts if part), calls=calls)
 
 
-def _told(asked: Asked) -> ToolResult:
+def _tool_result(asked: CallEntry) -> ToolResult:
     use, result = asked.use, asked.result
     if result is None:
         return ToolResult(use.id, use.name, NOT_RECORDED, error=True)
     return ToolResult(use.id, use.name, result.text, not result.success, result.attachments)
 
 
-def _add(messages: list[Message], role: Literal["system", "user", "assistant"], parts: tuple[Part, ...]) -> None:
+def _append_parts(
+    messages: list[Message], role: Literal["system", "user", "assistant"], parts: tuple[Part, ...]
+) -> None:
     """One message for whatever one side says in a row."""
     if not parts:
         return

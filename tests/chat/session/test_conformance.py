@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.agent.conversation import Conversation
 from holdfast.chat.conversation import DocumentConversation
-from holdfast.testing.conversation import ConversationConformance, Person
+from holdfast.testing.conversation import ConcurrentUser, ConversationConformance
 from tests.chat.session.support import Editor, opened
 
 
@@ -28,7 +28,7 @@ class TestDocument(ConversationConformance):
     def reopen(self, folder: Path) -> Conversation:
         return opened(folder)
 
-    def person(self, conversation: Conversation) -> Person:
+    def person(self, conversation: Conversation) -> ConcurrentUser:
         assert isinstance(conversation, DocumentConversation)
         return Editor(conversation.path, self.newline)
 

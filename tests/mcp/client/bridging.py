@@ -13,7 +13,7 @@ from typing import Any
 from holdfast import Config, Runtime
 from holdfast.config.config import ApprovalConfig, McpConfig, McpServer, SandboxConfig
 from holdfast.mcp.client.bridge import Bridge
-from holdfast.runtime.commands import Workspace
+from holdfast.runtime.workspace import Workspace
 from holdfast.store.trust import Pins
 
 SERVERS = Path(__file__).parent / "servers"

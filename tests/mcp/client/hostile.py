@@ -15,7 +15,7 @@ from holdfast import Config, Runtime
 from holdfast.config.config import McpServer, SandboxConfig
 from holdfast.mcp.client.flow_control import watched
 from holdfast.mcp.client.stdio_transport import StdioTransport
-from holdfast.runtime.commands import Workspace
+from holdfast.runtime.workspace import Workspace
 
 SERVER = Path(__file__).with_name("hostile_server.py")
 

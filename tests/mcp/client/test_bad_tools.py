@@ -13,7 +13,7 @@ import pytest
 from holdfast import Config, Runtime
 from holdfast.config.config import ApprovalConfig, McpServer, ToolsConfig
 from holdfast.mcp.client.bridge import Bridge
-from holdfast.runtime.commands import Workspace
+from holdfast.runtime.workspace import Workspace
 from tests.mcp.client.hostile import SERVER
 from tests.runtime.support import run
 

@@ -21,7 +21,7 @@ from holdfast.contract.elicitation import Completion, Elicitation, Form, Reply
 from holdfast.contract.enums import State
 from holdfast.contract.event import Elicited, Finished, Progress
 from holdfast.mcp.client.bridge import Bridge
-from holdfast.runtime.commands import Workspace
+from holdfast.runtime.workspace import Workspace
 from holdfast.store.ledger import Ledger
 from holdfast.store.trust import Pins
 from tests.attached import attached

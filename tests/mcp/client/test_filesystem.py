@@ -13,7 +13,7 @@ from holdfast import Config, Result, Runtime
 from holdfast.config.config import ApprovalConfig, McpConfig, McpServer, SandboxConfig, ToolsConfig
 from holdfast.contract.enums import Failure, Risk, State
 from holdfast.mcp.client.bridge import Bridge
-from holdfast.runtime.commands import Workspace
+from holdfast.runtime.workspace import Workspace
 from holdfast.store.ledger import Ledger
 from holdfast.store.trust import Pins
 from tests.peers import filesystem

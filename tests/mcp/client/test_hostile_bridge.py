@@ -15,7 +15,7 @@ from holdfast import Config, Runtime
 from holdfast.config.config import ApprovalConfig, McpServer, ToolsConfig
 from holdfast.contract.enums import State
 from holdfast.mcp.client.bridge import Bridge
-from holdfast.runtime.commands import Workspace
+from holdfast.runtime.workspace import Workspace
 from tests.mcp.client.hostile import peak_memory, server
 from tests.mcp.client.test_hostile import BROKEN, SILENT, SURVIVED
 from tests.runtime.commanding import mark, survivors, until

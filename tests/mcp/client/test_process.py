@@ -24,7 +24,7 @@ from holdfast.config.config import McpServer, SandboxConfig, SecretSource
 from holdfast.contract.errors import SandboxRefused, SecretUnavailable
 from holdfast.mcp.client.server_process import Process, folder_for, start
 from holdfast.mcp.client.stdio_transport import StdioTransport
-from holdfast.runtime.commands import Workspace
+from holdfast.runtime.workspace import Workspace
 from holdfast.sandbox.sandbox import Sandbox
 from holdfast.store.process_identity import wrote
 from tests.mcp.client.hostile import runtime_in, server, talking, text_of

@@ -16,7 +16,7 @@ from holdfast import Config, Context, Result, Runtime, Tool, tool
 from holdfast.config.config import ApprovalConfig, McpConfig, PolicyLayer, ToolsConfig
 from holdfast.contract.result import Attachment
 from holdfast.mcp.server import serve_http, serve_stdio
-from holdfast.runtime.commands import Workspace
+from holdfast.runtime.workspace import Workspace
 from holdfast.store.ledger import Ledger
 
 Era = Literal["legacy", "auto"]

@@ -126,7 +126,7 @@ class Place:
         return self.run("bash", "-ec", script)
 
     def undo_call(self, call_id: str, *, partial: bool = False) -> Result:
-        return self.undo.carry_out(self.undo.plan(call_id), by="ada", partial=partial)
+        return self.undo.run(self.undo.plan(call_id), by="ada", partial=partial)
 
     def changed(self, changes: Changes) -> dict[str, str]:
         return {os.path.relpath(change.path, self.root): change.kind for change in changes.changes}

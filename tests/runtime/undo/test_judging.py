@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.runtime.undo.protected_changes import judge
+from holdfast.runtime.undo.protected_changes import check_changes
 from holdfast.store.changes import ABSENT, PathChange, PathState
 from tests.quick import quickly
 from tests.runtime.undo.marks import needs_overlay
@@ -65,5 +65,5 @@ def test_ordinary_folders_with_such_names_are_taken_over_quickly(tmp_path: Path)
     paths = [f"src/{folder}/config/objects/{number}.py" for folder in "abcd" for number in range(1000)]
     found = [PathChange(path, ABSENT, made) for path in (*paths, "a/node_modules/x/HEAD", "modules", "info/config")]
     with quickly():
-        judged = judge(str(tmp_path), found, Ground(tmp_path))
+        judged = check_changes(str(tmp_path), found, Ground(tmp_path))
     assert (judged.allowed, judged.refused, judged.violations) == (found, [], [])

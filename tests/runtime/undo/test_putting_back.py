@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.contract.errors import UndoRefused
 from holdfast.contract.result import Result
-from holdfast.runtime.results import CallKeeper
+from holdfast.runtime.results import CallStorage
 from holdfast.store.changes import changing_calls, undone_by
 from tests.runtime.undo.support import Place, snapshot
 
@@ -29,7 +29,7 @@ def place(tmp_path: Path) -> Generator[Place]:
 def tool(place: Place, contents: dict[str, str | None]) -> str:
     """What a file tool does: keeps what was there, says what it leaves, writes."""
     call_id = place.begin()
-    keep = CallKeeper(call_id, place.ledger)
+    keep = CallStorage(call_id, place.ledger)
     for name, content in contents.items():
         path = place.root / name
         old = path.read_bytes() if path.exists() else None
@@ -45,7 +45,7 @@ def test_what_a_file_tool_wrote_deleted_and_made_is_put_back(place: Place) -> No
     (place.root / "a").chmod(0o640)
     before = snapshot(place.root)
     call_id = tool(place, {"a": "new\n", "sub/b": None, "sub/c": "c\n"})
-    assert [(item.inside, item.change.kind, item.fate) for item in place.undo.plan(call_id).items] == [
+    assert [(item.inside, item.change.kind, item.action) for item in place.undo.plan(call_id).items] == [
         ("a", "modified", "put_back"),
         ("sub/b", "deleted", "put_back"),
         ("sub/c", "created", "put_back"),
@@ -145,7 +145,7 @@ def test_a_call_that_was_interrupted_before_it_said_what_it_left_is_not_guessed_
     with pytest.raises(UndoRefused, match="still running"):
         place.undo.plan(call_id)
     place.ledger.end_now(call_id, Result(False))
-    assert place.undo.plan(call_id).items[0].fate == "already"
+    assert place.undo.plan(call_id).items[0].action == "already"
     (place.root / "a").write_text("half")
     with pytest.raises(UndoRefused, match="what it left there is not known"):
         place.undo_call(call_id)
@@ -156,7 +156,7 @@ def test_a_file_that_changes_between_the_look_and_the_deed_is_left_alone(place: 
     call_id, _ = place.shell("echo new > a; echo new > sub/b")
     plan = place.undo.plan(call_id)
     (place.root / "sub" / "b").write_text("mine\n")
-    result = place.undo.carry_out(plan, by="ada")
+    result = place.undo.run(plan, by="ada")
     assert not result.success
     assert "changed while you looked" in (result.error or "")
     assert (place.root / "a").read_text() == "new\n"
@@ -204,7 +204,7 @@ def test_where_nothing_can_be_put_back_that_is_said_and_no_rest_is_offered(place
     (place.root / "sub" / "b").write_text("mine\n")
     every = f"Every path call {call_id} changed has been changed since, so nothing was put back."
     with pytest.raises(UndoRefused, match=f"^{every}$"):
-        place.undo.carry_out(place.undo.plan(call_id), by="test", partial=partial)
+        place.undo.run(place.undo.plan(call_id), by="test", partial=partial)
     (place.root / "a").write_text("a\n")
     with pytest.raises(UndoRefused, match=r"^Nothing was put back: .*/sub/b cannot be, .*; no others are left\.$"):
-        place.undo.carry_out(place.undo.plan(call_id), by="test", partial=partial)
+        place.undo.run(place.undo.plan(call_id), by="test", partial=partial)

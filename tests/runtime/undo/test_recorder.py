@@ -80,7 +80,9 @@ def test_what_another_call_changes_meanwhile_is_not_the_commands(tmp_path: Path)
     for call_id in (*calls, other):
         place.ledger.end_now(call_id, Result(True))
     plan = place.undo.plan(calls[1])
-    assert [(Path(item.path).name, item.fate) for item in plan.items if item.fate == "refused"] == [("both", "refused")]
+    assert [(Path(item.path).name, item.action) for item in plan.items if item.action == "refused"] == [
+        ("both", "refused")
+    ]
     assert place.undo_call(calls[1], partial=True).success
     left = {name: (place.root / name).read_text() for name in ("theirs", "both", "new/file")}
     assert left == {"theirs": "another call", "both": "the command", "new/file": "another call"}

@@ -235,13 +235,13 @@ def test_a_folder_swapped_for_a_link_before_taking_over_does_not_lead_outside(tm
     fill(place.root)
     outside = tmp_path / "outside"
     outside.mkdir()
-    part = overlay_recorder.OverlayPart(place.root, tmp_path / "run", place.ledger.blobs)
+    part = overlay_recorder.OverlayRecording(place.root, tmp_path / "run", place.ledger.blobs)
     (tmp_path / "run" / "upper" / "sub").mkdir()
     (tmp_path / "run" / "upper" / "sub" / "c.txt").write_text("changed")
     changes = part.changes()
     (place.root / "sub").rename(place.root / "kept")
     (place.root / "sub").symlink_to(outside)
-    assert [item.partition(":")[0] for item in part.take_over(changes)] == ["sub/c.txt"]
+    assert [item.partition(":")[0] for item in part.apply(changes)] == ["sub/c.txt"]
     assert list(outside.iterdir()) == []
     assert (place.root / "kept" / "c.txt").read_text() == "three\n"
     part.close()
@@ -259,5 +259,5 @@ def test_changed_kept_content_is_not_put_back(tmp_path: Path) -> None:
     assert not result.success
     assert "was changed since it was kept" in (result.error or "")
     assert (place.root / "a.txt").read_text() == "new\n"
-    assert tree.in_order(["b/c", "", "a-b", "b", "a/b", "a"]) == ["", "a", "a/b", "a-b", "b", "b/c"]
+    assert tree.parents_first(["b/c", "", "a-b", "b", "a/b", "a"]) == ["", "a", "a/b", "a-b", "b", "b/c"]
     place.ledger.close()

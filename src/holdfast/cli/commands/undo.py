@@ -22,7 +22,7 @@ from holdfast.cli.prompt import confirm
 from holdfast.cli.root import complete_call, with_flags
 from holdfast.contract.errors import LedgerCorrupt, UndoRefused
 from holdfast.factory.runtime import Project, open_ledger
-from holdfast.runtime.undo.restore import TOOL, Plan, Planned, Undo, check, diff_of, named_calls
+from holdfast.runtime.undo.restore import TOOL, PathUndo, Undo, UndoPlan, check_plan, describe_calls, diff_of
 from holdfast.store.changes import changes_of, changing_calls, undone_by
 from holdfast.store.ledger import Ledger
 from holdfast.text.escape import escape, escape_name
@@ -44,15 +44,15 @@ def ledger_and_undo(flags: Flags, *, read_only: bool) -> Generator[tuple[Project
         yield project, ledger, Undo(ledger, [project.root or project.cwd], project.state)
 
 
-def name_of(item: Planned, project: Project) -> str:
+def name_of(item: PathUndo, project: Project) -> str:
     """Relative to the project, where it is in it."""
     root = str(project.root or project.cwd)
     return os.path.relpath(item.path, root) if item.path.startswith(f"{root}/") else item.path
 
 
-def change_output(item: Planned, call_id: str, diff: str | None) -> ChangeOutput:
+def change_output(item: PathUndo, call_id: str, diff: str | None) -> ChangeOutput:
     path, why = visible_path(item.path), visible_path(item.why) or None
-    return ChangeOutput(call_id=call_id, path=path, kind=item.change.kind, undo=item.fate, why=why, diff=diff)
+    return ChangeOutput(call_id=call_id, path=path, kind=item.change.kind, undo=item.action, why=why, diff=diff)
 
 
 def visible_path(path: str) -> str:
@@ -60,10 +60,10 @@ def visible_path(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def fate_words(item: Planned) -> str:
-    if item.fate == "refused":
+def fate_words(item: PathUndo) -> str:
+    if item.action == "refused":
         return escape(item.why)
-    return "as before the call" if item.fate == "already" else "as the call left it"
+    return "as before the call" if item.action == "already" else "as the call left it"
 
 
 def diff_lines(diff: str, stream: TextIO, limit: int | None = None, more: str = "") -> list[str]:
@@ -167,12 +167,12 @@ def undo(flags: Flags, call_id: str | None, yes: bool, partial: bool, as_json: b
         plan = undoing.plan(_last(ledger) if call_id is None else ledger.find(call_id))
         if not as_json:
             _show(plan, project, ledger)
-        check(plan, partial=partial)
+        check_plan(plan, partial=partial)
         if not yes and not console.can_ask():
             raise UsageProblem(f"Nothing was put back; look at it, then run `holdfast undo --yes {plan.call_id}`.")
         if not yes and not asyncio.run(confirm("Put this back? [y/N] ")):
             return _left(as_json=as_json)
-        result = undoing.carry_out(plan, by=whoami(), partial=partial)
+        result = undoing.run(plan, by=whoami(), partial=partial)
     if as_json:
         changes = [change_output(item, plan.call_id, None) for item in plan.items]
         error = None if result.error is None else visible_path(result.error)
@@ -196,15 +196,15 @@ def _last(ledger: Ledger) -> str:
     raise UndoRefused("No call here has changed a file that could be put back; `holdfast changes` lists what did.")
 
 
-def _show(plan: Plan, project: Project, ledger: Ledger) -> None:
+def _show(plan: UndoPlan, project: Project, ledger: Ledger) -> None:
     if plan.items:
-        console.print_err(console.paint(f"Undo {escape(named_calls(plan)).rstrip(',')}:", "bold"))
+        console.print_err(console.paint(f"Undo {escape(describe_calls(plan)).rstrip(',')}:", "bold"))
     room = MAX_SHOWN
     for item in plan.items[:MAX_PATHS]:
         name = visible_path(name_of(item, project))
         for label, text in ((item.change.kind, name), ("now", fate_words(item))):
             console.print_err_lines(quoted_field_lines(label, text, sys.stderr, width=_KIND, show=console.shown))
-        if item.fate == "put_back" and room > 0:
+        if item.action == "put_back" and room > 0:
             more = f"`holdfast changes {plan.call_id} --diff` shows all"
             lines = diff_lines(diff_of(item, ledger.blobs, name, back=True), sys.stderr, max(_LEAST, room), more)
             console.print_err_lines(lines)
@@ -215,7 +215,7 @@ def _show(plan: Plan, project: Project, ledger: Ledger) -> None:
         console.print_err(f"In all: {_counts(plan)}.")
 
 
-def _counts(plan: Plan) -> str:
+def _counts(plan: UndoPlan) -> str:
     already = len(plan.items) - len(plan.to_put_back) - len(plan.refused)
     found = [f"{len(plan.to_put_back):,} to put back"]
     if plan.refused:

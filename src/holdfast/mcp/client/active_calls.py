@@ -51,7 +51,7 @@ class Flight:
             return None
         if self._ended is None:
             self._ended = asyncio.get_running_loop().create_future()
-        return await self.ctx.while_waiting(_first(work, self._ended))
+        return await self.ctx.wait_for_user(_first(work, self._ended))
 
 
 class Flights:

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from holdfast.contract.enums import Failure, State
 from holdfast.contract.json import Args, encode_json
 from holdfast.contract.result import Attachment, Result, fail
-from holdfast.runtime.cancellation import NoReply
+from holdfast.runtime.cancellation import OutcomeUnknown
 from holdfast.runtime.context import RunContext
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.escape import escape
@@ -65,7 +65,7 @@ async def call_tool(client: Client, tool: str, args: Args, ctx: RunContext, runt
     except InputRequiredRoundsExceededError:
         return fail(f"MCP server '{line.name}' asked for input again and again, so that the call was given up.")
     except ValidationError as error:
-        raise NoReply(
+        raise OutcomeUnknown(
             f"What MCP server '{line.name}' answered is not what the protocol says ({error.error_count()} faults)"
         ) from None
     return result_from(answer)
@@ -78,7 +78,7 @@ async def _refused(error: MCPError, client: Client, line: Line) -> Result:
         return fail(f"MCP server '{line.name}' has ended the session; another is begun. The call was not carried out.")
     fate = line.fate_of(client) if code == CONNECTION_CLOSED else ""
     if fate or said.startswith(_SDK_LOST.get(code, ())):
-        raise NoReply(f"MCP server '{line.name}' gave no answer: {fate or said}") from None
+        raise OutcomeUnknown(f"MCP server '{line.name}' gave no answer: {fate or said}") from None
     if code == URL_ELICITATION_REQUIRED:
         data: Any = error.data
         wanted = data.get("elicitations") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]

@@ -18,7 +18,7 @@ from holdfast.contract.json import Args, Json, canonical_json, digest_of
 from holdfast.contract.result import Result, fail
 from holdfast.contract.tool import Tool
 from holdfast.mcp.client.definitions import definition_of, difference, is_wanted, pinned_as, same, source_of, tool_from
-from holdfast.runtime.results import checked
+from holdfast.runtime.results import check_output
 from holdfast.text.escape import escape
 from holdfast.text.preview import generic_body
 
@@ -69,7 +69,7 @@ def held_tool(shelf: Shelf, item: Listed) -> Tool:
         judged = tool.schema.judge(args)
         if isinstance(judged, InvalidArguments):
             return fail(f"Its new definition is accepted, but does not take these arguments: {judged}")
-        return checked(tool, await shelf.send(name, judged, cast("RunContext", ctx)))
+        return check_output(tool, await shelf.send(name, judged, cast("RunContext", ctx)))
 
     return tool_from(
         shelf.name,

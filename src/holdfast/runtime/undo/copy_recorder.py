@@ -20,7 +20,7 @@ import msgspec
 from holdfast.contract.errors import LedgerCorrupt
 from holdfast.fs.beneath import NEW
 from holdfast.fs.replace import make_private_folder, write_private
-from holdfast.runtime.undo.tree import BlobSource, Step, Tree, described, open_file, settle
+from holdfast.runtime.undo.tree import BlobSource, PathEdit, Tree, apply_edits, describe_stat, open_file
 from holdfast.store.blobs import Blobs
 from holdfast.store.changes import ABSENT, PathChange, PathState
 
@@ -33,7 +33,7 @@ _SLACK: Final = 32 * 1024 * 1024
 """Bytes nothing leads to that are put up with."""
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True):
+class PackEntry(msgspec.Struct, frozen=True, array_like=True):
     """Where a content is kept."""
 
     digest: str
@@ -46,33 +46,33 @@ def key_of(facts: os.stat_result) -> Key:
     return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
 
-class Contents:
+class PackStore:
     """One object for one recording: what it adds goes into a file of its own, so that no lock is needed."""
 
     def __init__(self, folder: Path) -> None:
         make_private_folder(folder)
         self._folder = folder
         self._index = folder / "index"
-        self._name = f"pack-{os.urandom(8).hex()}"
-        self._pack: int | None = None
-        self._end = 0
-        self._known = self._load()
+        self._pack_name = f"pack-{os.urandom(8).hex()}"
+        self._pack_fd: int | None = None
+        self._pack_size = 0
+        self._entries = self._load()
 
-    def keep(self, folder: int, name: str, facts: os.stat_result) -> tuple[Place | None, bool]:
+    def store(self, folder: int, name: str, facts: os.stat_result) -> tuple[PackEntry | None, bool]:
         """Where a file's content is kept now, None if it cannot be read; and whether its times tell if it changes."""
         key = key_of(facts)
         sure = facts.st_ctime_ns < time.time_ns() - _RACY_NS
-        place = self._known.get(key)
+        place = self._entries.get(key)
         if place is None:
             try:
                 place = self._append(folder, name)
             except PermissionError:
                 return None, sure
             if sure:
-                self._known[key] = place
+                self._entries[key] = place
         return place, sure
 
-    def hand_over(self, place: Place, blobs: Blobs) -> None:
+    def copy_to_blobs(self, place: PackEntry, blobs: Blobs) -> None:
         """Keep a content where the ledger keeps it."""
         if blobs.freshen(place.digest):
             return
@@ -86,37 +86,37 @@ class Contents:
 
     def save(self, seen: Iterable[Key]) -> None:
         """Remember only what is there. When too much is kept that nothing leads to, everything is forgotten."""
-        if self._pack is not None:
-            os.close(self._pack)
-            self._pack = None
-        before = len(self._known)
-        self._known = {key: self._known[key] for key in seen if key in self._known}
-        if self._end == 0 and len(self._known) == before:
+        if self._pack_fd is not None:
+            os.close(self._pack_fd)
+            self._pack_fd = None
+        before = len(self._entries)
+        self._entries = {key: self._entries[key] for key in seen if key in self._entries}
+        if self._pack_size == 0 and len(self._entries) == before:
             return
         if self._wasted() > _SLACK:
-            self._known = {key: place for key, place in self._known.items() if place.pack == self._name}
+            self._entries = {key: place for key, place in self._entries.items() if place.pack == self._pack_name}
         self._write_index()
         self._remove_unused()
 
-    def _append(self, folder: int, name: str) -> Place:
-        if self._pack is None:
-            self._pack = os.open(self._folder / self._name, NEW, 0o600)
+    def _append(self, folder: int, name: str) -> PackEntry:
+        if self._pack_fd is None:
+            self._pack_fd = os.open(self._folder / self._pack_name, NEW, 0o600)
         opened = open_file(folder, name)
-        digest, start = sha256(), self._end
+        digest, start = sha256(), self._pack_size
         try:
             while block := os.read(opened, _BLOCK):
                 digest.update(block)
                 view = memoryview(block)
                 while view:
-                    view = view[os.write(self._pack, view) :]
-                self._end += len(block)
+                    view = view[os.write(self._pack_fd, view) :]
+                self._pack_size += len(block)
         finally:
             os.close(opened)
-        return Place(digest.hexdigest(), self._name, start, self._end - start)
+        return PackEntry(digest.hexdigest(), self._pack_name, start, self._pack_size - start)
 
     def _wasted(self) -> int:
-        used = sum(place.size for place in set(self._known.values()))
-        kept = sum(self._size_of(pack) for pack in {place.pack for place in self._known.values()})
+        used = sum(place.size for place in set(self._entries.values()))
+        kept = sum(self._size_of(pack) for pack in {place.pack for place in self._entries.values()})
         return kept - used
 
     def _size_of(self, pack: str) -> int:
@@ -124,50 +124,50 @@ class Contents:
             return (self._folder / pack).stat().st_size
         return 0
 
-    def _load(self) -> dict[Key, Place]:
+    def _load(self) -> dict[Key, PackEntry]:
         try:
-            rows = msgspec.msgpack.decode(self._index.read_bytes(), type=list[tuple[Key, Place]])
+            rows = msgspec.msgpack.decode(self._index.read_bytes(), type=list[tuple[Key, PackEntry]])
         except (OSError, msgspec.DecodeError):
             return {}
         packs = {path.name for path in self._folder.glob("pack-*")}
         return {key: place for key, place in rows if place.pack in packs}
 
     def _write_index(self) -> None:
-        write_private(self._index, msgspec.msgpack.encode(list(self._known.items())))
+        write_private(self._index, msgspec.msgpack.encode(list(self._entries.items())))
 
     def _remove_unused(self) -> None:
         """Packs nothing leads to any more; young ones may belong to a recording that has not saved yet."""
-        used = {place.pack for place in self._known.values()}
+        used = {place.pack for place in self._entries.values()}
         for path in self._folder.glob("pack-*"):
             with suppress(FileNotFoundError):
                 if path.name not in used and time.time() - path.stat().st_mtime > 86_400:
                     path.unlink()
 
 
-class TooMuch(Exception):
+class TooLarge(Exception):
     """There is more than may be copied beforehand."""
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class CopyLimits(msgspec.Struct, frozen=True):
     max_files: int
     max_bytes: int
 
 
-class _Seen(NamedTuple):
+class _PathSnapshot(NamedTuple):
     facts: os.stat_result
     target: str | None = None
-    kept: Place | None = None
-    sure: bool = True
+    entry: PackEntry | None = None
+    times_reliable: bool = True
     """The times tell whether it was changed."""
 
 
-class CopyPart:
+class CopyRecording:
     """One writable root, kept before the command runs."""
 
     overlay = None
 
-    def __init__(self, root: Path, blobs: Blobs, contents: Contents, bounds: Bounds) -> None:
-        self.root = self.left = str(root)
+    def __init__(self, root: Path, blobs: Blobs, contents: PackStore, bounds: CopyLimits) -> None:
+        self.root = self.content_root = str(root)
         self._blobs = blobs
         self._contents = contents
         self._before = _walk(root, bounds, contents)
@@ -175,7 +175,7 @@ class CopyPart:
     @property
     def keys(self) -> Iterator[Key]:
         """Of every file that was seen."""
-        return (key_of(seen.facts) for seen in self._before.values() if seen.kept is not None)
+        return (key_of(seen.facts) for seen in self._before.values() if seen.entry is not None)
 
     def changes(self) -> list[PathChange]:
         after = _walk(Path(self.root), None, None)
@@ -183,9 +183,9 @@ class CopyPart:
         with Tree(self.root) as tree:
             for path, seen in self._before.items():
                 now = after.get(path)
-                if now is None or _may_differ(seen, now):
+                if now is None or _may_have_changed(seen, now):
                     state = ABSENT if now is None else tree.state(path)
-                    before = self._kept(seen)
+                    before = self._state_before(seen)
                     if not before.same_as(state):
                         found.append(PathChange(path, before, state))
             for path in after.keys() - self._before.keys():
@@ -195,34 +195,34 @@ class CopyPart:
         found.sort(key=lambda change: change.path.split("/"))
         return found
 
-    def roll_back(self, refused: list[PathChange]) -> None:
-        steps = [Step(change.path, change.after, change.before) for change in refused]
+    def revert(self, refused: list[PathChange]) -> None:
+        steps = [PathEdit(change.path, change.after, change.before) for change in refused]
         with Tree(self.root) as tree:
-            settle(tree, steps, BlobSource(self._blobs))
+            apply_edits(tree, steps, BlobSource(self._blobs))
 
-    def take_over(self, changes: list[PathChange]) -> list[str]:
+    def apply(self, changes: list[PathChange]) -> list[str]:
         """The command changed the root itself."""
         return []
 
     def close(self) -> None:
         """Nothing of it is left."""
 
-    def _kept(self, seen: _Seen) -> PathState:
+    def _state_before(self, seen: _PathSnapshot) -> PathState:
         """What was there; its content moves to where the ledger keeps content."""
-        if seen.kept is None:
-            return described(seen.facts, target=seen.target)
-        self._contents.hand_over(seen.kept, self._blobs)
-        return described(seen.facts, seen.kept.digest, kept=True)
+        if seen.entry is None:
+            return describe_stat(seen.facts, target=seen.target)
+        self._contents.copy_to_blobs(seen.entry, self._blobs)
+        return describe_stat(seen.facts, seen.entry.digest, kept=True)
 
 
-def measure(root: Path, bounds: Bounds) -> None:
+def check_size(root: Path, bounds: CopyLimits) -> None:
     """Raises `TooMuch` where `CopyPart` would."""
     _walk(root, bounds, None)
 
 
-def _walk(root: Path, bounds: Bounds | None, contents: Contents | None) -> dict[str, _Seen]:
+def _walk(root: Path, bounds: CopyLimits | None, contents: PackStore | None) -> dict[str, _PathSnapshot]:
     """Everything beneath a root and the root itself; with `contents` every file's content is kept."""
-    found = {"": _Seen(root.stat())}
+    found = {"": _PathSnapshot(root.stat())}
     size = 0
     with Tree(root) as tree:
         for path, entry, here in tree.walk():
@@ -232,25 +232,25 @@ def _walk(root: Path, bounds: Bounds | None, contents: Contents | None) -> dict[
                 continue  # it went while we looked
             if stat.S_ISREG(facts.st_mode):
                 size += facts.st_size
-                kept, sure = (None, True) if contents is None else contents.keep(here, entry.name, facts)
-                found[path] = _Seen(facts, None, kept, sure)
+                kept, sure = (None, True) if contents is None else contents.store(here, entry.name, facts)
+                found[path] = _PathSnapshot(facts, None, kept, sure)
             elif stat.S_ISLNK(facts.st_mode):
-                found[path] = _Seen(facts, os.readlink(entry.name, dir_fd=here))
+                found[path] = _PathSnapshot(facts, os.readlink(entry.name, dir_fd=here))
             else:
-                found[path] = _Seen(facts)
+                found[path] = _PathSnapshot(facts)
             if bounds is not None and (len(found) > bounds.max_files or size > bounds.max_bytes):
-                raise TooMuch(_too_much(root, bounds, files=len(found) > bounds.max_files))
+                raise TooLarge(_too_large_message(root, bounds, files=len(found) > bounds.max_files))
     return found
 
 
-def _may_differ(before: _Seen, now: _Seen) -> bool:
+def _may_have_changed(before: _PathSnapshot, now: _PathSnapshot) -> bool:
     if stat.S_ISDIR(before.facts.st_mode) and stat.S_ISDIR(now.facts.st_mode):
         return before.facts.st_mode != now.facts.st_mode
     same = key_of(before.facts) == key_of(now.facts) and before.facts.st_mode == now.facts.st_mode
-    return not (same and before.sure)
+    return not (same and before.times_reliable)
 
 
-def _too_much(root: Path, bounds: Bounds, *, files: bool) -> str:
+def _too_large_message(root: Path, bounds: CopyLimits, *, files: bool) -> str:
     if files:
         return f"{root} holds more than {bounds.max_files:,} files, which sandbox.undo_max_files does not allow to copy"
     limit = f"{bounds.max_bytes / 1024**2:,.0f} MB"

@@ -10,24 +10,34 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.fs.beneath import FOLDER, opened, remove
-from holdfast.runtime.undo.tree import Step, Tree, described, digest_of_open, kind_of, look, names_in, open_file, settle
+from holdfast.runtime.undo.tree import (
+    PathEdit,
+    Tree,
+    apply_edits,
+    describe_stat,
+    digest_of_open,
+    kind_of,
+    list_names,
+    open_file,
+    path_state,
+)
 from holdfast.sandbox.launch import Overlay
 from holdfast.store.blobs import Blobs
 from holdfast.store.changes import ABSENT, PathChange, PathState
 
 _OPAQUE: Final = "user.overlay.opaque"
-_MARKS: Final = "user.overlay."
+_OVERLAY_XATTRS: Final = "user.overlay."
 
 
-class OverlayPart:
-    """One writable root. The root is not touched until `take_over`."""
+class OverlayRecording:
+    """One writable root. The root is not touched until `apply`."""
 
     def __init__(self, root: Path, folder: Path, blobs: Blobs) -> None:
         self.root = str(root)
         self._folder = folder
         self._blobs = blobs
         self._upper = folder / "upper"
-        self.left = str(self._upper)
+        self.content_root = str(self._upper)
         self._touched: dict[str, tuple[int, int]] = {}
         """Files of which only the times changed."""
         facts = root.stat()
@@ -41,29 +51,29 @@ class OverlayPart:
         """What the command changed; the content that was there before is kept."""
         with Tree(self.root) as lower, opened(self._upper, FOLDER) as upper:
             top = lower.state("")
-            after = described(os.fstat(upper))
+            after = describe_stat(os.fstat(upper))
             found = [] if top.same_as(after) else [PathChange("", top, after)]
             found.extend(self._compare(lower, upper, "", has_lower=True))
         return found
 
-    def roll_back(self, refused: list[PathChange]) -> None:
+    def revert(self, refused: list[PathChange]) -> None:
         """What is not taken over has never happened."""
 
-    def take_over(self, changes: list[PathChange]) -> list[str]:
+    def apply(self, changes: list[PathChange]) -> list[str]:
         """Make the root what the command made of it. Every path changes whole, and the ledger knows of it already."""
         failed: list[str] = []
-        steps = [Step(change.path, change.before, change.after) for change in changes]
+        steps = [PathEdit(change.path, change.before, change.after) for change in changes]
         with Tree(self.root) as tree:
-            settle(tree, steps, self, failed)
+            apply_edits(tree, steps, self, failed)
             for path, times in self._touched.items():
                 with suppress(OSError):
                     tree.set_times(path, times)
         return failed
 
-    def place(self, tree: Tree, step: Step) -> None:
+    def write_file(self, tree: Tree, step: PathEdit) -> None:
         made = self._upper / step.path
         made.chmod(stat.S_IRUSR | stat.S_IWUSR)
-        _unmark(made)
+        _remove_overlay_xattrs(made)
         if step.wanted.mode is not None:
             made.chmod(step.wanted.mode)
         if not tree.move_in(step.path, str(made)):
@@ -76,7 +86,7 @@ class OverlayPart:
         remove(self._folder)
 
     def _compare(self, lower: Tree, upper: int, path: str, *, has_lower: bool) -> Iterator[PathChange]:
-        names = names_in(upper)
+        names = list_names(upper)
         if has_lower and _is_opaque(upper):
             for name in sorted(set(lower.names(path)) - set(names)):
                 yield from self._gone(lower, _join(path, name))
@@ -97,7 +107,7 @@ class OverlayPart:
     def _compare_folder(
         self, lower: Tree, upper: int, name: str, path: str, facts: os.stat_result, *, has_lower: bool
     ) -> Iterator[PathChange]:
-        after = described(facts)
+        after = describe_stat(facts)
         before = self._before(lower, path) if has_lower else ABSENT
         merged = before.kind == "directory"
         if not merged or before.mode != after.mode:
@@ -110,7 +120,7 @@ class OverlayPart:
         self, lower: Tree, upper: int, name: str, path: str, facts: os.stat_result, *, has_lower: bool
     ) -> Iterator[PathChange]:
         is_file = stat.S_ISREG(facts.st_mode)
-        after = described(facts, _digest(upper, name)) if is_file else look(upper, name)
+        after = describe_stat(facts, _digest(upper, name)) if is_file else path_state(upper, name)
         glance = lower.state(path) if has_lower and not _surely_differs(lower, path, after) else ABSENT
         if is_file and glance.content == after.content:
             self._touched[path] = (facts.st_atime_ns, facts.st_mtime_ns)
@@ -158,11 +168,11 @@ def _is_opaque(folder: int) -> bool:
         return False
 
 
-def _unmark(file: Path) -> None:
+def _remove_overlay_xattrs(file: Path) -> None:
     """Take the overlay's own notes off a file."""
     with suppress(OSError):
         for name in os.listxattr(file):
-            if name.startswith(_MARKS):
+            if name.startswith(_OVERLAY_XATTRS):
                 os.removexattr(file, name)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.sandbox.policy import SandboxPolicy
 
 
-class Judging(Protocol):
+class SandboxRules(Protocol):
     """What must be known of the sandbox."""
 
     @property
@@ -27,14 +27,16 @@ class Judging(Protocol):
     def is_protected(self, path: Path, /) -> str | None: ...
 
 
-class Judged(Struct):
+class CheckedChanges(Struct):
     allowed: list[PathChange]
     refused: list[PathChange]
     violations: list[str]
     """What was refused because something would obey it."""
 
 
-def judge(root: str, found: list[PathChange], sandbox: Judging | None, left: str | None = None) -> Judged:
+def check_changes(
+    root: str, found: list[PathChange], sandbox: SandboxRules | None, left: str | None = None
+) -> CheckedChanges:
     """Which changes may be taken over. A folder is not removed while something protected stays in it.
 
     `left`: the folder in which the changed files lie, where that is not the root.
@@ -44,14 +46,14 @@ def judge(root: str, found: list[PathChange], sandbox: Judging | None, left: str
     So is one for recorded resolutions: git applies them once it is there.
     """
     if sandbox is None:
-        return Judged(found, [], [])
+        return CheckedChanges(found, [], [])
     folders = _GitFolders(root, found, sandbox)
     locked: dict[str, str] = {}
     """What is refused, and as what it is reported."""
     kept: list[PathChange] = []
     for change in found:
         reported = folders.locks(change)
-        if reported is not None or _is_locked(root, change, sandbox, left or root):
+        if reported is not None or _is_refused(root, change, sandbox, left or root):
             locked[change.path] = reported or change.path
             kept.append(change)
     stays = {folder for change in kept if change.before.kind != "absent" for folder in _folders_above(change.path)}
@@ -72,14 +74,14 @@ def judge(root: str, found: list[PathChange], sandbox: Judging | None, left: str
             locked[change.path] = change.path
             if above.isdisjoint(locked[path] for path in violations):
                 violations.append(change.path)
-    return Judged(
+    return CheckedChanges(
         [change for change in found if change.path not in lost and change.path not in nothing],
         [change for change in found if change.path in lost],
         list(dict.fromkeys(absolute(root, locked[path]) for path in violations)),
     )
 
 
-def by_the_command(root: str, found: list[PathChange], sandbox: Judging) -> list[PathChange]:
+def without_documents(root: str, found: list[PathChange], sandbox: SandboxRules) -> list[PathChange]:
     """Without documents that were there before: a command in the root itself sees them read-only, and what holdfast or
     a person wrote into them meanwhile is neither taken back nor counted as the command's."""
     extra = sandbox.policy.protected
@@ -99,7 +101,7 @@ def _becomes_folder(path: str, found: list[PathChange]) -> bool:
     )
 
 
-def _is_locked(root: str, change: PathChange, sandbox: Judging, left: str) -> bool:
+def _is_refused(root: str, change: PathChange, sandbox: SandboxRules, left: str) -> bool:
     path = Path(absolute(root, change.path))
     inside = git_folder.inside_of(path, sandbox.policy.root)
     state = git_folder.state(inside)
@@ -124,7 +126,7 @@ class _GitFolders:
     """Folders git takes for repositories whatever their names are: what it obeys in them is locked, and a command
     cannot make one of what was none."""
 
-    def __init__(self, root: str, found: list[PathChange], sandbox: Judging) -> None:
+    def __init__(self, root: str, found: list[PathChange], sandbox: SandboxRules) -> None:
         self._root = root
         self._sandbox = sandbox
         self._changes = {change.path: change for change in found}
@@ -143,7 +145,7 @@ class _GitFolders:
             if known == (False, True):
                 return "/".join(names[: place + 1])
             inside = "/".join((*names[:place], GIT, *names[place:]))
-            if _is_locked(self._root, replace(change, path=inside), self._sandbox, self._root):
+            if _is_refused(self._root, replace(change, path=inside), self._sandbox, self._root):
                 return change.path
         return None
 

@@ -14,8 +14,8 @@ from holdfast.contract.errors import HoldfastError
 from holdfast.fs.beneath import remove
 from holdfast.fs.replace import make_private_folder
 from holdfast.fs.temporary import is_left, new_name
-from holdfast.runtime.undo.overlay_recorder import OverlayPart
-from holdfast.runtime.undo.protected_changes import by_the_command, judge
+from holdfast.runtime.undo.overlay_recorder import OverlayRecording
+from holdfast.runtime.undo.protected_changes import check_changes, without_documents
 from holdfast.sandbox.launch import Changes, Overlay
 from holdfast.store.changes import (
     PathChange,
@@ -31,12 +31,12 @@ from holdfast.store.changes import (
 
 if TYPE_CHECKING:
     from holdfast.config.config import SandboxConfig
-    from holdfast.runtime.undo.copy_recorder import Bounds
+    from holdfast.runtime.undo.copy_recorder import CopyLimits
     from holdfast.sandbox.policy import SandboxPolicy
     from holdfast.store.ledger import Ledger
 
 
-def new_run(state: Path) -> Path:
+def new_run_folder(state: Path) -> Path:
     """A folder of our own, whose name says which process it belongs to."""
     runs = state / "runs"
     make_private_folder(runs)
@@ -45,7 +45,7 @@ def new_run(state: Path) -> Path:
     return run
 
 
-def keep_run(run: Path, call_id: str) -> Path:
+def keep_run_folder(run: Path, call_id: str) -> Path:
     """What could not be taken over stays, outside the project, until somebody has looked at it."""
     kept = run.parent.parent / "kept" / call_id
     make_private_folder(kept.parent)
@@ -53,7 +53,7 @@ def keep_run(run: Path, call_id: str) -> Path:
     return kept
 
 
-def remove_dead_runs(state: Path) -> None:
+def remove_stale_runs(state: Path) -> None:
     """What a killed process left: nothing of it was taken over, or the ledger knows of it."""
     try:
         runs = list((state / "runs").iterdir())
@@ -65,11 +65,11 @@ def remove_dead_runs(state: Path) -> None:
                 remove(run)
 
 
-_one_at_a_time = threading.Lock()
+_finish_lock = threading.Lock()
 """What one command may leave depends on what another has left."""
 
 
-class Ground(Protocol):
+class RecorderSandbox(Protocol):
     """What must be known of the sandbox."""
 
     @property
@@ -81,13 +81,13 @@ class Ground(Protocol):
     def is_protected(self, path: Path, /) -> str | None: ...
 
 
-class Part(Protocol):
+class RootRecording(Protocol):
     """One writable root while a command runs."""
 
     @property
     def root(self) -> str: ...
     @property
-    def left(self) -> str:
+    def content_root(self) -> str:
         """Where the files lie that the command changed."""
         ...
 
@@ -97,8 +97,8 @@ class Part(Protocol):
         """What the command did; the content that was there before is kept."""
         ...
 
-    def roll_back(self, refused: list[PathChange]) -> None: ...
-    def take_over(self, changes: list[PathChange]) -> list[str]:
+    def revert(self, refused: list[PathChange]) -> None: ...
+    def apply(self, changes: list[PathChange]) -> list[str]:
         """What could not be, and why."""
         ...
 
@@ -108,28 +108,30 @@ class Part(Protocol):
 class Recorder:
     """One per runtime."""
 
-    def __init__(self, ledger: Ledger | None, sandbox: Ground, config: SandboxConfig, state: Path | None) -> None:
+    def __init__(
+        self, ledger: Ledger | None, sandbox: RecorderSandbox, config: SandboxConfig, state: Path | None
+    ) -> None:
         self._ledger = ledger
         self._sandbox = sandbox
         self._config = config
         self._state = None if state is None else state / "undo"
 
-    def begin(self, call_id: str, *, overlays: bool = True) -> Running | None:
+    def begin(self, call_id: str, *, overlays: bool = True) -> CommandRecording | None:
         """Start to record a call's command; None where that cannot be done. Without `overlays` other commands can run
         at the same time."""
         if self._ledger is None or self._state is None or self._why_never() is not None:
             return None
-        remove_dead_runs(self._state)
-        run, since = new_run(self._state), last_entry(self._ledger)
+        remove_stale_runs(self._state)
+        run, since = new_run_folder(self._state), last_entry(self._ledger)
         try:
-            parts = self._parts(run, self._ledger, overlays=overlays)
+            parts = self._root_recordings(run, self._ledger, overlays=overlays)
         except BaseException:
             remove(run)
             raise
         if parts is None:
             remove(run)
             return None
-        return Running(self._ledger, call_id, self._sandbox, parts, run, since)
+        return CommandRecording(self._ledger, call_id, self._sandbox, parts, run, since)
 
     def note(self) -> str | None:
         """Why what a command changes could not be undone; None if it could."""
@@ -137,15 +139,15 @@ class Recorder:
         if why is not None:
             return why
         for root in self._roots():
-            if not self._overlays(root) and (why := self._why_not_copied(root)) is not None:
+            if not self._uses_overlay(root) and (why := self._why_not_copied(root)) is not None:
                 return why
-        if not _contains(self._sandbox) and not self._roots():
+        if not _is_sandboxed(self._sandbox) and not self._roots():
             return "it runs without a sandbox, and there is no folder in which its changes are recorded"
         return None
 
     def only_in(self) -> tuple[str, ...]:
         """The folders in which alone it could be undone; none: it cannot change anything else."""
-        return () if _contains(self._sandbox) else tuple(map(str, self._roots()))
+        return () if _is_sandboxed(self._sandbox) else tuple(map(str, self._roots()))
 
     def _why_never(self) -> str | None:
         if self._config.undo == "off":
@@ -153,7 +155,7 @@ class Recorder:
         if self._ledger is None or self._state is None:
             return "there is no ledger to keep what was there before"
         for root in self._sandbox.policy.writable:
-            if _holds(root, self._state):
+            if _contains_path(root, self._state):
                 return f"{root} holds the folder where what was there before would be kept"
             if root.exists() and not root.is_dir():
                 return f"{root} is a single file, and only folders are recorded"
@@ -162,78 +164,84 @@ class Recorder:
     def _why_not_copied(self, root: Path) -> str | None:
         if self._config.undo == "overlay":
             return f"no overlay can be put over {root}"
-        from holdfast.runtime.undo.copy_recorder import TooMuch, measure
+        from holdfast.runtime.undo.copy_recorder import TooLarge, check_size
 
         try:
-            measure(root, self._bounds())
-        except TooMuch as error:
+            check_size(root, self._copy_limits())
+        except TooLarge as error:
             return str(error)
         except OSError as error:
             return f"{root} cannot be read ({error.strerror})"
         return None
 
-    def _parts(self, run: Path, ledger: Ledger, *, overlays: bool) -> list[Part] | None:
-        parts: list[Part] = []
+    def _root_recordings(self, run: Path, ledger: Ledger, *, overlays: bool) -> list[RootRecording] | None:
+        parts: list[RootRecording] = []
         copied: list[Path] = []
         for number, root in enumerate(self._roots()):
-            if overlays and self._overlays(root):
-                parts.append(OverlayPart(root, run / str(number), ledger.blobs))
+            if overlays and self._uses_overlay(root):
+                parts.append(OverlayRecording(root, run / str(number), ledger.blobs))
             else:
                 copied.append(root)
         if copied:
             if self._config.undo == "overlay":
                 return None
-            found = self._copies(run, copied, ledger)
+            found = self._copy_recordings(run, copied, ledger)
             if found is None:
                 return None
             parts.extend(found)
         return parts
 
-    def _copies(self, run: Path, roots: Sequence[Path], ledger: Ledger) -> Sequence[Part] | None:
-        from holdfast.runtime.undo.copy_recorder import Contents, CopyPart, TooMuch
+    def _copy_recordings(self, run: Path, roots: Sequence[Path], ledger: Ledger) -> Sequence[RootRecording] | None:
+        from holdfast.runtime.undo.copy_recorder import CopyRecording, PackStore, TooLarge
 
         assert self._state is not None
-        contents = Contents(self._state / "contents")
+        contents = PackStore(self._state / "contents")
         try:
-            parts = [CopyPart(root, ledger.blobs, contents, self._bounds()) for root in roots]
-        except (TooMuch, OSError):
+            parts = [CopyRecording(root, ledger.blobs, contents, self._copy_limits()) for root in roots]
+        except (TooLarge, OSError):
             return None
         contents.save(key for part in parts for key in part.keys)
         return parts
 
-    def _bounds(self) -> Bounds:
-        from holdfast.runtime.undo.copy_recorder import Bounds
+    def _copy_limits(self) -> CopyLimits:
+        from holdfast.runtime.undo.copy_recorder import CopyLimits
 
-        return Bounds(self._config.undo_max_files, self._config.undo_max_bytes)
+        return CopyLimits(self._config.undo_max_files, self._config.undo_max_bytes)
 
-    def _overlays(self, root: Path) -> bool:
-        return self._config.undo != "copy" and _contains(self._sandbox) and self._sandbox.overlay_works(root)
+    def _uses_overlay(self, root: Path) -> bool:
+        return self._config.undo != "copy" and _is_sandboxed(self._sandbox) and self._sandbox.overlay_works(root)
 
     def _roots(self) -> list[Path]:
         """The writable folders that are there, without those inside others."""
         real = {Path(os.path.realpath(root)) for root in self._sandbox.policy.writable}
         there = sorted(root for root in real if root.is_dir())
-        return [root for root in there if not any(_holds(other, root) for other in there if other != root)]
+        return [root for root in there if not any(_contains_path(other, root) for other in there if other != root)]
 
 
-class Running:
+class CommandRecording:
     """A recording, of one command or of several that run at the same time."""
 
     def __init__(
-        self, ledger: Ledger, call_id: str, sandbox: Ground, parts: Sequence[Part], run: Path, since: int
+        self,
+        ledger: Ledger,
+        call_id: str,
+        sandbox: RecorderSandbox,
+        parts: Sequence[RootRecording],
+        run: Path,
+        since: int,
     ) -> None:
         """`since`: the last entry of the ledger before it began."""
         self._since = since
         self._ledger = ledger
         self._call_id = call_id
         self._sandbox = sandbox
-        self._contained = _contains(sandbox)
-        self._parts = parts
+        self._contained = _is_sandboxed(sandbox)
+        self._root_recordings = parts
         self._run = run
 
     @property
     def overlays(self) -> tuple[Overlay, ...]:
-        return tuple(part.overlay for part in self._parts if part.overlay is not None)
+        return tuple(part.overlay for part in self._root_recordings if part.overlay is not None)
 
     def finish(self, calls: Sequence[str] = ()) -> Changes:
         """Keep what was there before, refuse what is protected, write all of it down, and only then take it over.
@@ -245,23 +253,25 @@ class Running:
         try:
             if len(calls) > 1:
                 record_together(self._ledger, calls)
-            for part in self._parts:
-                with _one_at_a_time:
+            for part in self._root_recordings:
+                with _finish_lock:
                     found = part.changes()
-                    others = self._others(part, calls)
+                    others = self._changes_by_others(part, calls)
                     found = without_others(part.root, found, others)
                     if part.overlay is None and self._contained:
-                        found = by_the_command(part.root, found, self._sandbox)
-                    judged = judge(part.root, found, self._sandbox if self._contained else None, part.left)
-                    part.roll_back(judged.refused)
+                        found = without_documents(part.root, found, self._sandbox)
+                    judged = check_changes(
+                        part.root, found, self._sandbox if self._contained else None, part.content_root
+                    )
+                    part.revert(judged.refused)
                     allowed = after_others(part.root, judged.allowed, others)
                     record_changes(self._ledger, self._call_id, part.root, allowed)
-                    lost += part.take_over(judged.allowed)
+                    lost += part.apply(judged.allowed)
                 changes += (shown_change(part.root, change) for change in judged.allowed)
                 violations += judged.violations
         except (OSError, RecursionError, HoldfastError) as error:
             lost.append(str(error) or type(error).__name__)
-        kept = str(keep_run(self._run, self._call_id)) if lost else None
+        kept = str(keep_run_folder(self._run, self._call_id)) if lost else None
         self.discard()
         return Changes(
             changes=tuple(changes),
@@ -271,21 +281,21 @@ class Running:
             together=tuple(calls) if len(calls) > 1 else (),
         )
 
-    def _others(self, part: Part, calls: Sequence[str]) -> dict[str, PathState]:
+    def _changes_by_others(self, part: RootRecording, calls: Sequence[str]) -> dict[str, PathState]:
         """What other calls left meanwhile in a folder that the commands changed themselves."""
         if part.overlay is not None:
             return {}
         return left_by_others(self._ledger, self._since, (self._call_id, *calls))
 
     def discard(self) -> None:
-        for part in self._parts:
+        for part in self._root_recordings:
             part.close()
         remove(self._run)
 
 
-def _contains(sandbox: Ground) -> bool:
+def _is_sandboxed(sandbox: RecorderSandbox) -> bool:
     return sandbox.mode != "off" and sandbox.backend() is not None
 
 
-def _holds(folder: Path, path: Path) -> bool:
+def _contains_path(folder: Path, path: Path) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(folder)

@@ -1,7 +1,8 @@
-"""Whose turn it is: recorded commands of different processes run one after the other, those of one process together.
+"""The lock around recorded commands: commands of different processes run one after the other, those of one process
+may run together.
 
-Commands that run at the same time share one recording, so that what they changed is undone together. An overlay shows
-each command a folder of its own, so commands that are to run together are recorded by copying.
+Commands that run at the same time share one recording, so that their changes are undone together. An overlay gives
+each command a private view of the folder, so commands that run together are recorded by copying instead.
 """
 
 from __future__ import annotations
@@ -16,130 +17,139 @@ from typing import Final
 from holdfast.contract.errors import LedgerUnavailable
 from holdfast.fs.replace import open_lock, try_lock
 from holdfast.runtime.cancellation import ThreadPool
-from holdfast.runtime.undo.recorder import Recorder, Running
+from holdfast.runtime.undo.recorder import CommandRecording, Recorder
 from holdfast.sandbox.launch import Changes, Overlay
 
-_PAUSE: Final = 0.01
+_POLL_SECONDS: Final = 0.01
 _threads: Final = ThreadPool()
 
 
-class Turns:
-    """One per runtime."""
+class RecordingLock:
+    """One per runtime, on a lock file that all processes of a project share."""
 
     def __init__(self, state: Path) -> None:
-        self._lock = state / "undo" / "turn"
-        self._open: dict[Recorder, Group] = {}
+        self._path = state / "undo" / "turn"
+        self._joinable: dict[Recorder, SharedRecording] = {}
 
-    async def take(self, recorder: Recorder, call_id: str, *, company: Callable[[], bool]) -> Member | None:
-        """Wait for the turn of a call, and start to record it; None where it cannot be recorded.
+    async def acquire(
+        self, recorder: Recorder, call_id: str, *, has_company: Callable[[], bool]
+    ) -> RecordedCommand | None:
+        """Wait for the lock and start to record a call; None if it cannot be recorded.
 
-        `company`: whether other commands are about to run here, so that an overlay would make them wait.
+        `has_company` says whether other commands are about to run here: an overlay would make them wait.
         """
-        turn = open_lock(self._lock)
+        lock_fd = open_lock(self._path)
         try:
-            while not try_lock(turn):
-                await asyncio.sleep(_PAUSE)  # another process tells nobody when its turn ends
-                if (group := self._open.get(recorder)) is not None and (member := group.join(call_id)) is not None:
-                    os.close(turn)
-                    return member
-            beginning = asyncio.ensure_future(_threads.run(_begin, recorder, call_id, company()))
+            while not try_lock(lock_fd):
+                # Polled, because a file lock held by another process cannot be awaited.
+                await asyncio.sleep(_POLL_SECONDS)
+                if (shared := self._joinable.get(recorder)) is not None and (
+                    joined := shared.join(call_id)
+                ) is not None:
+                    os.close(lock_fd)
+                    return joined
+            beginning = asyncio.ensure_future(_threads.run(_begin, recorder, call_id, has_company()))
             try:
                 recording = await asyncio.shield(beginning)
             except asyncio.CancelledError:
-                beginning.add_done_callback(lambda done: _abandon(done, turn))
-                turn = -1
+                # The thread still runs: the lock stays held until it has finished.
+                beginning.add_done_callback(lambda done: _abandon(done, lock_fd))
+                lock_fd = -1
                 raise
             if recording is None:
-                os.close(turn)
+                os.close(lock_fd)
                 return None
         except BaseException:
-            if turn >= 0:
-                os.close(turn)
+            if lock_fd >= 0:
+                os.close(lock_fd)
             raise
-        group = Group(recording, turn)
+        shared = SharedRecording(recording, lock_fd)
         if not recording.overlays:
-            self._open[recorder] = group
-        member = group.join(call_id)
-        assert member is not None
-        return member
+            self._joinable[recorder] = shared
+        joined = shared.join(call_id)
+        assert joined is not None
+        return joined
 
 
-def _begin(recorder: Recorder, call_id: str, company: bool) -> Running | None:
-    """Alone in an overlay, unless there is company and it can be recorded without."""
-    shared = recorder.begin(call_id, overlays=False) if company else None
-    return shared or recorder.begin(call_id)
+def _begin(recorder: Recorder, call_id: str, has_company: bool) -> CommandRecording | None:
+    """Record with overlays, unless other commands are about to run and copying is possible."""
+    shareable = recorder.begin(call_id, overlays=False) if has_company else None
+    return shareable or recorder.begin(call_id)
 
 
-def _abandon(beginning: asyncio.Future[Running | None], turn: int) -> None:
-    """The caller is gone: nothing was started."""
+def _abandon(beginning: asyncio.Future[CommandRecording | None], lock_fd: int) -> None:
+    """Discard a recording whose call was cancelled before its command started."""
     recording = None if beginning.cancelled() or beginning.exception() is not None else beginning.result()
     if recording is not None:
         recording.discard()
-    os.close(turn)
+    os.close(lock_fd)
 
 
-class Group:
-    """The commands of one turn. Nobody joins an overlay, nor a group of which a command has ended: those who wait for
-    its end must not wait without end."""
+class SharedRecording:
+    """The commands that share one recording.
 
-    def __init__(self, recording: Running, turn: int) -> None:
+    A command cannot join an overlay, and cannot join after a command has ended: the ended ones wait for the rest, and
+    a steady stream of newcomers would make them wait forever.
+    """
+
+    def __init__(self, recording: CommandRecording, lock_fd: int) -> None:
         self._recording = recording
-        self._turn = turn
-        self._lock = threading.Lock()
+        self._lock_fd = lock_fd
+        self._mutex = threading.Lock()
         self._calls: list[str] = []
         self._ended = 0
-        self._ran = False
-        self._over = threading.Event()
+        self._any_ran = False
+        self._finished = threading.Event()
         self._changes: Changes | None = None
 
     @property
     def overlays(self) -> tuple[Overlay, ...]:
         return self._recording.overlays
 
-    def join(self, call_id: str) -> Member | None:
-        with self._lock:
+    def join(self, call_id: str) -> RecordedCommand | None:
+        with self._mutex:
             if self._ended or (self._calls and self.overlays):
                 return None
             self._calls.append(call_id)
-        return Member(self)
+        return RecordedCommand(self)
 
     def leave(self, *, ran: bool) -> Callable[[], Changes]:
-        """A command has ended; the answer waits for the others and says what all of them changed."""
-        with self._lock:
+        """End one command. Returns a function that waits for the others and returns the changes of all of them."""
+        with self._mutex:
             self._ended += 1
-            self._ran = self._ran or ran
+            self._any_ran = self._any_ran or ran
             last = self._ended == len(self._calls)
         if last:
             try:
-                if self._ran:
+                if self._any_ran:
                     self._changes = self._recording.finish(tuple(self._calls))
                 else:
                     self._recording.discard()
                     self._changes = Changes()
             finally:
-                os.close(self._turn)
-                self._over.set()
+                os.close(self._lock_fd)
+                self._finished.set()
         return self._wait
 
     def _wait(self) -> Changes:
-        self._over.wait()
+        self._finished.wait()
         if self._changes is None:
-            raise LedgerUnavailable("What the commands that ran at the same time changed could not be recorded.")
+            raise LedgerUnavailable("The changes of the commands that ran at the same time could not be recorded.")
         return self._changes
 
 
-class Member:
-    """One command of a group; satisfies `Recording`."""
+class RecordedCommand:
+    """One command of a shared recording; satisfies `Recording`."""
 
-    def __init__(self, group: Group) -> None:
-        self._group: Group | None = group
-        self.overlays = group.overlays
+    def __init__(self, shared: SharedRecording) -> None:
+        self._shared: SharedRecording | None = shared
+        self.overlays = shared.overlays
 
     def finish(self) -> Changes:
-        group, self._group = self._group, None
-        return Changes() if group is None else group.leave(ran=True)()
+        shared, self._shared = self._shared, None
+        return Changes() if shared is None else shared.leave(ran=True)()
 
     def discard(self) -> None:
-        group, self._group = self._group, None
-        if group is not None:
-            group.leave(ran=False)
+        shared, self._shared = self._shared, None
+        if shared is not None:
+            shared.leave(ran=False)

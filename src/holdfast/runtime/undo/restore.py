@@ -15,7 +15,7 @@ from holdfast.contract.call import Call, Caller, Decision
 from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import HoldfastError, UndoRefused
 from holdfast.contract.result import Result, fail, ok
-from holdfast.runtime.undo.tree import BlobSource, Step, Tree, open_file, settle
+from holdfast.runtime.undo.tree import BlobSource, PathEdit, Tree, apply_edits, open_file
 from holdfast.store.changes import (
     ABSENT,
     Altered,
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from holdfast.store.ledger import Ledger
 
 TOOL: Final = "holdfast.undo"
-Fate = Literal["put_back", "already", "refused"]
+UndoAction = Literal["put_back", "already", "refused"]
 _CHANGED: Final = "it has changed since"
 
 
-class Planned(Struct, frozen=True, kw_only=True):
+class PathUndo(Struct, frozen=True, kw_only=True):
     """What undo would do to one path."""
 
     path: str
@@ -47,26 +47,26 @@ class Planned(Struct, frozen=True, kw_only=True):
     """The path below the root."""
     change: Altered
     now: PathState
-    fate: Fate
+    action: UndoAction
     why: str = ""
     """Why it is refused."""
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class UndoPlan(Struct, frozen=True, kw_only=True):
     call_id: str
-    items: tuple[Planned, ...]
+    items: tuple[PathUndo, ...]
     undone_by: str | None = None
     """The call that undid it before."""
     together: tuple[str, ...] = ()
     """Other calls that are undone with it: their commands ran at the same time."""
 
     @property
-    def refused(self) -> list[Planned]:
-        return [item for item in self.items if item.fate == "refused"]
+    def refused(self) -> list[PathUndo]:
+        return [item for item in self.items if item.action == "refused"]
 
     @property
-    def to_put_back(self) -> list[Planned]:
-        return [item for item in self.items if item.fate == "put_back"]
+    def to_put_back(self) -> list[PathUndo]:
+        return [item for item in self.items if item.action == "put_back"]
 
 
 class Undo:
@@ -77,24 +77,26 @@ class Undo:
         self._roots = [os.path.realpath(root) for root in roots]
         self._state = state / "undo"
 
-    def plan(self, call_id: str) -> Plan:
+    def plan(self, call_id: str) -> UndoPlan:
         """What would be put back, and what would not, and why. Nothing is changed."""
         if self._ledger.rows("SELECT 1 FROM open_calls WHERE call = ? AND state = 'running'", (call_id,)):
             raise UndoRefused(f"Call {call_id} is still running; wait for its end, or stop it, and undo it then.")
         changes = changes_of(self._ledger, call_id)
-        items: list[Planned] = []
+        items: list[PathUndo] = []
         by_root: dict[str | None, list[Altered]] = {}
         for change in changes:
             by_root.setdefault(self._root_of(change), []).append(change)
         for root, inside in by_root.items():
-            items += _outside(inside) if root is None else self._plan_in(root, inside)
+            items += _refuse_outside(inside) if root is None else self._plan_in(root, inside)
         items.sort(key=lambda item: item.path.split("/"))
         others = tuple(other for other in together_with(self._ledger, call_id) if other != call_id)
-        return Plan(call_id=call_id, items=tuple(items), undone_by=undone_by(self._ledger, call_id), together=others)
+        return UndoPlan(
+            call_id=call_id, items=tuple(items), undone_by=undone_by(self._ledger, call_id), together=others
+        )
 
-    def carry_out(self, plan: Plan, *, by: str, partial: bool = False, interface: str = "cli") -> Result:
+    def run(self, plan: UndoPlan, *, by: str, partial: bool = False, interface: str = "cli") -> Result:
         """Put back what is planned; without `partial` all of it or nothing. It is a call of its own in the ledger."""
-        check(plan, partial=partial)
+        check_plan(plan, partial=partial)
         undo_id = f"{b32encode(os.urandom(5)).decode().lower()}-undo"
         call = Call(
             id=undo_id,
@@ -117,22 +119,22 @@ class Undo:
         self._ledger.end_now(undo_id, result)
         return result
 
-    def _put_back(self, plan: Plan, undo_id: str) -> Result:
+    def _put_back(self, plan: UndoPlan, undo_id: str) -> Result:
         ready = self._prepare(plan, undo_id)
         try:
             for root, steps in ready:
                 with Tree(root) as tree:
-                    settle(tree, steps, BlobSource(self._ledger.blobs))
+                    apply_edits(tree, steps, BlobSource(self._ledger.blobs))
         except (OSError, HoldfastError) as error:
             return fail(f"Undoing {plan.call_id} stopped half-way: {_reason(error)} Run it again when that is mended.")
         return ok(_summary(plan), structured={"call": plan.call_id, "paths": len(plan.to_put_back)})
 
-    def _prepare(self, plan: Plan, undo_id: str) -> list[tuple[str, list[Step]]]:
+    def _prepare(self, plan: UndoPlan, undo_id: str) -> list[tuple[str, list[PathEdit]]]:
         """Keep and write down everything that is about to go, before the tree is touched."""
-        by_root: dict[str, list[Planned]] = {}
+        by_root: dict[str, list[PathUndo]] = {}
         for item in plan.to_put_back:
             by_root.setdefault(item.root, []).append(item)
-        ready: list[tuple[str, list[Step]]] = []
+        ready: list[tuple[str, list[PathEdit]]] = []
         for root, items in by_root.items():
             with Tree(root) as tree:
                 steps = [self._step(tree, item) for item in items]
@@ -142,43 +144,43 @@ class Undo:
             ready.append((root, steps))
         return ready
 
-    def _step(self, tree: Tree, item: Planned) -> Step:
+    def _step(self, tree: Tree, item: PathUndo) -> PathEdit:
         now = tree.state(item.inside, self._ledger.blobs.put_open)
         if not now.same_as(item.now):
             raise UndoRefused(f"{item.path} has changed while you looked; look again.")
-        return Step(item.inside, now, item.change.before)
+        return PathEdit(item.inside, now, item.change.before)
 
     def _root_of(self, change: Altered) -> str | None:
         if change.root is not None:
             return change.root
-        return next((root for root in self._roots if _inside(change.path, root) is not None), None)
+        return next((root for root in self._roots if _relative_to(change.path, root) is not None), None)
 
-    def _plan_in(self, root: str, changes: Sequence[Altered]) -> list[Planned]:
+    def _plan_in(self, root: str, changes: Sequence[Altered]) -> list[PathUndo]:
         try:
             tree = Tree(root)
         except OSError as error:
             why = f"{root} cannot be opened ({error.strerror})"
-            return [_planned(change, root, ABSENT, "refused", why) for change in changes]
+            return [_path_undo(change, root, ABSENT, "refused", why) for change in changes]
         with tree:
             items = [self._judge(tree, root, change) for change in changes]
-            return _leave_the_occupied(tree, _leave_the_homeless(tree, items))
+            return _refuse_non_empty(tree, _refuse_without_parent(tree, items))
 
-    def _judge(self, tree: Tree, root: str, change: Altered) -> Planned:
-        inside = _inside(change.path, root) or ""
+    def _judge(self, tree: Tree, root: str, change: Altered) -> PathUndo:
+        inside = _relative_to(change.path, root) or ""
         try:
             now = tree.state(inside)
         except OSError as error:
-            return _planned(change, root, ABSENT, "refused", f"it cannot be read ({error.strerror})")
+            return _path_undo(change, root, ABSENT, "refused", f"it cannot be read ({error.strerror})")
         if now.same_as(change.before):
-            return _planned(change, root, now, "already")
+            return _path_undo(change, root, now, "already")
         why = self._why_not(change, now)
-        return _planned(change, root, now, "refused" if why else "put_back", why)
+        return _path_undo(change, root, now, "refused" if why else "put_back", why)
 
     def _why_not(self, change: Altered, now: PathState) -> str:
         before, after = change.before, change.after
         if after is None:
             return "the call was interrupted and what it left there is not known"
-        if not (now.same_as(after) or _is_between(before, after, now)):
+        if not (now.same_as(after) or _is_interrupted_state(before, after, now)):
             return _CHANGED
         if before.kind == "other":
             return "a socket or a device was there, which cannot be made again"
@@ -197,7 +199,7 @@ def _reason(error: Exception) -> str:
     return str(error)
 
 
-def _is_between(before: PathState, after: PathState, now: PathState) -> bool:
+def _is_interrupted_state(before: PathState, after: PathState, now: PathState) -> bool:
     """What a kill can leave of a folder: nothing where it changes places with a file, or room for its owner in it."""
     if now.kind == "absent":
         swapped = (before.kind == "directory") != (after.kind == "directory")
@@ -208,54 +210,54 @@ def _is_between(before: PathState, after: PathState, now: PathState) -> bool:
     )
 
 
-def _leave_the_homeless(tree: Tree, items: Sequence[Planned]) -> list[Planned]:
+def _refuse_without_parent(tree: Tree, items: Sequence[PathUndo]) -> list[PathUndo]:
     """Nothing is put back into a folder that is not there and is not put back either."""
-    coming = {item.inside for item in items if item.fate == "put_back" and item.change.before.kind == "directory"}
-    found: list[Planned] = []
+    coming = {item.inside for item in items if item.action == "put_back" and item.change.before.kind == "directory"}
+    found: list[PathUndo] = []
     for item in sorted(items, key=lambda item: item.inside.split("/")):
         home = item.inside.rpartition("/")[0]
         has_home = not home or home in coming or tree.state(home).kind == "directory"
-        if has_home or item.fate != "put_back" or item.change.before.kind == "absent":
+        if has_home or item.action != "put_back" or item.change.before.kind == "absent":
             found.append(item)
         else:
             coming.discard(item.inside)
-            found.append(replace(item, fate="refused", why="its folder is not there any more"))
+            found.append(replace(item, action="refused", why="its folder is not there any more"))
     return found
 
 
-def _leave_the_occupied(tree: Tree, items: Sequence[Planned]) -> list[Planned]:
+def _refuse_non_empty(tree: Tree, items: Sequence[PathUndo]) -> list[PathUndo]:
     """A folder is not removed while it holds something that stays, which the call did not make."""
     by_path = {item.inside: item for item in items}
     for item in sorted(items, key=lambda item: item.inside.split("/"), reverse=True):
-        if item.fate != "put_back" or item.now.kind != "directory" or item.change.before.kind == "directory":
+        if item.action != "put_back" or item.now.kind != "directory" or item.change.before.kind == "directory":
             continue
         for name in tree.names(item.inside):
             below = by_path.get(f"{item.inside}/{name}")
-            if below is None or below.fate != "put_back" or below.change.before.kind != "absent":
+            if below is None or below.action != "put_back" or below.change.before.kind != "absent":
                 why = f"it holds {name}, which stays"
-                by_path[item.inside] = replace(item, fate="refused", why=why)
+                by_path[item.inside] = replace(item, action="refused", why=why)
                 break
     return list(by_path.values())
 
 
-def _planned(change: Altered, root: str, now: PathState, fate: Fate, why: str = "") -> Planned:
-    inside = _inside(change.path, root) or ""
-    return Planned(path=change.path, root=root, inside=inside, change=change, now=now, fate=fate, why=why)
+def _path_undo(change: Altered, root: str, now: PathState, action: UndoAction, why: str = "") -> PathUndo:
+    inside = _relative_to(change.path, root) or ""
+    return PathUndo(path=change.path, root=root, inside=inside, change=change, now=now, action=action, why=why)
 
 
-def _outside(changes: Iterable[Altered]) -> list[Planned]:
+def _refuse_outside(changes: Iterable[Altered]) -> list[PathUndo]:
     why = "it lies outside the project and the writable folders"
-    return [_planned(change, "", ABSENT, "refused", why) for change in changes]
+    return [_path_undo(change, "", ABSENT, "refused", why) for change in changes]
 
 
-def _inside(path: str, root: str) -> str | None:
+def _relative_to(path: str, root: str) -> str | None:
     if path == root:
         return ""
     folder = root.rstrip("/") + "/"
     return path[len(folder) :] if path.startswith(folder) else None
 
 
-def check(plan: Plan, *, partial: bool) -> None:
+def check_plan(plan: UndoPlan, *, partial: bool) -> None:
     """Raises `UndoRefused` if the plan cannot be carried out."""
     if not plan.items:
         raise UndoRefused(f"Call {plan.call_id} changed no files that were recorded; there is nothing to undo.")
@@ -269,7 +271,7 @@ def check(plan: Plan, *, partial: bool) -> None:
         raise UndoRefused(f"Everything call {plan.call_id} changed is as it was before; there is nothing to undo.")
 
 
-def _refusal(plan: Plan) -> str:
+def _refusal(plan: UndoPlan) -> str:
     if all(item.why == _CHANGED for item in plan.items):
         return f"Every path call {plan.call_id} changed has been changed since, so nothing was put back."
     first = plan.refused[0]
@@ -278,14 +280,14 @@ def _refusal(plan: Plan) -> str:
     return f"Nothing was put back: {first.path} cannot be, because {first.why}{more}; {rest}."
 
 
-def _summary(plan: Plan) -> str:
+def _summary(plan: UndoPlan) -> str:
     count = len(plan.to_put_back)
     left = f"; {len(plan.refused)} left as they are" if plan.refused else ""
     paths = "path" if count == 1 else "paths"
-    return f"Put back {count} {paths} that {named_calls(plan)} had changed{left}."
+    return f"Put back {count} {paths} that {describe_calls(plan)} had changed{left}."
 
 
-def named_calls(plan: Plan) -> str:
+def describe_calls(plan: UndoPlan) -> str:
     """In words, the calls that are undone."""
     if not plan.together:
         return f"call {plan.call_id}"
@@ -304,9 +306,9 @@ class _Side(Struct, frozen=True):
     """Why the text cannot be shown."""
 
 
-def diff_of(item: Planned, blobs: Blobs, name: str, *, back: bool = False) -> str:
+def diff_of(item: PathUndo, blobs: Blobs, name: str, *, back: bool = False) -> str:
     """The diff of what the call did; with `back` of what undoing it does. Lines in brackets say what is not text."""
-    if (folder := _folder_words(item, back=back)) is not None:
+    if (folder := _folder_change(item, back=back)) is not None:
         return f"[{name}: a folder, {folder}]\n"
     before = _of_kept(item.change.before, blobs)
     after = _after(item, blobs)
@@ -317,7 +319,7 @@ def diff_of(item: Planned, blobs: Blobs, name: str, *, back: bool = False) -> st
     return _mode_line(item, name, back=back) + "".join(lines)
 
 
-def _folder_words(item: Planned, *, back: bool) -> str | None:
+def _folder_change(item: PathUndo, *, back: bool) -> str | None:
     """Of a folder that the call made or removed."""
     after = item.change.after
     kinds = (item.change.before.kind, None if after is None else after.kind)
@@ -328,7 +330,7 @@ def _folder_words(item: Planned, *, back: bool) -> str | None:
     return None
 
 
-def _mode_line(item: Planned, name: str, *, back: bool) -> str:
+def _mode_line(item: PathUndo, name: str, *, back: bool) -> str:
     before, after = item.change.before, item.change.after
     if after is None or before.mode == after.mode or None in (before.mode, after.mode):
         return ""
@@ -336,7 +338,7 @@ def _mode_line(item: Planned, name: str, *, back: bool) -> str:
     return f"[{name}: mode {old:o} becomes {new:o}]\n"
 
 
-def _after(item: Planned, blobs: Blobs) -> _Side:
+def _after(item: PathUndo, blobs: Blobs) -> _Side:
     after = item.change.after
     if after is None:
         return _Side("", "what the call left there is not known")

@@ -20,7 +20,7 @@ from holdfast.fs.temporary import temporary_name
 from holdfast.store.blobs import Blobs
 from holdfast.store.changes import ABSENT, Kind, PathState
 
-Keep = Callable[[int], str]
+StoreContent = Callable[[int], str]
 """Keeps what an open file holds; gives the SHA-256 of it."""
 
 _KINDS: Final[dict[int, Kind]] = {
@@ -35,7 +35,7 @@ def kind_of(mode: int) -> Kind:
     return _KINDS.get(stat.S_IFMT(mode), "other")
 
 
-def look(folder: int, name: str, keep: Keep | None = None) -> PathState:
+def path_state(folder: int, name: str, keep: StoreContent | None = None) -> PathState:
     """What is there now. `keep` is given the content of a file; without it the content is only digested."""
     try:
         facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -43,24 +43,24 @@ def look(folder: int, name: str, keep: Keep | None = None) -> PathState:
         return ABSENT
     kind = kind_of(facts.st_mode)
     if kind == "file":
-        return look_at_file(folder, name, facts, keep)
+        return file_state(folder, name, facts, keep)
     target = os.readlink(name, dir_fd=folder) if kind == "symlink" else None
-    return described(facts, target=target)
+    return describe_stat(facts, target=target)
 
 
-def look_at_file(folder: int, name: str, facts: os.stat_result, keep: Keep | None) -> PathState:
+def file_state(folder: int, name: str, facts: os.stat_result, keep: StoreContent | None) -> PathState:
     try:
         opened = open_file(folder, name)
     except PermissionError:
-        return described(facts)
+        return describe_stat(facts)
     try:
         digest = digest_of_open(opened) if keep is None else keep(opened)
-        return described(os.fstat(opened), digest, kept=keep is not None)
+        return describe_stat(os.fstat(opened), digest, kept=keep is not None)
     finally:
         os.close(opened)
 
 
-def described(
+def describe_stat(
     facts: os.stat_result, digest: str | None = None, *, kept: bool = False, target: str | None = None
 ) -> PathState:
     kind = kind_of(facts.st_mode)
@@ -95,7 +95,7 @@ def digest_of_open(opened: int) -> str:
     return digest.hexdigest()
 
 
-def names_in(folder: int) -> list[str]:
+def list_names(folder: int) -> list[str]:
     """The names in a folder, in order. The descriptor is read from its beginning."""
     with suppress(OSError):
         os.lseek(folder, 0, os.SEEK_SET)
@@ -111,12 +111,12 @@ class Tree(Folders):
     def __init__(self, root: str | Path) -> None:
         super().__init__(root, loosen=True)
 
-    def state(self, path: str, keep: Keep | None = None) -> PathState:
+    def state(self, path: str, keep: StoreContent | None = None) -> PathState:
         if not path:
-            return described(os.fstat(self.top))
+            return describe_stat(os.fstat(self.top))
         try:
             folder, name = self.parent(path)
-            return look(folder, name, keep)
+            return path_state(folder, name, keep)
         except OSError as error:
             if error.errno in GONE:  # nothing can be at a path whose way is blocked
                 return ABSENT
@@ -134,7 +134,7 @@ class Tree(Folders):
     def names(self, path: str) -> list[str]:
         """What is in a folder; nothing if there is no such folder."""
         try:
-            return names_in(self.open(path))
+            return list_names(self.open(path))
         except OSError as error:
             if error.errno in GONE:
                 return []
@@ -154,7 +154,7 @@ class Tree(Folders):
         with suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=parent)
         with opened(name, FOLDER, parent) as made:
-            _give_owner(made, state)
+            _set_owner(made, state)
             set_mode(made, for_owner(state.mode or 0))
 
     def make_link(self, path: str, state: PathState) -> None:
@@ -175,7 +175,7 @@ class Tree(Folders):
         with NewFile(parent) as new:
             while block := os.read(source, _BLOCK):
                 new.write(block)
-            _give_owner(new.fd, state)
+            _set_owner(new.fd, state)
             if state.mode is not None:
                 os.fchmod(new.fd, state.mode)  # after the owner, whose change takes away setuid and setgid
             if times is not None:
@@ -208,22 +208,22 @@ class Tree(Folders):
             os.rename(new, name, src_dir_fd=parent, dst_dir_fd=parent)
 
 
-def _give_owner(descriptor: int, state: PathState) -> None:
+def _set_owner(descriptor: int, state: PathState) -> None:
     if state.owner is not None:
         with suppress(PermissionError):
             os.fchown(descriptor, *state.owner)
 
 
-class Step(Struct, frozen=True):
+class PathEdit(Struct, frozen=True):
     path: str
     now: PathState
     wanted: PathState
 
 
-class Source(Protocol):
+class ContentSource(Protocol):
     """Where the content of files comes from."""
 
-    def place(self, tree: Tree, step: Step) -> None:
+    def write_file(self, tree: Tree, step: PathEdit) -> None:
         """Put a file with the wanted content, mode and owner in place, whole."""
         ...
 
@@ -232,7 +232,7 @@ class BlobSource:
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
 
-    def place(self, tree: Tree, step: Step) -> None:
+    def write_file(self, tree: Tree, step: PathEdit) -> None:
         reference = step.wanted.content
         assert reference is not None
         with self._blobs.path(reference).open("rb", buffering=0) as file:
@@ -242,34 +242,34 @@ class BlobSource:
             tree.copy_in(step.path, step.wanted, file.fileno())
 
 
-def in_order(paths: Iterable[str]) -> list[str]:
+def parents_first(paths: Iterable[str]) -> list[str]:
     """Folders before what is in them."""
     return sorted(paths, key=lambda path: path.split("/") if path else [])
 
 
-def settle(tree: Tree, steps: Sequence[Step], source: Source, failed: list[str] | None = None) -> None:
+def apply_edits(tree: Tree, steps: Sequence[PathEdit], source: ContentSource, failed: list[str] | None = None) -> None:
     """Remove what is in the way, the deepest first; then make and fill; then set the modes of folders.
 
     With `failed` a path that cannot be settled is put there, and the others are settled all the same.
     """
     by_path = {step.path: step for step in steps}
-    ordered = [by_path[path] for path in in_order(by_path)]
+    ordered = [by_path[path] for path in parents_first(by_path)]
     for step in reversed(ordered):
-        if _must_go(step):
-            with _noting(step, failed):
+        if _must_remove(step):
+            with _collecting_errors(step, failed):
                 tree.remove(step.path, folder=step.now.kind == "directory")
     for step in ordered:
-        with _noting(step, failed):
+        with _collecting_errors(step, failed):
             _make(tree, step, source)
     tree.restore_modes()
     for step in reversed(ordered):
         if step.wanted.kind == "directory" and step.wanted.mode is not None:
-            with _noting(step, failed):
+            with _collecting_errors(step, failed):
                 tree.set_mode(step.path, step.wanted.mode)
 
 
 @contextmanager
-def _noting(step: Step, failed: list[str] | None) -> Generator[None]:
+def _collecting_errors(step: PathEdit, failed: list[str] | None) -> Generator[None]:
     try:
         yield
     except OSError as error:
@@ -278,13 +278,13 @@ def _noting(step: Step, failed: list[str] | None) -> Generator[None]:
         failed.append(f"{step.path}: {error.strerror or error}")
 
 
-def _must_go(step: Step) -> bool:
+def _must_remove(step: PathEdit) -> bool:
     if step.now.kind == "absent":
         return False
     return step.wanted.kind == "absent" or (step.now.kind == "directory") != (step.wanted.kind == "directory")
 
 
-def _make(tree: Tree, step: Step, source: Source) -> None:
+def _make(tree: Tree, step: PathEdit, source: ContentSource) -> None:
     now, wanted = step.now, step.wanted
     if wanted.kind == "directory":
         if now.kind != "directory":
@@ -293,7 +293,7 @@ def _make(tree: Tree, step: Step, source: Source) -> None:
         if now.kind == "file" and now.content == wanted.content and wanted.mode is not None:
             tree.set_mode(step.path, wanted.mode)
         else:
-            source.place(tree, step)
+            source.write_file(tree, step)
     elif wanted.kind == "symlink":
         tree.make_link(step.path, wanted)
     elif wanted.kind == "fifo":
