@@ -74,7 +74,7 @@ def effects_of(tool: Tool) -> str:
 def _find(runtime: Runtime, name: str) -> Tool:
     tool = runtime.registry.find(name)
     if tool is None:
-        raise UnknownTool(runtime.access.unknown(name, runtime.caller).error or name)
+        raise UnknownTool(runtime.access.unknown_tool(name, runtime.caller).error or name)
     return tool
 
 
