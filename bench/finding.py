@@ -18,7 +18,7 @@ from measure import Effort, race
 from holdfast import Caller, Config, Runtime, Tool
 from holdfast.config.config import ToolsConfig
 from holdfast.contract.tool_finder import TOOL_SEARCH
-from holdfast.registry.tool_lists import ToolIndex
+from holdfast.registry.tool_index import ToolIndex
 from holdfast.tools.tool_search import TOOL_SEARCH_TOOL
 
 COUNT = 10_000

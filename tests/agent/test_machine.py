@@ -204,7 +204,7 @@ class LoopMachine(RuleBasedStateMachine):
 
         async def work(loop: Loop) -> None:
             try:
-                held = loop.runtime.pending.ledger.held(call.id)
+                held = loop.runtime.pending.ledger.find_pending(call.id)
                 if held is not None and held.state is State.PENDING and answer in ("approve", "edit"):
                     self.allowed[call.id] = args or held.call.args
                     self.edited |= {call.id} if args else set()
@@ -255,7 +255,7 @@ class LoopMachine(RuleBasedStateMachine):
                 alone = running is not None and running.use.id == slot.use.id
                 if alone and status is Status.PENDING and not slot.text:
                     status = Status.APPROVED
-                held = None if slot.call is None else ledger.held(slot.call.call_id)
+                held = None if slot.call is None else ledger.find_pending(slot.call.call_id)
                 approved = held is not None and held.state is State.APPROVED
                 own = self.world.disk.open(Life())
                 if slot.text or slot.aborted or status in NO_RUN - ({Status.PENDING} if approved else set()):

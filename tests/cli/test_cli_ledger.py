@@ -35,7 +35,7 @@ def past(cli: Cli) -> Cli:
             call = make_call(call_id, tool=tool, args=args)
             if call_id == "doc":
                 call = replace(call, caller=Caller(interface="chat", document=str(cli.project / "fix.chat")))
-            ledger.record_whole_now(call, APPROVED, Result(True, "Everything up-to-date"))
+            ledger.record_call_now(call, APPROVED, Result(True, "Everything up-to-date"))
     return cli
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.config.layers import Loaded, load
+from holdfast.config.layers import LoadedConfig, load
 
 Write = Callable[[str], Path]
-LoadHere = Callable[..., Loaded]
+LoadHere = Callable[..., LoadedConfig]
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ def write_project(root: Path) -> Write:
 def load_here(root: Path) -> LoadHere:
     """`load` for the test's project; `trust=True` trusts every project file."""
 
-    def run(*, trust: bool = False, **more: Any) -> Loaded:
+    def run(*, trust: bool = False, **more: Any) -> LoadedConfig:
         return load(root=root, is_trusted=lambda _path, _digest: trust, **more)
 
     return run

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from msgspec import Struct
 
-from holdfast.config.options import alternatives, declared
+from holdfast.config.options import all_options, alternatives
 
 
 class Held(NamedTuple):
@@ -37,7 +37,7 @@ _THROUGH = frozenset({"replace", "sorted", "tuple", "list", "reversed"})
 
 
 def fields_of(shapes: Iterable[type[Struct]]) -> dict[str, dict[str, Types]]:
-    return {shape.__name__: {name: _held(o.kind) for name, o in declared(shape).items()} for shape in shapes}
+    return {shape.__name__: {name: _held(o.kind) for name, o in all_options(shape).items()} for shape in shapes}
 
 
 def _held(kind: Any) -> Types:

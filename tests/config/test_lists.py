@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.config.merge import NameList, edit
+from holdfast.config.merge import NameList, edit_list
 from holdfast.contract.errors import ConfigError
 
 names = st.lists(st.sampled_from(["$default", "file.read", "file.write", "shell.exec"]), max_size=4)
@@ -46,18 +46,18 @@ def test_putting_an_excluded_name_in_ends_its_exclusion() -> None:
 @pytest.mark.parametrize("sign", ["", "$"])
 def test_a_table_names_operations_with_or_without_a_dollar(sign: str) -> None:
     table = {f"{sign}append": "c", f"{sign}prepend": ["z"], f"{sign}remove": ["a", "x"]}
-    assert edit(NameList(("a", "b")), table, "here") == NameList(("z", "b", "c"), ("a", "x"))
+    assert edit_list(NameList(("a", "b")), table, "here") == NameList(("z", "b", "c"), ("a", "x"))
 
 
 @pytest.mark.spec("A7")
 def test_what_a_table_removes_stays_removed_in_whatever_order_it_is_written() -> None:
     table = {"remove": ["b"], "append": ["b"], "set": ["a"]}
-    assert edit(NameList(("x",)), table, "here") == NameList(("a",), ("b",))
+    assert edit_list(NameList(("x",)), table, "here") == NameList(("a",), ("b",))
 
 
 @pytest.mark.spec("A7")
 def test_a_plain_list_sets_the_whole_list_once_each() -> None:
-    assert edit(NameList(("x",), ("y",)), ["a", "b", "a"], "here") == NameList(("a", "b"))
+    assert edit_list(NameList(("x",), ("y",)), ["a", "b", "a"], "here") == NameList(("a", "b"))
 
 
 @pytest.mark.spec("A7")
@@ -74,7 +74,7 @@ def test_a_plain_list_sets_the_whole_list_once_each() -> None:
 )
 def test_what_is_no_list_and_no_operation_is_refused(given: object, says: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        edit(NameList(), given, "here")
+        edit_list(NameList(), given, "here")
     assert says in str(raised.value)
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given, settings
 from msgspec import structs, to_builtins
 
-from holdfast.config.config import Config, PolicyLayer, Preset, in_force
-from holdfast.config.layers import Loaded, load
-from holdfast.config.machine import Machine
+from holdfast.config.config import Config, PolicyLayer, Preset, effective_options
+from holdfast.config.layers import LoadedConfig, load
+from holdfast.config.machine import MachineFile
 from holdfast.config.roots import user_project_file
 from holdfast.contract.errors import ConfigError
 from tests.config.conftest import LoadHere, Write
@@ -32,11 +32,11 @@ TABLES: Final = (
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path / "etc.toml", owner=os.getuid())
+def machine(tmp_path: Path) -> MachineFile:
+    return MachineFile(tmp_path / "etc.toml", owner=os.getuid())
 
 
-def loaded(machine: Table, *above: Table) -> Loaded:
+def loaded(machine: Table, *above: Table) -> LoadedConfig:
     """The machine's configuration under a user's, a trusted project's and a trusted document's, and flags."""
     user, project, document, flags = (*above, {}, {}, {}, {})[:4]
     with tempfile.TemporaryDirectory() as folder:
@@ -53,7 +53,7 @@ def loaded(machine: Table, *above: Table) -> Loaded:
                 document=document,
                 document_trusted=True,
                 flags=flags,
-                machine=Machine(machine_file, owner=os.getuid()),
+                machine=MachineFile(machine_file, owner=os.getuid()),
             )
         except ConfigError as error:
             assume("there is no list to change" not in str(error) and "belong to a command" not in str(error))
@@ -103,7 +103,7 @@ def test_no_layer_loosens_what_the_machine_sets(base: Table, user: Table, projec
 
 
 def _is_plain(key: str) -> bool:
-    default = in_force(Config())[key]
+    default = effective_options(Config())[key]
     return default is not None and not isinstance(default, dict)
 
 
@@ -111,9 +111,9 @@ def _is_plain(key: str) -> bool:
 @pytest.mark.parametrize(
     ("key", "value"), [(key, value) for key, value in LOOSER if key not in NARROWED | ADDED and _is_plain(key)]
 )
-def test_every_option_can_be_held(load_here: LoadHere, machine: Machine, key: str, value: Any) -> None:
+def test_every_option_can_be_held(load_here: LoadHere, machine: MachineFile, key: str, value: Any) -> None:
     """The defaults, written down by the machine, are kept against a looser value."""
-    machine.path.write_text(to_toml(_nested(key, to_builtins(in_force(Config())[key]))))
+    machine.path.write_text(to_toml(_nested(key, to_builtins(effective_options(Config())[key]))))
     after = load_here(machine=machine, flags={key: value}).config
     assert key not in looser_options(after, load_here(machine=machine).config)
 
@@ -124,7 +124,7 @@ def _nested(key: str, value: object) -> Table:
 
 
 @pytest.mark.spec("P8")
-def test_what_is_held_is_said_with_the_file_and_in_the_report(load_here: LoadHere, machine: Machine) -> None:
+def test_what_is_held_is_said_with_the_file_and_in_the_report(load_here: LoadHere, machine: MachineFile) -> None:
     machine.path.write_text("[sandbox]\nmode = 'required'\nnetwork = ['a.example']\n[tools]\nprofile = 'minimal'\n")
     flags = {"sandbox.mode": "off", "sandbox.network": "off", "tools.profile": "full", "tools.max_depth": 99}
     found = load_here(machine=machine, flags=flags)
@@ -150,7 +150,7 @@ def test_what_is_held_is_said_with_the_file_and_in_the_report(load_here: LoadHer
     ],
 )
 def test_neither_an_approval_nor_a_rule_widens_what_the_machine_sets(
-    load_here: LoadHere, machine: Machine, setting: str, left: set[str]
+    load_here: LoadHere, machine: MachineFile, setting: str, left: set[str]
 ) -> None:
     machine.path.write_text(f"[sandbox]\n{setting}\n")
     own = {"approval.widen": ["hosts", "network", "read", "write", "outside"]}
@@ -159,7 +159,7 @@ def test_neither_an_approval_nor_a_rule_widens_what_the_machine_sets(
 
 
 @pytest.mark.spec("P8")
-def test_what_the_machine_takes_out_or_denies_in_its_list_stays_so(load_here: LoadHere, machine: Machine) -> None:
+def test_what_the_machine_takes_out_or_denies_in_its_list_stays_so(load_here: LoadHere, machine: MachineFile) -> None:
     machine.path.write_text(
         "[approval]\nauto_approve = { append = ['$ours'], remove = ['file.write'] }\n"
         "[approval.presets.'$ours']\ndeny = ['shell.exec']\n"
@@ -174,7 +174,7 @@ def test_what_the_machine_takes_out_or_denies_in_its_list_stays_so(load_here: Lo
 @pytest.mark.spec("P8")
 @pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
 def test_a_machine_file_that_others_can_write_stops_everything(
-    load_here: LoadHere, machine: Machine, mode: int
+    load_here: LoadHere, machine: MachineFile, mode: int
 ) -> None:
     machine.path.write_text("")
     machine.path.chmod(mode)
@@ -183,19 +183,19 @@ def test_a_machine_file_that_others_can_write_stops_everything(
 
 
 @pytest.mark.spec("P8")
-def test_a_machine_file_of_another_user_stops_everything(load_here: LoadHere, machine: Machine) -> None:
+def test_a_machine_file_of_another_user_stops_everything(load_here: LoadHere, machine: MachineFile) -> None:
     machine.path.write_text("")
     if os.getuid() == 0:
         os.chown(machine.path, 12_345, -1)
     with pytest.raises(ConfigError, match=r"is not root's alone: .* belongs to another user. As root, run `chown root"):
-        load_here(machine=Machine(machine.path))
+        load_here(machine=MachineFile(machine.path))
 
 
 @pytest.mark.spec("P8")
 def test_no_variable_moves_the_machine_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "HOLDFAST_CONFIG"):
         monkeypatch.setenv(name, str(tmp_path))
-    assert Machine().path == Path("/etc/holdfast/config.toml")
+    assert MachineFile().path == Path("/etc/holdfast/config.toml")
 
 
 @pytest.mark.spec("P8")

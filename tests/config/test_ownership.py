@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import HoldfastError
 from holdfast.config import roots
-from holdfast.config.roots import check_own
+from holdfast.config.roots import check_ownership
 from holdfast.contract.errors import ConfigError
 from holdfast.factory.runtime import load_project
 
@@ -154,8 +154,8 @@ def test_links_that_go_round_and_round_or_up_end(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     (tmp_path / "up").symlink_to("../" * 3 + str(tmp_path).lstrip("/"))
-    check_own(tmp_path / "up" / "x", "It", instead="choose another")
-    check_own(tmp_path / "a" / "x", "It", instead="choose another")
+    check_ownership(tmp_path / "up" / "x", "It", instead="choose another")
+    check_ownership(tmp_path / "a" / "x", "It", instead="choose another")
 
 
 def test_a_private_group_counts_as_its_user_and_no_other_does(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.config import roots
-from holdfast.config.roots import check_state, find_root, state_dir
+from holdfast.config.roots import check_state_dir, find_root, state_dir
 from holdfast.contract.errors import ConfigError
 from holdfast.fs.own_paths import user_config_file, user_state_dir
 
@@ -63,16 +63,16 @@ def test_a_state_folder_inside_the_project_is_used_unless_it_came_with_it(
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.setenv(variable, str(root / "moved"))
     state = root / "moved" / folder
-    check_state(root)
+    check_state_dir(root)
     assert state.is_dir() and state_dir(root).is_relative_to(state)
-    check_state(root)
+    check_state_dir(root)
     shutil.copytree(state, root / "copy")
     shutil.rmtree(state)
     shutil.move(root / "copy", state)
     with pytest.raises(ConfigError, match="was not made on this machine"):
-        check_state(root)
-    check_state(root.parent / "elsewhere")
-    check_state(root)
+        check_state_dir(root)
+    check_state_dir(root.parent / "elsewhere")
+    check_state_dir(root)
 
 
 @pytest.mark.spec("N5")

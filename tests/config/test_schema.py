@@ -11,9 +11,9 @@ from typing import Any, get_args
 import jsonschema_rs
 import pytest
 
-from holdfast.config.config import Config, Section, in_force
+from holdfast.config.config import Config, Section, effective_options
 from holdfast.config.json_schema import json_schema, with_tables
-from holdfast.config.options import Trust, declared, is_section, options
+from holdfast.config.options import TrustRule, all_options, is_section, options
 from tests.config.conftest import LoadHere, Write
 from tests.config.layers import to_toml
 
@@ -99,7 +99,7 @@ def test_the_schema_is_a_2020_12_schema_that_describes_every_option_and_hides_in
     for definition in (schema, *schema["$defs"].values()):
         for name, option in definition.get("properties", {}).items():
             assert definition["title"] == "List operations" or option["description"], name
-    computed = {name for shape in Section.__subclasses__() for name in declared(shape).keys() - options(shape)}
+    computed = {name for shape in Section.__subclasses__() for name in all_options(shape).keys() - options(shape)}
     assert computed == {"narrow", "source", "excluded", "removed", "importable"}
     assert schema["$defs"]["OutputConfig"]["properties"]["max_bytes"]["default"] == 51200
 
@@ -108,7 +108,7 @@ def test_the_schema_is_a_2020_12_schema_that_describes_every_option_and_hides_in
 def test_the_user_reference_is_made_from_the_options() -> None:
     text = DOCS.read_text()
     assert with_tables(text) == text, "run `python -m holdfast.config.json_schema docs/config.md`"
-    assert [path for path in in_force(Config()) if f"`{path}`" not in text] == []
+    assert [path for path in effective_options(Config()) if f"`{path}`" not in text] == []
 
 
 @pytest.mark.spec("E1a")
@@ -122,10 +122,10 @@ def test_every_snippet_of_the_user_reference_loads(load_here: LoadHere, write_us
 @pytest.mark.spec("E1a")
 def test_every_field_of_the_configuration_is_documented_and_every_option_has_a_trust_rule() -> None:
     for shape in Section.__subclasses__():
-        assert [name for name, option in declared(shape).items() if not option.doc] == [], shape
+        assert [name for name, option in all_options(shape).items() if not option.doc] == [], shape
     for section in options(Config).values():
         for option in options(section.kind).values() if is_section(section.kind) else [section]:
-            assert any(isinstance(note, Trust) for note in get_args(option.field.type)), option.name
+            assert any(isinstance(note, TrustRule) for note in get_args(option.field.type)), option.name
 
 
 @pytest.mark.spec("E1a")

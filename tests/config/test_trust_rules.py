@@ -14,11 +14,11 @@ from holdfast.config.config import (
     PolicyLayer,
     Preset,
     SandboxConfig,
-    in_force,
+    effective_options,
 )
 from holdfast.config.layers import load
-from holdfast.config.merge import overlay
-from holdfast.config.options import NOTHING, Option, is_section, loosened, options
+from holdfast.config.merge import merge_layer
+from holdfast.config.options import APPROVES_NOTHING, Option, describe_loosening, is_section, options
 from holdfast.contract.enums import Risk
 from holdfast.contract.errors import ConfigError
 from tests.config.conftest import LoadHere, Write
@@ -189,7 +189,7 @@ STRICT: Table = {
 
 @pytest.mark.spec("A2")
 def test_every_option_is_among_the_looser_examples() -> None:
-    assert {path for path, _ in (*LOOSER, *TASTE)} | {"protected"} == set(in_force(Config()))
+    assert {path for path, _ in (*LOOSER, *TASTE)} | {"protected"} == set(effective_options(Config()))
 
 
 @pytest.mark.spec("A2", "D7")
@@ -397,13 +397,13 @@ def test_a_later_list_that_does_not_name_a_removed_tool_leaves_it_removed(
 @pytest.mark.parametrize(("path", "value"), LOOSER)
 def test_what_a_looser_value_lets_run_or_reach_is_said_in_words(load_here: LoadHere, path: str, value: Any) -> None:
     """An option that can approve says so when it gets a value that loosens; what approves nothing says nothing."""
-    base = overlay(Config(), STRICT, name="strict", folder=Path("/"), user_level=True).config
+    base = merge_layer(Config(), STRICT, name="strict", folder=Path("/"), user_level=True).config
     more: Any = value
     for key in reversed(path.split(".")):
         more = {key: more}
-    after = overlay(base, more, name="looser", folder=Path("/"), user_level=True).config
-    assert bool(loosened(base, after)) is (_option(path).approves is not NOTHING)
-    assert loosened(after, after) == []
+    after = merge_layer(base, more, name="looser", folder=Path("/"), user_level=True).config
+    assert bool(describe_loosening(base, after)) is (_option(path).approves is not APPROVES_NOTHING)
+    assert describe_loosening(after, after) == []
 
 
 @pytest.mark.spec("A20", "N2")
@@ -420,7 +420,7 @@ def test_what_a_looser_value_lets_run_or_reach_is_said_in_words(load_here: LoadH
 )
 def test_trust_says_in_words_what_patterns_would_show(before: str, after: str, shown: str) -> None:
     old, new = (Config(sandbox=SandboxConfig(read_deny=tuple(names.split()))) for names in (before, after))
-    assert loosened(old, new) == ([f"commands and file tools can read {shown}"] if shown else [])
+    assert describe_loosening(old, new) == ([f"commands and file tools can read {shown}"] if shown else [])
 
 
 def _option(path: str) -> Option:

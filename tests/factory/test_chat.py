@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast.config.layers import Loaded
+from holdfast.config.layers import LoadedConfig
 from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.factory.chat import open_chat, review_trust
 from tests.agent.scripted import Scripted, said, use
@@ -155,7 +155,7 @@ def test_files_and_expressions_in_a_persons_words_reach_the_model_and_those_in_a
 
 @pytest.mark.spec("E1c")
 def test_a_review_says_what_trusting_a_frontmatter_would_change(place: Place) -> None:
-    def approved(loaded: Loaded) -> object:
+    def approved(loaded: LoadedConfig) -> object:
         return loaded.config.approval.auto_approve
 
     found = review_trust(place.write(f"{ALLOWS_SHELL}@You:\n"))

@@ -18,7 +18,7 @@ from holdfast.factory.chat import open_chat
 from holdfast.factory.runtime import build_runtime, load_project
 from holdfast.fs.own_paths import is_remembered, remembered_documents
 from holdfast.fs.protected_paths import is_protected
-from holdfast.store.process_identity import Noted
+from holdfast.store.folder_writers import WriterRegistration
 from tests.agent.scripted import Scripted, said, use
 from tests.factory.places import Place, again, approve, asking, hold
 from tests.runtime.support import run
@@ -220,7 +220,7 @@ def test_an_older_version_of_the_document_runs_nothing_again(talk: Place) -> Non
 @pytest.mark.spec("U2")
 @pytest.mark.parametrize("lives", ["while it is typed", "until it is typed"])
 def test_an_approval_does_not_count_if_a_server_that_may_write_there_lived_since(talk: Place, lives: str) -> None:
-    noted = Noted([talk.root])
+    noted = WriterRegistration([talk.root])
     if lives == "until it is typed":
         noted()
     approve(talk)
@@ -230,8 +230,8 @@ def test_an_approval_does_not_count_if_a_server_that_may_write_there_lived_since
 
 @pytest.mark.spec("U2")
 def test_a_server_that_ended_before_or_writes_elsewhere_does_not_matter(place: Place, tmp_path: Path) -> None:
-    Noted([place.root])()
-    lives_elsewhere = Noted([tmp_path / "elsewhere"])
+    WriterRegistration([place.root])()
+    lives_elsewhere = WriterRegistration([tmp_path / "elsewhere"])
     place.document = place.root / "b.txt"
     hold(place, asking())
     approve(place)

@@ -32,7 +32,7 @@ def test_what_is_too_old_is_pruned_once_a_day(tmp_path: Path, monkeypatch: pytes
     project = load_project(root)
     with Ledger.open(project.ledger_path) as ledger, pytest.MonkeyPatch.context() as patch:
         patch.setattr("holdfast.store.database.time.time", lambda: 1_000_000.0)
-        ledger.record_whole_now(make_call("old"), APPROVED, DONE)
+        ledger.record_call_now(make_call("old"), APPROVED, DONE)
 
     def calls() -> int:
         with Ledger.open(project.ledger_path) as ledger:

@@ -10,8 +10,8 @@ import pytest
 
 from holdfast.contract.json import encode_json
 from holdfast.contract.tool import Tool
+from holdfast.registry.provider_lists import Format, ProviderListCache, provider_list
 from holdfast.registry.registry import Registry
-from holdfast.registry.tool_lists import Format, Listing, provider_list
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -108,7 +108,7 @@ def test_the_order_of_registration_does_not_change_a_byte(provider: Format) -> N
 def test_a_list_is_kept_until_the_registry_changes() -> None:
     registry = Registry()
     registry.register([STRICT, LOOSE])
-    listing = Listing(registry)
+    listing = ProviderListCache(registry)
     first = listing.get("openai", "me", registry.list)
     assert listing.get("openai", "me", registry.list) is first
     only = listing.get("openai", "someone else", lambda: [LOOSE])
@@ -125,7 +125,7 @@ def test_a_list_is_kept_until_the_registry_changes() -> None:
 def test_the_lists_of_many_callers_do_not_pile_up() -> None:
     registry = Registry()
     registry.register(LOOSE)
-    listing = Listing(registry)
+    listing = ProviderListCache(registry)
     kept = {id(entry): entry for number in range(2000) for entry in [listing.get("mcp", number, registry.list)]}
     again = [listing.get("mcp", number, registry.list) for number in range(2000)]
     assert sum(id(entry) in kept for entry in again) < 300
@@ -135,7 +135,7 @@ def test_the_lists_of_many_callers_do_not_pile_up() -> None:
 def test_a_kept_list_costs_microseconds() -> None:
     registry = Registry()
     registry.register([{"name": f"t.{number}"} for number in range(200)])
-    listing = Listing(registry)
+    listing = ProviderListCache(registry)
     listing.get("openai", ("agent", None), registry.list)
     best = float("inf")
     for _ in range(200):
@@ -148,7 +148,7 @@ def test_a_kept_list_costs_microseconds() -> None:
 @pytest.mark.spec("R9")
 def test_what_callers_see_is_asked_for_once_and_again_after_a_change() -> None:
     registry = Registry()
-    listing = Listing(registry)
+    listing = ProviderListCache(registry)
     asked: list[int] = []
 
     def choose() -> tuple[Tool, ...]:
@@ -166,7 +166,7 @@ def test_what_callers_see_is_asked_for_once_and_again_after_a_change() -> None:
 @pytest.mark.spec("R9")
 def test_what_was_chosen_before_a_change_is_not_kept_after_it() -> None:
     registry = Registry()
-    listing = Listing(registry)
+    listing = ProviderListCache(registry)
 
     def choose() -> tuple[Tool, ...]:
         before = registry.list()

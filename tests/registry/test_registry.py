@@ -14,7 +14,7 @@ from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import DuplicateTool, InvalidSchema
 from holdfast.contract.tool import Tool
 from holdfast.registry.registry import Registry
-from holdfast.registry.sources import Handle
+from holdfast.registry.source_loader import Handle
 
 
 def named(name: str, *aliases: str, source: str = "program", needs_root: bool = False) -> Tool:

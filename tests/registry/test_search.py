@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Tool
-from holdfast.registry.tool_lists import K1, MAX_PARAMETER, MAX_PARAMETERS, MAX_TEXT, NAME_WEIGHT, B, ToolIndex
+from holdfast.registry.tool_index import K1, MAX_PARAMETER, MAX_PARAMETERS, MAX_TEXT, NAME_WEIGHT, B, ToolIndex
 from tests.registry.many import many_tools, schema
 
 pytestmark = pytest.mark.spec("R9")

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.contract.tool import Tool
 from holdfast.registry.registry import Registry
-from holdfast.registry.sources import WAITING
+from holdfast.registry.source_loader import WAITING_FOR_SOURCES
 
 from .sources_support import Clock, Held, run
 
@@ -23,7 +23,7 @@ def test_a_send_waits_while_sources_load_and_goes_by_itself() -> None:
 
         async def send() -> None:
             if not registry.ready:
-                log.append(WAITING)
+                log.append(WAITING_FOR_SOURCES)
                 await registry.wait_ready()
             log.append(f"sent with {registry.names()}")
 
@@ -36,7 +36,7 @@ def test_a_send_waits_while_sources_load_and_goes_by_itself() -> None:
         held.register("two", {})
         held.done()
         await sending
-        assert log == [WAITING, "sent with ('one', 'two')"]
+        assert log == [WAITING_FOR_SOURCES, "sent with ('one', 'two')"]
 
     run(scene())
 

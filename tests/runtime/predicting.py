@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from holdfast import Config, Proposal, Risk, Runtime, Tool
-from holdfast.config.merge import overlay
+from holdfast.config.merge import merge_layer
 from holdfast.contract.enums import CHANGED_DEFINITION
 from holdfast.contract.errors import ConfigError
 from holdfast.runtime.workspace import Workspace
@@ -187,7 +187,7 @@ def table_of(*layer: Setting) -> Table:
 def laid_over(base: Config, *layer: Setting, user_level: bool = True) -> Config:
     """The configuration with one more layer; a layer that contradicts it ends the example."""
     try:
-        return overlay(base, table_of(*layer), name="layer", folder=Path("/"), user_level=user_level).config
+        return merge_layer(base, table_of(*layer), name="layer", folder=Path("/"), user_level=user_level).config
     except ConfigError:
         assume(False)
         raise

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast import Config, Decision, Runtime, Tool, Verdict
 from holdfast.config.config import Preset
-from holdfast.config.layers import tighten
+from holdfast.config.layers import apply_untrusted
 from holdfast.config.options import Option, options
 from holdfast.contract.enums import AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS
 from holdfast.contract.errors import ConfigError
@@ -167,7 +167,7 @@ def test_an_untrusted_layer_approves_no_call_at_all(
     before = laid_over(Config(), *first)
     wanted = laid_over(before, *more, user_level=False)
     now, _ = judged(before, root, works=works)
-    then, _ = judged(tighten(before, wanted), root, works=works)
+    then, _ = judged(apply_untrusted(before, wanted), root, works=works)
     for call, without, told in zip(CALLS, now, then, strict=True):
         approved = told.verdict is Verdict.APPROVE
         assert not approved or without.verdict is Verdict.APPROVE, (call, without, told)

@@ -13,7 +13,7 @@ from holdfast.contract.call import Call
 from holdfast.contract.enums import Failure
 from holdfast.contract.errors import CallError, LedgerUnavailable, StaleApproval
 from holdfast.runtime.runtime import Request
-from holdfast.store.entries import Ended
+from holdfast.store.entries import CallEnded
 from holdfast.store.ledger import Ledger
 from tests.runtime.support import recorder, run, runtime_in, until_held
 
@@ -353,9 +353,9 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "l.db") as ledger:
         call = Call("c1", "note", "note", {}, Caller(session=5), "/", request="r")  # pyright: ignore[reportArgumentType]
         with pytest.raises(LedgerUnavailable, match="could not be read back"):
-            ledger.record_whole_now(call, Decision(Verdict.APPROVE, "x", "y"), Result(True))
+            ledger.record_call_now(call, Decision(Verdict.APPROVE, "x", "y"), Result(True))
         with pytest.raises(LedgerUnavailable):
-            ledger.seal(Ended(Result(True, state="odd")))  # pyright: ignore[reportArgumentType]
+            ledger.encode_body(CallEnded(Result(True, state="odd")))  # pyright: ignore[reportArgumentType]
         assert ledger.calls() == []
         assert ledger.verify().entries == 0
 

@@ -118,7 +118,7 @@ def test_an_approver_leaves_a_call_to_the_program_that_waits_for_it(tmp_path: Pa
 def test_an_approval_that_many_race_for_is_used_once(tmp_path: Path) -> None:
     call_id = _python(MAKE_PENDING, tmp_path)
     ledger = open_ledger(tmp_path / "state")
-    held = ledger.held(call_id)
+    held = ledger.find_pending(call_id)
     assert held is not None
     ledger.answer(call_id, Answer(kind="approve", by="bob"), digest=held.digest)
     note, seen = recorder()

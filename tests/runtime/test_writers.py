@@ -9,7 +9,7 @@ from time import time
 
 import pytest
 
-from holdfast.store.process_identity import Noted, wrote
+from holdfast.store.folder_writers import WriterRegistration, may_have_written
 
 
 @pytest.fixture(autouse=True)
@@ -20,29 +20,29 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.spec("U2")
 def test_a_writer_counts_while_it_lives_and_for_what_was_shown_before_it_ended(tmp_path: Path) -> None:
     inside, outside, before = tmp_path / "a" / "x.md", tmp_path / "b" / "x.md", time()
-    noted = Noted([tmp_path / "a"])
-    assert wrote(inside, None) and not wrote(outside, None)
+    noted = WriterRegistration([tmp_path / "a"])
+    assert may_have_written(inside, None) and not may_have_written(outside, None)
     noted()
-    assert [wrote(inside, since) for since in (None, before, time() + 1)] == [False, True, False]
-    Noted([tmp_path / "a"])()
+    assert [may_have_written(inside, since) for since in (None, before, time() + 1)] == [False, True, False]
+    WriterRegistration([tmp_path / "a"])()
     assert len(list((tmp_path / "state" / "holdfast" / "writers").iterdir())) == 1
 
 
 @pytest.mark.spec("U2")
 def test_one_that_was_killed_counts_until_that_was_seen(tmp_path: Path) -> None:
-    script = "import os, sys; from pathlib import Path; from holdfast.store.process_identity import Noted\n"
-    script += "Noted([Path(sys.argv[1])]); os._exit(0)"
+    script = "import os, sys; from pathlib import Path; from holdfast.store.folder_writers import WriterRegistration\n"
+    script += "WriterRegistration([Path(sys.argv[1])]); os._exit(0)"
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=60)
-    assert not wrote(tmp_path / "x.md", None)
-    Noted([tmp_path / "elsewhere"])
-    assert wrote(tmp_path / "x.md", 0.0)
-    assert not wrote(tmp_path / "x.md", time() + 1)
+    assert not may_have_written(tmp_path / "x.md", None)
+    WriterRegistration([tmp_path / "elsewhere"])
+    assert may_have_written(tmp_path / "x.md", 0.0)
+    assert not may_have_written(tmp_path / "x.md", time() + 1)
 
 
 @pytest.mark.spec("U2")
 def test_what_cannot_be_read_takes_nothing_with_it(tmp_path: Path) -> None:
-    noted = Noted([tmp_path])
+    noted = WriterRegistration([tmp_path])
     (tmp_path / "state" / "holdfast" / "writers" / "0damaged").write_bytes(b"{")
-    assert wrote(tmp_path / "x.md", None)
+    assert may_have_written(tmp_path / "x.md", None)
     noted()
-    assert not wrote(tmp_path / "x.md", None)
+    assert not may_have_written(tmp_path / "x.md", None)

@@ -13,7 +13,7 @@ from tests.store.making import APPROVED, DONE, YES, begin, make_call
 
 def consume(ledger: Ledger, call_id: str) -> None:
     """Try to use an approval; say whether it worked."""
-    held = ledger.held(call_id)
+    held = ledger.find_pending(call_id)
     say("ready")
     sys.stdin.readline()
     if held is None:
@@ -36,7 +36,7 @@ def consume_grant(ledger: Ledger, grant_id: str) -> None:
 
 def approve(ledger: Ledger, call_id: str) -> None:
     """Answer a call that another process waits for."""
-    held = ledger.held(call_id)
+    held = ledger.find_pending(call_id)
     assert held is not None
     say("ready")
     sys.stdin.readline()
@@ -51,9 +51,9 @@ def write(ledger: Ledger, prefix: str) -> None:
 
     async def scenario() -> None:
         for number in range(50):
-            await ledger.record_whole(make_call(f"{prefix}-{number}"), APPROVED, DONE)
+            await ledger.record_call(make_call(f"{prefix}-{number}"), APPROVED, DONE)
         together = (make_call(f"{prefix}-{number}") for number in range(50, 100))
-        await asyncio.gather(*(ledger.record_whole(call, APPROVED, DONE) for call in together))
+        await asyncio.gather(*(ledger.record_call(call, APPROVED, DONE) for call in together))
 
     asyncio.run(scenario())
     say("written")

@@ -37,7 +37,7 @@ class Worker:
 
     async def whole(self) -> None:
         call = make_call(self.new_id(), tool="pure")
-        await self.ledger.record_whole(call, APPROVED, DONE)
+        await self.ledger.record_call(call, APPROVED, DONE)
         self.tell("whole", call.id)
 
     async def mutate(self) -> None:
@@ -47,7 +47,7 @@ class Worker:
 
     async def ask(self) -> None:
         held = make_held(self.new_id())
-        await self.ledger.hold(held)
+        await self.ledger.add_pending(held)
         self.tell("held", held.call.id)
         await asyncio.sleep(0)
         if self.random.random() < 0.2:

@@ -8,7 +8,7 @@ from holdfast.contract.call import Answer, Call, Caller, Decision, PendingCall
 from holdfast.contract.enums import State, Verdict
 from holdfast.contract.json import Args, digest_of
 from holdfast.contract.result import Result
-from holdfast.store.entries import Before
+from holdfast.store.entries import BeforeImage
 from holdfast.store.ledger import Ledger
 
 APPROVED = Decision(Verdict.APPROVE, "urn:holdfast:approval:config", "It is in the list.")
@@ -46,7 +46,7 @@ async def begin(ledger: Ledger, call: Call, *, digest: str | None = None, mutate
     await ledger.begin(call, digest=digest, definition_digest="d" * 64, mutates=mutates, decision=APPROVED)
 
 
-def before_images(ledger: Ledger, call_id: str) -> list[Before]:
+def before_images(ledger: Ledger, call_id: str) -> list[BeforeImage]:
     """What was kept of the files a call was to change, in the order it was kept."""
     rows = ledger.rows("SELECT body FROM entries WHERE call = ? AND kind = 'before' ORDER BY id", (call_id,))
-    return [ledger.read_body(body, Before) for (body,) in rows]
+    return [ledger.read_body(body, BeforeImage) for (body,) in rows]

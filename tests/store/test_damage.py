@@ -14,11 +14,11 @@ import pytest
 from holdfast.contract.call import Answer
 from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError, LedgerCorrupt
-from holdfast.store.changes import changes_of, changing_calls
+from holdfast.store.changes import changing_calls, net_changes
 from holdfast.store.entries import TrustedContent
 from holdfast.store.ledger import Ledger
 from holdfast.store.retention import prune
-from holdfast.store.trust import Trust
+from holdfast.store.trust import TrustStore
 from tests.store.making import APPROVED, DONE, YES, begin, make_call, make_held
 
 VALUES: tuple[Any, ...] = (
@@ -29,7 +29,7 @@ VALUES: tuple[Any, ...] = (
     "{",
     "[1, 2]",
     "{}",
-    '{"held":{"call":5}}',
+    '{"pending":{"call":5}}',
     '{"blob":"' + "0" * 64 + '","size":3}',
     '{"blob":"../../x","size":3}',
     "[" * 50_000,
@@ -54,22 +54,22 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
         async def scenario() -> None:
             for name in ("victim", "other"):
-                await ledger.record_whole(make_call(f"{name}-whole"), APPROVED, DONE)
+                await ledger.record_call(make_call(f"{name}-whole"), APPROVED, DONE)
                 await begin(ledger, make_call(f"{name}-running"))
                 ledger.before_image(f"{name}-running", path, b"before")
                 await ledger.end(f"{name}-running", DONE)
-                await ledger.hold(make_held(f"{name}-pending"))
+                await ledger.add_pending(make_held(f"{name}-pending"))
                 held = make_held(f"{name}-approved")
-                await ledger.hold(held)
+                await ledger.add_pending(held)
                 ledger.answer(held.call.id, YES, digest=held.digest)
-                await ledger.hold(make_held(f"{name}-rejected"))
+                await ledger.add_pending(make_held(f"{name}-rejected"))
                 ledger.answer(
                     f"{name}-rejected", Answer(kind="reject", by="ada"), digest=make_held(f"{name}-rejected").digest
                 )
                 ledger.grants.add(tool=name, pattern={"path": "a"}, scope="project", by="ada")
 
         asyncio.run(scenario())
-    trust = Trust(path)
+    trust = TrustStore(path)
     trust.trust(Path("/a/victim"), "d", by="ada")
     trust.trust(Path("/b/other"), "d", by="ada")
     trust.close()
@@ -115,22 +115,22 @@ def _rest_works(path: Path) -> None:
         assert ledger.find("other-whole") == "other-whole"
         assert [grant.tool for grant in ledger.grants.list() if grant.tool == "other"] == ["other"]
         assert "other-running" in changing_calls(ledger, 10)
-        assert changes_of(ledger, "other-running")
+        assert net_changes(ledger, "other-running")
         assert len(list(ledger.export())) == ledger.rows("SELECT count(*) FROM entries")[0][0]
         list(ledger.calls_for("x", 10))
         list(ledger.active_since(0))
         prune(ledger, older_than=1.0, max_bytes=None, by="test")
         held = waiting["other-pending"]
         assert ledger.answer(held.call.id, YES, digest=held.digest).state is State.APPROVED
-        ledger.record_whole_now(make_call(), APPROVED, DONE)
-    trust = Trust(path)
+        ledger.record_call_now(make_call(), APPROVED, DONE)
+    trust = TrustStore(path)
     assert "/b/other" in [item.path for item in trust.list()]
     trust.close()
 
 
 @pytest.mark.spec("X10")
 @pytest.mark.parametrize("column", COLUMNS["entries"])
-@pytest.mark.parametrize("kind", ["call", "held", "answered", "intent", "ended", "before", "granted"])
+@pytest.mark.parametrize("kind", ["call", "pending", "answered", "intent", "ended", "before", "granted"])
 def test_a_damaged_entry_is_named_and_the_rest_works(whole: Path, tmp_path: Path, kind: str, column: str) -> None:
     rows = f"kind = '{kind}' AND (call LIKE 'victim%' OR call = '' AND body LIKE '%victim%')"
     bad, before = sqlite3.connect(whole).execute(f"SELECT min(id), {column} FROM entries WHERE {rows}").fetchone()
@@ -175,15 +175,15 @@ def test_the_last_entry_can_be_damaged_too(path: Path) -> None:
 @pytest.mark.spec("X10")
 def test_an_entry_an_earlier_version_wrote_wrongly_is_named_though_its_hash_is_right(path: Path) -> None:
     with Ledger.open(path) as ledger:
-        body = ledger.seal(TrustedContent(path="/x", digest="d", by="ada", at=1.0)).replace('"/x"', "5")
+        body = ledger.encode_body(TrustedContent(path="/x", digest="d", by="ada", at=1.0)).replace('"/x"', "5")
         entry = ledger.run(lambda tx: tx.append("", "trusted", body))
-        held = ledger.run(lambda tx: tx.append("wrong", "held", '{"held":{"call":{"id":5}}}', first=True))
-        ledger.record_whole_now(make_call(), APPROVED, DONE)
+        held = ledger.run(lambda tx: tx.append("wrong", "pending", '{"pending":{"call":{"id":5}}}', first=True))
+        ledger.record_call_now(make_call(), APPROVED, DONE)
         found = ledger.verify()
     assert not found.ok
     assert [(item.entry, item.call, item.kind) for item in found.unreadable] == [
         (entry, "", "trusted"),
-        (held, "wrong", "held"),
+        (held, "wrong", "pending"),
     ]
     assert found.first_bad == entry
     assert f"Entry {entry} (trusted) cannot be read" in (found.problem or "")
@@ -195,7 +195,7 @@ def test_a_pending_call_that_cannot_be_read_is_reported_by_its_id_and_can_be_end
     _damage(path, "entries", "body", "call = 'victim-pending'", "{")
     with Ledger.open(path) as ledger:
         assert ledger.unreadable_pending() == ["victim-pending"]
-        for ask in (ledger.held, ledger.call):
+        for ask in (ledger.find_pending, ledger.call):
             with pytest.raises(LedgerCorrupt, match="call victim-pending cannot be read"):
                 ask("victim-pending")
         with pytest.raises(HoldfastError):

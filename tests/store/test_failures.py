@@ -72,14 +72,14 @@ except LedgerError as error:
 @pytest.mark.spec("X10")
 def test_a_ledger_in_a_read_only_folder_can_be_read_and_refuses_to_write(folder: Path) -> None:
     with Ledger.open(folder / "ledger.db") as ledger:
-        ledger.record_whole_now(make_call("kept"), APPROVED, DONE)
+        ledger.record_call_now(make_call("kept"), APPROVED, DONE)
     (folder / "ledger.db").chmod(0o444)
     folder.chmod(0o555)
     script = """
 ledger = Ledger.open(path, read_only=True)
 print(ledger.call("kept").state, ledger.verify().ok)
 try:
-    ledger.record_whole_now(make_call(), APPROVED, DONE)
+    ledger.record_call_now(make_call(), APPROVED, DONE)
 except LedgerError as error:
     print(type(error).__name__, error)
 """
@@ -93,7 +93,7 @@ except LedgerError as error:
 def test_a_reader_sees_what_a_writer_has_not_moved_into_the_file_yet(tmp_path: Path) -> None:
     path = tmp_path / "l.db"
     with Ledger.open(path) as writer, Ledger.open(path, read_only=True) as reader:
-        writer.record_whole_now(make_call("fresh"), APPROVED, DONE)
+        writer.record_call_now(make_call("fresh"), APPROVED, DONE)
         assert reader.call("fresh").result == DONE
         with pytest.raises(LedgerUnavailable, match="read-only"):
             reader.end_now("fresh", DONE)
@@ -173,7 +173,7 @@ def test_a_damaged_page_is_an_error_of_the_ledger_and_found_by_verify(tmp_path: 
     path = tmp_path / "l.db"
     with Ledger.open(path) as ledger:
         for number in range(200):
-            ledger.record_whole_now(make_call(f"n{number}"), APPROVED, Result(True, "x" * 500))
+            ledger.record_call_now(make_call(f"n{number}"), APPROVED, Result(True, "x" * 500))
     size = path.stat().st_size
     with path.open("r+b") as file:
         file.seek(size // 2)
@@ -189,7 +189,7 @@ def test_a_damaged_page_is_an_error_of_the_ledger_and_found_by_verify(tmp_path: 
 def test_text_that_is_no_text_is_damage_too(tmp_path: Path) -> None:
     path = tmp_path / "l.db"
     with Ledger.open(path) as ledger:
-        ledger.record_whole_now(make_call("n"), APPROVED, DONE)
+        ledger.record_call_now(make_call("n"), APPROVED, DONE)
     connection = sqlite3.connect(path, isolation_level=None)
     for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
         connection.execute(f"DROP TRIGGER {name}")
@@ -205,7 +205,7 @@ def test_text_that_is_no_text_is_damage_too(tmp_path: Path) -> None:
 def test_an_older_ledger_is_migrated_and_a_newer_one_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "l.db"
     with Ledger.open(path) as ledger:
-        ledger.record_whole_now(make_call("old"), APPROVED, DONE)
+        ledger.record_call_now(make_call("old"), APPROVED, DONE)
     steps = (*database.MIGRATIONS, ("ALTER TABLE trust ADD COLUMN note TEXT", "CREATE TABLE more (note TEXT)"))
     connection = sqlite3.connect(path, isolation_level=None)
     database.migrate(connection, str(path), steps)
@@ -223,7 +223,7 @@ def test_an_older_ledger_is_migrated_and_a_newer_one_is_refused(tmp_path: Path) 
 def test_a_migration_that_fails_leaves_the_ledger_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "l.db"
     with Ledger.open(path) as ledger:
-        ledger.record_whole_now(make_call("old"), APPROVED, DONE)
+        ledger.record_call_now(make_call("old"), APPROVED, DONE)
     connection = sqlite3.connect(path, isolation_level=None)
     steps = (*database.MIGRATIONS, ("ALTER TABLE meta ADD COLUMN note TEXT", "THIS IS NOT SQL"))
     with pytest.raises(sqlite3.OperationalError):
@@ -238,7 +238,7 @@ def test_a_migration_that_fails_leaves_the_ledger_as_it_was(tmp_path: Path) -> N
 def test_only_errors_of_the_ledger_come_out_of_a_broken_ledger(tmp_path: Path) -> None:
     path = tmp_path / "l.db"
     with Ledger.open(path) as ledger:
-        ledger.record_whole_now(make_call("old"), APPROVED, DONE)
+        ledger.record_call_now(make_call("old"), APPROVED, DONE)
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("DROP TABLE open_calls")
     connection.close()
@@ -259,7 +259,7 @@ def test_only_errors_of_the_ledger_come_out_of_a_broken_ledger(tmp_path: Path) -
 def test_an_entry_that_does_not_say_what_it_should_is_damage(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "l.db") as ledger:
         held = make_held()
-        ledger.run(lambda tx: tx.append(held.call.id, "held", '{"held": 3}'))
+        ledger.run(lambda tx: tx.append(held.call.id, "pending", '{"pending": 3}'))
         ledger.run(
             lambda tx: tx.execute(
                 "INSERT INTO open_calls (call, state, digest, mutates, entry) VALUES (?, 'pending', '', 1, 1)",

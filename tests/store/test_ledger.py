@@ -36,7 +36,7 @@ def test_a_call_that_is_over_is_one_entry_with_everything_in_it(ledger: Ledger) 
         metadata={"ms": 3},
         attachments=(Attachment(kind="image", mime_type="image/png", data=b"\x89PNG\x00"),),
     )
-    asyncio.run(ledger.record_whole(call, APPROVED, result, original_args={"path": "ä.txt "}))
+    asyncio.run(ledger.record_call(call, APPROVED, result, original_args={"path": "ä.txt "}))
     record = ledger.call(call.id)
     assert record.call == call
     assert record.decisions == (APPROVED,)
@@ -88,9 +88,9 @@ def test_an_id_is_used_once(ledger: Ledger) -> None:
         with pytest.raises(NotPending, match="already"):
             await begin(ledger, call)
         with pytest.raises(NotPending, match="already"):
-            await ledger.hold(make_held(call.id))
+            await ledger.add_pending(make_held(call.id))
         with pytest.raises(NotPending, match="already"):
-            await ledger.record_whole(call, APPROVED, DONE)
+            await ledger.record_call(call, APPROVED, DONE)
 
     asyncio.run(scenario())
     assert len(ledger.call(call.id).entries) == 2
@@ -100,11 +100,11 @@ def test_an_id_is_used_once(ledger: Ledger) -> None:
 def test_a_held_call_waits_across_a_restart_with_all_that_was_shown(tmp_path: Path) -> None:
     held = make_held()
     with Ledger.open(tmp_path / "l.db") as first:
-        asyncio.run(first.hold(held))
+        asyncio.run(first.add_pending(held))
     with Ledger.open(tmp_path / "l.db") as second:
         assert second.recover() == []
         assert second.pending() == [held]
-        assert second.held(held.call.id) == held
+        assert second.find_pending(held.call.id) == held
 
 
 @pytest.mark.spec("A12", "A13a")
@@ -113,12 +113,12 @@ def test_an_approval_is_recorded_with_its_approver_and_used_once(ledger: Ledger)
     call_id = held.call.id
 
     async def scenario() -> None:
-        await ledger.hold(held)
+        await ledger.add_pending(held)
         approved = ledger.answer(call_id, YES, digest=held.digest)
         assert (approved.state, approved.approver) == (State.APPROVED, "ada")
         assert [waiting.state for waiting in ledger.pending()] == [State.APPROVED]
         await begin(ledger, held.call, digest=held.digest)
-        running = ledger.held(call_id)
+        running = ledger.find_pending(call_id)
         assert running is not None and running.state is State.RUNNING
         with pytest.raises(NotPending, match="only once"):
             await begin(ledger, held.call, digest=held.digest)
@@ -132,13 +132,13 @@ def test_an_approval_is_recorded_with_its_approver_and_used_once(ledger: Ledger)
     assert [given.answer for given in record.answers] == [structs.replace(YES, user=account)]
     assert record.answers[0].digest == held.digest
     assert record.decisions == (ASKED, APPROVED)
-    assert ledger.held(call_id) is None
+    assert ledger.find_pending(call_id) is None
 
 
 @pytest.mark.spec("A12")
 def test_an_approval_of_something_else_is_refused_and_nothing_changes(ledger: Ledger) -> None:
     held = make_held()
-    asyncio.run(ledger.hold(held))
+    asyncio.run(ledger.add_pending(held))
     with pytest.raises(StaleApproval, match="has changed"):
         ledger.answer(held.call.id, YES, digest="0" * 64)
     assert ledger.pending() == [held]
@@ -151,7 +151,7 @@ def test_an_approval_of_something_else_is_refused_and_nothing_changes(ledger: Le
 @pytest.mark.spec("A12")
 def test_a_call_is_answered_once_and_only_while_it_waits(ledger: Ledger) -> None:
     held = make_held()
-    asyncio.run(ledger.hold(held))
+    asyncio.run(ledger.add_pending(held))
     ledger.answer(held.call.id, YES, digest=held.digest)
     for answer in (YES, Answer(kind="reject", by="eve")):
         with pytest.raises(NotPending):
@@ -173,19 +173,19 @@ def test_a_rejection_ends_the_call_with_what_the_model_is_told(
     ledger: Ledger, answer: Answer, expected: Result
 ) -> None:
     held = make_held()
-    asyncio.run(ledger.hold(held))
+    asyncio.run(ledger.add_pending(held))
     assert ledger.answer(held.call.id, answer, digest=held.digest).state is State.REJECTED
     result = ledger.result(held.call.id)
     assert result is not None
     assert (result.error, result.state, result.failure) == (expected.error, State.REJECTED, Failure.REJECTED)
-    assert ledger.held(held.call.id) is None
+    assert ledger.find_pending(held.call.id) is None
 
 
 @pytest.mark.spec("X12")
 @pytest.mark.parametrize(("success", "state"), [(True, State.DONE), (False, State.FAILED)])
 def test_a_result_given_from_outside_ends_the_call(ledger: Ledger, success: bool, state: State) -> None:
     held = make_held()
-    asyncio.run(ledger.hold(held))
+    asyncio.run(ledger.add_pending(held))
     ledger.answer(held.call.id, Answer(kind="respond", by="ci", message="42", success=success), digest=held.digest)
     result = ledger.result(held.call.id)
     assert result is not None
@@ -199,9 +199,9 @@ def test_an_edit_does_not_approve_and_the_changed_call_needs_a_yes_of_its_own(le
     answer = Answer(kind="edit", by="ada", args={"path": "b.txt"})
 
     async def scenario() -> None:
-        await ledger.hold(held)
+        await ledger.add_pending(held)
         assert ledger.answer(held.call.id, answer, digest=held.digest).state is State.PENDING
-        await ledger.rehold(edited, "arguments changed by ada")
+        await ledger.replace_pending(edited, "arguments changed by ada")
 
     asyncio.run(scenario())
     assert ledger.pending() == [edited]
@@ -218,9 +218,9 @@ def test_a_call_held_again_loses_the_approval_it_had(ledger: Ledger) -> None:
     held = make_held()
 
     async def scenario() -> None:
-        await ledger.hold(held)
+        await ledger.add_pending(held)
         ledger.answer(held.call.id, YES, digest=held.digest)
-        await ledger.rehold(held, "the file has changed")
+        await ledger.replace_pending(held, "the file has changed")
         with pytest.raises(NotPending):
             await begin(ledger, held.call, digest=held.digest)
 
@@ -233,11 +233,11 @@ def test_a_call_held_again_loses_the_approval_it_had(ledger: Ledger) -> None:
 def test_a_call_changed_by_another_process_is_seen_as_it_is_now(ledger: Ledger) -> None:
     held = make_held()
     changed = make_held(held.call.id, args={"path": "b.txt"})
-    asyncio.run(ledger.hold(held))
+    asyncio.run(ledger.add_pending(held))
     with Ledger.open(ledger.path) as other:
-        asyncio.run(other.rehold(changed, "edited elsewhere"))
+        asyncio.run(other.replace_pending(changed, "edited elsewhere"))
     assert ledger.pending() == [changed]
-    assert ledger.held(held.call.id) == changed
+    assert ledger.find_pending(held.call.id) == changed
 
 
 @pytest.mark.spec("X10")
@@ -245,7 +245,7 @@ def test_a_running_call_cannot_be_held_again(ledger: Ledger) -> None:
     call = make_call()
     asyncio.run(begin(ledger, call))
     with pytest.raises(NotPending, match="is running"):
-        asyncio.run(ledger.rehold(make_held(call.id), "why"))
+        asyncio.run(ledger.replace_pending(make_held(call.id), "why"))
 
 
 @pytest.mark.spec("X10", "X11")
@@ -294,7 +294,7 @@ def test_what_json_cannot_carry_is_written_as_far_as_it_can(ledger: Ledger) -> N
     original = {"half": "a\udc80b", "object": ledger, "set": {1}, "nan": float("nan"), "loop": looped, ("k", 1): 2}
     result = Result(True, "half \ud800", attachments=(Attachment(kind="file", mime_type="x/y", data=b"z"),))
     call = make_call()
-    asyncio.run(ledger.record_whole(call, APPROVED, result, original_args=original))
+    asyncio.run(ledger.record_call(call, APPROVED, result, original_args=original))
     record = ledger.call(call.id)
     assert record.result is not None and record.result.output == "half ?"
     assert record.result.attachments == result.attachments
@@ -307,10 +307,10 @@ def test_what_json_cannot_carry_is_written_as_far_as_it_can(ledger: Ledger) -> N
 def test_a_body_too_large_for_a_row_is_kept_beside_the_ledger(ledger: Ledger) -> None:
     call = make_call(args={"content": "x" * 3_000_000})
     held = make_held(args={"content": "y" * 3_000_000})
-    asyncio.run(ledger.record_whole(call, APPROVED, DONE))
-    asyncio.run(ledger.hold(held))
+    asyncio.run(ledger.record_call(call, APPROVED, DONE))
+    asyncio.run(ledger.add_pending(held))
     assert ledger.rows("SELECT max(length(body)) FROM entries")[0][0] < 1000
-    ledger.forget(held.call.id)
+    ledger.uncache_pending(held.call.id)
     assert ledger.call(call.id).call == call
     assert ledger.pending() == [held]
     assert ledger.verify().ok
@@ -320,7 +320,7 @@ def test_a_body_too_large_for_a_row_is_kept_beside_the_ledger(ledger: Ledger) ->
 def test_a_ledger_in_memory_behaves_like_one_on_disk() -> None:
     held = make_held(args={"content": "x" * 2_000_000})
     with Ledger.in_memory() as ledger:
-        asyncio.run(ledger.hold(held))
+        asyncio.run(ledger.add_pending(held))
         ledger.answer(held.call.id, YES, digest=held.digest)
         asyncio.run(begin(ledger, held.call, digest=held.digest))
         assert ledger.end_now(held.call.id, DONE)
@@ -332,4 +332,4 @@ def test_a_closed_ledger_says_that_it_cannot_be_used(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "l.db")
     ledger.close()
     with pytest.raises(LedgerUnavailable):
-        ledger.record_whole_now(make_call(), APPROVED, DONE)
+        ledger.record_call_now(make_call(), APPROVED, DONE)

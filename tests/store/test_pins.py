@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from holdfast.contract.errors import LedgerCorrupt
 from holdfast.contract.json import Json, canonical_json
-from holdfast.store import trust as module
+from holdfast.store import pins as module
 from holdfast.store.ledger import Ledger
-from holdfast.store.trust import DAMAGED, Pins
+from holdfast.store.pins import DAMAGED_PIN, ToolPins
 
 ROOT = Path(__file__).parents[2]
 ONE: Json = {"name": "read", "description": "Reads.", "inputSchema": {"type": "object"}}
@@ -35,8 +35,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def pins(path: Path) -> Iterator[Pins]:
-    made = Pins(path)
+def pins(path: Path) -> Iterator[ToolPins]:
+    made = ToolPins(path)
     yield made
     made.close()
 
@@ -47,12 +47,12 @@ def change(path: Path, sql: str, *values: object) -> None:
     connection.close()
 
 
-def seen(pins: Pins, server: str, tool: str) -> Json:
+def seen(pins: ToolPins, server: str, tool: str) -> Json:
     return pins.known(server, (tool,)).get(tool)
 
 
 @pytest.mark.spec("K2")
-def test_the_first_sight_is_pinned_and_a_later_one_is_not(pins: Pins) -> None:
+def test_the_first_sight_is_pinned_and_a_later_one_is_not(pins: ToolPins) -> None:
     assert seen(pins, "s", "read") is None
     assert pins.first_seen("s", {"read": ONE}) == {"read": ONE}
     assert pins.first_seen("s", {"read": TWO}) == {"read": ONE}
@@ -60,7 +60,7 @@ def test_the_first_sight_is_pinned_and_a_later_one_is_not(pins: Pins) -> None:
 
 
 @pytest.mark.spec("K2")
-def test_what_a_known_server_brings_later_has_no_pin_until_a_person_has_seen_it(pins: Pins) -> None:
+def test_what_a_known_server_brings_later_has_no_pin_until_a_person_has_seen_it(pins: ToolPins) -> None:
     assert pins.first_seen("s", {}) == {}
     pins.first_seen("s", {"read": ONE, "list": ONE})
     assert pins.first_seen("s", {"read": ONE, "write": TWO}) == {"read": ONE}
@@ -70,7 +70,7 @@ def test_what_a_known_server_brings_later_has_no_pin_until_a_person_has_seen_it(
 
 
 @pytest.mark.spec("K2")
-def test_a_pin_belongs_to_one_tool_of_one_server(pins: Pins) -> None:
+def test_a_pin_belongs_to_one_tool_of_one_server(pins: ToolPins) -> None:
     pins.pin("s", "read", ONE)
     assert seen(pins, "other", "read") is None and seen(pins, "s", "READ") is None
     assert pins.first_seen("other", {"read": TWO}) == {"read": TWO}
@@ -78,8 +78,10 @@ def test_a_pin_belongs_to_one_tool_of_one_server(pins: Pins) -> None:
 
 
 @pytest.mark.spec("K2")
-def test_what_a_person_accepts_replaces_the_pin_here_and_elsewhere_and_after_a_restart(pins: Pins, path: Path) -> None:
-    elsewhere = Pins(path)
+def test_what_a_person_accepts_replaces_the_pin_here_and_elsewhere_and_after_a_restart(
+    pins: ToolPins, path: Path
+) -> None:
+    elsewhere = ToolPins(path)
     pins.first_seen("s", {"read": ONE})
     assert seen(elsewhere, "s", "read") == ONE
     elsewhere.pin("s", "read", TWO)
@@ -90,7 +92,7 @@ def test_what_a_person_accepts_replaces_the_pin_here_and_elsewhere_and_after_a_r
 
 
 @pytest.mark.spec("K2")
-def test_a_forgotten_server_is_seen_for_the_first_time_again(pins: Pins) -> None:
+def test_a_forgotten_server_is_seen_for_the_first_time_again(pins: ToolPins) -> None:
     pins.first_seen("s", {"read": ONE, "write": ONE})
     pins.first_seen("t", {"read": ONE})
     assert pins.forget("s") is True and pins.forget("s") is False
@@ -99,7 +101,7 @@ def test_a_forgotten_server_is_seen_for_the_first_time_again(pins: Pins) -> None
 
 
 @pytest.mark.spec("K2")
-def test_looking_creates_nothing(pins: Pins, tmp_path: Path) -> None:
+def test_looking_creates_nothing(pins: ToolPins, tmp_path: Path) -> None:
     assert seen(pins, "s", "read") is None and pins.forget("s") is False and pins.first_seen("s", {}) == {}
     assert list(tmp_path.iterdir()) == []
 
@@ -116,18 +118,18 @@ DAMAGES = {
 
 @pytest.mark.spec("K2")
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_pin_is_no_first_sight_and_matches_no_definition(pins: Pins, path: Path, damage: str) -> None:
+def test_a_damaged_pin_is_no_first_sight_and_matches_no_definition(pins: ToolPins, path: Path, damage: str) -> None:
     pins.first_seen("s", {"read": ONE})
     change(path, *DAMAGES[damage])
-    assert seen(pins, "s", "read") == DAMAGED
-    assert pins.first_seen("s", {"read": ONE}) == {"read": DAMAGED}
-    assert seen(pins, "s", "read") == DAMAGED
+    assert seen(pins, "s", "read") == DAMAGED_PIN
+    assert pins.first_seen("s", {"read": ONE}) == {"read": DAMAGED_PIN}
+    assert seen(pins, "s", "read") == DAMAGED_PIN
     pins.pin("s", "read", TWO)
     assert seen(pins, "s", "read") == TWO
 
 
 @pytest.mark.spec("K2")
-def test_a_file_that_is_no_ledger_is_an_error_and_no_first_sight(pins: Pins, path: Path) -> None:
+def test_a_file_that_is_no_ledger_is_an_error_and_no_first_sight(pins: ToolPins, path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"something else" * 1000)
     for look in (lambda: seen(pins, "s", "read"), lambda: pins.first_seen("s", {"read": ONE})):
@@ -136,14 +138,14 @@ def test_a_file_that_is_no_ledger_is_an_error_and_no_first_sight(pins: Pins, pat
 
 
 @pytest.mark.spec("K2")
-def test_a_definition_is_kept_word_for_word_whatever_it_looks_like(pins: Pins) -> None:
+def test_a_definition_is_kept_word_for_word_whatever_it_looks_like(pins: ToolPins) -> None:
     secret: Json = {"description": "like ghp_" + "a" * 36 + " or AKIA" + "A" * 16 + " or password=hunter2hunter2"}
     assert pins.first_seen("s", {"t": secret}) == {"t": secret}
     assert seen(pins, "s", "t") == secret
 
 
 @pytest.mark.spec("K2")
-def test_true_is_not_one_and_order_does_not_matter(pins: Pins) -> None:
+def test_true_is_not_one_and_order_does_not_matter(pins: ToolPins) -> None:
     pins.pin("s", "t", {"a": True, "b": 1})
     assert canonical_json(seen(pins, "s", "t")) == b'{"a":true,"b":1}'
 
@@ -160,7 +162,7 @@ _json: st.SearchStrategy[Any] = st.recursive(
 @given(definition=st.dictionaries(st.text(), _json, min_size=1, max_size=4), server=st.text(), tool=st.text())
 def test_whatever_is_pinned_comes_back(definition: dict[str, Json], server: str, tool: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        pins = Pins(Path(folder, "user.db"))
+        pins = ToolPins(Path(folder, "user.db"))
         pins.pin(server, tool, definition)
         assert canonical_json(seen(pins, server, tool)) == canonical_json(definition)
         pins.close()
@@ -168,7 +170,7 @@ def test_whatever_is_pinned_comes_back(definition: dict[str, Json], server: str,
 
 @pytest.mark.spec("K2")
 def test_a_server_with_too_much_gets_no_further_pins_and_loses_none(
-    pins: Pins, monkeypatch: pytest.MonkeyPatch
+    pins: ToolPins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_TOOLS", 3)
     assert pins.first_seen("s", {"a": ONE, "b": ONE, "c": ONE, "d": ONE}).keys() == {"a", "b", "c"}
@@ -181,7 +183,7 @@ def test_a_server_with_too_much_gets_no_further_pins_and_loses_none(
 
 
 @pytest.mark.spec("K2", "X10")
-def test_every_pin_is_in_the_chain_by_its_digest_alone(pins: Pins, path: Path) -> None:
+def test_every_pin_is_in_the_chain_by_its_digest_alone(pins: ToolPins, path: Path) -> None:
     pins.first_seen("s", {"read": ONE})
     pins.pin("s", "read", TWO)
     pins.forget("s")
@@ -196,7 +198,7 @@ def test_every_pin_is_in_the_chain_by_its_digest_alone(pins: Pins, path: Path) -
 
 
 @pytest.mark.spec("K2")
-def test_threads_that_begin_at_once_share_one_ledger(pins: Pins, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_begin_at_once_share_one_ledger(pins: ToolPins, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Path] = []
     opening, together = Ledger.open, Barrier(8)
 
@@ -218,8 +220,8 @@ def test_threads_that_begin_at_once_share_one_ledger(pins: Pins, monkeypatch: py
 RACER = """
 import sys
 from pathlib import Path
-from holdfast.store.trust import Pins
-pins = Pins(Path(sys.argv[1]))
+from holdfast.store.pins import ToolPins
+pins = ToolPins(Path(sys.argv[1]))
 pins.known("s", ("warm",))
 print("ready", flush=True)
 sys.stdin.readline()
@@ -230,8 +232,8 @@ print(",".join(pinned[f"t{n}"]["by"] for n in range(50)), flush=True)
 ENDLESS = """
 import sys
 from pathlib import Path
-from holdfast.store.trust import Pins
-pins = Pins(Path(sys.argv[1]))
+from holdfast.store.pins import ToolPins
+pins = ToolPins(Path(sys.argv[1]))
 number = 0
 while True:
     number += 1
@@ -252,7 +254,7 @@ def line_of(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.spec("K2")
-def test_processes_that_see_a_tool_first_at_once_agree_on_what_was_seen(pins: Pins, path: Path) -> None:
+def test_processes_that_see_a_tool_first_at_once_agree_on_what_was_seen(pins: ToolPins, path: Path) -> None:
     racers = [start(RACER, str(path), name) for name in "abc"]
     try:
         assert [line_of(racer) for racer in racers] == ["ready"] * 3
@@ -271,7 +273,7 @@ def test_processes_that_see_a_tool_first_at_once_agree_on_what_was_seen(pins: Pi
 
 
 @pytest.mark.spec("K2")
-def test_a_killed_process_leaves_whole_pins(pins: Pins, path: Path) -> None:
+def test_a_killed_process_leaves_whole_pins(pins: ToolPins, path: Path) -> None:
     for name in "ab":
         process = start(ENDLESS, str(path), name)
         told = 0

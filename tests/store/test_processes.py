@@ -58,7 +58,7 @@ def race(children: list[Child]) -> list[str]:
 @pytest.mark.spec("A12", "X10")
 def test_of_eight_processes_that_use_an_approval_exactly_one_runs_the_call(ledger: Ledger) -> None:
     held = make_held()
-    asyncio.run(ledger.hold(held))
+    asyncio.run(ledger.add_pending(held))
     ledger.answer(held.call.id, YES, digest=held.digest)
     with ExitStack() as stack:
         children = [stack.enter_context(Child("consume", ledger, held.call.id)) for _ in range(8)]
@@ -67,7 +67,7 @@ def test_of_eight_processes_that_use_an_approval_exactly_one_runs_the_call(ledge
             child.process.wait(30)
     record = ledger.call(held.call.id)
     assert record.state is State.DONE
-    assert [entry.kind for entry in ledger.entries(call=held.call.id)] == ["held", "answered", "intent", "ended"]
+    assert [entry.kind for entry in ledger.entries(call=held.call.id)] == ["pending", "answered", "intent", "ended"]
     assert ledger.verify().ok
 
 
@@ -90,7 +90,7 @@ def test_processes_that_write_at_once_share_one_chain(ledger: Ledger) -> None:
         for child in children:
             child.go()
         for number in range(100):
-            ledger.record_whole_now(make_call(f"me-{number}"), APPROVED, DONE)
+            ledger.record_call_now(make_call(f"me-{number}"), APPROVED, DONE)
         assert [child.said() for child in children] == ["written"] * 3
     expected = {f"{name}-{number}" for name in ("a", "b", "c", "me") for number in range(100)}
     assert sorted(entry.call for entry in ledger.entries()) == sorted(expected)

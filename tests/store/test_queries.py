@@ -32,7 +32,7 @@ def test_calls_are_listed_newest_first_and_by_tool_and_state(ledger: Ledger) -> 
     for number in range(1200):
         tool = "file.read" if number % 100 == 0 else "file.write"
         result = DONE if number % 2 else Result(False, error="no", state=State.FAILED)
-        ledger.record_whole_now(make_call(f"n{number}", tool=tool), APPROVED, result)
+        ledger.record_call_now(make_call(f"n{number}", tool=tool), APPROVED, result)
     asyncio.run(begin(ledger, make_call("running")))
     ledger.grants.add(tool="file.read", pattern={}, scope="project", by="ada")
     assert [record.call.id for record in ledger.calls(3)] == ["running", "n1199", "n1198"]
@@ -56,9 +56,9 @@ def test_calls_are_found_by_time_text_person_document_and_pattern(
     document = replace(make_call("doc"), caller=Caller(document="/p/notes/fix.chat"))
     for second, write in enumerate(
         (
-            lambda: ledger.record_whole_now(make_call("old"), APPROVED, Result(True, "one needle here")),
-            lambda: asyncio.run(ledger.hold(held)),
-            lambda: ledger.record_whole_now(document, APPROVED, DONE),
+            lambda: ledger.record_call_now(make_call("old"), APPROVED, Result(True, "one needle here")),
+            lambda: asyncio.run(ledger.add_pending(held)),
+            lambda: ledger.record_call_now(document, APPROVED, DONE),
             lambda: ledger.answer("held", YES, digest=held.digest),
         )
     ):
@@ -88,7 +88,7 @@ def test_every_filter_narrows_what_the_others_leave_and_the_export_has_whole_cal
     for call_id in ("one", "two"):
         asyncio.run(begin(ledger, make_call(call_id)))
         asyncio.run(ledger.end(call_id, DONE))
-    ledger.record_whole_now(make_call("three", tool="file.read"), APPROVED, DONE)
+    ledger.record_call_now(make_call("three", tool="file.read"), APPROVED, DONE)
     assert found(ledger, state=State.DONE, tool="file.read") == ["three"]
     assert found(ledger, state=State.FAILED, tool="file.read") == []
     exported = [json.loads(line) for line in ledger.export(CallFilter(tool="file.write"))]
@@ -101,8 +101,8 @@ def test_every_filter_narrows_what_the_others_leave_and_the_export_has_whole_cal
 
 @pytest.mark.spec("E1d", "X10")
 def test_a_filter_names_the_calls_it_could_not_read(ledger: Ledger) -> None:
-    ledger.record_whole_now(make_call("good"), APPROVED, DONE)
-    ledger.record_whole_now(make_call("bad"), APPROVED, DONE)
+    ledger.record_call_now(make_call("good"), APPROVED, DONE)
+    ledger.record_call_now(make_call("bad"), APPROVED, DONE)
     ledger.run(lambda tx: tx.execute("DROP TRIGGER entries_are_never_changed"))
     ledger.run(lambda tx: tx.execute("UPDATE entries SET body = '{' WHERE call = 'bad'"))
     unreadable: list[str] = []
@@ -126,13 +126,13 @@ def test_a_call_the_ledger_does_not_know_is_an_error_that_says_so(ledger: Ledger
     with pytest.raises(UnknownCall, match="No call has the id 'nope'"):
         ledger.call("nope")
     assert ledger.result("nope") is None
-    assert ledger.held("nope") is None
+    assert ledger.find_pending("nope") is None
 
 
 @pytest.mark.spec("X10")
 def test_entries_can_be_followed_from_where_one_left_off(ledger: Ledger) -> None:
     for number in range(1100):
-        ledger.record_whole_now(make_call(f"n{number}"), APPROVED, DONE)
+        ledger.record_call_now(make_call(f"n{number}"), APPROVED, DONE)
     assert [entry.call for entry in ledger.entries(after=1097)] == ["n1097", "n1098", "n1099"]
     assert [entry.id for entry in ledger.entries()] == list(range(1, 1101))
     assert list(ledger.entries(after=1100)) == []
@@ -142,13 +142,13 @@ def test_entries_can_be_followed_from_where_one_left_off(ledger: Ledger) -> None
 def test_the_export_is_one_json_object_per_line_whatever_was_in_the_call(ledger: Ledger) -> None:
     nasty = 'a\nb\r\x1b[31m\x9b2J\u2028\u2029\x85"}{\u202e😀\x00'
     call = make_call(args={nasty: nasty})
-    ledger.record_whole_now(call, APPROVED, Result(True, nasty), original_args=nasty)
-    asyncio.run(ledger.hold(make_held()))
+    ledger.record_call_now(call, APPROVED, Result(True, nasty), original_args=nasty)
+    asyncio.run(ledger.add_pending(make_held()))
     lines = list(ledger.export())
     text = b"".join(lines).decode("ascii")
     assert all(char == "\n" or 0x20 <= ord(char) < 0x7F for char in text)
     exported = [json.loads(line) for line in text.splitlines()]
-    assert [entry["kind"] for entry in exported] == ["call", "held"]
+    assert [entry["kind"] for entry in exported] == ["call", "pending"]
     assert exported[0]["body"]["call"]["args"] == {nasty: nasty}
     assert set(exported[0]) == {"id", "call", "kind", "at", "hash", "body"}
 
@@ -158,9 +158,9 @@ def test_the_version_changes_with_every_write_here_and_elsewhere(ledger: Ledger)
     with Ledger.open(ledger.path) as other:
         seen = [ledger.version()]
         assert ledger.version() == seen[0]
-        ledger.record_whole_now(make_call(), APPROVED, DONE)
+        ledger.record_call_now(make_call(), APPROVED, DONE)
         seen.append(ledger.version())
-        other.record_whole_now(make_call(), APPROVED, DONE)
+        other.record_call_now(make_call(), APPROVED, DONE)
         seen.append(ledger.version())
     assert len(set(seen)) == 3
 
@@ -177,7 +177,7 @@ def test_the_version_changes_with_every_write_here_and_elsewhere(ledger: Ledger)
 )
 def test_an_id_that_is_not_whole_means_no_call(ledger: Ledger, given: str) -> None:
     for call_id in ("abcdefgh-11", "abcdefgh-12", "deploy-all", "mine-11", "abcdefgh-undo"):
-        ledger.record_whole_now(make_call(call_id), APPROVED, DONE)
+        ledger.record_call_now(make_call(call_id), APPROVED, DONE)
     with pytest.raises(UnknownCall):
         ledger.find(given)
 
@@ -185,7 +185,7 @@ def test_an_id_that_is_not_whole_means_no_call(ledger: Ledger, given: str) -> No
 @pytest.mark.spec("A23a")
 def test_only_the_random_part_of_an_id_can_be_cut_short(ledger: Ledger) -> None:
     for call_id in ("abcdefgh-1", "abcdefgh-11", "abzzzzzz-1", "cccccccc-7", "dddddddd-undo"):
-        ledger.record_whole_now(make_call(call_id), APPROVED, DONE)
+        ledger.record_call_now(make_call(call_id), APPROVED, DONE)
     found = {given: ledger.find(given) for given in ("abc-1", "abc-11", "abz", "abz-1", "c", "c-7", "d", "d-undo")}
     assert found == {
         "abc-1": "abcdefgh-1",
@@ -205,5 +205,5 @@ def test_only_the_random_part_of_an_id_can_be_cut_short(ledger: Ledger) -> None:
 @pytest.mark.spec("A23a")
 def test_an_id_the_ledger_knows_means_that_call_whatever_begins_so(ledger: Ledger) -> None:
     for call_id in ("abcdefgh", "abcdefgh-1", "abc"):
-        ledger.record_whole_now(make_call(call_id), APPROVED, DONE)
+        ledger.record_call_now(make_call(call_id), APPROVED, DONE)
     assert [ledger.find(given) for given in ("abcdefgh", "abc", "abcdefgh-1")] == ["abcdefgh", "abc", "abcdefgh-1"]

@@ -16,7 +16,7 @@ from holdfast.contract.enums import Failure, State
 from holdfast.store import ledger as ledger_module
 from holdfast.store.ledger import Ledger
 from holdfast.store.operations import interrupt
-from holdfast.store.process_identity import alive, this_process
+from holdfast.store.process_identity import is_alive, this_process
 from tests.store.making import DONE, YES, begin, make_call, make_held
 
 
@@ -64,7 +64,7 @@ def test_what_waits_keeps_waiting_and_what_lives_keeps_running(ledger: Ledger, m
     async def scenario() -> None:
         await begin(ledger, running)
         for held in (pending, approved, lost):
-            await ledger.hold(held)
+            await ledger.add_pending(held)
         for held in (approved, lost):
             ledger.answer(held.call.id, YES, digest=held.digest)
         owner = owner_of_a_dead_process()
@@ -81,10 +81,10 @@ def test_what_waits_keeps_waiting_and_what_lives_keeps_running(ledger: Ledger, m
 def test_a_call_that_another_process_has_taken_meanwhile_is_not_ended(ledger: Ledger) -> None:
     running, waiting = make_call(), make_held()
     asyncio.run(begin(ledger, running))
-    asyncio.run(ledger.hold(waiting))
+    asyncio.run(ledger.add_pending(waiting))
     dead = owner_of_a_dead_process()
     seen_before = [(call_id, dead.pid, dead.started, True) for call_id in (running.id, waiting.call.id, "ended")]
-    assert ledger.run(interrupt(ledger.seal, seen_before)) == []
+    assert ledger.run(interrupt(ledger.encode_body, seen_before)) == []
     assert ledger.call(running.id).state is State.RUNNING
     assert ledger.pending() == [waiting]
 
@@ -93,9 +93,9 @@ def test_a_call_that_another_process_has_taken_meanwhile_is_not_ended(ledger: Le
 def test_a_reused_pid_is_not_taken_for_the_process_that_had_it() -> None:
     me = this_process()
     boot, container, ticks = me.started.split(":")
-    assert alive(me)
-    assert not alive(Owner(me.pid, f"{boot}:{container}:{int(ticks) - 1}"))
-    assert not alive(Owner(me.pid, f"another-boot:{container}:{ticks}"))
+    assert is_alive(me)
+    assert not is_alive(Owner(me.pid, f"{boot}:{container}:{int(ticks) - 1}"))
+    assert not is_alive(Owner(me.pid, f"another-boot:{container}:{ticks}"))
 
 
 @pytest.mark.spec("X10")
@@ -107,16 +107,16 @@ def test_a_process_that_only_waits_to_be_reaped_is_dead_and_a_live_one_is_not() 
     with child:
         assert child.stdout is not None
         owner = Owner(child.pid, child.stdout.readline().strip())
-        assert alive(owner)
+        assert is_alive(owner)
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert Path(f"/proc/{child.pid}/stat").exists()
-        assert not alive(owner)
+        assert not is_alive(owner)
 
 
 @pytest.mark.spec("X10")
 def test_a_process_that_cannot_be_judged_from_here_counts_as_alive() -> None:
     me = this_process()
     boot, _, ticks = me.started.split(":")
-    assert alive(Owner(2**22 + 1, f"{boot}:another-container:{ticks}"))
-    assert alive(Owner(2**22 + 1, ""))
+    assert is_alive(Owner(2**22 + 1, f"{boot}:another-container:{ticks}"))
+    assert is_alive(Owner(2**22 + 1, ""))

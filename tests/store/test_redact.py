@@ -191,9 +191,9 @@ def test_a_secret_never_reaches_the_files_of_the_ledger(tmp_path: Path, secret: 
     with Ledger.open(tmp_path / "l.db", redact=redactor) as ledger:
 
         async def scenario() -> None:
-            await ledger.record_whole(call, APPROVED, result, original_args=carrier)
-            await ledger.record_whole(make_call(tool=f"tool{secret}"), APPROVED, DONE, original_args=secret)
-            await ledger.hold(held)
+            await ledger.record_call(call, APPROVED, result, original_args=carrier)
+            await ledger.record_call(make_call(tool=f"tool{secret}"), APPROVED, DONE, original_args=secret)
+            await ledger.add_pending(held)
             ledger.answer(held.call.id, answer, digest=held.digest)
             ledger.answer(held.call.id, Answer(kind="approve", by=f"ada {secret}"), digest=held.digest)
             await begin(ledger, held.call, digest=held.digest)
@@ -219,7 +219,7 @@ def test_a_secret_that_is_only_there_inside_json_in_an_output_is_found(tmp_path:
     call = make_call()
     with Ledger.open(tmp_path / "l.db", redact=redactor) as ledger:
         output = json.dumps({"k": SECRET}, ensure_ascii=ascii_only)
-        ledger.record_whole_now(call, APPROVED, Result(True, output))
+        ledger.record_call_now(call, APPROVED, Result(True, output))
         result = ledger.result(call.id)
     assert result is not None and result.output == '{"k": "[secret TOKEN]"}'
 
@@ -233,7 +233,7 @@ def test_a_secret_that_is_a_word_of_the_ledger_does_not_break_it(tmp_path: Path,
     with Ledger.open(tmp_path / "l.db", redact=redactor) as ledger:
 
         async def scenario() -> None:
-            await ledger.hold(held)
+            await ledger.add_pending(held)
             ledger.answer(held.call.id, Answer(kind="approve", by="ada"), digest=held.digest)
             await begin(ledger, held.call, digest=held.digest)
             await ledger.end(held.call.id, Result(True, f"say {word}"))
@@ -251,11 +251,11 @@ def test_the_process_that_holds_a_call_can_still_run_it_as_it_was(tmp_path: Path
     redactor.add("TOKEN", SECRET)
     held = make_held(args={"header": SECRET})
     with Ledger.open(tmp_path / "l.db", redact=redactor) as ledger:
-        asyncio.run(ledger.hold(held))
+        asyncio.run(ledger.add_pending(held))
         assert ledger.pending() == [held]
         approved = ledger.answer(held.call.id, Answer(kind="approve", by="ada"), digest=held.digest)
         assert approved.call == held.call
     with Ledger.open(tmp_path / "l.db") as later:
-        again = later.held(held.call.id)
+        again = later.find_pending(held.call.id)
         assert again is not None
         assert (again.call.args, again.digest) == ({"header": "[secret TOKEN]"}, held.digest)

@@ -17,7 +17,7 @@ from holdfast.contract.errors import UnknownCall
 from holdfast.contract.result import Result
 from holdfast.store import database, entries
 from holdfast.store.ledger import Ledger
-from holdfast.store.retention import DAY, prune, prune_by
+from holdfast.store.retention import DAY, prune, prune_by_config
 from tests.store.making import APPROVED, DONE, YES, before_images, begin, make_call, make_held
 
 NOW = time.time()
@@ -69,7 +69,7 @@ def older_than(days: float) -> float:
 def test_old_finished_calls_go_with_all_they_kept_and_the_rest_stays(ledger: Ledger, clock: Clock) -> None:
     clock.at = OLD
     changing(ledger, "old", b"before", "a long output")
-    ledger.record_whole_now(make_call("old-whole"), APPROVED, DONE)
+    ledger.record_call_now(make_call("old-whole"), APPROVED, DONE)
     age(ledger)
     clock.at = NOW
     changing(ledger, "new", b"newer", "another output")
@@ -89,16 +89,16 @@ def test_old_finished_calls_go_with_all_they_kept_and_the_rest_stays(ledger: Led
 @pytest.mark.spec("X15")
 def test_what_waits_or_runs_and_every_grant_and_trust_stays_however_old(ledger: Ledger, clock: Clock) -> None:
     clock.at = OLD
-    ledger.record_whole_now(make_call("gone-1"), APPROVED, DONE)
-    asyncio.run(ledger.hold(make_held("pending", args={"content": "x" * 2_000_000})))
+    ledger.record_call_now(make_call("gone-1"), APPROVED, DONE)
+    asyncio.run(ledger.add_pending(make_held("pending", args={"content": "x" * 2_000_000})))
     approved = make_held("approved")
-    asyncio.run(ledger.hold(approved))
+    asyncio.run(ledger.add_pending(approved))
     ledger.answer("approved", YES, digest=approved.digest)
     asyncio.run(begin(ledger, make_call("running")))
     ledger.before_image("running", Path("/p/r"), b"what was there")
-    ledger.record_whole_now(make_call("gone-2"), APPROVED, DONE)
+    ledger.record_call_now(make_call("gone-2"), APPROVED, DONE)
     ledger.grants.add(tool="file.read", pattern={}, scope="project", by="ada")
-    ledger.record_whole_now(make_call("gone-3"), APPROVED, DONE)
+    ledger.record_call_now(make_call("gone-3"), APPROVED, DONE)
     age(ledger)
     clock.at = NOW
     before = [ledger.rows(f"SELECT * FROM {table}") for table in ("open_calls", "grants", "trust")]
@@ -131,10 +131,10 @@ def test_what_waits_or_runs_and_every_grant_and_trust_stays_however_old(ledger: 
 def test_whoever_passes_a_deletion_off_as_pruning_is_found(ledger: Ledger, clock: Clock, script: str) -> None:
     clock.at = OLD
     for number in range(3):
-        ledger.record_whole_now(make_call(f"old-{number}"), APPROVED, DONE)
+        ledger.record_call_now(make_call(f"old-{number}"), APPROVED, DONE)
     clock.at = NOW
     for number in range(3):
-        ledger.record_whole_now(make_call(f"new-{number}"), APPROVED, DONE)
+        ledger.record_call_now(make_call(f"new-{number}"), APPROVED, DONE)
     prune(ledger, older_than=older_than(90), max_bytes=None, by="ada")
     assert ledger.verify().ok
     ledger.close()
@@ -149,9 +149,9 @@ def test_whoever_passes_a_deletion_off_as_pruning_is_found(ledger: Ledger, clock
 @pytest.mark.spec("X15", "X10")
 def test_an_anchor_from_before_the_pruning_is_not_taken_for_proved(ledger: Ledger, clock: Clock) -> None:
     clock.at = OLD
-    ledger.record_whole_now(make_call("old-1"), APPROVED, DONE)
+    ledger.record_call_now(make_call("old-1"), APPROVED, DONE)
     inside = ledger.verify().head
-    ledger.record_whole_now(make_call("old-2"), APPROVED, DONE)
+    ledger.record_call_now(make_call("old-2"), APPROVED, DONE)
     last = ledger.verify().head
     clock.at = NOW
     prune(ledger, older_than=older_than(90), max_bytes=None, by="ada")
@@ -166,7 +166,7 @@ def test_an_anchor_from_before_the_pruning_is_not_taken_for_proved(ledger: Ledge
 def test_pruning_again_and_again_keeps_the_chain(ledger: Ledger, clock: Clock) -> None:
     for turn in range(6):
         clock.at = OLD + turn * 10 * DAY
-        ledger.record_whole_now(make_call(f"c{turn}"), APPROVED, DONE)
+        ledger.record_call_now(make_call(f"c{turn}"), APPROVED, DONE)
         ledger.grants.add(tool="t", pattern={}, scope="project", by="ada")
         clock.at = NOW
         prune(ledger, older_than=OLD + (turn * 10 - 15) * DAY, max_bytes=None, by="ada")
@@ -219,12 +219,12 @@ def test_a_dry_run_changes_nothing(ledger: Ledger, clock: Clock) -> None:
     age(ledger)
     clock.at = NOW
     before = ([entry.hash for entry in ledger.entries()], blobs(ledger))
-    looked = prune_by(ledger, LedgerConfig(), by="ada", dry_run=True)
+    looked = prune_by_config(ledger, LedgerConfig(), by="ada", dry_run=True)
     assert (looked.calls, looked.entries, looked.blobs) == (1, 3, 1)
     assert ([entry.hash for entry in ledger.entries()], blobs(ledger)) == before
-    done = prune_by(ledger, LedgerConfig(), by="ada")
+    done = prune_by_config(ledger, LedgerConfig(), by="ada")
     assert (done.calls, done.entries, done.blobs, done.freed) == (1, 3, 1, looked.freed)
-    assert prune_by(ledger, LedgerConfig(keep_days=None, max_blob_bytes=None), by="ada").calls == 0
+    assert prune_by_config(ledger, LedgerConfig(keep_days=None, max_blob_bytes=None), by="ada").calls == 0
 
 
 @pytest.mark.spec("X15")
@@ -235,11 +235,11 @@ def test_a_ledger_of_the_first_format_is_read_and_migrated(tmp_path: Path) -> No
     connection = sqlite3.connect(path, isolation_level=None)
     database.migrate(connection, str(path), database.MIGRATIONS[:1])
     body = '{"id":"g","by":"ada"}'
-    digest = entries.link(database.GENESIS, "", "revoked", 1.0, body)
+    digest = entries.chain_hash(database.GENESIS, "", "revoked", 1.0, body)
     connection.execute("INSERT INTO entries VALUES (1, '', 'revoked', 1.0, ?, ?, 1)", (body, digest))
     connection.close()
     with Ledger.open(path, read_only=True) as old:
         assert old.verify().ok
     with Ledger.open(path) as migrated:
         assert migrated.verify().ok
-        assert prune_by(migrated, LedgerConfig(), by="ada").entries == 0
+        assert prune_by_config(migrated, LedgerConfig(), by="ada").entries == 0

@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 
 from holdfast.store.ledger import Ledger
-from holdfast.store.trust import Trust
+from holdfast.store.trust import TrustStore
 
 FILE = Path("/project/holdfast.toml")
 
 
 @pytest.fixture
-def trust(tmp_path: Path) -> Iterator[Trust]:
-    made = Trust(tmp_path / "state" / "user.db")
+def trust(tmp_path: Path) -> Iterator[TrustStore]:
+    made = TrustStore(tmp_path / "state" / "user.db")
     yield made
     made.close()
 
 
 @pytest.mark.spec("A12")
-def test_trust_is_for_one_content_of_one_file(trust: Trust) -> None:
+def test_trust_is_for_one_content_of_one_file(trust: TrustStore) -> None:
     trust.trust(FILE, "aaa", by="ada")
     assert trust.is_trusted(FILE, "aaa")
     assert not trust.is_trusted(FILE, "bbb")
@@ -33,8 +33,8 @@ def test_trust_is_for_one_content_of_one_file(trust: Trust) -> None:
 
 
 @pytest.mark.spec("A12")
-def test_trust_can_be_taken_back_here_and_is_gone_elsewhere(trust: Trust, tmp_path: Path) -> None:
-    elsewhere = Trust(tmp_path / "state" / "user.db")
+def test_trust_can_be_taken_back_here_and_is_gone_elsewhere(trust: TrustStore, tmp_path: Path) -> None:
+    elsewhere = TrustStore(tmp_path / "state" / "user.db")
     trust.trust(FILE, "aaa", by="ada")
     assert elsewhere.is_trusted(FILE, "aaa")
     assert elsewhere.revoke(FILE, by="bob") is True
@@ -45,7 +45,7 @@ def test_trust_can_be_taken_back_here_and_is_gone_elsewhere(trust: Trust, tmp_pa
 
 
 @pytest.mark.spec("A12")
-def test_asking_creates_nothing(trust: Trust, tmp_path: Path) -> None:
+def test_asking_creates_nothing(trust: TrustStore, tmp_path: Path) -> None:
     assert not trust.is_trusted(FILE, "aaa")
     assert trust.list() == []
     assert trust.revoke(FILE, by="ada") is False
@@ -53,7 +53,7 @@ def test_asking_creates_nothing(trust: Trust, tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("X10")
-def test_every_change_of_trust_is_in_the_chain(trust: Trust, tmp_path: Path) -> None:
+def test_every_change_of_trust_is_in_the_chain(trust: TrustStore, tmp_path: Path) -> None:
     trust.trust(FILE, "aaa", by="ada")
     trust.trust(FILE, "bbb", by="ada")
     trust.revoke(FILE, by="bob")

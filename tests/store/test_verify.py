@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.call import Answer
-from holdfast.store.entries import link
+from holdfast.store.entries import chain_hash
 from holdfast.store.ledger import Ledger
 from tests.store.making import APPROVED, DONE, YES, begin, make_call, make_held
 
@@ -25,17 +25,17 @@ def path(tmp_path: Path) -> Path:
 
         async def scenario() -> None:
             for _ in range(3):
-                await ledger.record_whole(make_call(), APPROVED, DONE)
+                await ledger.record_call(make_call(), APPROVED, DONE)
             running, ended = make_call("running"), make_call()
             await begin(ledger, running)
             await begin(ledger, ended)
             await ledger.end(ended.id, DONE)
             pending, approved, edited = make_held(), make_held("approved"), make_held("edited")
             for held in (pending, approved, edited):
-                await ledger.hold(held)
+                await ledger.add_pending(held)
             ledger.answer("approved", YES, digest=approved.digest)
             ledger.answer("edited", Answer(kind="edit", by="ada", args={}), digest=edited.digest)
-            await ledger.rehold(make_held("edited", args={}), "edited")
+            await ledger.replace_pending(make_held("edited", args={}), "edited")
             ledger.grants.add(tool="file.read", pattern={"path": "a"}, scope="project", by="ada")
             ledger.before_image("running", path, b"before")
 
@@ -115,7 +115,7 @@ def test_entries_cut_off_at_the_end_are_found(path: Path) -> None:
 def test_an_entry_appended_without_the_ledger_is_found_even_if_it_is_chained(path: Path) -> None:
     def forge(db: sqlite3.Connection) -> None:
         number, head = db.execute("SELECT id, hash FROM entries ORDER BY id DESC LIMIT 1").fetchone()
-        forged = (number + 1, "x", "ended", 1.0, "{}", link(head, "x", "ended", 1.0, "{}"))
+        forged = (number + 1, "x", "ended", 1.0, "{}", chain_hash(head, "x", "ended", 1.0, "{}"))
         db.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, 7)", forged)
 
     tamper(path, forge)
@@ -126,7 +126,7 @@ def test_an_entry_appended_without_the_ledger_is_found_even_if_it_is_chained(pat
 def test_a_rewritten_end_is_found_with_a_head_that_was_noted_before(path: Path) -> None:
     with Ledger.open(path) as ledger:
         noted = ledger.verify().head
-        ledger.record_whole_now(make_call(), APPROVED, DONE)
+        ledger.record_call_now(make_call(), APPROVED, DONE)
         assert ledger.verify(noted).ok
 
     def rewrite(db: sqlite3.Connection) -> None:
@@ -167,8 +167,8 @@ def test_a_table_that_does_not_follow_from_the_entries_is_found(path: Path, stat
 def test_a_large_body_that_is_lost_or_changed_is_found(tmp_path: Path, changed: bytes | None) -> None:
     path = tmp_path / "l.db"
     with Ledger.open(path) as ledger:
-        ledger.record_whole_now(make_call(), APPROVED, DONE)
-        asyncio.run(ledger.hold(make_held(args={"content": "x" * 2_000_000})))
+        ledger.record_call_now(make_call(), APPROVED, DONE)
+        asyncio.run(ledger.add_pending(make_held(args={"content": "x" * 2_000_000})))
     blob = next(file for file in (tmp_path / "blobs").rglob("*") if file.is_file())
     blob.unlink() if changed is None else blob.write_bytes(changed)
     ok, first_bad, _ = verify(path)

@@ -34,7 +34,7 @@ def test_a_hundred_calls_that_end_together_are_written_in_two_transactions(ledge
     calls = [make_call() for _ in range(100)]
 
     async def scenario() -> None:
-        await asyncio.gather(*(ledger.record_whole(call, APPROVED, DONE) for call in calls))
+        await asyncio.gather(*(ledger.record_call(call, APPROVED, DONE) for call in calls))
 
     asyncio.run(scenario())
     assert transactions(ledger) == 2
@@ -48,8 +48,8 @@ def test_one_failing_operation_does_not_fail_its_neighbours(ledger: Ledger) -> N
     calls = [make_call() for _ in range(5)]
 
     async def scenario() -> list[BaseException | None]:
-        await ledger.record_whole(known, APPROVED, DONE)
-        written = [ledger.record_whole(call, APPROVED, DONE) for call in (*calls[:3], known, *calls[3:])]
+        await ledger.record_call(known, APPROVED, DONE)
+        written = [ledger.record_call(call, APPROVED, DONE) for call in (*calls[:3], known, *calls[3:])]
         return await asyncio.gather(*written, return_exceptions=True)
 
     outcomes = asyncio.run(scenario())
@@ -65,8 +65,8 @@ def test_a_bug_in_one_operation_leaves_no_trace_of_it(ledger: Ledger) -> None:
         raise ZeroDivisionError
 
     async def scenario() -> list[BaseException | None]:
-        work = [ledger.record_whole(make_call(), APPROVED, DONE), ledger.commit(broken)]
-        return await asyncio.gather(*work, ledger.record_whole(make_call(), APPROVED, DONE), return_exceptions=True)
+        work = [ledger.record_call(make_call(), APPROVED, DONE), ledger.commit(broken)]
+        return await asyncio.gather(*work, ledger.record_call(make_call(), APPROVED, DONE), return_exceptions=True)
 
     outcomes = asyncio.run(scenario())
     assert isinstance(outcomes[1], ZeroDivisionError)
@@ -87,7 +87,7 @@ def test_one_task_that_only_writes_lets_the_others_have_their_turn(ledger: Ledge
 
         counting = asyncio.create_task(counts())
         for _ in range(500):
-            await ledger.record_whole(make_call(), APPROVED, DONE)
+            await ledger.record_call(make_call(), APPROVED, DONE)
         counting.cancel()
         return turns
 
@@ -101,16 +101,16 @@ def test_a_call_whose_caller_was_cancelled_is_not_left_open(ledger: Ledger, way:
     tasks: dict[str, asyncio.Task[None]] = {}
 
     async def opens(held: PendingCall) -> None:
-        await (begin(ledger, held.call) if way == "begin" else ledger.hold(held))
+        await (begin(ledger, held.call) if way == "begin" else ledger.add_pending(held))
 
     async def writes_then_cancels_late() -> None:
-        await ledger.record_whole(make_call(), APPROVED, DONE)
+        await ledger.record_call(make_call(), APPROVED, DONE)
         tasks["late"].cancel()
 
     async def scenario() -> None:
         # All run in one turn of the loop: the first writes at once, the others wait for the end of the turn, and
         # hear of it in this order.
-        steps = {"first": ledger.record_whole(make_call(), APPROVED, DONE), "writer": writes_then_cancels_late()}
+        steps = {"first": ledger.record_call(make_call(), APPROVED, DONE), "writer": writes_then_cancels_late()}
         steps |= {"early": opens(early), "late": opens(late)}
         tasks.update({name: asyncio.create_task(step) for name, step in steps.items()})
         await asyncio.sleep(0)
@@ -148,7 +148,7 @@ def test_the_loop_stays_free_while_another_process_writes(ledger: Ledger) -> Non
     async def scenario() -> int:
         other.execute("BEGIN IMMEDIATE")
         turns = 0
-        writing = asyncio.gather(*(ledger.record_whole(make_call(), APPROVED, DONE) for _ in range(3)))
+        writing = asyncio.gather(*(ledger.record_call(make_call(), APPROVED, DONE) for _ in range(3)))
         for _ in range(20):
             turns += 1
             await asyncio.sleep(0.01)
@@ -164,8 +164,8 @@ def test_the_loop_stays_free_while_another_process_writes(ledger: Ledger) -> Non
 
 @pytest.mark.spec("X10")
 def test_a_lock_that_stays_is_an_error_and_nothing_was_written(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database_module, "PATIENCE", 0.1)
-    monkeypatch.setattr("holdfast.store.writer.PATIENCE", 0.1)
+    monkeypatch.setattr(database_module, "LOCK_TIMEOUT", 0.1)
+    monkeypatch.setattr("holdfast.store.group_commit.LOCK_TIMEOUT", 0.1)
     other = sqlite3.connect(ledger.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(LedgerUnavailable, match="locked by another program"):
@@ -182,11 +182,11 @@ def test_a_lock_that_stays_is_an_error_and_nothing_was_written(ledger: Ledger, m
 def test_a_ledger_serves_one_event_loop_after_another_and_threads_beside_them(ledger: Ledger) -> None:
     def record() -> None:
         for _ in range(20):
-            ledger.record_whole_now(make_call(), APPROVED, DONE)
+            ledger.record_call_now(make_call(), APPROVED, DONE)
 
     async def scenario() -> None:
         for _ in range(20):
-            await ledger.record_whole(make_call(), APPROVED, DONE)
+            await ledger.record_call(make_call(), APPROVED, DONE)
 
     threads = [threading.Thread(target=record) for _ in range(2)]
     threads.append(threading.Thread(target=lambda: asyncio.run(scenario())))
@@ -206,7 +206,7 @@ def test_what_still_waits_when_the_ledger_is_closed_is_written(tmp_path: Path) -
     ledger = Ledger.open(tmp_path / "l.db")
 
     async def scenario() -> None:
-        tasks = [asyncio.create_task(ledger.hold(held)), asyncio.create_task(begin(ledger, call))]
+        tasks = [asyncio.create_task(ledger.add_pending(held)), asyncio.create_task(begin(ledger, call))]
         await asyncio.sleep(0)
         ledger.close()
         for task in tasks:

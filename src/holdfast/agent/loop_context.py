@@ -83,7 +83,7 @@ class ApprovalProvenance:
         for change in changes:
             opened = change.slot.call
             if isinstance(change, SetStatus) and change.status is Status.PENDING and opened is not None:
-                held = ledger.held(opened.call_id)
+                held = ledger.find_pending(opened.call_id)
                 if held is not None and held.digest != opened.digest:
                     shown.append((change.slot, LedgerCall(call_id=opened.call_id, digest=held.digest)))
         if self.blocked:

@@ -153,7 +153,7 @@ async def _resume(bench: LoopContext, call_id: str) -> Result | None:
     held = bench.runtime.pending.get(call_id)
     if held is None or held.state is not State.APPROVED:
         return None
-    if held.waiter is not None and process_identity.alive(held.waiter):
+    if held.waiter is not None and process_identity.is_alive(held.waiter):
         return await _elsewhere(bench, call_id)
     ran = await bench.runtime.pipeline.resume(held)
     return ran or Result(False, state=State.APPROVED, call_id=call_id)

@@ -23,7 +23,7 @@ from holdfast.contract.tool import Tool
 from holdfast.fs.paths import fold_path
 from holdfast.runtime.pending import REJECTED_BY_USER
 from holdfast.runtime.runtime import Runtime
-from holdfast.store.changes import changes_of
+from holdfast.store.changes import net_changes
 from holdfast.store.ledger import Ledger
 from holdfast.store.queries import CallRecord
 
@@ -106,7 +106,7 @@ def _changed(ledger: Ledger, record: CallRecord, document: Path) -> bool:
     wanted = fold_path(str(document))
     return any(
         fold_path(change.path) == wanted or _is_same_file(change.path, document)
-        for change in changes_of(ledger, record.call.id)
+        for change in net_changes(ledger, record.call.id)
     )
 
 
@@ -226,7 +226,7 @@ def read_slot_state(runtime: Runtime, slot: Slot) -> SlotState:
         record = ledger.call(slot.call.call_id)
     except UnknownCall:
         return SlotState(slot)
-    held = ledger.held(slot.call.call_id) if record.result is None else None
+    held = ledger.find_pending(slot.call.call_id) if record.result is None else None
     typed = held is not None and held.state is State.PENDING and slot.status is Status.APPROVED
     doubtful = typed and held is not None and could_be_forged(runtime, held)
     return SlotState(slot, record, held, runtime.redactor(slot.text.strip()), doubtful)

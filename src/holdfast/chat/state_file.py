@@ -25,7 +25,7 @@ from holdfast.fs.own_paths import remember_document
 from holdfast.fs.replace import open_lock, try_lock, write_private
 from holdfast.models.port import Usage
 from holdfast.store.blobs import Blobs
-from holdfast.store.process_identity import alive, this_process
+from holdfast.store.process_identity import is_alive, this_process
 from holdfast.store.redact import Redactor
 
 _PAUSE: Final = 0.01
@@ -103,7 +103,7 @@ class DocumentLock:
 def lock_owner(path: Path, state: Path) -> Owner | None:
     """The process that drives a document now."""
     owner = _read_owner(_lock_file(path, state))
-    return owner if owner is not None and alive(owner) else None
+    return owner if owner is not None and is_alive(owner) else None
 
 
 def _lock_file(path: Path, state: Path) -> Path:

@@ -102,7 +102,7 @@ async def _call(runtime: Runtime, name: str, args: Arguments | Words) -> Ended:
             args = _read(runtime, name, args)
         result = await runtime.call(name, args)
         waits = result.state in (State.PENDING, State.APPROVED)
-        pending_call = runtime.ledger.held(result.call_id) if waits and runtime.ledger is not None else None
+        pending_call = runtime.ledger.find_pending(result.call_id) if waits and runtime.ledger is not None else None
         return result, pending_call, False
 
 

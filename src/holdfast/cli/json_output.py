@@ -365,7 +365,7 @@ class SlotOutput(Output):
 
     @classmethod
     def of(cls, slot: Slot, runtime: Runtime) -> SlotOutput:
-        pending_call = None if slot.call is None else runtime.pending.ledger.held(slot.call.call_id)
+        pending_call = None if slot.call is None else runtime.pending.ledger.find_pending(slot.call.call_id)
         use = slot.use
         return cls(
             id=use.id,

@@ -26,7 +26,7 @@ from holdfast.rules.chain import reason_with_source
 from holdfast.rules.decider import CHANGED
 from holdfast.runtime.approvals import describe_changes
 from holdfast.store.ledger import Ledger
-from holdfast.store.trust import Shown
+from holdfast.store.shown_calls import ShownCalls
 from holdfast.text.escape import escape, escape_name
 from holdfast.text.preview import arguments_text, display_path
 from holdfast.text.quote import Show
@@ -279,7 +279,7 @@ _NAMED: Final = 5
 def find_pending(ledger: Ledger, given: str) -> PendingCall:
     """The waiting call that is meant; otherwise an error that says what there is instead."""
     call_id = ledger.find(given)
-    pending = ledger.held(call_id)
+    pending = ledger.find_pending(call_id)
     if pending is not None and pending.state in (State.PENDING, State.APPROVED):
         return pending
     state = ledger.call(call_id).state.replace("_", " ")
@@ -323,7 +323,7 @@ def require_single_pending(ledger: Ledger, command: str) -> PendingCall:
 def record_shown(state: Path | None, calls: Sequence[PendingCall]) -> None:
     """This user has just been shown all of these calls: `holdfast approve ID` is an approval of what they are now."""
     if state is not None and state.exists():
-        shown = Shown(state)
+        shown = ShownCalls(state)
         for pending in calls:
             shown.record(pending)
 
@@ -339,7 +339,7 @@ def was_shown(ledger: Ledger, pending: PendingCall, digest: str | None) -> bool:
         if not pending.digest.startswith(digest):
             raise _changed(ledger, pending, digest)
         return True
-    shown = Shown(ledger.path.parent).digest(pending.call.id)
+    shown = ShownCalls(ledger.path.parent).digest(pending.call.id)
     if shown == pending.digest:
         return True
     if shown is not None:
@@ -364,7 +364,7 @@ def print_unreadable(calls: Sequence[str]) -> None:
 
 def _changed(ledger: Ledger, pending: PendingCall, digest: str) -> StaleApproval:
     call_id = pending.call.id
-    before = ledger.shown_as(call_id, digest)
+    before = ledger.pending_version(call_id, digest)
     if before is None:
         return StaleApproval(f"Call {call_id} never had that digest; look at it with `holdfast pending {call_id}`.")
     return StaleApproval(

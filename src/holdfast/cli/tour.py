@@ -142,7 +142,7 @@ async def _tour(scratch: Scratch) -> bool:
 def _pending(chat: ChatSession, outcome: Outcome) -> PendingCall | None:
     """The call that waits."""
     opened = next((slot.call for slot in outcome.slots if slot.call is not None), None)
-    return None if opened is None else chat.runtime.pending.ledger.held(opened.call_id)
+    return None if opened is None else chat.runtime.pending.ledger.find_pending(opened.call_id)
 
 
 async def _ask(chat: ChatSession, pending: PendingCall, guide: Guide) -> bool:

@@ -6,15 +6,16 @@ Where a value comes from is `load`; the JSON Schema, `docs/config.md` and the tr
 # Annotations are values here: as text, msgspec evaluates each of them again whenever it looks at a struct.
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast, get_args
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from holdfast.config.merge import merge_layer, plain_table
 from holdfast.config.options import (
     ADD,
+    FREE,
     HIDE,
     HOSTS,
     IDENTITY,
@@ -26,22 +27,22 @@ from holdfast.config.options import (
     SWITCH_OFF,
     SWITCH_ON,
     TAKE_OUT,
-    TASTE,
     USER_ONLY,
     Approves,
     Mark,
     Synonyms,
-    Trust,
-    added,
-    each,
+    Table,
+    TrustRule,
+    describe_added,
+    describe_value,
     is_section,
-    listed,
-    lower,
-    more,
+    join_names,
+    lower_limit,
+    names_added,
     options,
-    stricter,
-    tightened,
-    when,
+    ordered,
+    per_entry,
+    tighten_struct,
 )
 from holdfast.contract.enums import Profile, Risk
 from holdfast.contract.errors import ConfigError
@@ -49,9 +50,6 @@ from holdfast.contract.widening import WideningKind
 
 SHELL_READONLY: Final = "$shell-readonly"
 """Approves no tool, but commands of the shell that only read: `rules.shell` knows which."""
-FUNCTION_PATH: Final = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
-PRESET_NAME: Final = r"^\$[A-Za-z0-9_.-]+$"
-# Checked where a layer is read: `Meta(pattern=...)` in a union with a tuple crashes msgspec 0.22.
 
 Caps = Literal["standard", "small"]
 Action = Literal["confirm", "log", "silent"]
@@ -67,7 +65,6 @@ Name = Annotated[str, Meta(min_length=1, max_length=1024)]
 Names = Annotated[tuple[Name, ...], Meta(max_length=1000)]
 Count = Annotated[int, Meta(ge=1, le=2**53)]
 Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
-Table = dict[str, Any]
 PENDING_TTL: Final = 7 * 86_400.0
 """Seconds a call waits for an answer by default, unless it belongs to a document."""
 Budget = Annotated[int, Meta(ge=0, le=2**31)]
@@ -108,7 +105,7 @@ def _changed(words: str) -> Callable[[Table, Table], list[str]]:
 
     def says(before: Table, after: Table) -> list[str]:
         names = [name for name in after if name not in before or before[name] != after[name]]
-        return [words.format(listed(names))] if names else []
+        return [words.format(join_names(names))] if names else []
 
     return says
 
@@ -119,11 +116,11 @@ class PolicyLayer(Section, frozen=True, kw_only=True):
     profile: Annotated[Profile | None, KEEP, "The set of tools to begin with."] = None
     allow: Annotated[Names, KEEP, "Tools added to the profile; never more than the caller has without this."] = ()
     deny: Annotated[Names, ADD, "Tools taken away."] = ()
-    caps: Annotated[Caps | None, stricter("small"), "How much reading tools show at once."] = None
+    caps: Annotated[Caps | None, ordered("small"), "How much reading tools show at once."] = None
     source: Annotated[str, KEEP, Mark.COMPUTED, "The file that narrows, for messages."] = ""
 
 
-LAYERS: Final = each("add names, and denials to known ones", new=lambda layer: layer)
+LAYERS: Final = per_entry("add names, and denials to known ones", new=lambda layer: layer)
 """A new layer can only narrow."""
 
 
@@ -134,18 +131,18 @@ class ToolsConfig(Section, frozen=True, kw_only=True):
     allow: Annotated[
         Names,
         NARROWED,
-        Approves(AVAILABLE, more("{} can be called")),
+        Approves(AVAILABLE, describe_added("{} can be called")),
         "Tools, patterns (`browser.*`) and groups (`group:web`) added to the profile.",
     ] = ()
     deny: Annotated[
         Names,
         ADD,
-        Approves(AVAILABLE, more("{} can be called again", removed=True)),
+        Approves(AVAILABLE, describe_added("{} can be called again", removed=True)),
         "Tools, patterns and groups taken away, whatever else allows them.",
     ] = ()
     caps: Annotated[
         Caps,
-        stricter("small", "standard"),
+        ordered("small", "standard"),
         "How much reading tools show at once: `small` (200 lines of a file) is for models with little room; also for "
         "single `agents` and `providers`.",
     ] = "standard"
@@ -154,7 +151,7 @@ class ToolsConfig(Section, frozen=True, kw_only=True):
     ] = 30.0
     strict_check: Annotated[
         Literal["warn", "error"],
-        stricter("error", "warn"),
+        ordered("error", "warn"),
         "What a tool gets that asks for `strict` and whose schema does not meet its rules; `error` refuses it.",
     ] = "warn"
     max_concurrent: Annotated[Count, LOWER, "How many calls run at the same time."] = 8
@@ -165,13 +162,13 @@ class ToolsConfig(Section, frozen=True, kw_only=True):
     modules: Annotated[
         Names,
         USER_ONLY,
-        Approves(AVAILABLE, more("the tools of {} can be called")),
+        Approves(AVAILABLE, describe_added("the tools of {} can be called")),
         "Import paths of modules with tools.",
     ] = ()
     entry_points: Annotated[
         bool,
         SWITCH_OFF,
-        Approves(AVAILABLE, when("the tools of installed packages can be called", True)),
+        Approves(AVAILABLE, describe_value("the tools of installed packages can be called", True)),
         "Whether installed packages may bring tools.",
     ] = True
     agents: Annotated[
@@ -217,15 +214,15 @@ class Preset(Section, frozen=True, kw_only=True):
     deny: Annotated[Names, ADD, "What the preset denies; a denial wins over every approval."] = ()
 
 
-PRESETS: Final = each("add denials", new=lambda preset: tightened(Preset(), preset) if preset.deny else None)
+PRESETS: Final = per_entry("add denials", new=lambda preset: tighten_struct(Preset(), preset) if preset.deny else None)
 
 
 def _preset_changes(before: Mapping[str, Preset], after: Mapping[str, Preset]) -> list[str]:
     said: list[str] = []
     for name, preset in after.items():
         old = before.get(name, Preset())
-        said += more(f"{{}} will run without asking where {name} is used")(old.approve, preset.approve)
-        said += more(f"{name} no longer denies {{}}", removed=True)(old.deny, preset.deny)
+        said += describe_added(f"{{}} will run without asking where {name} is used")(old.approve, preset.approve)
+        said += describe_added(f"{name} no longer denies {{}}", removed=True)(old.deny, preset.deny)
     return said
 
 
@@ -266,21 +263,21 @@ def _with_commands(base: tuple[CommandRule, ...], wanted: tuple[CommandRule, ...
 def _approved_commands(before: tuple[CommandRule, ...], after: tuple[CommandRule, ...]) -> list[str]:
     new = [rule for rule in after if rule not in before]
     approved = [f"`{rule.rule}`" for rule in new if rule.verdict == "approve"]
-    said = [f"commands that begin with {listed(approved)} will run without asking"] if approved else []
+    said = [f"commands that begin with {join_names(approved)} will run without asking"] if approved else []
     for rule in new:
         hosts = ["the network"] if rule.network == "on" else list(rule.network)
         does = (("reach", hosts), ("read", rule.read), ("change", rule.write))
-        said += [f"commands that begin with `{rule.rule}` can {verb} {listed(what)}" for verb, what in does if what]
+        said += [f"commands that begin with `{rule.rule}` can {verb} {join_names(what)}" for verb, what in does if what]
     return said
 
 
 def _approved_tools(before: Names | Name, after: Names | Name) -> list[str]:
     if isinstance(after, str):
         return [f"the function {after} decides which calls run without asking"]
-    names = added(before, after)
+    names = names_added(before, after)
     reading = ["shell commands that only read will run without asking"] if SHELL_READONLY in names else []
     tools = [f"the tools of {name}" if name.startswith("$") else name for name in names if name != SHELL_READONLY]
-    return ([f"{listed(tools)} will run without asking"] if tools else []) + reading
+    return ([f"{join_names(tools)} will run without asking"] if tools else []) + reading
 
 
 def _higher_risk(before: Risk | None, after: Risk | None) -> list[str]:
@@ -293,7 +290,7 @@ def _is_in(rule: CommandRule, rules: tuple[CommandRule, ...]) -> bool:
     return any(replace(other, network=(), read=(), write=()) == rule for other in rules)
 
 
-MORE_COMMANDS: Final = Trust("add rules that ask or deny, and reach no more", _with_commands)
+MORE_COMMANDS: Final = TrustRule("add rules that ask or deny, and reach no more", _with_commands)
 
 
 class ApprovalConfig(Section, frozen=True, kw_only=True):
@@ -308,7 +305,7 @@ class ApprovalConfig(Section, frozen=True, kw_only=True):
         Names,
         ADD,
         Mark.COMPUTED,
-        Approves(NAMED, more("presets of auto_approve approve {} again", removed=True)),
+        Approves(NAMED, describe_added("presets of auto_approve approve {} again", removed=True)),
         "Names removed from `auto_approve` that are not literally in it: filtered where presets are expanded.",
     ] = ()
     removed: Annotated[
@@ -327,14 +324,14 @@ class ApprovalConfig(Section, frozen=True, kw_only=True):
     auto_approve_sandboxed: Annotated[
         bool,
         SWITCH_OFF,
-        Approves(SANDBOXED, when("shell commands in the sandbox will run without asking", True)),
+        Approves(SANDBOXED, describe_value("shell commands in the sandbox will run without asking", True)),
         "`true` runs shell commands without asking where the sandbox holds them: it is on, and passed its escape tests "
         "here. No other option implies it.",
     ] = False
     require_approval: Annotated[
         bool,
         SWITCH_ON,
-        Approves(UNCOVERED, when("every call that no rule covers will run without asking", False)),
+        Approves(UNCOVERED, describe_value("every call that no rule covers will run without asking", False)),
         "`false` approves whatever nothing else decides about.",
     ] = True
     presets: Annotated[
@@ -352,14 +349,17 @@ class ApprovalConfig(Section, frozen=True, kw_only=True):
     ] = ()
     max_risk: Annotated[
         Risk | None,
-        stricter(*Risk),
+        ordered(*Risk),
         Approves("calls above the risk limit", _higher_risk),
         "The highest risk a list may approve.",
     ] = None
     on_error: Annotated[
         Literal["skip", "ask"],
-        stricter("ask", "skip"),
-        Approves("calls that are asked about because a policy failed", when("a policy that fails is skipped", "skip")),
+        ordered("ask", "skip"),
+        Approves(
+            "calls that are asked about because a policy failed",
+            describe_value("a policy that fails is skipped", "skip"),
+        ),
         "What a resolver that fails means: skip it, or ask whatever the others say.",
     ] = "skip"
     narrow: Annotated[
@@ -371,7 +371,9 @@ class ApprovalConfig(Section, frozen=True, kw_only=True):
     widen: Annotated[
         tuple[WideningKind, ...],
         TAKE_OUT,
-        Approves("nothing by itself: it is what your answer or your rule can add", more("an approval can give {}")),
+        Approves(
+            "nothing by itself: it is what your answer or your rule can add", describe_added("an approval can give {}")
+        ),
         "What an approval or a command rule may add to the sandbox for one call: `hosts`, the whole `network`, paths "
         "to `read` and to `write`, and running `outside` the sandbox, which only an answer can.",
     ] = get_args(WideningKind)
@@ -383,30 +385,32 @@ class ApprovalConfig(Section, frozen=True, kw_only=True):
 class PendingConfig(Section, frozen=True, kw_only=True):
     ttl: Annotated[
         Seconds | None,
-        lower(unset=PENDING_TTL),
+        lower_limit(unset=PENDING_TTL),
         "Seconds a call waits for an answer before it ends as `expired`; 7 days unless given, and for calls of a "
         "document no end.",
     ] = None
 
 
-ACTIONS: Final = each(
+ACTIONS: Final = per_entry(
     "ask for confirmation",
     # Anything less for a new pattern could replace what a wider pattern says.
     new=lambda action: action if action == "confirm" else None,
-    rule=stricter("confirm", "log", "silent").tighten,
+    rule=ordered("confirm", "log", "silent").tighten,
 )
 
 
 def _fewer_confirmations(before: Mapping[str, Action], after: Mapping[str, Action]) -> list[str]:
     names = [name for name, action in after.items() if action != "confirm" and before.get(name) != action]
-    return [f"calls of {listed(names)} will not be confirmed"] if names else []
+    return [f"calls of {join_names(names)} will not be confirmed"] if names else []
 
 
 class ConfirmationConfig(Section, frozen=True, kw_only=True):
     autonomy: Annotated[
         Autonomy,
-        stricter("cautious", "standard", "autonomous"),
-        Approves("calls that would be confirmed", when("fewer calls will be confirmed", "standard", "autonomous")),
+        ordered("cautious", "standard", "autonomous"),
+        Approves(
+            "calls that would be confirmed", describe_value("fewer calls will be confirmed", "standard", "autonomous")
+        ),
         "Shifts the actions towards more or fewer questions.",
     ] = "standard"
     actions: Annotated[
@@ -431,13 +435,13 @@ def _other_backend(before: str, after: str) -> list[str]:
 def _reached(before: str | Names, after: str | Names) -> list[str]:
     if after == "on":
         return ["commands can reach the network"]
-    return list(more("commands can reach {}")(before, after))
+    return list(describe_added("commands can reach {}")(before, after))
 
 
 def _shown_paths(before: Names, after: Names) -> list[str]:
     exceptions = (name for name in after if name.startswith("!") and _shows(name, before, after))
-    shown = [*added(after, before), *(name[1:] for name in exceptions)]
-    return [f"commands and file tools can read {listed(shown)}"] if shown else []
+    shown = [*names_added(after, before), *(name[1:] for name in exceptions)]
+    return [f"commands and file tools can read {join_names(shown)}"] if shown else []
 
 
 def _shows(exception: str, before: Names, after: Names) -> bool:
@@ -451,7 +455,7 @@ def _shows(exception: str, before: Names, after: Names) -> bool:
 class SandboxConfig(Section, frozen=True, kw_only=True):
     mode: Annotated[
         Literal["auto", "required", "off"],
-        stricter("required", "auto", "off"),
+        ordered("required", "auto", "off"),
         Approves(COMMANDS, _sandbox_modes),
         "`auto` uses a sandbox where one works and asks about every command where none does, `required` runs nothing "
         "without one, `off` uses none.",
@@ -465,7 +469,7 @@ class SandboxConfig(Section, frozen=True, kw_only=True):
     writable: Annotated[
         Names,
         TAKE_OUT,
-        Approves(REACH, more("commands and file tools can change {}")),
+        Approves(REACH, describe_added("commands and file tools can change {}")),
         "Paths commands and file tools may change; `$root` is the project.",
     ] = ("$root",)
     read_deny: Annotated[
@@ -483,7 +487,7 @@ class SandboxConfig(Section, frozen=True, kw_only=True):
     environment: Annotated[
         Names,
         TAKE_OUT,
-        Approves(COMMANDS, more("commands get the variables {}")),
+        Approves(COMMANDS, describe_added("commands get the variables {}")),
         "Variables that commands get from their surroundings; `*` stands for any letters.",
     ] = ENVIRONMENT
     memory: Annotated[
@@ -530,7 +534,7 @@ class LedgerConfig(Section, frozen=True, kw_only=True):
     enabled: Annotated[bool, SWITCH_ON, "Whether calls are recorded."] = True
     durability: Annotated[
         Literal["process", "power"],
-        stricter("power", "process"),
+        ordered("power", "process"),
         "What the record survives: the end of the process, or also the loss of power, which is slower.",
     ] = "process"
     keep_days: Annotated[
@@ -568,17 +572,17 @@ class ModelProvider(Section, frozen=True, kw_only=True):
     )
     project: Annotated[Name | None, USER_ONLY, "The cloud project."] = None
     location: Annotated[Name | None, USER_ONLY, "The cloud region."] = None
-    thinking: Annotated[ThinkingLevel | Budget | Literal[False] | None, TASTE, "Wins over `model.thinking`."] = None
-    thinking_budget: Annotated[Budget | None, TASTE, "Tokens to think with; 0 switches it off."] = None
-    reasoning: Annotated[Name | None, TASTE, "The effort OpenAI is asked for."] = None
-    effort: Annotated[Name | None, TASTE, "The effort Anthropic is asked for."] = None
-    max_tokens: Annotated[Count | Percent | None, TASTE, "Wins over `model.max_tokens`."] = None
-    temperature: Annotated[Temperature | None, TASTE, "Wins over `model.temperature`."] = None
-    cache_retention: Annotated[CacheRetention | None, TASTE, "Wins over `model.cache_retention`."] = None
-    protocol: Annotated[Protocol | None, TASTE, "Wins over `model.protocol`."] = None
+    thinking: Annotated[ThinkingLevel | Budget | Literal[False] | None, FREE, "Wins over `model.thinking`."] = None
+    thinking_budget: Annotated[Budget | None, FREE, "Tokens to think with; 0 switches it off."] = None
+    reasoning: Annotated[Name | None, FREE, "The effort OpenAI is asked for."] = None
+    effort: Annotated[Name | None, FREE, "The effort Anthropic is asked for."] = None
+    max_tokens: Annotated[Count | Percent | None, FREE, "Wins over `model.max_tokens`."] = None
+    temperature: Annotated[Temperature | None, FREE, "Wins over `model.temperature`."] = None
+    cache_retention: Annotated[CacheRetention | None, FREE, "Wins over `model.cache_retention`."] = None
+    protocol: Annotated[Protocol | None, FREE, "Wins over `model.protocol`."] = None
 
 
-PROVIDERS: Final = each("change parameters", new=lambda provider: tightened(ModelProvider(), provider))
+PROVIDERS: Final = per_entry("change parameters", new=lambda provider: tighten_struct(ModelProvider(), provider))
 
 
 class ModelConfig(Section, frozen=True, kw_only=True):
@@ -587,20 +591,20 @@ class ModelConfig(Section, frozen=True, kw_only=True):
     ] = "operator"
     thinking: Annotated[
         ThinkingLevel | Budget | Literal[False],
-        TASTE,
+        FREE,
         "How much the model thinks: `minimal`, `low`, `medium`, `high`, `max`, a number of tokens, or `false`.",
     ] = "high"
     max_tokens: Annotated[
-        Count | Percent, TASTE, "The longest reply, in tokens or in per cent of what the model can write."
+        Count | Percent, FREE, "The longest reply, in tokens or in per cent of what the model can write."
     ] = "50%"
     temperature: Annotated[
-        Temperature | None, TASTE, "How freely the model chooses its words; without it the provider decides."
+        Temperature | None, FREE, "How freely the model chooses its words; without it the provider decides."
     ] = None
     cache_retention: Annotated[
-        CacheRetention, TASTE, "How long the provider keeps the beginning of a conversation for the next request."
+        CacheRetention, FREE, "How long the provider keeps the beginning of a conversation for the next request."
     ] = "short"
     foreign_thinking: Annotated[
-        ForeignThinking, TASTE, "What becomes of thinking another provider signed: sent as text, or dropped."
+        ForeignThinking, FREE, "What becomes of thinking another provider signed: sent as text, or dropped."
     ] = "preserve"
     timeout: Annotated[Seconds, LOWER, "Seconds one request may take."] = 600.0
     connect_timeout: Annotated[Seconds, LOWER, "Seconds to reach the provider."] = 10.0
@@ -615,7 +619,7 @@ class ModelConfig(Section, frozen=True, kw_only=True):
     ] = None
     protocol: Annotated[
         Protocol,
-        TASTE,
+        FREE,
         "How the model asks for tools: `native`, `text` (see [models](models.md)), or `auto`, which takes text for "
         "models without tool calling.",
     ] = "auto"
@@ -630,11 +634,11 @@ class ChatConfig(Section, frozen=True, kw_only=True):
     autopilot: Annotated[bool, SWITCH_OFF, "Go on after approved calls until a person is needed."] = True
     max_turns: Annotated[Count, LOWER, "Replies in a row without a message of yours."] = 100
     cursor_after_result: Annotated[
-        Literal["result", "stay", "next"], TASTE, "Where the cursor goes when a result has been written."
+        Literal["result", "stay", "next"], FREE, "Where the cursor goes when a result has been written."
     ] = "result"
     files: Annotated[
         Reach,
-        stricter("project", "anywhere"),
+        ordered("project", "anywhere"),
         "Where the files may be that a document refers to or includes; never those in `sandbox.read_deny`.",
     ] = "project"
 
@@ -729,7 +733,7 @@ class McpServer(Section, frozen=True, kw_only=True):
     exclude: Annotated[Names, ADD, "Which of them are left out all the same."] = ()
     trust: Annotated[
         Literal["pinned", "any"],
-        stricter("pinned", "any"),
+        ordered("pinned", "any"),
         "`pinned`: a tool whose definition has changed is held until you have seen the difference; `any`: it is not.",
     ] = "pinned"
     start_timeout: Annotated[Seconds, LOWER, "Seconds until it has said which tools it has."] = 30.0
@@ -756,7 +760,7 @@ class McpServer(Section, frozen=True, kw_only=True):
             raise ValueError("a url begins with https:// or http://")
 
 
-SERVERS: Final = each("limit those you have", new=lambda server: None)
+SERVERS: Final = per_entry("limit those you have", new=lambda server: None)
 
 
 def _changed_servers(before: Mapping[str, McpServer], after: Mapping[str, McpServer]) -> list[str]:
@@ -774,7 +778,7 @@ class McpConfig(Section, frozen=True, kw_only=True):
     client_approves: Annotated[
         bool,
         SWITCH_OFF,
-        Approves("nothing by itself: it is who can answer", when("MCP clients can approve calls", True)),
+        Approves("nothing by itself: it is who can answer", describe_value("MCP clients can approve calls", True)),
         "Whether an MCP client may ask its person for approval; if not, another interface must.",
     ] = True
     wait: Annotated[
@@ -803,7 +807,8 @@ class Config(Section, frozen=True, kw_only=True):
     secrets: Annotated[
         dict[Name, SecretSource],
         USER_ONLY,
-        Approves("calls of tools that need its scopes", more("tools that need the secret {} can be called")),
+        Mark.WHOLE,
+        Approves("calls of tools that need its scopes", describe_added("tools that need the secret {} can be called")),
         "Where a secret scope gets its value when a tool uses it, by scope: `env`, `keyring` (`service/user`) or "
         "`command`.",
     ] = {}
@@ -828,12 +833,11 @@ class Config(Section, frozen=True, kw_only=True):
         """What a file of your own with these tables means, such as `{"approval": {"auto_approve": [...]}}`."""
         if not isinstance(cast(object, given), Mapping):
             raise ConfigError(f"Config.from_dict takes a dict of tables, not {type(given).__name__}.")
-        merge: Any = import_module("holdfast.config.merge")  # by name: it is made of the sections above
-        table = merge.plain_table(given, "Config.from_dict")
-        return merge.overlay(cls(), table, name="Config.from_dict", folder=Path.cwd(), user_level=True).config
+        table = plain_table(given, "Config.from_dict")
+        return merge_layer(cls(), table, name="Config.from_dict", folder=Path.cwd(), user_level=True).config
 
 
-def in_force(config: Config) -> dict[str, Any]:
+def effective_options(config: Config) -> dict[str, Any]:
     """The value of every option a file may set, by its key."""
     found: dict[str, Any] = {}
     for section in options(Config).values():

@@ -10,9 +10,18 @@ from typing import Any, Final, cast
 
 from msgspec import NODEFAULT, Struct, to_builtins
 
-from holdfast.config.config import FUNCTION_PATH, PRESET_NAME, Config, SecretSource, Section
+from holdfast.config.config import Config, SecretSource, Section
 from holdfast.config.merge import OPERATIONS
-from holdfast.config.options import NOTHING, USER_ONLY, Option, is_section, options, words
+from holdfast.config.options import (
+    APPROVES_NOTHING,
+    FUNCTION_PATH,
+    PRESET_NAME,
+    USER_ONLY,
+    Option,
+    choices,
+    is_section,
+    options,
+)
 
 JsonObject = dict[str, Any]
 _EDIT: Final = "ListEdit"
@@ -104,10 +113,10 @@ def _rows(name: str) -> str:
 
 
 def _row(key: str, option: Option) -> str:
-    known = [f"`{word.lower()}`" for word in words(option.kind)]
-    choices = "" if all(word in option.doc for word in known) else f" One of {', '.join(known)}."
-    approves = "" if option.approves is NOTHING else f" Can approve: {option.approves.calls}."
-    return f"| `{key}` | {_default(option.default())} | {option.doc}{choices}{approves} | {option.trust.may} |\n"
+    known = [f"`{word.lower()}`" for word in choices(option.kind)]
+    one_of = "" if all(word in option.doc for word in known) else f" One of {', '.join(known)}."
+    approves = "" if option.approves is APPROVES_NOTHING else f" Can approve: {option.approves.calls}."
+    return f"| `{key}` | {_default(option.default())} | {option.doc}{one_of}{approves} | {option.trust.may} |\n"
 
 
 def _default(value: Any) -> str:

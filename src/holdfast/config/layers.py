@@ -10,10 +10,19 @@ from typing import Any, Final, NamedTuple, cast
 
 from msgspec import Struct, structs
 
-from holdfast.config.config import FUNCTION_PATH, Config, PolicyLayer, Table, in_force
-from holdfast.config.machine import MACHINE, Machine, check_owner, held, with_ceilings
-from holdfast.config.merge import overlay, plain_table
-from holdfast.config.options import USER_ONLY, dotted, entry_shape, is_section, options, tightened
+from holdfast.config.config import Config, PolicyLayer, effective_options
+from holdfast.config.machine import MACHINE_FILE, MachineFile, check_machine_file, enforce_limits, with_machine_limits
+from holdfast.config.merge import merge_layer, plain_table
+from holdfast.config.options import (
+    FUNCTION_PATH,
+    USER_ONLY,
+    Table,
+    dotted,
+    entry_struct,
+    is_section,
+    options,
+    tighten_struct,
+)
 from holdfast.config.roots import PROJECT_FILE, check_user_config, inside_project, user_project_file
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.json import digest_of
@@ -22,9 +31,9 @@ from holdfast.fs.own_paths import user_config_file
 from holdfast.text.escape import escape
 
 
-def tighten(base: Config, wanted: Config) -> Config:
+def apply_untrusted(base: Config, wanted: Config) -> Config:
     """`base`, changed only where `wanted` is stricter."""
-    kept = tightened(base, wanted)
+    kept = tighten_struct(base, wanted)
     tools, approval = kept.tools, kept.approval
     if (tools.profile, tools.allow) != (wanted.tools.profile, wanted.tools.allow):
         narrower = PolicyLayer(profile=wanted.tools.profile, allow=wanted.tools.allow)
@@ -38,10 +47,10 @@ def tighten(base: Config, wanted: Config) -> Config:
     return structs.replace(kept, tools=tools, approval=approval)
 
 
-def held_back(kept: Config, wanted: Config) -> list[str]:
+def ignored_options(kept: Config, wanted: Config) -> list[str]:
     """The options a layer asked for and did not get, by key."""
-    mine, met = in_force(kept), _fully_narrowed(kept, wanted)
-    missing = [path for key, value in in_force(wanted).items() for path in _differences(key, mine[key], value)]
+    mine, met = effective_options(kept), _fully_narrowed(kept, wanted)
+    missing = [path for key, value in effective_options(wanted).items() for path in _differences(key, mine[key], value)]
     return [path for path in missing if path not in met]
 
 
@@ -70,7 +79,7 @@ def _fully_narrowed(kept: Config, wanted: Config) -> set[str]:
     return met
 
 
-def take_user_only(given: Table) -> tuple[Table, list[str]]:
+def drop_user_only(given: Table) -> tuple[Table, list[str]]:
     """The layer without what only user-level config may say, and the keys that were taken out."""
     taken: list[str] = []
     return _take(Config, given, "", taken), taken
@@ -88,9 +97,9 @@ def _take(shape: type[Struct], given: Any, path: str, taken: list[str]) -> Any:
             taken.append(here)
         elif is_section(option.kind):
             kept[key] = _take(option.kind, value, here, taken)
-        elif (held := entry_shape(option.kind)) is not None and isinstance(value, dict):
+        elif (entry := entry_struct(option.kind)) is not None and isinstance(value, dict):
             table = cast(Table, value)
-            kept[key] = {name: _take(held, entry, dotted(here, name), taken) for name, entry in table.items()}
+            kept[key] = {name: _take(entry, item, dotted(here, name), taken) for name, item in table.items()}
         else:
             kept[key] = value
     return kept
@@ -152,12 +161,12 @@ def _own_layer(name: str, path: Path, folder: Path, content: bytes, foreign: boo
     )
 
 
-def machine_layer(machine: Machine) -> Layer | None:
+def machine_layer(machine: MachineFile) -> Layer | None:
     path = machine.path
     content = _read(path)
     if content is None:
         return None
-    check_owner(machine)
+    check_machine_file(machine)
     label = escape(str(path))
     return Layer("machine", label, path, path.parent, sha256(content).hexdigest(), _parse(content, label))
 
@@ -282,7 +291,7 @@ class LayerReport(Struct, frozen=True, kw_only=True):
     """The options in which it did not, or not wholly, get what it asked for."""
 
 
-class Loaded(Struct, frozen=True, kw_only=True):
+class LoadedConfig(Struct, frozen=True, kw_only=True):
     config: Config
     outer: Config
     """The same without the document: what still denies when a trusted document decides about approvals."""
@@ -302,8 +311,8 @@ def load(
     document_trusted: bool = False,
     document_name: str | None = None,
     flags: Mapping[str, Any] | None = None,
-    machine: Machine = MACHINE,
-) -> Loaded:
+    machine: MachineFile = MACHINE_FILE,
+) -> LoadedConfig:
     """Read every layer and apply it under the trust rules. Flags are keyed by option: `tools.profile`."""
     found = (
         machine_layer(machine),
@@ -318,23 +327,23 @@ def load(
     outer = config
     if document is not None:
         outer, _, _ = _stack([layer for layer in layers if layer.name != "document"])
-    return Loaded(config=config, outer=outer, layers=tuple(reports), notices=tuple(notices))
+    return LoadedConfig(config=config, outer=outer, layers=tuple(reports), notices=tuple(notices))
 
 
 def _stack(layers: Sequence[Layer]) -> tuple[Config, list[LayerReport], list[str]]:
     config, reports, notices = Config(), list[LayerReport](), list[str]()
-    limits: Limits | None = None
+    limits: MachineLimits | None = None
     for layer in layers:
         config, report, said = _apply(config, layer, limits)
         if layer.name == "machine":
-            config = with_ceilings(config, report.keys, layer.label)
-            limits = Limits(config, frozenset(report.keys), layer.label)
+            config = with_machine_limits(config, report.keys, layer.label)
+            limits = MachineLimits(config, frozenset(report.keys), layer.label)
         reports.append(report)
         notices += said
     return config, reports, notices
 
 
-class Limits(NamedTuple):
+class MachineLimits(NamedTuple):
     """What no other layer can loosen."""
 
     config: Config
@@ -342,17 +351,17 @@ class Limits(NamedTuple):
     label: str
 
 
-def _apply(base: Config, layer: Layer, limits: Limits | None) -> tuple[Config, LayerReport, list[str]]:
-    table, refused = (layer.table, list[str]()) if layer.user_level else take_user_only(layer.table)
-    wanted, keys, notes = overlay(base, table, name=layer.label, folder=layer.folder, user_level=layer.user_level)
+def _apply(base: Config, layer: Layer, limits: MachineLimits | None) -> tuple[Config, LayerReport, list[str]]:
+    table, refused = (layer.table, list[str]()) if layer.user_level else drop_user_only(layer.table)
+    wanted, keys, notes = merge_layer(base, table, name=layer.label, folder=layer.folder, user_level=layer.user_level)
     result, ignored = wanted, list[str]()
     if not layer.trusted:
-        result = tighten(base, wanted)
-        ignored = held_back(result, wanted)
+        result = apply_untrusted(base, wanted)
+        ignored = ignored_options(result, wanted)
     over: list[str] = []
     if limits is not None:
-        free, result = result, held(limits.config, result, limits.keys)
-        over = [key for key in held_back(result, free) if key not in ignored]
+        free, result = result, enforce_limits(limits.config, result, limits.keys)
+        over = [key for key in ignored_options(result, free) if key not in ignored]
     report = LayerReport(
         name=layer.name,
         path=None if layer.path is None else str(layer.path),

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple, TypeVar, cast, get_origin
 from msgspec import Struct, structs
 
 from holdfast.config.config import ApprovalConfig, Config, PolicyLayer
-from holdfast.config.options import NARROWED, Option, dotted, is_section, is_table_list, options, united
-from holdfast.config.roots import is_system, way_to
+from holdfast.config.options import NARROWED, Option, dotted, is_section, is_table_list, options, union
+from holdfast.config.roots import is_system_user, walk_components
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.widening import WideningKind
 from holdfast.text.escape import escape
@@ -20,7 +20,7 @@ from holdfast.text.escape import escape
 S = TypeVar("S", bound=Struct)
 
 
-class Machine(NamedTuple):
+class MachineFile(NamedTuple):
     """Where the machine's configuration is. No variable changes it: whoever it binds could set that."""
 
     path: Path = Path("/etc/holdfast/config.toml")
@@ -28,16 +28,16 @@ class Machine(NamedTuple):
     """Whose it must be; None: root's."""
 
 
-MACHINE: Final = Machine()
+MACHINE_FILE: Final = MachineFile()
 
 
-def check_owner(machine: Machine) -> None:
+def check_machine_file(machine: MachineFile) -> None:
     """Raise `ConfigError` if another user than the owner could change the file, or exchange it on the way there."""
     if not hasattr(os, "getuid"):
         return
-    for place, about, last in way_to(machine.path):
+    for place, about, last in walk_components(machine.path):
         # In a user namespace whatever real root owns is shown as nobody's.
-        owned = is_system(about.st_uid) or about.st_uid == machine.owner
+        owned = is_system_user(about.st_uid) or about.st_uid == machine.owner
         shared = not stat.S_ISLNK(about.st_mode) and about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         sticky = about.st_mode & stat.S_ISVTX and not last
         if owned and (not shared or sticky):
@@ -50,7 +50,7 @@ def check_owner(machine: Machine) -> None:
         )
 
 
-def with_ceilings(config: Config, keys: Collection[str], label: str) -> Config:
+def with_machine_limits(config: Config, keys: Collection[str], label: str) -> Config:
     """The machine's configuration with its tools and its `auto_approve` as limits for whatever other layers add."""
     tools, approval = config.tools, config.approval
     if not {"tools.profile", "tools.allow"}.isdisjoint(keys):
@@ -73,7 +73,7 @@ _WIDENED: Final[Mapping[str, tuple[WideningKind, ...]]] = {
 """Options with what an approval could give beyond them; the machine gives that only if its `approval.widen` says so."""
 
 
-def held(machine: Config, wanted: Config, keys: Collection[str]) -> Config:
+def enforce_limits(machine: Config, wanted: Config, keys: Collection[str]) -> Config:
     """`wanted` with every option the machine sets (`keys`) at least as strict as the machine has it."""
     kept = _held(machine, wanted, "", keys)
     widen = tuple(kind for kind in kept.approval.widen if kind in machine.approval.widen)
@@ -96,7 +96,7 @@ def _held_list(machine: ApprovalConfig, wanted: ApprovalConfig) -> ApprovalConfi
     elif denying := tuple(name for name in named if name in presets and presets[name].deny and name not in asked):
         kept, narrow = (*asked, *denying), (*narrow, asked)
     return structs.replace(
-        wanted, auto_approve=kept, narrow=narrow, presets=presets, excluded=united(machine.excluded, wanted.excluded)
+        wanted, auto_approve=kept, narrow=narrow, presets=presets, excluded=union(machine.excluded, wanted.excluded)
     )
 
 

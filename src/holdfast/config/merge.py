@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast, get_args, get_origin
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, get_args, get_origin
 
 from msgspec import NODEFAULT, Struct, ValidationError, convert, to_builtins
 
-from holdfast.config.config import FUNCTION_PATH, PRESET_NAME, Config, McpServer, SecretSource, Table
 from holdfast.config.options import (
+    FUNCTION_PATH,
     IDENTITY,
+    PRESET_NAME,
     Mark,
+    Option,
+    Table,
     alternatives,
-    check,
+    check_type,
+    choices,
     dotted,
     is_section,
     is_table_list,
@@ -22,7 +26,6 @@ from holdfast.config.options import (
     not_a_table,
     options,
     unknown_option,
-    words,
 )
 from holdfast.contract.errors import ConfigError, PathRefused
 from holdfast.fs.paths import resolve
@@ -60,7 +63,7 @@ class NameList(Struct, frozen=True):
         return NameList(_without(self.items, gone), _unique((*self.excluded, *tools)))
 
 
-def edit(current: NameList, given: object, where: str) -> NameList:
+def edit_list(current: NameList, given: object, where: str) -> NameList:
     """Carry out what a file says about a list: a plain list sets it, a table names operations."""
     if not isinstance(given, dict):
         return current.set(_names(given, where))
@@ -107,12 +110,11 @@ def _without(items: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
     return tuple(item for item in items if item not in gone)
 
 
-_LIMITS: Final = frozenset(name for name, option in options(McpServer).items() if option.trust is not IDENTITY)
-"""What can be said about an MCP server without knowing what it is."""
+S = TypeVar("S", bound=Struct)
 
 
-class Overlay(NamedTuple):
-    config: Config
+class MergedLayer(NamedTuple, Generic[S]):
+    config: S
     keys: tuple[str, ...]
     """The options the layer sets, such as `tools.profile`."""
     notes: tuple[str, ...]
@@ -131,16 +133,16 @@ class _Merging(NamedTuple):
         return f"{self.name}: {path}"
 
 
-def overlay(base: Config, given: Table, *, name: str, folder: Path, user_level: bool) -> Overlay:
+def merge_layer(base: S, given: Table, *, name: str, folder: Path, user_level: bool) -> MergedLayer[S]:
     """`base` with what the layer says put over it; `ConfigError` for anything that cannot be meant."""
     merging = _Merging(name, folder, user_level, [], [])
     merged = cast(Table, to_builtins(base))
-    _merge(Config, merged, given, "", merging)
+    _merge(type(base), merged, given, "", merging)
     try:
-        config = convert(merged, Config)
+        config = convert(merged, type(base))
     except ValidationError as error:
         raise ConfigError(f"{name}: {lower_first(str(error))}.") from None
-    return Overlay(config, tuple(merging.keys), tuple(merging.notes))
+    return MergedLayer(config, tuple(merging.keys), tuple(merging.notes))
 
 
 def plain_table(given: Mapping[str, object], name: str) -> Table:
@@ -168,23 +170,23 @@ def _merge(shape: type[Struct], current: Table, given: object, path: str, mergin
         merging.keys.append(here)
         if known[key].is_edited:
             _merge_list(current, key, _added(value) if Mark.ADDS in known[key].marks else value, here, merging)
-            check(current[key], kind, merging.at(here))
+            check_type(current[key], kind, merging.at(here))
         elif is_table_list(kind):
             _add_tables(current, key, value, kind, merging.at(here))
         elif get_origin(kind) is dict:
-            _merge_table(current[key], value, kind, here, merging)
+            _merge_table(current[key], value, known[key], here, merging)
         else:
-            check(value, kind, merging.at(here))
+            check_type(value, kind, merging.at(here))
             current[key] = value
 
 
 def _add_tables(current: Table, key: str, given: object, kind: Any, where: str) -> None:
     given = _with_known_words(given, kind, where)
-    check(given, kind, where)
+    check_type(given, kind, where)
     known = cast("list[Table]", current[key])
     fresh = cast("list[Table]", to_builtins(convert(given, kind)))
     current[key] = [*known, *(table for table in fresh if table not in known)]
-    check(current[key], kind, where)
+    check_type(current[key], kind, where)
 
 
 def _with_known_words(given: object, kind: Any, where: str) -> object:
@@ -199,47 +201,54 @@ def _with_known_words(given: object, kind: Any, where: str) -> object:
             here = f"{where}[{place}].{dotted('', key)}"
             if key not in known:
                 raise unknown_option(here, key, known)
-            if words(known[key].kind):
+            if choices(known[key].kind):
                 table[key] = known[key].synonyms.get(value, value) if isinstance(value, str) else value
-                check(table[key], known[key].kind, here)
+                check_type(table[key], known[key].kind, here)
         tables.append(table if isinstance(each, dict) else each)
     return tables
 
 
-def _merge_table(current: Table, given: object, kind: Any, path: str, merging: _Merging) -> None:
+def _merge_table(current: Table, given: object, option: Option, path: str, merging: _Merging) -> None:
     """A table whose keys are names: of agents, presets, secrets, tools, patterns."""
     if not isinstance(given, dict):
         raise not_a_table(merging.at(path), given)
-    key_kind, value_kind = get_args(kind)
+    key_kind, value_kind = get_args(option.kind)
     for name, value in cast(Table, given).items():
         here = dotted(path, name)
         where = merging.at(here)
-        check(name, key_kind, f"{where} (the name)")
+        check_type(name, key_kind, f"{where} (the name)")
         if path == "approval.presets" and not re.fullmatch(PRESET_NAME, name):
             raise ConfigError(f"{where}: the name of a preset begins with `$`, like '$mine'; rename it.")
-        if value_kind is McpServer and not _server_to_change(current, name, value, where, merging):
+        if _has_identity(value_kind) and not _server_to_change(value_kind, current, name, value, where, merging):
             continue
-        if value_kind is SecretSource:
+        if Mark.WHOLE in option.marks:
             current.pop(name, None)
         if is_section(value_kind):
             if name not in current:
                 defaults = {key: option.default() for key, option in options(value_kind).items()}
                 current[name] = {key: default for key, default in defaults.items() if default is not NODEFAULT}
             _merge(value_kind, current[name], value, here, merging)
-            check(current[name], value_kind, where)
+            check_type(current[name], value_kind, where)
         else:
-            check(value, value_kind, where)
+            check_type(value, value_kind, where)
             found = _skill_folder(value, merging, where) if path == "tools.skills" else value
             current[name] = _deep(current.get(name), found)
 
 
-def _server_to_change(current: Table, name: str, said: object, where: str, merging: _Merging) -> bool:
+def _has_identity(kind: Any) -> bool:
+    return is_section(kind) and any(option.trust is IDENTITY for option in options(kind).values())
+
+
+def _server_to_change(
+    kind: type[Struct], current: Table, name: str, said: object, where: str, merging: _Merging
+) -> bool:
     """Whether the layer is about a server there is, or begins one: then nothing is left of one of the same name, for
     the secrets in its environment and headers are meant for that program or address alone."""
     given = cast(Table, said) if isinstance(said, dict) else {"": said}
+    known = options(kind)
     if "command" in given or "url" in given:
         current.pop(name, None)
-    elif name not in current and given.keys() <= _LIMITS:
+    elif name not in current and not any(key not in known or known[key].trust is IDENTITY for key in given):
         merging.notes.append(f"{where}: there is no such server, nothing was changed.")
         return False
     elif name in current and ("args" in given or "cwd" in given):
@@ -264,7 +273,7 @@ def _merge_list(current: Table, key: str, given: object, path: str, merging: _Me
         if path == "protected":
             given = _only_additions(given, where)
         before = _list_before(current.get(key, ()), given, where)
-        after = edit(NameList(tuple(before)), given, where)
+        after = edit_list(NameList(tuple(before)), given, where)
         merging.notes.extend(f"{where}: {name!a} is not in the list, nothing was removed." for name in after.excluded)
         current[key] = after.items
 
@@ -279,7 +288,7 @@ def _merge_auto_approve(current: Table, given: object, where: str, user_level: b
             if _only_changes(given, where):
                 raise ConfigError(f"{where}: there is no list to change, it is '{before}' so far; give a whole list.")
             before = ()
-        after = edit(NameList(tuple(before), tuple(current["excluded"])), given, where)
+        after = edit_list(NameList(tuple(before), tuple(current["excluded"])), given, where)
         value, excluded = after.items, after.excluded
     named = frozenset(_put_in(given, where))
     left = [name for name in (*current["removed"], *current["excluded"]) if name not in named and name not in excluded]

@@ -19,6 +19,10 @@ from holdfast.contract.errors import ConfigError
 from holdfast.text.suggest import did_you_mean
 
 S = TypeVar("S", bound=Struct)
+Table = dict[str, Any]
+FUNCTION_PATH: Final = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
+PRESET_NAME: Final = r"^\$[A-Za-z0-9_.-]+$"
+# Checked by hand where a layer is read: `Meta(pattern=...)` in a union with a tuple crashes msgspec 0.22.
 _BARE: Final = re.compile(r"[A-Za-z0-9_$-]+", re.ASCII)
 _AT: Final = re.compile(r" - at (?:`key` in )?`\$?(.*)`$")
 _MAX_SHOWN: Final = 60
@@ -28,7 +32,7 @@ class Mark(Enum):
     COMPUTED = "computed"
     """`merge` and `load` work the value out; no file may set it."""
     WHOLE = "whole"
-    """A list that is one value, in which words may repeat: no layer edits it."""
+    """A list that is one value (words may repeat), or a table whose entries are: layers replace, never edit it."""
     ADDS = "adds"
     """A plain list is added to what is there; `{ set = [...] }` replaces that."""
 
@@ -39,7 +43,7 @@ class Synonyms(NamedTuple):
     words: Mapping[str, str]
 
 
-class Trust(NamedTuple):
+class TrustRule(NamedTuple):
     """What an untrusted layer may do to an option."""
 
     may: str
@@ -53,8 +57,8 @@ class Approves(NamedTuple):
 
     calls: str
     """For the reference: "can approve …"."""
-    says: Callable[[Any, Any], Iterable[str]]
-    """`says(before, after)`: in words, what will run without asking that did not, or what such calls can reach."""
+    describe: Callable[[Any, Any], Iterable[str]]
+    """`describe(before, after)`: in words, what will run without asking that did not, or what such calls can reach."""
 
 
 class Option(NamedTuple):
@@ -64,7 +68,7 @@ class Option(NamedTuple):
     kind: Any
     """Its type, with msgspec's limits and without the rest."""
     doc: str
-    trust: Trust
+    trust: TrustRule
     approves: Approves
     marks: frozenset[Mark]
     field: structs.FieldInfo
@@ -83,7 +87,7 @@ class Option(NamedTuple):
 
 
 @cache
-def declared(shape: type[Struct]) -> Mapping[str, Option]:
+def all_options(shape: type[Struct]) -> Mapping[str, Option]:
     """Every field of a struct."""
     return {item.name: _option(item) for item in structs.fields(shape)}
 
@@ -91,7 +95,7 @@ def declared(shape: type[Struct]) -> Mapping[str, Option]:
 @cache
 def options(shape: type[Struct]) -> Mapping[str, Option]:
     """Every field that a file may set."""
-    return {name: option for name, option in declared(shape).items() if Mark.COMPUTED not in option.marks}
+    return {name: option for name, option in all_options(shape).items() if Mark.COMPUTED not in option.marks}
 
 
 def _option(item: structs.FieldInfo) -> Option:
@@ -101,24 +105,24 @@ def _option(item: structs.FieldInfo) -> Option:
         name=item.name,
         kind=cast(Any, Annotated)[(bare, *limits)] if limits else bare,
         doc=next((note for note in notes if isinstance(note, str)), ""),
-        trust=next((note for note in notes if isinstance(note, Trust)), SECTION if is_section(bare) else KEEP),
-        approves=next((note for note in notes if isinstance(note, Approves)), NOTHING),
+        trust=next((note for note in notes if isinstance(note, TrustRule)), SECTION if is_section(bare) else KEEP),
+        approves=next((note for note in notes if isinstance(note, Approves)), APPROVES_NOTHING),
         marks=frozenset(note for note in notes if isinstance(note, Mark)),
         field=item,
         synonyms=next((note.words for note in notes if isinstance(note, Synonyms)), dict[str, str]()),
     )
 
 
-def as_given(value: Any) -> Any:
+def file_value(value: Any) -> Any:
     """The value as a file would give it: of a table only what is not the default."""
     if isinstance(value, Struct):
-        fields = declared(type(value)).values()
+        fields = all_options(type(value)).values()
         given = {option.name: (getattr(value, option.name), option.default()) for option in fields}
-        return {name: as_given(found) for name, (found, default) in given.items() if found != default}
+        return {name: file_value(found) for name, (found, default) in given.items() if found != default}
     if isinstance(value, dict):
-        return {name: as_given(item) for name, item in cast(dict[str, Any], value).items()}
+        return {name: file_value(item) for name, item in cast(dict[str, Any], value).items()}
     if isinstance(value, tuple):
-        return [as_given(item) for item in cast(tuple[Any, ...], value)]
+        return [file_value(item) for item in cast(tuple[Any, ...], value)]
     return to_builtins(value)
 
 
@@ -136,13 +140,13 @@ def is_table_list(kind: Any) -> bool:
     return any(get_origin(option) is tuple and is_section(get_args(option)[0]) for option in alternatives(kind))
 
 
-def entry_shape(kind: Any) -> type[Struct] | None:
+def entry_struct(kind: Any) -> type[Struct] | None:
     """The struct a table of named entries holds."""
     held = get_args(kind)[1] if get_origin(kind) is dict else None
     return held if is_section(held) else None
 
 
-def words(kind: Any) -> list[str]:
+def choices(kind: Any) -> list[str]:
     """The words a value of this type can be."""
     found: list[str] = []
     for option in alternatives(kind):
@@ -161,9 +165,9 @@ def alternatives(kind: Any) -> list[Any]:
     return [kind]
 
 
-def tightened(base: S, wanted: S) -> S:
+def tighten_struct(base: S, wanted: S) -> S:
     """`base`, changed only where `wanted` is stricter, by the rule of each field."""
-    own = declared(type(base)).values()
+    own = all_options(type(base)).values()
     if any(o.trust is IDENTITY and getattr(base, o.name) != getattr(wanted, o.name) for o in own):
         return base
     changes = {o.name: o.trust.tighten(getattr(base, o.name), getattr(wanted, o.name)) for o in own}
@@ -213,107 +217,107 @@ def _patterns(base: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[str, ...]
     return base if "*" in wanted else _common(base, wanted)
 
 
-def united(base: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
+def union(base: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*base, *wanted)))
 
 
 def _hide(base: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
     """More is hidden; an exception would show what is."""
-    return united(base, [item for item in wanted if not item.startswith("!")])
+    return union(base, [item for item in wanted if not item.startswith("!")])
 
 
-KEEP: Final = Trust("not change it", _base)
-USER_ONLY: Final = Trust("not change it, even when trusted", _base)
+KEEP: Final = TrustRule("not change it", _base)
+USER_ONLY: Final = TrustRule("not change it, even when trusted", _base)
 """Taken only from user-level config; `load.take_user_only` takes it out of every other layer."""
-IDENTITY: Final = Trust("not change it", _base)
+IDENTITY: Final = TrustRule("not change it", _base)
 """What makes an entry the one it is: of a layer that would change it nothing is taken for that entry."""
-NARROWED: Final = Trust("narrow it", _base)
+NARROWED: Final = TrustRule("narrow it", _base)
 """`load` adds it to the `narrow` of its section, which everything has to pass as well."""
-SECTION: Final = Trust("", tightened)
-TASTE: Final = Trust("change it", _wanted)
-SWITCH_OFF: Final = Trust("switch it off", _both)
-SWITCH_ON: Final = Trust("switch it on", _either)
-ADD: Final = Trust("add to it", united)
-HIDE: Final = Trust("add to it, but no exceptions (`!`)", _hide)
-TAKE_OUT: Final = Trust("take out of it", _common)
-HOSTS: Final = Trust("take hosts out, or switch it off", _hosts)
-OWN_HOSTS: Final = Trust("take hosts out, or switch it off", _own_hosts)
-PATTERNS: Final = Trust("take out of it", _patterns)
+SECTION: Final = TrustRule("", tighten_struct)
+FREE: Final = TrustRule("change it", _wanted)
+SWITCH_OFF: Final = TrustRule("switch it off", _both)
+SWITCH_ON: Final = TrustRule("switch it on", _either)
+ADD: Final = TrustRule("add to it", union)
+HIDE: Final = TrustRule("add to it, but no exceptions (`!`)", _hide)
+TAKE_OUT: Final = TrustRule("take out of it", _common)
+HOSTS: Final = TrustRule("take hosts out, or switch it off", _hosts)
+OWN_HOSTS: Final = TrustRule("take hosts out, or switch it off", _own_hosts)
+PATTERNS: Final = TrustRule("take out of it", _patterns)
 
 
-def lower(unset: float = float("inf")) -> Trust:
+def lower_limit(unset: float = float("inf")) -> TrustRule:
     """A limit, which without a value is `unset`."""
 
     def smaller(base: float | None, wanted: float | None) -> float | None:
         return base if wanted is None else min(unset if base is None else base, wanted)
 
-    return Trust("lower it", smaller)
+    return TrustRule("lower it", smaller)
 
 
-LOWER: Final = lower()
+LOWER: Final = lower_limit()
 
 
-def stricter(*order: object) -> Trust:
+def ordered(*order: object) -> TrustRule:
     """The value that comes first in the order; those that are not in it come last, and alike."""
 
     def earlier(base: object, wanted: object) -> object:
         return min(base, wanted, key=lambda value: order.index(value) if value in order else len(order))
 
-    return Trust(f"move it towards `{order[0]}`", earlier)
+    return TrustRule(f"move it towards `{order[0]}`", earlier)
 
 
-def each(may: str, *, new: Callable[[Any], Any], rule: Callable[[Any, Any], Any] = tightened) -> Trust:
+def per_entry(may: str, *, new: Callable[[Any], Any], rule: Callable[[Any, Any], Any] = tighten_struct) -> TrustRule:
     """A table of named entries: the rule for those there are; `new` gives what is taken of another, or None."""
 
     def merged(base: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
         entries = {name: rule(base[name], value) if name in base else new(value) for name, value in wanted.items()}
         return {**base, **{name: value for name, value in entries.items() if value is not None}}
 
-    return Trust(may, merged)
+    return TrustRule(may, merged)
 
 
 def _silent(before: Any, after: Any) -> Iterable[str]:
     return ()
 
 
-NOTHING: Final = Approves("nothing", _silent)
+APPROVES_NOTHING: Final = Approves("nothing", _silent)
 
 
-def loosened(before: Struct, after: Struct) -> list[str]:
+def describe_loosening(before: Struct, after: Struct) -> list[str]:
     """In words, what will run without asking, or can be reached, under `after` and not under `before`."""
     said: list[str] = []
-    for option in declared(type(before)).values():
+    for option in all_options(type(before)).values():
         old, new = getattr(before, option.name), getattr(after, option.name)
         if old != new:
-            said += loosened(old, new) if is_section(option.kind) else option.approves.says(old, new)
+            said += describe_loosening(old, new) if is_section(option.kind) else option.approves.describe(old, new)
     return said
 
 
-def listed(names: Iterable[str]) -> str:
+def join_names(names: Iterable[str]) -> str:
     """Names for a sentence."""
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def added(before: Any, after: Any) -> list[str]:
+def names_added(before: Any, after: Any) -> list[str]:
     """What a list of names has more; a word such as `off` stands for none."""
     old, new = (() if isinstance(names, str) else names for names in (before, after))
     return [name for name in new if name not in old]
 
 
-def more(words: str, *, removed: bool = False) -> Callable[[Any, Any], Iterable[str]]:
+def describe_added(sentence: str, *, removed: bool = False) -> Callable[[Any, Any], Iterable[str]]:
     """A sentence about what a list has more, or with `removed` less."""
 
     def says(before: Any, after: Any) -> Iterable[str]:
-        names = added(after, before) if removed else added(before, after)
-        return [words.format(listed(names))] if names else []
+        names = names_added(after, before) if removed else names_added(before, after)
+        return [sentence.format(join_names(names))] if names else []
 
     return says
 
 
-def when(words: str, *values: object) -> Callable[[Any, Any], Iterable[str]]:
+def describe_value(sentence: str, *values: object) -> Callable[[Any, Any], Iterable[str]]:
     """A sentence about an option that gets one of these values."""
-    return lambda before, after: [words] if after in values else []
+    return lambda before, after: [sentence] if after in values else []
 
 
 def dotted(path: str, key: str) -> str:
@@ -322,7 +326,7 @@ def dotted(path: str, key: str) -> str:
     return f"{path}.{shown}" if path else shown
 
 
-def check(value: object, kind: Any, where: str) -> None:
+def check_type(value: object, kind: Any, where: str) -> None:
     """Raise `ConfigError` unless the value fits the type."""
     try:
         convert(value, kind)
@@ -331,7 +335,7 @@ def check(value: object, kind: Any, where: str) -> None:
 
 
 def not_a_table(where: str, value: object) -> ConfigError:
-    return ConfigError(f"{where}: expected a table, got {show(value)}.")
+    return ConfigError(f"{where}: expected a table, got {short_repr(value)}.")
 
 
 def unknown_option(where: str, key: str, known: Iterable[str]) -> ConfigError:
@@ -341,7 +345,7 @@ def unknown_option(where: str, key: str, known: Iterable[str]) -> ConfigError:
     return ConfigError(f"{where} is not an option; {hint}")
 
 
-def show(value: object) -> str:
+def short_repr(value: object) -> str:
     text = ascii(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
@@ -351,9 +355,9 @@ def lower_first(message: str) -> str:
 
 
 def _misfit(value: object, kind: Any, where: str, message: str) -> str:
-    if (known := words(kind)) and isinstance(value, str):
+    if (known := choices(kind)) and isinstance(value, str):
         close = did_you_mean(value, known)
         hint = f"; did you mean '{close}'?" if close else "."
-        return f"{where}: expected one of {', '.join(known)}, got {show(value)}{hint}"
+        return f"{where}: expected one of {', '.join(known)}, got {short_repr(value)}{hint}"
     at = _AT.search(message)
     return f"{where}{at[1] if at else ''}: {lower_first(_AT.sub('', message))}."

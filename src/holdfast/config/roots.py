@@ -30,7 +30,7 @@ def find_root(start: Path) -> Path | None:
     return None if found is None else Path(found)
 
 
-def check_state(root: Path) -> None:
+def check_state_dir(root: Path) -> None:
     """Raise `ConfigError` if another user could change what is remembered for this user, or for this project."""
     instead = "set XDG_STATE_HOME to a folder that is yours alone"
     named = state_folder()
@@ -43,14 +43,14 @@ def check_state(root: Path) -> None:
             "project once."
         )
     for path in (named, project, named / "user.db", project / "ledger.db"):
-        check_own(path, "The state folder" if path.suffix != ".db" else "The database", instead=instead)
+        check_ownership(path, "The state folder" if path.suffix != ".db" else "The database", instead=instead)
     for path in (*_folders_in(named), *_folders_in(project), *_folders_in(project / "shown", str(os.getuid()))):
-        check_own(path, "Part of the state folder", instead=instead)
+        check_ownership(path, "Part of the state folder", instead=instead)
     if inside or named.is_dir():
-        mark_state()
+        mark_state_dir()
 
 
-def mark_state() -> None:
+def mark_state_dir() -> None:
     """Note in the state folder that it was made here: a project may bring one along, and say where it is."""
     folder = user_state_dir()
     with suppress(OSError):  # what is wrong with it is said where it is used
@@ -95,7 +95,7 @@ def check_user_config(root: Path | None = None) -> None:
     named = config_folder()
     own = () if root is None else (named / "projects", named / "projects" / user_project_file(root).name)
     for path in (named, named / "config.toml", *own):
-        check_own(path, "The user configuration", instead="set XDG_CONFIG_HOME to a folder that is yours alone")
+        check_ownership(path, "The user configuration", instead="set XDG_CONFIG_HOME to a folder that is yours alone")
 
 
 def state_dir(root: Path) -> Path:
@@ -134,16 +134,16 @@ def _login_home() -> Path:
 _MOST_LINKS = 40
 
 
-def check_own(path: Path, what: str, *, instead: str) -> None:
+def check_ownership(path: Path, what: str, *, instead: str) -> None:
     """Raise `ConfigError` for a file or folder that another user owns, can write, or can exchange on the way there.
 
     What is not there yet is fine if nobody else can put it there. `instead` says how to choose another place.
     """
     if not hasattr(os, "getuid"):
         return
-    for place, about, last in way_to(path):
+    for place, about, last in walk_components(path):
         name = f"{what} {escape(str(path))}"
-        if about.st_uid != os.getuid() and (last or not is_system(about.st_uid)) and not _roots_own(about, last):
+        if about.st_uid != os.getuid() and (last or not is_system_user(about.st_uid)) and not _roots_own(about, last):
             how = "belongs" if last else f"is reached through {escape(place)}, which belongs"
             raise ConfigError(
                 f"{name} {how} to the user {_user(about.st_uid)}, who could change what holdfast trusts; "
@@ -157,7 +157,7 @@ def check_own(path: Path, what: str, *, instead: str) -> None:
             )
 
 
-def way_to(path: Path) -> Iterator[tuple[str, os.stat_result, bool]]:
+def walk_components(path: Path) -> Iterator[tuple[str, os.stat_result, bool]]:
     """Every folder and link on the way, as far as there is one; the last is where the path leads."""
     waiting = [part for part in reversed(path.parts) if part != os.sep]
     here, links = os.sep, 0
@@ -195,7 +195,7 @@ def _roots_own(about: os.stat_result, last: bool) -> bool:
     return last and stat.S_ISREG(about.st_mode) and about.st_uid == 0
 
 
-def is_system(user: int) -> bool:
+def is_system_user(user: int) -> bool:
     """Root, or in a user namespace whoever is nobody there: root outside it is shown so."""
     return user == 0 or (user == _overflow() and _is_inside_a_namespace())
 

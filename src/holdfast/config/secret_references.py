@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from holdfast.config.config import Config, McpServer
-from holdfast.config.options import dotted, show
+from holdfast.config.options import dotted, short_repr
 from holdfast.contract.errors import ConfigError
 from holdfast.text.suggest import did_you_mean
 
@@ -46,7 +46,7 @@ def _check(where: str, value: str, config: Config) -> None:
         if scope not in config.secrets:
             close = did_you_mean(scope, config.secrets)
             hint = f"did you mean '{close}'?" if close else "add it to [secrets] in your own configuration."
-            raise ConfigError(f"{where}: there is no secret {show(scope)}; {hint}")
+            raise ConfigError(f"{where}: there is no secret {short_repr(scope)}; {hint}")
 
 
 def _filled_in(server: McpServer) -> Iterator[tuple[str, str]]:

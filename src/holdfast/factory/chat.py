@@ -34,7 +34,7 @@ from holdfast.chat.lua.host import LuaHost
 from holdfast.chat.parser import Preamble
 from holdfast.chat.templates.expansion import Expanded, Files, Scope, expand
 from holdfast.config.config import Config, GuardrailsConfig, SecretSource
-from holdfast.config.layers import Loaded, load
+from holdfast.config.layers import LoadedConfig, load
 from holdfast.contract.call import Caller
 from holdfast.contract.elicitation import Elicitor
 from holdfast.contract.errors import ConfigError
@@ -47,7 +47,7 @@ from holdfast.models.port import Model
 from holdfast.models.text_protocol.syntax import small_name
 from holdfast.models.text_protocol.text_model import chosen_for
 from holdfast.registry.registry import Registry
-from holdfast.registry.sources import WAITING
+from holdfast.registry.source_loader import WAITING_FOR_SOURCES
 from holdfast.rules.policy import Policy, PolicyRules, read_skills
 from holdfast.runtime.interfaces import Nobody
 from holdfast.runtime.runtime import Runtime
@@ -84,8 +84,8 @@ class TrustReview(Struct, frozen=True, kw_only=True):
     digest: str
     source: str
     """The frontmatter as it stands in the document."""
-    now: Loaded
-    then: Loaded
+    now: LoadedConfig
+    then: LoadedConfig
     has_function: bool
     """Whether it decides about calls with a function of its own."""
     tools_now: frozenset[str]
@@ -117,7 +117,7 @@ class _Read(Struct, frozen=True, kw_only=True, eq=False):
         chosen = chosen_tools(self.evaluated, self.tools, trusted=trusted)
         return frozenset(tool.name for tool in self.tools if tool.enabled) if chosen is None else chosen
 
-    def loaded(self, *, trusted: bool) -> Loaded:
+    def loaded(self, *, trusted: bool) -> LoadedConfig:
         """The configuration with the document in it. Raises `ConfigError` for what the frontmatter gets wrong."""
         errors = [item for item in self.evaluated.diagnostics if item.severity == "error"]
         if errors:
@@ -159,7 +159,7 @@ async def open_chat(
         await registry.start()
         if not registry.ready:
             if on_event is not None:
-                on_event(Warned("", WAITING))
+                on_event(Warned("", WAITING_FOR_SOURCES))
             await registry.wait_ready()
         read = _read(path, conversation.document, project, registry, lua, flags)
         trusted = read.trusted
@@ -324,7 +324,9 @@ def _read(
     skills = read_skills(config.tools.skills, project.trust.is_trusted)
     policy = Policy(PolicyRules.of(config.tools, skills)).compile(Caller(interface=INTERFACE))
     tools = tuple(policy.visible(registry.list()))
-    hidden = frozenset(name for tool in registry.known() if tool not in tools for name in (*tool.names, tool.api_name))
+    hidden = frozenset(
+        name for tool in registry.list_all() if tool not in tools for name in (*tool.names, tool.api_name)
+    )
     found = document.frontmatter
     evaluated = replace(NOTHING, diagnostics=tuple(_misread_frontmatter(document)))
     if found is not None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from holdfast.config.config import Config
-from holdfast.config.layers import Loaded, load
-from holdfast.config.roots import check_state, find_root, mark_state, state_dir
+from holdfast.config.layers import LoadedConfig, load
+from holdfast.config.roots import check_state_dir, find_root, mark_state_dir, state_dir
 from holdfast.contract.call import Caller
 from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.contract.tool import Tool
@@ -33,7 +33,7 @@ from holdfast.runtime.undo.recorder import remove_stale_runs
 from holdfast.runtime.workspace import Workspace
 from holdfast.sandbox.hidden_files import pattern_problems
 from holdfast.store.ledger import Ledger
-from holdfast.store.trust import Trust
+from holdfast.store.trust import TrustStore
 from holdfast.tools import builtin_tools
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ class Project(Struct, frozen=True, kw_only=True):
 
     cwd: Path
     root: Path | None
-    loaded: Loaded
-    trust: Trust
+    loaded: LoadedConfig
+    trust: TrustStore
     state: Path
     """The folder of this project in the user's state directory."""
 
@@ -68,9 +68,9 @@ def load_project(cwd: Path | None = None, flags: Mapping[str, Any] | None = None
     """
     here = (cwd or Path.cwd()).resolve()
     root = find_root(here)
-    check_state(root or here)
+    check_state_dir(root or here)
     keep_notes(user_state_dir() / "temporary")
-    trust = Trust(user_state_dir() / "user.db")
+    trust = TrustStore(user_state_dir() / "user.db")
     loaded = load(root=root, is_trusted=trust.is_trusted, flags=flags)
     if checked:
         check_config(loaded.config)
@@ -108,7 +108,7 @@ def config_warnings(project: Project) -> list[str]:
         registry = build_registry(project)
     except HoldfastError:  # said where the tools are used
         return patterns
-    return [*patterns, *(check_names(config, registry.known(), skills) if registry.ready else ())]
+    return [*patterns, *(check_names(config, registry.list_all(), skills) if registry.ready else ())]
 
 
 def _builtin_tools() -> Iterator[Tool]:
@@ -119,7 +119,7 @@ def _builtin_tools() -> Iterator[Tool]:
 def open_ledger(project: Project, *, read_only: bool = False) -> Ledger:
     durability = project.loaded.config.ledger.durability
     if not read_only:
-        mark_state()
+        mark_state_dir()
     return Ledger.open(project.ledger_path, durability=durability, read_only=read_only)
 
 
@@ -135,11 +135,11 @@ def _prune_once_a_day(project: Project) -> None:
     os.utime(stamp)
 
     def prune() -> None:
-        from holdfast.store.retention import prune_by
+        from holdfast.store.retention import prune_by_config
 
         try:
             with open_ledger(project) as ledger:
-                prune_by(ledger, project.loaded.config.ledger, by="holdfast")
+                prune_by_config(ledger, project.loaded.config.ledger, by="holdfast")
         except (HoldfastError, OSError) as error:
             logging.getLogger("holdfast").warning("The ledger could not be pruned: %s", error)
 
@@ -241,9 +241,9 @@ def add_servers(runtime: Runtime, user_db: Path, only: Collection[str] | None = 
         )
         return None
     from holdfast.mcp.client.bridge import Bridge
-    from holdfast.store.trust import Pins
+    from holdfast.store.pins import ToolPins
 
-    pins = Pins(user_db)
+    pins = ToolPins(user_db)
     runtime.on_close(pins.close)
     bridge = Bridge(runtime, servers, pins=pins, state=user_db.parent)
     bridge.attach()

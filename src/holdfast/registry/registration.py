@@ -22,7 +22,7 @@ _SOURCE_FIELDS: Final = frozenset({"resolve", "timeout"})
 _SOURCE_PARAMETERS: Final = ["register", "done"]
 
 
-class Source(Struct, frozen=True):
+class ToolSource(Struct, frozen=True):
     """Tools that are found out later."""
 
     resolve: Resolve
@@ -31,10 +31,10 @@ class Source(Struct, frozen=True):
     """Seconds; None takes the registry's default."""
 
 
-Part = Tool | Source
+Part = Tool | ToolSource
 
 
-def read_parts(what: object, definition: object = None) -> list[Part]:
+def parse_registration(what: object, definition: object = None) -> list[Part]:
     """Every tool and source in what was given, or `ToolError`."""
     if definition is not None:
         return [_named(what, definition)]
@@ -59,7 +59,7 @@ def read_parts(what: object, definition: object = None) -> list[Part]:
             )
         return [_source(resolve, type(what).__qualname__, getattr(what, "timeout", None))]
     if isinstance(what, Iterable):
-        return [part for item in cast(Iterable[object], what) for part in read_parts(item)]
+        return [part for item in cast(Iterable[object], what) for part in parse_registration(item)]
     if callable(what):
         return [_from_function(what)]
     raise _unusable(what)
@@ -129,7 +129,7 @@ def _from_module(module: ModuleType) -> list[Part]:
                 f"The module '{module.__name__}' has no tools: write @tool over a function in it, "
                 "or let it export `definitions` or `resolve(register, done)`."
             )
-    return read_parts(definitions() if callable(definitions) else definitions)
+    return parse_registration(definitions() if callable(definitions) else definitions)
 
 
 def _import(path: str) -> ModuleType:
@@ -141,12 +141,12 @@ def _import(path: str) -> ModuleType:
         raise ToolError(f"The tool module '{path}' cannot be imported: {type(error).__name__}: {error}.") from error
 
 
-def _source(resolve: Resolve, label: str, timeout: Any) -> Source:
+def _source(resolve: Resolve, label: str, timeout: Any) -> ToolSource:
     if timeout is not None and (
         isinstance(timeout, bool) or not isinstance(timeout, int | float) or not isfinite(timeout) or timeout <= 0
     ):
         raise ToolError(f"The timeout of tool source '{label}' must be a number of seconds above 0, not {timeout!r}.")
-    return Source(resolve, label, timeout)
+    return ToolSource(resolve, label, timeout)
 
 
 def _label(function: object) -> str:

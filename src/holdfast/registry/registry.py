@@ -12,8 +12,8 @@ from holdfast.contract.call import Caller, Decision
 from holdfast.contract.errors import DuplicateTool, InvalidName, InvalidSchema, ToolError, UnknownTool
 from holdfast.contract.tool import Tool
 from holdfast.import_path import installed_folders, is_inside
-from holdfast.registry.registration import Source, read_parts
-from holdfast.registry.sources import Callback, CallLater, Handle, Sources
+from holdfast.registry.registration import ToolSource, parse_registration
+from holdfast.registry.source_loader import Callback, CallLater, Handle, SourceLoader
 from holdfast.text.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class NameIndex:
     def find(self, spelling: str) -> Tool | None:
         return self._spelled.get(spelling)
 
-    def displaced_by(self, tools: Sequence[Tool], *, replace: bool, without: Iterable[Tool] = ()) -> list[Tool]:
+    def replaced_by(self, tools: Sequence[Tool], *, replace: bool, without: Iterable[Tool] = ()) -> list[Tool]:
         """The tools that must go so that these can come, or `DuplicateTool`; nothing is changed.
 
         With `replace` a newcomer takes the place of whoever answers to its canonical or API name. An alias
@@ -149,7 +149,7 @@ class Registry:
         self._sorted: tuple[Tool, ...] | None = None
         self._policy: ToolPolicy | None = None
         self._listeners: dict[object, Callback] = {}
-        self._sources = Sources(self.warn, default_timeout=default_timeout, call_later=call_later)
+        self._sources = SourceLoader(self.warn, default_timeout=default_timeout, call_later=call_later)
 
     # Changing
 
@@ -161,7 +161,7 @@ class Registry:
         `replace` lets a tool take the place of one with its name. `source` marks where everything comes from,
         whatever the definitions say of themselves.
         """
-        parts = read_parts(what, definition)
+        parts = parse_registration(what, definition)
         tools = [_from(part, source) for part in parts if isinstance(part, Tool)]
         if tools:
             self._change(tools, replace=replace)
@@ -169,7 +169,7 @@ class Registry:
         def register(what: object, definition: Any = None, /, *, replace: bool = False) -> Handle:
             return self.register(what, definition, replace=replace, source=source)
 
-        loading = [self._sources.add(part, register) for part in parts if isinstance(part, Source)]
+        loading = [self._sources.add(part, register) for part in parts if isinstance(part, ToolSource)]
         return Handle.compose(*loading, Handle(lambda: self._drop(tools)))
 
     def unregister(self, name: str) -> bool:
@@ -221,7 +221,7 @@ class Registry:
         tool = self._index.find(name)
         return tool if tool is not None and (self._has_root or not tool.needs_root) else None
 
-    def waits_for_root(self, name: str) -> Tool | None:
+    def hidden_without_root(self, name: str) -> Tool | None:
         """The tool of that name if all that hides it is that there is no project root."""
         tool = self._index.find(name)
         return tool if tool is not None and tool.needs_root and not self._has_root else None
@@ -238,11 +238,11 @@ class Registry:
     def has(self, name: str) -> bool:
         return self.get(name) is not None
 
-    def known(self) -> tuple[Tool, ...]:
+    def list_all(self) -> tuple[Tool, ...]:
         """Every tool, those that wait for a project root too."""
         return tuple(self._index.tools.values())
 
-    def knows(self, name: str) -> bool:
+    def is_registered(self, name: str) -> bool:
         """Whether a tool has this canonical name or alias, be it one that waits for a project root."""
         tool = self._index.find(name)
         return tool is not None and name in tool.names
@@ -314,7 +314,7 @@ class Registry:
         if doubts and self._strict_check == "error":
             raise InvalidSchema(doubts[0])
         with self._lock:
-            leaving = self._index.displaced_by(tools, replace=replace, without=without)
+            leaving = self._index.replaced_by(tools, replace=replace, without=without)
             if not tools and not leaving:
                 return
             for old in leaving:
@@ -369,10 +369,10 @@ def _spec(tool: Tool) -> dict[str, Any]:
     return spec
 
 
-GROUP: Final = "holdfast.tools"
+ENTRY_POINT_GROUP: Final = "holdfast.tools"
 
 
-def load_entry_points(registry: Registry, group: str = GROUP, *, project: Path | None = None) -> Handle:
+def load_entry_points(registry: Registry, group: str = ENTRY_POINT_GROUP, *, project: Path | None = None) -> Handle:
     """Register what installed packages offer; a broken one is a warning that names the package.
 
     A package that lies in the project is not installed, only found there by way of `PYTHONPATH`: nobody chose to run
@@ -381,11 +381,11 @@ def load_entry_points(registry: Registry, group: str = GROUP, *, project: Path |
     An entry point names a tool, a definition, a list, a factory without parameters that gives one of these, a module
     with `definitions` or `resolve`, or a source. Every tool is marked `package:NAME`, whatever it says of itself.
     """
-    offered = installed_points(group, project, "tools", "tools.modules", registry.warn)
+    offered = installed_entry_points(group, project, "tools", "tools.modules", registry.warn)
     return Handle.compose(*[_load(registry, point, package) for point, package in offered])
 
 
-def installed_points(
+def installed_entry_points(
     group: str, project: Path | None, what: str, option: str, warn: Callable[[str], None]
 ) -> Iterator[tuple[EntryPoint, str]]:
     """The entry points of installed packages, each with its package; the `option` names a module that is not one."""

@@ -19,8 +19,8 @@ from holdfast.contract.names import server_of
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool, is_async, parameters_by_position, takes_callback
 from holdfast.contract.tool_finder import TOOL_SEARCH
+from holdfast.registry.provider_lists import Format, ProviderListCache, ToolList
 from holdfast.registry.registry import Registry
-from holdfast.registry.tool_lists import Format, Listing, ToolList
 from holdfast.rules.decider import Confirmations
 from holdfast.rules.policy import Policy
 from holdfast.runtime.cancellation import ThreadPool
@@ -41,7 +41,7 @@ class ToolAccess:
         self.registry = registry
         self.policy = policy
         self._config = config
-        self._listing = Listing(registry)
+        self._listing = ProviderListCache(registry)
 
     def is_enabled(self, tool: Tool, caller: Caller | None = None) -> bool:
         """A tool that is switched off is there for those who name it."""
@@ -59,7 +59,7 @@ class ToolAccess:
 
     def waiting_for_root(self, caller: Caller) -> list[Tool]:
         """The tools a caller would see if there were a project, sorted."""
-        waiting = (tool for tool in self.registry.known() if self.registry.waits_for_root(tool.name) is tool)
+        waiting = (tool for tool in self.registry.list_all() if self.registry.hidden_without_root(tool.name) is tool)
         shown = self.policy.compile(caller).visible(tool for tool in waiting if self.is_enabled(tool, caller))
         return sorted(shown, key=lambda tool: tool.name)
 
@@ -84,7 +84,7 @@ class ToolAccess:
         return failed(text, State.DENIED, Failure.NOT_ALLOWED)
 
     def unknown_tool(self, name: str, caller: Caller) -> Result:
-        hidden = self.registry.waits_for_root(name)
+        hidden = self.registry.hidden_without_root(name)
         if hidden is not None and self.policy.compile(caller).allows(hidden):
             how = "`holdfast init` makes one" if self._shared else "give the runtime one: Runtime(root=...)"
             text = f"Tool '{name}' needs a project, and there is none here; {how}."

@@ -22,7 +22,7 @@ from holdfast.contract.tool import Tool
 from holdfast.contract.widening import Widening
 from holdfast.fs import paths
 from holdfast.fs.protected_paths import is_protected
-from holdfast.registry.registry import Registry, installed_points
+from holdfast.registry.registry import Registry, installed_entry_points
 from holdfast.rules.chain import (
     DEFAULT_PRIORITY,
     FAILED,
@@ -46,7 +46,7 @@ from holdfast.rules.from_config import CommandRules, DocumentPolicy, standard_ca
 from holdfast.rules.resolvers import GRANTS
 from holdfast.rules.shell.location import command_of, is_shell_tool
 from holdfast.runtime.commands import Commands
-from holdfast.store.changes import to_text
+from holdfast.store.changes import encode_path
 from holdfast.text.preview import display_path
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def standard_decider(
         document=document,
         grants=grants,
         sandbox_verified=commands.guarantees_hold,
-        is_tool=registry.knows,
+        is_tool=registry.is_registered,
         protected=extra,
         tools=config.tools,
     )
@@ -123,7 +123,7 @@ def load_resolvers(chain: Chain, warn: Callable[[str], None], *, project: Path |
     """
     if not _is_offered(group):
         return
-    for point, package in installed_points(group, project, "resolvers", "approval.auto_approve", warn):
+    for point, package in installed_entry_points(group, project, "resolvers", "approval.auto_approve", warn):
         name = f"{package}:{point.name}"
         try:
             offered = point.load()
@@ -375,7 +375,7 @@ def approval_digest(
             proposal.payload,
             [[item.kind, item.subject, item.value] for item in proposal.preconditions],
         ]
-    folder = to_text(os.path.realpath(call.cwd))
+    folder = encode_path(os.path.realpath(call.cwd))
     named = [[file.path, file.digest] for file in files]
     return digest_of([tool.name, tool.digest, call.args, folder, sandbox_profile, shown, named])
 

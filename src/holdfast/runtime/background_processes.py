@@ -33,7 +33,7 @@ from holdfast.sandbox.supervisor.client import (
     SupervisedCommand,
     SupervisorLost,
 )
-from holdfast.store.process_identity import alive, owner_of, wrote
+from holdfast.store.process_identity import is_alive, may_have_written, owner_of
 
 if TYPE_CHECKING:
     from holdfast.sandbox.launch import Launch
@@ -255,7 +255,7 @@ class BackgroundProcesses:
         return found
 
     def _info(self, record: ProcessRecord) -> ProcessInfo:
-        watched = alive(record.worker)  # asked first: the worker writes down the end before it goes
+        watched = is_alive(record.worker)  # asked first: the worker writes down the end before it goes
         end = self._read_end(record.id)
         status, ended, alone = end or (None, None, True)
         gone = None if status is None else ExitStatus.of(status)
@@ -335,7 +335,7 @@ def writers_alive(commands: Commands, own: BackgroundProcesses | None, since: fl
     started in this project or in one around the document, in whatever runtime, or an MCP server with writable folders.
     With `since` (seconds since 1970), also one that ended after that. Makes nothing."""
     document, state = commands.workspace.document, commands.workspace.state
-    if document is not None and wrote(document, since):
+    if document is not None and may_have_written(document, since):
         return True
     if own is not None and own.any_alive(since):
         return True
@@ -372,7 +372,7 @@ def _open_process(owner: Owner) -> int:
         fd = os.pidfd_open(owner.pid)
     except ProcessLookupError:
         raise CallError("The process has just ended; process.status says how.") from None
-    if alive(owner):
+    if is_alive(owner):
         return fd
     os.close(fd)
     raise CallError("The process has just ended; process.status says how.")

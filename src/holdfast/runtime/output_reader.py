@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from holdfast.contract.context import Cut
 from holdfast.contract.errors import LedgerError
-from holdfast.store.blobs import Blobs, RawSpill, Spill, SpillWriter
+from holdfast.store.blobs import Blobs, RawSpillWriter, Spill, SpillWriter
 from holdfast.text.truncate import format_size, head, only_bytes, tail, with_notice
 
 _MEMORY_LIMIT: Final = 256 * 1024
@@ -64,7 +64,7 @@ class OutputBuffer:
         self._newlines = 0
         self._bytes = bytearray()
         """All of it, until that is too much; then the window at the end that is kept."""
-        self._spill: SpillWriter | RawSpill | None = None
+        self._spill: SpillWriter | RawSpillWriter | None = None
         self._spilling = False
         self._failed = False
 
@@ -116,7 +116,7 @@ class OutputBuffer:
         if self._spill is None:
             return
         try:
-            if isinstance(self._spill, RawSpill):
+            if isinstance(self._spill, RawSpillWriter):
                 self._spill.write(block)
             else:
                 self._spill.write(bytes(block))
@@ -171,7 +171,7 @@ class OutputBuffer:
         if self._spill is None:
             return None
         try:
-            if isinstance(self._spill, RawSpill):
+            if isinstance(self._spill, RawSpillWriter):
                 return self._spill.close(self._newlines + 1)
             return self._spill.close()
         except LedgerError:

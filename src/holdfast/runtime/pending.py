@@ -86,7 +86,7 @@ class PendingCalls:
         """A call that was pending and has not ended: pending, approved or running. None for any other."""
         if self._ledger is None:
             return None
-        return self._lifetimes.current(self._ledger, self._ledger.held(call_id))
+        return self._lifetimes.current(self._ledger, self._ledger.find_pending(call_id))
 
     def unstarted(self, call_id: str) -> PendingCall | None:
         """A call that has not begun: pending, or approved and not yet run."""
@@ -103,12 +103,12 @@ class PendingCalls:
 
     async def store(self, pending: PendingCall) -> None:
         """From now on the call waits, here and after a restart."""
-        await self.ledger.hold(pending)
+        await self.ledger.add_pending(pending)
         self.announce(pending)
 
     async def store_changed(self, pending: PendingCall, why: str) -> None:
         """The same call as something else: it waits for a new answer."""
-        await self.ledger.rehold(pending, why)
+        await self.ledger.replace_pending(pending, why)
 
     async def release(self, pending: PendingCall) -> bool:
         """Nobody here waits for the call any more; False if it was answered at the last moment."""
@@ -116,7 +116,7 @@ class PendingCalls:
             now = self.get(pending.call.id)
             return now is not None and now.state is State.PENDING
         try:
-            await self.ledger.rehold(replace(pending, waiter=None), "nobody answered here", only_pending=True)
+            await self.ledger.replace_pending(replace(pending, waiter=None), "nobody answered here", only_pending=True)
         except (NotPending, UnknownCall):
             return False
         return True
@@ -222,7 +222,7 @@ class PendingCalls:
         if found is None:
             return self._runs(call_id)
         if found.state is State.APPROVED:
-            return found.waiter is not None and process_identity.alive(found.waiter)
+            return found.waiter is not None and process_identity.is_alive(found.waiter)
         return found.state is State.RUNNING
 
     def _runs(self, call_id: str) -> bool:
@@ -304,7 +304,7 @@ class PendingExpiry:
         """The call, unless its time is over: then it ends now."""
         if pending is None or not self._is_over(ledger, pending):
             return pending
-        return None if self._end(ledger, pending) else ledger.held(pending.call.id)
+        return None if self._end(ledger, pending) else ledger.find_pending(pending.call.id)
 
     def expire(self, ledger: Ledger) -> list[str]:
         """End every call of the ledger whose time is over."""

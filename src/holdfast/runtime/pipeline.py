@@ -34,7 +34,7 @@ from holdfast.contract.event import Decided, Event, Finished, Proposed, Received
 from holdfast.contract.json import MAX_ARGUMENT_BYTES, Args
 from holdfast.contract.result import Result, with_exception
 from holdfast.contract.widening import Widening
-from holdfast.registry.sources import WAITING
+from holdfast.registry.source_loader import WAITING_FOR_SOURCES
 from holdfast.rules.decider import SECRET
 from holdfast.rules.resolvers import GRANTS
 from holdfast.runtime import input_checks
@@ -337,7 +337,7 @@ class Pipeline:
     async def wait_for_sources(self) -> None:
         """Until every source of tools has reported or timed out."""
         if not self._registry.ready:
-            self._events.notice(WAITING)
+            self._events.notice(WAITING_FOR_SOURCES)
             await self._registry.wait_ready()
 
     async def _before(self, plan: CallPlan, ctx: RunContext) -> Result | None:
@@ -615,7 +615,7 @@ class Pipeline:
     async def resume(self, pending: PendingCall) -> Result | None:
         """Run an approved call here; None if its own process waits for it, or this one cannot run it."""
         call = pending.call
-        if pending.definition_only or (pending.waiter is not None and process_identity.alive(pending.waiter)):
+        if pending.definition_only or (pending.waiter is not None and process_identity.is_alive(pending.waiter)):
             return None
         if not self._is_of_this_document(call):
             return None  # its paths and its rules are those of that document
@@ -800,7 +800,7 @@ class Pipeline:
                 if opened:
                     await ledger.end(call.id, kept)
                 else:
-                    await ledger.record_whole(call, decision, kept)
+                    await ledger.record_call(call, decision, kept)
             except LedgerError as error:
                 return self._finish(call, result_not_recorded(tool.name, error, mutates=mutates))
         return self._finish(call, result)
@@ -837,7 +837,7 @@ class Pipeline:
             return
         try:
             if not (opened and ledger.end_now(call.id, result)):
-                ledger.record_whole_now(call, decision, result)
+                ledger.record_call_now(call, decision, result)
         except NotPending:
             return  # its end has been written already
         except HoldfastError as error:
@@ -871,7 +871,7 @@ class Pipeline:
             verdict = Verdict.DENY if result.state in (State.DENIED, State.INVALID) else Verdict.APPROVE
             judged = decision or Decision(verdict, source, result.error or "answered without running")
             try:
-                await self._ledger.record_whole(call, judged, result, original_args=recordable_arguments(given))
+                await self._ledger.record_call(call, judged, result, original_args=recordable_arguments(given))
             except LedgerError as error:
                 self._events.warn(f"Call {call.id} could not be recorded: {error}")
         return self._finish(call, result)

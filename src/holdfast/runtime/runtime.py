@@ -23,8 +23,8 @@ from holdfast.contract.json import Args
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool, choices
 from holdfast.contract.widening import Widening
+from holdfast.registry.provider_lists import Format, ToolList
 from holdfast.registry.registry import Registry
-from holdfast.registry.tool_lists import Format, ToolList
 from holdfast.rules.decider import Cap, Confirmations, Decider
 from holdfast.rules.from_config import DocumentPolicy
 from holdfast.rules.policy import Policy, PolicyRules, SkillPermissions, check_names, read_skills
@@ -352,7 +352,7 @@ class Runtime:
         if not found:
             raise UnknownCall(f"No call '{call_id}' of request '{request_id}' is waiting.")
         # Models and clients choose ids, and may choose one twice, or one that another call has in the ledger.
-        if len({*found, *self.pending.ledger.calls_given(call_id, request_id)}) > 1:
+        if len({*found, *self.pending.ledger.calls_with_given_id(call_id, request_id)}) > 1:
             raise UnknownCall(f"Several calls of request '{request_id}' are named '{call_id}'; give the ledger's id.")
         done = self._check_resolution(next(call for call in asked if call.id == found[0]), result)
         text = done.output if done.success else done.error or "Unknown error"
@@ -437,7 +437,7 @@ class Runtime:
             return []
         if self._names_at != self.registry.revision:
             self._names_at = self.registry.revision
-            self._names = check_names(self.config, self.registry.known(), self.access.policy.rules.skills)
+            self._names = check_names(self.config, self.registry.list_all(), self.access.policy.rules.skills)
         return self._names
 
     def _report_names(self) -> None:

@@ -5,23 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from holdfast import helper_process
+from holdfast.config.config import SecretSource
 from holdfast.contract.errors import SecretUnavailable
 
 _COMMAND_SECONDS: Final = 15.0
-
-
-class SecretSource(Protocol):
-    """Where one secret comes from; exactly one is set."""
-
-    @property
-    def env(self) -> str | None: ...
-    @property
-    def keyring(self) -> str | None: ...
-    @property
-    def command(self) -> tuple[str, ...] | None: ...
 
 
 class Secrets:

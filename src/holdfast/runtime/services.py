@@ -15,7 +15,7 @@ from holdfast.runtime.commands import Commands
 from holdfast.runtime.context import RunContext
 
 if TYPE_CHECKING:
-    from holdfast.registry.tool_lists import ToolIndex
+    from holdfast.registry.tool_index import ToolIndex
     from holdfast.runtime.background_processes import BackgroundProcesses
 
 T = TypeVar("T")
@@ -84,7 +84,7 @@ class RegistryToolFinder:
         registry = self._access.registry
         revision = registry.revision
         if self._index is None or revision != self._revision:
-            from holdfast.registry.tool_lists import ToolIndex
+            from holdfast.registry.tool_index import ToolIndex
 
             self._index = ToolIndex(tool for tool in registry.list() if tool.name != TOOL_SEARCH)
             self._revision = revision

@@ -32,7 +32,7 @@ from holdfast.sandbox.protected_mounts import (
     is_mask_stub,
     remove_stale_stub,
 )
-from holdfast.store.process_identity import alive, this_process
+from holdfast.store.process_identity import is_alive, this_process
 
 _FOLDER: Final = "sweeps"
 """Beside the folder where what was taken away is kept."""
@@ -55,7 +55,7 @@ def recover(keep: Path | None, notes: list[str] | None = None) -> tuple[str, ...
     if keep is None:
         return ()
     found = _read_records(keep.with_name(_FOLDER))
-    busy = {note.folder for note in found.values() if alive(note.owner)}
+    busy = {note.folder for note in found.values() if is_alive(note.owner)}
     violations: list[str] = []
     for path, note in found.items():
         if note.folder in busy:

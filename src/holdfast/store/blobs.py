@@ -55,7 +55,7 @@ class SpillWriter:
     def close(self) -> Spill:
         self._keep(self._redacted.feed(self._decoder.decode(b"", True)) + self._redacted.flush())
         reference = self._hash.hexdigest()
-        with translated("kept"):
+        with disk_errors("kept"):
             self._new.publish(self._path(reference), sync=self._sync)
         return Spill(reference=reference, size=self._size, dropped=self._dropped, lines=self._lines)
 
@@ -71,14 +71,14 @@ class SpillWriter:
             self._dropped += len(data) - len(kept)
         else:
             self._room -= len(kept)
-        with translated("kept"):
+        with disk_errors("kept"):
             self._new.write(kept)
         self._hash.update(kept)
         self._size += len(kept)
         self._lines += kept.count(b"\n")
 
 
-class RawSpill:
+class RawSpillWriter:
     """Takes bytes as they are, as fast as they come: nothing is redacted, and the name is no digest."""
 
     def __init__(self, new: PrivateFile, path: Callable[[str], Path], max_bytes: int, *, sync: bool) -> None:
@@ -96,12 +96,12 @@ class RawSpill:
         else:
             self._room -= len(kept)
         self._size += len(kept)
-        with translated("kept"):
+        with disk_errors("kept"):
             self._new.write(kept)
 
     def close(self, lines: int) -> Spill:
         reference = os.urandom(32).hex()
-        with translated("kept"):
+        with disk_errors("kept"):
             self._new.publish(self._path(reference), sync=self._sync)
         return Spill(reference=reference, size=self._size, dropped=self._dropped, lines=lines)
 
@@ -124,7 +124,7 @@ def _cut(data: bytes, length: int) -> bytes:
 
 
 @contextmanager
-def translated(what: str) -> Generator[None]:
+def disk_errors(what: str) -> Generator[None]:
     """Errors of the disk as errors of the ledger."""
     try:
         yield
@@ -162,8 +162,8 @@ class Blobs:
         """Keep the content byte for byte and return its reference."""
         reference = sha256(content).hexdigest()
         path = self.path(reference)
-        with translated("kept"):
-            if not _freshen(path):
+        with disk_errors("kept"):
+            if not _touch(path):
                 with PrivateFile(self.folder) as new:
                     new.write(content)
                     new.publish(path, sync=self._sync)
@@ -171,7 +171,7 @@ class Blobs:
 
     def put_open(self, descriptor: int, size: int | None = None) -> str:
         """Keep what an open file holds from here on, or `size` bytes of it, in blocks; return its reference."""
-        with translated("kept"):
+        with disk_errors("kept"):
             blocks = _blocks(descriptor, size)
             first = next(blocks, b"")
             if len(first) < _SMALL:
@@ -182,19 +182,19 @@ class Blobs:
                     digest.update(block)
                     new.write(block)
                 path = self.path(digest.hexdigest())
-                if not _freshen(path):
+                if not _touch(path):
                     new.publish(path, sync=self._sync)
         return path.name
 
-    def freshen(self, reference: str) -> bool:
+    def touch(self, reference: str) -> bool:
         """Whether the content is there; if so, it counts as just kept, so that it is not pruned meanwhile."""
-        return _freshen(self.path(reference))
+        return _touch(self.path(reference))
 
     def has(self, reference: str) -> bool:
         return self.path(reference).exists()
 
     def read(self, reference: str) -> bytes:
-        with translated("read"):
+        with disk_errors("read"):
             content = self.path(reference).read_bytes()
         if sha256(content).hexdigest() != reference:
             raise LedgerCorrupt(f"The kept content {reference[:12]} was changed since it was kept; do not use it.")
@@ -209,27 +209,27 @@ class Blobs:
     @contextmanager
     def spill_writer(self, max_bytes: int) -> Generator[SpillWriter]:
         """For output that arrives in pieces; what was not closed is thrown away."""
-        with translated("kept"):
+        with disk_errors("kept"):
             new = PrivateFile(self.folder)
         try:
             yield SpillWriter(new, self.path, self._redactor.stream(), max_bytes, sync=self._sync)
         finally:
             new.close()
 
-    def open_spill(self, max_bytes: int, *, redacted: bool) -> SpillWriter | RawSpill:
+    def open_spill(self, max_bytes: int, *, redacted: bool) -> SpillWriter | RawSpillWriter:
         """For output that arrives in pieces, of which some may hold a secret or none does; close it or discard it."""
-        with translated("kept"):
+        with disk_errors("kept"):
             new = PrivateFile(self.folder)
         if redacted:
             return SpillWriter(new, self.path, self._redactor.stream(), max_bytes, sync=self._sync)
-        return RawSpill(new, self.path, max_bytes, sync=self._sync)
+        return RawSpillWriter(new, self.path, max_bytes, sync=self._sync)
 
     def read_lines(self, reference: str, offset: int, limit: int, max_bytes: int = MAX_READ) -> tuple[str, int]:
         """Lines from number `offset` (1-based), and how many there are in all. Reads in blocks, keeps what it gives."""
         first = max(1, offset)
         kept = bytearray()
         line = 1
-        with translated("read"), self.path(reference).open("rb") as file:
+        with disk_errors("read"), self.path(reference).open("rb") as file:
             while block := file.read(_BLOCK):
                 newlines = block.count(b"\n")
                 if line + newlines >= first and line < first + limit and len(kept) < max_bytes:
@@ -260,7 +260,7 @@ def _blocks(descriptor: int, size: int | None) -> Iterator[bytes]:
             return
 
 
-def _freshen(path: Path) -> bool:
+def _touch(path: Path) -> bool:
     try:
         os.utime(path)
     except FileNotFoundError:

@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.store.entries import Before, BodyReader
+from holdfast.store.entries import BeforeImage, BodyReader
 
 if TYPE_CHECKING:
     from holdfast.contract.command import Change
     from holdfast.store.database import Op
-    from holdfast.store.entries import Sealer
+    from holdfast.store.entries import BodyEncoder
 
-Kind = Literal["absent", "file", "symlink", "directory", "fifo", "other"]
+PathKind = Literal["absent", "file", "symlink", "directory", "fifo", "other"]
 ChangeKind = Literal["created", "modified", "deleted", "mode", "replaced"]
 _PER_ENTRY: Final = 500
 _RAW: Final = "\0"
 """Begins a path that is not UTF-8, written as hexadecimal digits. No path holds this character."""
 
 
-class Entries(Protocol):
+class EntryStore(Protocol):
     """What the ledger offers to those who keep entries of their own in it."""
 
-    seal: Sealer
+    encode_body: BodyEncoder
     read_body: BodyReader
 
     def run(self, op: Op[Any], /) -> Any: ...
@@ -39,7 +39,7 @@ class Entries(Protocol):
 class PathState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is at a path. `other` is a socket or a device, which cannot be made again."""
 
-    kind: Kind
+    kind: PathKind
     mode: int | None = None
     size: int = 0
     blob: str | None = None
@@ -71,34 +71,34 @@ class PathChange(Struct, frozen=True):
     after: PathState
 
 
-class Recorded(Struct, frozen=True):
+class CommandChanges(Struct, frozen=True):
     """What a command changed beneath a root; written before it is taken over."""
 
     root: str
     changes: tuple[PathChange, ...]
 
 
-class After(Struct, frozen=True):
+class AfterImage(Struct, frozen=True):
     """What a tool left at a path."""
 
     path: str
     state: PathState
 
 
-class Undone(Struct, frozen=True):
+class CallUndone(Struct, frozen=True):
     """The call was undone by another."""
 
     undo: str
     by: str
 
 
-class Together(Struct, frozen=True):
+class ConcurrentCalls(Struct, frozen=True):
     """Commands that ran at the same time: what they changed is recorded as one, with the first of these calls."""
 
     calls: tuple[str, ...]
 
 
-class Altered(Struct, frozen=True, kw_only=True):
+class NetChange(Struct, frozen=True, kw_only=True):
     """What one call did to one path, all of it taken together."""
 
     path: str
@@ -135,7 +135,7 @@ def absolute(root: str, path: str) -> str:
     return os.path.join(root, path) if path else root  # noqa: PTH118 - not a Path: thousands of them
 
 
-def state_of(content: bytes | None, mode: int | None, *, blob: str | None = None) -> PathState:
+def content_state(content: bytes | None, mode: int | None, *, blob: str | None = None) -> PathState:
     """The state a tool describes by a file's content."""
     if content is None:
         return ABSENT
@@ -143,32 +143,32 @@ def state_of(content: bytes | None, mode: int | None, *, blob: str | None = None
     return PathState(kind="file", mode=mode, size=len(content), blob=blob, digest=digest)
 
 
-def record_changes(ledger: Entries, call_id: str, root: str, changes: Sequence[PathChange]) -> None:
+def record_changes(ledger: EntryStore, call_id: str, root: str, changes: Sequence[PathChange]) -> None:
     """All of them in one transaction, some hundred to an entry."""
     written = map(_written, changes)
     bodies: list[str] = []
     while batch := tuple(islice(written, _PER_ENTRY)):
-        bodies.append(ledger.seal(Recorded(to_text(root), batch)))
+        bodies.append(ledger.encode_body(CommandChanges(encode_path(root), batch)))
     if bodies:
         ledger.run(lambda tx: [tx.append(call_id, "recorded", body) for body in bodies])
 
 
-def record_together(ledger: Entries, calls: Sequence[str]) -> None:
-    body = ledger.seal(Together(tuple(calls)))
+def record_concurrent(ledger: EntryStore, calls: Sequence[str]) -> None:
+    body = ledger.encode_body(ConcurrentCalls(tuple(calls)))
     ledger.run(lambda tx: [tx.append(call_id, "together", body) for call_id in calls])
 
 
-def together_with(ledger: Entries, call_id: str) -> tuple[str, ...]:
+def concurrent_with(ledger: EntryStore, call_id: str) -> tuple[str, ...]:
     """The calls that are undone with this one, itself among them and the one they are recorded with first."""
     rows = ledger.rows("SELECT body FROM entries WHERE call = ? AND kind = 'together' LIMIT 1", (call_id,))
-    return ledger.read_body(rows[0][0], Together).calls if rows else (call_id,)
+    return ledger.read_body(rows[0][0], ConcurrentCalls).calls if rows else (call_id,)
 
 
-def last_entry(ledger: Entries) -> int:
+def last_entry(ledger: EntryStore) -> int:
     return ledger.rows("SELECT coalesce(max(id), 0) FROM entries")[0][0]
 
 
-def left_by_others(ledger: Entries, since: int, calls: Sequence[str]) -> dict[str, PathState]:
+def states_from_other_calls(ledger: EntryStore, since: int, calls: Sequence[str]) -> dict[str, PathState]:
     """What calls other than these left at which paths after an entry of the ledger."""
     found: dict[str, PathState] = {}
     sql = "SELECT call, kind, body FROM entries WHERE id > ? AND kind IN ('after', 'recorded') ORDER BY id"
@@ -176,16 +176,16 @@ def left_by_others(ledger: Entries, since: int, calls: Sequence[str]) -> dict[st
         if call_id in calls:
             continue
         if kind == "after":
-            left = ledger.read_body(body, After)
-            found[from_text(left.path)] = left.state
+            left = ledger.read_body(body, AfterImage)
+            found[decode_path(left.path)] = left.state
             continue
-        recorded = ledger.read_body(body, Recorded)
-        root = from_text(recorded.root)
+        recorded = ledger.read_body(body, CommandChanges)
+        root = decode_path(recorded.root)
         found |= {absolute(root, change.path): change.after for change in map(_read, recorded.changes)}
     return found
 
 
-def without_others(root: str, changes: Sequence[PathChange], others: Mapping[str, PathState]) -> list[PathChange]:
+def exclude_other_calls(root: str, changes: Sequence[PathChange], others: Mapping[str, PathState]) -> list[PathChange]:
     """The changes without those that other calls made, and without the folders those needed."""
 
     def is_theirs(change: PathChange) -> bool:
@@ -198,7 +198,9 @@ def without_others(root: str, changes: Sequence[PathChange], others: Mapping[str
     return [change for change in kept if change.path not in made or change.before.kind != "absent"]
 
 
-def after_others(root: str, changes: Sequence[PathChange], others: Mapping[str, PathState]) -> list[PathChange]:
+def rebase_on_other_calls(
+    root: str, changes: Sequence[PathChange], others: Mapping[str, PathState]
+) -> list[PathChange]:
     """The changes, each beginning with what another call left there meanwhile."""
     left = ((change, others.get(absolute(root, change.path), change.before)) for change in changes)
     return [change if state.same_as(change.before) else replace(change, before=state) for change, state in left]
@@ -209,33 +211,33 @@ def _above(paths: Iterable[str]) -> set[str]:
     return {path[:at] for path in paths for at, letter in enumerate(path) if letter == "/"}
 
 
-def changes_of(ledger: Entries, call_id: str) -> list[Altered]:
+def net_changes(ledger: EntryStore, call_id: str) -> list[NetChange]:
     """Every path the call changed: the first thing known before it and the last after it."""
-    call_id, *_ = together_with(ledger, call_id)
-    found: dict[str, Altered] = {}
+    call_id, *_ = concurrent_with(ledger, call_id)
+    found: dict[str, NetChange] = {}
     sql = "SELECT kind, body FROM entries WHERE call = ? AND kind IN ('before', 'after', 'recorded') ORDER BY id"
     for kind, body in ledger.rows(sql, (call_id,)):
         if kind == "before":
-            image = ledger.read_body(body, Before)
-            path = from_text(image.path)
+            image = ledger.read_body(body, BeforeImage)
+            path = decode_path(image.path)
             state = ABSENT if image.blob is None else _file_of(image)
-            found.setdefault(path, Altered(path=path, root=None, before=state, after=None))
+            found.setdefault(path, NetChange(path=path, root=None, before=state, after=None))
         elif kind == "after":
-            left = ledger.read_body(body, After)
-            path = from_text(left.path)
+            left = ledger.read_body(body, AfterImage)
+            path = decode_path(left.path)
             if path in found:
                 found[path] = replace(found[path], after=left.state)
         else:
-            recorded = ledger.read_body(body, Recorded)
-            root = from_text(recorded.root)
+            recorded = ledger.read_body(body, CommandChanges)
+            root = decode_path(recorded.root)
             for change in map(_read, recorded.changes):
                 path = absolute(root, change.path)
-                first = found.get(path) or Altered(path=path, root=root, before=change.before, after=None)
+                first = found.get(path) or NetChange(path=path, root=root, before=change.before, after=None)
                 found[path] = replace(first, after=change.after)
     return list(found.values())
 
 
-def changing_calls(ledger: Entries, limit: int) -> list[str]:
+def changing_calls(ledger: EntryStore, limit: int) -> list[str]:
     """The calls that changed something, those with the newest changes first."""
     sql = (
         "SELECT call FROM entries WHERE kind = 'before' OR kind = 'recorded' "
@@ -244,43 +246,43 @@ def changing_calls(ledger: Entries, limit: int) -> list[str]:
     return [row[0] for row in ledger.rows(sql, (limit,))]
 
 
-def mark_undone(ledger: Entries, call_id: str, undo: str, by: str) -> None:
-    body = ledger.seal(Undone(undo, by))
-    calls = together_with(ledger, call_id)
+def mark_undone(ledger: EntryStore, call_id: str, undo: str, by: str) -> None:
+    body = ledger.encode_body(CallUndone(undo, by))
+    calls = concurrent_with(ledger, call_id)
     ledger.run(lambda tx: [tx.append(call, "undone", body) for call in calls])
 
 
-def undone_by(ledger: Entries, call_id: str) -> str | None:
+def undone_by(ledger: EntryStore, call_id: str) -> str | None:
     """The call that undid this one, unless that has been undone since."""
     sql = "SELECT body FROM entries WHERE call = ? AND kind = 'undone' ORDER BY id DESC LIMIT 1"
     rows = ledger.rows(sql, (call_id,))
     if not rows:
         return None
-    undo = ledger.read_body(rows[0][0], Undone).undo
+    undo = ledger.read_body(rows[0][0], CallUndone).undo
     return None if undone_by(ledger, undo) else undo
 
 
-def _file_of(image: Before) -> PathState:
+def _file_of(image: BeforeImage) -> PathState:
     return PathState(kind="file", mode=image.mode, size=image.size, blob=image.blob)
 
 
 def _written(change: PathChange) -> PathChange:
     before, after = (
-        state if state.target is None else replace(state, target=to_text(state.target))
+        state if state.target is None else replace(state, target=encode_path(state.target))
         for state in (change.before, change.after)
     )
-    return PathChange(to_text(change.path), before, after)
+    return PathChange(encode_path(change.path), before, after)
 
 
 def _read(change: PathChange) -> PathChange:
     before, after = (
-        state if state.target is None else replace(state, target=from_text(state.target))
+        state if state.target is None else replace(state, target=decode_path(state.target))
         for state in (change.before, change.after)
     )
-    return PathChange(from_text(change.path), before, after)
+    return PathChange(decode_path(change.path), before, after)
 
 
-def to_text(path: str) -> str:
+def encode_path(path: str) -> str:
     """A path as JSON can carry it, whatever bytes it is made of."""
     try:
         path.encode()
@@ -289,5 +291,5 @@ def to_text(path: str) -> str:
     return path
 
 
-def from_text(text: str) -> str:
+def decode_path(text: str) -> str:
     return os.fsdecode(bytes.fromhex(text[1:])) if text.startswith(_RAW) else text

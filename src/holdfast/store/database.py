@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from holdfast.contract.errors import HoldfastError, LedgerCorrupt, LedgerUnavailable, NotPending
 from holdfast.fs.replace import make_private_folder
-from holdfast.store.entries import link
+from holdfast.store.entries import chain_hash
 
 APPLICATION_ID: Final = 0x486F6C64
 """Marks the file as ours: "Hold"."""
@@ -120,7 +120,7 @@ def check(connection: sqlite3.Connection, where: str, migrations: Sequence[Migra
 T = TypeVar("T")
 Durability = Literal["process", "power"]
 
-PATIENCE: Final = 5.0
+LOCK_TIMEOUT: Final = 5.0
 """Seconds to wait for another process that writes."""
 _BUSY_SECONDS: Final = 0.003
 """How long SQLite itself waits in one go; an event loop stands still meanwhile."""
@@ -138,7 +138,7 @@ _DAMAGE: Final = {
 IN_MEMORY: Final = Path(":memory:")
 
 
-class Locked(LedgerUnavailable):
+class DatabaseLocked(LedgerUnavailable):
     """Another process is writing; worth another try."""
 
 
@@ -156,7 +156,7 @@ class Transaction:
     def append(self, call: str, kind: str, body: str, *, first: bool = False) -> int:
         """Add an entry. The first of a call takes the place only one entry of it can have: an id is used once."""
         at = time.time()
-        self.head = head = link(self.head, call, kind, at, body)
+        self.head = head = chain_hash(self.head, call, kind, at, body)
         self.count = count = self.count + 1
         self.execute(
             "INSERT INTO entries (id, call, kind, at, body, hash, place) VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -203,7 +203,7 @@ class Database:
             self._connection.close()
 
     def run(self, op: Op[T]) -> T:
-        """One operation in one transaction; blocks while another process writes, at most `PATIENCE`."""
+        """One operation in one transaction; blocks while another process writes, at most `LOCK_TIMEOUT`."""
         return _retry(lambda: self.write([op])[0])
 
     def write(self, ops: Sequence[Op[Any]]) -> list[Any]:
@@ -279,7 +279,7 @@ def translate(error: sqlite3.Error, path: Path) -> HoldfastError:
         return NotPending("A call with this id is in the ledger already; every call needs an id of its own.")
     primary = code & 0xFF if isinstance(code, int) else None
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return Locked(f"The ledger {path} is locked by another program; nothing was written, try again.")
+        return DatabaseLocked(f"The ledger {path} is locked by another program; nothing was written, try again.")
     if primary in _DAMAGE:
         return LedgerCorrupt(
             f"The ledger {path} is damaged or not a ledger ({error}); move it away to start a new one, and keep it."
@@ -292,11 +292,11 @@ def translate(error: sqlite3.Error, path: Path) -> HoldfastError:
 
 
 def _retry(attempt: Callable[[], T]) -> T:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + LOCK_TIMEOUT
     while True:
         try:
             return attempt()
-        except Locked:
+        except DatabaseLocked:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.002)
@@ -331,7 +331,7 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?{options}",
         uri=True,
-        timeout=PATIENCE,
+        timeout=LOCK_TIMEOUT,
         isolation_level=None,
         check_same_thread=False,
     )

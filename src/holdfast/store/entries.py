@@ -14,13 +14,13 @@ from holdfast.contract.errors import LedgerCorrupt, LedgerUnavailable
 from holdfast.contract.json import Args, Identifier, Json
 from holdfast.contract.result import Result
 from holdfast.store.blobs import Blobs
-from holdfast.store.redact import Redactor, cleaned
+from holdfast.store.redact import Redactor, redact_struct
 
 B = TypeVar("B", bound=Struct)
 Scope = Literal["once", "session", "project", "user"]
 
 
-class Whole(Struct, frozen=True):
+class CallRecorded(Struct, frozen=True):
     """A call that is over when it is first written."""
 
     call: Call
@@ -29,20 +29,20 @@ class Whole(Struct, frozen=True):
     original_args: Any = None
 
 
-class Held(Struct, frozen=True):
-    held: PendingCall
-    why: str = ""
-    """Why it is held again, if it is."""
+class CallPending(Struct, frozen=True):
+    pending: PendingCall
+    reason: str = ""
+    """Why the pending call replaces an earlier version of itself, if it does."""
 
 
-class Answered(Struct, frozen=True):
+class CallAnswered(Struct, frozen=True):
     answer: Answer
     digest: Identifier
     result: Result | None = None
     """The end of the call, when the answer is one."""
 
 
-class Intent(Struct, frozen=True):
+class CallBegun(Struct, frozen=True):
     decision: Decision
     definition_digest: Identifier
     mutates: bool
@@ -53,11 +53,11 @@ class Intent(Struct, frozen=True):
     """None if the call was held: what was shown then is what runs."""
 
 
-class Ended(Struct, frozen=True):
+class CallEnded(Struct, frozen=True):
     result: Result
 
 
-class Before(Struct, frozen=True):
+class BeforeImage(Struct, frozen=True):
     """What a path held before the call changed it."""
 
     path: str
@@ -83,16 +83,16 @@ class Grant(Struct, frozen=True, kw_only=True):
     """How often it can still be used; None for any number of times."""
 
 
-class Granted(Struct, frozen=True):
+class GrantAdded(Struct, frozen=True):
     grant: Grant
 
 
-class Revoked(Struct, frozen=True):
+class GrantRevoked(Struct, frozen=True):
     id: Identifier
     by: str
 
 
-class Consumed(Struct, frozen=True):
+class GrantUsed(Struct, frozen=True):
     id: Identifier
     for_call: str
 
@@ -106,12 +106,12 @@ class TrustedContent(Struct, frozen=True, kw_only=True):
     at: float
 
 
-class Untrusted(Struct, frozen=True):
+class TrustRevoked(Struct, frozen=True):
     path: str
     by: str
 
 
-class Pinned(Struct, frozen=True):
+class ToolPinned(Struct, frozen=True):
     """From now on this is how the tool of an MCP server is known."""
 
     server: str
@@ -121,11 +121,11 @@ class Pinned(Struct, frozen=True):
     """The digest of the definition it replaces, which a person accepted it for."""
 
 
-class Unpinned(Struct, frozen=True):
+class ServerUnpinned(Struct, frozen=True):
     server: str
 
 
-class Pruned(Struct, frozen=True, kw_only=True):
+class EntriesPruned(Struct, frozen=True, kw_only=True):
     """What was removed because it was old, or more than may be kept."""
 
     ranges: tuple[tuple[int, int, str], ...] = ()
@@ -138,7 +138,7 @@ class Pruned(Struct, frozen=True, kw_only=True):
     by: str = ""
 
 
-class Elsewhere(Struct, frozen=True):
+class BodyInBlob(Struct, frozen=True):
     """Stands in for a body that is too large for a row."""
 
     blob: Identifier
@@ -161,7 +161,7 @@ class BodyReader:
             raise LedgerCorrupt(f"An entry of the ledger holds {type(body).__name__} in place of text.")
         if not body.startswith(_ELSEWHERE):
             return body
-        return self._blobs.read(decoder_of(Elsewhere).decode(body).blob)
+        return self._blobs.read(decoder_of(BodyInBlob).decode(body).blob)
 
     def __call__(self, body: str, kind: type[B]) -> B:
         try:
@@ -186,7 +186,7 @@ _MAX_DEPTH: Final = 100
 _PLACEHOLDER: Final = b"[an attachment that held a secret]"
 
 
-class Sealer:
+class BodyEncoder:
     """Turns bodies into text without secrets; the only way into the ledger. What could not be read back later is
     refused here: no caller, tool or hook can make an entry that nobody can read."""
 
@@ -203,13 +203,13 @@ class Sealer:
         try:
             read = decoder_of(type(body)).decode(text)
             if self._redactor.finds(text):
-                text = self._encode(cleaned(read, self._redactor, self._attachment)).decode()
+                text = self._encode(redact_struct(read, self._redactor, self._attachment)).decode()
                 decoder_of(type(body)).decode(text)
         except msgspec.DecodeError as error:
             raise LedgerUnavailable(f"It cannot be recorded, because it could not be read back: {error}.") from None
         if len(text) > MAX_INLINE:
             raw = text.encode()
-            text = self._encode(Elsewhere(self._blobs.put(raw), len(raw))).decode()
+            text = self._encode(BodyInBlob(self._blobs.put(raw), len(raw))).decode()
         return text
 
     def _attachment(self, data: bytes) -> bytes:
@@ -239,7 +239,7 @@ def _plain(value: object, depth: int = 0) -> object:
     return _plain(repr(value))
 
 
-class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LedgerEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of the ledger."""
 
     id: int
@@ -253,7 +253,7 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why it cannot be read; the body is null then."""
 
 
-class Unreadable(Struct, frozen=True, kw_only=True):
+class UnreadableEntry(Struct, frozen=True, kw_only=True):
     """An entry that is as it was written, and still cannot be read."""
 
     entry: int
@@ -262,7 +262,7 @@ class Unreadable(Struct, frozen=True, kw_only=True):
     problem: str
 
 
-class Verification(Struct, frozen=True, kw_only=True):
+class VerifyReport(Struct, frozen=True, kw_only=True):
     """What reading the whole ledger showed."""
 
     ok: bool
@@ -274,20 +274,20 @@ class Verification(Struct, frozen=True, kw_only=True):
     problem: str | None = None
     pruned: int = 0
     """How many entries were removed by pruning; the ledger itself says which, and the chain goes on behind them."""
-    unreadable: tuple[Unreadable, ...] = ()
+    unreadable: tuple[UnreadableEntry, ...] = ()
     """Entries nobody can read, though nobody changed them."""
 
 
-def link(previous: bytes, call: str, kind: str, at: float, body: str) -> bytes:
+def chain_hash(previous: bytes, call: str, kind: str, at: float, body: str) -> bytes:
     """The length in front keeps a call id from reaching into the body; kinds and numbers hold no space."""
     return sha256(b"%b%b" % (previous, f"{kind} {at!r} {len(call)} {call}{body}".encode())).digest()
 
 
-def is_linked(digest: object, previous: bytes, call: object, kind: object, at: object, body: object) -> bool:
+def matches_chain(digest: object, previous: bytes, call: object, kind: object, at: object, body: object) -> bool:
     """Whether a row is what was written there, whatever its columns hold by now."""
     if not (isinstance(call, str) and isinstance(kind, str) and isinstance(at, float) and isinstance(body, str)):
         return False
     try:
-        return link(previous, call, kind, at, body) == digest
+        return chain_hash(previous, call, kind, at, body) == digest
     except UnicodeEncodeError:
         return False

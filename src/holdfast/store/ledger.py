@@ -18,17 +18,27 @@ from holdfast.contract.json import Args
 from holdfast.contract.result import Result
 from holdfast.store import operations
 from holdfast.store.blobs import Blobs
-from holdfast.store.changes import After, state_of, to_text
+from holdfast.store.changes import AfterImage, content_state, encode_path
 from holdfast.store.database import GENESIS, IN_MEMORY, Database, Durability, Op, Transaction
-from holdfast.store.entries import Before, BodyReader, Consumed, Grant, Granted, Revoked, Scope, Sealer, Verification
-from holdfast.store.process_identity import alive, os_user, this_process
-from holdfast.store.projections import encode
+from holdfast.store.entries import (
+    BeforeImage,
+    BodyEncoder,
+    BodyReader,
+    Grant,
+    GrantAdded,
+    GrantRevoked,
+    GrantUsed,
+    Scope,
+    VerifyReport,
+)
+from holdfast.store.process_identity import is_alive, os_user, this_process
+from holdfast.store.projections import encode_row
 from holdfast.store.queries import Queries
 from holdfast.store.redact import Redactor
 from holdfast.store.verify import verify
 
 if TYPE_CHECKING:
-    from holdfast.store.writer import Writer
+    from holdfast.store.group_commit import GroupCommitWriter
 
 T = TypeVar("T")
 
@@ -41,7 +51,7 @@ class Ledger(Queries):
         self.path = database.path
         self.blobs = blobs
         self.redactor = redactor
-        self.seal = Sealer(redactor, blobs)
+        self.encode_body = BodyEncoder(redactor, blobs)
         self.grant_changes = 0
         """How often this process has changed the grants here."""
 
@@ -84,25 +94,27 @@ class Ledger(Queries):
         """Do it together with whatever else is done in this turn of the event loop."""
         return await self._writer.commit(op)
 
-    async def record_whole(
+    async def record_call(
         self, call: Call, decision: Decision, result: Result, *, original_args: object = None
     ) -> None:
         """A call that is over when it is first written: pure, finished, denied or invalid."""
-        await self._writer.commit(operations.record_whole(self.seal, call, decision, result, original_args))
+        await self._writer.commit(operations.record_call(self.encode_body, call, decision, result, original_args))
 
-    def record_whole_now(self, call: Call, decision: Decision, result: Result, *, original_args: object = None) -> None:
-        self.run(operations.record_whole(self.seal, call, decision, result, original_args))
+    def record_call_now(self, call: Call, decision: Decision, result: Result, *, original_args: object = None) -> None:
+        self.run(operations.record_call(self.encode_body, call, decision, result, original_args))
 
-    async def hold(self, held: PendingCall) -> None:
+    async def add_pending(self, pending: PendingCall) -> None:
         """From now on the call waits, here and after a restart. A caller cancelled meanwhile leaves nothing waiting."""
-        op = operations.hold(self.seal, held)
-        await self._writer.commit(op, droppable=True, if_lost=lambda: self._never_began(held.call.id))
-        self.remember(held)
+        op = operations.add_pending(self.encode_body, pending)
+        await self._writer.commit(op, droppable=True, if_lost=lambda: self._never_began(pending.call.id))
+        self.cache_pending(pending)
 
-    async def rehold(self, held: PendingCall, why: str, *, only_pending: bool = False) -> None:
+    async def replace_pending(self, pending: PendingCall, reason: str, *, only_pending: bool = False) -> None:
         """The same call as something else: it waits again, for a new answer."""
-        await self._writer.commit(operations.rehold(self.seal, held, why, only_pending=only_pending))
-        self.remember(held)
+        await self._writer.commit(
+            operations.replace_pending(self.encode_body, pending, reason, only_pending=only_pending)
+        )
+        self.cache_pending(pending)
 
     def answer(
         self,
@@ -117,57 +129,57 @@ class Ledger(Queries):
         the whole of a result that the answer gives in words. `becomes` is what an approval makes of the call, in the
         same transaction: it never waits as that."""
         said = replace(answer, user=os_user())
-        settled = self.run(operations.answer(self.seal, self.read_body, call_id, said, digest, result, becomes))
+        settled = self.run(operations.answer(self.encode_body, self.read_body, call_id, said, digest, result, becomes))
         if becomes is not None:
-            self.remember(becomes)
-        return self.as_shown(settled)
+            self.cache_pending(becomes)
+        return self.unredacted(settled)
 
     async def begin(
         self, call: Call, *, digest: str | None, definition_digest: str, mutates: bool, decision: Decision
     ) -> None:
         """The intent, before anything happens. With a digest it uses up the approval of exactly that."""
-        op = operations.begin(self.seal, this_process(), call, digest, definition_digest, mutates, decision)
+        op = operations.begin(self.encode_body, this_process(), call, digest, definition_digest, mutates, decision)
         await self._writer.commit(op, droppable=True, if_lost=lambda: self._never_began(call.id))
 
     def begin_now(self, call: Call, *, definition_digest: str, mutates: bool, decision: Decision) -> None:
-        self.run(operations.begin(self.seal, this_process(), call, None, definition_digest, mutates, decision))
+        self.run(operations.begin(self.encode_body, this_process(), call, None, definition_digest, mutates, decision))
 
     async def end(self, call_id: str, result: Result) -> bool:
         """The one result. False, and nothing is written, if the call is not open."""
-        ended = await self._writer.commit(operations.end(self.seal, call_id, result))
-        self.forget(call_id)
+        ended = await self._writer.commit(operations.end(self.encode_body, call_id, result))
+        self.uncache_pending(call_id)
         return ended
 
     def end_now(self, call_id: str, result: Result, *, unless_running: bool = False) -> bool:
-        ended = self.run(operations.end(self.seal, call_id, result, unless_running=unless_running))
-        self.forget(call_id)
+        ended = self.run(operations.end(self.encode_body, call_id, result, unless_running=unless_running))
+        self.uncache_pending(call_id)
         return ended
 
     def expire(self, pending: PendingCall, result: Result) -> bool:
         """End a call whose time is over, unless somebody has just done something about it."""
-        ended = self.run(operations.expire(self.seal, pending, result))
-        self.forget(pending.call.id)
+        ended = self.run(operations.expire(self.encode_body, pending, result))
+        self.uncache_pending(pending.call.id)
         return ended
 
     def recover(self) -> list[str]:
         """End the running calls of dead processes; what waits keeps waiting. Any process may do it at any time."""
         rows = self.rows("SELECT call, pid, pid_start, mutates FROM open_calls WHERE state = 'running'")
-        gone = {owner for owner in {row[1:3] for row in rows} if not alive(Owner(*owner))}
+        gone = {owner for owner in {row[1:3] for row in rows} if not is_alive(Owner(*owner))}
         dead = [(call, pid, started, bool(mutates)) for call, pid, started, mutates in rows if (pid, started) in gone]
-        return self.run(operations.interrupt(self.seal, dead)) if dead else []
+        return self.run(operations.interrupt(self.encode_body, dead)) if dead else []
 
     def before_image(self, call_id: str, path: Path, content: bytes | None, mode: int | None = None) -> None:
         """Keep what the path held before the call changes it; None if there was nothing."""
         blob = None if content is None else self.blobs.put(content)
-        body = self.seal(Before(to_text(str(path)), blob, mode, len(content or b"")))
+        body = self.encode_body(BeforeImage(encode_path(str(path)), blob, mode, len(content or b"")))
         self.run(lambda tx: tx.append(call_id, "before", body))
 
     def after_image(self, call_id: str, path: Path, content: bytes | None, mode: int | None = None) -> None:
         """What the call leaves at the path; only its digest is kept."""
-        body = self.seal(After(to_text(str(path)), state_of(content, mode)))
+        body = self.encode_body(AfterImage(encode_path(str(path)), content_state(content, mode)))
         self.run(lambda tx: tx.append(call_id, "after", body))
 
-    def verify(self, anchor: str | None = None) -> Verification:
+    def verify(self, anchor: str | None = None) -> VerifyReport:
         return verify(self._database, self.read_body, anchor)
 
     def head(self) -> str:
@@ -180,10 +192,10 @@ class Ledger(Queries):
         return self._database.shrink()
 
     @cached_property
-    def _writer(self) -> Writer:
-        from holdfast.store.writer import Writer
+    def _writer(self) -> GroupCommitWriter:
+        from holdfast.store.group_commit import GroupCommitWriter
 
-        return Writer(self._database)
+        return GroupCommitWriter(self._database)
 
     @cached_property
     def grants(self) -> Grants:
@@ -313,8 +325,8 @@ def _read(uses: object, body: object) -> Grant | None:
 
 
 def _write(ledger: Ledger, grant: Grant) -> None:
-    body = ledger.seal(Granted(grant))
-    row = encode(ledger.read_body(body, Granted).grant)
+    body = ledger.encode_body(GrantAdded(grant))
+    row = encode_row(ledger.read_body(body, GrantAdded).grant)
 
     def op(tx: Transaction) -> None:
         tx.append("", "granted", body)
@@ -325,7 +337,7 @@ def _write(ledger: Ledger, grant: Grant) -> None:
 
 
 def _revoke(ledger: Ledger, grant_id: str, by: str) -> bool:
-    body = ledger.seal(Revoked(grant_id, by))
+    body = ledger.encode_body(GrantRevoked(grant_id, by))
 
     def op(tx: Transaction) -> bool:
         if tx.execute("DELETE FROM grants WHERE id = ?", (grant_id,)).rowcount == 0:
@@ -339,7 +351,7 @@ def _revoke(ledger: Ledger, grant_id: str, by: str) -> bool:
 
 
 def _consume(ledger: Ledger, grant_id: str, call_id: str) -> bool:
-    body = ledger.seal(Consumed(grant_id, call_id))
+    body = ledger.encode_body(GrantUsed(grant_id, call_id))
 
     def op(tx: Transaction) -> bool:
         row = tx.execute("SELECT uses FROM grants WHERE id = ?", (grant_id,)).fetchone()

@@ -13,18 +13,18 @@ from holdfast.contract.enums import Failure, State
 from holdfast.contract.errors import LedgerCorrupt, NotPending, StaleApproval, UnknownCall
 from holdfast.contract.result import Result
 from holdfast.store.database import Op, Transaction
-from holdfast.store.entries import Answered, BodyReader, Ended, Held, Intent, Whole
+from holdfast.store.entries import BodyReader, CallAnswered, CallBegun, CallEnded, CallPending, CallRecorded
 
-Seal = Callable[[Struct], str]
+EncodeBody = Callable[[Struct], str]
 
 REJECTED: Final = "This tool has been rejected by the user."
 INTERRUPTED: Final = "was interrupted; whether it took effect is not known."
 INTERRUPTED_READING: Final = "was interrupted before it finished; it changed nothing and can be called again."
 
 
-def record_whole(seal: Seal, call: Call, decision: Decision, result: Result, original_args: object) -> Op[None]:
+def record_call(encode: EncodeBody, call: Call, decision: Decision, result: Result, original_args: object) -> Op[None]:
     call_id = call.id
-    body = seal(Whole(call, decision, result, original_args))
+    body = encode(CallRecorded(call, decision, result, original_args))
 
     def op(tx: Transaction) -> None:
         tx.append(call_id, "call", body, first=True)
@@ -32,39 +32,39 @@ def record_whole(seal: Seal, call: Call, decision: Decision, result: Result, ori
     return op
 
 
-def hold(seal: Seal, held: PendingCall) -> Op[None]:
-    call_id = held.call.id
-    body = seal(Held(held))
+def add_pending(encode: EncodeBody, pending: PendingCall) -> Op[None]:
+    call_id = pending.call.id
+    body = encode(CallPending(pending))
 
     def op(tx: Transaction) -> None:
-        entry = tx.append(call_id, "held", body, first=True)
+        entry = tx.append(call_id, "pending", body, first=True)
         tx.execute(
             "INSERT INTO open_calls (call, state, digest, mutates, entry) VALUES (?, 'pending', ?, 1, ?)",
-            (call_id, held.digest, entry),
+            (call_id, pending.digest, entry),
         )
 
     return op
 
 
-def rehold(seal: Seal, held: PendingCall, why: str, *, only_pending: bool = False) -> Op[None]:
-    call_id = held.call.id
-    body = seal(Held(held, why))
+def replace_pending(encode: EncodeBody, pending: PendingCall, reason: str, *, only_pending: bool = False) -> Op[None]:
+    call_id = pending.call.id
+    body = encode(CallPending(pending, reason))
 
     def op(tx: Transaction) -> None:
         state, _ = open_state(tx, call_id)
         if state is not State.PENDING and (only_pending or state is not State.APPROVED):
             raise NotPending(f"Call {call_id} is {state}, so it cannot be held again.")
-        entry = tx.append(call_id, "held", body)
+        entry = tx.append(call_id, "pending", body)
         tx.execute(
             "UPDATE open_calls SET state = 'pending', digest = ?, approver = NULL, entry = ? WHERE call = ?",
-            (held.digest, entry, call_id),
+            (pending.digest, entry, call_id),
         )
 
     return op
 
 
 def answer(
-    seal: Seal,
+    encode: EncodeBody,
     read: BodyReader,
     call_id: str,
     said: Answer,
@@ -73,9 +73,9 @@ def answer(
     becomes: PendingCall | None = None,
 ) -> Op[PendingCall]:
     result = given or _result_of(call_id, said)
-    body = seal(Answered(said, digest if becomes is None else becomes.digest, result))
-    by = read(body, Answered).answer.by
-    changed = None if becomes is None else seal(Held(becomes, f"widened by {by}"))
+    body = encode(CallAnswered(said, digest if becomes is None else becomes.digest, result))
+    by = read(body, CallAnswered).answer.by
+    changed = None if becomes is None else encode(CallPending(becomes, f"widened by {by}"))
 
     def op(tx: Transaction) -> PendingCall:
         state, shown = open_state(tx, call_id)
@@ -84,27 +84,33 @@ def answer(
         if shown != digest:
             raise StaleApproval(f"Call {call_id} has changed since it was shown; look at it again.")
         if becomes is not None and changed is not None:
-            entry = tx.append(call_id, "held", changed)
+            entry = tx.append(call_id, "pending", changed)
             tx.execute("UPDATE open_calls SET digest = ?, entry = ? WHERE call = ?", (becomes.digest, entry, call_id))
-        held = held_of(tx, read, call_id)
+        pending = read_pending(tx, read, call_id)
         tx.append(call_id, "answered", body)
         if said.kind == "approve":
             tx.execute("UPDATE open_calls SET state = 'approved', approver = ? WHERE call = ?", (by, call_id))
-            return replace(held, state=State.APPROVED, approver=by)
+            return replace(pending, state=State.APPROVED, approver=by)
         if result is not None:
             tx.execute("DELETE FROM open_calls WHERE call = ?", (call_id,))
-            return replace(held, state=result.state, approver=by)
-        return held
+            return replace(pending, state=result.state, approver=by)
+        return pending
 
     return op
 
 
 def begin(
-    seal: Seal, owner: Owner, call: Call, digest: str | None, definition_digest: str, mutates: bool, decision: Decision
+    encode: EncodeBody,
+    owner: Owner,
+    call: Call,
+    digest: str | None,
+    definition_digest: str,
+    mutates: bool,
+    decision: Decision,
 ) -> Op[None]:
     call_id, pid, started = call.id, owner.pid, owner.started
     shown = call if digest is None else None
-    body = seal(Intent(decision, definition_digest, mutates, pid, started, digest, shown))
+    body = encode(CallBegun(decision, definition_digest, mutates, pid, started, digest, shown))
 
     def start(tx: Transaction) -> None:
         entry = tx.append(call_id, "intent", body, first=True)
@@ -128,9 +134,9 @@ def begin(
     return start if digest is None else start_approved
 
 
-def end(seal: Seal, call_id: str, result: Result, *, unless_running: bool = False) -> Op[bool]:
+def end(encode: EncodeBody, call_id: str, result: Result, *, unless_running: bool = False) -> Op[bool]:
     """False if the call is not open: it never began, has its one result already, or (if that counts) runs."""
-    body = seal(Ended(result))
+    body = encode(CallEnded(result))
     kept = "running" if unless_running else ""
 
     def op(tx: Transaction) -> bool:
@@ -142,10 +148,10 @@ def end(seal: Seal, call_id: str, result: Result, *, unless_running: bool = Fals
     return op
 
 
-def expire(seal: Seal, pending: PendingCall, result: Result) -> Op[bool]:
+def expire(encode: EncodeBody, pending: PendingCall, result: Result) -> Op[bool]:
     """End a call that waits as exactly this; False if it was answered, changed or begun meanwhile."""
     call_id, state = pending.call.id, pending.state.value
-    body = seal(Ended(result))
+    body = encode(CallEnded(result))
 
     def op(tx: Transaction) -> bool:
         sql = "DELETE FROM open_calls WHERE call = ? AND state = ? AND digest = ?"
@@ -157,9 +163,9 @@ def expire(seal: Seal, pending: PendingCall, result: Result) -> Op[bool]:
     return op
 
 
-def interrupt(seal: Seal, rows: Sequence[tuple[str, int, str, bool]]) -> Op[list[str]]:
+def interrupt(encode: EncodeBody, rows: Sequence[tuple[str, int, str, bool]]) -> Op[list[str]]:
     """End running calls whose owner is dead, unless another process has just done it."""
-    bodies = [(row, seal(Ended(_interrupted(row[0], mutates=row[3])))) for row in rows]
+    bodies = [(row, encode(CallEnded(_interrupted(row[0], mutates=row[3])))) for row in rows]
 
     def op(tx: Transaction) -> list[str]:
         ended: list[str] = []
@@ -179,13 +185,13 @@ def interrupt(seal: Seal, rows: Sequence[tuple[str, int, str, bool]]) -> Op[list
 def open_state(tx: Transaction, call_id: str) -> tuple[State, str | None]:
     row = tx.execute("SELECT state, digest FROM open_calls WHERE call = ?", (call_id,)).fetchone()
     if row is not None:
-        return state_of(row[0]), row[1]
+        return parse_state(row[0]), row[1]
     if _is_known(tx, call_id):
         raise NotPending(f"Call {call_id} has ended: it does not wait for anything.")
     raise unknown_call(call_id)
 
 
-def state_of(text: object) -> State:
+def parse_state(text: object) -> State:
     try:
         return State(cast(str, text))
     except ValueError:
@@ -196,12 +202,12 @@ def unknown_call(call_id: str) -> UnknownCall:
     return UnknownCall(f"No call has the id '{call_id}'; `holdfast ledger` lists the calls.")
 
 
-def held_of(tx: Transaction, read: BodyReader, call_id: str) -> PendingCall:
+def read_pending(tx: Transaction, read: BodyReader, call_id: str) -> PendingCall:
     sql = "SELECT body FROM entries WHERE id = (SELECT entry FROM open_calls WHERE call = ?)"
     row = tx.execute(sql, (call_id,)).fetchone()
     if row is None:
         raise LedgerCorrupt(f"The entry that says what call {call_id} is has gone.")
-    return read(row[0], Held).held
+    return read(row[0], CallPending).pending
 
 
 def _is_known(tx: Transaction, call_id: str) -> bool:

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from time import time
-from typing import Final
-
-import msgspec
-from msgspec import Struct
-from msgspec.structs import replace
 
 from holdfast.contract.call import Owner
-from holdfast.fs.own_paths import user_state_dir
-from holdfast.fs.replace import write_private
 from holdfast.fs.temporary import pid_scope, start_time
 from holdfast.helper_process import run, system_program
 
@@ -47,7 +37,7 @@ def _own(pid: int) -> Owner:
     return Owner(pid, _started(pid) or "")
 
 
-def alive(owner: Owner) -> bool:
+def is_alive(owner: Owner) -> bool:
     """Whether the owner still runs. Where that cannot be known it counts as alive, so that its calls are left alone."""
     me = this_process()
     if owner == me or not owner.started or not me.started:
@@ -83,63 +73,3 @@ def _start_by_ps(pid: int) -> str | None:
 def _here() -> str:
     boot, container = pid_scope()
     return f"{boot}:{container}"
-
-
-_FOLDER: Final = "writers"
-
-
-class Writer(Struct, frozen=True, kw_only=True):
-    owner: Owner
-    """The process that ends it."""
-    folders: tuple[str, ...]
-    ended: float | None = None
-
-
-class Noted:
-    """A writer that lives; calling it says that it does not any more."""
-
-    def __init__(self, folders: Iterable[Path]) -> None:
-        """Raises `OSError` if it cannot be noted down: then it must not start."""
-        self._writer = Writer(owner=this_process(), folders=tuple(map(str, folders)))
-        self._path = user_state_dir() / _FOLDER / os.urandom(8).hex()
-        _write(self._path, self._writer)
-
-    def __call__(self) -> None:
-        with suppress(OSError):
-            _write(self._path, replace(self._writer, ended=time()))
-            _forget(self._path, self._writer)
-
-
-def wrote(path: Path, since: float | None) -> bool:
-    """Whether one that may write there lives; with `since`, also one that ended after that, or nobody knows when."""
-    found = False
-    for file, writer in _noted():
-        if not any(path.is_relative_to(folder) for folder in writer.folders):
-            continue
-        if writer.ended is None and alive(writer.owner):
-            found = True
-        elif writer.ended is None:  # killed with its owner: it ended by now, and that is all that is known
-            found = found or since is not None
-            with suppress(OSError):
-                _write(file, replace(writer, ended=time()))
-        elif since is not None and writer.ended >= since:
-            found = True
-    return found
-
-
-def _noted() -> Iterator[tuple[Path, Writer]]:
-    with suppress(OSError):
-        for file in sorted((user_state_dir() / _FOLDER).iterdir()):
-            with suppress(OSError, msgspec.MsgspecError):
-                yield file, msgspec.json.decode(file.read_bytes(), type=Writer)
-
-
-def _forget(path: Path, writer: Writer) -> None:
-    """Of those that ended only the last one with the same folders matters."""
-    for file, other in _noted():
-        if file != path and other.ended is not None and other.folders == writer.folders:
-            file.unlink(missing_ok=True)
-
-
-def _write(path: Path, writer: Writer) -> None:
-    write_private(path, msgspec.json.encode(writer))

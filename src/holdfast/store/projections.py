@@ -14,21 +14,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.store.entries import (
-    Answered,
     BodyReader,
-    Consumed,
-    Granted,
-    Held,
-    Intent,
-    Revoked,
+    CallAnswered,
+    CallBegun,
+    CallPending,
+    GrantAdded,
+    GrantRevoked,
+    GrantUsed,
     TrustedContent,
-    Untrusted,
+    TrustRevoked,
 )
 
 Row = tuple[Any, ...]
 
 
-class OpenCall(Struct, frozen=True):
+class OpenCallRow(Struct, frozen=True):
     """A row of `open_calls`, in the order of its columns."""
 
     call: str
@@ -49,18 +49,18 @@ TABLES: Final = {
 }
 
 
-class Derived:
+class ExpectedTables:
     """Fed with every entry in order, it knows what the tables should hold."""
 
     def __init__(self, read: BodyReader) -> None:
         self._read = read
-        self.stray: int | None = None
+        self.stray_end: int | None = None
         """The first entry that ends a call which was not open."""
-        self._open: dict[str, OpenCall] = {}
+        self._open: dict[str, OpenCallRow] = {}
         self._grants: dict[str, tuple[int | None, str]] = {}
         self._trust: dict[str, TrustedContent] = {}
         self._steps: dict[str, Callable[[int, str, str], None]] = {
-            "held": self._held,
+            "pending": self._pending,
             "answered": self._answered,
             "intent": self._intent,
             "ended": self._ended,
@@ -82,39 +82,39 @@ class Derived:
             return [msgspec.structs.astuple(row) for _, row in sorted(self._open.items())]
         if table == "grants":
             return [(name, *row) for name, row in sorted(self._grants.items())]
-        return [(path, row.digest, encode(row)) for path, row in sorted(self._trust.items())]
+        return [(path, row.digest, encode_row(row)) for path, row in sorted(self._trust.items())]
 
-    def _held(self, entry: int, call: str, body: str) -> None:
-        digest = self._read(body, Held).held.digest
-        self._open[call] = OpenCall(call, "pending", digest, None, None, None, 1, entry)
+    def _pending(self, entry: int, call: str, body: str) -> None:
+        digest = self._read(body, CallPending).pending.digest
+        self._open[call] = OpenCallRow(call, "pending", digest, None, None, None, 1, entry)
 
     def _answered(self, entry: int, call: str, body: str) -> None:
-        answered = self._read(body, Answered)
+        answered = self._read(body, CallAnswered)
         if answered.result is not None:
             self._open.pop(call, None)
         elif answered.answer.kind == "approve" and call in self._open:
             self._open[call] = replace(self._open[call], state="approved", approver=answered.answer.by)
 
     def _intent(self, entry: int, call: str, body: str) -> None:
-        intent = self._read(body, Intent)
-        known = self._open.get(call) or OpenCall(call, "running", None, None, None, None, 1, entry)
+        intent = self._read(body, CallBegun)
+        known = self._open.get(call) or OpenCallRow(call, "running", None, None, None, None, 1, entry)
         self._open[call] = replace(
             known, state="running", pid=intent.pid, pid_start=intent.pid_start, mutates=int(intent.mutates)
         )
 
     def _ended(self, entry: int, call: str, body: str) -> None:
         if self._open.pop(call, None) is None:
-            self.stray = self.stray or entry
+            self.stray_end = self.stray_end or entry
 
     def _granted(self, entry: int, call: str, body: str) -> None:
-        grant = self._read(body, Granted).grant
-        self._grants[grant.id] = (grant.uses, encode(grant))
+        grant = self._read(body, GrantAdded).grant
+        self._grants[grant.id] = (grant.uses, encode_row(grant))
 
     def _revoked(self, entry: int, call: str, body: str) -> None:
-        self._grants.pop(self._read(body, Revoked).id, None)
+        self._grants.pop(self._read(body, GrantRevoked).id, None)
 
     def _consumed(self, entry: int, call: str, body: str) -> None:
-        name = self._read(body, Consumed).id
+        name = self._read(body, GrantUsed).id
         uses, grant = self._grants.pop(name, (None, ""))
         if uses is not None and uses > 1:
             self._grants[name] = (uses - 1, grant)
@@ -124,17 +124,17 @@ class Derived:
         self._trust[content.path] = content
 
     def _untrusted(self, entry: int, call: str, body: str) -> None:
-        self._trust.pop(self._read(body, Untrusted).path, None)
+        self._trust.pop(self._read(body, TrustRevoked).path, None)
 
 
-def encode(row: Struct) -> str:
+def encode_row(row: Struct) -> str:
     return msgspec.json.encode(row).decode()
 
 
-def difference(derived: Derived, execute: Callable[..., sqlite3.Cursor]) -> str | None:
+def first_mismatch(expected: ExpectedTables, execute: Callable[..., sqlite3.Cursor]) -> str | None:
     """The first table that does not hold what it should."""
     for table, columns in TABLES.items():
         found = execute(f"SELECT {columns} FROM {table} ORDER BY 1").fetchall()  # noqa: S608 - both are ours
-        if found != derived.rows(table):
+        if found != expected.rows(table):
             return table
     return None

@@ -22,8 +22,18 @@ from holdfast.contract.errors import LedgerCorrupt, LedgerError, UnknownCall
 from holdfast.contract.json import Json, encode_json
 from holdfast.contract.result import Result
 from holdfast.store.database import Database
-from holdfast.store.entries import Answered, BodyReader, Ended, Entry, Held, Intent, Pruned, Whole, link
-from holdfast.store.operations import state_of, unknown_call
+from holdfast.store.entries import (
+    BodyReader,
+    CallAnswered,
+    CallBegun,
+    CallEnded,
+    CallPending,
+    CallRecorded,
+    EntriesPruned,
+    LedgerEntry,
+    chain_hash,
+)
+from holdfast.store.operations import parse_state, unknown_call
 from holdfast.text.preview import arguments_text
 
 _PAGE: Final = 500
@@ -34,12 +44,12 @@ _RANDOM: Final = re.compile(r"[a-z0-9]{1,8}", re.ASCII)
 _OWN_ID: Final = re.compile(r"[a-z0-9]{8}-([0-9]+|undo)", re.ASCII)
 _MAX_REMEMBERED: Final = 1000
 _COLUMNS: Final = "id, call, kind, at, body, hash"
-_HELD: Final = (
+_WITH_DIGEST: Final = (
     "SELECT o.call, o.state, o.approver, e.kind, e.body FROM open_calls o LEFT JOIN entries e ON e.id = o.entry "
     "WHERE o.digest IS NOT NULL"
 )
 """Only calls that were held have a digest."""
-_NEVER_HELD: Final = "SELECT call FROM open_calls WHERE digest IS NULL AND state != 'running' ORDER BY entry"
+_WITHOUT_DIGEST: Final = "SELECT call FROM open_calls WHERE digest IS NULL AND state != 'running' ORDER BY entry"
 """Nothing that waits is like this, unless its row is damaged."""
 _LAST_MOMENT: Final = 253_402_300_800
 """The year 10,000: no clock says so, and no calendar shows it."""
@@ -133,26 +143,26 @@ class Queries:
         self.read_body = read
         self._shown: dict[str, PendingCall] = {}
 
-    def remember(self, held: PendingCall) -> None:
+    def cache_pending(self, pending: PendingCall) -> None:
         """Keep in memory what this process holds: the record of it has no secrets, and could not be run."""
-        self._shown[held.call.id] = held
+        self._shown[pending.call.id] = pending
         if len(self._shown) > _MAX_REMEMBERED:
             del self._shown[next(iter(self._shown))]
 
-    def forget(self, call_id: str) -> None:
+    def uncache_pending(self, call_id: str) -> None:
         self._shown.pop(call_id, None)
 
-    def as_shown(self, held: PendingCall) -> PendingCall:
-        shown = self._shown.get(held.call.id)
-        if shown is None or shown.digest != held.digest:
-            return held
-        return replace(shown, state=held.state, approver=held.approver)
+    def unredacted(self, pending: PendingCall) -> PendingCall:
+        shown = self._shown.get(pending.call.id)
+        if shown is None or shown.digest != pending.digest:
+            return pending
+        return replace(shown, state=pending.state, approver=pending.approver)
 
-    def held(self, call_id: str) -> PendingCall | None:
+    def find_pending(self, call_id: str) -> PendingCall | None:
         """A call that was held and has not ended: pending, approved or running. None for any other."""
-        rows = self.rows(f"{_HELD} AND o.call = ?", (call_id,))
+        rows = self.rows(f"{_WITH_DIGEST} AND o.call = ?", (call_id,))
         with _about(call_id):
-            return self._held(*rows[0][1:]) if rows else None
+            return self._read_pending(*rows[0][1:]) if rows else None
 
     def pending(self) -> list[PendingCall]:
         """What waits for a person (pending) or for a process that runs it (approved), oldest first.
@@ -173,22 +183,22 @@ class Queries:
                 self._waits(*row)
             except LedgerError:
                 found.append(call_id)
-        return found + [call for (call,) in self.rows(_NEVER_HELD)]
+        return found + [call for (call,) in self.rows(_WITHOUT_DIGEST)]
 
     def _waiting(self) -> list[tuple[Any, ...]]:
         """What is open and does not run, in whatever state its row says it is."""
-        return self.rows(f"{_HELD} AND o.state != 'running' ORDER BY o.entry")
+        return self.rows(f"{_WITH_DIGEST} AND o.state != 'running' ORDER BY o.entry")
 
     def _waits(self, state: str, approver: str | None, kind: str, body: str) -> PendingCall:
-        if state_of(state) not in (State.PENDING, State.APPROVED):
+        if parse_state(state) not in (State.PENDING, State.APPROVED):
             raise LedgerCorrupt(f"An open call is {state!a}, which only a call that has ended can be.")
-        return self._held(state, approver, kind, body)
+        return self._read_pending(state, approver, kind, body)
 
-    def _held(self, state: str, approver: str | None, kind: str, body: str) -> PendingCall:
-        if kind != "held":
+    def _read_pending(self, state: str, approver: str | None, kind: str, body: str) -> PendingCall:
+        if kind != "pending":
             raise LedgerCorrupt(f"An entry of the ledger is {kind!a} where what is held should be.")
-        read = replace(self.read_body(body, Held).held, state=state_of(state), approver=approver)
-        return self.as_shown(read)
+        read = replace(self.read_body(body, CallPending).pending, state=parse_state(state), approver=approver)
+        return self.unredacted(read)
 
     def approved_at(self, call_id: str) -> float | None:
         """When the call was last answered."""
@@ -245,7 +255,7 @@ class Queries:
         Only the newest entries are looked at.
         """
         sql = """SELECT call FROM entries WHERE id > (SELECT MAX(id) FROM entries) - ?
-            AND kind IN ('call', 'held', 'intent') AND instr(body, ?) AND instr(body, ?)
+            AND kind IN ('call', 'pending', 'intent') AND instr(body, ?) AND instr(body, ?)
             GROUP BY call ORDER BY MAX(id) DESC LIMIT ?"""
         named = '"request":' + encode_json(request).decode().removesuffix('"')
         called = '"tool":' + ("" if tool is None else encode_json(tool).decode())
@@ -299,24 +309,24 @@ class Queries:
             f"Several calls begin with '{given}': {', '.join(found[:_CANDIDATES])}{more}; give the whole id."
         )
 
-    def calls_given(self, given_id: str, request: str | None = None) -> list[str]:
+    def calls_with_given_id(self, given_id: str, request: str | None = None) -> list[str]:
         """The calls, open or ended, that a model or client gave this id, in one request or in any.
 
         Only the newest entries are looked at.
         """
         sql = """SELECT DISTINCT call FROM entries WHERE id > (SELECT MAX(id) FROM entries) - ?
-            AND kind IN ('call', 'held', 'intent') AND instr(body, ?) AND instr(body, ?)"""
+            AND kind IN ('call', 'pending', 'intent') AND instr(body, ?) AND instr(body, ?)"""
         named = '"given_id":' + encode_json(given_id).decode()
         asked = '"request":' + ("" if request is None else encode_json(request).decode())
         return [call for (call,) in self.rows(sql, (_LOOKED_THROUGH, named, asked))]
 
-    def shown_as(self, call_id: str, digest: str) -> PendingCall | None:
+    def pending_version(self, call_id: str, digest: str) -> PendingCall | None:
         """The call as it was held when its digest began so."""
-        for (body,) in self.rows("SELECT body FROM entries WHERE call = ? AND kind = 'held'", (call_id,)):
+        for (body,) in self.rows("SELECT body FROM entries WHERE call = ? AND kind = 'pending'", (call_id,)):
             with suppress(LedgerError):
-                held = self.read_body(body, Held).held
-                if held.digest.startswith(digest):
-                    return held
+                pending = self.read_body(body, CallPending).pending
+                if pending.digest.startswith(digest):
+                    return pending
         return None
 
     def _unknown(self, call_id: str) -> UnknownCall:
@@ -324,7 +334,7 @@ class Queries:
         pruned: float | None = None
         for (body,) in rows:
             with suppress(LedgerError):
-                older_than = self.read_body(body, Pruned).older_than
+                older_than = self.read_body(body, EntriesPruned).older_than
                 if _is_time(older_than):
                     pruned = max(older_than, pruned or 0.0)
         if pruned is None:
@@ -332,24 +342,24 @@ class Queries:
         day = strftime("%Y-%m-%d", localtime(pruned))
         return UnknownCall(f"No call has the id '{call_id}'; calls older than {day} were pruned with all they kept.")
 
-    def entries(self, after: int = 0, call: str | None = None) -> Generator[Entry]:
+    def entries(self, after: int = 0, call: str | None = None) -> Generator[LedgerEntry]:
         """Raises `LedgerCorrupt` at one that cannot be read; `export` writes that it cannot, and goes on."""
         for entry in self._entries(after, call):
             if entry.problem:
                 raise LedgerCorrupt(f"Entry {entry.id} cannot be read: {entry.problem}")
             yield entry
 
-    def _entries(self, after: int = 0, call: str | None = None) -> Generator[Entry]:
+    def _entries(self, after: int = 0, call: str | None = None) -> Generator[LedgerEntry]:
         for row in self._pages(after, call):
             number, name, kind, at, body, digest = row
             try:
                 _check_time(number, at)
-                link(digest, name, kind, at, body)  # fails where a column is not of its kind
+                chain_hash(digest, name, kind, at, body)  # fails where a column is not of its kind
                 content = msgspec.json.decode(self.read_body.text(body))
             except (LedgerError, ValueError, TypeError, RecursionError) as error:
                 yield _damaged(row, str(error))
             else:
-                yield Entry(id=number, call=name, kind=kind, at=at, hash=digest.hex(), body=content)
+                yield LedgerEntry(id=number, call=name, kind=kind, at=at, hash=digest.hex(), body=content)
 
     def export(self, wanted: CallFilter | None = None, *, unreadable: list[str] | None = None) -> Generator[bytes]:
         """Each entry as one line of ASCII JSON: nothing in it can end the line or steer a terminal.
@@ -387,7 +397,7 @@ class Queries:
     def _extended(self, record: CallRecord | None, kind: str, at: float, body: str) -> CallRecord | None:
         """The record with one more entry taken in."""
         if kind == "call":
-            whole = self.read_body(body, Whole)
+            whole = self.read_body(body, CallRecorded)
             return CallRecord(
                 call=whole.call,
                 state=whole.result.state,
@@ -397,13 +407,13 @@ class Queries:
                 result=whole.result,
                 original_args=whole.original_args,
             )
-        if kind == "held":
-            held = self.read_body(body, Held).held
-            record = record or CallRecord(call=held.call, state=State.PENDING, received_at=at)
-            decisions = (*record.decisions, held.decision)
-            return replace(record, call=held.call, state=State.PENDING, decisions=decisions, preview=held.preview)
+        if kind == "pending":
+            pending = self.read_body(body, CallPending).pending
+            record = record or CallRecord(call=pending.call, state=State.PENDING, received_at=at)
+            decisions = (*record.decisions, pending.decision)
+            return replace(record, call=pending.call, state=State.PENDING, decisions=decisions, preview=pending.preview)
         if kind == "intent":
-            intent = self.read_body(body, Intent)
+            intent = self.read_body(body, CallBegun)
             if record is None and intent.call is not None:
                 record = CallRecord(call=intent.call, state=State.RUNNING, received_at=at)
             if record is None:
@@ -412,12 +422,12 @@ class Queries:
         if record is None:
             return None
         if kind == "answered":
-            said = self.read_body(body, Answered)
+            said = self.read_body(body, CallAnswered)
             given = GivenAnswer(answer=said.answer, digest=said.digest, at=at)
             state = State.APPROVED if said.answer.kind == "approve" else record.state
             record = replace(record, answers=(*record.answers, given), state=state)
             return record if said.result is None else _ended(record, said.result, at)
-        return _ended(record, self.read_body(body, Ended).result, at) if kind == "ended" else record
+        return _ended(record, self.read_body(body, CallEnded).result, at) if kind == "ended" else record
 
 
 def _made_here(call_id: object) -> bool:
@@ -437,9 +447,9 @@ def _about(call_id: str) -> Generator[None]:
         ) from error
 
 
-def _damaged(row: tuple[Any, ...], problem: str) -> Entry:
+def _damaged(row: tuple[Any, ...], problem: str) -> LedgerEntry:
     number, name, kind, at, _, digest = row
-    return Entry(
+    return LedgerEntry(
         id=number,
         call=_shown(name),
         kind=_shown(kind),
@@ -459,7 +469,7 @@ def _check_time(entry: int, at: object) -> None:
         raise LedgerCorrupt(f"Entry {entry} has no time: {str(at)[:80]!a}.")
 
 
-def _line(entry: Entry) -> bytes:
+def _line(entry: LedgerEntry) -> bytes:
     from json import dumps
 
     return dumps(msgspec.to_builtins(entry), separators=(",", ":"), allow_nan=False).encode() + b"\n"
@@ -470,7 +480,11 @@ def _shown(text: object) -> str:
     return str(text).encode(errors="backslashreplace").decode()
 
 
-_ENDS: Final[dict[str, type[Whole | Answered | Ended]]] = {"call": Whole, "answered": Answered, "ended": Ended}
+_ENDS: Final[dict[str, type[CallRecorded | CallAnswered | CallEnded]]] = {
+    "call": CallRecorded,
+    "answered": CallAnswered,
+    "ended": CallEnded,
+}
 
 
 def _ended(record: CallRecord, result: Result, at: float) -> CallRecord:

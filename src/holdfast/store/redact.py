@@ -19,7 +19,7 @@ from holdfast.contract.result import Result
 
 V = TypeVar("V", bound=Struct)
 
-SHAPES: Final[Mapping[str, str]] = {
+TOKEN_PATTERNS: Final[Mapping[str, str]] = {
     "aws_key": r"(?:AKIA|ASIA)[0-9A-Z]{16}",
     "github_token": r"gh[pousr]_[A-Za-z0-9]{36,}",
     "github_pat": r"github_pat_[A-Za-z0-9_]{40,}",
@@ -35,7 +35,7 @@ SHAPES: Final[Mapping[str, str]] = {
     "private_key": "-----BEGIN [A-Z ]*PRIVATE KEY-----",
 }
 """Best effort: a token that is not in the list, and whose value nobody added, is not found."""
-SHAPE_STARTS: Final = (
+TOKEN_PREFIXES: Final = (
     *("AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "sk-", "sk_live_", "rk_live_"),
     *("xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-", "AIza", "npm_", "pypi-AgE", "hf_", "eyJ"),
 )
@@ -46,12 +46,12 @@ _AFTER: Final = {"private_key": r".*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"}
 _PERCENT: Final = re.compile("%[0-9A-F]{2}")
 
 
-class Matcher:
+class SecretMatcher:
     """Finds and replaces; made anew whenever a value is added."""
 
     def __init__(self, names: Mapping[str, str], *, shapes: bool) -> None:
         self._names = dict(names)
-        self._shapes = SHAPES if shapes else {}
+        self._shapes = TOKEN_PATTERNS if shapes else {}
         self._pattern: re.Pattern[str] | None = None
         self._search: jsonschema_rs.Validator | None = None
         self._empty = not (names or shapes)
@@ -100,7 +100,7 @@ class Matcher:
         return jsonschema_rs.validator_for(schema, pattern_options=jsonschema_rs.RegexOptions())
 
 
-def forms_of(value: str) -> set[str]:
+def encoded_forms(value: str) -> set[str]:
     """The value as it is, JSON-escaped, URL-quoted, in hex, and in base64 at each of its three alignments."""
     from base64 import b64encode
     from json import dumps
@@ -144,8 +144,8 @@ class Redactor:
         self._names: dict[str, str] = {}
         self.active = False
         """Whether any value is known; asked at every call."""
-        self._known = Matcher({}, shapes=False)
-        self._all = Matcher({}, shapes=True)
+        self._known = SecretMatcher({}, shapes=False)
+        self._all = SecretMatcher({}, shapes=True)
 
     def add(self, name: str, value: str) -> None:
         """From now on this value, and its escaped and encoded forms, are replaced."""
@@ -157,9 +157,9 @@ class Redactor:
             return
         label = _NAME.sub("_", name)[:64]
         self.active = True
-        self._names = self._names | {form: label for part in new for form in forms_of(part)}
-        self._known = Matcher(self._names, shapes=False)
-        self._all = Matcher(self._names, shapes=True)
+        self._names = self._names | {form: label for part in new for form in encoded_forms(part)}
+        self._known = SecretMatcher(self._names, shapes=False)
+        self._all = SecretMatcher(self._names, shapes=True)
 
     @property
     def forms(self) -> Set[str]:
@@ -179,7 +179,7 @@ class Redactor:
         return self._all.finds(text)
 
     @property
-    def matcher(self) -> Matcher:
+    def matcher(self) -> SecretMatcher:
         """For known values and shapes, as of now."""
         return self._all
 
@@ -193,7 +193,7 @@ class Redactor:
 
     def result(self, result: Result) -> Result:
         """A result without the known values, wherever they are in it."""
-        return cleaned(result, self._known.replace, self._content)
+        return redact_struct(result, self._known.replace, self._content)
 
     def _content(self, data: bytes) -> bytes:
         """Text is cleaned like any other; other content is left as it is."""
@@ -203,7 +203,7 @@ class Redactor:
             return data
 
 
-def cleaned(value: V, text: Callable[[str], str], data: Callable[[bytes], bytes]) -> V:
+def redact_struct(value: V, text: Callable[[str], str], data: Callable[[bytes], bytes]) -> V:
     """A struct with its texts and bytes cleaned, whatever fields it has and whatever structs those hold.
 
     The types of the fields decide: JSON of no fixed form is cleaned with its keys and numbers; closed lists of words
@@ -217,7 +217,7 @@ def cleaned(value: V, text: Callable[[str], str], data: Callable[[bytes], bytes]
         if isinstance(item, bytes):
             return data(item)
         if isinstance(item, Struct):
-            return cleaned(item, text, data)
+            return redact_struct(item, text, data)
         if isinstance(item, tuple | list | frozenset):
             return type(cast(Any, item))(map(one, cast(Iterable[Any], item)))
         return item
@@ -272,12 +272,12 @@ def _walk(value: Json, text: Callable[[str], str]) -> Json:
     return value
 
 
-MAX_HELD: Final = 16_384
+MAX_BUFFERED: Final = 16_384
 """No more than this is held back for something that only looks like a token or a key."""
 _MAX_WORD: Final = 4096
 _CONTEXT: Final = 2
 """Characters already shown that decide whether a token begins."""
-_STARTED: Final = re.compile("|".join(SHAPE_STARTS))
+_STARTED: Final = re.compile("|".join(TOKEN_PREFIXES))
 _WORD_CHARS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 _KEY_BEGINS: Final = "-----BEGIN "
 _KEY_TITLE: Final = re.compile(r"-----BEGIN [A-Z ]{0,40}-{0,4}\Z")
@@ -316,7 +316,7 @@ class RedactedStream:
             title = _KEY_TITLE.search(text, max(end, len(text) - 64))
             unfinished.add(title.start() if title else len(text))
         elif text[begin:end] not in self._redactor.forms and not _KEY_END.search(text, begin):
-            unfinished.add(begin if end - begin <= MAX_HELD else end)
+            unfinished.add(begin if end - begin <= MAX_BUFFERED else end)
         reachable = (at for at in sorted(unfinished) if not any(begin < at < end for begin, end in spans))
         return next(reachable, len(text))
 
@@ -327,7 +327,7 @@ def _open_word(text: str, start: int) -> int:
     word = tail[len(tail.rstrip(_WORD_CHARS)) :]
     if len(word) == _MAX_WORD:
         return len(text)
-    is_open = _STARTED.search(word) or any(True for begins in SHAPE_STARTS for _ in _overlaps(word, begins, 0))
+    is_open = _STARTED.search(word) or any(True for begins in TOKEN_PREFIXES for _ in _overlaps(word, begins, 0))
     return len(text) - len(word) if is_open else len(text)
 
 

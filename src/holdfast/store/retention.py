@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from holdfast.contract.errors import LedgerError
 from holdfast.store.database import Transaction
-from holdfast.store.entries import Pruned
+from holdfast.store.entries import EntriesPruned
 
 if TYPE_CHECKING:
     from holdfast.config.config import LedgerConfig
@@ -33,7 +33,7 @@ _BODY: Final = '{"blob":"'
 """How an entry begins whose body is kept elsewhere; `verify` needs such a body as long as the entry is there."""
 
 
-class Pruning(Struct, frozen=True, kw_only=True):
+class PruneReport(Struct, frozen=True, kw_only=True):
     """What was removed, or would be."""
 
     calls: int = 0
@@ -62,7 +62,7 @@ class _File(Struct, frozen=True):
 
 def prune(
     ledger: Ledger, *, older_than: float | None, max_bytes: int | None, by: str, dry_run: bool = False
-) -> Pruning:
+) -> PruneReport:
     """Remove finished calls without an entry since `older_than` (a time of the clock), then content beyond `max_bytes`.
 
     Calls that wait or run, grants and trust stay, however old they are.
@@ -87,15 +87,15 @@ def prune(
     if not dry_run:
         if surplus:
             sizes = sum(file.size for file in surplus)
-            _tell(ledger, Pruned(blobs=len(surplus), freed=sizes, by=by))
+            _tell(ledger, EntriesPruned(blobs=len(surplus), freed=sizes, by=by))
         _remove_files(gone)
         if entries:
             ledger.shrink()
     kept = sum(file.size for file in files.values()) - freed
-    return Pruning(calls=len(doomed), entries=entries, blobs=len(gone), freed=freed, kept_bytes=kept)
+    return PruneReport(calls=len(doomed), entries=entries, blobs=len(gone), freed=freed, kept_bytes=kept)
 
 
-def prune_by(ledger: Ledger, config: LedgerConfig, *, by: str, dry_run: bool = False) -> Pruning:
+def prune_by_config(ledger: Ledger, config: LedgerConfig, *, by: str, dry_run: bool = False) -> PruneReport:
     """As the configuration says."""
     older_than = None if config.keep_days is None else time.time() - config.keep_days * DAY
     return prune(ledger, older_than=older_than, max_bytes=config.max_blob_bytes, by=by, dry_run=dry_run)
@@ -133,7 +133,8 @@ def _remove_entries(ledger: Ledger, older_than: float, by: str) -> tuple[list[st
         ranges = _ranges(sorted(rows))
         if not ranges:
             return [], 0
-        tx.append("", "pruned", ledger.seal(Pruned(ranges=ranges, calls=len(calls), older_than=older_than, by=by)))
+        pruned = EntriesPruned(ranges=ranges, calls=len(calls), older_than=older_than, by=by)
+        tx.append("", "pruned", ledger.encode_body(pruned))
         for first, last, digest in ranges:
             tx.execute("INSERT INTO pruned (first, last, hash) VALUES (?, ?, ?)", (first, last, bytes.fromhex(digest)))
             tx.execute("DELETE FROM entries WHERE id BETWEEN ? AND ?", (first, last))
@@ -223,6 +224,6 @@ def _remove_files(files: Iterable[_File]) -> None:
             continue
 
 
-def _tell(ledger: Ledger, pruned: Pruned) -> None:
-    body = ledger.seal(pruned)
+def _tell(ledger: Ledger, pruned: EntriesPruned) -> None:
+    body = ledger.encode_body(pruned)
     ledger.run(lambda tx: tx.append("", "pruned", body))

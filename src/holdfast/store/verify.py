@@ -9,21 +9,30 @@ from typing import Final
 from msgspec import Struct, field
 
 from holdfast.contract.errors import LedgerError
-from holdfast.store.changes import After, Recorded, Together, Undone
+from holdfast.store.changes import AfterImage, CallUndone, CommandChanges, ConcurrentCalls
 from holdfast.store.database import GENESIS, PRUNING_VERSION, Database
-from holdfast.store.entries import Before, BodyReader, Ended, Pruned, Unreadable, Verification, Whole, is_linked
-from holdfast.store.projections import Derived, difference
+from holdfast.store.entries import (
+    BeforeImage,
+    BodyReader,
+    CallEnded,
+    CallRecorded,
+    EntriesPruned,
+    UnreadableEntry,
+    VerifyReport,
+    matches_chain,
+)
+from holdfast.store.projections import ExpectedTables, first_mismatch
 
 Execute = Callable[..., sqlite3.Cursor]
 _PAGE = 1000
-_UNDERIVED: Final[dict[str, type[Struct]]] = {
-    "call": Whole,
-    "ended": Ended,
-    "before": Before,
-    "after": After,
-    "recorded": Recorded,
-    "undone": Undone,
-    "together": Together,
+_OTHER_KINDS: Final[dict[str, type[Struct]]] = {
+    "call": CallRecorded,
+    "ended": CallEnded,
+    "before": BeforeImage,
+    "after": AfterImage,
+    "recorded": CommandChanges,
+    "undone": CallUndone,
+    "together": ConcurrentCalls,
 }
 """Kinds no table follows from, so that nothing but reading them shows whether they can be read."""
 
@@ -37,7 +46,7 @@ class _Progress(Struct):
     """By their first entry: the last one of those that were pruned together, and its hash."""
     vouched: set[tuple[int, int, str]] = field(default_factory=set[tuple[int, int, str]])
     """The gaps the entries themselves tell of."""
-    unreadable: list[Unreadable] = field(default_factory=list[Unreadable])
+    unreadable: list[UnreadableEntry] = field(default_factory=list[UnreadableEntry])
 
     def skip(self) -> None:
         """Go on behind what was pruned."""
@@ -46,7 +55,7 @@ class _Progress(Struct):
             self.last, self.head = gap
 
 
-def verify(database: Database, read: BodyReader, anchor: str | None = None) -> Verification:
+def verify(database: Database, read: BodyReader, anchor: str | None = None) -> VerifyReport:
     """`anchor` is a head from an earlier verification: the chain must still pass through it."""
     progress = _Progress(anchored=anchor in (None, GENESIS.hex()))
     try:
@@ -55,36 +64,36 @@ def verify(database: Database, read: BodyReader, anchor: str | None = None) -> V
         return _failed(progress, progress.last + 1, str(error))
 
 
-def _verify(execute: Execute, read: BodyReader, progress: _Progress, anchor: str | None) -> Verification:
-    derived = Derived(read)
+def _verify(execute: Execute, read: BodyReader, progress: _Progress, anchor: str | None) -> VerifyReport:
+    expected = ExpectedTables(read)
     begun: set[str] = {""}
     progress.gaps = _gaps(execute)
     for entry, call, kind, at, body, digest, place in _entries(execute):
         progress.skip()
         progress.anchored = progress.anchored or progress.head.hex() == anchor
-        expected = progress.last + 1
-        if entry != expected:
-            return _failed(progress, expected, f"Entry {expected} is missing: the next one is {entry}.")
-        written = is_linked(digest, progress.head, call, kind, at, body)
+        number = progress.last + 1
+        if entry != number:
+            return _failed(progress, number, f"Entry {number} is missing: the next one is {entry}.")
+        written = matches_chain(digest, progress.head, call, kind, at, body)
         if not written or place != (entry if call in begun else 0):
             return _failed(progress, entry, f"Entry {entry} is not what was written there.")
         begun.add(call)
         try:
-            derived.feed(entry, call, kind, body)
+            expected.feed(entry, call, kind, body)
             if kind == "pruned":
-                progress.vouched.update(read(body, Pruned).ranges)
-            elif kind in _UNDERIVED:
-                read(body, _UNDERIVED[kind])
+                progress.vouched.update(read(body, EntriesPruned).ranges)
+            elif kind in _OTHER_KINDS:
+                read(body, _OTHER_KINDS[kind])
         except LedgerError as error:
-            progress.unreadable.append(Unreadable(entry=entry, call=call, kind=kind, problem=str(error)))
+            progress.unreadable.append(UnreadableEntry(entry=entry, call=call, kind=kind, problem=str(error)))
         progress.last, progress.head = entry, digest
         progress.anchored = progress.anchored or digest.hex() == anchor
-        if derived.stray is not None:
+        if expected.stray_end is not None:
             return _failed(progress, entry, f"Entry {entry} ends a call that was not open.")
-    return _conclude(execute, derived, progress)
+    return _conclude(execute, expected, progress)
 
 
-def _conclude(execute: Execute, derived: Derived, progress: _Progress) -> Verification:
+def _conclude(execute: Execute, expected: ExpectedTables, progress: _Progress) -> VerifyReport:
     written = execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'entries'").fetchone()[0]
     if written != progress.last:
         missing = f"The ledger ends with entry {progress.last}, but {written} were written."
@@ -97,7 +106,7 @@ def _conclude(execute: Execute, derived: Derived, progress: _Progress) -> Verifi
     if not progress.anchored:
         pruned = "; it may have been pruned, so note a new head" if progress.pruned else ""
         return _failed(progress, None, f"The ledger does not pass through the head that was noted earlier{pruned}.")
-    table = difference(derived, execute)
+    table = first_mismatch(expected, execute)
     if table is not None:
         return _failed(progress, None, f"The table {table} does not follow from the entries.")
     damage = execute("PRAGMA integrity_check(1)").fetchone()[0]
@@ -106,7 +115,7 @@ def _conclude(execute: Execute, derived: Derived, progress: _Progress) -> Verifi
     return _found(progress, ok=True)
 
 
-def _not_readable(found: list[Unreadable]) -> str:
+def _not_readable(found: list[UnreadableEntry]) -> str:
     first = found[0]
     whose = f"{first.kind} of call {first.call}" if first.call else first.kind
     more = "" if len(found) == 1 else f" Neither can {len(found) - 1:,} more."
@@ -130,12 +139,12 @@ def _entries(execute: Execute) -> Generator[tuple[int, str, str, float, str, byt
         last = page[-1][0]
 
 
-def _failed(progress: _Progress, first_bad: int | None, problem: str) -> Verification:
+def _failed(progress: _Progress, first_bad: int | None, problem: str) -> VerifyReport:
     return _found(progress, ok=False, first_bad=first_bad, problem=problem)
 
 
-def _found(progress: _Progress, *, ok: bool, first_bad: int | None = None, problem: str | None = None) -> Verification:
-    return Verification(
+def _found(progress: _Progress, *, ok: bool, first_bad: int | None = None, problem: str | None = None) -> VerifyReport:
+    return VerifyReport(
         ok=ok,
         entries=progress.last - progress.pruned,
         head=progress.head.hex(),

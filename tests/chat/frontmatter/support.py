@@ -12,7 +12,7 @@ from holdfast.chat.frontmatter.evaluation import Base, Evaluated, Ruling, chosen
 from holdfast.chat.frontmatter.evaluator import evaluate
 from holdfast.chat.lua.host import LuaHost
 from holdfast.config.config import Config
-from holdfast.config.layers import Loaded, load
+from holdfast.config.layers import LoadedConfig, load
 from holdfast.contract.tool import Tool
 from holdfast.runtime.runtime import Rules
 from holdfast.tools import builtin_tools
@@ -42,7 +42,7 @@ class Place:
     def base(self) -> Base:
         return Base(config=self.load().config, tools=TOOLS)
 
-    def load(self, document: Evaluated | None = None, *, trusted: bool = False) -> Loaded:
+    def load(self, document: Evaluated | None = None, *, trusted: bool = False) -> LoadedConfig:
         return load(
             root=self.root,
             user_file=self._user,

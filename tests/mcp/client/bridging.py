@@ -14,7 +14,7 @@ from holdfast import Config, Runtime
 from holdfast.config.config import ApprovalConfig, McpConfig, McpServer, SandboxConfig
 from holdfast.mcp.client.bridge import Bridge
 from holdfast.runtime.workspace import Workspace
-from holdfast.store.trust import Pins
+from holdfast.store.pins import ToolPins
 
 SERVERS = Path(__file__).parent / "servers"
 
@@ -35,7 +35,7 @@ async def bridged(
     servers: Mapping[str, McpServer],
     *,
     approve: bool = True,
-    pins: Pins | None = None,
+    pins: ToolPins | None = None,
     clock: Any = None,
     ready: bool = True,
     **options: Any,

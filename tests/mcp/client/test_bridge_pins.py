@@ -18,7 +18,7 @@ from holdfast.contract.event import Pending
 from holdfast.mcp.client.bridge import Bridge
 from holdfast.mcp.client.definitions import pinned_as
 from holdfast.rules.decider import CHANGED
-from holdfast.store.trust import Pins
+from holdfast.store.pins import ToolPins
 from tests.mcp.client.bridging import bridged, methods, plain, until
 from tests.runtime.support import run
 
@@ -29,8 +29,8 @@ TEXT: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "strin
 
 
 @pytest.fixture
-def pins(tmp_path: Path) -> Iterator[Pins]:
-    kept = Pins(tmp_path / "user.db")
+def pins(tmp_path: Path) -> Iterator[ToolPins]:
+    kept = ToolPins(tmp_path / "user.db")
     yield kept
     kept.close()
 
@@ -54,7 +54,7 @@ def _define(folder: Path, description: str, schema: Any = TEXT, **more: Any) -> 
 
 
 def test_a_changed_definition_is_held_with_the_difference_and_a_yes_accepts_it_and_runs_the_call(
-    tmp_path: Path, pins: Pins
+    tmp_path: Path, pins: ToolPins
 ) -> None:
     person = Person()
 
@@ -91,7 +91,7 @@ def test_a_changed_definition_is_held_with_the_difference_and_a_yes_accepts_it_a
     run(work())
 
 
-def test_a_no_leaves_it_as_it_was_seen_and_sends_nothing(tmp_path: Path, pins: Pins) -> None:
+def test_a_no_leaves_it_as_it_was_seen_and_sends_nothing(tmp_path: Path, pins: ToolPins) -> None:
     person = Person("reject")
 
     async def work() -> None:
@@ -109,7 +109,7 @@ def test_a_no_leaves_it_as_it_was_seen_and_sends_nothing(tmp_path: Path, pins: P
 
 
 @pytest.mark.parametrize("hint", ["readOnlyHint", "idempotentHint"])
-def test_annotations_that_change_are_a_change_and_loosen_nothing(tmp_path: Path, pins: Pins, hint: str) -> None:
+def test_annotations_that_change_are_a_change_and_loosen_nothing(tmp_path: Path, pins: ToolPins, hint: str) -> None:
     async def work() -> None:
         server = plain(tmp_path / "p")
         _define(tmp_path / "p", "Say it again.", annotations={hint: False, "destructiveHint": True})
@@ -123,7 +123,7 @@ def test_annotations_that_change_are_a_change_and_loosen_nothing(tmp_path: Path,
     run(work())
 
 
-def test_a_call_that_waited_while_the_definition_changed_is_not_sent(tmp_path: Path, pins: Pins) -> None:
+def test_a_call_that_waited_while_the_definition_changed_is_not_sent(tmp_path: Path, pins: ToolPins) -> None:
     async def work() -> None:
         server = plain(tmp_path / "p")
         _define(tmp_path / "p", "Say it again.")
@@ -152,7 +152,7 @@ def test_a_call_that_waited_while_the_definition_changed_is_not_sent(tmp_path: P
     run(work())
 
 
-def test_a_yes_to_one_change_is_no_yes_to_the_next(tmp_path: Path, pins: Pins) -> None:
+def test_a_yes_to_one_change_is_no_yes_to_the_next(tmp_path: Path, pins: ToolPins) -> None:
     async def work() -> None:
         server = plain(tmp_path / "p")
         _define(tmp_path / "p", "First.")
@@ -177,7 +177,7 @@ def test_a_yes_to_one_change_is_no_yes_to_the_next(tmp_path: Path, pins: Pins) -
     run(work())
 
 
-def test_what_was_seen_can_be_accepted_without_a_call_and_is_kept(tmp_path: Path, pins: Pins) -> None:
+def test_what_was_seen_can_be_accepted_without_a_call_and_is_kept(tmp_path: Path, pins: ToolPins) -> None:
     async def work() -> None:
         server = plain(tmp_path / "p")
         _define(tmp_path / "p", "First.")
@@ -196,7 +196,7 @@ def test_what_was_seen_can_be_accepted_without_a_call_and_is_kept(tmp_path: Path
     run(work())
 
 
-def test_a_new_definition_that_takes_other_arguments_is_accepted_and_says_so(tmp_path: Path, pins: Pins) -> None:
+def test_a_new_definition_that_takes_other_arguments_is_accepted_and_says_so(tmp_path: Path, pins: ToolPins) -> None:
     async def work() -> None:
         server = plain(tmp_path / "p")
         _define(tmp_path / "p", "First.")
@@ -213,7 +213,7 @@ def test_a_new_definition_that_takes_other_arguments_is_accepted_and_says_so(tmp
     run(work())
 
 
-def test_a_server_that_is_trusted_with_anything_is_not_pinned(tmp_path: Path, pins: Pins) -> None:
+def test_a_server_that_is_trusted_with_anything_is_not_pinned(tmp_path: Path, pins: ToolPins) -> None:
     async def work() -> None:
         server = plain(tmp_path / "p", trust="any")
         for description in ("First.", "Second."):
@@ -228,7 +228,7 @@ def test_a_server_that_is_trusted_with_anything_is_not_pinned(tmp_path: Path, pi
 
 
 def test_a_pin_that_cannot_be_used_leaves_the_tool_out_until_the_new_definition_is_accepted(
-    tmp_path: Path, pins: Pins
+    tmp_path: Path, pins: ToolPins
 ) -> None:
     async def work() -> None:
         server = plain(tmp_path / "p")
@@ -246,7 +246,7 @@ def test_a_pin_that_cannot_be_used_leaves_the_tool_out_until_the_new_definition_
 
 @pytest.mark.parametrize("restarts", [True, False])
 def test_a_tool_that_comes_later_than_its_server_is_shown_whole_and_a_yes_pins_it(
-    tmp_path: Path, pins: Pins, restarts: bool
+    tmp_path: Path, pins: ToolPins, restarts: bool
 ) -> None:
     person = Person()
 
@@ -282,7 +282,7 @@ async def _accept_later(runtime: Runtime, bridge: Bridge, person: Person) -> Non
 
 
 def test_a_new_tool_is_asked_about_whatever_rule_there_is_and_is_not_sent_after_a_no(
-    tmp_path: Path, pins: Pins
+    tmp_path: Path, pins: ToolPins
 ) -> None:
     async def work() -> None:
         server = plain(tmp_path / "p")
@@ -300,7 +300,7 @@ def test_a_new_tool_is_asked_about_whatever_rule_there_is_and_is_not_sent_after_
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_difference_that_is_too_long_to_be_shown_with_a_call_is_not_accepted_with_one(
-    tmp_path: Path, pins: Pins, known: bool
+    tmp_path: Path, pins: ToolPins, known: bool
 ) -> None:
     person = Person()
 
@@ -324,7 +324,7 @@ def test_a_difference_that_is_too_long_to_be_shown_with_a_call_is_not_accepted_w
 
 
 def test_what_a_call_returns_after_a_yes_is_checked_by_the_definition_that_was_accepted(
-    tmp_path: Path, pins: Pins
+    tmp_path: Path, pins: ToolPins
 ) -> None:
     async def work() -> None:
         server = plain(tmp_path / "p")
@@ -342,7 +342,7 @@ def test_what_a_call_returns_after_a_yes_is_checked_by_the_definition_that_was_a
     run(work())
 
 
-def test_a_pin_that_is_damaged_holds_the_tool_as_it_is_with_all_of_it_shown(tmp_path: Path, pins: Pins) -> None:
+def test_a_pin_that_is_damaged_holds_the_tool_as_it_is_with_all_of_it_shown(tmp_path: Path, pins: ToolPins) -> None:
     person = Person()
 
     async def work() -> None:
@@ -363,7 +363,7 @@ def test_a_pin_that_is_damaged_holds_the_tool_as_it_is_with_all_of_it_shown(tmp_
     run(work())
 
 
-def test_another_command_under_the_same_name_is_another_server(tmp_path: Path, pins: Pins) -> None:
+def test_another_command_under_the_same_name_is_another_server(tmp_path: Path, pins: ToolPins) -> None:
     async def work() -> None:
         for folder, description in (("p", "First."), ("q", "Second.")):
             server = plain(tmp_path / folder)

@@ -23,7 +23,7 @@ from holdfast.contract.event import Elicited, Finished, Progress
 from holdfast.mcp.client.bridge import Bridge
 from holdfast.runtime.workspace import Workspace
 from holdfast.store.ledger import Ledger
-from holdfast.store.trust import Pins
+from holdfast.store.pins import ToolPins
 from tests.attached import attached
 from tests.peers import environment, everything
 from tests.runtime.support import run
@@ -128,7 +128,7 @@ async def using(server: McpServer, folder: Path, person: Person | None = None) -
             Runtime(config=config, ledger=ledger, workspace=Workspace(root=project, state=folder / "state")),
             elicitor=person,
         )
-        pins = Pins(folder / "user.db")
+        pins = ToolPins(folder / "user.db")
         bridge = Bridge(runtime, config.mcp.servers, pins=pins, state=folder / "state")
         bridge.attach()
         try:

@@ -15,7 +15,7 @@ from holdfast.contract.enums import Failure, Risk, State
 from holdfast.mcp.client.bridge import Bridge
 from holdfast.runtime.workspace import Workspace
 from holdfast.store.ledger import Ledger
-from holdfast.store.trust import Pins
+from holdfast.store.pins import ToolPins
 from tests.peers import filesystem
 from tests.runtime.support import run
 
@@ -59,7 +59,7 @@ async def serving(
     state = project.with_name("holdfast-state")
     with Ledger.open(state / "ledger.db") as ledger:
         runtime = Runtime(config=config, ledger=ledger, workspace=Workspace(root=project, state=state))
-        pins = Pins(state / "user.db")
+        pins = ToolPins(state / "user.db")
         bridge = Bridge(runtime, config.mcp.servers, pins=pins, state=state)
         bridge.attach()
         try:

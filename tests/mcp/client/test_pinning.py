@@ -15,7 +15,7 @@ from holdfast.config.config import McpOAuth, McpServer
 from holdfast.contract.errors import BadJson
 from holdfast.contract.json import Json, canonical_json, parse_json
 from holdfast.mcp.client.definitions import MAX_DEFINITION, PARTS, definition_of, difference, pinned_as, same
-from holdfast.store.trust import DAMAGED
+from holdfast.store.pins import DAMAGED_PIN
 from tests.soak import rounds
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -146,9 +146,9 @@ def test_what_cannot_be_kept_is_refused(fields: dict[str, Any]) -> None:
 
 @pytest.mark.spec("K2")
 def test_against_a_damaged_pin_all_of_a_definition_is_new() -> None:
-    text = difference(DAMAGED, definition_of(made(annotations=ToolAnnotations(read_only_hint=True))))
+    text = difference(DAMAGED_PIN, definition_of(made(annotations=ToolAnnotations(read_only_hint=True))))
     assert [part for part in PARTS if f"+++ {part}\n" in text] == ["name", "description", "inputSchema", "annotations"]
-    assert difference("nonsense", definition_of(made())) == difference(DAMAGED, definition_of(made()))
+    assert difference("nonsense", definition_of(made())) == difference(DAMAGED_PIN, definition_of(made()))
 
 
 @pytest.mark.spec("K2")

@@ -26,7 +26,7 @@ from holdfast.mcp.client.server_process import Process, folder_for, start
 from holdfast.mcp.client.stdio_transport import StdioTransport
 from holdfast.runtime.workspace import Workspace
 from holdfast.sandbox.sandbox import Sandbox
-from holdfast.store.process_identity import wrote
+from holdfast.store.folder_writers import may_have_written
 from tests.mcp.client.hostile import runtime_in, server, talking, text_of
 from tests.runtime.commanding import mark, survivors, until
 from tests.runtime.support import run
@@ -181,10 +181,10 @@ def test_that_a_server_with_writable_folders_lives_is_known(tmp_path: Path) -> N
         document, before = tmp_path / "project" / "talk.md", time.time()
         async with runtime_in(tmp_path / "project") as runtime:
             async with talking(runtime, "environment"):
-                assert not wrote(document, None)
+                assert not may_have_written(document, None)
             async with talking(runtime, "environment", writable=("$root",)):
-                assert wrote(document, None)
-        assert (wrote(document, None), wrote(document, before)) == (False, True)
+                assert may_have_written(document, None)
+        assert (may_have_written(document, None), may_have_written(document, before)) == (False, True)
 
     run(go())
 

@@ -263,7 +263,7 @@ def test_requests_for_resources_and_prompts_are_answered_by_tools_that_are_not_l
 
 
 def test_the_list_waits_for_sources_that_are_loading(tmp_path: Path, era: Era) -> None:
-    from holdfast.registry.registration import Source
+    from holdfast.registry.registration import ToolSource
 
     async def body() -> None:
         late: asyncio.Future[tuple[Any, Any]] = asyncio.get_running_loop().create_future()
@@ -272,7 +272,7 @@ def test_the_list_waits_for_sources_that_are_loading(tmp_path: Path, era: Era) -
             late.set_result((register, done))
 
         async with running(tmp_path) as runtime:
-            runtime.register(Source(resolve, "late"))
+            runtime.register(ToolSource(resolve, "late"))
             async with served(runtime, era) as client:
                 listing = asyncio.ensure_future(client.list_tools())
                 register, done = await late

@@ -13,7 +13,7 @@ import pytest
 from holdfast.contract.errors import LedgerUnavailable
 from holdfast.runtime.undo import overlay_recorder, tree
 from holdfast.sandbox.launch import Changes
-from holdfast.store.changes import changes_of
+from holdfast.store.changes import net_changes
 from tests.runtime.undo.marks import needs_overlay
 from tests.runtime.undo.support import Mechanism, Place, fill, snapshot
 
@@ -59,7 +59,7 @@ def test_a_command_that_changes_nothing_leaves_no_record(tmp_path: Path, mechani
     fill(place.root)
     call_id, changes = place.shell("cat a.txt; : >> a.txt; chmod u+x a.txt; chmod u-x a.txt; touch a.txt")
     assert changes.changes == ()
-    assert changes_of(place.ledger, call_id) == []
+    assert net_changes(place.ledger, call_id) == []
     assert list((place.state / "undo" / "runs").iterdir()) == []
     place.ledger.close()
 
@@ -253,7 +253,7 @@ def test_changed_kept_content_is_not_put_back(tmp_path: Path) -> None:
     place = Place(tmp_path, "copy")
     fill(place.root)
     call_id, _ = place.shell("echo new > a.txt")
-    (change,) = changes_of(place.ledger, call_id)
+    (change,) = net_changes(place.ledger, call_id)
     place.ledger.blobs.path(change.before.blob or "").write_text("forged")
     result = place.undo_call(call_id)
     assert not result.success

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast import Config, Result, Runtime, State
 from holdfast.config.config import ApprovalConfig, SandboxConfig
-from holdfast.store.changes import together_with
+from holdfast.store.changes import concurrent_with
 from holdfast.tools.shell import SHELL_EXEC
 from tests.runtime.support import open_ledger, run, runtime_in
 
@@ -56,7 +56,7 @@ def test_commands_of_one_turn_overlap_and_each_can_be_undone(tmp_path: Path, und
         run(runtime.undo(call_id))
         assert _files(tmp_path) == []
         ledger = open_ledger(tmp_path / "state")
-        assert set(together_with(ledger, call_id)) == set(ids)
+        assert set(concurrent_with(ledger, call_id)) == set(ids)
         assert ledger.verify().ok
         for name in range(4):
             (tmp_path / "project" / f"here{name}").write_bytes(b"")

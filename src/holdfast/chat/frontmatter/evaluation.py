@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from holdfast.agent.conversation import Diagnostic
 from holdfast.chat.lua.host import Script
 from holdfast.config.config import Config
-from holdfast.config.layers import Loaded
+from holdfast.config.layers import LoadedConfig
 from holdfast.contract.call import Decision
 from holdfast.contract.enums import Verdict
 from holdfast.contract.names import is_pattern, server_of
@@ -76,7 +76,7 @@ class Ruling(Struct, frozen=True):
     caps: tuple[Cap, ...] = ()
 
 
-def ruling(evaluated: Evaluated, loaded: Loaded, *, trusted: bool) -> Ruling:
+def ruling(evaluated: Evaluated, loaded: LoadedConfig, *, trusted: bool) -> Ruling:
     """`loaded` is the configuration with `evaluated.settings` as its document, read with the same `trusted`."""
     config = loaded.config
     document: DocumentPolicy | None = None

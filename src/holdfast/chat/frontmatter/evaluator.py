@@ -15,7 +15,7 @@ from holdfast.chat.frontmatter.flemma_options import PRESETS, Path, real_path
 from holdfast.chat.frontmatter.lua_source import decider, read_lua
 from holdfast.chat.frontmatter.option_edits import Draft
 from holdfast.chat.lua.host import LuaError, LuaHost, Script, has_number
-from holdfast.config.merge import OPERATIONS, operations, overlay, plain_table
+from holdfast.config.merge import OPERATIONS, merge_layer, operations, plain_table
 from holdfast.contract.errors import BadJson, ConfigError
 from holdfast.contract.json import Json, digest_of, parse_json
 from holdfast.rules.chain import Resolve
@@ -73,7 +73,9 @@ def take_own(draft: Draft, given: Table, base: Base, lines: Lines, prefix: str =
         if not isinstance(table.get("auto_approve"), str):
             _take_list(draft, AUTO_APPROVE, table.pop("auto_approve", None), lines)
     try:
-        overlay(base.config, rest, name=prefix.rstrip(".") or "frontmatter", folder=pathlib.Path("/"), user_level=False)
+        merge_layer(
+            base.config, rest, name=prefix.rstrip(".") or "frontmatter", folder=pathlib.Path("/"), user_level=False
+        )
     except ConfigError as error:
         draft.complain(str(error), _line_of_problem(lines, str(error)))
         return {}
@@ -331,7 +333,7 @@ def _misfits(settings: Table, base: Base) -> list[Diagnostic]:
     """What the configuration would refuse although each step seemed right."""
     try:
         digest_of(settings)
-        overlay(base.config, settings, name="The frontmatter", folder=pathlib.Path("/"), user_level=False)
+        merge_layer(base.config, settings, name="The frontmatter", folder=pathlib.Path("/"), user_level=False)
     except ConfigError as error:
         return [Diagnostic("error", str(error))]
     except ValueError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, cast, get_args
 
-from holdfast.config.config import Config, ModelApi, ModelProvider, SandboxConfig, in_force
+from holdfast.config.config import Config, ModelApi, ModelProvider, SandboxConfig, effective_options
 from holdfast.config.options import options
 
 Path = tuple[str, ...]
@@ -108,7 +108,7 @@ def _first_unknown(path: Path, names: list[Path]) -> int | None:
 
 def readable(config: Config) -> dict[str, Any]:
     """The values that a frontmatter can read, by the seed's names."""
-    values = in_force(config)
+    values = effective_options(config)
     return {".".join(path): values[".".join(place)] for path, place in SCALARS.items() if path[0] != "sandbox"}
 
 

@@ -15,9 +15,8 @@ from holdfast.agent.conversation import Diagnostic
 from holdfast.chat.frontmatter import flemma_options as seed
 from holdfast.chat.frontmatter.evaluation import Base
 from holdfast.chat.frontmatter.flemma_options import Path
-from holdfast.config.config import PRESET_NAME
 from holdfast.config.merge import NameList
-from holdfast.config.options import check, show
+from holdfast.config.options import PRESET_NAME, check_type, short_repr
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.names import SERVER, is_pattern, server_of
 from holdfast.registry.selection import Edit
@@ -302,7 +301,7 @@ class Draft:
             if value == [] and real == seed.SANDBOX:
                 return
             if not isinstance(value, bool):
-                raise Mistake(f"expected true or false, got {show(value)}.")
+                raise Mistake(f"expected true or false, got {short_repr(value)}.")
             if not value or self._base.config.sandbox.mode == "off":
                 self._settings["sandbox", "mode"] = "auto" if value else "off"
         elif real == (*seed.SANDBOX, "backend") and value == "required":
@@ -346,7 +345,9 @@ class Draft:
         if model is None:
             if provider != before:
                 name = self._where(seed.PROVIDER)
-                self.complain(f"{name}: no model of {show(provider)} is named; set {self._where(seed.MODEL)} too.")
+                self.complain(
+                    f"{name}: no model of {short_repr(provider)} is named; set {self._where(seed.MODEL)} too."
+                )
             return outer
         if provider is not None:
             return model if model.startswith(f"{provider}:") else f"{provider}:{model}"
@@ -358,7 +359,7 @@ class Draft:
 def _checked(value: object, place: Path) -> Any:
     given = int(value) if isinstance(value, float) and value.is_integer() else value
     try:
-        check(given, seed.kind_of(place), "")
+        check_type(given, seed.kind_of(place), "")
     except ConfigError as error:
         raise Mistake(str(error).removeprefix(": ")) from None
     return given
@@ -368,11 +369,11 @@ def _names(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, list):
-        raise Mistake(f"expected a list of names, got {show(value)}.")
+        raise Mistake(f"expected a list of names, got {short_repr(value)}.")
     names: list[str] = []
     for item in cast("list[object]", value):
         if not isinstance(item, str):
-            raise Mistake(f"expected a list of names, got {show(item)} in it.")
+            raise Mistake(f"expected a list of names, got {short_repr(item)} in it.")
         names.append(item)
     return tuple(names)
 

@@ -202,7 +202,7 @@ class ApprovalQueue:
     def _pending(self, slot: Slot) -> PendingCall | None:
         if slot.call is None or slot.status is not Status.PENDING:
             return None
-        pending_call = self._chat.runtime.pending.ledger.held(slot.call.call_id)
+        pending_call = self._chat.runtime.pending.ledger.find_pending(slot.call.call_id)
         return pending_call if pending_call is not None and pending_call.state is State.PENDING else None
 
     async def _others(self, slot: Slot) -> None:
@@ -409,7 +409,7 @@ class ChatRunner:
         """The pending calls of which the person, or whoever reads our JSON, was just shown everything."""
         ledger = chat.runtime.pending.ledger
         pending = [slot.call for slot in outcome.slots if slot.call is not None and slot.status is Status.PENDING]
-        pending_call = [found for opened in pending if (found := ledger.held(opened.call_id)) is not None]
+        pending_call = [found for opened in pending if (found := ledger.find_pending(opened.call_id)) is not None]
         return (
             []
             if self._alone
@@ -422,7 +422,7 @@ def run_one(flags: Flags, given: str, file: str | None, digest: str | None, *, a
     approved = None
     if slot.call is not None and slot.status is Status.PENDING and not slot.text.strip():
         with open_ledger(project_of(path, flags), read_only=True) as ledger:
-            pending_call = ledger.held(slot.call.call_id)
+            pending_call = ledger.find_pending(slot.call.call_id)
             if pending_call is not None and pending_call.state is State.PENDING and not pending_call.definition_only:
                 if not was_shown(ledger, pending_call, digest) and not asyncio.run(review(pending_call)):
                     console.print_err(f"Call {pending_call.call.id} still waits.")

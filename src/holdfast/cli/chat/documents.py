@@ -135,7 +135,7 @@ def _check_unique(path: Path, slot: Slot, call_id: str, flags: Flags, *, named: 
     if named:
         return
     with open_ledger(project, read_only=True) as ledger:
-        others = [one for one in ledger.calls_given(slot.use.id) if one != call_id]
+        others = [one for one in ledger.calls_with_given_id(slot.use.id) if one != call_id]
     if others:
         raise UnknownCall(
             f"Another call had the id '{escape(slot.use.id)}' before the one in {location(path, slot.line)}; "

@@ -78,7 +78,7 @@ def _document(path: Path, flags: Flags) -> tuple[DocumentOutput, list[PendingCal
     with open_runtime_for(project, read_only=True) as runtime:
         shown = [SlotOutput.of(slot, runtime) for slot in slots]
         opened = [slot.call.call_id for slot in slots if slot.call is not None]
-        pending = [found for one in opened if (found := runtime.pending.ledger.held(one)) is not None]
+        pending = [found for one in opened if (found := runtime.pending.ledger.find_pending(one)) is not None]
     found = DocumentOutput(
         path=str(path),
         next=_next(conversation, slots),

@@ -18,13 +18,13 @@ from holdfast.cli.json_output import JsonObject
 from holdfast.cli.layout import field_lines, quote, quoted_field_lines, wrap_sentence
 from holdfast.cli.project_context import Flags, whoami
 from holdfast.cli.prompt import confirm
-from holdfast.config.config import in_force
-from holdfast.config.layers import Loaded
-from holdfast.config.options import as_given
-from holdfast.config.options import loosened as in_words
+from holdfast.config.config import effective_options
+from holdfast.config.layers import LoadedConfig
+from holdfast.config.options import describe_loosening as in_words
+from holdfast.config.options import file_value
 from holdfast.factory.chat import TOOLS_OPTION, ChatSession, TrustReview, review_trust
 from holdfast.fs.own_paths import user_state_dir
-from holdfast.store.trust import Trust
+from holdfast.store.trust import TrustStore
 from holdfast.text.escape import escape
 from holdfast.text.toml import toml_lines
 
@@ -32,17 +32,17 @@ _OFF: Final = "A tool that is switched off stays off, although the frontmatter o
 _FUNCTION: Final = "The function in the frontmatter of {} can only make the rules stricter"
 
 
-def changed_options(now: Loaded, then: Loaded) -> list[JsonObject]:
+def changed_options(now: LoadedConfig, then: LoadedConfig) -> list[JsonObject]:
     """The options that would get another value."""
-    before, after = in_force(now.config), in_force(then.config)
+    before, after = effective_options(now.config), effective_options(then.config)
     return [
-        {"key": key, "from": as_given(before[key]), "to": as_given(value)}
+        {"key": key, "from": file_value(before[key]), "to": file_value(value)}
         for key, value in after.items()
         if value != before[key]
     ]
 
 
-def describe_loosening(now: Loaded, then: Loaded) -> list[str]:
+def describe_loosening(now: LoadedConfig, then: LoadedConfig) -> list[str]:
     """In words, what trusting a file lets run without asking, or reach."""
     return in_words(now.config, then.config)
 
@@ -162,4 +162,4 @@ def _written(section: str, name: str, value: Any) -> str:
 
 
 def _open_trust() -> Any:
-    return Trust(user_state_dir() / "user.db")
+    return TrustStore(user_state_dir() / "user.db")

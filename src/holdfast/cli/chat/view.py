@@ -26,7 +26,7 @@ from holdfast.contract.result import Result
 from holdfast.factory.chat import ChatSession
 from holdfast.models.from_config import OPERATOR
 from holdfast.models.port import CallBegun, Retrying, TextDelta, ThinkingDelta, Usage
-from holdfast.registry.sources import WAITING
+from holdfast.registry.source_loader import WAITING_FOR_SOURCES
 from holdfast.text.escape import clip, escape, escape_block
 
 _CLEAR: Final = "\r\x1b[K"
@@ -303,7 +303,7 @@ class TerminalView:
                 self.rest()
             case Finished():
                 self._live.end(event.call_id)
-            case Warned() if event.message == WAITING:
+            case Warned() if event.message == WAITING_FOR_SOURCES:
                 self._warn(event.message)  # the others have been said as warnings already
             case _:
                 pass

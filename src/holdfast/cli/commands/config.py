@@ -20,10 +20,10 @@ from holdfast.cli.layout import wrap_sentence
 from holdfast.cli.project_context import Flags, open_runtime_for, project_here
 from holdfast.cli.prompt import edit_text as edited
 from holdfast.cli.root import DefaultGroup, json_option, with_flags
-from holdfast.config.config import in_force
+from holdfast.config.config import effective_options
 from holdfast.config.json_schema import json_schema
 from holdfast.config.layers import load
-from holdfast.config.machine import MACHINE
+from holdfast.config.machine import MACHINE_FILE
 from holdfast.config.roots import PROJECT_FILE, check_user_config, find_root, user_project_file
 from holdfast.contract.errors import ConfigError
 from holdfast.factory.runtime import check_config, config_warnings
@@ -43,7 +43,7 @@ def config() -> None:
 def show(flags: Flags, as_json: bool) -> int:
     """Show every option as it is in force. This is what `holdfast config` alone does."""
     project = project_here(flags)
-    values = in_force(project.loaded.config)
+    values = effective_options(project.loaded.config)
     if as_json:
         loaded = project.loaded
         console.print_json(ConfigurationOutput(config=values, layers=loaded.layers, notices=loaded.notices))
@@ -61,7 +61,7 @@ def path(flags: Flags, as_json: bool) -> int:
     project = project_here(flags)
     root = project.root
     places = PlacesOutput(
-        machine=str(MACHINE.path),
+        machine=str(MACHINE_FILE.path),
         user=str(user_config_file()),
         own=None if root is None else str(user_project_file(root)),
         project=None if root is None else str(root / PROJECT_FILE),

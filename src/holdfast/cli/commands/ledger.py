@@ -27,7 +27,7 @@ from holdfast.factory.runtime import open_ledger
 from holdfast.rules.chain import source_name
 from holdfast.store.ledger import Ledger
 from holdfast.store.queries import CallFilter, CallRecord
-from holdfast.store.retention import DAY, prune, prune_by
+from holdfast.store.retention import DAY, prune, prune_by_config
 from holdfast.text.escape import clip, escape_name
 from holdfast.text.preview import arguments_text, preview
 from holdfast.text.suggest import did_you_mean
@@ -257,7 +257,7 @@ def prune_calls(flags: Flags, days: float | None, max_bytes: int | None, dry_run
     with open_ledger(project) if project.ledger_path.exists() else Ledger.in_memory() as kept:
         kept.recover()
         if days is None:
-            done = prune_by(kept, config, by=whoami(), dry_run=dry_run)
+            done = prune_by_config(kept, config, by=whoami(), dry_run=dry_run)
         else:
             older_than = time.time() - days * DAY
             done = prune(kept, older_than=older_than, max_bytes=config.max_blob_bytes, by=whoami(), dry_run=dry_run)

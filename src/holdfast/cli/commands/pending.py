@@ -52,7 +52,7 @@ from holdfast.contract.result import Result
 from holdfast.contract.widening import Widening
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.ledger import Ledger
-from holdfast.store.process_identity import alive
+from holdfast.store.process_identity import is_alive
 from holdfast.text.escape import escape_name
 
 
@@ -367,7 +367,11 @@ async def _take(
         if always is not None:
             await create_grant(runtime, pending_call, always, answer.by)
         result = await runtime.answer(pending_call.call.id, answer, digest=digest)
-        return _who_runs(result, pending_call), require_ledger(runtime).held(pending_call.call.id), pending_call.digest
+        return (
+            _who_runs(result, pending_call),
+            require_ledger(runtime).find_pending(pending_call.call.id),
+            pending_call.digest,
+        )
 
 
 async def _show_changed(pending_call: PendingCall) -> None:
@@ -416,7 +420,7 @@ def _who_runs(result: Result, pending_call: PendingCall) -> Result:
 
 
 def _is_waited_for(pending_call: PendingCall) -> bool:
-    return pending_call.waiter is not None and alive(pending_call.waiter)
+    return pending_call.waiter is not None and is_alive(pending_call.waiter)
 
 
 def _ended(flags: Flags, call_id: str, answer: Answer) -> Result:

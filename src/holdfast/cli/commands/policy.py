@@ -22,7 +22,7 @@ from holdfast.cli.project_context import Flags, open_runtime_for, project_here, 
 from holdfast.cli.root import DefaultGroup, complete_tool, with_flags
 from holdfast.config.config import SHELL_READONLY, ApprovalConfig, Config, Section
 from holdfast.config.layers import LayerReport
-from holdfast.config.options import Mark, as_given, declared, is_table_list, loosened
+from holdfast.config.options import Mark, all_options, describe_loosening, file_value, is_table_list
 from holdfast.contract.enums import Verdict
 from holdfast.rules.chain import source_name
 from holdfast.rules.decider import DecisionExplanation, ExplainedStep
@@ -208,7 +208,7 @@ def _part(part: JudgedPart) -> list[str]:
 def _rules(runtime: Runtime, layers: Iterable[LayerReport]) -> PolicyOutput:
     config = runtime.config
     return PolicyOutput(
-        words=[*loosened(_STRICTEST, config), *_limits(config.approval)],
+        words=[*describe_loosening(_STRICTEST, config), *_limits(config.approval)],
         **{section: to_builtins(getattr(config, section)) for section in _SECTIONS},
         protected=config.protected,
         chain=[
@@ -223,7 +223,7 @@ def _rules(runtime: Runtime, layers: Iterable[LayerReport]) -> PolicyOutput:
 def _limits(approval: ApprovalConfig) -> Iterator[str]:
     for names in approval.narrow:
         if names != approval.auto_approve:
-            listed = toml_value(as_given(names))
+            listed = toml_value(file_value(names))
             yield f"but only what auto_approve = {listed} of the machine or of an untrusted file approves as well"
 
 
@@ -233,19 +233,19 @@ def _written(config: Config) -> Iterator[str]:
         found: Section = getattr(config, section)
         yield f"[{section}]"
         tables: list[str] = []
-        for option in declared(type(found)).values():
+        for option in all_options(type(found)).values():
             value = getattr(found, option.name)
             if Mark.COMPUTED in option.marks:
                 if value != option.default() and option.name in _COMPUTED:
-                    yield f"# {_COMPUTED[option.name]}: {toml_value(as_given(value))}"
+                    yield f"# {_COMPUTED[option.name]}: {toml_value(file_value(value))}"
             elif value is None:
                 yield f"# {option.name} is not set"
             elif value == option.default():
-                yield f"{option.name} = {toml_value(as_given(value))}  # default"
+                yield f"{option.name} = {toml_value(file_value(value))}  # default"
             elif is_table_list(option.kind):
-                tables += ["", *toml_lines(section, option.name, as_given(value))]
+                tables += ["", *toml_lines(section, option.name, file_value(value))]
             else:
-                yield from toml_lines(section, option.name, as_given(value))
+                yield from toml_lines(section, option.name, file_value(value))
         yield from (*tables, "")
 
 

@@ -23,7 +23,7 @@ from holdfast.cli.root import complete_call, with_flags
 from holdfast.contract.errors import LedgerCorrupt, UndoRefused
 from holdfast.factory.runtime import Project, open_ledger
 from holdfast.runtime.undo.restore import TOOL, PathUndo, Undo, UndoPlan, check_plan, describe_calls, diff_of
-from holdfast.store.changes import changes_of, changing_calls, undone_by
+from holdfast.store.changes import changing_calls, net_changes, undone_by
 from holdfast.store.ledger import Ledger
 from holdfast.text.escape import escape, escape_name
 
@@ -124,7 +124,7 @@ def _list(ledger: Ledger, limit: int, *, as_json: bool) -> int:
     for call_id in changing_calls(ledger, limit):
         try:
             record = ledger.call(call_id)
-            count, undone = len(changes_of(ledger, call_id)), undone_by(ledger, call_id)
+            count, undone = len(net_changes(ledger, call_id)), undone_by(ledger, call_id)
         except LedgerCorrupt:
             unreadable.append(call_id)
             continue

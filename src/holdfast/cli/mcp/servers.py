@@ -32,7 +32,7 @@ from holdfast.contract.names import server_of
 from holdfast.factory.runtime import Project
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.runtime.runtime import Runtime
-from holdfast.store.trust import Pins
+from holdfast.store.pins import ToolPins
 from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean
 
@@ -307,7 +307,7 @@ def forget_definitions(flags: Flags, name: str, *, yes: bool, as_json: bool) -> 
         if not asyncio.run(confirm(f"Forget what was seen of '{name}'? [y/N] ")):
             console.print_err("Nothing was forgotten.")
             return REJECTED
-    pins = Pins(project.user_db)
+    pins = ToolPins(project.user_db)
     try:
         forgotten = pins.forget(pinned_as(name, server))
     finally:

@@ -16,7 +16,7 @@ from holdfast.text.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from holdfast.runtime.runtime import Runtime
-    from holdfast.store.trust import Pins
+    from holdfast.store.pins import ToolPins
 
 CLOSE_SECONDS: Final = 5.0
 
@@ -29,7 +29,7 @@ class Bridge:
         runtime: Runtime,
         servers: Mapping[str, McpServer],
         *,
-        pins: Pins | None,
+        pins: ToolPins | None,
         state: Path | None,
         clock: Clock | None = None,
     ) -> None:

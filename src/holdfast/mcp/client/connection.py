@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.mcp.client.http_transport import Remote
     from holdfast.runtime.context import RunContext
     from holdfast.runtime.runtime import Runtime
-    from holdfast.store.trust import Pins
+    from holdfast.store.pins import ToolPins
 
 
 class Clock(Protocol):
@@ -148,7 +148,7 @@ class Connection:
         name: str,
         server: McpServer,
         *,
-        pins: Pins | None,
+        pins: ToolPins | None,
         state: Path | None,
         clock: Clock | None = None,
     ) -> None:

@@ -24,7 +24,7 @@ from holdfast.sandbox.launch import Launch, clean_up, cleanup_notes
 from holdfast.sandbox.proxy import HostProxy
 from holdfast.sandbox.sandbox import Sandbox
 from holdfast.sandbox.supervisor.client import CommandNotStarted, SupervisorLost
-from holdfast.store.process_identity import Noted
+from holdfast.store.folder_writers import WriterRegistration
 
 GRACE: Final = 2.0
 """Seconds a server has to end by itself when its input is closed."""
@@ -56,7 +56,7 @@ async def start(runtime: Runtime, name: str, server: McpServer) -> Process:
                 launch = host_proxy.with_relay_fd(launch)
             if launch.contained and sandbox.policy.writable:
                 # It could gain from an approval that it forges in a document, so others must know that it lives.
-                launch = replace(launch, cleanup=(*launch.cleanup, Noted(sandbox.policy.writable)))
+                launch = replace(launch, cleanup=(*launch.cleanup, WriterRegistration(sandbox.policy.writable)))
             return Process(runtime, name, launch, () if host_proxy is None else host_proxy.passed_fds, stack)
         except BaseException:
             _put_away(launch)

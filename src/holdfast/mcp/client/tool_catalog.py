@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from holdfast.runtime.context import RunContext
     from holdfast.runtime.runtime import Runtime
-    from holdfast.store.trust import Pins
+    from holdfast.store.pins import ToolPins
 
 MAX_LINES: Final = 30
 MAX_CHARS: Final = 3_000
@@ -128,7 +128,7 @@ class _Stock(Struct, frozen=True):
 
 
 class Shelf:
-    def __init__(self, runtime: Runtime, name: str, server: McpServer, pins: Pins | None, send: Send) -> None:
+    def __init__(self, runtime: Runtime, name: str, server: McpServer, pins: ToolPins | None, send: Send) -> None:
         self.name = name
         self.timeout = server.timeout
         self.send = send

@@ -124,7 +124,7 @@ class Rounds:
         await runtime.pipeline.wait_for_sources()
         approvals = [(key, call_id, digest) for key, (_, call_id, digest) in state.asked.items() if call_id]
         for key, call_id, digest in approvals:
-            held = runtime.pending.ledger.held(call_id)
+            held = runtime.pending.ledger.find_pending(call_id)
             if held is None:
                 continue
             root = state.root or held.call.group
@@ -310,4 +310,4 @@ def _is_of(held: PendingCall, caller: Caller, tool: Tool) -> bool:
     call, asked = held.call, held.call.caller
     if (asked.interface, asked.agent, call.tool, call.parent) != (caller.interface, caller.agent, tool.name, None):
         return False
-    return held.waiter is None or not process_identity.alive(held.waiter)
+    return held.waiter is None or not process_identity.is_alive(held.waiter)

@@ -74,7 +74,7 @@ class PackStore:
 
     def copy_to_blobs(self, place: PackEntry, blobs: Blobs) -> None:
         """Keep a content where the ledger keeps it."""
-        if blobs.freshen(place.digest):
+        if blobs.touch(place.digest):
             return
         pack = os.open(self._folder / place.pack, os.O_RDONLY | os.O_CLOEXEC)
         try:

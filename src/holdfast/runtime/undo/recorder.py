@@ -20,13 +20,13 @@ from holdfast.sandbox.launch import Changes, Overlay
 from holdfast.store.changes import (
     PathChange,
     PathState,
-    after_others,
+    exclude_other_calls,
     last_entry,
-    left_by_others,
+    rebase_on_other_calls,
     record_changes,
-    record_together,
+    record_concurrent,
     shown_change,
-    without_others,
+    states_from_other_calls,
 )
 
 if TYPE_CHECKING:
@@ -252,19 +252,19 @@ class CommandRecording:
         lost: list[str] = []
         try:
             if len(calls) > 1:
-                record_together(self._ledger, calls)
+                record_concurrent(self._ledger, calls)
             for part in self._root_recordings:
                 with _finish_lock:
                     found = part.changes()
                     others = self._changes_by_others(part, calls)
-                    found = without_others(part.root, found, others)
+                    found = exclude_other_calls(part.root, found, others)
                     if part.overlay is None and self._contained:
                         found = without_documents(part.root, found, self._sandbox)
                     judged = check_changes(
                         part.root, found, self._sandbox if self._contained else None, part.content_root
                     )
                     part.revert(judged.refused)
-                    allowed = after_others(part.root, judged.allowed, others)
+                    allowed = rebase_on_other_calls(part.root, judged.allowed, others)
                     record_changes(self._ledger, self._call_id, part.root, allowed)
                     lost += part.apply(judged.allowed)
                 changes += (shown_change(part.root, change) for change in judged.allowed)
@@ -285,7 +285,7 @@ class CommandRecording:
         """What other calls left meanwhile in a folder that the commands changed themselves."""
         if part.overlay is not None:
             return {}
-        return left_by_others(self._ledger, self._since, (self._call_id, *calls))
+        return states_from_other_calls(self._ledger, self._since, (self._call_id, *calls))
 
     def discard(self) -> None:
         for part in self._root_recordings:

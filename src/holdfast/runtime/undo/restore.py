@@ -18,13 +18,13 @@ from holdfast.contract.result import Result, fail, ok
 from holdfast.runtime.undo.tree import BlobSource, PathEdit, Tree, apply_edits, open_file
 from holdfast.store.changes import (
     ABSENT,
-    Altered,
+    NetChange,
     PathChange,
     PathState,
-    changes_of,
+    concurrent_with,
     mark_undone,
+    net_changes,
     record_changes,
-    together_with,
     undone_by,
 )
 from holdfast.text.diff import unified_diff
@@ -45,7 +45,7 @@ class PathUndo(Struct, frozen=True, kw_only=True):
     root: str
     inside: str
     """The path below the root."""
-    change: Altered
+    change: NetChange
     now: PathState
     action: UndoAction
     why: str = ""
@@ -81,15 +81,15 @@ class Undo:
         """What would be put back, and what would not, and why. Nothing is changed."""
         if self._ledger.rows("SELECT 1 FROM open_calls WHERE call = ? AND state = 'running'", (call_id,)):
             raise UndoRefused(f"Call {call_id} is still running; wait for its end, or stop it, and undo it then.")
-        changes = changes_of(self._ledger, call_id)
+        changes = net_changes(self._ledger, call_id)
         items: list[PathUndo] = []
-        by_root: dict[str | None, list[Altered]] = {}
+        by_root: dict[str | None, list[NetChange]] = {}
         for change in changes:
             by_root.setdefault(self._root_of(change), []).append(change)
         for root, inside in by_root.items():
             items += _refuse_outside(inside) if root is None else self._plan_in(root, inside)
         items.sort(key=lambda item: item.path.split("/"))
-        others = tuple(other for other in together_with(self._ledger, call_id) if other != call_id)
+        others = tuple(other for other in concurrent_with(self._ledger, call_id) if other != call_id)
         return UndoPlan(
             call_id=call_id, items=tuple(items), undone_by=undone_by(self._ledger, call_id), together=others
         )
@@ -150,12 +150,12 @@ class Undo:
             raise UndoRefused(f"{item.path} has changed while you looked; look again.")
         return PathEdit(item.inside, now, item.change.before)
 
-    def _root_of(self, change: Altered) -> str | None:
+    def _root_of(self, change: NetChange) -> str | None:
         if change.root is not None:
             return change.root
         return next((root for root in self._roots if _relative_to(change.path, root) is not None), None)
 
-    def _plan_in(self, root: str, changes: Sequence[Altered]) -> list[PathUndo]:
+    def _plan_in(self, root: str, changes: Sequence[NetChange]) -> list[PathUndo]:
         try:
             tree = Tree(root)
         except OSError as error:
@@ -165,7 +165,7 @@ class Undo:
             items = [self._judge(tree, root, change) for change in changes]
             return _refuse_non_empty(tree, _refuse_without_parent(tree, items))
 
-    def _judge(self, tree: Tree, root: str, change: Altered) -> PathUndo:
+    def _judge(self, tree: Tree, root: str, change: NetChange) -> PathUndo:
         inside = _relative_to(change.path, root) or ""
         try:
             now = tree.state(inside)
@@ -176,7 +176,7 @@ class Undo:
         why = self._why_not(change, now)
         return _path_undo(change, root, now, "refused" if why else "put_back", why)
 
-    def _why_not(self, change: Altered, now: PathState) -> str:
+    def _why_not(self, change: NetChange, now: PathState) -> str:
         before, after = change.before, change.after
         if after is None:
             return "the call was interrupted and what it left there is not known"
@@ -240,12 +240,12 @@ def _refuse_non_empty(tree: Tree, items: Sequence[PathUndo]) -> list[PathUndo]:
     return list(by_path.values())
 
 
-def _path_undo(change: Altered, root: str, now: PathState, action: UndoAction, why: str = "") -> PathUndo:
+def _path_undo(change: NetChange, root: str, now: PathState, action: UndoAction, why: str = "") -> PathUndo:
     inside = _relative_to(change.path, root) or ""
     return PathUndo(path=change.path, root=root, inside=inside, change=change, now=now, action=action, why=why)
 
 
-def _refuse_outside(changes: Iterable[Altered]) -> list[PathUndo]:
+def _refuse_outside(changes: Iterable[NetChange]) -> list[PathUndo]:
     why = "it lies outside the project and the writable folders"
     return [_path_undo(change, "", ABSENT, "refused", why) for change in changes]
 

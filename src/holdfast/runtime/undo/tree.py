@@ -18,12 +18,12 @@ from holdfast.fs.beneath import FOLDER, GONE, Folders, change_mode, for_owner, o
 from holdfast.fs.replace import NewFile
 from holdfast.fs.temporary import temporary_name
 from holdfast.store.blobs import Blobs
-from holdfast.store.changes import ABSENT, Kind, PathState
+from holdfast.store.changes import ABSENT, PathKind, PathState
 
 StoreContent = Callable[[int], str]
 """Keeps what an open file holds; gives the SHA-256 of it."""
 
-_KINDS: Final[dict[int, Kind]] = {
+_KINDS: Final[dict[int, PathKind]] = {
     stat.S_IFREG: "file",
     stat.S_IFLNK: "symlink",
     stat.S_IFDIR: "directory",
@@ -31,7 +31,7 @@ _KINDS: Final[dict[int, Kind]] = {
 }
 
 
-def kind_of(mode: int) -> Kind:
+def kind_of(mode: int) -> PathKind:
     return _KINDS.get(stat.S_IFMT(mode), "other")
 
 

@@ -10,12 +10,12 @@ from threading import RLock, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from holdfast.registry.registration import Source
+from holdfast.registry.registration import ToolSource
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Task
 
-WAITING: Final = "Waiting for tool definitions to load..."
+WAITING_FOR_SOURCES: Final = "Waiting for tool definitions to load..."
 
 Callback = Callable[[], None]
 
@@ -66,7 +66,7 @@ class _Loading:
 
     __slots__ = ("deadline", "finished", "handles", "loop", "register", "source", "task", "timeout", "timer")
 
-    def __init__(self, source: Source, register: Register, timeout: float) -> None:
+    def __init__(self, source: ToolSource, register: Register, timeout: float) -> None:
         self.source = source
         self.register = register
         self.timeout = timeout
@@ -78,7 +78,7 @@ class _Loading:
         self.task: Task[None] | None = None
 
 
-class Sources:
+class SourceLoader:
     """Runs sources, bounds their time, and tells when all have finished. Safe to use from threads."""
 
     def __init__(
@@ -99,7 +99,7 @@ class Sources:
     def ready(self) -> bool:
         return not self._pending
 
-    def add(self, source: Source, register: Register) -> Handle:
+    def add(self, source: ToolSource, register: Register) -> Handle:
         """Start a source, at once inside a running loop, else with `start` or the first wait.
 
         The handle stops a source that has not finished and removes all that it registered.

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from holdfast.contract.errors import HoldfastError
-from holdfast.store.database import PATIENCE, Database, Locked, Op
+from holdfast.store.database import LOCK_TIMEOUT, Database, DatabaseLocked, Op
 
 T = TypeVar("T")
 _PAUSE: Final = 0.005
@@ -33,7 +33,7 @@ class _Waiting:
         return self.droppable and self.future.cancelled()
 
 
-class Writer:
+class GroupCommitWriter:
     """Writes in the thread of the event loop: a transaction takes less time than a change of threads.
 
     The first operation in a turn of the loop is written at once, because nobody may follow. The others of the same
@@ -58,7 +58,7 @@ class Writer:
         if self._loop is not loop and not self._adopt(loop):
             return self._database.run(op)
         if not self._queue and self._may_go_first(loop):
-            with suppress(Locked):
+            with suppress(DatabaseLocked):
                 return self._database.write([op])[0]
         future: asyncio.Future[T] = loop.create_future()
         self._queue.append(_Waiting(op, future, droppable))
@@ -107,7 +107,7 @@ class Writer:
             batch = self._take()
             try:
                 outcomes = self._database.write([waiting.op for waiting in batch])
-            except Locked as error:
+            except DatabaseLocked as error:
                 if self._retry_later(batch):
                     return
                 _fail(batch, error)
@@ -137,7 +137,7 @@ class Writer:
         loop = asyncio.get_running_loop()
         now = loop.time()
         for waiting in batch:
-            waiting.deadline = waiting.deadline or now + PATIENCE
+            waiting.deadline = waiting.deadline or now + LOCK_TIMEOUT
         if not batch or now > batch[0].deadline:
             return False
         self._queue[:0] = batch
