@@ -33,7 +33,8 @@ from holdfast.sandbox.supervisor.client import (
     SupervisedCommand,
     SupervisorLost,
 )
-from holdfast.store.process_identity import is_alive, may_have_written, owner_of
+from holdfast.store.folder_writers import may_have_written
+from holdfast.store.process_identity import is_alive, owner_of
 
 if TYPE_CHECKING:
     from holdfast.sandbox.launch import Launch
