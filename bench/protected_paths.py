@@ -107,7 +107,7 @@ def sibling(path: str) -> str:
 
 
 def count(paths: list[str], shown: list[str]) -> Counts:
-    from holdfast.fs.protected_paths import is_protected
+    from holdfast.fs.protected_paths import protected_reason
 
     with tempfile.TemporaryDirectory() as folder:
         root = Path(os.path.realpath(folder), "project")
@@ -117,8 +117,8 @@ def count(paths: list[str], shown: list[str]) -> Counts:
             if not rest:
                 (root / first).touch()
         made = [name for name in map(sibling, paths) if name not in set(paths)]
-        edits = {path: why for path in paths if (why := is_protected(Path(path), root=root))}
-        creates = {path: why for path in made if (why := is_protected(Path(path), root=root))}
+        edits = {path: why for path in paths if (why := protected_reason(Path(path), root=root))}
+        creates = {path: why for path in made if (why := protected_reason(Path(path), root=root))}
     edits_ordinary = [path for path in edits if not is_acting(path)]
     creates_ordinary = [path for path in creates if not is_acting(path, new=True)]
     shown += (f"edit: {path} ({edits[path]})" for path in edits_ordinary)

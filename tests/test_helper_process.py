@@ -289,8 +289,8 @@ def test_an_editor_or_browser_that_leads_into_the_project_is_refused_by_name(
     monkeypatch.setattr(helper_process, "start", _never)
     assert asyncio.run(prompt.edit_text("text", ".json")) is None
     assert "Cannot start the editor: " in capfd.readouterr().err
-    with pytest.raises(helper_process.NotStarted, match=r"project|quotes"):
-        helper_process.person_command(command, hostile.root)
+    with pytest.raises(helper_process.ProgramRefused, match=r"project|quotes"):
+        helper_process.user_command(command, hostile.root)
 
 
 def _never(*_: object, **__: object) -> None:
@@ -332,7 +332,7 @@ def test_no_variable_of_the_persons_programs_leads_into_the_project(
         monkeypatch.setenv(name, "touch x")
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
     monkeypatch.setenv("BESIDE", f"{hostile.root}-2/x")
-    found = helper_process.person_environment(hostile.root)
+    found = helper_process.user_environment(hostile.root)
     assert found.keys().isdisjoint((*LEADING, *CODE))
     assert found["XDG_RUNTIME_DIR"] == "/run/user/1000"
     assert found["BESIDE"] == f"{hostile.root}-2/x"
@@ -343,9 +343,9 @@ def test_no_variable_of_the_persons_programs_leads_into_the_project(
 @pytest.mark.spec("N8")
 def test_a_home_in_the_project_is_not_the_persons(hostile: HostileProject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(hostile.root / "home"))
-    assert helper_process.person_environment(hostile.root)["HOME"] == pwd.getpwuid(os.getuid()).pw_dir
+    assert helper_process.user_environment(hostile.root)["HOME"] == pwd.getpwuid(os.getuid()).pw_dir
     monkeypatch.setenv("HOME", "/somewhere")
-    assert helper_process.person_environment(Path("/"))["HOME"] == "/somewhere"
+    assert helper_process.user_environment(Path("/"))["HOME"] == "/somewhere"
 
 
 @pytest.mark.spec("N8")
@@ -358,7 +358,7 @@ def test_the_fuzzer_makes_its_repository_with_the_system_s_git(hostile: HostileP
 def test_what_is_written_for_mcp_clients_starts_holdfast_alone(hostile: HostileProject) -> None:
     for name in ("PYTHONHOME", "PYTHONPATH", "PATH"):
         os.environ.pop(name)
-    command = helper_process.own_module("holdfast", "mcp", "install", "claude", "--print", "--json")
+    command = helper_process.holdfast_module("holdfast", "mcp", "install", "claude", "--print", "--json")
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     entry = json.loads(done.stdout)["entry"]
     assert Path(entry["command"]).is_absolute()
@@ -374,7 +374,7 @@ def test_what_is_written_for_mcp_clients_starts_holdfast_alone(hostile: HostileP
 @pytest.mark.parametrize("words", [("completion", "bash"), ("doctor", "--json"), ("tools",), ("call", "system.info")])
 def test_commands_of_the_shell_start_nothing_of_the_project(hostile: HostileProject, words: tuple[str, ...]) -> None:
     done = subprocess.run(
-        helper_process.own_module("holdfast", *words), capture_output=True, text=True, timeout=110, check=False
+        helper_process.holdfast_module("holdfast", *words), capture_output=True, text=True, timeout=110, check=False
     )
     assert done.stdout, done.stderr
 
@@ -455,7 +455,7 @@ def test_a_program_that_uses_holdfast_gets_no_tools_of_a_package_that_only_lies_
 def test_where_holdfast_is_in_the_users_own_packages_it_is_still_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site, "ENABLE_USER_SITE", True)
     monkeypatch.setattr(site, "getusersitepackages", lambda: str(PACKAGE.parent))
-    program, *words = helper_process.own_module("holdfast", "--version")
+    program, *words = helper_process.holdfast_module("holdfast", "--version")
     assert words == ["-E", "-P", "-m", "holdfast", "--version"]
     assert subprocess.run([program, *words], capture_output=True, timeout=30, check=True).stdout.startswith(b"holdfast")
 

@@ -11,9 +11,9 @@ def main() -> int:
 
         sys.stdout.write(f"holdfast {__version__}\n")
         return 0
-    from holdfast.import_path import forget_projects
+    from holdfast.import_path import remove_projects
 
-    forget_projects(sys.argv[1:])  # most imports come later
+    remove_projects(sys.argv[1:])  # most imports come later
     import gc
 
     gc.set_threshold(100_000, 50, 50)  # what is imported does not become garbage; looking for some takes time

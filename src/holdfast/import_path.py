@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MARKERS = ("holdfast.toml", ".git")
 """What makes a folder the top of a project."""
-OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
 """The folder that holds the package."""
 
 
@@ -27,7 +27,7 @@ def installed_folders() -> frozenset[str]:
     library = os.path.dirname(os.__file__)  # noqa: PTH120 - `pathlib` is slow at every start of the command
     archive = f"{os.path.dirname(library)}/python{sys.version_info[0]}{sys.version_info[1]}.zip"  # noqa: PTH120
     user = (site.getusersitepackages(),) if site.ENABLE_USER_SITE else ()
-    return frozenset({archive, library, f"{library}/lib-dynload", *site.getsitepackages(), *user, OWN})
+    return frozenset({archive, library, f"{library}/lib-dynload", *site.getsitepackages(), *user, PACKAGE_PARENT})
 
 
 def import_order(entries: Iterable[str]) -> list[str]:
@@ -39,7 +39,7 @@ def import_order(entries: Iterable[str]) -> list[str]:
 
 def without_projects(entries: Iterable[str], folders: Iterable[str]) -> list[str]:
     """The same without what lies in the projects of some folders."""
-    installed, projects = installed_folders(), [project_around(folder) for folder in folders]
+    installed, projects = installed_folders(), [enclosing_project(folder) for folder in folders]
     return [
         entry
         for entry in import_order(entries)
@@ -47,13 +47,13 @@ def without_projects(entries: Iterable[str], folders: Iterable[str]) -> list[str
     ]
 
 
-def forget_projects(words: Iterable[str] = ()) -> None:
+def remove_projects(words: Iterable[str] = ()) -> None:
     """Import nothing of the project from here on, nor of one that a word of the command line leads into."""
     named = (word.removeprefix("-C") for word in words)
     sys.path[:] = without_projects(sys.path, [os.curdir, *(word for word in named if word and os.path.lexists(word))])
 
 
-def top_above(folder: str) -> str | None:
+def find_project_root(folder: str) -> str | None:
     """The nearest folder at or above one that is the top of a project; None if there is none."""
     here = os.path.realpath(folder)
     while not any(os.path.lexists(os.path.join(here, marker)) for marker in MARKERS):  # noqa: PTH118
@@ -64,9 +64,9 @@ def top_above(folder: str) -> str | None:
     return here
 
 
-def project_around(folder: str) -> str | None:
+def enclosing_project(folder: str) -> str | None:
     """The project a folder lies in; without a marker that is the folder itself, unless it is the whole file system."""
-    found = top_above(folder) or os.path.realpath(folder)
+    found = find_project_root(folder) or os.path.realpath(folder)
     return None if found == os.path.dirname(found) else found  # noqa: PTH120
 
 

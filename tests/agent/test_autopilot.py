@@ -12,7 +12,7 @@ import pytest
 from holdfast.agent.conversation import Diagnostic, Status
 from holdfast.agent.events import PhaseStarted
 from holdfast.agent.loop import Loop
-from holdfast.contract.event import Warned
+from holdfast.contract.event import WarningRaised
 from holdfast.contract.message import Message, Text, ToolUse
 from tests.agent.scripted import Stage, said, saying, use
 
@@ -38,7 +38,7 @@ def test_autopilot_stops_at_its_limit_counted_from_the_persons_last_words(tmp_pa
     assert (outcome.kind, outcome.exit_code) == ("stopped", 1)
     assert outcome.message == f"{STOPPED} Write something of your own to go on."
     assert (len(stage.model.asked), len(stage.notes)) == (3, 3)
-    assert Warned("", STOPPED) in stage.events
+    assert WarningRaised("", STOPPED) in stage.events
     assert stage.advance().kind == "stopped"
     assert len(stage.model.asked) == 3
     stage.person.say("Go on.")
@@ -153,7 +153,7 @@ def test_a_send_waits_for_the_tools_that_are_still_loading_and_goes_by_itself(tm
         with loop.runtime.subscribe() as events:
             going = asyncio.create_task(loop.advance())
             async for event in events:
-                if isinstance(event, Warned):
+                if isinstance(event, WarningRaised):
                     assert event.message == "Waiting for tool definitions to load..."
                     break
         assert stage.model.asked == []
@@ -176,7 +176,7 @@ def test_a_send_that_waits_for_tools_can_be_cancelled(tmp_path: Path) -> None:
         with loop.runtime.subscribe() as events:
             going = asyncio.create_task(loop.advance())
             async for event in events:
-                if isinstance(event, Warned):
+                if isinstance(event, WarningRaised):
                     break
         assert loop.cancel()
         return await going
@@ -195,7 +195,7 @@ def test_an_error_in_the_conversation_keeps_it_from_being_sent_and_a_warning_doe
     assert stage.model.asked == []
     stage.conversation.store.problems = [Diagnostic("warning", "Odd.")]
     assert stage.advance().kind == "done"
-    assert Warned("", "The conversation: Odd.") in stage.events
+    assert WarningRaised("", "The conversation: Odd.") in stage.events
 
 
 @pytest.mark.spec("D5")

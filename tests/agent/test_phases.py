@@ -13,7 +13,7 @@ from holdfast.agent.conversation import LedgerCall, Status
 from holdfast.agent.events import ResultWritten, StatusWritten
 from holdfast.config.config import ApprovalConfig, Preset, ToolsConfig
 from holdfast.contract.enums import State
-from holdfast.contract.event import Warned
+from holdfast.contract.event import WarningRaised
 from holdfast.contract.message import Text
 from tests.agent.scripted import Stage, said, use
 
@@ -137,7 +137,7 @@ def test_text_in_an_approved_block_stops_the_cycle_until_the_fence_is_gone(tmp_p
         assert "'a1' was not run" in outcome.message
         assert [slot.use.id for slot in outcome.slots] == ["a1", "a3"]
         assert (len(stage.asks), len(stage.model.asked)) == (1, 1)
-    assert any(isinstance(event, Warned) and "'a1'" in event.message for event in stage.events)
+    assert any(isinstance(event, WarningRaised) and "'a1'" in event.message for event in stage.events)
     stage.person.set_status("a3", Status.REJECTED)
     assert stage.advance().kind == "edited"
     stage.person.remove_fence("a1")
@@ -187,7 +187,7 @@ def test_what_is_remembered_for_another_digest_approves_nothing(tmp_path: Path) 
     stage.person.set_status("a1", Status.APPROVED)
     outcome = stage.advance()
     assert (outcome.kind, stage.asks) == ("pending", [])
-    assert any(isinstance(event, Warned) and "waits again" in event.message for event in stage.events)
+    assert any(isinstance(event, WarningRaised) and "waits again" in event.message for event in stage.events)
     assert stage.slots()[0].call == slot.call
 
 

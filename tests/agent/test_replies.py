@@ -14,7 +14,7 @@ from holdfast.agent.conversation import Status
 from holdfast.agent.events import AgentEvent
 from holdfast.agent.reply import calls_without_result, with_unique_ids
 from holdfast.config.config import ApprovalConfig, ToolsConfig
-from holdfast.contract.event import Warned
+from holdfast.contract.event import WarningRaised
 from holdfast.contract.message import Aborted, Message, Text, Thinking, ToolResult, ToolUse
 from holdfast.models.port import (
     CallBegun,
@@ -107,7 +107,7 @@ def test_a_refusal_and_a_reply_that_is_too_long_are_said_to_be(tmp_path: Path) -
     assert outcome.message == "The model refused to answer; ask in another way."
     stage = Stage(tmp_path, [PartEnded(Text("So lo")), Ended("max_tokens", SPENT)])
     assert stage.advance().kind == "done"
-    assert any(isinstance(event, Warned) and "max_tokens" in event.message for event in stage.events)
+    assert any(isinstance(event, WarningRaised) and "max_tokens" in event.message for event in stage.events)
 
 
 @pytest.mark.spec("U1")

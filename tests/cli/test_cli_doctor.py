@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.commands import doctor
-from holdfast.helper_process import FOLDERS
+from holdfast.helper_process import PROGRAM_FOLDERS
 from holdfast.sandbox.escape_tests import ESCAPE_TESTS
 from tests.cli.command import Cli, Json
 from tests.cli.terminal import Terminal
@@ -145,5 +145,5 @@ def test_where_nothing_holds_it_says_what_is_refused(cli: Cli, mode: str, code: 
 def test_git_is_looked_for_where_the_git_tools_look(cli: Cli) -> None:
     done = cli.run("--set", "sandbox.mode=off", "doctor", "--json", env={"PATH": ""})
     (found,) = named(done.lines, "git")
-    there = next((path for folder in FOLDERS if (path := Path(folder, "git")).is_file()), None)
+    there = next((path for folder in PROGRAM_FOLDERS if (path := Path(folder, "git")).is_file()), None)
     assert found["text"] == str(there or "not found; the git tools need it")

@@ -19,11 +19,11 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from holdfast.cli.pending_view import PendingView, print_pending, tool_use_lines
-from holdfast.contract.call import Call, Caller, Decision, PendingCall, Precondition, Proposal, Surroundings
+from holdfast.contract.call import Call, Caller, Decision, PendingCall, Precondition, Proposal, RunConditions
 from holdfast.contract.enums import Risk, State, Verdict
 from holdfast.contract.json import Args
 from holdfast.rules.decider import CHANGED
-from holdfast.text.preview import arguments_text
+from holdfast.text.preview import format_arguments
 from tests.cli.screens import Section, Tty, bare, emulated_rows, plain_rows, sections, shown
 from tests.soak import rounds
 from tests.text.strategies import ANY_TEXT
@@ -66,7 +66,7 @@ def pending(text: str, other: str = "x", *, kind: str = "command") -> PendingCal
             payload={},
             preview=text,
             preview_kind="diff" if kind == "diff" else "text",
-            surroundings=Surroundings(where=f"./{other}", sandbox=f"B{other}", undo=f"U{other}", lasts=f"T{other}"),
+            surroundings=RunConditions(where=f"./{other}", sandbox=f"B{other}", undo=f"U{other}", lasts=f"T{other}"),
             preconditions=(Precondition(kind="file", subject=other, value="0" * 64),),
         )
     caller = Caller(interface="mcp", agent=f"A{other}", session=other, document=other)
@@ -114,7 +114,7 @@ def check(text: str, other: str, kind: str, view: str, columns: int) -> None:
         if kind != "arguments":
             assert bare(body.text) == bare(text.rstrip("\n"))
         else:
-            quoted = arguments_text({"": text}).startswith('"": "') and "\n" not in text.strip()
+            quoted = format_arguments({"": text}).startswith('"": "') and "\n" not in text.strip()
             given = json.dumps(text, ensure_ascii=False) if quoted else text
             assert bare(given.replace("\n", "\n  ")) in bare(body.text)
 

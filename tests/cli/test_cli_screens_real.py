@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.contract.elicitation import Completion, Form, Speech, Visit
+from holdfast.contract.elicitation import FormRequest, SamplingMessage, SamplingRequest, UrlRequest
 from tests.cli.changing import change_files
 from tests.cli.chatting import NAME, write_calls
 from tests.cli.command import Cli
@@ -169,13 +169,13 @@ def test_questions_of_tools(cli: Cli, columns: int) -> None:
     choice: dict[str, Any] = {"type": "string", "title": HOSTILE, "oneOf": [{"const": "Ж", "title": HOSTILE}]}
     text = {"type": "string", "title": HOSTILE, "description": HOSTILE, "default": HOSTILE}
     schema: dict[str, Any] = {"type": "object", "properties": {"a": choice, "b": text}}
-    speech = Speech("user", {"type": "text", "text": HOSTILE})
+    speech = SamplingMessage("user", {"type": "text", "text": HOSTILE})
     asked = elicits(
         cli,
-        Form(message=HOSTILE, schema=schema),
-        Visit(message=HOSTILE, url=f"https://{'Ж' * 90}.example/{HOSTILE}"),
-        Visit(message=HOSTILE, url=f"https://{'a' * 200}.example/"),
-        Completion(system=HOSTILE, messages=(speech,)),
+        FormRequest(message=HOSTILE, schema=schema),
+        UrlRequest(message=HOSTILE, url=f"https://{'Ж' * 90}.example/{HOSTILE}"),
+        UrlRequest(message=HOSTILE, url=f"https://{'a' * 200}.example/"),
+        SamplingRequest(system=HOSTILE, messages=(speech,)),
     )
     with Terminal(asked, "call", "elicit", columns=columns, rows=3000) as person:
         person.expect("Answer it?")

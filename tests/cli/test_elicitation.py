@@ -15,8 +15,15 @@ from hypothesis import strategies as st
 from holdfast.cli.chat.view import TerminalView
 from holdfast.cli.elicitation import address_warning
 from holdfast.cli.prompt import exclusive_terminal, is_prompt_open
-from holdfast.contract.elicitation import Completion, Form, Question, Roots, Speech, Visit
-from holdfast.contract.event import Logged
+from holdfast.contract.elicitation import (
+    FormRequest,
+    Question,
+    RootsRequest,
+    SamplingMessage,
+    SamplingRequest,
+    UrlRequest,
+)
+from holdfast.contract.event import ServerLogged
 from holdfast.rules.form_safety import InvalidInput, form_fields
 from tests.cli.command import Cli
 from tests.cli.serving import asks_form, serving
@@ -35,9 +42,9 @@ def elicits(cli: Cli, *questions: Question) -> Cli:
     return Cli(cli.project, cli.env | {"PYTHONPATH": str(Path(__file__).parents[2])})
 
 
-def form(*required: str, **fields: dict[str, Any]) -> Form:
+def form(*required: str, **fields: dict[str, Any]) -> FormRequest:
     schema: dict[str, Any] = {"type": "object", "properties": fields, "required": list(required)}
-    return Form(message="Please tell us.", schema=schema)
+    return FormRequest(message="Please tell us.", schema=schema)
 
 
 def replies(person: Terminal) -> list[dict[str, Any]]:
@@ -119,7 +126,7 @@ def test_what_looks_like_a_secret_is_warned_about_hidden_and_declined_by_default
 def test_a_secret_that_only_the_message_speaks_of_is_hidden_wherever_it_may_be_typed(cli: Cli) -> None:
     fields = {"value": {"type": "integer"}, "sure": {"type": "boolean"}}
     schema: dict[str, Any] = {"type": "object", "properties": fields, "required": ["value", "sure"]}
-    asked = elicits(cli, Form(message="Type the P\u0406N of your phone.", schema=schema))
+    asked = elicits(cli, FormRequest(message="Type the P\u0406N of your phone.", schema=schema))
     with Terminal(asked, *CALL, columns=120) as person:
         person.expect("It looks as if a secret is asked for.")
         person.expect("Answer it? [y/N] ")
@@ -150,7 +157,7 @@ def test_the_end_of_the_input_cancels_everything_and_ctrl_c_the_call(cli: Cli) -
 
 @pytest.mark.spec("K1")
 def test_where_nobody_is_it_is_cancelled_at_once(cli: Cli) -> None:
-    done = elicits(cli, form(name=NAME), Visit(message="", url="https://example.com/")).run(*CALL)
+    done = elicits(cli, form(name=NAME), UrlRequest(message="", url="https://example.com/")).run(*CALL)
     assert done.code == 0
     assert [reply["action"] for reply in json.loads(done.out)] == ["cancel", "cancel"]
 
@@ -160,7 +167,7 @@ def test_what_is_shown_cannot_act_on_the_terminal_and_is_bounded(cli: Cli) -> No
     hostile = "\x1b]0;owned\x07\x1b[2J" + "z" * 100_000
     field = {"type": "string", "title": hostile, "description": hostile, "enum": [hostile, "b"]}
     schema: dict[str, Any] = {"type": "object", "properties": {hostile: field}}
-    asked = elicits(cli, Form(message=hostile, schema=schema))
+    asked = elicits(cli, FormRequest(message=hostile, schema=schema))
     with Terminal(asked, *CALL) as person:
         person.expect("lines hidden; in all 100,014 characters, sha256\n")
         person.expect("Answer it? [y/N] ")
@@ -172,9 +179,9 @@ def test_what_is_shown_cannot_act_on_the_terminal_and_is_bounded(cli: Cli) -> No
 
 @pytest.mark.spec("K1")
 def test_an_address_is_shown_with_its_host_and_opened_by_nobody_but_the_person(cli: Cli) -> None:
-    good = Visit(message="Log in.", url="https://login.example/start?a=1")
-    bad = Visit(message="Log in.", url="https://bank.example@evil.example/")
-    worse = Visit(message="Log in.", url="file:///etc/passwd")
+    good = UrlRequest(message="Log in.", url="https://login.example/start?a=1")
+    bad = UrlRequest(message="Log in.", url="https://bank.example@evil.example/")
+    worse = UrlRequest(message="Log in.", url="file:///etc/passwd")
     browser = cli.project.parent / "browser"
     browser.write_text('#!/bin/sh\nprintf %s "$1" > "$0.opened"\n')
     browser.chmod(0o755)
@@ -198,11 +205,11 @@ def test_an_address_is_shown_with_its_host_and_opened_by_nobody_but_the_person(c
 
 @pytest.mark.spec("K1")
 def test_a_reply_in_a_models_place_is_written_by_the_person_who_sees_the_conversation(cli: Cli) -> None:
-    wanted = Completion(
+    wanted = SamplingRequest(
         system="Be brief.",
         messages=(
-            Speech("user", {"type": "text", "text": "What is the capital?\x1b[1m"}),
-            Speech("assistant", [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]),
+            SamplingMessage("user", {"type": "text", "text": "What is the capital?\x1b[1m"}),
+            SamplingMessage("assistant", [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]),
         ),
     )
     with Terminal(elicits(cli, wanted, wanted), *CALL, columns=120) as person:
@@ -227,7 +234,7 @@ def test_a_reply_in_a_models_place_is_written_by_the_person_who_sees_the_convers
 
 @pytest.mark.spec("K1")
 def test_the_folders_of_the_work_are_told_without_asking(cli: Cli) -> None:
-    with Terminal(elicits(cli, Roots()), *CALL) as person:
+    with Terminal(elicits(cli, RootsRequest()), *CALL) as person:
         assert person.finish() == 0
         assert cli.project.as_uri() in person.text.replace("\n", "")
 
@@ -283,7 +290,7 @@ async def _two_who_ask() -> None:
 def test_what_a_server_logs_is_shown_in_a_document_from_warnings_on(capsys: pytest.CaptureFixture[str]) -> None:
     view = TerminalView()
     for level in ("debug", "info", "notice", "warning", "emergency"):
-        view.runtime(Logged("", "mcp:a", level, f"{level} \x1b[2J"))
+        view.runtime(ServerLogged("", "mcp:a", level, f"{level} \x1b[2J"))
     said = capsys.readouterr().err
     assert said == "mcp:a warning: warning ‹\\x1b›[2J\nmcp:a emergency: emergency ‹\\x1b›[2J\n"
 

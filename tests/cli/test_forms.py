@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.contract.elicitation import Form
+from holdfast.contract.elicitation import FormRequest
 from holdfast.rules.form_safety import asks_for_a_secret, looks_secret, url_problem
 
 SECRETS = [
@@ -80,12 +80,12 @@ OTHERS = [
 ]
 
 
-def form(message: str = "Please tell us.", **fields: Any) -> Form:
-    return Form(message=message, schema={"type": "object", "properties": fields})
+def form(message: str = "Please tell us.", **fields: Any) -> FormRequest:
+    return FormRequest(message=message, schema={"type": "object", "properties": fields})
 
 
-def field(name: str, schema: Any) -> Form:
-    return Form(message="Please tell us.", schema={"type": "object", "properties": {name: schema}})
+def field(name: str, schema: Any) -> FormRequest:
+    return FormRequest(message="Please tell us.", schema={"type": "object", "properties": {name: schema}})
 
 
 @pytest.mark.spec("K1")
@@ -102,7 +102,7 @@ def test_a_field_for_a_secret_is_known_by_its_name_or_title_whatever_its_type(wo
 @pytest.mark.parametrize("words", OTHERS)
 def test_other_names_are_not_taken_for_secrets(words: str) -> None:
     part: dict[str, Any] = {"type": "string", "title": words, "description": words}
-    assert not asks_for_a_secret(Form(message=words, schema={"properties": {words: part}}))
+    assert not asks_for_a_secret(FormRequest(message=words, schema={"properties": {words: part}}))
 
 
 @pytest.mark.spec("K1")
@@ -110,7 +110,7 @@ def test_a_form_is_known_by_its_message_where_something_can_be_typed() -> None:
     assert asks_for_a_secret(form("Enter your password.", value={"type": "string"}))
     assert asks_for_a_secret(form("Enter your p\u0430ssword.", value={"type": "number"}))
     assert asks_for_a_secret(form("Enter your pass:", value={"type": "string"}))
-    assert asks_for_a_secret(Form(message="", schema={"title": "Your PIN", "properties": {"a": {}}}))
+    assert asks_for_a_secret(FormRequest(message="", schema={"title": "Your PIN", "properties": {"a": {}}}))
     assert not asks_for_a_secret(form("Change the password?", sure={"type": "boolean"}, how={"enum": ["now", "later"]}))
     assert not asks_for_a_secret(form("Change the password?"))
     assert not asks_for_a_secret(form("Did all tests pass?", value={"type": "string"}))
@@ -121,7 +121,7 @@ def test_marks_of_a_secret_in_the_schema_are_enough() -> None:
     assert asks_for_a_secret(form(a={"type": "string", "format": "password"}))
     assert asks_for_a_secret(form(a={"type": "string", "writeOnly": True}))
     assert asks_for_a_secret(form(password=3))
-    assert not asks_for_a_secret(Form(message="password", schema={"properties": ["password"]}))
+    assert not asks_for_a_secret(FormRequest(message="password", schema={"properties": ["password"]}))
 
 
 @given(st.text(max_size=40))

@@ -55,7 +55,7 @@ def compiled(part: Any, **more: Any) -> CompiledSchema:
 def test_a_harmless_slip_is_put_right_on_a_copy(part: Any, value: Any, becomes: Any) -> None:
     args = {"a": value}
     before = deepcopy(args)
-    accepted = compiled(part).accept(args)
+    accepted = compiled(part).validate(args)
     assert accepted == {"a": becomes}
     assert type(accepted["a"]) is type(becomes)
     assert accepted is not args
@@ -103,7 +103,7 @@ def test_what_is_not_a_harmless_slip_is_refused_as_it_is(part: Any, value: Any) 
     args = {"a": value}
     before = deepcopy(args)
     with pytest.raises(InvalidArguments, match=r"^a"):
-        compiled(part).accept(args)
+        compiled(part).validate(args)
     assert args == before
 
 
@@ -121,8 +121,8 @@ def test_what_is_not_a_harmless_slip_is_refused_as_it_is(part: Any, value: Any) 
 def test_what_is_valid_is_handed_on_as_the_very_same_object(part: Any, value: Any) -> None:
     args = {"a": value}
     schema = compiled(part)
-    assert schema.accept(args) is args
-    assert schema.accept(args, parsed=True) is args
+    assert schema.validate(args) is args
+    assert schema.validate(args, parsed=True) is args
     assert args == {"a": value}
 
 
@@ -131,11 +131,11 @@ def test_an_omitted_nullable_is_null_and_no_default_is_made_up() -> None:
     nullable = {"type": ["string", "null"], "default": "x"}
     schema = compiled(nullable, required=["a"], additionalProperties=False)
     args: dict[str, Any] = {}
-    assert schema.accept(args) == {"a": None}
+    assert schema.validate(args) == {"a": None}
     assert args == {}
-    assert compiled(nullable).accept(args) is args
+    assert compiled(nullable).validate(args) is args
     with pytest.raises(InvalidArguments, match="a is missing"):
-        compiled({"type": "string", "default": "x"}, required=["a"]).accept({})
+        compiled({"type": "string", "default": "x"}, required=["a"]).validate({})
 
 
 @pytest.mark.spec("S1", "S4")
@@ -143,7 +143,7 @@ def test_only_what_could_not_be_put_right_is_reported() -> None:
     properties = {"a": INTEGER, "b": INTEGER, "c": MAYBE}
     schema = compile_schema({"type": "object", "properties": properties, "required": ["a", "b", "c"]}, "The schema")
     with pytest.raises(InvalidArguments) as caught:
-        schema.accept({"a": "1", "b": "x"})
+        schema.validate({"a": "1", "b": "x"})
     assert caught.value.violations == ("b is 'x' but must be integer",)
 
 

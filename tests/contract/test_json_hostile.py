@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.contract.coercion import MAX_DEPTH, is_plain, path_of, plain_copy
+from holdfast.contract.coercion import MAX_DEPTH, is_json_value, json_path, to_json_value
 from holdfast.contract.errors import BadJson, InvalidArguments
 from holdfast.contract.json import MAX_ARGUMENT_BYTES, canonical_json, digest_of, parse_json
 from holdfast.contract.schema import compile_schema
@@ -158,28 +158,28 @@ NOT_JSON = [
 @pytest.mark.parametrize("schema", [ANYTHING, CLOSED], ids=["untyped", "typed"])
 @pytest.mark.parametrize(("value", "why"), NOT_JSON, ids=[f"{number}" for number in range(len(NOT_JSON))])
 def test_objects_that_json_cannot_carry_are_refused_by_path(schema: Any, value: Any, why: str) -> None:
-    assert not is_plain({"a": value})
+    assert not is_json_value({"a": value})
     assert not schema.accepts({"a": value})
     with quickly(), pytest.raises(InvalidArguments, match=why):
-        schema.accept({"a": value})
+        schema.validate({"a": value})
 
 
 @pytest.mark.spec("S4")
 def test_relatives_of_the_json_types_become_those_types_on_a_copy() -> None:
     given_args: Any = {"a": (1, Word("x"), Colour.RED), "b": MappingProxyType({"c": Word("y")})}
-    accepted = ANYTHING.accept(given_args)
+    accepted = ANYTHING.validate(given_args)
     assert accepted == {"a": [1, "x", "red"], "b": {"c": "y"}}
-    assert is_plain(accepted)
+    assert is_json_value(accepted)
     assert type(given_args["a"]) is tuple
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists))
 def test_plain_values_are_their_own_copy(value: Any) -> None:
-    if is_plain(value):
-        assert plain_copy(value) == value
+    if is_json_value(value):
+        assert to_json_value(value) == value
     else:
         with pytest.raises(ValueError, match="JSON cannot carry"):
-            plain_copy(value)
+            to_json_value(value)
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
@@ -195,6 +195,6 @@ def test_the_canonical_form_does_not_depend_on_order_or_on_how_a_whole_number_is
 
 
 def test_paths_read_as_people_write_them_and_odd_names_are_quoted() -> None:
-    assert path_of(["edits", 0, "new-text"]) == "edits[0].new-text"
-    assert path_of(["a.b", "\x1b[2J"]) == "['a.b']['\\x1b[2J']"
-    assert len(path_of(["x" * 10_000])) == 80
+    assert json_path(["edits", 0, "new-text"]) == "edits[0].new-text"
+    assert json_path(["a.b", "\x1b[2J"]) == "['a.b']['\\x1b[2J']"
+    assert len(json_path(["x" * 10_000])) == 80

@@ -43,7 +43,7 @@ def schemas(draw: st.DrawFn) -> dict[str, Any]:
 def test_what_may_be_null_is_filled_in_as_repair_would(schema: dict[str, Any], args: dict[str, Any]) -> None:
     quick = compile_schema(schema, "schema")
     slow = replace(quick, nullable=())
-    one, other = quick.judge(dict(args)), slow.judge(dict(args))
+    one, other = quick.check(dict(args)), slow.check(dict(args))
     if isinstance(one, InvalidArguments) or isinstance(other, InvalidArguments):
         assert isinstance(one, InvalidArguments)
         assert isinstance(other, InvalidArguments)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from holdfast.contract.errors import InvalidSchema
-from holdfast.contract.schema import compile_any
+from holdfast.contract.schema import compile_schema_or_bool
 
 ENVIRONMENT = Path(__file__).resolve().parents[2] / ".venv"
 SUITE = next(iter(sorted(ENVIRONMENT.glob("json-schema-test-suite-*/tests"))), ENVIRONMENT / "missing").parent
@@ -55,7 +55,7 @@ def remotes() -> dict[str, Any]:
 
 def outcome(check: Check) -> bool | str:
     try:
-        compiled = compile_any(check.schema, "The schema", resources=remotes())
+        compiled = compile_schema_or_bool(check.schema, "The schema", resources=remotes())
     except InvalidSchema as error:
         return str(error)
     return compiled.accepts(check.data)
@@ -82,6 +82,6 @@ def test_every_check_of_the_suite_has_its_expected_outcome(draft: str, optional:
 def test_what_the_suite_calls_invalid_is_also_explained(draft: str) -> None:
     for check in checks(draft, optional=False):
         if not check.valid:
-            violations = compile_any(check.schema, "The schema", resources=remotes()).violations(check.data)
+            violations = compile_schema_or_bool(check.schema, "The schema", resources=remotes()).violations(check.data)
             assert violations, check
             assert all(0 < len(sentence) < 1000 for sentence in violations), check

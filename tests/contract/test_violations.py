@@ -16,7 +16,7 @@ def compiled(**properties: Any) -> CompiledSchema:
 
 def violations(schema: CompiledSchema, args: Any) -> tuple[str, ...]:
     with pytest.raises(InvalidArguments) as caught:
-        schema.accept(args)
+        schema.validate(args)
     assert str(caught.value) == "; ".join(caught.value.violations)
     return caught.value.violations
 

@@ -16,8 +16,8 @@ from holdfast.contract.enums import State
 from holdfast.contract.result import Result
 from holdfast.factory.chat import open_chat
 from holdfast.factory.runtime import build_runtime, load_project
-from holdfast.fs.own_paths import is_remembered, remembered_documents
-from holdfast.fs.protected_paths import is_protected
+from holdfast.fs.own_paths import is_registered_document, registered_documents
+from holdfast.fs.protected_paths import protected_reason
 from holdfast.store.folder_writers import WriterRegistration
 from tests.agent.scripted import Scripted, said, use
 from tests.factory.places import Place, again, approve, asking, hold
@@ -69,11 +69,11 @@ def still_waits(place: Place) -> None:
 def test_an_edit_of_a_file_with_pending_calls_is_asked_about_whatever_it_is_called(talk: Place, name: str) -> None:
     os.link(talk.document, talk.root / "hard.txt")
     (talk.root / "sub").mkdir()
-    assert is_protected(Path(name), root=talk.root) is not None
+    assert protected_reason(Path(name), root=talk.root) is not None
     if name in ("b.txt", "hard.txt"):
         assert other(talk.root, "file.edit", FORGE % name).kind == "pending"
     assert "status=approved" not in talk.document.read_text()
-    assert is_protected(Path("c.txt"), root=talk.root) is None
+    assert protected_reason(Path("c.txt"), root=talk.root) is None
 
 
 @pytest.mark.spec("U2")
@@ -241,7 +241,7 @@ def test_a_server_that_ended_before_or_writes_elsewhere_does_not_matter(place: P
 
 @pytest.mark.spec("N9")
 def test_what_is_remembered_of_a_document_protects_it_before_it_is_written(talk: Place) -> None:
-    assert is_remembered(str(talk.document))
-    assert list(remembered_documents()) == [str(talk.document)]
+    assert is_registered_document(str(talk.document))
+    assert list(registered_documents()) == [str(talk.document)]
     talk.document.unlink()
-    assert is_protected(talk.document, root=talk.root) is not None
+    assert protected_reason(talk.document, root=talk.root) is not None

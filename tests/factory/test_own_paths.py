@@ -14,8 +14,8 @@ from holdfast.contract.call import Caller
 from holdfast.contract.enums import Verdict
 from holdfast.contract.result import Result
 from holdfast.factory.runtime import build_runtime, load_project
-from holdfast.fs.own_paths import installation, user_config_file, user_state_dir
-from holdfast.fs.protected_paths import INSTALLED, is_protected
+from holdfast.fs.own_paths import installation_paths, user_config_file, user_state_dir
+from holdfast.fs.protected_paths import INSTALLED_REASON, protected_reason
 from holdfast.rules.policy import digest_of
 from holdfast.runtime.runtime import Runtime
 from tests.factory.places import Place
@@ -143,8 +143,8 @@ def test_where_holdfast_is_installed_is_protected(place: Place, tmp_path: Path) 
     package = Path(holdfast.__file__).parent
     dependency = Path(msgspec.__file__)
     for path in (package / "runtime" / "new.py", dependency, Path(sys.prefix, "bin", "holdfast"), Path(sys.executable)):
-        assert is_protected(path, root=place.root) is not None, path
-    assert is_protected(package / "new.py", root=place.root) == INSTALLED
+        assert protected_reason(path, root=place.root) is not None, path
+    assert protected_reason(package / "new.py", root=place.root) == INSTALLED_REASON
 
 
 @pytest.mark.spec("N7a")
@@ -153,10 +153,10 @@ def test_a_project_inside_the_environment_stays_ordinary(tmp_path: Path, monkeyp
     project = environment / "src" / "project"
     project.mkdir(parents=True)
     monkeypatch.setattr(sys, "prefix", str(environment))
-    assert environment in installation()
-    assert environment not in installation(str(project))
-    assert is_protected(project / "a.py", root=project) is None
-    assert is_protected(environment / "lib" / "a.py", root=tmp_path) is not None
+    assert environment in installation_paths()
+    assert environment not in installation_paths(str(project))
+    assert protected_reason(project / "a.py", root=project) is None
+    assert protected_reason(environment / "lib" / "a.py", root=tmp_path) is not None
 
 
 @EVERY_MODE

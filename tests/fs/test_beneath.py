@@ -9,17 +9,25 @@ from pathlib import Path
 import pytest
 
 from holdfast.fs import beneath
-from holdfast.fs.beneath import FILE, NotRegular, Opener, folder, make_folders, open_beneath, regular_file
+from holdfast.fs.beneath import (
+    FILE_FLAGS,
+    NotRegular,
+    Opener,
+    make_folders,
+    open_beneath,
+    open_file_beneath,
+    open_folder,
+)
 
-OPENERS = {"openat2": beneath.openat2, "step_by_step": beneath.step_by_step}
+OPENERS = {"openat2": beneath.openat2, "step_by_step": beneath.open_by_components}
 
 
 @pytest.fixture(params=OPENERS, autouse=True)
 def opener(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Opener:
     chosen = OPENERS[request.param]
-    if chosen is beneath.openat2 and beneath.opener() is not beneath.openat2:
+    if chosen is beneath.openat2 and beneath.select_opener() is not beneath.openat2:
         pytest.fail("This kernel has no openat2: run the tests on Linux 5.6 or later.")
-    monkeypatch.setattr(beneath, "opener", lambda: chosen)
+    monkeypatch.setattr(beneath, "select_opener", lambda: chosen)
     return chosen
 
 
@@ -38,7 +46,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def _read(root: Path, path: Path) -> bytes:
-    with regular_file(root, path) as opened:
+    with open_file_beneath(root, path) as opened:
         return os.read(opened, 100)
 
 
@@ -49,7 +57,7 @@ def _open_files() -> int:
 @pytest.mark.spec("N3")
 def test_a_file_beneath_the_root_is_opened(root: Path) -> None:
     assert _read(root, root / "sub" / "a.txt") == b"inside"
-    with folder(root, root) as opened:
+    with open_folder(root, root) as opened:
         assert os.stat("sub", dir_fd=opened).st_ino == (root / "sub").stat().st_ino
 
 
@@ -57,8 +65,8 @@ def test_a_file_beneath_the_root_is_opened(root: Path) -> None:
 @pytest.mark.spec("N3")
 def test_no_link_is_followed_wherever_it_leads(root: Path, path: str) -> None:
     with pytest.raises(OSError):
-        os.close(open_beneath(root, root / path, FILE))
-    with pytest.raises(OSError), folder(root, root / path):
+        os.close(open_beneath(root, root / path, FILE_FLAGS))
+    with pytest.raises(OSError), open_folder(root, root / path):
         pass
 
 
@@ -66,11 +74,11 @@ def test_no_link_is_followed_wherever_it_leads(root: Path, path: str) -> None:
 def test_dots_do_not_climb_out_of_the_root(root: Path) -> None:
     for path in (root / ".." / "outside" / "secret", root / "sub" / ".." / ".." / "outside" / "secret"):
         with pytest.raises(OSError, match="cross-device"):
-            open_beneath(root, path, FILE)
+            open_beneath(root, path, FILE_FLAGS)
         with pytest.raises(OSError, match="cross-device"):
             make_folders(root, path)
     with pytest.raises(ValueError):
-        open_beneath(root, root.parent / "root-evil", FILE)
+        open_beneath(root, root.parent / "root-evil", FILE_FLAGS)
 
 
 @pytest.mark.spec("N3")
@@ -79,7 +87,10 @@ def test_what_is_not_a_file_is_named_and_never_blocks(root: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(os.fsencode(root / "socket"))
         for name, words in (("pipe", "a named pipe"), ("socket", "a socket"), ("sub", "a folder"), ("link", "a link")):
-            with pytest.raises(NotRegular, match=f"is {words}, not a regular file"), regular_file(root, root / name):
+            with (
+                pytest.raises(NotRegular, match=f"is {words}, not a regular file"),
+                open_file_beneath(root, root / name),
+            ):
                 pass
 
 
@@ -93,7 +104,7 @@ def test_a_pipe_put_there_after_the_look_does_not_block(root: Path, monkeypatch:
         return regular
 
     monkeypatch.setattr(os, "stat", look)
-    with pytest.raises(NotRegular, match="a named pipe"), regular_file(root, root / "pipe"):
+    with pytest.raises(NotRegular, match="a named pipe"), open_file_beneath(root, root / "pipe"):
         pass
 
 
@@ -116,6 +127,6 @@ def test_nothing_stays_open(root: Path) -> None:
         except (OSError, NotRegular):
             continue
     make_folders(root, root / "p" / "q")
-    with folder(root, root / "p", create=True):
+    with open_folder(root, root / "p", create=True):
         pass
     assert _open_files() == before

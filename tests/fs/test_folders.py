@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.fs.beneath import Folders, change_mode, open_regular, remove
+from holdfast.fs.beneath import FolderTree, change_mode, open_regular, remove_tree
 from tests.sandbox.unprivileged import run_as_nobody
 from tests.soak import rounds
 from tests.tools.test_beneath_races import swapping
@@ -19,7 +19,7 @@ from tests.tools.test_beneath_races import swapping
 LOOSENED = """
 import json, os
 from pathlib import Path
-from holdfast.fs.beneath import Folders, remove
+from holdfast.fs.beneath import FolderTree, remove_tree
 root = Path.home() / "root"
 root.mkdir()
 found = {}
@@ -27,7 +27,7 @@ for mode in (0o000, 0o100, 0o200, 0o300, 0o400, 0o500, 0o600):
     (root / "shut" / "inner").mkdir(parents=True)
     (root / "shut" / "inner").chmod(mode)
     (root / "shut").chmod(mode)
-    with Folders(root, loosen=True) as folders:
+    with FolderTree(root, loosen=True) as folders:
         folders.open("shut/inner/made", make=True)
         here, name = folders.parent("shut/inner/made/file", writable=True)
         os.close(os.open(name, os.O_CREAT, 0o600, dir_fd=here))
@@ -35,14 +35,14 @@ for mode in (0o000, 0o100, 0o200, 0o300, 0o400, 0o500, 0o600):
     (root / "shut").chmod(0o700)
     modes.append((root / "shut" / "inner").stat().st_mode & 0o777)
     (root / "shut").chmod(mode)
-    remove(root / "shut")
+    remove_tree(root / "shut")
     found[mode] = (modes, (root / "shut").exists())
 print(json.dumps(found))
 """
 
 
 def walked(root: Path) -> set[str]:
-    with Folders(root) as folders:
+    with FolderTree(root) as folders:
         return {found.path for found in folders.walk()}
 
 
@@ -76,7 +76,7 @@ def test_a_walk_meets_everything_once_and_enters_no_link(tmp_path: Path) -> None
         (tmp_path / path).touch()
     (tmp_path / "a" / "up").symlink_to(tmp_path)
     (tmp_path / "c" / "out").symlink_to("/")
-    with Folders(tmp_path) as folders:
+    with FolderTree(tmp_path) as folders:
         seen = [found.path for found in folders.walk()]
         assert sorted(seen) == ["a", "a/b", "a/b/x", "a/up", "a/y", "c", "c/out", "c/z\udcff"]
         assert [found.path for found in folders.walk("a", enter=lambda path: path != "a/b")].count("a/b/x") == 0
@@ -90,7 +90,7 @@ def test_a_walk_meets_everything_once_and_enters_no_link(tmp_path: Path) -> None
 def test_a_walk_says_which_folders_it_could_not_enter(tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     failed: list[str] = []
-    with Folders(tmp_path) as folders:
+    with FolderTree(tmp_path) as folders:
         for found in folders.walk(failed=lambda path, _error: failed.append(path)):
             (tmp_path / found.path).rmdir()
     assert failed == ["gone"]
@@ -103,7 +103,7 @@ def test_no_depth_uses_up_the_descriptors(tmp_path: Path) -> None:
     with few_descriptors(used + 80):
         assert len(walked(tmp_path)) == 301
         (tmp_path / "beside").touch()
-        with Folders(tmp_path) as folders:
+        with FolderTree(tmp_path) as folders:
             here, name = folders.parent("d/" * 300 + "end")
             os.close(open_regular(name, here))
             assert "beside" in {found.path for found in folders.walk(enter=lambda _: False)}
@@ -121,7 +121,7 @@ def test_a_walk_never_leaves_the_root_while_folders_are_swapped_for_links(tmp_pa
     read = 0
     with swapping(root, outside):
         for _ in range(rounds(1500, 20_000)):
-            with Folders(root) as folders:
+            with FolderTree(root) as folders:
                 for path, entry, here in folders.walk(failed=lambda _path, _error: None):
                     assert "secret-name" not in path
                     try:
@@ -161,8 +161,8 @@ def test_a_removed_tree_is_gone_however_deep_and_nothing_behind_its_links_is(tmp
     dig(tree, 1500)
     (tree / "d" / "out").symlink_to(outside)
     (tree / "link").symlink_to(outside)
-    remove(tree)
-    remove(tree)
+    remove_tree(tree)
+    remove_tree(tree)
     (tmp_path / "link").symlink_to(outside)
-    remove(tmp_path / "link")
+    remove_tree(tmp_path / "link")
     assert [path.name for path in tmp_path.iterdir()] == ["outside"] and (outside / "kept").exists()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.fs.git_folder import locks, state
+from holdfast.fs.git_folder import is_locked, sequencer_file
 
 OBEYED = [
     "hooks/pre-commit",
@@ -99,13 +99,13 @@ DATA = [
 @pytest.mark.spec("N2", "N9")
 @pytest.mark.parametrize("path", OBEYED)
 def test_what_git_obeys_or_nobody_knows_is_locked(path: str) -> None:
-    assert locks(path.split("/"))
+    assert is_locked(path.split("/"))
 
 
 @pytest.mark.spec("N2", "N9")
 @pytest.mark.parametrize("path", DATA)
 def test_what_git_keeps_as_data_is_not(path: str) -> None:
-    assert not locks(path.split("/"))
+    assert not is_locked(path.split("/"))
 
 
 @pytest.mark.spec("N2", "N9")
@@ -128,4 +128,4 @@ def test_what_git_keeps_as_data_is_not(path: str) -> None:
     ],
 )
 def test_what_git_goes_on_from_is_told_by_its_path(path: str, found: tuple[str, str] | None) -> None:
-    assert state(path.split("/")) == found
+    assert sequencer_file(path.split("/")) == found

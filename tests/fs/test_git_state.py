@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.fs.git_folder import is_as_git_writes
+from holdfast.fs.git_folder import matches_git_format
 
 MERGE, APPLY, SEQUENCER, BISECT = "rebase-merge", "rebase-apply", "sequencer", ""
 ID = b"0123456789" * 4
@@ -51,7 +51,7 @@ OPTIONS = (
     ],
 )
 def test_what_git_writes_is_known(state: tuple[str, str], content: bytes) -> None:
-    assert is_as_git_writes(state, content)
+    assert matches_git_format(state, content)
 
 
 @pytest.mark.spec("N2", "N9")
@@ -96,7 +96,7 @@ def test_what_git_writes_is_known(state: tuple[str, str], content: bytes) -> Non
     ],
 )
 def test_whatever_else_is_written_there_is_not(state: tuple[str, str], content: bytes) -> None:
-    assert not is_as_git_writes(state, content)
+    assert not matches_git_format(state, content)
 
 
 SPELLINGS = [
@@ -110,7 +110,7 @@ SPELLINGS = [
     "before", [b"[options] ", b"[options]\n", b"[options]\r\n", b"[OPTIONS]", OPTIONS, b"\xef\xbb\xbf[options]"]
 )
 def test_no_spelling_of_a_strategy_that_is_a_program_is_known(before: bytes) -> None:
-    assert not any(is_as_git_writes((SEQUENCER, "opts"), before + line) for line in SPELLINGS)
+    assert not any(matches_git_format((SEQUENCER, "opts"), before + line) for line in SPELLINGS)
 
 
 PIECES = [b"[options]\n", b"\tstrategy = ", b"evil", b"ort", b"\n", b"\r", b"\t", b" ", b"\\", b'"', b"#"]
@@ -119,5 +119,5 @@ PIECES = [b"[options]\n", b"\tstrategy = ", b"evil", b"ort", b"\n", b"\r", b"\t"
 @given(st.lists(st.sampled_from(PIECES)))
 def test_options_that_are_known_name_no_other_strategy(pieces: list[bytes]) -> None:
     content = b"".join(pieces)
-    if is_as_git_writes((SEQUENCER, "opts"), content):
+    if matches_git_format((SEQUENCER, "opts"), content):
         assert b"evil" not in content

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.fs.included_files import included
-from holdfast.fs.protected_paths import is_protected
+from holdfast.fs.included_files import find_references
+from holdfast.fs.protected_paths import protected_reason
 from tests.quick import quickly
 
 
@@ -96,22 +96,22 @@ NAMED = [
 def test_a_file_that_something_there_runs_or_includes_is_protected(
     root: Path, source: str, text: str, path: str
 ) -> None:
-    assert is_protected(Path(path), root=root) is None
+    assert protected_reason(Path(path), root=root) is None
     write(root, source, text)
-    assert is_protected(Path(path), root=root) == f"{source} includes or runs it"
-    assert is_protected(Path(path.upper()), root=root) is not None
-    assert is_protected(Path(path), root=root, for_commands=True) is not None
-    assert is_protected(Path("elsewhere", path), root=root) is None
+    assert protected_reason(Path(path), root=root) == f"{source} includes or runs it"
+    assert protected_reason(Path(path.upper()), root=root) is not None
+    assert protected_reason(Path(path), root=root, for_commands=True) is not None
+    assert protected_reason(Path("elsewhere", path), root=root) is None
 
 
 @pytest.mark.spec("N9")
 def test_a_change_of_the_source_counts_at_once(root: Path) -> None:
     for name in ("a.js", "b.js", "c.js"):
         write(root, "package.json", f'{{"scripts": {{"install": "node {name}"}}}}')
-        asked = [other for other in ("a.js", "b.js", "c.js") if is_protected(Path(other), root=root)]
+        asked = [other for other in ("a.js", "b.js", "c.js") if protected_reason(Path(other), root=root)]
         assert asked == [name]
     (root / "package.json").unlink()
-    assert included(root) == {}
+    assert find_references(root) == {}
 
 
 @pytest.mark.spec("N9")
@@ -127,28 +127,28 @@ def test_a_change_of_the_source_counts_at_once(root: Path) -> None:
 def test_what_is_only_mentioned_stays_ordinary(root: Path, source: str, text: str) -> None:
     write(root, source, text)
     for path in ("src/build.js", "src/lib/a.py", "src/lib"):
-        assert is_protected(Path(path), root=root) is None
+        assert protected_reason(Path(path), root=root) is None
 
 
 @pytest.mark.spec("N9")
 def test_a_file_that_is_there_counts_wherever_a_command_names_it(root: Path) -> None:
     write(root, "package.json", '{"scripts": {"prepare": "rollup -c conf/roll.mjs -- src/lib", "x": "y src/a.js"}}')
     for path in ("conf/roll.mjs", "src/lib/a.js", "src/a.js"):
-        assert is_protected(Path(path), root=root) is None, path
+        assert protected_reason(Path(path), root=root) is None, path
         write(root, path, "")
-    assert is_protected(Path("conf/roll.mjs"), root=root) is not None
-    assert is_protected(Path("conf/roll.mjs"), root=root, for_commands=True) is not None
+    assert protected_reason(Path("conf/roll.mjs"), root=root) is not None
+    assert protected_reason(Path("conf/roll.mjs"), root=root, for_commands=True) is not None
     for path in ("src/lib/a.js", "src/a.js", "src/lib"):
-        assert is_protected(Path(path), root=root) is None, path
+        assert protected_reason(Path(path), root=root) is None, path
 
 
 @pytest.mark.spec("N9")
 def test_a_hook_that_is_changed_or_added_counts_at_once(root: Path) -> None:
     write(root, ".husky/pre-commit", "sh ci/a.sh\n")
-    assert is_protected(Path("ci/a.sh"), root=root) is not None
+    assert protected_reason(Path("ci/a.sh"), root=root) is not None
     write(root, ".husky/pre-commit", "sh ci/b.sh\n")
     write(root, ".husky/pre-push", "sh ci/c.sh\n")
-    asked = [name for name in ("a", "b", "c") if is_protected(Path(f"ci/{name}.sh"), root=root)]
+    asked = [name for name in ("a", "b", "c") if protected_reason(Path(f"ci/{name}.sh"), root=root)]
     assert asked == ["b", "c"]
 
 
@@ -162,19 +162,19 @@ def test_the_configuration_of_a_worktree_is_found(root: Path, tmp_path: Path) ->
         ["-C", str(main), "config", "core.hooksPath", "hooks-of-ours"],
     ):
         subprocess.run(["git", *command], check=True, timeout=30)
-    assert is_protected(root / "w" / "hooks-of-ours/pre-commit", root=root / "w") is not None
+    assert protected_reason(root / "w" / "hooks-of-ours/pre-commit", root=root / "w") is not None
 
 
 @pytest.mark.spec("N9")
 def test_a_folder_for_hooks_in_every_project_is_protected(root: Path, own_home: Path) -> None:
     write(own_home, ".gitconfig", "[core]\n\thooksPath = our-hooks\n")
-    assert is_protected(root / "our-hooks/pre-commit", root=root) is not None
+    assert protected_reason(root / "our-hooks/pre-commit", root=root) is not None
 
 
 @pytest.mark.spec("N9")
 def test_nothing_outside_the_project_and_not_the_project_itself_is_named(root: Path) -> None:
     write(root, ".envrc", "PATH_add .\nPATH_add ../bin\nPATH_add /usr/bin\nPATH_add $HOME/bin\nsource_env ~/x\n")
-    assert included(root) == {}
+    assert find_references(root) == {}
 
 
 @pytest.mark.spec("N9")
@@ -184,7 +184,7 @@ def test_hostile_sources_take_no_time_and_raise_nothing(root: Path) -> None:
         for source in dict(NAMED_SOURCES):
             for text in texts:
                 write(root, source, text)
-                assert len(included(root)) <= 2000
+                assert len(find_references(root)) <= 2000
             (root / source).unlink()
 
 
@@ -198,4 +198,4 @@ def test_any_text_is_read_without_an_error(tmp_path_factory: pytest.TempPathFact
     for source, _ in NAMED_SOURCES[::4]:
         (root / source).parent.mkdir(exist_ok=True)
         (root / source).write_text(text, "utf-8", "surrogateescape")
-    assert all(path.startswith("/") for path in included(root))
+    assert all(path.startswith("/") for path in find_references(root))

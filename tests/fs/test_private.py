@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.fs.replace import make_private_once, read_private
+from holdfast.fs.replace import create_private_once, read_private
 
 pytestmark = pytest.mark.spec("K3a")
 
@@ -17,7 +17,7 @@ def test_whoever_comes_first_makes_it_and_all_read_the_same(tmp_path: Path) -> N
     path = tmp_path / "deep" / "key"
 
     def first(_: int) -> bytes:
-        make_private_once(path, lambda: os.urandom(16))
+        create_private_once(path, lambda: os.urandom(16))
         return read_private(path, 100)
 
     with ThreadPoolExecutor(8) as pool:
@@ -32,7 +32,7 @@ def test_a_file_that_cannot_be_made_leaves_nothing_behind(tmp_path: Path) -> Non
         raise ValueError
 
     with pytest.raises(ValueError):
-        make_private_once(tmp_path / "key", fail)
+        create_private_once(tmp_path / "key", fail)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -42,7 +42,7 @@ def test_a_file_that_cannot_be_made_leaves_nothing_behind(tmp_path: Path) -> Non
 def test_what_others_could_know_or_swap_is_not_read(tmp_path: Path, harm: str, why: str) -> None:
     path = tmp_path / "key"
     if harm == "link":
-        make_private_once(tmp_path / "other", lambda: b"x")
+        create_private_once(tmp_path / "other", lambda: b"x")
         path.symlink_to(tmp_path / "other")
     elif harm == "folder":
         path.mkdir(0o700)
@@ -58,5 +58,5 @@ def test_what_others_could_know_or_swap_is_not_read(tmp_path: Path, harm: str, w
 def test_a_link_is_never_written_through(tmp_path: Path) -> None:
     path = tmp_path / "key"
     path.symlink_to(tmp_path / "elsewhere")
-    make_private_once(path, lambda: b"x")
+    create_private_once(path, lambda: b"x")
     assert not (tmp_path / "elsewhere").exists() and path.is_symlink()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from holdfast.config.roots import state_dir
 from holdfast.fs.own_paths import user_config_file
 from holdfast.fs.protected_list import PROTECTED
-from holdfast.fs.protected_paths import DOTTED, is_protected, leads_to_protected
+from holdfast.fs.protected_paths import DOTTED_REASON, protected_reason, symlink_reason
 from tests.quick import quickly
 from tests.soak import rounds
 
@@ -93,9 +93,9 @@ ORDINARY = [
 @pytest.mark.spec("A6", "A18")
 @pytest.mark.parametrize("path", EXAMPLES)
 def test_what_something_else_obeys_or_runs_is_protected_with_a_reason(root: Path, path: str) -> None:
-    reason = is_protected(Path(path), root=root)
+    reason = protected_reason(Path(path), root=root)
     assert reason is not None and reason in PROTECTED
-    assert is_protected(root / path, root=root) == reason
+    assert protected_reason(root / path, root=root) == reason
 
 
 ACTING = {
@@ -326,9 +326,9 @@ ACTING = {
 @pytest.mark.parametrize("path", [path for paths in ACTING.values() for path in paths])
 def test_what_a_program_runs_or_obeys_by_itself_is_protected(root: Path, path: str) -> None:
     _ready(root, path)
-    assert is_protected(Path(path), root=root) is not None
-    assert is_protected(Path(path.upper()), root=root) is not None
-    assert is_protected(root / "sub" / path, root=root) is not None
+    assert protected_reason(Path(path), root=root) is not None
+    assert protected_reason(Path(path.upper()), root=root) is not None
+    assert protected_reason(root / "sub" / path, root=root) is not None
 
 
 def _ready(root: Path, path: str) -> None:
@@ -340,23 +340,23 @@ def _ready(root: Path, path: str) -> None:
 @pytest.mark.spec("N9")
 def test_a_name_with_a_dot_at_the_top_is_protected_whether_it_is_there_or_not(root: Path) -> None:
     for path in (".newtoolrc", ".newtool/config.json", ".newtool/deep/cache.rc", "\uff0enewtool", ".unknown"):
-        assert is_protected(Path(path), root=root) == DOTTED, path
-        assert is_protected(Path("sub", path), root=root) is None, path
+        assert protected_reason(Path(path), root=root) == DOTTED_REASON, path
+        assert protected_reason(Path("sub", path), root=root) is None, path
     (root / ".newtoolrc").touch()
     (root / ".newtool").mkdir()
-    assert is_protected(Path(".newtoolrc"), root=root) == DOTTED
-    assert is_protected(Path(".newtool/config.json"), root=root) == DOTTED
+    assert protected_reason(Path(".newtoolrc"), root=root) == DOTTED_REASON
+    assert protected_reason(Path(".newtool/config.json"), root=root) == DOTTED_REASON
     for inert in (".gitignore", ".dockerignore", ".editorconfig", ".env.example", ".github", ".mypy_cache/3.11/a.json"):
-        assert is_protected(Path(inert), root=root) is None, inert
+        assert protected_reason(Path(inert), root=root) is None, inert
 
 
 @pytest.mark.spec("N9")
 def test_below_the_folder_of_a_forge_only_known_names_are_harmless(root: Path) -> None:
     (root / ".github").mkdir()
     for path in (".github/newbot.yml", ".github/labeler.yml", ".github/ISSUE_TEMPLATE.sh", ".gitlab/new/x.json"):
-        assert is_protected(Path(path), root=root) == DOTTED, path
+        assert protected_reason(Path(path), root=root) == DOTTED_REASON, path
     for path in (".github/ISSUE_TEMPLATE/x.yml", ".github/SECURITY.md", ".github/logo.png"):
-        assert is_protected(Path(path), root=root) is None, path
+        assert protected_reason(Path(path), root=root) is None, path
 
 
 @pytest.mark.spec("N9")
@@ -377,18 +377,18 @@ def test_below_the_folder_of_a_forge_only_known_names_are_harmless(root: Path) -
     ],
 )
 def test_names_that_act_only_at_the_top_are_protected_there(root: Path, path: str) -> None:
-    assert is_protected(Path(path), root=root) is not None
+    assert protected_reason(Path(path), root=root) is not None
 
 
 @pytest.mark.spec("N9")
 def test_programs_of_an_environment_are_protected_by_whatever_name_it_has(root: Path) -> None:
     (root / "tools/mine/bin").mkdir(parents=True)
     for path in ("tools/mine/bin/pytest", "tools/mine/Scripts/pytest.exe"):
-        assert is_protected(Path(path), root=root) is None, path
+        assert protected_reason(Path(path), root=root) is None, path
     (root / "tools/mine/pyvenv.cfg").touch()
     for path in ("tools/mine/bin/pytest", "tools/mine/BIN/new", "tools/mine/Scripts/pytest.exe"):
-        assert is_protected(Path(path), root=root) is not None, path
-    assert is_protected(Path("tools/mine/bin/pytest"), root=root, for_commands=True) is None
+        assert protected_reason(Path(path), root=root) is not None, path
+    assert protected_reason(Path("tools/mine/bin/pytest"), root=root, for_commands=True) is None
 
 
 @pytest.mark.spec("N9")
@@ -396,33 +396,33 @@ def test_programs_of_an_environment_are_protected_by_whatever_name_it_has(root: 
     "path", ["VSCODE~1/tasks.json", "sub/HUSKY~1/pre-commit", "PACKAG~1.JSO", "envrc~1", "GI7EBA~1", "gitatt~12"]
 )
 def test_a_short_name_may_be_that_of_anything(root: Path, path: str) -> None:
-    assert is_protected(Path(path), root=root) is not None
-    assert is_protected(Path(path), root=root, for_commands=True) is not None
+    assert protected_reason(Path(path), root=root) is not None
+    assert protected_reason(Path(path), root=root, for_commands=True) is not None
 
 
 @pytest.mark.spec("N9")
 def test_a_repository_by_another_name_cannot_be_built_file_by_file(root: Path) -> None:
     bare = root / "data.git"
     for path in ("config", "hooks/post-update", "objects/x", "refs/x", "info/attributes", "HEAD"):
-        assert is_protected(bare / path, root=root) is None, path
+        assert protected_reason(bare / path, root=root) is None, path
     (bare / "objects").mkdir(parents=True)
     (bare / "refs").mkdir()
-    assert is_protected(bare / "config", root=root) is None
-    assert is_protected(bare / "HEAD", root=root) is not None
-    assert is_protected(bare / "head", root=root) is not None
+    assert protected_reason(bare / "config", root=root) is None
+    assert protected_reason(bare / "HEAD", root=root) is not None
+    assert protected_reason(bare / "head", root=root) is not None
     (bare / "HEAD").touch()
     for path in ("config", "hooks/post-update", "info/attributes", "commondir", "HEAD"):
-        assert is_protected(bare / path, root=root) is not None, path
-    assert is_protected(bare / "notes.txt", root=root) is None
+        assert protected_reason(bare / path, root=root) is not None, path
+    assert protected_reason(bare / "notes.txt", root=root) is None
     (root / "linked").mkdir()
     (root / "linked" / "HEAD").touch()
-    assert is_protected(root / "linked" / "commondir", root=root) is not None
+    assert protected_reason(root / "linked" / "commondir", root=root) is not None
 
 
 @pytest.mark.spec("N9")
 def test_below_a_protected_folder_no_name_is_harmless(root: Path) -> None:
     for path in (".claude/.gitignore", ".git/hooks/.gitkeep", ".vscode/.editorconfig"):
-        assert is_protected(Path(path), root=root) is not None, path
+        assert protected_reason(Path(path), root=root) is not None, path
 
 
 @pytest.mark.spec("N9")
@@ -430,11 +430,11 @@ def test_what_lies_with_a_dot_in_a_home_is_protected_unless_the_project_lies_the
     for path in (".somerc", ".local/share/app/plugins/a.lua", ".cache/x"):
         (own_home / path).parent.mkdir(parents=True, exist_ok=True)
         (own_home / path).touch()
-        assert is_protected(own_home / path, root=own_home) is not None, path
+        assert protected_reason(own_home / path, root=own_home) is not None, path
     inner = own_home / ".dotfiles" / "project"
     inner.mkdir(parents=True)
-    assert is_protected(inner / "a.txt", root=inner) is None
-    assert is_protected(own_home / "code/a.py", root=own_home) is None
+    assert protected_reason(inner / "a.txt", root=inner) is None
+    assert protected_reason(own_home / "code/a.py", root=own_home) is None
 
 
 @pytest.mark.spec("N9")
@@ -467,7 +467,7 @@ def test_what_lies_with_a_dot_in_a_home_is_protected_unless_the_project_lies_the
     ],
 )
 def test_commands_cannot_plant_it_either(root: Path, path: str) -> None:
-    assert is_protected(Path(path), root=root, for_commands=True) is not None
+    assert protected_reason(Path(path), root=root, for_commands=True) is not None
 
 
 @pytest.mark.spec("N9")
@@ -496,13 +496,13 @@ def test_commands_cannot_plant_it_either(root: Path, path: str) -> None:
     ],
 )
 def test_commands_may_commit_build_and_cache(root: Path, path: str) -> None:
-    assert is_protected(Path(path), root=root, for_commands=True) is None
+    assert protected_reason(Path(path), root=root, for_commands=True) is None
 
 
 @pytest.mark.spec("A6", "A18", "N9")
 @pytest.mark.parametrize("path", ORDINARY)
 def test_ordinary_files_are_not_protected(root: Path, path: str) -> None:
-    assert is_protected(Path(path), root=root) is None
+    assert protected_reason(Path(path), root=root) is None
 
 
 @pytest.mark.spec("A6", "A18")
@@ -537,13 +537,13 @@ def test_ordinary_files_are_not_protected(root: Path, path: str) -> None:
     ],
 )
 def test_no_spelling_of_a_protected_name_gets_past(root: Path, path: str) -> None:
-    assert is_protected(Path(path), root=root) is not None
+    assert protected_reason(Path(path), root=root) is not None
 
 
 @pytest.mark.spec("A6", "A18")
 def test_accented_names_match_however_they_are_composed(root: Path) -> None:
-    assert is_protected(Path("privé/x"), root=root, extra=("prive\u0301",)) == "the configuration protects it"
-    assert is_protected(Path("prive\u0301/x"), root=root, extra=("privé",)) == "the configuration protects it"
+    assert protected_reason(Path("privé/x"), root=root, extra=("prive\u0301",)) == "the configuration protects it"
+    assert protected_reason(Path("prive\u0301/x"), root=root, extra=("privé",)) == "the configuration protects it"
 
 
 @pytest.mark.spec("A6", "A18")
@@ -552,25 +552,25 @@ def test_a_symlink_to_a_protected_path_is_protected_and_so_is_one_in_its_place(r
     (root / "innocent").symlink_to(root / ".git/hooks")
     (root / "deep").mkdir()
     (root / "deep/up").symlink_to(root / ".git/hooks")
-    assert is_protected(root / "innocent/pre-commit", root=root) is not None
-    assert is_protected(root / "deep/up/../config", root=root) is not None
+    assert protected_reason(root / "innocent/pre-commit", root=root) is not None
+    assert protected_reason(root / "deep/up/../config", root=root) is not None
     (root / "real").mkdir()
     (root / ".vscode").symlink_to(root / "real")
-    assert is_protected(root / ".vscode/tasks.json", root=root) is not None
+    assert protected_reason(root / ".vscode/tasks.json", root=root) is not None
 
 
 @pytest.mark.spec("A6", "A18")
 def test_holdfasts_own_config_and_state_are_protected_wherever_they_are(
     root: Path, own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert is_protected(own_home / ".config/holdfast/config.toml", root=root) == "holdfast obeys it"
-    assert is_protected(own_home / ".local/state/holdfast/projects/x/ledger.db", root=root) == "holdfast obeys it"
+    assert protected_reason(own_home / ".config/holdfast/config.toml", root=root) == "holdfast obeys it"
+    assert protected_reason(own_home / ".local/state/holdfast/projects/x/ledger.db", root=root) == "holdfast obeys it"
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "Elsewhere"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "kept"))
-    assert is_protected(user_config_file(), root=root) == "holdfast obeys it"
-    assert is_protected(state_dir(root) / "grants.db", root=root) == "holdfast obeys it"
-    assert is_protected(tmp_path / "elsewhere/holdfast", root=root) == "holdfast obeys it"
-    assert is_protected(tmp_path / "Elsewhere/other", root=root) is None
+    assert protected_reason(user_config_file(), root=root) == "holdfast obeys it"
+    assert protected_reason(state_dir(root) / "grants.db", root=root) == "holdfast obeys it"
+    assert protected_reason(tmp_path / "elsewhere/holdfast", root=root) == "holdfast obeys it"
+    assert protected_reason(tmp_path / "Elsewhere/other", root=root) is None
 
 
 @pytest.mark.spec("A6", "A18")
@@ -580,31 +580,31 @@ def test_a_user_configuration_behind_a_symlink_is_protected_at_its_target(root: 
     target.touch()
     (own_home / ".config/holdfast").mkdir(parents=True)
     (own_home / ".config/holdfast/config.toml").symlink_to(target)
-    assert is_protected(target, root=root) == "holdfast obeys it"
+    assert protected_reason(target, root=root) == "holdfast obeys it"
 
 
 @pytest.mark.spec("A6", "A18")
 def test_patterns_pinned_to_the_home_do_not_match_elsewhere(root: Path, own_home: Path) -> None:
-    assert is_protected(own_home / ".config/fish/config.fish", root=root) is not None
-    assert is_protected(own_home / "bin/tool", root=root) is not None
-    assert is_protected(root / "bin/tool", root=root) is None
-    assert is_protected(own_home / ".ssh/authorized_keys", root=root) is not None
+    assert protected_reason(own_home / ".config/fish/config.fish", root=root) is not None
+    assert protected_reason(own_home / "bin/tool", root=root) is not None
+    assert protected_reason(root / "bin/tool", root=root) is None
+    assert protected_reason(own_home / ".ssh/authorized_keys", root=root) is not None
 
 
 @pytest.mark.spec("A6", "A18")
 def test_the_configuration_adds_patterns(root: Path) -> None:
     extra = ("infra/*.tf", "$root/deploy", "/srv/data", "secret?.txt", "~/notes")
     for path in ("a/infra/main.tf", "deploy/x/y", "/srv/data/x", "secret1.TXT", str(Path.home() / "notes/x")):
-        assert is_protected(Path(path), root=root, extra=extra) == "the configuration protects it", path
+        assert protected_reason(Path(path), root=root, extra=extra) == "the configuration protects it", path
     for path in ("infra/main.py", "a/deploy/x", "x/srv/data", "secret.txt", "infra/a/main.tf"):
-        assert is_protected(Path(path), root=root, extra=extra) is None, path
-    assert is_protected(Path("x"), root=None, extra=("$root/x",)) is None
+        assert protected_reason(Path(path), root=root, extra=extra) is None, path
+    assert protected_reason(Path("x"), root=None, extra=("$root/x",)) is None
 
 
 @pytest.mark.spec("A6")
 def test_a_pattern_with_many_stars_is_matched_in_no_time(root: Path) -> None:
     with quickly():
-        assert is_protected(Path("a" * 250), root=root, extra=("*a" * 20 + "*b",)) is None
+        assert protected_reason(Path("a" * 250), root=root, extra=("*a" * 20 + "*b",)) is None
 
 
 @pytest.mark.spec("A6")
@@ -617,7 +617,7 @@ def test_stars_and_question_marks_mean_what_they_mean_in_globs(name: str, patter
     from fnmatch import fnmatchcase
 
     expected = "the configuration protects it" if fnmatchcase(name, pattern) else None
-    assert is_protected(Path("/q-root") / name, root=Path("/q-root"), extra=(f"$root/{pattern}",)) == expected
+    assert protected_reason(Path("/q-root") / name, root=Path("/q-root"), extra=(f"$root/{pattern}",)) == expected
 
 
 GIT_OBEYS = (".git/hooks/pre-commit", ".git/config", ".git/modules/a/config", ".git/info/attributes")
@@ -629,14 +629,14 @@ MADE = (*GIT_KEEPS, "build/Makefile", "packages/a/package.json", "tests/unit/con
 @pytest.mark.spec("N2", "N3")
 @pytest.mark.parametrize("path", OBEYED)
 def test_a_command_may_not_change_what_something_obeys_later(root: Path, path: str) -> None:
-    assert is_protected(root / path, root=root, for_commands=True) is not None
+    assert protected_reason(root / path, root=root, for_commands=True) is not None
 
 
 @pytest.mark.spec("N2", "N3")
 @pytest.mark.parametrize("path", MADE)
 def test_a_command_may_commit_and_build(root: Path, path: str) -> None:
-    assert is_protected(root / path, root=root, for_commands=True) is None
-    assert is_protected(root / path, root=root) is not None
+    assert protected_reason(root / path, root=root, for_commands=True) is None
+    assert protected_reason(root / path, root=root) is not None
 
 
 @pytest.mark.spec("N2")
@@ -655,7 +655,7 @@ def test_a_command_may_commit_and_build(root: Path, path: str) -> None:
     ],
 )
 def test_the_way_to_a_protected_path_may_not_be_a_symlink(root: Path, path: str, leads: bool) -> None:
-    reason = leads_to_protected(root / path, root=root, extra=("$root/infra/main.tf",), for_commands=True)
+    reason = symlink_reason(root / path, root=root, extra=("$root/infra/main.tf",), for_commands=True)
     assert (reason is not None) is leads
 
 
@@ -664,6 +664,6 @@ def test_a_path_that_changes_while_it_is_resolved_is_still_judged(root: Path, mo
     def fails(_: object) -> str:
         raise OSError(22, "Invalid argument")
 
-    assert is_protected(root / "x", root=root) is None
+    assert protected_reason(root / "x", root=root) is None
     monkeypatch.setattr("os.path.realpath", fails)
-    assert is_protected(root / ".envrc", root=root) is not None
+    assert protected_reason(root / ".envrc", root=root) is not None

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from holdfast.fs import replace, temporary
-from holdfast.fs.beneath import FOLDER, opened
-from holdfast.fs.replace import new_file, swap, traits_of, write_private
+from holdfast.fs.beneath import FOLDER_FLAGS, open_descriptor
+from holdfast.fs.replace import exchange_files, new_file, read_metadata, write_private
 
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod"}
 OLD, NEW = b"old" * 10_000, b"new" * 20_000
@@ -43,7 +43,7 @@ def _killed_at(point: int, work: Callable[[], None]) -> bool:
 
 
 def _replaced(path: Path) -> None:
-    with opened(path.parent, FOLDER) as folder, new_file(folder, NEW) as new:
+    with open_descriptor(path.parent, FOLDER_FLAGS) as folder, new_file(folder, NEW) as new:
         new.replace(path.name)
 
 
@@ -58,9 +58,9 @@ def test_killed_at_any_point_there_is_the_old_file_or_the_new_one_and_nothing_el
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], None], nameless: bool
 ) -> None:
     if not nameless:
-        monkeypatch.setattr(replace, "_open_nameless", _no_nameless)
+        monkeypatch.setattr(replace, "_open_tmpfile", _no_nameless)
     notes, path = tmp_path / "notes", tmp_path / "folder" / "file"
-    monkeypatch.setattr(temporary, "_folder", [notes])
+    monkeypatch.setattr(temporary, "_journal_folder", [notes])
     path.parent.mkdir()
     contents: set[bytes] = set()
     point, ended = 0, False
@@ -69,7 +69,7 @@ def test_killed_at_any_point_there_is_the_old_file_or_the_new_one_and_nothing_el
         path.write_bytes(OLD)
         ended = _killed_at(point, lambda: write(path))
         contents.add(path.read_bytes())
-        temporary.keep_notes(notes)
+        temporary.use_cleanup_journal(notes)
         assert [item.name for item in path.parent.iterdir()] == ["file"]
         assert not notes.exists() or list(notes.iterdir()) == []
     assert contents == {OLD, NEW}
@@ -81,9 +81,9 @@ def test_a_new_file_takes_on_the_traits_of_the_old_one_but_no_rights_of_a_progra
     path = tmp_path / "file"
     path.write_bytes(OLD)
     path.chmod(0o4751)
-    with opened(path, os.O_RDONLY) as old:
-        traits = traits_of(old)
-    with opened(tmp_path, FOLDER) as folder, new_file(folder, NEW, traits) as new:
+    with open_descriptor(path, os.O_RDONLY) as old:
+        traits = read_metadata(old)
+    with open_descriptor(tmp_path, FOLDER_FLAGS) as folder, new_file(folder, NEW, traits) as new:
         new.replace("file")
     assert (path.read_bytes(), path.stat().st_mode & 0o7777) == (NEW, 0o751)
 
@@ -91,7 +91,11 @@ def test_a_new_file_takes_on_the_traits_of_the_old_one_but_no_rights_of_a_progra
 @pytest.mark.spec("B1")
 def test_a_name_that_is_taken_is_not_claimed(tmp_path: Path) -> None:
     (tmp_path / "file").symlink_to("nowhere")
-    with opened(tmp_path, FOLDER) as folder, new_file(folder, NEW) as new, pytest.raises(FileExistsError):
+    with (
+        open_descriptor(tmp_path, FOLDER_FLAGS) as folder,
+        new_file(folder, NEW) as new,
+        pytest.raises(FileExistsError),
+    ):
         new.claim("file")
     assert (tmp_path / "file").is_symlink() and len(list(tmp_path.iterdir())) == 1
 
@@ -101,7 +105,7 @@ def test_two_files_change_places(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.write_bytes(b"1")
     second.write_bytes(b"2")
-    assert swap(first, second)
+    assert exchange_files(first, second)
     assert (first.read_bytes(), second.read_bytes()) == (b"2", b"1")
     with pytest.raises(FileNotFoundError):
-        swap(first, tmp_path / "third")
+        exchange_files(first, tmp_path / "third")

@@ -16,7 +16,13 @@ import pytest
 
 from holdfast.fs import replace, temporary
 from holdfast.fs.replace import NewFile
-from holdfast.fs.temporary import is_left, keep_notes, make_folder, new_name, remove_folder
+from holdfast.fs.temporary import (
+    is_orphaned,
+    make_temporary_folder,
+    new_temporary_name,
+    remove_temporary_folder,
+    use_cleanup_journal,
+)
 from tests.kill_points import SCENARIOS
 from tests.soak import rounds
 
@@ -28,7 +34,7 @@ POINTS = rounds(SAMPLE, 1_000_000)
 @pytest.fixture
 def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "notes"
-    monkeypatch.setattr(temporary, "_folder", [folder])
+    monkeypatch.setattr(temporary, "_journal_folder", [folder])
     return folder
 
 
@@ -58,7 +64,7 @@ def test_a_new_file_is_seen_whole_or_not_at_all(
     tmp_path: Path, notes: Path, nameless: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not nameless:
-        monkeypatch.setattr(replace, "_open_nameless", _no_nameless)
+        monkeypatch.setattr(replace, "_open_tmpfile", _no_nameless)
     folder = tmp_path / "folder"
     folder.mkdir()
     where = opened(folder)
@@ -88,7 +94,7 @@ def dead_name() -> str:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(writing, new_name().encode())
+        os.write(writing, new_temporary_name().encode())
         os._exit(0)
     os.waitpid(child, 0)
     try:
@@ -99,34 +105,39 @@ def dead_name() -> str:
 
 
 def test_a_name_says_whether_its_process_is_gone() -> None:
-    mine, dead = new_name(), dead_name()
-    assert (is_left(mine), is_left(dead), is_left(f".{dead}.tmp"), is_left("notes.txt")) == (False, True, True, False)
+    mine, dead = new_temporary_name(), dead_name()
+    assert (is_orphaned(mine), is_orphaned(dead), is_orphaned(f".{dead}.tmp"), is_orphaned("notes.txt")) == (
+        False,
+        True,
+        True,
+        False,
+    )
 
 
 def test_a_process_that_only_waits_to_be_reaped_is_gone() -> None:
     child = os.fork()
     if child == 0:
         signal.pause()
-    started = temporary.start_time(child)
-    name = new_name().replace(f"holdfast-{os.getpid()}-", f"holdfast-{child}-", 1).split("-")
+    started = temporary.process_start_time(child)
+    name = new_temporary_name().replace(f"holdfast-{os.getpid()}-", f"holdfast-{child}-", 1).split("-")
     name[2] = str(started)
-    assert not is_left("-".join(name))
+    assert not is_orphaned("-".join(name))
     os.kill(child, signal.SIGKILL)
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-    assert is_left("-".join(name))
+    assert is_orphaned("-".join(name))
     os.waitpid(child, 0)
 
 
 def test_what_another_machine_or_container_made_is_left_alone_for_a_day() -> None:
-    pid, started, _boot, container, end = new_name().removeprefix("holdfast-").split("-")
+    pid, started, _boot, container, end = new_temporary_name().removeprefix("holdfast-").split("-")
     for name in (f"holdfast-{pid}-{started}-00000000-{container}-{end}", f"holdfast-1-1-{_boot}-00000000-{end}"):
-        assert not is_left(name)
-        assert not is_left(name, time.time() - 3600)
-        assert is_left(name, time.time() - 100_000)
+        assert not is_orphaned(name)
+        assert not is_orphaned(name, time.time() - 3600)
+        assert is_orphaned(name, time.time() - 100_000)
 
 
 def test_the_next_start_removes_what_dead_processes_noted_and_nothing_else(tmp_path: Path, notes: Path) -> None:
-    dead, mine = dead_name(), new_name()
+    dead, mine = dead_name(), new_temporary_name()
     project = tmp_path / "project"
     project.mkdir()
     notes.mkdir()
@@ -142,20 +153,20 @@ def test_the_next_start_removes_what_dead_processes_noted_and_nothing_else(tmp_p
         owner = mine if mine in name else dead
         (notes / f"{owner.rpartition('-')[0]}-{number:08x}").symlink_to(project / name)
     (notes / f"{dead.rpartition('-')[0]}-{99:08x}").symlink_to(tmp_path / "gone")
-    keep_notes(notes)
+    use_cleanup_journal(notes)
     assert {path.name for path in project.iterdir()} == {f".{mine}.tmp", "precious", ".envrc-file", "full"}
     assert (project / "full" / "kept").exists()
 
 
 def test_a_folder_goes_with_all_that_is_in_it_whatever_its_modes(tmp_path: Path, notes: Path) -> None:
-    folder = make_folder("kind", tmp_path)
+    folder = make_temporary_folder("kind", tmp_path)
     assert folder.stat().st_mode & 0o777 == 0o700 and len(list(notes.iterdir())) == 1
     (folder / "a" / "b").mkdir(parents=True)
     (folder / "a" / "b" / "c").touch()
     for name in ("a/b/c", "a/b", "a"):
         (folder / name).chmod(0)
-    remove_folder(folder)
-    remove_folder(folder)
+    remove_temporary_folder(folder)
+    remove_temporary_folder(folder)
     assert not folder.exists() and not notes.exists()
 
 
@@ -163,34 +174,34 @@ def test_without_a_state_folder_that_can_be_written_everything_works_without_not
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr(temporary, "_folder", [tmp_path / "file" / "notes"])
-    folder = make_folder("kind", tmp_path)
-    remove_folder(folder)
+    monkeypatch.setattr(temporary, "_journal_folder", [tmp_path / "file" / "notes"])
+    folder = make_temporary_folder("kind", tmp_path)
+    remove_temporary_folder(folder)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_with_its_last_note_a_process_removes_the_folders_it_made_for_notes_and_no_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(temporary, "_folder", [tmp_path / "state" / "holdfast" / "notes"])
-    first, second = make_folder("kind", tmp_path), make_folder("kind", tmp_path)
-    remove_folder(first)
+    monkeypatch.setattr(temporary, "_journal_folder", [tmp_path / "state" / "holdfast" / "notes"])
+    first, second = make_temporary_folder("kind", tmp_path), make_temporary_folder("kind", tmp_path)
+    remove_temporary_folder(first)
     assert (tmp_path / "state" / "holdfast" / "notes").is_dir()
-    remove_folder(second)
+    remove_temporary_folder(second)
     assert list(tmp_path.iterdir()) == []
-    again = make_folder("kind", tmp_path)
+    again = make_temporary_folder("kind", tmp_path)
     (tmp_path / "state" / "holdfast" / "ledger.db").touch()
-    remove_folder(again)
+    remove_temporary_folder(again)
     assert [path.name for path in (tmp_path / "state" / "holdfast").iterdir()] == ["ledger.db"]
     (tmp_path / "state" / "holdfast" / "notes").mkdir()
-    remove_folder(make_folder("kind", tmp_path))
+    remove_temporary_folder(make_temporary_folder("kind", tmp_path))
     assert (tmp_path / "state" / "holdfast" / "notes").is_dir()
 
 
 def test_threads_that_make_and_remove_folders_at_once_leave_nothing(tmp_path: Path, notes: Path) -> None:
     def work(_: int) -> None:
         for _ in range(20):
-            remove_folder(make_folder("x", tmp_path))
+            remove_temporary_folder(make_temporary_folder("x", tmp_path))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))

@@ -162,7 +162,7 @@ def acted(move: Any) -> tuple[str, str, dict[str, Any]]:
     assert isinstance(move, CallTools), move
     (asked,) = move.uses
     args = json.loads(asked.arguments)
-    TOOLS[asked.name].schema.accept(args)
+    TOOLS[asked.name].schema.validate(args)
     assert asked.id.startswith("runtime-")
     return move.rule, asked.name, args
 

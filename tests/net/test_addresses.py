@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from holdfast.net.addresses import NOT_PUBLIC, AddressKind, is_near, kind_of, on_this_machine
+from holdfast.net.addresses import NOT_PUBLIC, AddressKind, address_kind, is_local, is_loopback
 
 pytestmark = pytest.mark.spec("K1")
 
@@ -53,17 +53,17 @@ ELSEWHERE = [
 
 @pytest.mark.parametrize("host", HERE)
 def test_what_stays_on_this_machine(host: str) -> None:
-    assert on_this_machine(host) and is_near(host)
+    assert is_loopback(host) and is_local(host)
 
 
 @pytest.mark.parametrize("host", ALSO_NEAR)
 def test_what_leads_to_this_machine_or_its_link_is_near_but_not_taken_for_it(host: str) -> None:
-    assert is_near(host) and not on_this_machine(host)
+    assert is_local(host) and not is_loopback(host)
 
 
 @pytest.mark.parametrize("host", ELSEWHERE)
 def test_what_is_elsewhere(host: str) -> None:
-    assert not is_near(host) and not on_this_machine(host)
+    assert not is_local(host) and not is_loopback(host)
 
 
 KINDS = {
@@ -84,7 +84,7 @@ KINDS = {
 @pytest.mark.parametrize(("kind", "address"), [(kind, each) for kind, all_ in KINDS.items() for each in all_])
 @pytest.mark.spec("N2", "B6")
 def test_the_kind_of_an_address(kind: AddressKind, address: str) -> None:
-    assert kind_of(ip_address(address)) is kind
+    assert address_kind(ip_address(address)) is kind
 
 
 def _encodings(inner: IPv4Address, other: IPv4Address) -> list[IPv6Address]:
@@ -115,22 +115,22 @@ _INSIDE = st.sampled_from([
 @pytest.mark.spec("N2", "B6")
 def test_no_encoding_of_an_address_makes_it_public(inner: IPv4Address, other: IPv4Address) -> None:
     for outer in _encodings(inner, other):
-        assert kind_of(outer) in NOT_PUBLIC, outer
+        assert address_kind(outer) in NOT_PUBLIC, outer
 
 
 @given(_INSIDE)
 @pytest.mark.spec("N2", "B6")
 def test_an_encoded_address_is_what_it_leads_to(inner: IPv4Address) -> None:
     mapped, _, _, nat64, sixtofour, *_ = _encodings(inner, IPv4Address("8.8.8.8"))
-    assert {kind_of(mapped), kind_of(nat64), kind_of(sixtofour)} == {kind_of(inner)}
+    assert {address_kind(mapped), address_kind(nat64), address_kind(sixtofour)} == {address_kind(inner)}
 
 
 @given(st.ip_addresses(v=4).filter(lambda address: address.is_global and not address.is_multicast))
 @pytest.mark.spec("N2", "B6")
 def test_a_public_address_stays_public_where_it_can_be_reached(address: IPv4Address) -> None:
-    if kind_of(address) is AddressKind.PUBLIC:
+    if address_kind(address) is AddressKind.PUBLIC:
         mapped, _, _, nat64, *_ = _encodings(address, address)
-        assert kind_of(mapped) is kind_of(nat64) is AddressKind.PUBLIC
+        assert address_kind(mapped) is address_kind(nat64) is AddressKind.PUBLIC
 
 
 @given(st.ip_addresses())
@@ -139,4 +139,4 @@ def test_what_python_calls_private_is_never_public(address: IPv4Address | IPv6Ad
     if isinstance(address, IPv6Address):  # these are what is in them
         assume(not any(address in IPv6Network(each) for each in ("::ffff:0:0/96", "64:ff9b::/96")))
     special = address.is_private or address.is_loopback or address.is_link_local or address.is_multicast
-    assert not (special or address.is_reserved or address.is_unspecified) or kind_of(address) in NOT_PUBLIC
+    assert not (special or address.is_reserved or address.is_unspecified) or address_kind(address) in NOT_PUBLIC

@@ -10,8 +10,8 @@ import httpx2
 import pytest
 
 from holdfast.contract.errors import NetworkRefused
-from holdfast.net.addresses import NEAR, NOT_PUBLIC, AddressKind
-from holdfast.net.gateway import Admitted, Gateway, Refused, Resolver
+from holdfast.net.addresses import LOCAL_KINDS, NOT_PUBLIC, AddressKind
+from holdfast.net.gateway import AllowedHost, Gateway, RefusedHost, Resolver
 from holdfast.net.hosts import AllowList
 from holdfast.net.http import GatewayTransport
 from tests.runtime.support import run
@@ -43,32 +43,32 @@ async def server() -> AsyncGenerator[int]:
 @pytest.mark.spec("N2")
 def test_only_listed_hosts_are_admitted_where_others_are_refused() -> None:
     gateway = Gateway(AllowList(["example.org", "10.0.0.1"]), name="sandbox.network")
-    assert gateway.decide("Example.ORG.", 443) == Admitted("example.org", 443)
-    assert gateway.decide("10.0.0.1", 80) == Admitted("10.0.0.1", 80)
+    assert gateway.decide("Example.ORG.", 443) == AllowedHost("example.org", 443)
+    assert gateway.decide("10.0.0.1", 80) == AllowedHost("10.0.0.1", 80)
     refusal = "example.org:22 is not in sandbox.network, so it is not reached."
-    assert gateway.decide("example.org", 22) == Refused(refusal)
-    assert isinstance(gateway.decide("127.0.0.1", 80), Refused)
+    assert gateway.decide("example.org", 22) == RefusedHost(refusal)
+    assert isinstance(gateway.decide("127.0.0.1", 80), RefusedHost)
 
 
 @pytest.mark.spec("N2", "B6")
 @pytest.mark.parametrize("host", ["127.1", "0x7f000001", "2130706433", "a@b", "", "a b"])
 def test_what_could_be_read_in_two_ways_is_refused_by_every_gateway(host: str) -> None:
     for others in ("refused", frozenset[AddressKind]()):
-        assert isinstance(Gateway(AllowList(), others=others).decide(host, 80), Refused)
+        assert isinstance(Gateway(AllowList(), others=others).decide(host, 80), RefusedHost)
 
 
 @pytest.mark.spec("B6")
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "10.0.0.1", "169.254.169.254", "::ffff:10.0.0.1"])
 def test_an_address_that_is_barred_is_refused_before_anything_is_asked(host: str) -> None:
-    assert isinstance(Gateway(AllowList(), others=NOT_PUBLIC).decide(host, 80), Refused)
-    assert isinstance(Gateway(AllowList(), others=frozenset()).decide(host, 80), Admitted)
+    assert isinstance(Gateway(AllowList(), others=NOT_PUBLIC).decide(host, 80), RefusedHost)
+    assert isinstance(Gateway(AllowList(), others=frozenset()).decide(host, 80), AllowedHost)
 
 
 @pytest.mark.spec("B6", "K1")
 @pytest.mark.parametrize("inside", ["127.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1"])
 def test_one_barred_address_refuses_a_name_that_also_has_a_public_one(inside: str) -> None:
     async def main() -> None:
-        gateway = Gateway(AllowList(), others=NEAR, resolver=answering("8.8.8.8", inside))
+        gateway = Gateway(AllowList(), others=LOCAL_KINDS, resolver=answering("8.8.8.8", inside))
         with pytest.raises(NetworkRefused, match=r"rebind\.example leads to"):
             await gateway.connect("rebind.example", 443)
 
@@ -116,7 +116,7 @@ def test_the_next_address_is_tried_when_one_fails_or_is_silent() -> None:
 
     async def main() -> str:
         gateway = Gateway(AllowList(["many.example"]), resolver=answering("10.0.0.1", "10.0.0.2", "10.0.0.3"))
-        return await asyncio.wait_for(gateway.connect_by("many.example", 80, dial, close), 30)
+        return await asyncio.wait_for(gateway.connect_with("many.example", 80, dial, close), 30)
 
     assert run(main(), 60) == "10.0.0.3"
     assert closed == []
@@ -143,7 +143,7 @@ def test_a_caller_that_is_cancelled_while_late_dials_end_leaves_no_connection_op
             closed.append(connection)
 
         gateway = Gateway(AllowList(["many.example"]), resolver=answering("10.0.0.1", "10.0.0.2"))
-        caller = asyncio.create_task(gateway.connect_by("many.example", 80, dial, close))
+        caller = asyncio.create_task(gateway.connect_with("many.example", 80, dial, close))
         async with asyncio.timeout(30):
             await stopping.wait()
             caller.cancel()
@@ -166,7 +166,7 @@ def test_the_first_fault_is_told_when_no_address_answers() -> None:
     async def main() -> None:
         gateway = Gateway(AllowList(["many.example"]), resolver=answering("10.0.0.1", "10.0.0.2"))
         with pytest.raises(ConnectionRefusedError, match=r"10\.0\.0\.1"):
-            await gateway.connect_by("many.example", 80, dial, close)
+            await gateway.connect_with("many.example", 80, dial, close)
 
     run(main())
 
@@ -182,6 +182,6 @@ def test_the_first_fault_is_told_when_no_address_answers() -> None:
 )
 def test_a_configured_origin_is_admitted_wherever_it_leads_and_nothing_else(url: str, host: str, port: int) -> None:
     gateway = Gateway.for_origin(url)
-    assert gateway.decide(host, port) == Admitted(host, port)
-    assert isinstance(gateway.decide(host, port + 1), Refused)
-    assert isinstance(gateway.decide("elsewhere.example", port), Refused)
+    assert gateway.decide(host, port) == AllowedHost(host, port)
+    assert isinstance(gateway.decide(host, port + 1), RefusedHost)
+    assert isinstance(gateway.decide("elsewhere.example", port), RefusedHost)

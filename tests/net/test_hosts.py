@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.contract.errors import ConfigError
-from holdfast.net.addresses import is_near, on_this_machine
-from holdfast.net.hosts import AllowList, fault_of, origin_of, to_host
+from holdfast.net.addresses import is_local, is_loopback
+from holdfast.net.hosts import AllowList, normalize_host, parse_origin, url_problem
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from holdfast.net.hosts import AllowList, fault_of, origin_of, to_host
 )
 @pytest.mark.spec("K1")
 def test_https_is_fine_anywhere(url: str) -> None:
-    assert fault_of(url, loopback=False) is None
+    assert url_problem(url, loopback=False) is None
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ def test_https_is_fine_anywhere(url: str) -> None:
 )
 @pytest.mark.spec("K1")
 def test_plain_http_is_fine_on_this_machine_for_a_server_of_this_machine(url: str) -> None:
-    assert fault_of(url, loopback=True) is None
-    assert fault_of(url, loopback=False) == "it is not https"
+    assert url_problem(url, loopback=True) is None
+    assert url_problem(url, loopback=False) == "it is not https"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_plain_http_is_fine_on_this_machine_for_a_server_of_this_machine(url: st
 @pytest.mark.parametrize("loopback", [True, False])
 @pytest.mark.spec("K1")
 def test_everything_else_is_not(url: str, loopback: bool) -> None:
-    assert fault_of(url, loopback=loopback) is not None
+    assert url_problem(url, loopback=loopback) is not None
 
 
 @pytest.mark.parametrize(
@@ -69,28 +69,28 @@ def test_everything_else_is_not(url: str, loopback: bool) -> None:
 )
 @pytest.mark.spec("K1")
 def test_a_server_from_elsewhere_names_nothing_on_this_machine_or_its_link(host: str) -> None:
-    fault = fault_of(f"https://{host}/authorize", loopback=False)
+    fault = url_problem(f"https://{host}/authorize", loopback=False)
     assert fault is not None and "this machine" in fault
-    assert fault_of(f"https://{host}/authorize", loopback=True) is None
+    assert url_problem(f"https://{host}/authorize", loopback=True) is None
 
 
 @given(st.text(max_size=80), st.booleans())
 @pytest.mark.spec("K1")
 def test_no_text_is_taken_that_a_browser_could_read_otherwise(text: str, loopback: bool) -> None:
     for url in (text, f"https://{text}", f"http://{text}/"):
-        if fault_of(url, loopback=loopback) is None:
-            scheme, host, _ = origin_of(url)
+        if url_problem(url, loopback=loopback) is None:
+            scheme, host, _ = parse_origin(url)
             assert url.isascii() and url.isprintable() and " " not in url and "\\" not in url
-            assert host and (scheme == "https" or (scheme == "http" and loopback and on_this_machine(host)))
-            assert loopback or not is_near(host)
+            assert host and (scheme == "https" or (scheme == "http" and loopback and is_loopback(host)))
+            assert loopback or not is_local(host)
 
 
 @pytest.mark.spec("K1")
 def test_the_origin_is_scheme_host_and_port() -> None:
-    assert origin_of("https://As.Example/x") == origin_of("https://as.example:443/y")
-    assert origin_of("https://as.example") != origin_of("http://as.example")
-    assert origin_of("https://as.example") != origin_of("https://as.example:444")
-    assert origin_of("https://as.example") != origin_of("https://b.as.example")
+    assert parse_origin("https://As.Example/x") == parse_origin("https://as.example:443/y")
+    assert parse_origin("https://as.example") != parse_origin("http://as.example")
+    assert parse_origin("https://as.example") != parse_origin("https://as.example:444")
+    assert parse_origin("https://as.example") != parse_origin("https://b.as.example")
 
 
 @pytest.mark.parametrize(
@@ -133,4 +133,4 @@ def test_an_entry_that_is_no_host_is_refused(entry: str) -> None:
 )
 @pytest.mark.spec("N2")
 def test_what_could_be_read_in_two_ways_is_no_host(name: str) -> None:
-    assert to_host(name) is None
+    assert normalize_host(name) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.net.proxy import read_head
+from holdfast.net.proxy import parse_request
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from holdfast.net.proxy import read_head
 )
 @pytest.mark.spec("N2")
 def test_a_request_names_one_host_or_none(line: str, wanted: tuple[str, int] | None) -> None:
-    found = read_head(line.encode("latin-1") + b"\r\nHost: evil.test\r\nProxy-Authorization: x\r\n\r\n")
+    found = parse_request(line.encode("latin-1") + b"\r\nHost: evil.test\r\nProxy-Authorization: x\r\n\r\n")
     assert (found and found[:2]) == wanted
     if found is not None and found[2]:
         assert b"evil" not in found[2]
@@ -50,5 +50,5 @@ def test_a_request_names_one_host_or_none(line: str, wanted: tuple[str, int] | N
 )
 @pytest.mark.spec("N2")
 def test_a_head_that_another_program_could_cut_elsewhere_is_refused(head: bytes, stray: bytes) -> None:
-    assert read_head(head % b"") is not None
-    assert read_head(head % stray) is None
+    assert parse_request(head % b"") is not None
+    assert parse_request(head % stray) is None

@@ -24,7 +24,7 @@ def with_schema(schema: Any) -> Tool:
 def fits(tool: Tool, args: Any) -> bool:
     with quickly():
         try:
-            tool.schema.accept(args)
+            tool.schema.validate(args)
         except InvalidArguments:
             return False
     return True
@@ -126,7 +126,7 @@ def test_there_is_one_coercion_policy_whoever_defined_the_tool(args: Any, accept
     if accepted is None:
         assert not fits(tool, args)
     else:
-        assert tool.schema.accept(args) == accepted
+        assert tool.schema.validate(args) == accepted
 
 
 @pytest.mark.spec("R7")

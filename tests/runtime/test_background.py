@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast import Result, Runtime
-from holdfast.contract.event import Warned
+from holdfast.contract.event import WarningRaised
 from holdfast.contract.processes import Processes
 from holdfast.runtime.background_processes import read_page
 from holdfast.sandbox import limits
@@ -252,7 +252,7 @@ def test_what_is_taken_away_after_a_process_has_ended_is_told(tmp_path: Path) ->
             with runtime.subscribe() as events:
                 await runtime.call("process.start", {"command": "echo planted > sub/.npmrc"})
                 async for event in events:
-                    if isinstance(event, Warned) and ".npmrc" in event.message:
+                    if isinstance(event, WarningRaised) and ".npmrc" in event.message:
                         return event.message
         return ""
 

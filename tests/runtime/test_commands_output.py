@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from holdfast import Result, Runtime, Tool
-from holdfast.contract.command import Command, Ran
+from holdfast.contract.command import Command, CommandResult
 from holdfast.contract.context import Context
 from holdfast.contract.event import Output
 from holdfast.tools.output_read import OUTPUT_READ_TOOL
@@ -25,9 +25,9 @@ def _call(runtime: Runtime, command: str, **args: Any) -> Result:
     return run(main(), 100)
 
 
-def _ran(folder: Path, command: Command, **options: Any) -> Ran:
+def _ran(folder: Path, command: Command, **options: Any) -> CommandResult:
     """What `ctx.sandbox.run` says to a tool."""
-    seen: list[Ran] = []
+    seen: list[CommandResult] = []
 
     async def execute(args: Any, ctx: Context) -> str:
         seen.append(await ctx.sandbox.run(command))

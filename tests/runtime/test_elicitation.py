@@ -7,20 +7,20 @@ import asyncio
 import pytest
 
 from holdfast import Config, Context, Runtime, Tool
-from holdfast.contract.elicitation import CANCELLED, Elicitation, Elicitor, Form, Reply, Roots
+from holdfast.contract.elicitation import CANCELLED, Elicitation, ElicitationReply, Elicitor, FormRequest, RootsRequest
 from holdfast.contract.enums import State
-from holdfast.contract.event import Elicited
+from holdfast.contract.event import ElicitationStarted
 from holdfast.contract.json import Args
 from tests.attached import attached
 from tests.runtime.support import run
 
 pytestmark = pytest.mark.spec("T7")
 
-COLOUR = Form(message="Which colour?", schema={"type": "object", "properties": {"colour": {"type": "string"}}})
+COLOUR = FormRequest(message="Which colour?", schema={"type": "object", "properties": {"colour": {"type": "string"}}})
 
 
 async def _paint(args: Args, ctx: Context) -> str:
-    colour, roots = await ctx.elicit(COLOUR, Roots())
+    colour, roots = await ctx.elicit(COLOUR, RootsRequest())
     return f"{colour.action} {colour.content} {roots.action}"
 
 
@@ -34,21 +34,21 @@ def _runtime(elicitor: Elicitor | None) -> Runtime:
 def test_the_person_gets_all_questions_at_once_and_the_tool_gets_the_replies() -> None:
     asked: list[Elicitation] = []
 
-    async def person(elicitation: Elicitation) -> tuple[Reply, ...]:
+    async def person(elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
         asked.append(elicitation)
-        return Reply(action="accept", content={"colour": "red"}), Reply(action="decline")
+        return ElicitationReply(action="accept", content={"colour": "red"}), ElicitationReply(action="decline")
 
     async def work() -> str:
         async with _runtime(person) as runtime:
             events = runtime.subscribe()
             result = await runtime.call("paint", call_id=(own := runtime.pipeline.new_call_id()))
-            told = [event.elicitation for event in events.take() if isinstance(event, Elicited)]
+            told = [event.elicitation for event in events.take() if isinstance(event, ElicitationStarted)]
             assert told == asked
             assert (asked[0].call_id, asked[0].group, asked[0].asked_by) == (own, own, "paint")
             return result.output
 
     assert run(work()) == "accept {'colour': 'red'} decline"
-    assert asked[0].questions == (COLOUR, Roots())
+    assert asked[0].questions == (COLOUR, RootsRequest())
 
 
 def test_where_nobody_is_each_question_is_cancelled() -> None:
@@ -60,7 +60,7 @@ def test_where_nobody_is_each_question_is_cancelled() -> None:
 
 
 def test_an_elicitor_that_fails_is_nobody() -> None:
-    async def broken(elicitation: Elicitation) -> tuple[Reply, ...]:
+    async def broken(elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
         raise OSError("the terminal is gone")
 
     async def work() -> str:
@@ -75,7 +75,7 @@ def test_waiting_for_the_person_does_not_use_up_the_time_of_the_call_or_of_the_c
     async def outer(args: Args, ctx: Context) -> str:
         return (await ctx.call("paint")).output
 
-    async def slow(elicitation: Elicitation) -> tuple[Reply, ...]:
+    async def slow(elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
         await asyncio.wait_for(asyncio.shield(asyncio.sleep(0.5)), 5)  # longer than either call has
         return CANCELLED, CANCELLED
 

@@ -16,7 +16,7 @@ from holdfast import Answer, Caller, Config, Deny, PendingCall, Result, Runtime,
 from holdfast.config.config import ToolsConfig
 from holdfast.contract.enums import Failure
 from holdfast.contract.errors import CallError
-from holdfast.contract.event import Queued, Warned
+from holdfast.contract.event import Queued, WarningRaised
 from tests.runtime.support import add, approving, recorder, run, runtime_in, until_held
 
 
@@ -336,7 +336,7 @@ def test_warnings_are_redacted_too(tmp_path: Path) -> None:
             return events.take()
 
     (event,) = run(main())
-    assert isinstance(event, Warned)
+    assert isinstance(event, WarningRaised)
     assert event.message == "the value is [secret api]"
 
 

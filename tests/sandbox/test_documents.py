@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from holdfast.config.config import SandboxConfig
 from holdfast.contract.command import Command
-from holdfast.fs.protected_paths import exact, is_protected
+from holdfast.fs.protected_paths import exact_pattern, protected_reason
 from holdfast.runtime.undo.recorder import Recorder
 from holdfast.sandbox import protected_mounts
 from holdfast.sandbox.launch import Backend, clean_up, cleanup_notes, run_launch, start_launch
@@ -119,7 +119,7 @@ def test_of_many_documents_those_changed_last_are_mounted(tmp_path: Path, monkey
     monkeypatch.setattr(protected_mounts, "MAX_MOUNTED_DOCUMENTS", 2)
     for name in ("z-driven.md", "a-old.chat", "b-new.chat", "Makefile"):
         (tmp_path / name).write_text(name)
-    extra = (exact(tmp_path / "z-driven.md"),)
+    extra = (exact_pattern(tmp_path / "z-driven.md"),)
     found = [replace(item, changed=int("new" in item.path)) for item in find_protected(tmp_path, extra)]
     mounted = {Path(item.path).name for item in choose_mounts(found, extra) if item.mounted}
     assert mounted == {"z-driven.md", "b-new.chat", "Makefile"}
@@ -186,10 +186,10 @@ def test_recorded_commands_make_new_documents_and_leave_those_there_are(
     ["plain.md", "a*b.md", "a?b.md", "[*]", "a[b].md", "a[[]*", "\uff0a.md", "\uff3b\uff3b\uff3d", "ä Ö.md", "x\ny"],
 )
 def test_a_path_with_any_characters_is_protected_exactly(tmp_path: Path, name: str) -> None:
-    extra = (exact(tmp_path / name),)
-    assert is_protected(tmp_path / name, root=tmp_path, extra=extra, for_commands=True) is not None
+    extra = (exact_pattern(tmp_path / name),)
+    assert protected_reason(tmp_path / name, root=tmp_path, extra=extra, for_commands=True) is not None
     for other in ("aXb.md", "aXYb.md", "[X]", "ab.md", "other.md", f"{name}x", f"sub/{name}"):
-        assert is_protected(tmp_path / other, root=tmp_path, extra=extra, for_commands=True) is None, other
+        assert protected_reason(tmp_path / other, root=tmp_path, extra=extra, for_commands=True) is None, other
 
 
 @each
@@ -198,7 +198,7 @@ def test_a_driven_document_of_any_name_is_read_only_and_its_link_comes_back(tmp_
     document, link = tmp_path / "a*[1].md", tmp_path / "link.md"
     document.write_text("mine")
     link.symlink_to(document.name)
-    place = replace(policy(tmp_path), protected=(exact(link), exact(document)))
+    place = replace(policy(tmp_path), protected=(exact_pattern(link), exact_pattern(document)))
     script = "echo x > 'a*[1].md'; rm 'a*[1].md'; echo x > link.md; rm link.md; echo x > link.md; echo x > 'aX[1].md'"
     _done, violations = run_noting(backend, place, "bash", "-c", script, cwd=tmp_path)
     assert document.read_text() == "mine"

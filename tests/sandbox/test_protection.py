@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.config.config import SandboxConfig
-from holdfast.fs.protected_paths import locked_reason
+from holdfast.fs.protected_paths import command_locked_reason
 from holdfast.sandbox import protected_mounts
 from holdfast.sandbox.launch import Backend, clean_up, run_launch
 from holdfast.sandbox.policy import PathVariables, resolve_policy
@@ -245,7 +245,7 @@ def test_when_a_launch_cannot_be_made_its_masks_are_gone(tmp_path: Path, monkeyp
     ],
 )
 def test_commands_may_use_git_but_not_what_git_obeys(tmp_path: Path, path: str, locked: bool) -> None:
-    assert (locked_reason(tmp_path / path, root=tmp_path, extra=["mine.lock"]) is not None) is locked
+    assert (command_locked_reason(tmp_path / path, root=tmp_path, extra=["mine.lock"]) is not None) is locked
 
 
 @pytest.mark.spec("N2")

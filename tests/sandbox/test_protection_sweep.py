@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.fs.beneath import remove
-from holdfast.fs.protected_paths import locked_reason
+from holdfast.fs.beneath import remove_tree
+from holdfast.fs.protected_paths import command_locked_reason
 from holdfast.sandbox import restore_protected
 from holdfast.sandbox.launch import Launch, clean_up
 from holdfast.sandbox.protected_mounts import choose_mounts, find_protected
@@ -75,12 +75,12 @@ def test_nothing_is_lost_through_a_folder_of_packages(tmp_path: Path) -> None:
 def test_only_names_below_the_project_make_a_folder_of_packages(tmp_path: Path) -> None:
     root = tmp_path / "site-packages" / "root"
     other = tmp_path / "node_modules" / "other"
-    assert locked_reason(root / ".envrc", root=root) is not None
-    assert locked_reason(other / ".envrc", root=root, writable=(other,)) is not None
-    assert locked_reason(root / "node_modules" / ".envrc", root=root) is None
+    assert command_locked_reason(root / ".envrc", root=root) is not None
+    assert command_locked_reason(other / ".envrc", root=root, writable=(other,)) is not None
+    assert command_locked_reason(root / "node_modules" / ".envrc", root=root) is None
     held = (".git/modules/node_modules/config", "node_modules/x/.git/config", ".GIT/worktrees/site-packages/gitdir")
     for path in held:
-        assert locked_reason(root / path, root=root) is not None, path
+        assert command_locked_reason(root / path, root=root) is not None, path
 
 
 @pytest.mark.spec("N2")
@@ -112,7 +112,7 @@ def test_a_plant_too_deep_to_be_copied_is_taken_away_and_the_rest_too(tmp_path: 
     left = next(path for path in root.iterdir() if path.name.endswith(".blocked"))
     assert left.stat().st_mode & 0o777 == 0
     parent = os.open(root, os.O_RDONLY)
-    remove(left.name, parent)
+    remove_tree(left.name, parent)
     os.close(parent)
     assert list(root.iterdir()) == []
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.contract.call import Owner
+from holdfast.contract.call import ProcessIdentity
 from holdfast.contract.enums import Failure, State
 from holdfast.store import ledger as ledger_module
 from holdfast.store.ledger import Ledger
@@ -26,22 +26,24 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
         yield opened
 
 
-def owner_of_a_dead_process() -> Owner:
+def owner_of_a_dead_process() -> ProcessIdentity:
     """Its pid was real, but the process is gone."""
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait(30)
-    return Owner(child.pid, this_process().started)
+    return ProcessIdentity(child.pid, this_process().started)
 
 
 @pytest.fixture
-def dead(monkeypatch: pytest.MonkeyPatch) -> Owner:
+def dead(monkeypatch: pytest.MonkeyPatch) -> ProcessIdentity:
     owner = owner_of_a_dead_process()
     monkeypatch.setattr(ledger_module, "this_process", lambda: owner)
     return owner
 
 
 @pytest.mark.spec("X10")
-def test_an_interrupted_mutation_becomes_unknown_and_an_interrupted_reading_failed(ledger: Ledger, dead: Owner) -> None:
+def test_an_interrupted_mutation_becomes_unknown_and_an_interrupted_reading_failed(
+    ledger: Ledger, dead: ProcessIdentity
+) -> None:
     writing, reading = make_call(), make_call()
     asyncio.run(begin(ledger, writing))
     asyncio.run(begin(ledger, reading, mutates=False))
@@ -94,8 +96,8 @@ def test_a_reused_pid_is_not_taken_for_the_process_that_had_it() -> None:
     me = this_process()
     boot, container, ticks = me.started.split(":")
     assert is_alive(me)
-    assert not is_alive(Owner(me.pid, f"{boot}:{container}:{int(ticks) - 1}"))
-    assert not is_alive(Owner(me.pid, f"another-boot:{container}:{ticks}"))
+    assert not is_alive(ProcessIdentity(me.pid, f"{boot}:{container}:{int(ticks) - 1}"))
+    assert not is_alive(ProcessIdentity(me.pid, f"another-boot:{container}:{ticks}"))
 
 
 @pytest.mark.spec("X10")
@@ -106,7 +108,7 @@ def test_a_process_that_only_waits_to_be_reaped_is_dead_and_a_live_one_is_not() 
     child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with child:
         assert child.stdout is not None
-        owner = Owner(child.pid, child.stdout.readline().strip())
+        owner = ProcessIdentity(child.pid, child.stdout.readline().strip())
         assert is_alive(owner)
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
@@ -118,5 +120,5 @@ def test_a_process_that_only_waits_to_be_reaped_is_dead_and_a_live_one_is_not() 
 def test_a_process_that_cannot_be_judged_from_here_counts_as_alive() -> None:
     me = this_process()
     boot, _, ticks = me.started.split(":")
-    assert is_alive(Owner(2**22 + 1, f"{boot}:another-container:{ticks}"))
-    assert is_alive(Owner(2**22 + 1, ""))
+    assert is_alive(ProcessIdentity(2**22 + 1, f"{boot}:another-container:{ticks}"))
+    assert is_alive(ProcessIdentity(2**22 + 1, ""))

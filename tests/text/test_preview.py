@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
 from holdfast.text.escape import text_width
-from holdfast.text.preview import arguments_text, generic_body, preview, with_label
+from holdfast.text.preview import arguments_preview, format_arguments, preview, with_label
 
 from .strategies import ANY_TEXT
 
@@ -149,7 +149,7 @@ def test_a_label_follows_the_body_of_a_built_in() -> None:
 @pytest.mark.spec("O1")
 def test_ten_thousand_arguments_are_not_all_rendered() -> None:
     args = {f"key{number:05}": "v" for number in range(10_000)}
-    assert generic_body(args, 30) == 'key00000="v", key00001="v", k…'
+    assert arguments_preview(args, 30) == 'key00000="v", key00001="v", k…'
 
 
 @pytest.mark.spec("O1")
@@ -164,7 +164,7 @@ def test_blanks_do_not_push_the_rest_out_of_a_preview_and_are_counted_right_howe
 @pytest.mark.spec("O1")
 def test_the_text_of_the_arguments_leaves_nothing_out_and_no_value_can_look_like_another_argument() -> None:
     args: Args = {"long": "y" * 300, "many": "a\npath: b", "path": "/etc", "od: d\n": [1, {"x": None}], "n": None}
-    assert arguments_text(args).split("\n") == [
+    assert format_arguments(args).split("\n") == [
         "path: /etc",
         '"od: d\\n": [1, {"x": null}]',
         "n: null",
@@ -173,17 +173,17 @@ def test_the_text_of_the_arguments_leaves_nothing_out_and_no_value_can_look_like
         "  a",
         "  path: b",
     ]
-    assert arguments_text({}) == "(no arguments)"
-    assert arguments_text({"half": ["\ud800"]}) == 'half: ["\ud800"]'
+    assert format_arguments({}) == "(no arguments)"
+    assert format_arguments({"half": ["\ud800"]}) == 'half: ["\ud800"]'
 
 
 @pytest.mark.spec("O1")
 @pytest.mark.parametrize("value", [None, True, False, 5, -1.5, 0, 1e300, float("nan"), [], {}, [1, "x"], {"a": None}])
 def test_a_text_that_spells_another_value_is_in_quotes(value: object) -> None:
     spelled = json.dumps(value)
-    assert arguments_text({"x": value}) == f"x: {spelled}"
-    assert arguments_text({"x": spelled}) == f"x: {json.dumps(spelled)}"
-    assert arguments_text({"x": f" {spelled} "}) == f"x: {json.dumps(f' {spelled} ')}"
+    assert format_arguments({"x": value}) == f"x: {spelled}"
+    assert format_arguments({"x": spelled}) == f"x: {json.dumps(spelled)}"
+    assert format_arguments({"x": f" {spelled} "}) == f"x: {json.dumps(f' {spelled} ')}"
 
 
 @pytest.mark.spec("O1")
@@ -191,24 +191,24 @@ def test_a_text_that_spells_another_value_is_in_quotes(value: object) -> None:
     ("text", "shown"), [("", '""'), (" ", '" "'), ("\n", r'"\n"'), ("\t\n ", r'"\t\n "'), ('"x"', r'"\"x\""')]
 )
 def test_a_text_of_blanks_or_in_quotes_is_in_quotes(text: str, shown: str) -> None:
-    assert arguments_text({"x": text}) == f"x: {shown}"
+    assert format_arguments({"x": text}) == f"x: {shown}"
 
 
 @pytest.mark.spec("O1")
 @pytest.mark.parametrize("text", ["[draft] x", "nullable", "5 apples", "Truth", '{"a": 1', "a b", '"a" "b"', "[[" * 9])
 def test_a_text_that_spells_no_other_value_stays_as_it_is(text: str) -> None:
-    assert arguments_text({"x": text}) == f"x: {text}"
+    assert format_arguments({"x": text}) == f"x: {text}"
 
 
 @pytest.mark.spec("O1")
 def test_a_text_too_deep_or_too_long_to_be_read_as_a_value_is_in_quotes() -> None:
     for text in ("[" * 100_000, "9" * 10_000):
-        assert arguments_text({"x": text}) == f'x: "{text}"'
+        assert format_arguments({"x": text}) == f'x: "{text}"'
 
 
 @pytest.mark.spec("O1")
 @given(VALUES, VALUES)
 def test_no_two_values_of_an_argument_are_shown_alike(one: object, other: object) -> None:
     if json.dumps(one) != json.dumps(other):
-        assert arguments_text({"x": one}) != arguments_text({"x": other})
-    assert arguments_text({"x": json.dumps(one)}) != arguments_text({"x": one})
+        assert format_arguments({"x": one}) != format_arguments({"x": other})
+    assert format_arguments({"x": json.dumps(one)}) != format_arguments({"x": one})

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.text.escape import escape, text_width
-from holdfast.text.quote import GOES_ON, GUTTER, both_ends, quoted, rows_of, wrapped
+from holdfast.text.quote import CONTINUATION, GUTTER, quote_lines, quote_rows, split_ends, wrap_line
 
 from .strategies import ANY_TEXT
 from .test_visible import is_hidden, unescape
@@ -24,39 +24,39 @@ def put_together(lines: list[str]) -> str:
 @settings(deadline=None)
 @given(TEXT, st.integers(1, 200))
 def test_every_line_has_the_gutter_fits_and_all_of_the_text_is_there(text: str, columns: int) -> None:
-    lines = quoted(text, columns)
-    assert all(line.startswith((GUTTER, GOES_ON)) for line in lines)
+    lines = quote_lines(text, columns)
+    assert all(line.startswith((GUTTER, CONTINUATION)) for line in lines)
     assert all(text_width(line) <= max(columns, 8) for line in lines)
     assert not [char for line in lines for char in line if is_hidden(char)]
     assert unescape(put_together(lines), newline="(?!)") == text
-    assert [row.line for row in rows_of(text, columns) if row.gutter == GUTTER] == list(range(text.count("\n") + 1))
+    assert [row.line for row in quote_rows(text, columns) if row.gutter == GUTTER] == list(range(text.count("\n") + 1))
 
 
 @pytest.mark.spec("O1c")
 def test_a_long_line_goes_on_after_a_space_and_an_escape_stays_in_one_piece() -> None:
-    assert quoted("echo one two three", 17) == ["│ echo one two ", "│↳three"]
-    assert quoted("x" * 20 + "\x1b", 17) == ["│ " + "x" * 13, "│↳" + "x" * 7 + "‹\\x1b›"]
-    assert quoted("x" * 10 + "\x1b", 17) == ["│ " + "x" * 10, "│↳‹\\x1b›"]
-    assert quoted("e\u0301" * 14, 17) == ["│ " + "e\u0301" * 13, "│↳e\u0301"]
-    assert quoted("東京" * 4, 17) == ["│ 東京東京東京", "│↳東京"]
+    assert quote_lines("echo one two three", 17) == ["│ echo one two ", "│↳three"]
+    assert quote_lines("x" * 20 + "\x1b", 17) == ["│ " + "x" * 13, "│↳" + "x" * 7 + "‹\\x1b›"]
+    assert quote_lines("x" * 10 + "\x1b", 17) == ["│ " + "x" * 10, "│↳‹\\x1b›"]
+    assert quote_lines("e\u0301" * 14, 17) == ["│ " + "e\u0301" * 13, "│↳e\u0301"]
+    assert quote_lines("東京" * 4, 17) == ["│ 東京東京東京", "│↳東京"]
 
 
 @pytest.mark.spec("O1c")
 def test_indentation_stays_and_other_runs_of_blanks_are_counted() -> None:
     deep = " " * 24 + "x"
-    assert quoted(f"{deep}\n+{deep}\n {deep}\n {' ' * 25}x", 80) == [
+    assert quote_lines(f"{deep}\n+{deep}\n {deep}\n {' ' * 25}x", 80) == [
         f"│ {deep}", f"│ +{deep}", f"│  {deep}", "│ ‹␠×26›x",
     ]  # fmt: skip
-    assert quoted("a" + " " * 24 + "x\n\tx\nx \t\t y", 80) == ["│ a‹␠×24›x", "│ ‹\\t›x", "│ x ‹\\t×2› y"]
+    assert quote_lines("a" + " " * 24 + "x\n\tx\nx \t\t y", 80) == ["│ a‹␠×24›x", "│ ‹\\t›x", "│ x ‹\\t×2› y"]
 
 
 @pytest.mark.spec("O1c")
 def test_only_the_number_of_lines_decides_what_is_hidden() -> None:
     for word in ("x", "[39 lines hidden]", "│ "):
-        rows = quoted("\n".join([word] * 100), 40)
-        head, hidden, tail = both_ends(rows, 12)
+        rows = quote_lines("\n".join([word] * 100), 40)
+        head, hidden, tail = split_ends(rows, 12)
         assert (len(head), hidden, len(tail)) == (9, 88, 3)
-        assert both_ends(rows, None) == both_ends(rows, 100) == (rows, 0, [])
+        assert split_ends(rows, None) == split_ends(rows, 100) == (rows, 0, [])
 
 
 @pytest.mark.spec("O1c")
@@ -64,6 +64,6 @@ def test_only_the_number_of_lines_decides_what_is_hidden() -> None:
 @given(ANY_TEXT | st.text("a ‹›\u3000東", max_size=60), st.integers(2, 40))
 def test_the_pieces_of_a_line_are_the_line_and_fit(line: str, room: int) -> None:
     line = escape(line)
-    pieces = list(wrapped(line, room))
+    pieces = list(wrap_line(line, room))
     assert "".join(pieces) == line
     assert all(text_width(piece) <= room for piece in pieces)

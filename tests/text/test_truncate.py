@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.contract.context import Cut, TruncateTools
+from holdfast.contract.context import TruncatedText, TruncateTools
 from holdfast.text import truncate
 from holdfast.text.truncate import (
     MAX_BYTES,
     MAX_LINES,
     byte_size,
-    cut_bytes,
-    cut_line,
     format_size,
     head,
     tail,
+    truncate_bytes,
+    truncate_line,
     with_notice,
 )
 
@@ -32,7 +32,7 @@ def size(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def check_facts(text: str, cut: Cut, max_lines: int, max_bytes: int) -> None:
+def check_facts(text: str, cut: TruncatedText, max_lines: int, max_bytes: int) -> None:
     assert cut.total_lines == len(text.split("\n")) and cut.total_bytes == size(text)
     assert cut.output_bytes == size(cut.content) <= max_bytes or not cut.truncated
     assert cut.truncated == (cut.content != text or cut.total_lines > max_lines or cut.total_bytes > max_bytes)
@@ -75,8 +75,8 @@ def test_a_tail_is_the_most_whole_lines_from_the_end_that_fit(text: str, max_lin
 
 @pytest.mark.spec("T7")
 def test_the_module_is_the_truncate_part_of_a_context() -> None:
-    tools: TruncateTools = truncate.Limits(truncate.MAX_LINES, truncate.MAX_BYTES)
-    outcome: Cut = tools.head("a\n")
+    tools: TruncateTools = truncate.Truncator(truncate.MAX_LINES, truncate.MAX_BYTES)
+    outcome: TruncatedText = tools.head("a\n")
     assert (tools.MAX_LINES, tools.MAX_BYTES) == (2000, 51200)
     assert (outcome.content, outcome.total_lines, outcome.truncated) == ("a\n", 2, False)
 
@@ -107,24 +107,24 @@ def test_a_hundred_megabytes_on_one_line_are_cut_in_a_moment(letter: str) -> Non
     began = time.process_time()
     assert head(text).first_line_exceeds_limit
     assert tail(text).output_bytes > MAX_BYTES - 3
-    assert cut_bytes(text, 100).endswith("bytes hidden]")
+    assert truncate_bytes(text, 100).endswith("bytes hidden]")
     assert time.process_time() - began < 5
 
 
 @pytest.mark.spec("X7")
 def test_a_cut_by_bytes_ends_with_how_many_are_hidden() -> None:
-    assert cut_bytes("abcdef", 6) == "abcdef"
-    assert cut_bytes("abcdef", 4) == "abcd\n[Output truncated - 2 bytes hidden]"
-    assert cut_bytes("éé", 3) == "é\n[Output truncated - 2 bytes hidden]"
-    assert cut_bytes("éé", 1) == "\n[Output truncated - 4 bytes hidden]"
-    assert cut_bytes("a", 0) == "\n[Output truncated - 1 bytes hidden]"
-    assert cut_bytes("a", -5) == "\n[Output truncated - 1 bytes hidden]"
+    assert truncate_bytes("abcdef", 6) == "abcdef"
+    assert truncate_bytes("abcdef", 4) == "abcd\n[Output truncated - 2 bytes hidden]"
+    assert truncate_bytes("éé", 3) == "é\n[Output truncated - 2 bytes hidden]"
+    assert truncate_bytes("éé", 1) == "\n[Output truncated - 4 bytes hidden]"
+    assert truncate_bytes("a", 0) == "\n[Output truncated - 1 bytes hidden]"
+    assert truncate_bytes("a", -5) == "\n[Output truncated - 1 bytes hidden]"
 
 
 @pytest.mark.spec("X7")
 @given(TEXTS, LIMITS)
 def test_a_cut_by_bytes_hides_exactly_what_it_says(text: str, limit: int) -> None:
-    cut = cut_bytes(text, limit)
+    cut = truncate_bytes(text, limit)
     if size(text) <= limit:
         assert cut == text
         return
@@ -147,9 +147,9 @@ def test_sizes_are_written_short(amount: int, shown: str) -> None:
 
 @pytest.mark.spec("X7")
 def test_a_long_line_is_cut_to_its_bytes_with_the_suffix_counted() -> None:
-    assert cut_line("x" * 500) == "x" * 500
-    assert cut_line("x" * 501) == "x" * 485 + "... [truncated]"
-    assert byte_size(cut_line("é" * 400)) <= 500
+    assert truncate_line("x" * 500) == "x" * 500
+    assert truncate_line("x" * 501) == "x" * 485 + "... [truncated]"
+    assert byte_size(truncate_line("é" * 400)) <= 500
 
 
 @pytest.mark.spec("X7")

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from holdfast import Result, Tool
 from holdfast.contract.call import Proposal
-from holdfast.contract.context import Caps, Context
+from holdfast.contract.context import Context, OutputSize
 from holdfast.fs import paths
 from holdfast.text import truncate
 
@@ -16,13 +16,15 @@ from holdfast.text import truncate
 class StandIn:
     """What file tools ask of their context."""
 
-    def __init__(self, root: Path | None, *, cwd: Path | None = None, caps: Caps = "standard", **deny: Path) -> None:
+    def __init__(
+        self, root: Path | None, *, cwd: Path | None = None, caps: OutputSize = "standard", **deny: Path
+    ) -> None:
         self.root = root
         self.cwd = cwd or root or Path.cwd()
         self.caps = caps
         self.truncate = truncate
         self.cancelled = self.dry_run = False
-        self.path = self.sandbox = self.keep = self
+        self.path = self.sandbox = self.storage = self
         self.kept: list[tuple[str, Path, bytes | None, int | None]] = []
         self._deny = deny
 
@@ -54,14 +56,14 @@ class StandIn:
 
 def propose(tool: Tool, ctx: StandIn, **args: Any) -> Proposal | Result:
     assert tool.propose is not None
-    return cast(Proposal | Result, tool.propose(tool.schema.accept(args), cast(Context, ctx)))
+    return cast(Proposal | Result, tool.propose(tool.schema.validate(args), cast(Context, ctx)))
 
 
 def use(tool: Tool, ctx: StandIn, **args: Any) -> Result:
     """The whole call: what it proposes is approved at once."""
     if tool.propose is None:
         execute = cast(Callable[..., Result], tool.execute)
-        return execute(tool.schema.accept(args), cast(Context, ctx))
+        return execute(tool.schema.validate(args), cast(Context, ctx))
     proposed = propose(tool, ctx, **args)
     if isinstance(proposed, Result):
         return proposed

@@ -67,12 +67,12 @@ def _turn(number: int, ctx: StandIn) -> tuple[str, Result]:
             return "create", use(FILE_WRITE, ctx, path=f"new/{number}.txt", content="inside\n")
 
 
-@pytest.mark.parametrize("opener", [beneath.openat2, beneath.step_by_step])
+@pytest.mark.parametrize("opener", [beneath.openat2, beneath.open_by_components])
 @pytest.mark.spec("N3", "T5")
 def test_nothing_outside_is_ever_read_or_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opener: beneath.Opener
 ) -> None:
-    monkeypatch.setattr(beneath, "opener", lambda: opener)
+    monkeypatch.setattr(beneath, "select_opener", lambda: opener)
     monkeypatch.setattr(os, "fsync", lambda _: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     root, outside = tmp_path / "root", tmp_path / "outside"
     (root / "sub").mkdir(parents=True)

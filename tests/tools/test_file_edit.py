@@ -262,7 +262,7 @@ def test_the_argument_names_of_the_seeds_are_understood(tmp_path: Path, old: str
 @pytest.mark.spec("B1")
 def test_two_names_for_one_argument_are_not_guessed_about(args: Any) -> None:
     with pytest.raises(InvalidArguments):
-        FILE_EDIT.schema.accept(args)
+        FILE_EDIT.schema.validate(args)
 
 
 @pytest.mark.spec("O1")

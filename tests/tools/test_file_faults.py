@@ -28,14 +28,14 @@ CHILD = """
 import json, os, resource, sys
 from pathlib import Path
 from holdfast.text import diff
-from holdfast.fs.beneath import opener
+from holdfast.fs.beneath import select_opener
 from holdfast.tools.files.edit import FILE_EDIT
 from holdfast.tools.files.file_list import FILE_LIST
 from holdfast.tools.files.read import FILE_READ
 from holdfast.tools.files.write import FILE_WRITE
 from tests.tools.files_support import StandIn, use
 root = Path(sys.argv[1])
-opener()
+select_opener()
 def leave():
     global root
     if os.geteuid() == 0:
@@ -74,7 +74,7 @@ def test_a_failing_disk_leaves_the_original_and_no_temporary_file(
     root: Path, monkeypatch: pytest.MonkeyPatch, code: int, where: str, nameless: bool
 ) -> None:
     if not nameless:
-        monkeypatch.setattr(replace, "_open_nameless", _no_nameless)
+        monkeypatch.setattr(replace, "_open_tmpfile", _no_nameless)
 
     def broken(*_: Any, **__: Any) -> Any:
         raise OSError(code, os.strerror(code))
@@ -164,7 +164,7 @@ def test_a_file_system_without_hard_links_still_creates_but_never_overwrites(
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", no_links)
-    monkeypatch.setattr(replace, "_open_nameless", _no_nameless)
+    monkeypatch.setattr(replace, "_open_tmpfile", _no_nameless)
     assert use(FILE_WRITE, StandIn(root), path="b.txt", content="new").success
     assert (root / "b.txt").read_text() == "new"
 

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Config, Result, Risk, Runtime, State
 from holdfast.config.config import ApprovalConfig, SandboxConfig
-from holdfast.contract.call import Answer, Caller, Owner
+from holdfast.contract.call import Answer, Caller, ProcessIdentity
 from holdfast.contract.processes import Processes
 from holdfast.runtime.background_processes import MAX_ENDED, ProcessRecord
 from holdfast.text.preview import preview
@@ -180,7 +180,7 @@ def test_a_pid_that_was_used_again_is_not_taken_for_the_old_process(tmp_path: Pa
             await _ended(runtime, started["pid"])
             file = tmp_path / "state" / "processes" / f"{started['id']}.json"
             record = msgspec.json.decode(file.read_bytes(), type=ProcessRecord)
-            stale = Owner(other.pid, record.worker.started)
+            stale = ProcessIdentity(other.pid, record.worker.started)
             file.write_bytes(msgspec.json.encode(msgspec.structs.replace(record, pid=other.pid, worker=stale)))
             file.with_suffix(".end").unlink()
             asked = {"pid": other.pid}

@@ -157,7 +157,7 @@ def test_ripgrep_is_taken_from_fixed_places_only(tmp_path: Path, monkeypatch: py
     planted = write_tree(root, {"rg": "#!/bin/sh\ntouch planted\n", "bin/rg": "#!/bin/sh\ntouch planted\n"})
     for name in ("rg", "bin/rg"):
         (planted / name).chmod(0o755)
-    monkeypatch.setattr(engines, "FOLDERS", (str(root / "bin"),))
+    monkeypatch.setattr(engines, "PROGRAM_FOLDERS", (str(root / "bin"),))
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "nothing"))
     monkeypatch.setenv("PATH", f"{root}:{os.environ['PATH']}")
     monkeypatch.chdir(root)

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Config, Result, Risk, State
 from holdfast.config.config import ApprovalConfig, SandboxConfig, ToolsConfig
-from holdfast.contract.call import PendingCall, Surroundings
+from holdfast.contract.call import PendingCall, RunConditions
 from holdfast.contract.enums import Failure
 from holdfast.text.preview import preview
 from holdfast.tools.shell import SHELL_EXEC
@@ -142,7 +142,7 @@ def test_a_person_sees_where_it_runs_what_holds_it_and_what_cannot_be_undone(tmp
     assert bare is not None
     assert (bare.risk, bare.summary) == (Risk.HIGH, "rm -r build")
     assert (bare.preview, bare.preview_kind) == ("rm -r build", "text")
-    assert bare.surroundings == Surroundings(
+    assert bare.surroundings == RunConditions(
         where="./sub",
         sandbox="not contained; network on",
         undo='cannot be undone: undo is switched off (sandbox.undo = "off")',
@@ -163,7 +163,7 @@ def test_a_contained_command_is_less_risky_and_can_be_undone(tmp_path: Path) -> 
     assert held is not None
     assert held.risk is Risk.MEDIUM
     assert held.preview == "make"
-    assert held.surroundings == Surroundings(
+    assert held.surroundings == RunConditions(
         where="the project's root",
         sandbox="contained by bubblewrap; network off",
         undo="changes to files can be undone",

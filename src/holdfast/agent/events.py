@@ -8,7 +8,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from holdfast.agent.conversation import Slot, Status
-from holdfast.contract.event import Warned
+from holdfast.contract.event import WarningRaised
 from holdfast.contract.message import ToolUse
 from holdfast.contract.result import Result
 from holdfast.models.port import CallBegun, Retrying, TextDelta, ThinkingDelta, Usage
@@ -77,6 +77,6 @@ class Outcome(Struct, frozen=True, tag_field="event", tag="outcome"):
 
 AgentEvent = (
     PhaseStarted | TextDelta | ThinkingDelta | CallBegun | Retrying | StatusWritten | ResultWritten | ReplyWritten
-    | GuardrailApplied | UsageCounted | Warned | Outcome
+    | GuardrailApplied | UsageCounted | WarningRaised | Outcome
 )  # fmt: skip
 OnEvent = Callable[[AgentEvent], None]

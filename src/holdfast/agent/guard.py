@@ -201,8 +201,8 @@ def turn_history(messages: Sequence[Message], notebook: ResultHistory, waiting: 
     for place, message in enumerate(messages):
         if message.role == "assistant":
             rounds.append(_round(message, messages[place + 1 : place + 2]))
-        elif message.role == "user" and (message.own_text or message.foreign):
-            begins, foreign, prompt = len(rounds), message.foreign, message.own_text
+        elif message.role == "user" and (message.own_text or message.has_included_content):
+            begins, foreign, prompt = len(rounds), message.has_included_content, message.own_text
             said.append(None if foreign else prompt)
     if rounds and rounds[-1].calls and waiting:
         steps = (ReplyCall(step.use) if step.use.id in waiting else step for step in rounds[-1].calls)

@@ -16,7 +16,7 @@ from holdfast.agent.surface import ResultHistory, Surface, ToolCatalog
 from holdfast.contract.call import Caller, Decision
 from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import CallError, HoldfastError
-from holdfast.contract.event import Warned
+from holdfast.contract.event import WarningRaised
 from holdfast.contract.message import ToolUse
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
@@ -218,7 +218,7 @@ class LoopContext:
     def warn(self, message: str) -> None:
         if message not in self._warned:
             self._warned.add(message)
-            self.tell(Warned("", message))
+            self.tell(WarningRaised("", message))
 
     async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
         """Do it; raises `Stopped` as soon as somebody says stop."""

@@ -14,9 +14,9 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast.contract.errors import HoldfastError
-from holdfast.fs.beneath import USERS_FILE, USERS_FOLDER, opened
-from holdfast.fs.replace import new_file, swap, sync_folder, traits_of
-from holdfast.fs.temporary import is_left
+from holdfast.fs.beneath import USER_FILE_FLAGS, USER_FOLDER_FLAGS, open_descriptor
+from holdfast.fs.replace import exchange_files, new_file, read_metadata, sync_folder
+from holdfast.fs.temporary import is_orphaned
 
 MAX_BYTES: Final = 256 * 1024 * 1024
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -117,11 +117,11 @@ def replace(path: Path, known: Snapshot, data: bytes) -> Snapshot:
         raise DocumentError(f"{path} would be longer than {MAX_BYTES:,} bytes; begin a new document.")
     try:
         check_writable(path)
-        with opened(path, USERS_FILE) as old:
-            like = traits_of(old)
-        with opened(path.parent, USERS_FOLDER) as folder:
+        with open_descriptor(path, USER_FILE_FLAGS) as old:
+            like = read_metadata(old)
+        with open_descriptor(path.parent, USER_FOLDER_FLAGS) as folder:
             with new_file(folder, data, like) as new:
-                _swap_in(path.with_name(new.shown()), path, known.data, data)
+                _swap_in(path.with_name(new.ensure_name()), path, known.data, data)
             sync_folder(folder)
     except OSError as error:
         raise DocumentError(_why_unwritten(path, error)) from None
@@ -136,7 +136,7 @@ def write_conflict_copy(path: Path, elsewhere: Path, data: bytes) -> Path:
             number += 1
             kept = folder / f"{path.stem}.conflict-{number}{path.suffix}"
             try:
-                with opened(folder, USERS_FOLDER) as where, new_file(where, data, mode=0o600) as new:
+                with open_descriptor(folder, USER_FOLDER_FLAGS) as where, new_file(where, data, mode=0o600) as new:
                     new.link(kept.name)
             except FileExistsError:
                 continue
@@ -150,12 +150,12 @@ def remove_leftovers(path: Path) -> None:
     """Remove what a killed process left beside the document, also where it could make no note of it."""
     with suppress(OSError):
         for entry in os.scandir(path.parent):
-            if entry.name.startswith(".holdfast-") and is_left(entry.name, entry.stat().st_mtime):
+            if entry.name.startswith(".holdfast-") and is_orphaned(entry.name, entry.stat().st_mtime):
                 Path(entry.path).unlink(missing_ok=True)
 
 
 def _read(path: Path) -> Snapshot:
-    with opened(path, USERS_FILE) as descriptor:
+    with open_descriptor(path, USER_FILE_FLAGS) as descriptor:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             kind = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
@@ -177,7 +177,7 @@ def _swap_in(temporary: Path, path: Path, known: bytes, data: bytes) -> None:
     if _read(path).data != known:
         raise FileChanged
     placed, expected = data, known
-    while swap(temporary, path):
+    while exchange_files(temporary, path):
         displaced = _read(temporary).data
         if displaced == expected:
             break

@@ -17,11 +17,11 @@ from msgspec import Struct, structs
 
 from holdfast.agent.conversation import LedgerCall
 from holdfast.chat.document_file import DocumentError
-from holdfast.contract.call import Owner
+from holdfast.contract.call import ProcessIdentity
 from holdfast.contract.errors import LedgerError
 from holdfast.contract.message import ToolUse
 from holdfast.contract.result import Attachment
-from holdfast.fs.own_paths import remember_document
+from holdfast.fs.own_paths import register_document
 from holdfast.fs.replace import open_lock, try_lock, write_private
 from holdfast.models.port import Usage
 from holdfast.store.blobs import Blobs
@@ -29,13 +29,13 @@ from holdfast.store.process_identity import is_alive, this_process
 from holdfast.store.redact import Redactor
 
 _PAUSE: Final = 0.01
-_owner: Final = msgspec.json.Decoder(Owner)
+_owner: Final = msgspec.json.Decoder(ProcessIdentity)
 
 
 class DocumentBusy(DocumentError):
     """Another process, or another part of this one, drives the document."""
 
-    def __init__(self, path: Path, owner: Owner | None) -> None:
+    def __init__(self, path: Path, owner: ProcessIdentity | None) -> None:
         self.owner = owner
         who = f"process {owner.pid}" if owner else "another process"
         super().__init__(
@@ -100,7 +100,7 @@ class DocumentLock:
             self._descriptor = -1
 
 
-def lock_owner(path: Path, state: Path) -> Owner | None:
+def lock_owner(path: Path, state: Path) -> ProcessIdentity | None:
     """The process that drives a document now."""
     owner = _read_owner(_lock_file(path, state))
     return owner if owner is not None and is_alive(owner) else None
@@ -110,7 +110,7 @@ def _lock_file(path: Path, state: Path) -> Path:
     return state / f"{document_key(path)}.lock"
 
 
-def _read_owner(file: Path) -> Owner | None:
+def _read_owner(file: Path) -> ProcessIdentity | None:
     try:
         return _owner.decode(file.read_bytes())
     except (OSError, msgspec.MsgspecError):
@@ -202,7 +202,7 @@ class StateFile:
         if found.uri != self._nothing.uri:
             return self._nothing
         with suppress(OSError):  # one that is remembered since before documents were protected by that
-            remember_document(self._nothing.path)
+            register_document(self._nothing.path)
         self._seen = (identity, found)
         return found
 
@@ -261,7 +261,7 @@ class StateFile:
         if new == old:
             return
         try:
-            remember_document(self._nothing.path)  # first: what is remembered must not be there unprotected
+            register_document(self._nothing.path)  # first: what is remembered must not be there unprotected
             write_private(self._file, msgspec.json.encode(new), sync=True)
             self._seen = (_identity(self._file), new)
         except OSError as error:

@@ -22,12 +22,12 @@ from holdfast.cli.prompt import edit_text as edit_text
 from holdfast.contract.call import Answer, PendingCall
 from holdfast.contract.errors import CallError, HoldfastError, NotPending, UnknownCall
 from holdfast.contract.json import Args
-from holdfast.contract.widening import Widening, all_of
+from holdfast.contract.widening import Widening, merge_widenings
 from holdfast.rules.grants import PROJECT, GrantPattern, Width
 from holdfast.runtime.approvals import describe_changes
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.escape import clip_middle, escape
-from holdfast.text.preview import generic_body
+from holdfast.text.preview import arguments_preview
 from holdfast.tools.shell import SHELL_EXEC
 
 ASK_USER: Final = "ask.user"
@@ -154,10 +154,10 @@ def _covered(tool: str, pattern: GrantPattern, width: int) -> str:
     elif isinstance(command, str) and tool == SHELL_EXEC.name:
         words = f"`{escape(clip_middle(command, width))}` with any timeout"
     else:
-        words = f"{escape(tool)} with {generic_body(pattern.args, width) or 'no arguments'}"
+        words = f"{escape(tool)} with {arguments_preview(pattern.args, width) or 'no arguments'}"
         given = {}
     if given:
-        words += f" and {generic_body(given, width)}"
+        words += f" and {arguments_preview(given, width)}"
     if pattern.free:
         folders = " or ".join(map(_in_project, pattern.folders))
         words += f" and for {', '.join(map(escape, pattern.free))} any file directly in {folders}"
@@ -371,7 +371,7 @@ def _is_contained(asker: TerminalAsker, pending: PendingCall) -> bool:
 
 def parse_widening(text: str) -> Widening:
     """Raises `CallError` for what means nothing."""
-    return all_of(_piece(piece.strip()) for piece in text.split(",") if piece.strip())
+    return merge_widenings(_piece(piece.strip()) for piece in text.split(",") if piece.strip())
 
 
 def absolute_paths(paths: Iterable[str]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast.contract.call import PendingCall
-    from holdfast.contract.elicitation import Elicitation, Reply
+    from holdfast.contract.elicitation import Elicitation, ElicitationReply
     from holdfast.contract.result import Result
     from holdfast.runtime.runtime import Runtime
 
@@ -65,7 +65,7 @@ async def _call_and_ask(runtime: Runtime, name: str, args: Arguments | Words) ->
     from holdfast.cli.approval_prompt import TerminalAsker
     from holdfast.cli.errors import Cancelled
 
-    async def elicit(elicitation: Elicitation) -> tuple[Reply, ...]:
+    async def elicit(elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
         from holdfast.cli.elicitation import TerminalElicitor
 
         return await TerminalElicitor(runtime)(elicitation)
@@ -154,9 +154,9 @@ def _show_waiting(pending_call: PendingCall, result: Result, *, seen: bool) -> b
     print_message(console.shown(result.error or "It waits."))
 
     if pending_call.decision.source == CHANGED:
-        from holdfast.contract.names import server_of
+        from holdfast.contract.names import mcp_server_name
 
-        review = f"`holdfast mcp review {server_of(pending_call.call.tool) or ''}`".replace(" `", "`")
+        review = f"`holdfast mcp review {mcp_server_name(pending_call.call.tool) or ''}`".replace(" `", "`")
         print_message(
             f"`holdfast pending {pending_call.call.id}` shows the difference; {review} accepts it without this call."
         )

@@ -21,16 +21,25 @@ from holdfast.cli.layout import print_message, quote, quoted_field_lines, wrap_s
 from holdfast.cli.project_context import whoami
 from holdfast.cli.prompt import ENTER, edit_text, exclusive_terminal, read_hidden, read_key, read_line
 from holdfast.config.roots import find_root
-from holdfast.contract.elicitation import CANCELLED, Completion, Elicitation, Form, Reply, Roots, Speech, Visit
+from holdfast.contract.elicitation import (
+    CANCELLED,
+    Elicitation,
+    ElicitationReply,
+    FormRequest,
+    RootsRequest,
+    SamplingMessage,
+    SamplingRequest,
+    UrlRequest,
+)
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.json import Args, Json
-from holdfast.contract.names import server_of
-from holdfast.helper_process import NotStarted, person_command, person_environment, start
-from holdfast.net.addresses import on_this_machine
+from holdfast.contract.names import mcp_server_name
+from holdfast.helper_process import ProgramRefused, start, user_command, user_environment
+from holdfast.net.addresses import is_loopback
 from holdfast.rules.form_safety import Field, InvalidInput, asks_for_a_secret, form_fields, ordered_values, url_problem
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.escape import clip_middle, escape, escape_url
-from holdfast.text.quote import Show
+from holdfast.text.quote import EscapeLine
 
 _MAX_LINES: Final = 60
 """Of a message."""
@@ -52,37 +61,39 @@ class TerminalElicitor:
         self._runtime = runtime
         self._by = whoami()
 
-    async def __call__(self, elicitation: Elicitation) -> tuple[Reply, ...]:
-        replies: list[Reply] = []
+    async def __call__(self, elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
+        replies: list[ElicitationReply] = []
         for question in elicitation.questions:
-            if isinstance(question, Roots):
-                replies.append(Reply(action="accept", content=self._roots(), by=self._by))
+            if isinstance(question, RootsRequest):
+                replies.append(ElicitationReply(action="accept", content=self._roots(), by=self._by))
             elif not can_ask() or any(reply.action == "cancel" for reply in replies):
                 replies.append(CANCELLED)
             else:
                 replies.append(await self._ask(elicitation, question))
         return tuple(replies)
 
-    async def _ask(self, elicitation: Elicitation, question: Form | Visit | Completion) -> Reply:
+    async def _ask(
+        self, elicitation: Elicitation, question: FormRequest | UrlRequest | SamplingRequest
+    ) -> ElicitationReply:
         async with exclusive_terminal():
             self._head(elicitation)
             try:
                 match question:
-                    case Form():
+                    case FormRequest():
                         return await self._form(question)
-                    case Visit():
+                    case UrlRequest():
                         return await self._visit(question)
-                    case Completion():
+                    case SamplingRequest():
                         return await self._completion(question)
             except _InputEnded:
                 print_err()
-                return Reply(action="cancel", by=self._by)
+                return ElicitationReply(action="cancel", by=self._by)
             except asyncio.CancelledError:
                 print_err()
                 raise
 
     def _head(self, elicitation: Elicitation) -> None:
-        server = server_of(elicitation.asked_by)
+        server = mcp_server_name(elicitation.asked_by)
         name = server or elicitation.asked_by
         who = f"The MCP server '{escape(name)}'" if server else f"The tool '{escape(name)}'"
         call = f" (call {escape(elicitation.call_id)})" if elicitation.call_id else ""
@@ -92,7 +103,7 @@ class TerminalElicitor:
     def _roots(self) -> Args:
         return _roots(self._runtime)
 
-    async def _form(self, form: Form) -> Reply:
+    async def _form(self, form: FormRequest) -> ElicitationReply:
         _quote(form.message)
         asked = form.schema.get("properties")
         if isinstance(asked, dict) and len(asked) > _MAX_FIELDS:
@@ -121,9 +132,9 @@ class TerminalElicitor:
         _show_values(fields, values)
         if not await _agreed("Send this? [y/N] "):
             return self._declined()
-        return Reply(action="accept", content=ordered_values(fields, values), by=self._by)
+        return ElicitationReply(action="accept", content=ordered_values(fields, values), by=self._by)
 
-    async def _visit(self, visit: Visit) -> Reply:
+    async def _visit(self, visit: UrlRequest) -> ElicitationReply:
         _quote(visit.message)
         fault = url_problem(visit.url)
         print_err("The address:")
@@ -142,12 +153,12 @@ class TerminalElicitor:
             if key == "o":
                 problem = await open_address(visit.url)
                 if problem is None:
-                    return Reply(action="accept", by=self._by)
+                    return ElicitationReply(action="accept", by=self._by)
                 print_err(problem)
             if key == "y":
-                return Reply(action="accept", by=self._by)
+                return ElicitationReply(action="accept", by=self._by)
 
-    async def _completion(self, wanted: Completion) -> Reply:
+    async def _completion(self, wanted: SamplingRequest) -> ElicitationReply:
         print_message("It would like a reply as a model would give it. What you write goes to it.")
         if wanted.system:
             _show_speech("instructions", wanted.system)
@@ -165,7 +176,7 @@ class TerminalElicitor:
             "model": "a person",
             "stopReason": "endTurn",
         }
-        return Reply(action="accept", content=content, by=self._by)
+        return ElicitationReply(action="accept", content=content, by=self._by)
 
     async def _reply_text(self) -> str | None:
         while True:
@@ -184,8 +195,8 @@ class TerminalElicitor:
             if text is not None and text.strip():
                 return text
 
-    def _declined(self) -> Reply:
-        return Reply(action="decline", by=self._by)
+    def _declined(self) -> ElicitationReply:
+        return ElicitationReply(action="decline", by=self._by)
 
 
 def attach_silent_elicitor(runtime: Runtime, servers: Collection[str] | None) -> None:
@@ -194,9 +205,11 @@ def attach_silent_elicitor(runtime: Runtime, servers: Collection[str] | None) ->
     Not with a server that may want a login: it would be begun, to no end. `servers`: those that are started.
     """
 
-    async def nobody(elicitation: Elicitation) -> tuple[Reply, ...]:
+    async def nobody(elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
         return tuple(
-            Reply(action="accept", content=_roots(runtime)) if isinstance(question, Roots) else CANCELLED
+            ElicitationReply(action="accept", content=_roots(runtime))
+            if isinstance(question, RootsRequest)
+            else CANCELLED
             for question in elicitation.questions
         )
 
@@ -244,7 +257,7 @@ async def _key(question: str, keys: Collection[str]) -> str:
     return key
 
 
-def _quote(text: str, show: Show | None = None) -> None:
+def _quote(text: str, show: EscapeLine | None = None) -> None:
     print_err_lines(quote(text, sys.stderr, _MAX_LINES, show=show).lines)
 
 
@@ -276,7 +289,7 @@ def _show_speech(who: str, text: str) -> None:
     _quote(text)
 
 
-def _words(speech: Speech) -> str:
+def _words(speech: SamplingMessage) -> str:
     """The text of a turn; whatever else is in it is named."""
     content = speech.content
     blocks = content if isinstance(content, list) else [content]
@@ -303,7 +316,7 @@ _STARTING: Final = 5.0
 
 def address_warning(url: str) -> str | None:
     """What a person should know about an address without a fault before they go there."""
-    if urlsplit(url).scheme == "http" and not on_this_machine(host_of(url)):
+    if urlsplit(url).scheme == "http" and not is_loopback(host_of(url)):
         return "It is not encrypted (http); it is not opened from here."
     return None
 
@@ -325,13 +338,13 @@ def _start_browser(url: str) -> str | None:
     """None, or why none was started. Not by `webbrowser`, which takes what it finds on the whole PATH, a project's
     folders of programs included."""
     project = find_root(Path.cwd()) or Path.cwd()
-    environment = person_environment(project)
+    environment = user_environment(project)
     chosen = [one for one in os.environ.get("BROWSER", "").split(os.pathsep) if one]
     fault = ""
     for command in (*chosen, *(("open",) if sys.platform == "darwin" else ("xdg-open", "x-www-browser"))):
         try:
-            program, *words = person_command(command, project)
-        except NotStarted as error:
+            program, *words = user_command(command, project)
+        except ProgramRefused as error:
             fault = fault or (f" (BROWSER: {error})" if command in chosen else "")
             continue
         argv = (program, *((word.replace("%s", url) for word in words) if "%s" in command else (*words, url)))

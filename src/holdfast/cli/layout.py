@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
 from holdfast.cli import console
 from holdfast.cli.console import paint, print_out, print_out_lines, screen_width, shown, stdout_is_terminal
-from holdfast.contract.event import Logged
+from holdfast.contract.event import ServerLogged
 from holdfast.text.escape import clip_middle, escape, fingerprint, text_width
-from holdfast.text.quote import GUTTER, Show, both_ends, rows_of, wrapped
+from holdfast.text.quote import GUTTER, EscapeLine, quote_rows, split_ends, wrap_line
 
 if TYPE_CHECKING:
     from holdfast.contract.event import Event
@@ -109,7 +109,13 @@ def field_lines(
 
 
 def quoted_field_lines(
-    label: str, text: str, stream: TextIO, limit: int | None = None, *, width: int = _LABEL, show: Show | None = None
+    label: str,
+    text: str,
+    stream: TextIO,
+    limit: int | None = None,
+    *,
+    width: int = _LABEL,
+    show: EscapeLine | None = None,
 ) -> Iterator[str]:
     """`  label   text`, the text being that of others: what does not fit in the line is quoted below the label."""
     shown = (show or escape)(text)
@@ -131,15 +137,15 @@ def quote(
     limit: int | None = None,
     *,
     style: Style | None = None,
-    show: Show | None = None,
+    show: EscapeLine | None = None,
     more: str = "",
     brief: bool = False,
 ) -> Quote:
     """Text of others, safe to print on `stream`, in `limit` lines at most. What is left out is counted between the
     beginning and the end; `more` says where all of it is. `brief`: without length and digest, for what nobody approves.
     """
-    rows = list(rows_of(text, console.screen_width(stream), show))
-    head, hidden, tail = both_ends(rows, limit)
+    rows = list(quote_rows(text, console.screen_width(stream), show))
+    head, hidden, tail = split_ends(rows, limit)
     lines = text.split("\n") if style is not None else []
     painted = [
         row.gutter + (console.paint(row.text, *style(lines[row.line], row.line), stream=stream) if style else row.text)
@@ -183,7 +189,7 @@ def _print_stacked(columns: Cells, rows: Sequence[Cells]) -> None:
     """Where columns would leave too little room for each."""
     width = max(map(text_width, columns[1:]))
     for row in rows:
-        for line, text in enumerate(wrapped(row[0], screen_width() - len(GUTTER))):
+        for line, text in enumerate(wrap_line(row[0], screen_width() - len(GUTTER))):
             print_out(f"{GUTTER if line else ''}{paint(text, 'bold')}")
         for name, cell in zip(columns[1:], row[1:], strict=True):
             print_out_lines(quoted_field_lines(name, cell, sys.stdout, width=width, show=shown) if cell else ())
@@ -202,7 +208,7 @@ def _fit_columns(widths: Sequence[int], room: int) -> list[int]:
 
 
 def _row_lines(row: Cells, widths: Sequence[int]) -> list[str]:
-    pieces = [list(wrapped(cell, width)) for cell, width in zip(row, widths, strict=True)]
+    pieces = [list(wrap_line(cell, width)) for cell, width in zip(row, widths, strict=True)]
     height = max(map(len, pieces))
     return [_pad_cells([cell[at] if at < len(cell) else "" for cell in pieces], widths) for at in range(height)]
 
@@ -216,7 +222,7 @@ _SHOWN: Final = frozenset(("warning", "error", "critical", "alert", "emergency")
 _MAX_CHARS: Final = 500
 
 
-def format_log_event(event: Logged) -> str | None:
+def format_log_event(event: ServerLogged) -> str | None:
     """None for what is of no interest to a person."""
     if event.level not in _SHOWN:
         return None
@@ -224,7 +230,7 @@ def format_log_event(event: Logged) -> str | None:
 
 
 def print_log_event(event: Event) -> None:
-    line = format_log_event(event) if isinstance(event, Logged) else None
+    line = format_log_event(event) if isinstance(event, ServerLogged) else None
     if line is not None:
         print_log_line(line)
 

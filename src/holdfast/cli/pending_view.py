@@ -28,8 +28,8 @@ from holdfast.runtime.approvals import describe_changes
 from holdfast.store.ledger import Ledger
 from holdfast.store.shown_calls import ShownCalls
 from holdfast.text.escape import escape, escape_name
-from holdfast.text.preview import arguments_text, display_path
-from holdfast.text.quote import Show
+from holdfast.text.preview import display_path, format_arguments
+from holdfast.text.quote import EscapeLine
 
 _MAX_DIFF: Final = 40
 """Lines of a diff that are shown until all of it is asked for."""
@@ -212,7 +212,7 @@ class PendingView:
         assert proposal is not None
         is_diff, around = proposal.preview_kind == "diff", proposal.surroundings
         label = "diff" if is_diff else "runs" if around is not None and around.sandbox else "preview"
-        show: Show | None = console.shown if self._is_definition else None  # made visible where it was made
+        show: EscapeLine | None = console.shown if self._is_definition else None  # made visible where it was made
         style = diff_style if is_diff else None
         return self._labelled(label, quote(self._preview, self._stream, limit, style=style, show=show, more=self._more))
 
@@ -222,7 +222,7 @@ class PendingView:
         left = {name: value for name, value in args.items() if value != but}
         if args and not left:
             return Quote([], 0)
-        return self._labelled("with", quote(arguments_text(left), self._stream, limit, more=self._more))
+        return self._labelled("with", quote(format_arguments(left), self._stream, limit, more=self._more))
 
     def _labelled(self, label: str, shown: Quote) -> Quote:
         """A label stands before every text of others, since another may stand above it."""
@@ -266,7 +266,7 @@ def tool_use_lines(tool: str, arguments: str, stream: TextIO) -> Iterator[str]:
         args = parse_json(arguments)
     except HoldfastError:
         args = None
-    text = arguments_text(args) if isinstance(args, dict) else arguments
+    text = format_arguments(args) if isinstance(args, dict) else arguments
     yield from quoted_field_lines("tool", tool, stream)
     yield label_line("with", stream)
     yield from quote(text, stream, _MAX_LISTED, more="the document has all", brief=True).lines

@@ -16,7 +16,7 @@ from holdfast.cli.layout import print_message
 from holdfast.config.config import McpServer
 from holdfast.contract.errors import BadJson, HoldfastError, LedgerError, LedgerUnavailable
 from holdfast.contract.json import Json, parse_json
-from holdfast.contract.names import from_api_name, server_of
+from holdfast.contract.names import from_api_name, mcp_server_name
 from holdfast.contract.tool import Tool
 from holdfast.contract.tool_finder import TOOL_SEARCH
 from holdfast.factory.runtime import Project, build_registry, build_runtime, config_warnings, load_project, open_ledger
@@ -153,7 +153,7 @@ def tools_by_name(flags: Flags, names: Iterable[str]) -> dict[str, Tool]:
     from holdfast.tools import builtin_tools
 
     found = {tool.name: tool for tool in builtin_tools()}
-    others = {name for name in names if name not in found and server_of(name) is None}
+    others = {name for name in names if name not in found and mcp_server_name(name) is None}
     if others:
         install_warning_handler()
         with suppress(HoldfastError):
@@ -171,7 +171,7 @@ def servers_for(tool: str) -> Collection[str] | None:
         return ()
     if name is None:
         return None
-    server = server_of(name)
+    server = mcp_server_name(name)
     return () if server is None else (server,)
 
 
@@ -245,7 +245,7 @@ def require_server(runtime: Runtime, tool: str) -> None:
     """Raises `ServerAway` for a tool that is not there because its MCP server is not."""
     if runtime.registry.find(tool) is not None:
         return
-    server = server_of(tool if ":" in tool else from_api_name(tool) or "")
+    server = mcp_server_name(tool if ":" in tool else from_api_name(tool) or "")
     named = runtime.config.mcp.servers
     if server is None or server not in named:
         return

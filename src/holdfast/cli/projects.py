@@ -17,7 +17,7 @@ from holdfast.config.roots import find_root, state_dir
 from holdfast.contract.call import PendingCall
 from holdfast.contract.enums import State
 from holdfast.contract.errors import LedgerError, NotPending, UnknownCall
-from holdfast.import_path import forget_projects
+from holdfast.import_path import remove_projects
 from holdfast.store.ledger import Ledger
 
 ProjectScope = Literal["this", "all"]
@@ -96,4 +96,4 @@ def _change_directory(pending: PendingCall, state: Path) -> None:
     if not folder.is_dir() or state_dir(find_root(folder) or folder) != state:
         raise NotPending(f"Call {pending.call.id} cannot be answered: its project at {folder} is gone or was moved.")
     os.chdir(folder)
-    forget_projects()
+    remove_projects()

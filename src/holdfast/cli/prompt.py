@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 
 from holdfast.cli.console import print_err, print_err_lines, screen_height, show_prompt, shown_block
 from holdfast.config.roots import find_root
-from holdfast.fs.temporary import make_folder, remove_folder
-from holdfast.helper_process import NotStarted, person_command, person_environment, start_async
+from holdfast.fs.temporary import make_temporary_folder, remove_temporary_folder
+from holdfast.helper_process import ProgramRefused, start_async, user_command, user_environment
 
 _CHUNK: Final = 65_536
 _EDITORS: Final = ("vi", "nano")
@@ -203,19 +203,19 @@ async def edit_text(text: str, suffix: str) -> str | None:
     command = _editor(project)
     if command is None:
         return None
-    folder = make_folder("edit")
+    folder = make_temporary_folder("edit")
     try:
         file = f"{folder}/arguments{suffix}"
         _put(file, text)
         try:
             # Not in the project: many editors obey a file of the folder they are started in.
-            process = await start_async((*command, file), env=person_environment(project), cwd=folder)
+            process = await start_async((*command, file), env=user_environment(project), cwd=folder)
             code = await process.wait()
         except (OSError, ValueError):
             return None
         return _get(file) if code == 0 else None
     finally:
-        remove_folder(folder)
+        remove_temporary_folder(folder)
 
 
 def _editor(project: Path) -> tuple[str, ...] | None:
@@ -223,8 +223,8 @@ def _editor(project: Path) -> tuple[str, ...] | None:
     chosen = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     for editor in (chosen,) if chosen else _EDITORS:
         try:
-            return person_command(editor, project)
-        except NotStarted as error:
+            return user_command(editor, project)
+        except ProgramRefused as error:
             if editor == chosen:
                 print_err(shown_block(f"Cannot start the editor: {error}"))
     return None

@@ -11,7 +11,7 @@ import click
 
 from holdfast.cli.project_context import open_grants, open_runtime, project_here, read_flags, read_ledger
 from holdfast.contract.errors import HoldfastError
-from holdfast.import_path import forget_projects
+from holdfast.import_path import remove_projects
 from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean
 
@@ -134,7 +134,7 @@ def holdfast(ctx: click.Context, directory: str | None, settings: tuple[str, ...
     """
     if directory is not None:
         os.chdir(directory)
-        forget_projects()
+        remove_projects()
     ctx.obj = read_flags(settings)
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

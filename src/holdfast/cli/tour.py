@@ -22,7 +22,7 @@ from holdfast.cli.pending_view import print_pending
 from holdfast.contract.call import PendingCall
 from holdfast.contract.errors import HoldfastError
 from holdfast.factory.chat import ChatSession, open_chat
-from holdfast.helper_process import own_module
+from holdfast.helper_process import holdfast_module
 
 _SAMPLE: Final = Path(__file__).parent / "sample"
 _DOCUMENT: Final = "tour.chat"
@@ -183,7 +183,7 @@ def _program() -> str:
     found = shutil.which("holdfast")
     if found is not None and ours.exists() and ours.samefile(found):
         return "holdfast"
-    return shlex.quote(str(ours)) if ours.exists() else shlex.join(own_module("holdfast"))
+    return shlex.quote(str(ours)) if ours.exists() else shlex.join(holdfast_module("holdfast"))
 
 
 def _first_new(before: Sequence[str], now: Sequence[str]) -> int:

@@ -16,7 +16,7 @@ from holdfast.contract.errors import ConfigError
 from holdfast.fs.beneath import NotRegular, read_regular
 from holdfast.fs.own_paths import config_folder, state_folder, user_config_file, user_state_dir
 from holdfast.fs.replace import make_private_folder, write_private
-from holdfast.import_path import MARKERS, top_above
+from holdfast.import_path import MARKERS, find_project_root
 from holdfast.text.escape import escape
 
 PROJECT_FILE: Final = MARKERS[0]
@@ -26,7 +26,7 @@ _UNTIDY: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 def find_root(start: Path) -> Path | None:
     """The nearest folder at or above `start` that holds `holdfast.toml` or `.git`."""
-    found = top_above(str(start))
+    found = find_project_root(str(start))
     return None if found is None else Path(found)
 
 

@@ -45,7 +45,7 @@ class Precondition(Struct, frozen=True, kw_only=True):
     value: str
 
 
-class Surroundings(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RunConditions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How something would run. Every interface shows it before what would run, and outside of it."""
 
     where: str = ""
@@ -72,7 +72,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
     """A diff is coloured, and may be cut until all of it is asked for. Of other text no line is left out."""
     preview_cut: bool = False
     """Whether the tool left something out of the preview; the arguments then have all of it."""
-    surroundings: Surroundings | None = None
+    surroundings: RunConditions | None = None
     preconditions: tuple[Precondition, ...] = ()
 
 
@@ -103,7 +103,7 @@ class Call(Struct, frozen=True, omit_defaults=True):
     """What it may reach beyond the sandbox's policy, by command rules and by the answer to it."""
 
 
-class Owner(Struct, frozen=True):
+class ProcessIdentity(Struct, frozen=True):
     """A process, so that a recycled pid is not taken for it."""
 
     pid: int
@@ -139,7 +139,7 @@ class PendingCall(Struct, frozen=True, kw_only=True):
     """The tool has no `execute`: the call waits for its result, not for a yes."""
     held_at: float = 0.0
     approver: str | None = None
-    waiter: Owner | None = None
+    waiter: ProcessIdentity | None = None
     """The process that waits for the answer and will run the call; None when no process waits."""
     widened: Widening | None = None
     """What its approval added to what the call may reach; only an approved call has it."""

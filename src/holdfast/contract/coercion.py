@@ -16,38 +16,38 @@ from holdfast.contract.json import Args, Json, parse_json
 
 MAX_DEPTH: Final = 200
 """The parser's own bound, so that a value is treated alike as text and as objects."""
-_HIGHEST: Final = 10**4300
-_LOWEST: Final = -_HIGHEST
+_INTEGER_BOUND: Final = 10**4300
+_LOWEST: Final = -_INTEGER_BOUND
 _MAX_STEP: Final = 80
 
-Steps = tuple[str | int, ...]
+JsonPath = tuple[str | int, ...]
 
 
-def is_plain(value: Any, depth: int = MAX_DEPTH) -> bool:
+def is_json_value(value: Any, depth: int = MAX_DEPTH) -> bool:
     """Whether a value is JSON: built-in types and nothing derived from them, finite, well-formed, not too deep."""
     kind = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is dict:
-        sound = all(type(key) is str and _is_text(key) for key in value)
-        return depth > 0 and sound and all(is_plain(item, depth - 1) for item in value.values())
+        sound = all(type(key) is str and _is_valid_unicode(key) for key in value)
+        return depth > 0 and sound and all(is_json_value(item, depth - 1) for item in value.values())
     if kind is list:
-        return depth > 0 and all(is_plain(item, depth - 1) for item in value)
+        return depth > 0 and all(is_json_value(item, depth - 1) for item in value)
     if kind is str:
-        return _is_text(value)
+        return _is_valid_unicode(value)
     if kind is int:
-        return _LOWEST < value < _HIGHEST
+        return _LOWEST < value < _INTEGER_BOUND
     return value is None or kind is bool or (kind is float and isfinite(value))
 
 
-def plain_copy(value: Any, at: Steps = ()) -> Any:
+def to_json_value(value: Any, at: JsonPath = ()) -> Any:
     """A plain copy (tuples as lists, enums as their values), or `ValueError` naming what JSON cannot carry."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Enum):
-        return plain_copy(value.value, at)
+        return to_json_value(value.value, at)
     if isinstance(value, str):
-        return _text(value, at)
+        return _json_text(value, at)
     if isinstance(value, int):
-        if not _LOWEST < value < _HIGHEST:
+        if not _LOWEST < value < _INTEGER_BOUND:
             raise ValueError(f"{_subject(at)} a number of more than 4,300 digits")
         return int(value)
     if isinstance(value, float):
@@ -55,16 +55,16 @@ def plain_copy(value: Any, at: Steps = ()) -> Any:
             raise ValueError(f"{_subject(at)} {float(value)}, which JSON cannot carry")
         return float(value)
     if len(at) >= MAX_DEPTH:
-        raise ValueError(f"{path_of(at[:3])}… is nested more than {MAX_DEPTH} levels deep")
+        raise ValueError(f"{json_path(at[:3])}… is nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, Mapping):
         items = cast(Mapping[Any, Any], value).items()
-        return {_key(key, at): plain_copy(item, (*at, key)) for key, item in items}
+        return {_json_key(key, at): to_json_value(item, (*at, key)) for key, item in items}
     if isinstance(value, list | tuple):
-        return [plain_copy(item, (*at, index)) for index, item in enumerate(cast(list[Any], value))]
+        return [to_json_value(item, (*at, index)) for index, item in enumerate(cast(list[Any], value))]
     raise ValueError(f"{_subject(at)} a Python {type(value).__name__}, which JSON cannot carry")
 
 
-class Repairs:
+class JsonSanitizer:
     """JSON's built-in types, made fit for JSON: what was wrong is put right and remembered."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Repairs:
         self.numbers = False
 
     def text(self, value: str) -> str:
-        if _is_text(value):
+        if _is_valid_unicode(value):
             return value
         self.unicode = True
         # Pairs of halves are one character each; what is left over is no character at all.
@@ -97,7 +97,7 @@ class Repairs:
         return [*unicode, "NaN or infinity was replaced by null."] if self.numbers else unicode
 
 
-def path_of(steps: Sequence[str | int]) -> str:
+def json_path(steps: Sequence[str | int]) -> str:
     """A path as people write it: `edits[0].text`; odd names are quoted."""
     text = ""
     for step in steps:
@@ -110,40 +110,40 @@ def path_of(steps: Sequence[str | int]) -> str:
     return text
 
 
-def _is_text(value: str) -> bool:
+def _is_valid_unicode(value: str) -> bool:
     try:
         return value.isascii() or bool(value.encode())
     except UnicodeEncodeError:
         return False
 
 
-def _text(value: str, at: Steps) -> str:
+def _json_text(value: str, at: JsonPath) -> str:
     plain = str.__str__(value)
-    if not _is_text(plain):
+    if not _is_valid_unicode(plain):
         raise ValueError(f"{_subject(at)} text with half of a surrogate pair; send well-formed Unicode")
     return plain
 
 
-def _key(key: object, at: Steps) -> str:
-    if isinstance(key, str) and _is_text(key):
+def _json_key(key: object, at: JsonPath) -> str:
+    if isinstance(key, str) and _is_valid_unicode(key):
         return str.__str__(key)
     raise ValueError(f"{_subject(at)} an object with a key that is not well-formed text, which JSON cannot carry")
 
 
-def _subject(at: Steps) -> str:
-    return f"{path_of(at)} is" if at else "the whole value is"
+def _subject(at: JsonPath) -> str:
+    return f"{json_path(at)} is" if at else "the whole value is"
 
 
 _INTEGER: Final = r"-?(?:0|[1-9][0-9]{0,17})"
 _NUMBER: Final = r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?(?:[eE][+-]?[0-9]{1,2})?"
 
 
-def coerce_errors(root: Args, errors: Iterable[jsonschema_rs.ValidationError]) -> bool:
+def coerce_invalid_values(root: Args, errors: Iterable[jsonschema_rs.ValidationError]) -> bool:
     """Put right in place what can be; whether anything changed."""
     changed = False
     for error in errors:
         path = error.instance_path
-        wanted = _wanted_types(error)
+        wanted = _expected_types(error)
         if not wanted or not path:
             continue
         holder: Any = root
@@ -205,7 +205,7 @@ def coerce(text: str, wanted: Set[str]) -> Json:
     return text
 
 
-def _wanted_types(error: jsonschema_rs.ValidationError) -> set[str]:
+def _expected_types(error: jsonschema_rs.ValidationError) -> set[str]:
     kind = error.kind
     if kind.name == "type":
         return set(cast(list[str], kind.as_dict()["types"]))

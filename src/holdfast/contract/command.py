@@ -47,7 +47,7 @@ def standard_shell() -> str:
     return next((path for path in _BASH if Path(path).exists()), "/bin/sh")
 
 
-class Outlook(Struct, frozen=True, kw_only=True):
+class CommandPreview(Struct, frozen=True, kw_only=True):
     """What a person should know before a command runs."""
 
     contained_by: str | None
@@ -61,7 +61,7 @@ class Outlook(Struct, frozen=True, kw_only=True):
     """It could change more than these folders, and only what it changes in them could be undone."""
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class ChangedPath(Struct, frozen=True, kw_only=True):
     """One path a call changed."""
 
     path: str
@@ -69,7 +69,7 @@ class Change(Struct, frozen=True, kw_only=True):
     """`replaced`: it is another kind of thing now, such as a symlink where a file was."""
 
 
-class Ran(Struct, frozen=True, kw_only=True):
+class CommandResult(Struct, frozen=True, kw_only=True):
     """What came of a command."""
 
     code: int | None
@@ -93,7 +93,7 @@ class Ran(Struct, frozen=True, kw_only=True):
     network: str = "on"
     writable: tuple[str, ...] = ()
     """Contained: the folders it could change beside its private ones."""
-    changes: tuple[Change, ...] | None = None
+    changes: tuple[ChangedPath, ...] | None = None
     """What it changed in the writable folders; None if that was not recorded."""
     hidden: tuple[str, ...] = ()
     """What is there and it could not read, by `sandbox.read_deny`; those in the project first."""

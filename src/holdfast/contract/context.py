@@ -8,16 +8,16 @@ from typing import Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
-from holdfast.contract.command import Command, Outlook, Ran
-from holdfast.contract.elicitation import Question, Reply
+from holdfast.contract.command import Command, CommandPreview, CommandResult
+from holdfast.contract.elicitation import ElicitationReply, Question
 from holdfast.contract.json import Args
 from holdfast.contract.result import Result
 
 T = TypeVar("T")
-Caps = Literal["standard", "small"]
+OutputSize = Literal["standard", "small"]
 
 
-class Cut(Struct, frozen=True, kw_only=True):
+class TruncatedText(Struct, frozen=True, kw_only=True):
     """What is left of a text that was cut, and what it was; lines are counted by newline characters."""
 
     content: str
@@ -39,8 +39,8 @@ class TruncateTools(Protocol):
     @property
     def MAX_BYTES(self) -> int: ...  # noqa: N802
 
-    def head(self, text: str, max_lines: int | None = None, max_bytes: int | None = None) -> Cut: ...
-    def tail(self, text: str, max_lines: int | None = None, max_bytes: int | None = None) -> Cut: ...
+    def head(self, text: str, max_lines: int | None = None, max_bytes: int | None = None) -> TruncatedText: ...
+    def tail(self, text: str, max_lines: int | None = None, max_bytes: int | None = None) -> TruncatedText: ...
     def format_size(self, size: int) -> str: ...
 
 
@@ -72,14 +72,14 @@ class SandboxTools(Protocol):
         """The command as it must be run; raises `SandboxRefused` when a sandbox is wanted and none is there."""
         ...
 
-    async def run(self, command: Command) -> Ran:
+    async def run(self, command: Command) -> CommandResult:
         """Run a command to its end. When the call is stopped, everything it started is killed and this returns.
 
         Raises `SandboxRefused` when a sandbox is wanted and none is there.
         """
         ...
 
-    async def outlook(self, command: Command) -> Outlook:
+    async def preview(self, command: Command) -> CommandPreview:
         """How a command would run, for previews."""
         ...
 
@@ -88,7 +88,7 @@ class SandboxTools(Protocol):
         ...
 
 
-class Keeper(Protocol):
+class CallStorage(Protocol):
     """Where a tool leaves what must outlive the call."""
 
     def before_image(self, path: Path, content: bytes | None, mode: int | None = None) -> None:
@@ -138,7 +138,7 @@ class Context(Protocol):
     @property
     def truncate(self) -> TruncateTools: ...
     @property
-    def keep(self) -> Keeper: ...
+    def storage(self) -> CallStorage: ...
     @property
     def cancelled(self) -> bool: ...
 
@@ -148,7 +148,7 @@ class Context(Protocol):
         ...
 
     @property
-    def caps(self) -> Caps:
+    def caps(self) -> OutputSize:
         """How much a tool may show: `small` for models with little room."""
         ...
 
@@ -167,7 +167,7 @@ class Context(Protocol):
         """Another tool, through the whole path, with no more rights than this call has."""
         ...
 
-    async def elicit(self, *questions: Question) -> tuple[Reply, ...]:
+    async def elicit(self, *questions: Question) -> tuple[ElicitationReply, ...]:
         """Ask the person behind the interface, all questions at once; the call's time does not run meanwhile."""
         ...
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from holdfast.contract.json import Args, Json
 
 
-class Form(Struct, frozen=True, kw_only=True, tag_field="kind", tag="form"):
+class FormRequest(Struct, frozen=True, kw_only=True, tag_field="kind", tag="form"):
     """A few values to fill in."""
 
     message: str
@@ -20,7 +20,7 @@ class Form(Struct, frozen=True, kw_only=True, tag_field="kind", tag="form"):
     """What a client that answers by name calls it; empty: the interface names it."""
 
 
-class Visit(Struct, frozen=True, kw_only=True, tag_field="kind", tag="visit"):
+class UrlRequest(Struct, frozen=True, kw_only=True, tag_field="kind", tag="visit"):
     """A page to open, for what must not pass through here: a login, a payment."""
 
     message: str
@@ -29,7 +29,7 @@ class Visit(Struct, frozen=True, kw_only=True, tag_field="kind", tag="visit"):
     key: str = ""
 
 
-class Speech(Struct, frozen=True):
+class SamplingMessage(Struct, frozen=True):
     """One turn of what is to be answered."""
 
     role: Literal["user", "assistant"]
@@ -37,10 +37,10 @@ class Speech(Struct, frozen=True):
     """MCP content blocks, in wire form."""
 
 
-class Completion(Struct, frozen=True, kw_only=True, tag_field="kind", tag="completion"):
+class SamplingRequest(Struct, frozen=True, kw_only=True, tag_field="kind", tag="completion"):
     """A reply a program would like from a model; the person reads it first and gives it, or does not."""
 
-    messages: tuple[Speech, ...]
+    messages: tuple[SamplingMessage, ...]
     system: str = ""
     max_tokens: int = 0
     extra: Args | None = None
@@ -48,13 +48,13 @@ class Completion(Struct, frozen=True, kw_only=True, tag_field="kind", tag="compl
     key: str = ""
 
 
-class Roots(Struct, frozen=True, tag_field="kind", tag="roots"):
+class RootsRequest(Struct, frozen=True, tag_field="kind", tag="roots"):
     """Which folders the work is about."""
 
     key: str = ""
 
 
-Question = Form | Visit | Completion | Roots
+Question = FormRequest | UrlRequest | SamplingRequest | RootsRequest
 
 
 class Elicitation(Struct, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ class Elicitation(Struct, frozen=True, kw_only=True):
     """The outermost call of that call."""
 
 
-class Reply(Struct, frozen=True, kw_only=True):
+class ElicitationReply(Struct, frozen=True, kw_only=True):
     """What the person said to one question."""
 
     action: Literal["accept", "decline", "cancel"]
@@ -78,7 +78,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     by: str = ""
 
 
-Elicitor = Callable[[Elicitation], Awaitable[tuple[Reply, ...]]]
+Elicitor = Callable[[Elicitation], Awaitable[tuple[ElicitationReply, ...]]]
 """Puts questions to the person; one reply for each. Nobody there: `cancel`."""
 
-CANCELLED = Reply(action="cancel")
+CANCELLED = ElicitationReply(action="cancel")

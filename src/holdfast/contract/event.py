@@ -69,13 +69,13 @@ class Finished(_Event, frozen=True, tag="finished"):
     state: State
 
 
-class Warned(_Event, frozen=True, tag="warned"):
+class WarningRaised(_Event, frozen=True, tag="warned"):
     """Something a person should know: a failed resolver, a source that timed out."""
 
     message: str
 
 
-class Logged(_Event, frozen=True, tag="logged"):
+class ServerLogged(_Event, frozen=True, tag="logged"):
     """What an MCP server wrote into its log, while the call ran or (with no call id) at another time."""
 
     source: str
@@ -83,7 +83,7 @@ class Logged(_Event, frozen=True, tag="logged"):
     message: str
 
 
-class Elicited(_Event, frozen=True, tag="elicited"):
+class ElicitationStarted(_Event, frozen=True, tag="elicited"):
     """A person is asked something for this call, and the call waits for it."""
 
     elicitation: Elicitation
@@ -91,5 +91,5 @@ class Elicited(_Event, frozen=True, tag="elicited"):
 
 Event = (
     Received | Queued | Proposed | Decided | Pending | Approved | Started
-    | Output | Progress | Logged | Elicited | Finished | Warned
+    | Output | Progress | ServerLogged | ElicitationStarted | Finished | WarningRaised
 )  # fmt: skip

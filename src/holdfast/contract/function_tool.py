@@ -40,7 +40,7 @@ from holdfast.contract.enums import Effect, Risk
 from holdfast.contract.errors import ToolError
 from holdfast.contract.json import Args, Json
 from holdfast.contract.result import Result
-from holdfast.contract.tool import FIELDS, Execute, Runs, Tool, choices
+from holdfast.contract.tool import FIELDS, Execute, Runs, Tool, suggest_choices
 
 _Style = Literal["google", "numpy", "sphinx"]
 _STYLES: Final[dict[_Style, str]] = {
@@ -72,8 +72,8 @@ def _read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
 
 
 Convert = Callable[[Any], Any]
-_PLAIN: Final = frozenset({str, bool, float, NoneType, Any, object})
-_KINDS: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_JSON_TYPES: Final = frozenset({str, bool, float, NoneType, Any, object})
+_NAMED_KINDS: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _DEFS: Final = "#/$defs/{name}"
 
 
@@ -99,7 +99,7 @@ def read_parameters(
         hint = hints.get(parameter.name, Any)
         if hint is Context or (parameter.name == "ctx" and parameter.name not in hints):
             context_name = parameter.name
-        elif parameter.kind not in _KINDS:
+        elif parameter.kind not in _NAMED_KINDS:
             raise ToolError(f"'{function.__name__}' takes *{parameter.name}: a tool needs named parameters.")
         else:
             found.append(_parameter(function.__name__, parameter, hint, docs.get(parameter.name)))
@@ -112,7 +112,7 @@ def object_schema(parameters: Sequence[Parameter], *, strict: bool) -> dict[str,
     definitions: dict[str, Any] = {}
     for item in parameters:
         optional = strict and not item.required and not item.nullable
-        properties[item.name] = _or_null(item.schema) if optional else item.schema
+        properties[item.name] = _nullable(item.schema) if optional else item.schema
         definitions |= item.definitions
     schema: dict[str, Any] = {
         "type": "object",
@@ -125,21 +125,21 @@ def object_schema(parameters: Sequence[Parameter], *, strict: bool) -> dict[str,
 
 def describe_return(hint: Any) -> dict[str, Any] | None:
     """An output schema for functions that return a typed object; other returns are text, free JSON or a `Result`."""
-    schema = _returned(hint)
-    return None if schema is None else _numbers_or_null(schema)
+    schema = _return_schema(hint)
+    return None if schema is None else _with_nullable_numbers(schema)
 
 
-def _numbers_or_null(schema: Any) -> Any:
+def _with_nullable_numbers(schema: Any) -> Any:
     """A float can be NaN or infinite, which a result says as null."""
     if isinstance(schema, list):
-        return [_numbers_or_null(part) for part in cast(list[Any], schema)]
+        return [_with_nullable_numbers(part) for part in cast(list[Any], schema)]
     if not isinstance(schema, dict):
         return schema
-    parts = {key: _numbers_or_null(part) for key, part in cast(dict[str, Any], schema).items()}
-    return _or_null(parts) if parts.get("type") == "number" else parts
+    parts = {key: _with_nullable_numbers(part) for key, part in cast(dict[str, Any], schema).items()}
+    return _nullable(parts) if parts.get("type") == "number" else parts
 
 
-def _returned(hint: Any) -> dict[str, Any] | None:
+def _return_schema(hint: Any) -> dict[str, Any] | None:
     if hint is Result:
         return None
     if _is_pydantic_model(hint):
@@ -147,14 +147,14 @@ def _returned(hint: Any) -> dict[str, Any] | None:
     kind: Any = hint
     if isinstance(hint, type) and (is_dataclass(kind) or is_typeddict(kind) or issubclass(kind, msgspec.Struct)):
         if _needs_pydantic(hint):
-            schema, definitions, _ = _by_pydantic("the return value", hint, mode="serialization")
+            schema, definitions, _ = _pydantic_type("the return value", hint, mode="serialization")
         else:
-            schema, definitions = _by_msgspec("the return value", kind)
+            schema, definitions = _msgspec_schema("the return value", kind)
         return _inline(schema, definitions)
     return None
 
 
-_KEPT: Final = (
+_STORABLE_TYPES: Final = (
     str,
     int,
     float,
@@ -178,39 +178,39 @@ _KEPT: Final = (
     msgspec.Struct,
 )
 """What a function can return: these types and those derived from them. Dataclasses and models can be, too."""
-_NOT_KEPT: Final = (Iterator, AsyncIterable)
+_UNSTORABLE_TYPES: Final = (Iterator, AsyncIterable)
 
 
 def check_return(function: _Function, hint: Any) -> None:
     """Refuse a function whose results could not be kept, as far as it says what it returns: before it has acted."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ToolError(f"'{function.__name__}' is a generator, which cannot be kept as a result. Return a list.")
-    if (kind := _unkept(hint)) is not None:
+    if (kind := _unstorable_type(hint)) is not None:
         raise ToolError(
             f"'{function.__name__}' returns {kind.__name__}, which cannot be kept as a result. "
             "Return text, JSON, a dataclass, a pydantic model or a Result."
         )
 
 
-def _unkept(hint: Any) -> type | None:
+def _unstorable_type(hint: Any) -> type | None:
     """A type that a hint names, and that no result can hold. What a hint leaves open is not one."""
     origin = get_origin(hint)
     if origin is Annotated:
-        return _unkept(get_args(hint)[0])
+        return _unstorable_type(get_args(hint)[0])
     if origin is Literal:
         return None
     kind: Any = hint if origin is None else origin
-    if isinstance(kind, type) and kind not in (object, Any, UnionType) and not _is_kept(kind):
+    if isinstance(kind, type) and kind not in (object, Any, UnionType) and not _is_storable(kind):
         return kind
-    return next((found for part in get_args(hint) if (found := _unkept(part)) is not None), None)
+    return next((found for part in get_args(hint) if (found := _unstorable_type(part)) is not None), None)
 
 
-def _is_kept(kind: Any) -> bool:
-    if issubclass(kind, _NOT_KEPT):
+def _is_storable(kind: Any) -> bool:
+    if issubclass(kind, _UNSTORABLE_TYPES):
         return False
     left_open = inspect.isabstract(kind) or getattr(kind, "_is_protocol", False)
     made_of_fields = hasattr(kind, "__attrs_attrs__") or _is_pydantic_model(kind)
-    return issubclass(kind, _KEPT) or left_open or made_of_fields or is_dataclass(kind)
+    return issubclass(kind, _STORABLE_TYPES) or left_open or made_of_fields or is_dataclass(kind)
 
 
 def _parameter(owner: str, parameter: inspect.Parameter, hint: Any, doc: str | None) -> Parameter:
@@ -235,17 +235,17 @@ def _parameter(owner: str, parameter: inspect.Parameter, hint: Any, doc: str | N
 
 
 def _describe(where: str, hint: Any) -> tuple[dict[str, Any], dict[str, Any], Convert | None]:
-    hint, description = _own_description(hint)
+    hint, description = _annotated_description(hint)
     if _needs_pydantic(hint):
-        schema, definitions, convert = _by_pydantic(where, hint)
+        schema, definitions, convert = _pydantic_type(where, hint)
     else:
-        schema, definitions = _by_msgspec(where, hint)
+        schema, definitions = _msgspec_schema(where, hint)
         into = partial(msgspec.convert, type=hint, dec_hook=_from_text)
-        convert = None if _is_plain(hint) else _to_integer if hint is int else into
+        convert = None if _is_json_type(hint) else _to_integer if hint is int else into
     return {**schema, "description": description} if description else schema, definitions, convert
 
 
-def _own_description(hint: Any) -> tuple[Any, str | None]:
+def _annotated_description(hint: Any) -> tuple[Any, str | None]:
     """`Annotated[int, "how many"]` and `Doc("how many")` describe a parameter without any library."""
     if get_origin(hint) is not Annotated:
         return hint, None
@@ -256,7 +256,7 @@ def _own_description(hint: Any) -> tuple[Any, str | None]:
     return (Annotated[(inner, *rest)] if rest else inner), description
 
 
-def _by_msgspec(where: str, hint: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def _msgspec_schema(where: str, hint: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         (schema,), definitions = msgspec.json.schema_components([hint], schema_hook=_path_schema, ref_template=_DEFS)
     except (TypeError, ValueError) as error:
@@ -264,7 +264,7 @@ def _by_msgspec(where: str, hint: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return schema, definitions
 
 
-def _by_pydantic(
+def _pydantic_type(
     where: str, hint: Any, *, mode: Literal["validation", "serialization"] = "validation"
 ) -> tuple[dict[str, Any], dict[str, Any], Convert]:
     from pydantic import TypeAdapter
@@ -306,14 +306,14 @@ def _to_integer(value: Any) -> Any:
     return int(value) if type(value) is float else value
 
 
-def _is_plain(hint: Any) -> bool:
+def _is_json_type(hint: Any) -> bool:
     origin = get_origin(hint)
     if origin is None:
-        return hint in _PLAIN
+        return hint in _JSON_TYPES
     if origin is Literal:
         return all(not isinstance(option, Enum) for option in get_args(hint))
     if origin in (list, dict, Union, UnionType):
-        return all(_is_plain(part) or part is int for part in get_args(hint))
+        return all(_is_json_type(part) or part is int for part in get_args(hint))
     return False
 
 
@@ -325,11 +325,11 @@ def _needs_pydantic(hint: Any, above: tuple[Any, ...] = ()) -> bool:
         return True
     kind: Any = hint
     if isinstance(hint, type) and (is_dataclass(kind) or is_typeddict(kind)) and kind not in above:
-        return any(_needs_pydantic(part, (*above, kind)) for part in _fields_of(kind))
+        return any(_needs_pydantic(part, (*above, kind)) for part in _field_types(kind))
     return any(_needs_pydantic(part, above) for part in get_args(hint) if get_origin(hint) is not Literal)
 
 
-def _fields_of(kind: Any) -> Iterable[Any]:
+def _field_types(kind: Any) -> Iterable[Any]:
     if "pydantic" not in sys.modules:
         return ()
     try:
@@ -349,7 +349,7 @@ def _allows_none(hint: Any) -> bool:
     return hint in (None, NoneType, Any) or (get_origin(hint) in (Union, UnionType) and NoneType in get_args(hint))
 
 
-def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
     kind = schema.get("type")
     if isinstance(kind, str) and "enum" not in schema:
         return {**schema, "type": [kind, "null"]}
@@ -458,12 +458,12 @@ def tool(
 def tool(function: Any = None, /, *, name: str | None = None, strict: bool = False, **options: Any) -> Any:
     """Make a `Tool` of a function. Say `effects=()` if it is pure; what is not declared is asked about."""
     if unknown := sorted(options.keys() - _OPTIONS):
-        raise ToolError(f"@tool has no option '{unknown[0]}'. {choices(unknown[0], sorted(_OPTIONS))}")
+        raise ToolError(f"@tool has no option '{unknown[0]}'. {suggest_choices(unknown[0], sorted(_OPTIONS))}")
 
     def make(function: _Function) -> Tool:
         if name is None and function.__name__ == "<lambda>":
             raise ToolError("A lambda has no name: write tool(name=...)(lambda ...), or a function.")
-        hints = _hints(function)
+        hints = _type_hints(function)
         said, docs = _read_docstring(function)
         parameters, context_name = read_parameters(function, hints, docs)
         if options.get("runs") == "process" and (context_name or inspect.ismethod(function)):
@@ -489,7 +489,7 @@ def tool(function: Any = None, /, *, name: str | None = None, strict: bool = Fal
         if isinstance(function, classmethod) or _is_method(function):
             return ToolMethod(function, make)
         if isinstance(function, Tool | ToolMethod) or not inspect.isroutine(function):
-            raise ToolError(f"@tool makes a tool of a function or a method, not of {_kind(function)}.")
+            raise ToolError(f"@tool makes a tool of a function or a method, not of {_describe_kind(function)}.")
         return make(function)
 
     return decorate if function is None else decorate(function)
@@ -504,13 +504,13 @@ def _is_method(function: Any) -> bool:
     return bool(owner) and not owner.endswith("<locals>") and first in ("self", "cls")
 
 
-def _kind(value: object) -> str:
+def _describe_kind(value: object) -> str:
     if isinstance(value, type):
         return f"the class '{value.__name__}'"
     return f"'{value.__name__}', which is one" if isinstance(value, FunctionTool | ToolMethod) else type(value).__name__
 
 
-def _hints(function: _Function) -> dict[str, Any]:
+def _type_hints(function: _Function) -> dict[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
     except (NameError, TypeError) as error:

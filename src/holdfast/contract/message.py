@@ -87,6 +87,6 @@ class Message(Struct, frozen=True):
         return "\n".join(part.text for part in self.parts if isinstance(part, Text)).strip()
 
     @property
-    def foreign(self) -> bool:
+    def has_included_content(self) -> bool:
         """Something in it was not written there: a file is attached, or its text was put in."""
         return any(isinstance(part, Attachment) or (isinstance(part, Text) and part.included) for part in self.parts)

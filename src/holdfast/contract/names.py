@@ -14,7 +14,7 @@ from typing import Final
 from holdfast.contract.errors import InvalidName
 
 MAX_NAME: Final = 200
-SERVER: Final = "mcp:"
+MCP_PREFIX: Final = "mcp:"
 """How the names and the source of the tools of an MCP server begin."""
 _WORD: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
 _NAME: Final = _WORD | frozenset(".:/-")
@@ -29,7 +29,7 @@ def check_name(name: object) -> str:
     """Return the name if it is one, else raise `InvalidName`."""
     if not isinstance(name, str):
         raise InvalidName(f"A tool name must be a string, not {type(name).__name__}.")
-    if not 0 < len(name) <= MAX_NAME or not _NAME.issuperset(name) or name[0] not in _WORD or not _ends_well(name):
+    if not 0 < len(name) <= MAX_NAME or not _NAME.issuperset(name) or name[0] not in _WORD or not _has_valid_end(name):
         raise InvalidName(
             f"{name[:80]!r} cannot be a tool name: use 1 to {MAX_NAME} of the letters A-Z a-z, digits and _ . : / -, "
             "beginning and ending with a letter, a digit or _."
@@ -54,9 +54,9 @@ def from_api_name(api_name: str) -> str | None:
     return _from_plain(api_name)
 
 
-def server_of(name: str) -> str | None:
+def mcp_server_name(name: str) -> str | None:
     """The MCP server that the name or the source of a tool names, or None."""
-    return name[len(SERVER) :].partition(":")[0] or None if name.startswith(SERVER) else None
+    return name[len(MCP_PREFIX) :].partition(":")[0] or None if name.startswith(MCP_PREFIX) else None
 
 
 def is_pattern(entry: str) -> bool:
@@ -64,7 +64,7 @@ def is_pattern(entry: str) -> bool:
     return any(letter in entry for letter in "*?[")
 
 
-def _ends_well(name: str) -> bool:
+def _has_valid_end(name: str) -> bool:
     """What stands after a colon is a name somebody else gave, and those of MCP may end in any of their characters."""
     return name[-1] in _WORD or (name[-1] != ":" and ":" in name)
 

@@ -10,27 +10,34 @@ from urllib.parse import unquote
 import jsonschema_rs
 from msgspec import Struct
 
-from holdfast.contract.coercion import coerce_errors, fill_nullable, is_nullable, is_plain, path_of, plain_copy
+from holdfast.contract.coercion import (
+    coerce_invalid_values,
+    fill_nullable,
+    is_json_value,
+    is_nullable,
+    json_path,
+    to_json_value,
+)
 from holdfast.contract.errors import InvalidArguments, InvalidSchema
 from holdfast.contract.json import Args, encode_json
 
 Node = Mapping[str, Any]
 
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
-_MAX_UNKNOWN: Final = 32
+_MAX_EXTERNAL_REFERENCES: Final = 32
 
 
-def unfolded_parts(schema: Node, limit: int, worth: Callable[[Node], int] = lambda _: 1) -> int:
+def count_subschemas(schema: Node, limit: int, worth: Callable[[Node], int] = lambda _: 1) -> int:
     """The number of objects in the schema with every inner reference written out once per use, loops cut.
 
     `worth` is what an object counts for. Counting stops a little above `limit`. A reference that is not found here
     (into another document) counts as one part; more than a few of those count as too many, because nothing is known
     about them.
     """
-    return _Unfolding(schema, limit, worth).parts(schema)
+    return _SubschemaCounter(schema, limit, worth).parts(schema)
 
 
-class _Unfolding:
+class _SubschemaCounter:
     def __init__(self, schema: Node, limit: int, worth: Callable[[Node], int]) -> None:
         self.limit = limit
         self.worth = worth
@@ -75,7 +82,7 @@ class _Unfolding:
         if isinstance(target, Mapping):
             return self.parts(cast(Node, target))
         self.unknown += 1
-        return self.limit + 1 if self.unknown > _MAX_UNKNOWN else 1
+        return self.limit + 1 if self.unknown > _MAX_EXTERNAL_REFERENCES else 1
 
 
 def _step(node: Any, step: str) -> Any:
@@ -100,7 +107,7 @@ MAX_VIOLATIONS: Final = 10
 _MAX_VALUE: Final = 60
 _MAX_NAME: Final = 80
 _MAX_OPTIONS: Final = 20
-_WHOLE: Final = "the whole value"
+_WHOLE_VALUE: Final = "the whole value"
 
 
 def explain(errors: Iterable[jsonschema_rs.ValidationError], properties: Sequence[str]) -> list[str]:
@@ -109,55 +116,58 @@ def explain(errors: Iterable[jsonschema_rs.ValidationError], properties: Sequenc
     more = 0
     for error in errors:
         if len(found) < MAX_VIOLATIONS:
-            found.append(_sentence(error, properties))
+            found.append(_explain_one(error, properties))
         else:
             more += 1
     return [*found, f"and {more:,} more"] if more else found
 
 
-def _sentence(error: jsonschema_rs.ValidationError, properties: Sequence[str]) -> str:
+def _explain_one(error: jsonschema_rs.ValidationError, properties: Sequence[str]) -> str:
     kind = error.kind.name
     facts = error.kind.as_dict()
     where = error.instance_path
     if kind == "required":
-        return f"{path_of([*where, facts['property']])} is missing"
+        return f"{json_path([*where, facts['property']])} is missing"
     if kind in ("additionalProperties", "unevaluatedProperties"):
-        return unexpected(where, facts["unexpected"], properties)
+        return explain_unexpected(where, facts["unexpected"], properties)
     if kind == "falseSchema" and error.schema_path[-1:] == ["additionalProperties"]:
-        return f"{path_of(where) or _WHOLE} takes no properties"
-    subject = path_of(where) or _WHOLE
+        return f"{json_path(where) or _WHOLE_VALUE} takes no properties"
+    subject = json_path(where) or _WHOLE_VALUE
     if kind in ("anyOf", "oneOf"):
-        return f"{subject} is {show(error.instance)} but must be {_alternatives(error, facts['context'])}"
+        wanted = _describe_alternatives(error, facts["context"])
+        return f"{subject} is {describe_value(error.instance)} but must be {wanted}"
     if kind == "pattern" and "error" in facts:
         return f"{subject} is too hard to match against its pattern; send something shorter"
     phrase = _PHRASES.get(kind)
     if phrase is None:
         return f"{subject}: {error.message[:200]}"
-    return f"{subject} is {show(error.instance)} but must {phrase(facts)}"
+    return f"{subject} is {describe_value(error.instance)} but must {phrase(facts)}"
 
 
-def type_words(types: Iterable[str]) -> str:
+def describe_types(types: Iterable[str]) -> str:
     return " or ".join(sorted(types, key=lambda kind: (kind == "null", kind)))
 
 
-def _alternatives(outer: jsonschema_rs.ValidationError, context: list[list[jsonschema_rs.ValidationError]]) -> str:
+def _describe_alternatives(
+    outer: jsonschema_rs.ValidationError, context: list[list[jsonschema_rs.ValidationError]]
+) -> str:
     wanted: list[str] = []
     for branch in context:
         if len(wanted) == _MAX_OPTIONS:
             wanted.append("another of the allowed forms")
             break
         for inner in branch[:1]:
-            words = _alternative(inner, path_of(inner.instance_path[len(outer.instance_path) :]))
+            words = _describe_alternative(inner, json_path(inner.instance_path[len(outer.instance_path) :]))
             if words not in wanted:
                 wanted.append(words)
     return " or ".join(wanted) or "exactly one of the allowed forms"
 
 
-def _alternative(error: jsonschema_rs.ValidationError, inside: str) -> str:
+def _describe_alternative(error: jsonschema_rs.ValidationError, inside: str) -> str:
     kind = error.kind.name
     facts = error.kind.as_dict()
     if kind == "required":
-        return f"one with {path_of([*([inside] if inside else []), facts['property']])}"
+        return f"one with {json_path([*([inside] if inside else []), facts['property']])}"
     phrase = _PHRASES.get(kind)
     if phrase is None or "error" in facts:
         return "another of the allowed forms"
@@ -167,9 +177,9 @@ def _alternative(error: jsonschema_rs.ValidationError, inside: str) -> str:
 NOT_BLANK: Final = r"\S"
 """The pattern of a text that has more than blanks in it."""
 _PHRASES: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
-    "type": lambda facts: f"be {type_words(facts['types'])}",
-    "enum": lambda facts: f"be one of {_options(facts['options'])}",
-    "const": lambda facts: f"be {show(facts['expected_value'])}",
+    "type": lambda facts: f"be {describe_types(facts['types'])}",
+    "enum": lambda facts: f"be one of {_describe_options(facts['options'])}",
+    "const": lambda facts: f"be {describe_value(facts['expected_value'])}",
     "minimum": "be at least {limit}".format_map,
     "maximum": "be at most {limit}".format_map,
     "exclusiveMinimum": "be more than {limit}".format_map,
@@ -183,25 +193,25 @@ _PHRASES: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
 }
 
 
-def _options(options: list[Any]) -> str:
-    shown = ", ".join(show(option) for option in options[:_MAX_OPTIONS])
+def _describe_options(options: list[Any]) -> str:
+    shown = ", ".join(describe_value(option) for option in options[:_MAX_OPTIONS])
     rest = len(options) - _MAX_OPTIONS
     return f"{shown} or {rest:,} others" if rest > 0 else shown
 
 
-def unexpected(where: list[str | int], names: list[str], properties: Sequence[str]) -> str:
+def explain_unexpected(where: list[str | int], names: list[str], properties: Sequence[str]) -> str:
     from difflib import get_close_matches
 
     sentences: list[str] = []
     for name in names[:MAX_VIOLATIONS]:
         close = get_close_matches(name[:_MAX_NAME], properties, n=1) if not where else []
         hint = f" (did you mean {close[0]}?)" if close else ""
-        sentences.append(f"{path_of([*where, name])} is not a known property{hint}")
+        sentences.append(f"{json_path([*where, name])} is not a known property{hint}")
     rest = len(names) - MAX_VIOLATIONS
     return "; ".join([*sentences, f"and {rest:,} more"] if rest > 0 else sentences)
 
 
-def show(value: object) -> str:
+def describe_value(value: object) -> str:
     if isinstance(value, str):
         text = repr(value[:_MAX_VALUE])
         return text if len(value) <= _MAX_VALUE else f"{text[:-1]}…' ({len(value):,} characters)"
@@ -218,19 +228,19 @@ JsonSchema = Mapping[str, Any]
 
 MAX_SCHEMA_BYTES: Final = 1024 * 1024
 MAX_SCHEMA_PARTS: Final = 100_000
-_MAX_LABOUR: Final = 50_000
+_MAX_EXPLAIN_COST: Final = 50_000
 """Values times schema parts up to which every violation is looked for; each may cost some 10 µs."""
-_MOST_LABOUR: Final = 20_000_000
+_MAX_CHECK_COST: Final = 20_000_000
 """Values times weight that a schema from elsewhere may cost at all: a few tenths of a second."""
-_LIGHT: Final = 1000
+_CHEAP_WEIGHT: Final = 1000
 """Weights for which no arguments are too many."""
-_BACKTRACKING: Final = 20_000
+_BACKTRACK_LIMIT: Final = 20_000
 """What one pattern that can go back weighs, in parts."""
-_GOES_BACK: Final = re.compile(r"\(\?[=!<>(]|\\[1-9k]")
-_TEXT_AS_VALUES: Final = 16
+_BACKTRACKING_SYNTAX: Final = re.compile(r"\(\?[=!<>(]|\\[1-9k]")
+_CHARS_PER_VALUE: Final = 16
 """Characters of a text that take as long as a value."""
 _REPAIR_ROUNDS: Final = 3
-_REGEX: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKING)
+_REGEX: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACK_LIMIT)
 """Plain patterns run in linear time; those with look-around or back-references give up after this many steps."""
 
 
@@ -248,37 +258,37 @@ class CompiledSchema(Struct, frozen=True):
     """Subschemas, counted with every reference written out."""
     weight: int
     """What it may cost to check one value, in parts."""
-    foreign: bool
+    untrusted: bool
     """A stranger wrote it: what would take too long to check is refused unchecked."""
-    renames: Mapping[str, str]
+    aliases: Mapping[str, str]
     """Names that stand for properties, where these are not given."""
     _validator: jsonschema_rs.Validator
 
     def accepts(self, value: Any) -> bool:
-        return is_plain(value) and self.is_valid(value)
+        return is_json_value(value) and self.is_valid(value)
 
-    def accept(self, args: Args, *, parsed: bool = False) -> Args:
-        """The arguments as the tool will get them; raises what `judge` finds wrong."""
-        judged = self.judge(args, parsed=parsed)
+    def validate(self, args: Args, *, parsed: bool = False) -> Args:
+        """The arguments as the tool will get them; raises what `check` finds wrong."""
+        judged = self.check(args, parsed=parsed)
         if isinstance(judged, InvalidArguments):
             raise judged
         return judged
 
-    def judge(self, args: Args, *, parsed: bool = False) -> Args | InvalidArguments:
+    def check(self, args: Args, *, parsed: bool = False) -> Args | InvalidArguments:
         """The arguments as the tool will get them, or the error with each violation named by path.
 
         A valid value is returned as it is. Otherwise, on a copy: omitted nullable properties become null,
         "500" becomes 500 where a number is wanted, "true" becomes true, JSON in a string becomes that JSON.
         `parsed` promises that the arguments came from `parse_json` and nobody changed them since.
         """
-        if self.foreign and self.weight > _LIGHT and not self.affords(args):
+        if self.untrusted and self.weight > _CHEAP_WEIGHT and not self.is_affordable(args):
             return InvalidArguments(["they hold more than can be checked against a schema as large as this one"])
-        plain = parsed or is_plain(args)
-        return args if plain and self.is_valid(args) else self.mend(args, plain=plain)
+        plain = parsed or is_json_value(args)
+        return args if plain and self.is_valid(args) else self.coerce(args, plain=plain)
 
-    def affords(self, value: Any) -> bool:
+    def is_affordable(self, value: Any) -> bool:
         """Whether checking a value takes no longer than anybody should have to wait for it."""
-        values, chars, most = 0, 0, _MOST_LABOUR // self.weight
+        values, chars, most = 0, 0, _MAX_CHECK_COST // self.weight
         waiting: list[Any] = [value]
         while waiting and values + len(waiting) <= most:
             item = waiting.pop()
@@ -291,12 +301,12 @@ class CompiledSchema(Struct, frozen=True):
                 waiting += item.values()
             elif kind is list:
                 waiting += item
-        return not waiting and values * self.weight + chars // _TEXT_AS_VALUES * self.parts <= _MOST_LABOUR
+        return not waiting and values * self.weight + chars // _CHARS_PER_VALUE * self.parts <= _MAX_CHECK_COST
 
-    def mend(self, args: Args, *, plain: bool = True) -> Args | InvalidArguments:
-        """What `judge` makes of arguments the schema refuses as they are."""
-        if self.renames and type(args) is dict:
-            args = _renamed(args, self.renames)
+    def coerce(self, args: Args, *, plain: bool = True) -> Args | InvalidArguments:
+        """What `check` makes of arguments the schema refuses as they are."""
+        if self.aliases and type(args) is dict:
+            args = _apply_aliases(args, self.aliases)
             if plain and self.is_valid(args):
                 return args
         if plain and self.nullable and type(args) is dict:
@@ -304,7 +314,7 @@ class CompiledSchema(Struct, frozen=True):
             if self.is_valid(filled):
                 return filled
         try:
-            copy = plain_copy(args)
+            copy = to_json_value(args)
         except ValueError as error:
             return InvalidArguments([str(error)])
         if isinstance(copy, dict) and self._repair(cast(Args, copy)):
@@ -314,10 +324,10 @@ class CompiledSchema(Struct, frozen=True):
     def violations(self, value: Any) -> list[str]:
         """What is wrong with a value, one sentence each; of a very large one only the first."""
         try:
-            plain = plain_copy(value)
+            plain = to_json_value(value)
         except ValueError as error:
             return [str(error)]
-        if not self._is_laborious(plain):
+        if not self._is_expensive(plain):
             return explain(self._validator.iter_errors(plain), self.properties)
         try:
             self._validator.validate(plain)
@@ -330,19 +340,19 @@ class CompiledSchema(Struct, frozen=True):
         for _ in range(_REPAIR_ROUNDS):
             if self.is_valid(args):
                 return True
-            if self._is_laborious(args) or not coerce_errors(args, self._validator.iter_errors(args)):
+            if self._is_expensive(args) or not coerce_invalid_values(args, self._validator.iter_errors(args)):
                 return False
         return self.is_valid(args)
 
-    def _is_laborious(self, value: Any) -> bool:
-        return (encode_json(value).count(b",") + 1) * self.parts > _MAX_LABOUR
+    def _is_expensive(self, value: Any) -> bool:
+        return (encode_json(value).count(b",") + 1) * self.parts > _MAX_EXPLAIN_COST
 
 
-def _renamed(args: Args, renames: Mapping[str, str]) -> Args:
+def _apply_aliases(args: Args, aliases: Mapping[str, str]) -> Args:
     """What has another name under the schema's; a second value for the same property keeps its name, to be refused."""
-    renamed: Args = {name: value for name, value in args.items() if name not in renames}
+    renamed: Args = {name: value for name, value in args.items() if name not in aliases}
     for name in args.keys() - renamed.keys():
-        new = renames[name]
+        new = aliases[name]
         renamed[name if new in renamed else new] = args[name]
     return renamed
 
@@ -352,8 +362,8 @@ def compile_schema(
     what: str,
     *,
     resources: Mapping[str, Any] | None = None,
-    renames: Mapping[str, str] | None = None,
-    foreign: bool = False,
+    aliases: Mapping[str, str] | None = None,
+    untrusted: bool = False,
 ) -> CompiledSchema:
     """Compile a schema, or raise `InvalidSchema`.
 
@@ -361,20 +371,20 @@ def compile_schema(
     """
     if not isinstance(schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidSchema(f"{what} must be a JSON object.")
-    return compile_any(schema, what, resources=resources, renames=renames, foreign=foreign)
+    return compile_schema_or_bool(schema, what, resources=resources, aliases=aliases, untrusted=untrusted)
 
 
-def compile_any(
+def compile_schema_or_bool(
     schema: JsonSchema | bool,
     what: str,
     *,
     resources: Mapping[str, Any] | None = None,
-    renames: Mapping[str, str] | None = None,
-    foreign: bool = False,
+    aliases: Mapping[str, str] | None = None,
+    untrusted: bool = False,
 ) -> CompiledSchema:
     """`compile_schema` for parts of schemas too, where `true` and `false` are schemas."""
     try:
-        plain = cast(dict[str, Any] | bool, schema if is_plain(schema) else plain_copy(schema))
+        plain = cast(dict[str, Any] | bool, schema if is_json_value(schema) else to_json_value(schema))
     except ValueError as error:
         raise InvalidSchema(f"{what} is not JSON: {error}.") from None
     encoded = encode_json(plain)
@@ -382,10 +392,10 @@ def compile_any(
         raise InvalidSchema(f"{what} is {len(encoded):,} bytes long; at most {MAX_SCHEMA_BYTES:,} are accepted.")
     fields: dict[str, Any] = {} if isinstance(plain, bool) else plain
     refers = b'$ref"' in encoded or b'Ref"' in encoded
-    parts = unfolded_parts(fields, MAX_SCHEMA_PARTS) if refers else encoded.count(b"{")
+    parts = count_subschemas(fields, MAX_SCHEMA_PARTS) if refers else encoded.count(b"{")
     if parts > MAX_SCHEMA_PARTS:
         raise InvalidSchema(f"{what} has more than {MAX_SCHEMA_PARTS:,} parts once its references are written out.")
-    slow = unfolded_parts(fields, MAX_SCHEMA_PARTS, _slow_patterns) if b"attern" in encoded else 0
+    slow = count_subschemas(fields, MAX_SCHEMA_PARTS, _slow_patterns) if b"attern" in encoded else 0
     validator = _validator(plain, what, resources or {})
     properties = _mapping(fields.get("properties"))
     required = cast(list[str], fields.get("required") or ())
@@ -396,9 +406,9 @@ def compile_any(
         closed=_is_closed(fields),
         nullable=tuple(name for name in required if is_nullable(properties.get(name))),
         parts=parts,
-        weight=max(1, parts + _BACKTRACKING * slow),
-        foreign=foreign,
-        renames=renames or {},
+        weight=max(1, parts + _BACKTRACK_LIMIT * slow),
+        untrusted=untrusted,
+        aliases=aliases or {},
         _validator=validator,
     )
 
@@ -406,7 +416,7 @@ def compile_any(
 def _slow_patterns(part: Mapping[str, Any]) -> int:
     """How many patterns of one part can go back, which is slow on every text."""
     patterns = [part.get("pattern"), *_mapping(part.get("patternProperties"))]
-    return sum(isinstance(pattern, str) and _GOES_BACK.search(pattern) is not None for pattern in patterns)
+    return sum(isinstance(pattern, str) and _BACKTRACKING_SYNTAX.search(pattern) is not None for pattern in patterns)
 
 
 def strict_problems(schema: JsonSchema, where: str = "") -> list[str]:
@@ -445,14 +455,14 @@ def _validator(schema: dict[str, Any] | bool, what: str, resources: Mapping[str,
             schema, retriever=known, registry=registry, pattern_options=_REGEX, mask="the value"
         )
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError, TypeError) as error:
-        raise InvalidSchema(f"{what} cannot be used: {_why(error, outside)}.") from None
+        raise InvalidSchema(f"{what} cannot be used: {_compile_error(error, outside)}.") from None
 
 
-def _why(error: Exception, outside: list[str]) -> str:
+def _compile_error(error: Exception, outside: list[str]) -> str:
     if outside:
         return f"it refers to {outside[0][:200]!r}, and nothing is fetched; copy that schema into its `$defs`"
     if isinstance(error, jsonschema_rs.ValidationError):
-        at = path_of(error.instance_path)
+        at = json_path(error.instance_path)
         return f"{at}: {error.message[:200]}" if at else error.message[:200]
     return str(error).partition("\n")[0][:200]
 

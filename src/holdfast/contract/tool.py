@@ -13,7 +13,7 @@ from holdfast.contract.context import Context
 from holdfast.contract.enums import EFFECTS, READING_EFFECTS, BuiltInPreset, Effect, Profile, Risk
 from holdfast.contract.errors import InvalidSchema, ToolError
 from holdfast.contract.json import Args, digest_of
-from holdfast.contract.names import SERVER, check_name, to_api_name
+from holdfast.contract.names import MCP_PREFIX, check_name, to_api_name
 from holdfast.contract.result import Result
 from holdfast.contract.schema import CompiledSchema, JsonSchema, compile_schema, strict_problems
 from holdfast.text.suggest import did_you_mean
@@ -92,19 +92,19 @@ class Tool:
             raise ToolError(f"Tool '{self.name}' needs both `propose` and `apply`, or neither.")
         if self.propose is not None and self.execute is not None:
             raise ToolError(f"Tool '{self.name}' has `execute` and `propose`: give one of them.")
-        put, foreign, output = object.__setattr__, self.source.startswith(SERVER), self.output_schema
+        put, foreign, output = object.__setattr__, self.source.startswith(MCP_PREFIX), self.output_schema
         for name, collect in _COLLECTIONS.items():
-            put(self, name, _collected(self, name, collect))
-        put(self, "risk", Risk(_choice(self, "risk", self.risk, tuple(Risk))))
+            put(self, name, _checked_collection(self, name, collect))
+        put(self, "risk", Risk(_checked_choice(self, "risk", self.risk, tuple(Risk))))
         for name, known in _CHOICES.items():
             given: Any = getattr(self, name)
             for value in (given,) if isinstance(given, str) else given or ():
-                _choice(self, name, value, known)
+                _checked_choice(self, name, value, known)
         _check_functions(self)
         what = f"The input schema of '{self.name}'"
-        put(self, "schema", compile_schema(self.input_schema, what, renames=self.argument_aliases, foreign=foreign))
+        put(self, "schema", compile_schema(self.input_schema, what, aliases=self.argument_aliases, untrusted=foreign))
         what = f"The output schema of '{self.name}'"
-        put(self, "output_validator", None if output is None else compile_schema(output, what, foreign=foreign))
+        put(self, "output_validator", None if output is None else compile_schema(output, what, untrusted=foreign))
         put(self, "api_name", to_api_name(self.name))
         put(self, "_digest", "")
 
@@ -167,7 +167,7 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
 _FUNCTIONS: Final = ("execute", "propose", "apply", "touches", "format_preview", "summary")
 
 
-def _collected(tool: Tool, name: str, collect: Callable[[Iterable[str]], Any]) -> Any:
+def _checked_collection(tool: Tool, name: str, collect: Callable[[Iterable[str]], Any]) -> Any:
     """A field that holds several names. One name alone would be taken for its letters."""
     given: Any = getattr(tool, name)
     if given is None and name == "effects":
@@ -181,13 +181,13 @@ def _collected(tool: Tool, name: str, collect: Callable[[Iterable[str]], Any]) -
     return collect(items)
 
 
-def _choice(tool: Tool, name: str, value: object, known: Sequence[str]) -> str:
+def _checked_choice(tool: Tool, name: str, value: object, known: Sequence[str]) -> str:
     if isinstance(value, str) and value in known:
         return value
-    raise ToolError(f"The {name} of tool '{tool.name}' cannot be {value!r}. {choices(value, known)}")
+    raise ToolError(f"The {name} of tool '{tool.name}' cannot be {value!r}. {suggest_choices(value, known)}")
 
 
-def choices(given: object, known: Iterable[str]) -> str:
+def suggest_choices(given: object, known: Iterable[str]) -> str:
     """What can be written instead of a word that is not known."""
     listed = [str(word) for word in known]
     meant = did_you_mean(str(given), listed)
@@ -249,7 +249,7 @@ def define(definition: Mapping[str, Any] | None = None, /, **fields: Any) -> Too
     for key, value in given.items():
         name = _SEED_SPELLINGS.get(key, key)
         if name not in FIELDS:
-            raise ToolError(f"A tool definition has no field '{key}'. {choices(key, sorted(FIELDS))}")
+            raise ToolError(f"A tool definition has no field '{key}'. {suggest_choices(key, sorted(FIELDS))}")
         if value is not None:
             values[name] = value
     if "name" not in values:
@@ -258,11 +258,11 @@ def define(definition: Mapping[str, Any] | None = None, /, **fields: Any) -> Too
     if schema is not None and not isinstance(schema, Mapping):
         raise InvalidSchema(f"The input schema of '{values['name']}' must be an object, not {type(schema).__name__}.")
     if later is not None:
-        values["execute"] = _answering(values["name"], values.get("execute"), later)
+        values["execute"] = _with_declared_async(values["name"], values.get("execute"), later)
     return Tool(**values)
 
 
-def _answering(name: str, execute: Any, later: object) -> Any:
+def _with_declared_async(name: str, execute: Any, later: object) -> Any:
     """`execute` as the `async` of its definition says: with a callback, or with what it returns."""
     if not isinstance(later, bool):
         raise ToolError(f"The `async` of tool '{name}' must be true or false, not {later!r}.")

@@ -16,20 +16,20 @@ OUTPUT_READ: Final = "output.read"
 """The tool that an output which was cut tells the model to read the rest with."""
 
 
-class FoundTools(Struct, frozen=True):
+class ToolMatches(Struct, frozen=True):
     tools: tuple[Tool, ...]
     """Those that fit, the best first."""
-    among: int
+    total: int
     """How many there are to be found."""
 
 
-def parameters_of(tool: Tool) -> Mapping[str, Any]:
+def schema_properties(tool: Tool) -> Mapping[str, Any]:
     """The parameters at the top of a tool's schema."""
     properties = tool.input_schema.get("properties")
     return cast(dict[str, Any], properties) if isinstance(properties, dict) else {}
 
 
 class ToolFinder(Protocol):
-    def find(self, ctx: Context, query: str, limit: int) -> FoundTools:
+    def find(self, ctx: Context, query: str, limit: int) -> ToolMatches:
         """Of the tools that whoever made the call of `ctx` may see, at most `limit` that fit the words of `query`."""
         ...

@@ -29,15 +29,15 @@ class Widening(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
 
     def __or__(self, other: Widening) -> Widening:
         return Widening(
-            hosts=_united(self.hosts, other.hosts),
+            hosts=_merged(self.hosts, other.hosts),
             network=self.network or other.network,
-            read=_united(self.read, other.read),
-            write=_united(self.write, other.write),
+            read=_merged(self.read, other.read),
+            write=_merged(self.write, other.write),
             outside=self.outside or other.outside,
         )
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """For a person: what a call with this reaches."""
         parts = ["outside the sandbox"] if self.outside else []
         parts += ["reaches every host"] if self.network else [f"reaches {host}" for host in self.hosts]
@@ -57,7 +57,7 @@ class Widening(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
         return tuple(kind for kind, value in given.items() if value)
 
 
-def all_of(some: Iterable[Widening | None]) -> Widening:
+def merge_widenings(some: Iterable[Widening | None]) -> Widening:
     """Everything that any of them gives."""
     whole = Widening()
     for one in some:
@@ -65,5 +65,5 @@ def all_of(some: Iterable[Widening | None]) -> Widening:
     return whole
 
 
-def _united(some: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+def _merged(some: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted({*some, *others}))

@@ -38,7 +38,7 @@ from holdfast.config.layers import LoadedConfig, load
 from holdfast.contract.call import Caller
 from holdfast.contract.elicitation import Elicitor
 from holdfast.contract.errors import ConfigError
-from holdfast.contract.event import Warned
+from holdfast.contract.event import WarningRaised
 from holdfast.contract.message import Role
 from holdfast.contract.tool import Tool
 from holdfast.factory.runtime import DocumentContext, Project, build_registry, build_runtime, check_config, load_project
@@ -159,7 +159,7 @@ async def open_chat(
         await registry.start()
         if not registry.ready:
             if on_event is not None:
-                on_event(Warned("", WAITING_FOR_SOURCES))
+                on_event(WarningRaised("", WAITING_FOR_SOURCES))
             await registry.wait_ready()
         read = _read(path, conversation.document, project, registry, lua, flags)
         trusted = read.trusted
@@ -262,7 +262,7 @@ class _Asking:
         if self._on_event is None:
             self._runtime.events.warn(warning)
         else:
-            self._on_event(Warned("", warning))
+            self._on_event(WarningRaised("", warning))
 
 
 def _as_flagged(config: Config, flags: Flags | None) -> Config:

@@ -20,7 +20,7 @@ from holdfast.contract.call import Caller
 from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.contract.tool import Tool
 from holdfast.fs.own_paths import user_state_dir
-from holdfast.fs.temporary import keep_notes
+from holdfast.fs.temporary import use_cleanup_journal
 from holdfast.registry.registry import Registry, load_entry_points
 from holdfast.rules.decider import Cap
 from holdfast.rules.from_config import CommandRules, DocumentPolicy
@@ -69,7 +69,7 @@ def load_project(cwd: Path | None = None, flags: Mapping[str, Any] | None = None
     here = (cwd or Path.cwd()).resolve()
     root = find_root(here)
     check_state_dir(root or here)
-    keep_notes(user_state_dir() / "temporary")
+    use_cleanup_journal(user_state_dir() / "temporary")
     trust = TrustStore(user_state_dir() / "user.db")
     loaded = load(root=root, is_trusted=trust.is_trusted, flags=flags)
     if checked:

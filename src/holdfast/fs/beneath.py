@@ -22,22 +22,22 @@ Opener = Callable[[int, Sequence[str], int], int]
 
 # O_NOFOLLOW: a link put in the place of the last name is an error, not a way out.
 # O_CLOEXEC: a command that another thread starts meanwhile inherits nothing.
-_SAFE: Final = os.O_NOFOLLOW | os.O_CLOEXEC
-FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | _SAFE
+_SAFE_FLAGS: Final = os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | _SAFE_FLAGS
 # O_NONBLOCK: a pipe put in the place of a file does not block; O_NOCTTY: a terminal does not become ours.
-FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | _SAFE
+FILE_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | _SAFE_FLAGS
 # O_PATH opens only the name: no device acts on it, and the mode does not matter.
-HANDLE: Final = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | _SAFE
+HANDLE_FLAGS: Final = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | _SAFE_FLAGS
 # O_EXCL: never a file or a link that is there already.
-NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
+NEW_FILE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE_FLAGS
 # What the user named may be a link of the user's own.
-USERS_FOLDER: Final = FOLDER & ~os.O_NOFOLLOW
-USERS_FILE: Final = FILE & ~os.O_NOFOLLOW
-_STEP: Final = HANDLE | os.O_DIRECTORY
+USER_FOLDER_FLAGS: Final = FOLDER_FLAGS & ~os.O_NOFOLLOW
+USER_FILE_FLAGS: Final = FILE_FLAGS & ~os.O_NOFOLLOW
+_STEP_FLAGS: Final = HANDLE_FLAGS | os.O_DIRECTORY
 
 _OPENAT2: Final = 437
 _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
-_KEPT_OPEN: Final = 64
+_MAX_OPEN_DEPTH: Final = 64
 """Deeper folders are opened from there each time: a hostile tree must not use up the descriptors."""
 _A_FOLDER: Final = "a folder"
 _KINDS: Final = {
@@ -48,7 +48,7 @@ _KINDS: Final = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+GONE_ERRNOS: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 """It vanished, or something else is in its place."""
 
 
@@ -62,7 +62,7 @@ class NotRegular(OSError):
 
 
 @contextlib.contextmanager
-def opened(path: str | Path, flags: int, at: int | None = None) -> Generator[int]:
+def open_descriptor(path: str | Path, flags: int, at: int | None = None) -> Generator[int]:
     descriptor = os.open(path, flags, dir_fd=at)
     try:
         yield descriptor
@@ -75,12 +75,12 @@ def open_beneath(root: Path, path: Path, flags: int) -> int:
     names = path.relative_to(root).parts
     if ".." in names:
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), str(path))
-    with opened(root, _STEP) as top:
-        return opener()(top, names, flags)
+    with open_descriptor(root, _STEP_FLAGS) as top:
+        return select_opener()(top, names, flags)
 
 
 @contextlib.contextmanager
-def folder(root: Path, path: Path, *, create: bool = False, flags: int = FOLDER) -> Generator[int]:
+def open_folder(root: Path, path: Path, *, create: bool = False, flags: int = FOLDER_FLAGS) -> Generator[int]:
     """A folder beneath a root, made first with all that leads to it if asked."""
     if create:
         make_folders(root, path)
@@ -92,16 +92,16 @@ def folder(root: Path, path: Path, *, create: bool = False, flags: int = FOLDER)
 
 
 def make_folders(root: Path, path: Path) -> None:
-    with Folders(root) as folders:
+    with FolderTree(root) as folders:
         folders.open("/".join(path.relative_to(root).parts), make=True)
 
 
 @contextlib.contextmanager
-def regular_file(root: Path, path: Path) -> Generator[int]:
+def open_file_beneath(root: Path, path: Path) -> Generator[int]:
     """A file beneath a root, opened for reading; `NotRegular` for anything that is not one."""
     if path == root:
         raise NotRegular(_A_FOLDER)
-    with folder(root, path.parent, flags=_STEP) as parent:  # which need not be readable
+    with open_folder(root, path.parent, flags=_STEP_FLAGS) as parent:  # which need not be readable
         descriptor = open_regular(path.name, parent)
     try:
         yield descriptor
@@ -113,7 +113,7 @@ def open_regular(name: str | Path, at: int | None = None, *, follow: bool = Fals
     """A file opened for reading; `NotRegular` for anything that is not one. `follow`: the user may name a link."""
     # Before it is opened, too: some devices act on that.
     check_regular(os.stat(name, dir_fd=at, follow_symlinks=follow).st_mode)
-    descriptor = os.open(name, USERS_FILE if follow else FILE, dir_fd=at)
+    descriptor = os.open(name, USER_FILE_FLAGS if follow else FILE_FLAGS, dir_fd=at)
     try:
         check_regular(os.fstat(descriptor).st_mode)  # another may have taken the name since; only this one counts
     except BaseException:
@@ -133,23 +133,23 @@ def check_regular(mode: int) -> None:
 
 
 @cache
-def opener() -> Opener:
+def select_opener() -> Opener:
     """`openat2` where the kernel has it and no filter forbids it, else one name at a time."""
     if sys.platform != "linux":
-        return step_by_step
-    with opened("/", _STEP) as top:
+        return open_by_components
+    with open_descriptor("/", _STEP_FLAGS) as top:
         try:
-            os.close(openat2(top, (), _STEP))
+            os.close(openat2(top, (), _STEP_FLAGS))
         except (OSError, ImportError):
-            return step_by_step
+            return open_by_components
     return openat2
 
 
-def step_by_step(start: int, names: Sequence[str], flags: int) -> int:
+def open_by_components(start: int, names: Sequence[str], flags: int) -> int:
     here = os.dup(start)
     try:
         for name in names[:-1]:
-            below = os.open(name, _STEP, dir_fd=here)
+            below = os.open(name, _STEP_FLAGS, dir_fd=here)
             os.close(here)
             here = below
         return os.open(names[-1] if names else ".", flags, dir_fd=here)
@@ -194,7 +194,7 @@ def set_mode(descriptor: int, mode: int) -> None:
 
 def change_mode(name: str | Path, change: Callable[[int], int], at: int | None = None) -> int:
     """Set the mode of what has this name, never of what a link leads to; gives the mode it had."""
-    with opened(name, HANDLE, at) as handle:
+    with open_descriptor(name, HANDLE_FLAGS, at) as handle:
         facts = os.fstat(handle)
         if stat.S_ISLNK(facts.st_mode):
             raise OSError(errno.ELOOP, "It is a symlink by now", str(name))
@@ -204,12 +204,12 @@ def change_mode(name: str | Path, change: Callable[[int], int], at: int | None =
         return mode
 
 
-def for_owner(mode: int) -> int:
+def with_owner_access(mode: int) -> int:
     """A mode in which the owner can work in a folder."""
     return mode | stat.S_IRWXU
 
 
-class Found(NamedTuple):
+class WalkEntry(NamedTuple):
     """An entry that a walk met; `open_regular(entry.name, folder)` opens a file."""
 
     path: str
@@ -220,11 +220,11 @@ class Found(NamedTuple):
 
 
 def _raise_unless_gone(path: str, error: OSError) -> None:
-    if error.errno not in GONE:
+    if error.errno not in GONE_ERRNOS:
         raise error
 
 
-class Folders:
+class FolderTree:
     """Folders below a root by their paths (the root is the empty one), opened one name at a time.
 
     The descriptors of the last path stay open, so that a walk opens each folder once. With `loosen` a folder of this
@@ -238,7 +238,7 @@ class Folders:
         self._loosened: dict[str, tuple[os.stat_result, int]] = {}
         self._way: list[tuple[str, int]] = []
         self._deep = -1
-        self.top = self._enter(None, self.root, "") if path is None else open_beneath(Path(root), path, FOLDER)
+        self.top = self._enter(None, self.root, "") if path is None else open_beneath(Path(root), path, FOLDER_FLAGS)
 
     def __enter__(self) -> Self:
         return self
@@ -267,7 +267,7 @@ class Folders:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(name, dir_fd=here)
             here = self._enter(here, name, "/".join(names[: number + 1]))
-            if number < _KEPT_OPEN:
+            if number < _MAX_OPEN_DEPTH:
                 self._way.append((name, here))
             else:
                 self._close_deep()
@@ -288,7 +288,7 @@ class Folders:
         *,
         enter: Callable[[str], bool] | None = None,
         failed: Callable[[str, OSError], None] = _raise_unless_gone,
-    ) -> Iterator[Found]:
+    ) -> Iterator[WalkEntry]:
         """Everything below a folder, each folder before what is in it. No link is entered, nor what `enter` refuses.
 
         Nothing is read ahead: who takes a bounded number of entries does bounded work.
@@ -306,7 +306,7 @@ class Folders:
             with entries:
                 for entry in entries:
                     path = prefix + entry.name
-                    yield Found(path, entry, here)
+                    yield WalkEntry(path, entry, here)
                     if entry.is_dir(follow_symlinks=False) and (enter is None or enter(path)):
                         pending.append(path)
 
@@ -325,7 +325,7 @@ class Folders:
             known, mode = self._loosened[path]
             with contextlib.suppress(OSError):  # it is gone, or another is in its place
                 here, name = self.parent(path) if path else (None, self.root)
-                with opened(name, _STEP, here) as handle:
+                with open_descriptor(name, _STEP_FLAGS, here) as handle:
                     if os.path.samestat(known, os.fstat(handle)):
                         set_mode(handle, mode)
         self._loosened.clear()
@@ -339,22 +339,22 @@ class Folders:
 
     def _enter(self, here: int | None, name: str, path: str) -> int:
         try:
-            return os.open(name, FOLDER, dir_fd=here)
+            return os.open(name, FOLDER_FLAGS, dir_fd=here)
         except PermissionError:
             if not self._loosens:
                 raise
         if here is not None:
             self._let_in(here, path.rpartition("/")[0])  # who may not search a folder cannot even look at what is in it
-        with opened(name, _STEP, here) as handle:
+        with open_descriptor(name, _STEP_FLAGS, here) as handle:
             self._let_in(handle, path)
-        return os.open(name, FOLDER, dir_fd=here)
+        return os.open(name, FOLDER_FLAGS, dir_fd=here)
 
     def _let_in(self, descriptor: int, path: str) -> None:
         facts = os.fstat(descriptor)
         mode = stat.S_IMODE(facts.st_mode)
-        if self._loosens and for_owner(mode) != mode and facts.st_uid == os.geteuid() != 0:
+        if self._loosens and with_owner_access(mode) != mode and facts.st_uid == os.geteuid() != 0:
             self._loosened.setdefault(path, (facts, mode))
-            set_mode(descriptor, for_owner(mode))
+            set_mode(descriptor, with_owner_access(mode))
 
     def _forget(self, keep: int) -> None:
         self._close_deep()
@@ -367,7 +367,7 @@ class Folders:
             self._deep = -1
 
 
-def remove(name: str | Path, at: int | None = None) -> None:
+def remove_tree(name: str | Path, at: int | None = None) -> None:
     """Remove a file, or a folder with all that is in it, whatever modes that has and however deep it is.
 
     Folders are moved up before they are emptied, so that neither paths nor calls get too long. Again is harmless.
@@ -376,25 +376,25 @@ def remove(name: str | Path, at: int | None = None) -> None:
         if not stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
             os.unlink(name, dir_fd=at)
             return
-        change_mode(name, for_owner, at)
-        with opened(name, FOLDER, at) as top:
-            pending = _emptied(top, top)
+        change_mode(name, with_owner_access, at)
+        with open_descriptor(name, FOLDER_FLAGS, at) as top:
+            pending = _empty_folder(top, top)
             while pending:
                 below = pending.pop()
-                with opened(below, FOLDER, top) as inside:
-                    pending += _emptied(inside, top)
+                with open_descriptor(below, FOLDER_FLAGS, top) as inside:
+                    pending += _empty_folder(inside, top)
                 os.rmdir(below, dir_fd=top)
         os.rmdir(name, dir_fd=at)
 
 
-def _emptied(here: int, top: int) -> list[str]:
+def _empty_folder(here: int, top: int) -> list[str]:
     """Unlink the files in an open folder and move its folders to the top; their names there."""
     moved: list[str] = []
     with os.scandir(here) as found:
         entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
     for name, is_folder in entries:
         if is_folder:
-            change_mode(name, for_owner, here)  # a folder that may not be written cannot be moved
+            change_mode(name, with_owner_access, here)  # a folder that may not be written cannot be moved
             moved.append(token_hex(8))
             os.rename(name, moved[-1], src_dir_fd=here, dst_dir_fd=top)
         else:

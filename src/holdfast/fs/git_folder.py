@@ -17,30 +17,30 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from holdfast.fs.paths import fold, fold_path, names_of
+from holdfast.fs.paths import fold, fold_path, split_path
 
-GIT: Final = ".git"
-LEGACY: Final = frozenset({"branches", "remotes"})
+GIT_FOLDER: Final = ".git"
+LEGACY_REMOTES: Final = frozenset({"branches", "remotes"})
 """Folders of remotes in the old style: nearly always there, and empty."""
-OBEYED: Final = frozenset({"hooks", "config", "config.worktree", "commondir", "gitdir", *LEGACY})
+CONTROL_NAMES: Final = frozenset({"hooks", "config", "config.worktree", "commondir", "gitdir", *LEGACY_REMOTES})
 """Names directly in a git folder that git obeys, runs, or finds another folder by."""
-RESOLUTIONS: Final = "rr-cache"
+RERERE_CACHE: Final = "rr-cache"
 """Recorded resolutions of conflicts. Git applies them by itself as soon as the folder is there."""
-SKELETON: Final = ("HEAD", "objects", "refs", "commondir")
+REPOSITORY_NAMES: Final = ("HEAD", "objects", "refs", "commondir")
 """What makes a folder a repository."""
-_SKELETON: Final = {name.lower(): name for name in SKELETON}
-NESTED: Final = frozenset({"modules", "worktrees"})
-_OBEYED_INSIDE: Final = (
+_REPOSITORY_NAMES: Final = {name.lower(): name for name in REPOSITORY_NAMES}
+NESTED_FOLDERS: Final = frozenset({"modules", "worktrees"})
+_CONTROL_PATHS: Final = (
     ("info", "attributes"),
     ("objects", "info", "alternates"),
     ("objects", "info", "http-alternates"),
 )
-_FILES: Final = (
+_DATA_FILES: Final = (
     r"head|index(?:\..+)?|sharedindex\..+|packed-refs(?:\.new)?|shallow|description|gc\.(?:log|pid)|.+\.lock"
     r"|[a-z]+(?:_[a-z]+)+(?:\.patch)?|addp-hunk-edit\.diff"
 )
 """Files with data: the names with underscores are references and messages, as `ORIG_HEAD` and `COMMIT_EDITMSG`."""
-_DATA: Final = {
+_DATA_FOLDERS: Final = {
     "objects": (
         r"(?:tmp_objdir[^/]*/)?(?:[0-9a-f]{2}|pack)(?:/[^/]+)?|tmp_objdir[^/]*|pack/multi-pack-index\.d/[^/]+|[^/]+\.lock"
         r"|info(?:/(?:packs|commit-graph|[^/]+\.lock|commit-graphs(?:/[^/]+)?))?"
@@ -54,7 +54,7 @@ _DATA: Final = {
     "notes_merge_worktree": r"[^/]+",
 }
 """Folders with data, and what paths in them look like: nothing that could be a repository of its own."""
-STATES: Final = frozenset({"rebase-merge", "rebase-apply", "sequencer"})
+SEQUENCER_FOLDERS: Final = frozenset({"rebase-merge", "rebase-apply", "sequencer"})
 """What git does next when it is told to continue."""
 
 _HEX: Final = rb"[0-9a-f]{4,64}"
@@ -79,14 +79,14 @@ _OPTIONS: Final = (
     + rb"|strategy-option = " + _MERGE_OPTION + rb"|gpg-sign = " + _KEY
     + rb"|default-msg-cleanup = (?:whitespace|verbatim|scissors|strip))\n)*)?"
 )  # fmt: skip
-_STEP: Final = (
+_TODO_LINE: Final = (
     rb"[ \t]*(?:[!-/:-@\[-`{-~][^\n\0]*|(?:pick|p|revert|reword|r|edit|e|squash|s|fixup|f|label|l|reset|t|merge|m"
     rb"|update-ref|u|drop|d|noop|break|b)(?:[ \t][^\n\0]*)?)?\r?"
 )
 """All but `exec`. Comments begin with whatever character the person configured."""
-_STEPS: Final = rb"(?:" + _STEP + rb"\n)*+(?:" + _STEP + rb")?"
+_TODO_LINES: Final = rb"(?:" + _TODO_LINE + rb"\n)*+(?:" + _TODO_LINE + rb")?"
 _AUTHOR: Final = rb"GIT_AUTHOR_NAME=%b\nGIT_AUTHOR_EMAIL=%b\nGIT_AUTHOR_DATE=%b\n?" % (_QUOTED, _QUOTED, _QUOTED)
-_NOTHING: Final = rb"\n?"
+_EMPTY: Final = rb"\n?"
 _BOOLEAN: Final = rb"[tfb]?\n?"
 _OBJECT: Final = rb"(?:%b)?\n?" % _HEX
 _NUMBER: Final = rb"\d{1,9}\n?"
@@ -106,16 +106,16 @@ _EITHER_REBASE: Final[Mapping[str, bytes]] = {
     "author-script": _AUTHOR,
     "patch": _TEXT,
 }
-_FORMS: Final[Mapping[str, Mapping[str, bytes]]] = {
+_FORMATS: Final[Mapping[str, Mapping[str, bytes]]] = {
     "rebase-merge": {
         **_EITHER_REBASE,
-        **dict.fromkeys(("git-rebase-todo", "git-rebase-todo.backup", "done", "dropped"), _STEPS),
+        **dict.fromkeys(("git-rebase-todo", "git-rebase-todo.backup", "done", "dropped"), _TODO_LINES),
         **dict.fromkeys(("msgnum", "end"), _NUMBER),
         **dict.fromkeys(("message", "message-squash", "message-fixup", "trailer"), _TEXT),
         **dict.fromkeys(("amend", "squash-onto"), _OBJECT),
-        **dict.fromkeys(("interactive", "cdate_is_adate", "ignore_date"), _NOTHING),
-        **dict.fromkeys(("drop_redundant_commits", "keep_redundant_commits"), _NOTHING),
-        **dict.fromkeys(("reschedule-failed-exec", "no-reschedule-failed-exec"), _NOTHING),
+        **dict.fromkeys(("interactive", "cdate_is_adate", "ignore_date"), _EMPTY),
+        **dict.fromkeys(("drop_redundant_commits", "keep_redundant_commits"), _EMPTY),
+        **dict.fromkeys(("reschedule-failed-exec", "no-reschedule-failed-exec"), _EMPTY),
         "current-fixups": rb"(?:(?:squash|fixup(?: -[cC])?) %b\n?)*" % _HEX,
         "rewritten-list": rb"(?:%b %b\n)*" % (_HEX, _HEX),
         "rewritten-pending": rb"(?:%b\n)*" % _HEX,
@@ -129,83 +129,85 @@ _FORMS: Final[Mapping[str, Mapping[str, bytes]]] = {
         **dict.fromkeys(("final-commit", "info", "msg", "msg-clean", "patch-merge-index"), _TEXT),
         **dict.fromkeys(("applying", "rebasing", "dirtyindex", "keep", "messageid", "no-inbody-headers"), _BOOLEAN),
         **dict.fromkeys(("rerere-autoupdate", "scissors", "sign", "threeway", "utf8"), _BOOLEAN),
-        "apply-opt": _NOTHING,  # `git apply` has options that let a patch write outside
+        "apply-opt": _EMPTY,  # `git apply` has options that let a patch write outside
         "rewritten": rb"(?:%b %b\n)*" % (_HEX, _HEX),
         "quoted-cr": rb"(?:nowarn|warn|strip)?\n?",
     },
-    "sequencer": {"head": _OBJECT, "abort-safety": _OBJECT, "todo": _STEPS, "opts": _OPTIONS},
+    "sequencer": {"head": _OBJECT, "abort-safety": _OBJECT, "todo": _TODO_LINES, "opts": _OPTIONS},
     "": {
         "bisect_names": rb"(?: %b)*\n?" % _QUOTED,  # older versions hand it to `eval`
         "bisect_terms": rb"(?:[a-zA-Z][\w/-]*\n[a-zA-Z][\w/-]*\n)?",
         "bisect_start": rb"(?:[^\x00-\x20-][^\x00-\x20]*)?\n?",
         "bisect_log": rb"(?:(?:# [^\n\0]*|git bisect [a-z][\w/-]*(?: (?:%b|%b))*)\n|\n)*" % (_QUOTED, _HEX),
         "bisect_expected_rev": _OBJECT,
-        "bisect_ancestors_ok": _NOTHING,
-        "bisect_first_parent": _NOTHING,
+        "bisect_ancestors_ok": _EMPTY,
+        "bisect_first_parent": _EMPTY,
         "bisect_reset_when_found": rb"[^\x00-\x20]*\n?",
     },
 }
 """Files by folder; those directly in the git folder by none."""
-_STATE_BYTES: Final = 1024 * 1024
+_MAX_FILE_BYTES: Final = 1024 * 1024
 """A rebase with more steps than fit is not looked at, and so not left to a command."""
-GIT_NAMES: Final = frozenset({*SKELETON, *OBEYED, *NESTED, *STATES, RESOLUTIONS, "info"})
+GIT_NAMES: Final = frozenset(
+    {*REPOSITORY_NAMES, *CONTROL_NAMES, *NESTED_FOLDERS, *SEQUENCER_FOLDERS, RERERE_CACHE, "info"}
+)
 """Names directly in a git folder that make it one, or that git obeys."""
 
 
 def is_git_folder(name: str) -> bool:
     """Whether it is what git calls its folder, as a careless file system sees it."""
-    return fold(name) == GIT
+    return fold(name) == GIT_FOLDER
 
 
-def locks(names: Sequence[str], *, whole: bool = True) -> bool:
+def is_locked(names: Sequence[str], *, whole: bool = True) -> bool:
     """Whether commands may not write there. `whole`: it is a `.git` and nothing else, so what is not known is locked;
     in a folder that only looks like one, other things may lie."""
     first, rest = names[0], names[1:]
-    if first in OBEYED or first in STATES:
+    if first in CONTROL_NAMES or first in SEQUENCER_FOLDERS:
         return True
-    if any(tuple(names[: len(path)]) == path for path in _OBEYED_INSIDE):
+    if any(tuple(names[: len(path)]) == path for path in _CONTROL_PATHS):
         return True
     if first == "worktrees":
-        return len(rest) > 1 and locks(rest[1:], whole=whole)
+        return len(rest) > 1 and is_locked(rest[1:], whole=whole)
     if first == "modules":
-        return _locks_module(rest, whole=whole)
+        return _is_locked_in_module(rest, whole=whole)
     if not whole:
         return False
     if not rest:
-        return first not in _DATA and re.fullmatch(_FILES, first) is None
-    return first not in _DATA or re.fullmatch(_DATA[first], "/".join(rest)) is None
+        return first not in _DATA_FOLDERS and re.fullmatch(_DATA_FILES, first) is None
+    return first not in _DATA_FOLDERS or re.fullmatch(_DATA_FOLDERS[first], "/".join(rest)) is None
 
 
-def _locks_module(names: Sequence[str], *, whole: bool) -> bool:
+def _is_locked_in_module(names: Sequence[str], *, whole: bool) -> bool:
     """The name of a submodule may have slashes, so nobody can tell where its folder begins."""
     inner = [names[start:] for start in range(1, len(names))]
-    if any(locks(one, whole=False) for one in inner):
+    if any(is_locked(one, whole=False) for one in inner):
         return True
-    return whole and bool(inner) and all(locks(one) for one in inner)
+    return whole and bool(inner) and all(is_locked(one) for one in inner)
 
 
-def state(names: Sequence[str]) -> tuple[str, str] | None:
+def sequencer_file(names: Sequence[str]) -> tuple[str, str] | None:
     """Folder and name of a path that git goes on from, which is judged by what it says; None for any other path. The
     name is empty for the folder itself."""
     if not names:
         return None
     first, rest = names[0], names[1:]
     if first == "worktrees":
-        return state(rest[1:]) if len(rest) > 1 else None
-    if first in STATES:
+        return sequencer_file(rest[1:]) if len(rest) > 1 else None
+    if first in SEQUENCER_FOLDERS:
         return (first, "".join(rest)) if len(rest) <= 1 else None
     if first != "modules":
-        return ("", first) if not rest and first in _FORMS[""] else None
+        return ("", first) if not rest and first in _FORMATS[""] else None
     inner = [rest[start:] for start in range(1, len(rest))]
-    found = [(one, state(one)) for one in inner]
-    if any(known is None and locks(one, whole=False) for one, known in found):
+    found = [(one, sequencer_file(one)) for one in inner]
+    if any(known is None and is_locked(one, whole=False) for one, known in found):
         return None
     return next((known for _, known in found if known is not None), None)
 
 
-def holds_resolutions(names: Sequence[str]) -> bool:
+def is_rerere_cache(names: Sequence[str]) -> bool:
     """Whether a path is that of the folder with recorded resolutions, in a git folder or in that of a submodule."""
-    return bool(names) and names[-1] == RESOLUTIONS and (len(names) == 1 or names[0] in NESTED)
+    return bool(names) and names[-1] == RERERE_CACHE and (len(names) == 1 or names[0] in NESTED_FOLDERS)
 
 
 def is_repository(names: Collection[str]) -> bool:
@@ -213,51 +215,53 @@ def is_repository(names: Collection[str]) -> bool:
     return "HEAD" in names and ("commondir" in names or ("objects" in names and "refs" in names))
 
 
-def in_repository(path: str) -> bool:
+def is_in_repository(path: str) -> bool:
     """Whether a path lies in such a folder, or would complete one: git then obeys what is in it."""
     parts = path.split("/")
     for place, name in enumerate(map(fold, parts)):
-        if name in OBEYED or name in _SKELETON or name == "info":
+        if name in CONTROL_NAMES or name in _REPOSITORY_NAMES or name == "info":
             folder = "/".join(parts[:place])
-            there = {each for low, each in _SKELETON.items() if low == name or os.path.lexists(f"{folder}/{each}")}
+            there = {
+                each for low, each in _REPOSITORY_NAMES.items() if low == name or os.path.lexists(f"{folder}/{each}")
+            }
             if is_repository(there):
                 return True
     return False
 
 
-def inside(names: Sequence[str], root: Sequence[str] = ()) -> Sequence[str]:
+def names_inside_git(names: Sequence[str], root: Sequence[str] = ()) -> Sequence[str]:
     """What of a path lies inside the first `.git` on it; nothing if there is none. One above the project does not count
     in the project: a worktree may lie there."""
     below = names[len(root) :] if names[: len(root)] == root else names
-    return below[below.index(GIT) + 1 :] if GIT in below else ()
+    return below[below.index(GIT_FOLDER) + 1 :] if GIT_FOLDER in below else ()
 
 
-def inside_of(path: str | Path, root: Path | None) -> Sequence[str]:
+def path_names_inside_git(path: str | Path, root: Path | None) -> Sequence[str]:
     """The same for a path that is not folded."""
-    top = [] if root is None else names_of(fold_path(str(root)))
-    return inside(names_of(fold_path(str(path))), top)
+    top = [] if root is None else split_path(fold_path(str(root)))
+    return names_inside_git(split_path(fold_path(str(path))), top)
 
 
-def points_elsewhere(path: Path) -> bool:
+def is_pointer_name(path: Path) -> bool:
     """Whether a file of that name, where a folder belongs, makes version control obey another folder."""
     return is_git_folder(path.name) or (fold(path.name) == "repo" and fold(path.parent.name) == ".jj")
 
 
-def is_way(names: Sequence[str]) -> bool:
+def leads_to_control_file(names: Sequence[str]) -> bool:
     """Whether something that git obeys may lie below: such a folder must not be a link."""
-    return names[0] in ("info", "objects", *NESTED) and not locks(names, whole=False)
+    return names[0] in ("info", "objects", *NESTED_FOLDERS) and not is_locked(names, whole=False)
 
 
-def is_as_git_writes(state: tuple[str, str], content: bytes) -> bool:
+def matches_git_format(state: tuple[str, str], content: bytes) -> bool:
     """Whether git itself writes such a file with that content, so that it makes git run nothing."""
     folder, name = state
     if folder == "rebase-apply" and re.fullmatch(r"\d{4,9}", name):
         return True
-    form = _FORMS[folder].get(name)
+    form = _FORMATS[folder].get(name)
     return form is not None and re.fullmatch(form, content) is not None
 
 
-def is_as_git_left_it(state: tuple[str, str], path: str) -> bool:
+def file_matches_git_format(state: tuple[str, str], path: str) -> bool:
     """Whether such a path, as a command left it, is what git writes there itself: then it makes git run nothing."""
     with suppress(OSError):
         opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -267,8 +271,8 @@ def is_as_git_left_it(state: tuple[str, str], path: str) -> bool:
                 return stat.S_ISDIR(kind)
             if not stat.S_ISREG(kind):
                 return False
-            content = os.read(opened, _STATE_BYTES + 1)
-            return len(content) <= _STATE_BYTES and is_as_git_writes(state, content)
+            content = os.read(opened, _MAX_FILE_BYTES + 1)
+            return len(content) <= _MAX_FILE_BYTES and matches_git_format(state, content)
         finally:
             os.close(opened)
     return False

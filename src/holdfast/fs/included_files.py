@@ -21,16 +21,16 @@ from typing import Any, Final
 
 from holdfast.fs.paths import fold_path
 
-_BYTES: Final = 64 * 1024
-_MOST: Final = 500
+_MAX_BYTES: Final = 64 * 1024
+_MAX_NAMES: Final = 500
 """Names that are taken from one file."""
-_HOOKS: Final = 32
+_MAX_HOOKS: Final = 32
 """Hooks that are read in one folder."""
-_YOUNG: Final = 50_000_000
+_RECENT_NS: Final = 50_000_000
 """A file changed this short (ns) before it was looked at may change again without its times telling."""
 
 
-class Kind(IntEnum):
+class ReferenceKind(IntEnum):
     """A folder counts with all that is in it, a mention only where a file is there."""
 
     MENTION = 0
@@ -38,12 +38,12 @@ class Kind(IntEnum):
     FOLDER = 2
 
 
-Named = Iterator[tuple[Kind, str]]
+References = Iterator[tuple[ReferenceKind, str]]
 """The names in the text of a file."""
 Stamp = tuple[int, ...]
 
 
-def included(root: Path) -> Mapping[str, tuple[Kind, str]]:
+def find_references(root: Path) -> Mapping[str, tuple[ReferenceKind, str]]:
     """What the files of a project name now: by folded path how it is named, and by which file."""
     top, now = str(root), time.time_ns()
     home = os.path.expanduser("~")  # noqa: PTH111
@@ -52,20 +52,20 @@ def included(root: Path) -> Mapping[str, tuple[Kind, str]]:
         (_GIT_CONFIG, f"{home}/.gitconfig"),  # a relative hooksPath is one in every project
         (_GIT_CONFIG, f"{home}/.config/git/config"),
     ]
-    return _read(top, tuple((source, path, _stamp(path, now)) for source, path in sources))
+    return _merge_references(top, tuple((source, path, _stamp(path, now)) for source, path in sources))
 
 
-def including(root: Path, subjects: Iterable[tuple[str, str]]) -> str | None:
+def reference_reason(root: Path, subjects: Iterable[tuple[str, str]]) -> str | None:
     """Why one of some paths, or a folder it lies in, is protected. They are given folded, and as they were before."""
-    found = included(root)
+    found = find_references(root)
     for folded, place in subjects if found else ():
         kind, source = found.get(folded, (None, ""))
-        if kind == Kind.MENTION and not os.path.isfile(place):  # noqa: PTH113
+        if kind == ReferenceKind.MENTION and not os.path.isfile(place):  # noqa: PTH113
             kind = None
         above = folded
         while kind is None and (above := above.rpartition("/")[0]):
             kind, source = found.get(above, (None, ""))
-            kind = kind if kind == Kind.FOLDER else None
+            kind = kind if kind == ReferenceKind.FOLDER else None
         if kind is not None:
             return f"{source} includes or runs it"
     return None
@@ -73,12 +73,12 @@ def including(root: Path, subjects: Iterable[tuple[str, str]]) -> str | None:
 
 def _sources(root: str, now: int) -> Iterator[tuple[str, str]]:
     top = _stamp(root, now)
-    yield from _listed(root, "", top)
+    yield from _sources_in(root, "", top)
     for folder in _folders(root, top):
         stamp = _stamp(f"{root}/{folder}", now)
         if folder == ".git" and stamp and not stat.S_ISDIR(stamp[0]):
             yield _GIT_CONFIG, _git_config(root)
-        yield from _listed(root, folder, stamp)
+        yield from _sources_in(root, folder, stamp)
 
 
 @lru_cache(maxsize=8)
@@ -89,7 +89,7 @@ def _folders(root: str, stamp: Stamp) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=128)
-def _listed(root: str, folder: str, stamp: Stamp) -> tuple[tuple[str, str], ...]:
+def _sources_in(root: str, folder: str, stamp: Stamp) -> tuple[tuple[str, str], ...]:
     """The sources directly in a folder that are there, and where."""
     try:
         names = sorted(os.listdir(f"{root}/{folder}"))  # noqa: PTH208
@@ -97,7 +97,7 @@ def _listed(root: str, folder: str, stamp: Stamp) -> tuple[tuple[str, str], ...]
         return ()
     sources = [f"{folder}/{name}" if folder else name for name in names]
     if folder in _HOOK_FOLDERS:
-        sources = [source for source in sources if not source.endswith(".sample")][:_HOOKS]
+        sources = [source for source in sources if not source.endswith(".sample")][:_MAX_HOOKS]
     else:
         sources = [source for source in sources if source in _SOURCES]
     return tuple((source, f"{root}/{source}") for source in sources)
@@ -110,34 +110,34 @@ def _stamp(path: str, now: int) -> Stamp:
     except OSError:
         return ()
     same = (about.st_mode, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
-    return same if now - max(same[3], same[4]) >= _YOUNG else (*same, time.time_ns())
+    return same if now - max(same[3], same[4]) >= _RECENT_NS else (*same, time.time_ns())
 
 
 @lru_cache(maxsize=16)
-def _read(root: str, sources: tuple[tuple[str, str, Stamp], ...]) -> dict[str, tuple[Kind, str]]:
-    found: dict[str, tuple[Kind, str]] = {}
+def _merge_references(root: str, sources: tuple[tuple[str, str, Stamp], ...]) -> dict[str, tuple[ReferenceKind, str]]:
+    found: dict[str, tuple[ReferenceKind, str]] = {}
     for source, path, stamp in sources:
-        for folded, kind in _named(root, source, path, stamp).items():
+        for folded, kind in _references_of(root, source, path, stamp).items():
             if folded not in found or kind > found[folded][0]:
                 found[folded] = (kind, source)
     return found
 
 
 @lru_cache(maxsize=256)
-def _named(root: str, source: str, path: str, stamp: Stamp) -> dict[str, Kind]:
+def _references_of(root: str, source: str, path: str, stamp: Stamp) -> dict[str, ReferenceKind]:
     if not stamp or not stat.S_ISREG(stamp[0]):
         return {}
     try:
         with open(path, "rb") as file:  # noqa: PTH123
-            text = file.read(_BYTES).decode("utf-8", "replace")
+            text = file.read(_MAX_BYTES).decode("utf-8", "replace")
     except OSError:
         return {}
-    names: dict[str, Kind] = {}
+    names: dict[str, ReferenceKind] = {}
     above = f"{root.rstrip('/')}/"
     readers = _SOURCES.get(source) or [_HOOK_FOLDERS[source.rpartition("/")[0]]]
     every = (name for reader in readers for name in reader(text))
-    for kind, name in islice(every, 8 * _MOST):  # some of them again and again
-        if len(names) >= _MOST:
+    for kind, name in islice(every, 8 * _MAX_NAMES):  # some of them again and again
+        if len(names) >= _MAX_NAMES:
             break
         place = os.path.normpath(os.path.join(root, name.replace("\0", "")))  # noqa: PTH118
         if place != root and place.startswith(above):
@@ -149,7 +149,7 @@ def _named(root: str, source: str, path: str, stamp: Stamp) -> dict[str, Kind]:
 def _git_config(root: str) -> str:
     """Where the configuration of a worktree is: its `.git` is a file that leads there."""
     try:
-        pointer = Path(root, ".git").read_text("utf-8", "replace")[:_BYTES]
+        pointer = Path(root, ".git").read_text("utf-8", "replace")[:_MAX_BYTES]
         folder = os.path.join(root, pointer.partition("gitdir:")[2].strip())  # noqa: PTH118
         common = Path(folder, "commondir").read_text("utf-8", "replace").strip()
         return os.path.join(folder, common, "config")  # noqa: PTH118
@@ -163,9 +163,9 @@ _DYNAMIC: Final = r"[$*?{}()<>`~]|://"
 _SEPARATORS: Final = r"&&|\|\||[;|&\n()`]"
 _SCRIPT: Final = r"(?i)\.(?:[cm]?[jt]sx?|sh|bash|zsh|fish|py|rb|pl|php|lua|r|exs|ps1|bat|cmd)$"
 _WORD: Final = r"(?<![\w$~}./@+-])[\w.@+-][\w./@+-]*"
-_HERE: Final = r"(?i:[\w.]*(?:pwd|cwd|workspace|project|root|repo|dir|here|top|base)\w*)"
-_ROOT: Final = re.compile(
-    rf"(?P<quote>\"?)\$(?:\{{(?:env:)?{_HERE}(?::[^}}\n]{{0,80}})?\}}|{_HERE}"
+_ROOT_VARIABLE: Final = r"(?i:[\w.]*(?:pwd|cwd|workspace|project|root|repo|dir|here|top|base)\w*)"
+_ROOT_PREFIX: Final = re.compile(
+    rf"(?P<quote>\"?)\$(?:\{{(?:env:)?{_ROOT_VARIABLE}(?::[^}}\n]{{0,80}})?\}}|{_ROOT_VARIABLE}"
     r"|\((?:pwd|git rev-parse --show-toplevel|dirname [^()\n]{0,80})\))(?P=quote)/"
 )
 """Ways to write the folder of the project, or of the file that is read."""
@@ -178,54 +178,54 @@ _INTERPRETERS: Final = (
     r"(?:ba|z|da|k|fi)?sh|source(?:_env(?:_if_exists)?)?|dotenv(?:_if_exists)?|\.|python[\d.]*|py"
     r"|ruby|perl|php|lua|rscript"
 )
-_OF_JAVASCRIPT: Final = r"node(?:js)?|deno|bun|tsx|ts-node"
-_IN_FOLDER: Final = r"cd|pushd|--directory|--cwd|--prefix|--dir|--project|-C"
-_FOLDERS: Final = 8
-_DEPTH: Final = 3
-_LONG: Final = 4096
+_JAVASCRIPT_RUNTIMES: Final = r"node(?:js)?|deno|bun|tsx|ts-node"
+_FOLDER_OPTIONS: Final = r"cd|pushd|--directory|--cwd|--prefix|--dir|--project|-C"
+_MAX_FOLDERS: Final = 8
+_MAX_DEPTH: Final = 3
+_MAX_SHLEX_CHARS: Final = 4096
 """Commands that are longer are split at blanks, which takes no time."""
 
 
 def _without_root(text: str) -> str:
     """The text with names that are relative to the project, where they said so by a variable."""
-    return re.sub(_ROOT, "", text)
+    return re.sub(_ROOT_PREFIX, "", text)
 
 
-def _is_plain(name: str) -> bool:
+def _is_literal(name: str) -> bool:
     """Whether a name stands for itself."""
     return name != "" and re.search(_DYNAMIC, name) is None
 
 
 def _is_script(name: str) -> bool:
     """Whether a word is the name of a file that may be run, by its look."""
-    return ("/" in name or re.search(_SCRIPT, name) is not None) and _is_plain(name)
+    return ("/" in name or re.search(_SCRIPT, name) is not None) and _is_literal(name)
 
 
-def _files_of(module: str) -> tuple[str, str]:
+def _module_files(module: str) -> tuple[str, str]:
     """Where `python -m` looks for a module."""
     path = module.replace(".", "/")
     return f"{path}.py", f"{path}/__main__.py"
 
 
-def _in_command(text: str) -> Named:
+def _read_command(text: str) -> References:
     """The files a script or command line runs, and every word in it that may be a path, wherever it stands."""
-    yield from ((Kind.FILE, name) for name in _run_by(text))
+    yield from ((ReferenceKind.FILE, name) for name in _programs_run(text))
     for word in re.findall(_WORD, _without_root(text)):
         if "/" in word or "." in word[1:]:
-            yield Kind.MENTION, word
+            yield ReferenceKind.MENTION, word
 
 
-def _run_by(text: str, depth: int = 0) -> Iterator[str]:
+def _programs_run(text: str, depth: int = 0) -> Iterator[str]:
     """The programs of a command line, and what it hands to interpreters."""
     folders = [""]
     plain = _without_root(re.sub(r"\\\r?\n", " ", text))
     for part in re.split(_SEPARATORS, plain):
-        for name in _run_by_words(_words(part), folders, depth):
+        for name in _programs_in_words(_split_words(part), folders, depth):
             yield from (os.path.join(folder, name) for folder in folders)  # noqa: PTH118
 
 
-def _words(part: str) -> list[str]:
-    if len(part) <= _LONG:
+def _split_words(part: str) -> list[str]:
+    if len(part) <= _MAX_SHLEX_CHARS:
         import shlex
 
         try:
@@ -235,36 +235,36 @@ def _words(part: str) -> list[str]:
     return part.split()
 
 
-def _run_by_words(words: list[str], folders: list[str], depth: int) -> Iterator[str]:
+def _programs_in_words(words: list[str], folders: list[str], depth: int) -> Iterator[str]:
     interpreter = option = ""
     started = False
     for written in words:
         word = written.strip("'\"")
         last, option = option, word if word.startswith("-") or word in ("cd", "pushd") else ""
         name = word.lower() if word[:1] != "/" else word.rpartition("/")[2].lower()
-        if re.fullmatch(_IN_FOLDER, last):
-            if len(folders) < _FOLDERS and _is_plain(word):
+        if re.fullmatch(_FOLDER_OPTIONS, last):
+            if len(folders) < _MAX_FOLDERS and _is_literal(word):
                 folders.append(word)
         elif last == "-m" and interpreter.startswith("py"):
-            yield from _files_of(word)
+            yield from _module_files(word)
             return
         elif re.search(r"\s", word):
-            if depth < _DEPTH:
-                yield from _run_by(word, depth + 1)
+            if depth < _MAX_DEPTH:
+                yield from _programs_run(word, depth + 1)
         elif option or re.match(r"[\w-]+=", word):
             continue
-        elif not started and re.fullmatch(f"{_INTERPRETERS}|{_OF_JAVASCRIPT}", name):
+        elif not started and re.fullmatch(f"{_INTERPRETERS}|{_JAVASCRIPT_RUNTIMES}", name):
             interpreter = name
         elif not started and re.fullmatch(_STARTERS, name):
             continue
         elif started:
-            if re.search(_SCRIPT, word) and _is_plain(word):
+            if re.search(_SCRIPT, word) and _is_literal(word):
                 yield word
         elif interpreter or _is_script(word):
             started = True
-            if _is_plain(word):
+            if _is_literal(word):
                 yield word
-                if re.fullmatch(_OF_JAVASCRIPT, interpreter) and "." not in word.rpartition("/")[2]:
+                if re.fullmatch(_JAVASCRIPT_RUNTIMES, interpreter) and "." not in word.rpartition("/")[2]:
                     yield from (f"{word}{ending}" for ending in (".js", ".cjs", ".mjs", ".ts", "/index.js"))
         else:
             return
@@ -276,76 +276,76 @@ _GIT_CONFIG: Final = ".git/config"
 _ENTRY: Final = r'(?m)^[ \t]*(?:\[[^\]\n]*\][ \t]*)?([A-Za-z][\w-]*)[ \t]*=[ \t]*((?:[^"#;\n]|"(?:[^"\\\n]|\\.)*+")*+)'
 
 
-def _in_git_config(text: str) -> Named:
+def _read_git_config(text: str) -> References:
     for key, value in re.findall(_ENTRY, re.sub(r"\\\r?\n", "", text)):
         plain = value.strip().replace('"', "")
         if key.lower() == "path":
-            yield Kind.FILE, f".git/{plain}"
+            yield ReferenceKind.FILE, f".git/{plain}"
         elif key.lower() in ("hookspath", "attributesfile"):
-            yield Kind.FOLDER, plain
+            yield ReferenceKind.FOLDER, plain
         else:
-            yield from _in_command(value.strip().strip('"').lstrip("!"))
+            yield from _read_command(value.strip().strip('"').lstrip("!"))
 
 
-_INSTALLING: Final = "preinstall install postinstall dependencies prepublish preprepare prepare postprepare"
-_HOOKED: Final = ("husky", "simple-git-hooks", "lint-staged", "pre-commit", "pre-push", "gitHooks")
+_INSTALL_SCRIPTS: Final = "preinstall install postinstall dependencies prepublish preprepare prepare postprepare"
+_HOOK_KEYS: Final = ("husky", "simple-git-hooks", "lint-staged", "pre-commit", "pre-push", "gitHooks")
 """Keys of a manifest that tools for hooks read."""
 _SCRIPT_RUNNERS: Final = r"\b(?:npm|pnpm|yarn|bun|nr|run-[sp]|npm-run-all2?|concurrently|turbo|nx|lerna)\b"
 
 
-def _in_package(text: str) -> Named:
+def _read_package(text: str) -> References:
     import json
 
     try:
         package: Any = json.loads(text, parse_int=float)  # an integer may be too long to be one
         scripts: dict[str, Any] = dict(package.get("scripts", {}))
-        hooks = json.dumps([package[key] for key in _HOOKED if key in package], ensure_ascii=False)
+        hooks = json.dumps([package[key] for key in _HOOK_KEYS if key in package], ensure_ascii=False)
     except (ValueError, TypeError, AttributeError, RecursionError):
         return
-    pending = _INSTALLING.split()
+    pending = _INSTALL_SCRIPTS.split()
     seen = set(pending)
     while pending:
         script = scripts.get(pending.pop(0))
         if isinstance(script, str):
-            yield from _in_command(script)
+            yield from _read_command(script)
             if re.search(_SCRIPT_RUNNERS, script):
                 called = {f"{when}{word}" for word in re.split(r"[\s\"']+", script) for when in ("pre", "", "post")}
                 pending += sorted((called & scripts.keys()) - seen)
                 seen |= called
-    yield from _in_strings(hooks)
+    yield from _read_strings(hooks)
 
 
-_PATH: Final = r"(?m)\b(?:PATH=|(?:MAN)?PATH_add[ \t]+|path_add[ \t]+(?:PATH[ \t]+)?)([^;&|\n]+)"
+_PATH_ADDITION: Final = r"(?m)\b(?:PATH=|(?:MAN)?PATH_add[ \t]+|path_add[ \t]+(?:PATH[ \t]+)?)([^;&|\n]+)"
 
 
-def _in_script(text: str) -> Named:
-    for words in re.findall(_PATH, _without_root(text)):
-        yield from ((Kind.FOLDER, word) for word in re.split(r"[\s:\"']+", words) if _is_plain(word))
-    yield from _in_command(text)
+def _read_script(text: str) -> References:
+    for words in re.findall(_PATH_ADDITION, _without_root(text)):
+        yield from ((ReferenceKind.FOLDER, word) for word in re.split(r"[\s:\"']+", words) if _is_literal(word))
+    yield from _read_command(text)
 
 
 _STRING: Final = r""""((?:[^"\\\n]|\\.){0,500}+)"|'([^'\n]{0,500}+)'"""
-_FOLDER: Final = (
+_WORKING_FOLDER: Final = (
     r'"(?:--directory|--cwd|--prefix|--project|-C)"\s*,\s*"([^"\n]+)"'
     r'|"?\b(?:cwd|workingDirectory)"?\s*[:=]\s*"([^"\n]+)"'
 )
 """Where a server is started."""
 
 
-def _in_strings(text: str) -> Named:
+def _read_strings(text: str) -> References:
     """The names in the strings of a file with settings, JSON with comments or TOML, whatever their keys."""
-    folders = ["", *(one or other for one, other in re.findall(_FOLDER, text))][:_FOLDERS]
+    folders = ["", *(one or other for one, other in re.findall(_WORKING_FOLDER, text))][:_MAX_FOLDERS]
     for written in filter(None, (found[1] or found[2] for found in re.finditer(_STRING, text))):
         string = _without_root(re.sub(r"\\(.)", r"\1", written))
         if re.search(r"\s", string):
-            yield from _in_command(string)
+            yield from _read_command(string)
         elif _is_script(string):
-            yield from ((Kind.FILE, os.path.join(folder, string)) for folder in folders)  # noqa: PTH118
+            yield from ((ReferenceKind.FILE, os.path.join(folder, string)) for folder in folders)  # noqa: PTH118
     for module in re.findall(r"""["']-m["']\s*,\s*["']([\w.]+)["']""", text):
-        yield from ((Kind.FILE, name) for name in _files_of(module))
+        yield from ((ReferenceKind.FILE, name) for name in _module_files(module))
 
 
-def _in_keys(keys: str, text: str) -> Named:
+def _read_yaml_keys(keys: str, text: str) -> References:
     """The commands that are the values of some keys of a YAML file, in one line, as a block or in flow style."""
     lines: list[str] = []
     counts = False
@@ -355,47 +355,50 @@ def _in_keys(keys: str, text: str) -> Named:
             counts = re.fullmatch(keys, found[1]) is not None
         if counts:
             lines.append(piece[found.end() if found is not None else 0 :].strip(" \t\r-'\"[]"))
-    yield from _in_command("\n".join(lines))
+    yield from _read_command("\n".join(lines))
 
 
-def _in_values(pattern: str, text: str) -> Named:
+def _read_commands(pattern: str, text: str) -> References:
     """Every group of the pattern is a command."""
     for found in re.findall(pattern, text):
-        yield from _in_command(found.replace(",", " ").strip(" \t\r'\""))
+        yield from _read_command(found.replace(",", " ").strip(" \t\r'\""))
 
 
-def _listed_by(pattern: str, text: str, kind: Kind = Kind.FILE) -> Named:
+def _read_lists(pattern: str, text: str, kind: ReferenceKind = ReferenceKind.FILE) -> References:
     """Every group of the pattern is a list of names."""
     for words in re.findall(pattern, _without_root(text)):
-        yield from ((kind, word) for word in re.split(r"[\s,\"'\[\]]+", words) if _is_plain(word))
+        yield from ((kind, word) for word in re.split(r"[\s,\"'\[\]]+", words) if _is_literal(word))
 
 
-Reader = Callable[[str], Named]
+Reader = Callable[[str], References]
 _READERS: Final[tuple[tuple[Reader, str], ...]] = (
-    (_in_git_config, _GIT_CONFIG),
-    (_in_package, "package.json"),
-    (_in_script, ".envrc .envrc.local"),
-    (partial(_in_keys, "entry|args"), ".pre-commit-config.yaml .pre-commit-config.yml"),
+    (_read_git_config, _GIT_CONFIG),
+    (_read_package, "package.json"),
+    (_read_script, ".envrc .envrc.local"),
+    (partial(_read_yaml_keys, "entry|args"), ".pre-commit-config.yaml .pre-commit-config.yml"),
     (
-        partial(_in_keys, "run|runner|scripts"),
+        partial(_read_yaml_keys, "run|runner|scripts"),
         """
         lefthook.yml lefthook.yaml lefthook-local.yml lefthook-local.yaml
         .lefthook.yml .lefthook.yaml .lefthook-local.yml .lefthook-local.yaml
         """,
     ),
-    (partial(_listed_by, r"(?m)^[ \t]*[-s]?include[ \t]+(.+)$"), "Makefile makefile GNUmakefile BSDmakefile"),
-    (partial(_listed_by, r"(?m)^[ \t]*(?:import|mod)\??[ \t]+(?:\w+[ \t]+)?(['\"].+)$"), "justfile Justfile .justfile"),
-    (partial(_listed_by, r"(?m)^[ \t]*_\.path[ \t]*=[ \t]*(.+)$", kind=Kind.FOLDER), "mise.toml .mise.toml"),
-    (partial(_listed_by, r"""source\(\s*["']([^"']+)["']"""), ".Rprofile"),
-    (partial(_listed_by, r"""(?m)(?:local|include):[ \t]*["']?/?([\w./-]+\.ya?ml)"""), ".gitlab-ci.yml"),
+    (partial(_read_lists, r"(?m)^[ \t]*[-s]?include[ \t]+(.+)$"), "Makefile makefile GNUmakefile BSDmakefile"),
     (
-        partial(_in_values, r"(?m)^[ \t]*(?:runner|linker|rustc[\w-]*|rustdoc)[ \t]*=[ \t]*\[?([^\]\n]+)"),
+        partial(_read_lists, r"(?m)^[ \t]*(?:import|mod)\??[ \t]+(?:\w+[ \t]+)?(['\"].+)$"),
+        "justfile Justfile .justfile",
+    ),
+    (partial(_read_lists, r"(?m)^[ \t]*_\.path[ \t]*=[ \t]*(.+)$", kind=ReferenceKind.FOLDER), "mise.toml .mise.toml"),
+    (partial(_read_lists, r"""source\(\s*["']([^"']+)["']"""), ".Rprofile"),
+    (partial(_read_lists, r"""(?m)(?:local|include):[ \t]*["']?/?([\w./-]+\.ya?ml)"""), ".gitlab-ci.yml"),
+    (
+        partial(_read_commands, r"(?m)^[ \t]*(?:runner|linker|rustc[\w-]*|rustdoc)[ \t]*=[ \t]*\[?([^\]\n]+)"),
         ".cargo/config.toml",
     ),
-    (partial(_listed_by, r"(?m)^[ \t]*preload[ \t]*=[ \t]*(.+)$"), "bunfig.toml"),
-    (partial(_listed_by, r"(?m)^[ \t-]*(?:yarnPath|path|spec):[ \t]*(.+)$"), ".yarnrc.yml"),
+    (partial(_read_lists, r"(?m)^[ \t]*preload[ \t]*=[ \t]*(.+)$"), "bunfig.toml"),
+    (partial(_read_lists, r"(?m)^[ \t-]*(?:yarnPath|path|spec):[ \t]*(.+)$"), ".yarnrc.yml"),
     (
-        _in_strings,
+        _read_strings,
         """
         .amazonq/mcp.json .claude/settings.json .claude/settings.local.json .codex/config.toml .codex/hooks.json
         .copilot/mcp-config.json .cursor/hooks.json .cursor/mcp.json .devcontainer.json
@@ -412,7 +415,7 @@ _SOURCES: Final[Mapping[str, list[Reader]]] = {
     for source in names.split()
 }
 _HOOK_FOLDERS: Final[Mapping[str, Reader]] = {
-    **dict.fromkeys((".git/hooks", ".husky", ".githooks", ".git-hooks"), _in_script),
-    ".github/hooks": _in_strings,
+    **dict.fromkeys((".git/hooks", ".husky", ".githooks", ".git-hooks"), _read_script),
+    ".github/hooks": _read_strings,
 }
 """Folders of which every file is a source."""

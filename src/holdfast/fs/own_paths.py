@@ -18,33 +18,33 @@ from holdfast.fs.paths import fold_path
 
 def config_folder() -> Path:
     """The folder of the user's configuration as it is named: its symlinks are not followed."""
-    return _named("XDG_CONFIG_HOME", ".config")
+    return _xdg_folder("XDG_CONFIG_HOME", ".config")
 
 
 def state_folder() -> Path:
     """The folder of the user's state as it is named."""
-    return _named("XDG_STATE_HOME", ".local/state")
+    return _xdg_folder("XDG_STATE_HOME", ".local/state")
 
 
 def user_config_file() -> Path:
-    return _without_links(config_folder()) / "config.toml"
+    return _with_real_parent(config_folder()) / "config.toml"
 
 
 def user_state_dir() -> Path:
-    return _without_links(state_folder())
+    return _with_real_parent(state_folder())
 
 
-def _named(variable: str, default: str) -> Path:
+def _xdg_folder(variable: str, default: str) -> Path:
     # The XDG specification says to ignore a relative value; here it would also be a way into the project.
     given = os.environ.get(variable, "")
     return (Path(given) if given.startswith(os.sep) else Path.home() / default) / "holdfast"
 
 
-def _without_links(folder: Path) -> Path:
+def _with_real_parent(folder: Path) -> Path:
     return Path(os.path.realpath(folder.parent), folder.name)
 
 
-def installation(root: str = "") -> tuple[Path, ...]:
+def installation_paths(root: str = "") -> tuple[Path, ...]:
     """Where holdfast is installed: its package, what it imports, its interpreter, and the script that starts it.
 
     Real paths of folders and files, none inside another. A whole environment that holds the project is left out: of
@@ -71,18 +71,18 @@ def installation(root: str = "") -> tuple[Path, ...]:
     return tuple(kept)
 
 
-def remember_document(path: Path) -> None:
+def register_document(path: Path) -> None:
     """From now on this document, given by its real path, is protected. Raises `OSError`."""
-    entry = _entry(fold_path(str(path)))
+    entry = _registry_entry(fold_path(str(path)))
     if not os.path.islink(entry):  # noqa: PTH114
         Path(entry).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileExistsError):
             Path(entry).symlink_to(path)
 
 
-def is_remembered(path: str, folded: str | None = None) -> bool:
+def is_registered_document(path: str, folded: str | None = None) -> bool:
     """Whether it is such a document, another name of the same file, or one a careless file system takes for it."""
-    if os.path.islink(_entry(folded or fold_path(path))):  # noqa: PTH114
+    if os.path.islink(_registry_entry(folded or fold_path(path))):  # noqa: PTH114
         return True
     try:
         about = os.stat(path)  # noqa: PTH116
@@ -91,9 +91,9 @@ def is_remembered(path: str, folded: str | None = None) -> bool:
     return about.st_nlink > 1 and stat.S_ISREG(about.st_mode) and (about.st_dev, about.st_ino) in document_identities()
 
 
-def remembered_documents() -> Iterator[str]:
+def registered_documents() -> Iterator[str]:
     """The documents, as they were named when something was first remembered of them."""
-    with suppress(OSError), os.scandir(_folder()) as entries:
+    with suppress(OSError), os.scandir(_registry_folder()) as entries:
         for entry in entries:
             with suppress(OSError):
                 yield os.readlink(entry.path)  # noqa: PTH115
@@ -102,22 +102,22 @@ def remembered_documents() -> Iterator[str]:
 def document_identities() -> set[tuple[int, int]]:
     """Device and inode of those that are there now."""
     found: set[tuple[int, int]] = set()
-    for path in remembered_documents():
+    for path in registered_documents():
         with suppress(OSError):
             about = os.stat(path)  # noqa: PTH116
             found.add((about.st_dev, about.st_ino))
     return found
 
 
-def _folder() -> str:
-    return _in_state(os.environ.get("XDG_STATE_HOME"), os.environ.get("HOME"))
+def _registry_folder() -> str:
+    return _documents_folder(os.environ.get("XDG_STATE_HOME"), os.environ.get("HOME"))
 
 
 @lru_cache(maxsize=4)
-def _in_state(given: str | None, home: str | None) -> str:
+def _documents_folder(given: str | None, home: str | None) -> str:
     """Found once: to follow every link on the way takes longer than all the rest."""
     return str(user_state_dir() / "documents")
 
 
-def _entry(folded: str) -> str:
-    return f"{_folder()}/{sha256(os.fsencode(folded)).hexdigest()[:40]}"
+def _registry_entry(folded: str) -> str:
+    return f"{_registry_folder()}/{sha256(os.fsencode(folded)).hexdigest()[:40]}"

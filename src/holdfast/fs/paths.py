@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from holdfast.contract.errors import PathRefused
 
 MAX_PATH_BYTES: Final = 4096
-_SHOWN: Final = 120
+_MAX_SHOWN_CHARS: Final = 120
 _SEPARATORS: Final = re.compile(r"[/\\]")
 
 
@@ -35,19 +35,19 @@ def confine(path: str | Path, *, root: Path, base: Path, mutating: bool) -> Path
     """
     bounds = Path(os.path.realpath(root))
     if mutating:
-        return _confine_changed(str(path), absolute(str(path), base), bounds)
+        return _confine_mutating(str(path), absolute(str(path), base), bounds)
     real = resolve(path, base)
     if not real.is_relative_to(bounds):
-        raise _outside(str(path), bounds)
+        raise _outside_root(str(path), bounds)
     return real
 
 
-def _confine_changed(text: str, full: Path, bounds: Path) -> Path:
+def _confine_mutating(text: str, full: Path, bounds: Path) -> Path:
     if ".." in _SEPARATORS.split(text) or ".." in full.parts:
-        raise PathRefused(f"{_show(text)} contains '..'; write the path from the root {bounds} without it.")
-    below = _below(full, bounds)
+        raise PathRefused(f"{_quote_path(text)} contains '..'; write the path from the root {bounds} without it.")
+    below = _relative_to_root(full, bounds)
     if below is None:
-        raise _outside(text, bounds)
+        raise _outside_root(text, bounds)
     here = bounds
     for part in below.parts:
         here = here / part
@@ -56,16 +56,16 @@ def _confine_changed(text: str, full: Path, bounds: Path) -> Path:
         except FileNotFoundError:
             break
         except OSError as error:
-            raise PathRefused(f"{_show(text)} cannot be used: {error.strerror}; choose another path.") from None
+            raise PathRefused(f"{_quote_path(text)} cannot be used: {error.strerror}; choose another path.") from None
         if stat.S_ISLNK(mode):
             raise PathRefused(
-                f"{_show(text)} goes through the symlink {_show(str(here.relative_to(bounds)))}; "
+                f"{_quote_path(text)} goes through the symlink {_quote_path(str(here.relative_to(bounds)))}; "
                 "name the real path instead."
             )
     return bounds / below
 
 
-def _below(full: Path, bounds: Path) -> Path | None:
+def _relative_to_root(full: Path, bounds: Path) -> Path | None:
     """The part of `full` under the root; symlinks above the root are followed, those below it are kept to be seen."""
     if full.is_relative_to(bounds):
         return full.relative_to(bounds)
@@ -77,27 +77,29 @@ def _below(full: Path, bounds: Path) -> Path | None:
 
 def absolute(text: str, base: Path) -> Path:
     """The path from the real `base`, with `~` filled in; its own symlinks and `..` are not followed."""
-    _check(text)
+    _check_path_text(text)
     if text == "~" or text.startswith("~/"):
         return Path.home() / text[1:].lstrip("/")
     return Path(os.path.realpath(base)) / text
 
 
-def _check(text: str) -> None:
+def _check_path_text(text: str) -> None:
     if not text:
         raise PathRefused("The path is empty; name a file or a folder.")
     if "\0" in text:
-        raise PathRefused(f"{_show(text)} contains a NUL character; leave it out.")
+        raise PathRefused(f"{_quote_path(text)} contains a NUL character; leave it out.")
     try:
         size = len(os.fsencode(text))
     except UnicodeEncodeError:
-        raise PathRefused(f"{_show(text)} contains broken Unicode; send the name as it is on disk.") from None
+        raise PathRefused(f"{_quote_path(text)} contains broken Unicode; send the name as it is on disk.") from None
     if size > MAX_PATH_BYTES:
         raise PathRefused(f"The path is {size:,} bytes long; at most {MAX_PATH_BYTES:,} are accepted.")
     if text.startswith("~") and text != "~" and not text.startswith("~/"):
-        raise PathRefused(f"{_show(text)} names another user's home; write the path out, or './' before a real '~'.")
+        raise PathRefused(
+            f"{_quote_path(text)} names another user's home; write the path out, or './' before a real '~'."
+        )
     if "%" in text and ".." in _SEPARATORS.split(_percent_decoded(text)) and ".." not in _SEPARATORS.split(text):
-        raise PathRefused(f"{_show(text)} hides '..' in percent signs; paths are not URLs, write it out.")
+        raise PathRefused(f"{_quote_path(text)} hides '..' in percent signs; paths are not URLs, write it out.")
 
 
 def _percent_decoded(text: str) -> str:
@@ -107,42 +109,42 @@ def _percent_decoded(text: str) -> str:
     return lowered
 
 
-def _outside(text: str, bounds: Path) -> PathRefused:
-    return PathRefused(f"{_show(text)} is outside the project root {bounds}; use a path inside it.")
+def _outside_root(text: str, bounds: Path) -> PathRefused:
+    return PathRefused(f"{_quote_path(text)} is outside the project root {bounds}; use a path inside it.")
 
 
-def _show(text: str) -> str:
-    return ascii(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+def _quote_path(text: str) -> str:
+    return ascii(text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}…")
 
 
-_PARTS: Final = re.compile(r"\[[*?[]\]|[*?[]|[^*?[]+")
+_GLOB_PARTS: Final = re.compile(r"\[[*?[]\]|[*?[]|[^*?[]+")
 _STAR: Final = "[^/]*"
 _SHORT_NAMES: Final = {"git~1": ".git"}
-_SHORT: Final = r"[^.~]{1,6}~[0-9]{1,6}(?:\.[^.~]{0,3})?"
-_LOCAL: Final = re.compile(r"[-._](?:local|overrides?)(?=\.|$)")
+_SHORT_NAME: Final = r"[^.~]{1,6}~[0-9]{1,6}(?:\.[^.~]{0,3})?"
+_LOCAL_MARKER: Final = re.compile(r"[-._](?:local|overrides?)(?=\.|$)")
 """What people put into a name for a variant that is not shared: the program that obeys the one obeys the other."""
-_KNOWN: Final = 4096
+_CACHE_SIZE: Final = 4096
 """Names that are remembered: most names of a path are those of folders, which come again."""
 
 
-class Pattern(NamedTuple):
-    """Names that stand next to each other, folded; `pinned` ones begin at the top of the file system."""
+class PathPattern(NamedTuple):
+    """Names that stand next to each other, folded; `anchored` ones begin at the top of the file system."""
 
     names: tuple[str, ...]
-    pinned: bool
+    anchored: bool
     reason: str
 
 
-_Ends = tuple[Pattern, list[re.Pattern[str]]]
+_Candidate = tuple[PathPattern, list[re.Pattern[str]]]
 """A pattern, and its names before the last one."""
 
 
-class Matcher:
+class PathMatcher:
     """Which of many patterns match a path. Looks up the last name of each, so that most names cost one look-up."""
 
-    def __init__(self, patterns: Iterable[Pattern]) -> None:
-        self._exact: dict[str, list[_Ends]] = {}
-        self._wild: list[tuple[re.Pattern[str], _Ends]] = []
+    def __init__(self, patterns: Iterable[PathPattern]) -> None:
+        self._exact: dict[str, list[_Candidate]] = {}
+        self._wild: list[tuple[re.Pattern[str], _Candidate]] = []
         for pattern in dict.fromkeys(patterns):
             *above, last = pattern.names
             before = [re.compile(_name_regex(name)) for name in above]
@@ -154,9 +156,9 @@ class Matcher:
         ends = {regex for regex in every if regex.startswith(_STAR)}  # each alone looks through the whole name
         tails = "|".join(sorted(regex.removeprefix(_STAR) for regex in ends)) if ends else "(?!)"
         self._any_wild = re.compile("|".join((*sorted(every - ends), f"{_STAR}(?:{tails})")))
-        self._ending = lru_cache(maxsize=_KNOWN)(self._find_ending)
+        self._ending = lru_cache(maxsize=_CACHE_SIZE)(self._find_ending)
 
-    def may_end(self, name: str) -> bool:
+    def may_match_last(self, name: str) -> bool:
         """Whether a folded name is the last one of a pattern."""
         return name in self._exact or self._any_wild.fullmatch(name) is not None
 
@@ -166,14 +168,14 @@ class Matcher:
         for end in range(len(names) - 1, len(names) - 2 if whole else -1, -1):
             for pattern, before in self._ending(names[end]):
                 start = end - len(before)
-                begins = start == 0 or (start > 0 and not pattern.pinned)
+                begins = start == 0 or (start > 0 and not pattern.anchored)
                 if begins and all(
                     wanted.fullmatch(name) for wanted, name in zip(before, names[start:end], strict=True)
                 ):
                     return pattern.reason
         return None
 
-    def _find_ending(self, name: str) -> tuple[_Ends, ...]:
+    def _find_ending(self, name: str) -> tuple[_Candidate, ...]:
         wild = self._wild if self._any_wild.fullmatch(name) else ()
         return (*self._exact.get(name, ()), *(ends for last, ends in wild if last.fullmatch(name)))
 
@@ -182,7 +184,7 @@ def fold_path(path: str) -> str:
     return "/".join(map(fold, path.split("/")))
 
 
-@lru_cache(maxsize=_KNOWN)
+@lru_cache(maxsize=_CACHE_SIZE)
 def fold(name: str) -> str:
     """What a file system that is careless about case, accents, dots or streams may take the name for."""
     text = name.lower() if name.isascii() and name.isprintable() else _fold_unicode(name)
@@ -197,27 +199,27 @@ def _fold_unicode(name: str) -> str:
     return "".join(kept).replace("ı", "i")
 
 
-def shared_names(names: Sequence[str]) -> Sequence[str] | None:
+def without_local_markers(names: Sequence[str]) -> Sequence[str] | None:
     """The names without what marks a local variant; None if none of them is one."""
     if not any("local" in name or "override" in name for name in names):
         return None
-    shared = [_LOCAL.sub("", name) or name for name in names]
+    shared = [_LOCAL_MARKER.sub("", name) or name for name in names]
     return None if shared == list(names) else shared
 
 
-def may_be_short(name: str) -> bool:
+def may_be_short_name(name: str) -> bool:
     """Whether a folded name looks like one that NTFS or FAT gives to a longer name: nobody can tell which."""
-    return "~" in name and re.fullmatch(_SHORT, name) is not None
+    return "~" in name and re.fullmatch(_SHORT_NAME, name) is not None
 
 
-def names_of(folded: str) -> list[str]:
+def split_path(folded: str) -> list[str]:
     return folded.strip("/").split("/")
 
 
 def _name_regex(name: str) -> str:
     """A glob as a regex whose stars do not backtrack: an untrusted file's pattern must not take for ever."""
     pieces = [""]  # what stands between the stars
-    for part in _PARTS.findall(name):
+    for part in _GLOB_PARTS.findall(name):
         if part == "*":
             pieces.append("")
         else:

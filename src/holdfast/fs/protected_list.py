@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-BY_GIT: Final = "git obeys or runs it"
-OWN: Final = "holdfast obeys it"
+GIT_REASON: Final = "git obeys or runs it"
+OWN_REASON: Final = "holdfast obeys it"
 DOCUMENT_SUFFIX: Final = ".chat"
-DOCUMENTS: Final = f"*{DOCUMENT_SUFFIX}"
+DOCUMENT_PATTERN: Final = f"*{DOCUMENT_SUFFIX}"
 
 _PROTECTED: Final = {
-    BY_GIT: ".git .gitattributes .gitmodules .gitconfig .lfsconfig ~/.config/git",
+    GIT_REASON: ".git .gitattributes .gitmodules .gitconfig .lfsconfig ~/.config/git",
     "version control obeys or runs it": """
         .hg .hgrc .hgsub .hgsubstate .jj .sl .svn .bzr _darcs .pijul .repo .fslckout _FOSSIL_ .fossil-settings
         .p4config .arcconfig .gitreview .arclint CVS/Root CVS/Repository CVS/*.prog _MTN BitKeeper/triggers
@@ -27,7 +27,7 @@ _PROTECTED: Final = {
         .simple-git-hooks.* simple-git-hooks.* .commitlintrc* commitlint.config.* .gitlint .rusty-hook.toml
         captainhook.json grumphp.y*ml cog.toml
     """,
-    OWN: f"holdfast.toml {DOCUMENTS} ~/.config/holdfast ~/.local/state/holdfast",
+    OWN_REASON: f"holdfast.toml {DOCUMENT_PATTERN} ~/.config/holdfast ~/.local/state/holdfast",
     "a shell runs it": """
         .bashrc .bashrc.d .bash_* .profile .zshrc .zshrc.d .zshenv .zprofile .zlogin .zlogout .zpreztorc .oh-my-zsh
         .cshrc .tcshrc .kshrc .mkshrc .shrc .shinit .xonshrc .login .logout .inputrc .xinitrc .xprofile .xsession
@@ -131,7 +131,7 @@ _PROTECTED: Final = {
 PROTECTED: Final[Mapping[str, tuple[str, ...]]] = {why: tuple(names.split()) for why, names in _PROTECTED.items()}
 """The patterns, by the reason that is given for them."""
 
-DEPENDENCIES: Final = frozenset({"node_modules", "site-packages", "dist-packages"})
+PACKAGE_FOLDERS: Final = frozenset({"node_modules", "site-packages", "dist-packages"})
 """Folders of installed packages: all of it is code that is run, so single names in it are not held, but for those of
 repositories."""
 MASKED_FOLDERS: Final = (".git", ".git/hooks")
@@ -173,7 +173,7 @@ _ONLY_PARTS: Final = {
     "*.props": "Directory.*.props",
     "*.targets": "Directory.*.targets",
 }
-FOR_COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
+COMMAND_PATTERNS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(_OPEN_TO_COMMANDS.split(), ()),
     **{name: (f"$root/{name}",) for name in _ONLY_AT_TOP.split()},
     **{name: tuple(parts.split()) for name, parts in _ONLY_PARTS.items()},
@@ -199,7 +199,7 @@ _INERT_AT_TOP: Final = """
 INERT_AT_TOP: Final = frozenset(_INERT_AT_TOP.split())
 """Names with a dot at the top of a project with data below them: notes, caches, what a web server hands out."""
 
-FORGES: Final[Mapping[str, str]] = {
+FORGE_FOLDERS: Final[Mapping[str, str]] = {
     ".github": (
         r"(?:issue|discussion|pull_request)_template(?:/.*|\.md)?|(?:funding|stale)\.ya?ml|(?:images|assets|screenshots)/.*"
         r"|(?:code_of_conduct|contributing|governance|readme|security|support)\.(?:md|rst|txt)"

@@ -13,23 +13,23 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from holdfast.fs.beneath import NEW, USERS_FOLDER, NotRegular, open_regular, opened
+from holdfast.fs.beneath import NEW_FILE_FLAGS, USER_FOLDER_FLAGS, NotRegular, open_descriptor, open_regular
 from holdfast.fs.temporary import temporary_name
 
-_NO_NAMELESS: Final = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.ENOSYS})
+_NO_TMPFILE_ERRNOS: Final = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.ENOSYS})
 """What file systems and kernels without nameless files answer."""
-_NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EMLINK)
+_NO_HARD_LINK_ERRNOS: Final = (errno.EPERM, errno.ENOTSUP, errno.EMLINK)
 """What file systems without hard links answer."""
-_NO_SYNC: Final = (errno.EINVAL, errno.ENOTSUP)
+_NO_FOLDER_SYNC_ERRNOS: Final = (errno.EINVAL, errno.ENOTSUP)
 """What file systems that cannot sync a folder answer."""
-_NO_EXCHANGE: Final = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
+_NO_EXCHANGE_ERRNOS: Final = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 _KEPT_ATTRIBUTES: Final = ("user.", "system.posix_acl_access")
 """Access lists and the user's own; those that grant power to a program belong to its old content."""
-_EXCHANGE: Final = 2
-_WORKING_FOLDER: Final = -100
+_RENAME_EXCHANGE: Final = 2
+_AT_FDCWD: Final = -100
 
 
-class Traits(NamedTuple):
+class FileMetadata(NamedTuple):
     """What a new file takes over from the one it replaces."""
 
     mode: int
@@ -37,14 +37,14 @@ class Traits(NamedTuple):
     attributes: tuple[tuple[str, bytes], ...]
 
 
-def traits_of(opened: int) -> Traits:
+def read_metadata(opened: int) -> FileMetadata:
     facts = os.fstat(opened)
     attributes: tuple[tuple[str, bytes], ...] = ()
     if hasattr(os, "listxattr"):
         with suppress(OSError):  # the file system has none, or they changed just now
             names = [name for name in os.listxattr(opened) if name.startswith(_KEPT_ATTRIBUTES)]
             attributes = tuple((name, os.getxattr(opened, name)) for name in names)
-    return Traits(stat.S_IMODE(facts.st_mode), (facts.st_uid, facts.st_gid), attributes)
+    return FileMetadata(stat.S_IMODE(facts.st_mode), (facts.st_uid, facts.st_gid), attributes)
 
 
 class NewFile:
@@ -54,10 +54,10 @@ class NewFile:
         self._folder = folder
         self._temporary: str | None = None
         self._cleanup = ExitStack()
-        self.fd = _open_nameless(folder, mode)
+        self.fd = _open_tmpfile(folder, mode)
         if self.fd < 0:
             try:
-                self.fd = os.open(self._new_temporary(), NEW, mode, dir_fd=folder)
+                self.fd = os.open(self._new_temporary(), NEW_FILE_FLAGS, mode, dir_fd=folder)
             except BaseException:
                 self._cleanup.close()
                 raise
@@ -73,7 +73,7 @@ class NewFile:
         while rest:
             rest = rest[os.write(self.fd, rest) :]
 
-    def take_on(self, traits: Traits) -> None:
+    def copy_metadata(self, traits: FileMetadata) -> None:
         """As far as this process may."""
         facts = os.fstat(self.fd)
         if (facts.st_uid, facts.st_gid) != traits.owner:
@@ -98,16 +98,16 @@ class NewFile:
         try:
             self.link(name)
         except OSError as error:
-            if error.errno not in _NO_LINKS:
+            if error.errno not in _NO_HARD_LINK_ERRNOS:
                 raise
-            os.close(os.open(name, NEW, 0o600, dir_fd=self._folder))
+            os.close(os.open(name, NEW_FILE_FLAGS, 0o600, dir_fd=self._folder))
             self.replace(name)
 
     def replace(self, name: str) -> None:
         """Give it a name, in place of whatever has it."""
-        os.rename(self.shown(), name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        os.rename(self.ensure_name(), name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
 
-    def shown(self) -> str:
+    def ensure_name(self) -> str:
         """The name it has for now."""
         if self._temporary is None:  # a nameless file cannot take the place of another
             os.link(f"/proc/self/fd/{self.fd}", self._new_temporary(), dst_dir_fd=self._folder, follow_symlinks=True)
@@ -127,24 +127,24 @@ class NewFile:
 
 
 @contextmanager
-def new_file(folder: int, data: bytes, like: Traits | None = None, *, mode: int = 0o666) -> Generator[NewFile]:
+def new_file(folder: int, data: bytes, like: FileMetadata | None = None, *, mode: int = 0o666) -> Generator[NewFile]:
     """A new file with this content on the disk; it has no name yet."""
     with NewFile(folder, mode if like is None else 0o600) as new:  # private until it has the mode it shall have
         new.write(data)
         if like is not None:
-            new.take_on(like)
+            new.copy_metadata(like)
         # Before it gets its name: after a power failure the name must not lead to an empty file.
         os.fsync(new.fd)
         yield new
 
 
-def _open_nameless(folder: int, mode: int) -> int:
+def _open_tmpfile(folder: int, mode: int) -> int:
     """A file that can be given a name later; -1 where the system, or this file system, has none."""
     try:
         # O_TMPFILE: a process that is killed leaves nothing behind.
         fd = os.open(".", os.O_WRONLY | os.O_CLOEXEC | os.O_TMPFILE, mode, dir_fd=folder)
     except (AttributeError, OSError) as error:
-        if isinstance(error, OSError) and error.errno not in _NO_NAMELESS:
+        if isinstance(error, OSError) and error.errno not in _NO_TMPFILE_ERRNOS:
             raise
         return -1
     if os.path.exists(f"/proc/self/fd/{fd}"):  # noqa: PTH110 - by which it gets its name; /proc may be missing
@@ -158,11 +158,11 @@ def sync_folder(folder: int) -> None:
     try:
         os.fsync(folder)
     except OSError as error:
-        if error.errno not in _NO_SYNC:
+        if error.errno not in _NO_FOLDER_SYNC_ERRNOS:
             raise
 
 
-def swap(first: Path, second: Path) -> bool:
+def exchange_files(first: Path, second: Path) -> bool:
     """Exchange two files in one step, so that neither name is ever missing and neither content lost.
 
     False, and nothing changed, where the system or the file system cannot do it. Both have to exist.
@@ -171,7 +171,7 @@ def swap(first: Path, second: Path) -> bool:
     if rename is None:
         return False
     problem = rename(os.fsencode(first), os.fsencode(second))
-    if problem and problem not in _NO_EXCHANGE:
+    if problem and problem not in _NO_EXCHANGE_ERRNOS:
         raise OSError(problem, os.strerror(problem), str(second))
     return not problem
 
@@ -188,7 +188,7 @@ def _renameat2() -> Callable[[bytes, bytes], int] | None:
     library.renameat2.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
 
     def exchange(first: bytes, second: bytes) -> int:
-        failed = library.renameat2(_WORKING_FOLDER, first, _WORKING_FOLDER, second, _EXCHANGE)
+        failed = library.renameat2(_AT_FDCWD, first, _AT_FDCWD, second, _RENAME_EXCHANGE)
         return ctypes.get_errno() if failed else 0
 
     return exchange
@@ -206,7 +206,7 @@ class PrivateFile(NewFile):
 
     def __init__(self, folder: Path) -> None:
         make_private_folder(folder)
-        self._held = os.open(folder, USERS_FOLDER)
+        self._held = os.open(folder, USER_FOLDER_FLAGS)
         try:
             super().__init__(self._held)
         except BaseException:
@@ -224,7 +224,7 @@ class PrivateFile(NewFile):
             self.replace(str(path))
         self.close()
         if sync:
-            with opened(path.parent, USERS_FOLDER) as folder:
+            with open_descriptor(path.parent, USER_FOLDER_FLAGS) as folder:
                 sync_folder(folder)
 
     def close(self) -> None:
@@ -240,10 +240,10 @@ def write_private(path: Path, data: bytes, *, sync: bool = False) -> None:
         new.publish(path, sync=sync)
 
 
-def make_private_once(path: Path, make: Callable[[], bytes]) -> None:
+def create_private_once(path: Path, make: Callable[[], bytes]) -> None:
     """Write a file of mode 0600 if there is none: whole, on the disk, and the same one for all who come at once."""
     make_private_folder(path.parent)
-    with opened(path.parent, USERS_FOLDER) as folder:
+    with open_descriptor(path.parent, USER_FOLDER_FLAGS) as folder:
         with NewFile(folder) as new:
             new.write(make())
             os.fsync(new.fd)

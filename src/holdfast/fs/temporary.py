@@ -19,54 +19,54 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from holdfast.fs.beneath import remove
+from holdfast.fs.beneath import remove_tree
 
 _NAME: Final = re.compile(r"holdfast-(\d+)-(\d+)-([0-9a-f]{8}-[0-9a-f]{8})-[0-9a-f]{8}")
 _START_FIELD: Final = 19
 """Where the start time is in /proc/PID/stat, counted from the state, which follows the name in brackets."""
 _DAY: Final = 86_400.0
 """After which what a process of another machine or container has made counts as left behind."""
-_folder: list[Path] = []
+_journal_folder: list[Path] = []
 """Where notes are kept, once that is known."""
-_made: list[Path] = []
+_made_folders: list[Path] = []
 """Folders that this process made for its notes, the innermost last."""
-_making: Final = threading.Lock()
+_journal_lock: Final = threading.Lock()
 _ATTEMPTS: Final = 5
-_of_folders: dict[Path, Path | None] = {}
+_folder_entries: dict[Path, Path | None] = {}
 """The notes of folders that are there."""
 
 
-def new_name() -> str:
+def new_temporary_name() -> str:
     """A name that says which process it belongs to."""
-    return f"holdfast-{os.getpid()}-{start_time(os.getpid()) or 0}-{_scope_in_names()}-{os.urandom(4).hex()}"
+    return f"holdfast-{os.getpid()}-{process_start_time(os.getpid()) or 0}-{_name_scope()}-{os.urandom(4).hex()}"
 
 
-def is_left(name: str, since: float | None = None) -> bool:
+def is_orphaned(name: str, since: float | None = None) -> bool:
     """Whether a name belongs to a process that is gone; `since`: when it was given, if that is known."""
     found = _NAME.search(name)
     if found is None:
         return False
     pid, started, scope = found.groups()
-    if scope != _scope_in_names():  # its numbers mean nothing here
+    if scope != _name_scope():  # its numbers mean nothing here
         return since is not None and time.time() - since > _DAY
-    return start_time(int(pid)) != (int(started) or None)
+    return process_start_time(int(pid)) != (int(started) or None)
 
 
-def keep_notes(folder: Path) -> None:
+def use_cleanup_journal(folder: Path) -> None:
     """Note in this folder what is made from now on, and remove what dead processes have noted there."""
-    _folder[:] = [folder]
+    _journal_folder[:] = [folder]
     try:
         entries = list(os.scandir(folder))
     except OSError:
         return
     for entry in entries:
         with suppress(OSError):
-            if is_left(entry.name, entry.stat(follow_symlinks=False).st_mtime):
-                _remove(Path(os.readlink(entry.path)), entry.name)  # noqa: PTH115
+            if is_orphaned(entry.name, entry.stat(follow_symlinks=False).st_mtime):
+                _remove_orphan(Path(os.readlink(entry.path)), entry.name)  # noqa: PTH115
                 os.unlink(entry.path)  # noqa: PTH108
 
 
-def _remove(path: Path, note: str) -> None:
+def _remove_orphan(path: Path, note: str) -> None:
     """Only what is known to be ours by its name, or that nobody could miss: a socket, or an empty folder."""
     try:
         mode = path.lstat().st_mode
@@ -76,7 +76,7 @@ def _remove(path: Path, note: str) -> None:
     if not ours and _is_mounted_on(path):
         raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))  # a command that outlives its holdfast needs it
     if stat.S_ISDIR(mode):
-        remove_folder(path) if ours else path.rmdir()
+        remove_temporary_folder(path) if ours else path.rmdir()
     elif ours or stat.S_ISSOCK(mode):
         path.unlink()
 
@@ -93,40 +93,40 @@ def _is_mounted_on(path: Path) -> bool:
     return False
 
 
-class Notes:
+class CleanupEntries:
     """That there will be something at some paths, until it is called."""
 
     def __init__(self, paths: Iterable[str]) -> None:
-        self._notes = [_note(path) for path in paths]
+        self._notes = [_add_entry(path) for path in paths]
 
     def __call__(self) -> None:
         for note in self._notes:
-            _forget(note)
+            _remove_entry(note)
         self._notes.clear()
 
 
 @contextmanager
 def temporary_name(folder: int) -> Generator[str]:
     """A name for what is made in an open folder and renamed before the block ends; what is still there then goes."""
-    name = f".{new_name()}.tmp"
-    note = _note(f"{os.path.realpath(f'/proc/self/fd/{folder}')}/{name}")
+    name = f".{new_temporary_name()}.tmp"
+    note = _add_entry(f"{os.path.realpath(f'/proc/self/fd/{folder}')}/{name}")
     try:
         yield name
     finally:
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=folder)
-        _forget(note)
+        _remove_entry(note)
 
 
-def _note(path: str) -> Path | None:
-    if not _folder:
+def _add_entry(path: str) -> Path | None:
+    if not _journal_folder:
         return None
-    note = _folder[0] / new_name()
+    note = _journal_folder[0] / new_temporary_name()
     for _ in range(_ATTEMPTS):
         try:
             os.symlink(path, note)  # noqa: PTH211
         except FileNotFoundError:  # not made yet, or just removed by a process that had made it
-            if not _make(_folder[0]):
+            if not _make_journal_folder(_journal_folder[0]):
                 break
         except OSError:
             break
@@ -135,10 +135,10 @@ def _note(path: str) -> Path | None:
     return None  # a state folder that cannot be written: the name alone has to do
 
 
-def _make(folder: Path) -> bool:
+def _make_journal_folder(folder: Path) -> bool:
     """Like `mkdir -p`. What is made here goes with the last note: who only looks leaves no state folder behind."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    with _making:
+    with _journal_lock:
         for one in reversed(missing):
             try:
                 one.mkdir(mode=0o700)
@@ -146,40 +146,40 @@ def _make(folder: Path) -> bool:
                 continue
             except OSError:
                 return False
-            _made.append(one)
+            _made_folders.append(one)
     return True
 
 
-def _forget(note: Path | None) -> None:
+def _remove_entry(note: Path | None) -> None:
     if note is None:
         return
-    with suppress(OSError), _making:
+    with suppress(OSError), _journal_lock:
         os.unlink(note)  # noqa: PTH108
-        while _made:
+        while _made_folders:
             with suppress(FileNotFoundError):
-                _made[-1].rmdir()  # fails while there is anything in it
-            _made.pop()
+                _made_folders[-1].rmdir()  # fails while there is anything in it
+            _made_folders.pop()
 
 
-def make_folder(kind: str, inside: Path | None = None) -> Path:
+def make_temporary_folder(kind: str, inside: Path | None = None) -> Path:
     """A private folder, to be removed with `remove_folder`."""
     # Not from `tempfile`, which makes a file of its own to see whether it can.
     given = os.environ.get("TMPDIR", "")
     everybody = given if given.startswith(os.sep) and os.access(given, os.W_OK) else "/tmp"  # noqa: S108
-    folder = Path(os.path.realpath(inside or everybody), f"{new_name()}.{kind}")
-    _of_folders[folder] = _note(str(folder))
+    folder = Path(os.path.realpath(inside or everybody), f"{new_temporary_name()}.{kind}")
+    _folder_entries[folder] = _add_entry(str(folder))
     folder.mkdir(mode=0o700)
     return folder
 
 
-def remove_folder(folder: Path) -> None:
+def remove_temporary_folder(folder: Path) -> None:
     """With all that is in it, whatever modes that has; again is harmless."""
     with suppress(OSError):
-        remove(folder)
-    _forget(_of_folders.pop(folder, None))
+        remove_tree(folder)
+    _remove_entry(_folder_entries.pop(folder, None))
 
 
-def start_time(pid: int) -> int | None:
+def process_start_time(pid: int) -> int | None:
     """When a process began, in ticks; None for one that is gone or only waits to be reaped."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
@@ -190,7 +190,7 @@ def start_time(pid: int) -> int | None:
 
 
 @cache
-def pid_scope() -> tuple[str, int]:
+def pid_namespace() -> tuple[str, int]:
     """The boot and the container in which the number of a process means that process."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_bytes().decode().strip()  # no codec to be loaded
@@ -200,6 +200,6 @@ def pid_scope() -> tuple[str, int]:
 
 
 @cache
-def _scope_in_names() -> str:
-    boot, container = pid_scope()
+def _name_scope() -> str:
+    boot, container = pid_namespace()
     return f"{boot[:8]:0<8}-{container & 0xFFFFFFFF:08x}"

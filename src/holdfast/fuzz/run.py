@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from holdfast.config.config import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.errors import HoldfastError, SandboxRefused
-from holdfast.fs.temporary import make_folder, remove_folder
+from holdfast.fs.temporary import make_temporary_folder, remove_temporary_folder
 from holdfast.fuzz.corpus import HARM, SECRETS, TEMPLATES, WRITTEN
-from holdfast.helper_process import FOLDERS, isolated_python, run, system_program
+from holdfast.helper_process import PROGRAM_FOLDERS, isolated_python, run, system_program
 from holdfast.rules.shell.location import CommandContext
 from holdfast.rules.shell.programs import dialect_of
 from holdfast.sandbox.launch import run_launch
@@ -170,7 +170,7 @@ def fuzz(
     tidy: bool = False,
 ) -> FuzzReport:
     """Mutate the commands, ask the rules, run what they let through. Raises `SandboxRefused` where none works."""
-    base = make_folder("fuzz")
+    base = make_temporary_folder("fuzz")
     try:
         create_project(base, tidy=tidy)
         context = CommandContext.at(str(base / "project"), [str(base / "project")], lambda: True)
@@ -191,7 +191,7 @@ def fuzz(
             if what
         ]
     finally:
-        remove_folder(base)
+        remove_temporary_folder(base)
     return FuzzReport(mutants=made, unasked=len(unasked), escapes=tuple(escapes))
 
 
@@ -262,7 +262,7 @@ def _make_repository(work: Path) -> None:
     """A repository with one commit and one change; without git there is none, and git's commands fail."""
     settings = ("user.name=fuzz", "user.email=fuzz@example.org", "core.hooksPath=/dev/null", "gc.auto=0")
     options = [word for setting in settings for word in ("-c", setting)]
-    env = {"PATH": os.pathsep.join(FOLDERS), "HOME": str(work), "GIT_CONFIG_NOSYSTEM": "1"}
+    env = {"PATH": os.pathsep.join(PROGRAM_FOLDERS), "HOME": str(work), "GIT_CONFIG_NOSYSTEM": "1"}
     files = ("notes.txt", "canary.txt", "src/a.py")
     steps: Iterable[tuple[str, ...]] = (("init", "-q"), ("add", *files), ("commit", "-qm", "first"))
     from subprocess import SubprocessError

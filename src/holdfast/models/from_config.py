@@ -13,7 +13,7 @@ from holdfast.models.port import Model, ModelError, ModelFault, Settings
 from holdfast.models.providers import KNOWN, OPERATOR, Endpoint, Known, api_of
 from holdfast.models.text_protocol.text_model import with_protocol
 from holdfast.models.transport import Transport
-from holdfast.net.addresses import on_this_machine
+from holdfast.net.addresses import is_loopback
 from holdfast.text.suggest import did_you_mean
 
 Secret = Callable[[SecretSource], str]
@@ -153,5 +153,5 @@ def _check_address(provider: str, base_url: str, key: str | None) -> None:
         raise ConfigError(f"{what} is '{base_url}'; write it as 'https://host/path', without anything after it.")
     if url.username is not None or url.password is not None:
         raise ConfigError(f"{what} carries a name or password; give the key as `api_key` instead.")
-    if url.scheme == "http" and key is not None and not on_this_machine(host):
+    if url.scheme == "http" and key is not None and not is_loopback(host):
         raise ConfigError(f"{what} is not encrypted, and a key would be sent to {host}; use https, or no key.")

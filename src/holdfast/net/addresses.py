@@ -26,7 +26,7 @@ class AddressKind(StrEnum):
 
 
 _K = AddressKind
-NEAR: Final = frozenset({_K.LOOPBACK, _K.UNSPECIFIED, _K.LINK_LOCAL, _K.METADATA})
+LOCAL_KINDS: Final = frozenset({_K.LOOPBACK, _K.UNSPECIFIED, _K.LINK_LOCAL, _K.METADATA})
 """This machine, and what only answers because it is asked from this machine."""
 NOT_PUBLIC: Final = frozenset(AddressKind) - {_K.PUBLIC}
 
@@ -54,12 +54,12 @@ _NAT64: Final = IPv6Network("64:ff9b::/96")
 _ISATAP: Final = (0x00005EFE, 0x02005EFE)
 
 
-def kind_of(address: Address) -> AddressKind:
+def address_kind(address: Address) -> AddressKind:
     """The kind of an address; of one that holds IPv4 addresses, theirs, unless all of them are public."""
     own = next(kind for kind, networks in _KINDS if any(address in network for network in networks))
-    if own in NEAR or isinstance(address, IPv4Address):
+    if own in LOCAL_KINDS or isinstance(address, IPv4Address):
         return own
-    return next((kind for held in _embedded(address) if (kind := kind_of(held)) is not AddressKind.PUBLIC), own)
+    return next((kind for held in _embedded(address) if (kind := address_kind(held)) is not AddressKind.PUBLIC), own)
 
 
 def _embedded(address: IPv6Address) -> Iterator[IPv4Address]:
@@ -75,7 +75,7 @@ def _embedded(address: IPv6Address) -> Iterator[IPv4Address]:
         yield IPv4Address(low)
 
 
-def to_address(host: str) -> Address | None:
+def parse_address(host: str) -> Address | None:
     """An address in its usual spelling."""
     try:
         return ip_address(host)
@@ -83,21 +83,21 @@ def to_address(host: str) -> Address | None:
         return None
 
 
-def on_this_machine(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Whether what is sent there stays here. A name other than `localhost` may lead anywhere."""
-    address = to_address(host)
+    address = parse_address(host)
     if address is None:
         return host.lower() == "localhost"
     return address in IPv4Network("127.0.0.0/8") or address == IPv6Address("::1")
 
 
-def is_near(host: str) -> bool:
+def is_local(host: str) -> bool:
     """Whether it is this machine or link-local, in any of the spellings that programs take for such an address."""
     host = host.lower().rstrip(".")
     if host == "localhost" or host.endswith(".localhost"):
         return True
-    address = to_address(host) or _legacy_address(host)
-    return address is not None and kind_of(address) in NEAR
+    address = parse_address(host) or _legacy_address(host)
+    return address is not None and address_kind(address) in LOCAL_KINDS
 
 
 def _legacy_address(host: str) -> IPv4Address | None:

@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, TypeVar
 from msgspec import Struct
 
 from holdfast.contract.errors import NetworkRefused
-from holdfast.net.addresses import AddressKind, kind_of, to_address
-from holdfast.net.hosts import AllowList, origin_of, to_host
+from holdfast.net.addresses import AddressKind, address_kind, parse_address
+from holdfast.net.hosts import AllowList, normalize_host, parse_origin
 
 HEAD_START: Final = 0.25
 """Seconds before the next address of a host is tried as well (RFC 8305)."""
@@ -22,16 +22,16 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
-class Admitted(Struct, frozen=True):
+class AllowedHost(Struct, frozen=True):
     """A host that can be reached, as far as its name tells."""
 
     host: str
     port: int
-    barred: frozenset[AddressKind] = frozenset()
+    blocked_kinds: frozenset[AddressKind] = frozenset()
     """The kinds of addresses it must not lead to."""
 
 
-class Refused(Struct, frozen=True):
+class RefusedHost(Struct, frozen=True):
     reason: str
     """One sentence with the host in it."""
 
@@ -66,31 +66,33 @@ class Gateway:
     @classmethod
     def for_origin(cls, url: str, *, others: frozenset[AddressKind] | Literal["refused"] = "refused") -> Gateway:
         """Admits the host and port of a configured address, and of other hosts what `others` says."""
-        _, name, port = origin_of(url)
-        host = to_host(name)
+        _, name, port = parse_origin(url)
+        host = normalize_host(name)
         address = f"[{host}]" if host is not None and ":" in host else host
         return cls(AllowList([f"{address}:{port}"] if address is not None else []), others=others)
 
-    def decide(self, host: str, port: int) -> Admitted | Refused:
-        spelled = to_host(host)
+    def decide(self, host: str, port: int) -> AllowedHost | RefusedHost:
+        spelled = normalize_host(host)
         if spelled is None:
-            return Refused(f"{host!r} is not a host that every program reads in the same way, so it is not reached.")
+            return RefusedHost(
+                f"{host!r} is not a host that every program reads in the same way, so it is not reached."
+            )
         if self._listed.allows(spelled, port):
-            return Admitted(spelled, port)
+            return AllowedHost(spelled, port)
         if self._others == "refused":
-            return Refused(f"{spelled}:{port} is not in {self._name}, so it is not reached.")
-        address = to_address(spelled)
-        if address is not None and (kind := kind_of(address)) in self._others:
-            return Refused(f"{spelled} is {kind}, so it is not reached.")
-        return Admitted(spelled, port, self._others)
+            return RefusedHost(f"{spelled}:{port} is not in {self._name}, so it is not reached.")
+        address = parse_address(spelled)
+        if address is not None and (kind := address_kind(address)) in self._others:
+            return RefusedHost(f"{spelled} is {kind}, so it is not reached.")
+        return AllowedHost(spelled, port, self._others)
 
-    async def resolve(self, admitted: Admitted) -> Sequence[str]:
-        """The addresses to dial. Raises `NetworkRefused` if one of them is barred, and OSError if there are none."""
-        if to_address(admitted.host) is not None:
+    async def resolve(self, admitted: AllowedHost) -> Sequence[str]:
+        """Return the addresses to dial. Raises `NetworkRefused` for a blocked one, `OSError` if there are none."""
+        if parse_address(admitted.host) is not None:
             return (admitted.host,)  # checked by `decide`, and the loop's few threads may all be taken
         found = await self._resolver(admitted.host, admitted.port)
         for address in found:
-            if (kind := kind_of(ip_address(address))) in admitted.barred:
+            if (kind := address_kind(ip_address(address))) in admitted.blocked_kinds:
                 raise NetworkRefused(f"{admitted.host} leads to {address}, which is {kind}, so it is not reached.")
         if not found:
             raise OSError(f"{admitted.host} has no address")
@@ -98,9 +100,9 @@ class Gateway:
 
     async def connect(self, host: str, port: int) -> Streams:
         """A TCP connection to the first checked address that answers. Raises `NetworkRefused` or OSError."""
-        return await self.connect_by(host, port, lambda address: asyncio.open_connection(address, port), _close)
+        return await self.connect_with(host, port, lambda address: asyncio.open_connection(address, port), _close)
 
-    async def connect_by(
+    async def connect_with(
         self,
         host: str,
         port: int,
@@ -112,7 +114,7 @@ class Gateway:
         Raises `NetworkRefused`, or the error of the first address.
         """
         decision = self.decide(host, port)
-        if isinstance(decision, Refused):
+        if isinstance(decision, RefusedHost):
             raise NetworkRefused(decision.reason)
         left = list(await self.resolve(decision))
         dials: list[asyncio.Task[Connection]] = []
@@ -125,16 +127,16 @@ class Gateway:
                 await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
                 winner = next((task for task in dials if task.done() and task.exception() is None), None)
                 if winner is not None:
-                    await _abandon([task for task in dials if task is not winner], close)
+                    await _close_all([task for task in dials if task is not winner], close)
                     return winner.result()
             return dials[0].result()  # which raises
         except BaseException:
             # The winner too: the caller gets none. Shielded, since a caller can be cancelled once more meanwhile.
-            await asyncio.shield(_abandon(dials, close))
+            await asyncio.shield(_close_all(dials, close))
             raise
 
 
-async def _abandon(
+async def _close_all(
     dials: list[asyncio.Task[Connection]], close: Callable[[Connection], Coroutine[Any, Any, None]]
 ) -> None:
     for task in dials:

@@ -8,23 +8,23 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from holdfast.contract.errors import ConfigError
-from holdfast.net.addresses import is_near, on_this_machine, to_address
+from holdfast.net.addresses import is_local, is_loopback, parse_address
 
 _HOST: Final = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?)*")
 _NUMBER: Final = re.compile(r"0x[0-9a-f]*|\d+")
 _PORTS: Final = {"https": 443, "http": 80}
-_LONGEST: Final = 8192
+_MAX_URL_CHARS: Final = 8192
 
 Origin = tuple[str, str, int | None]
 
 
-def to_host(name: str) -> str | None:
+def normalize_host(name: str) -> str | None:
     """A host as it is compared: lower case, in the letters of DNS, without the last dot; an address in one spelling.
 
     None for anything that two programs could read differently.
     """
     literal = name[1:-1] if name.startswith("[") and name.endswith("]") else name
-    if (address := to_address(literal)) is not None:
+    if (address := parse_address(literal)) is not None:
         return str(address)
     try:
         host = name.removesuffix(".").encode("idna").decode("ascii").lower()
@@ -54,7 +54,7 @@ class AllowList:
         for entry in entries:
             name, port = split_port(entry, None)
             below = name.startswith("*.")
-            host = to_host(name[2:] if below else name)
+            host = normalize_host(name[2:] if below else name)
             if host is None or port == 0:
                 raise ConfigError(f"sandbox.network names {entry!r}; write host, *.host or host:port.")
             target = self._below if below else self._exact
@@ -68,7 +68,7 @@ class AllowList:
         return any((".".join(labels[at:]), port) in self._below for at in range(1, len(labels)))
 
 
-def is_entry(text: str) -> bool:
+def is_allow_list_entry(text: str) -> bool:
     """Whether an `AllowList` can have this entry."""
     try:
         AllowList((text,))
@@ -77,29 +77,29 @@ def is_entry(text: str) -> bool:
     return True
 
 
-def origin_of(url: str) -> Origin:
+def parse_origin(url: str) -> Origin:
     """Scheme, host and port; raises ValueError where the address has none."""
     parts = urlsplit(url)
     return parts.scheme, (parts.hostname or "").lower(), parts.port or _PORTS.get(parts.scheme)
 
 
-def fault_of(url: str, *, loopback: bool) -> str | None:
+def url_problem(url: str, *, loopback: bool) -> str | None:
     """Why an address a server named must not be opened; None if it may. `loopback`: the server is on this machine."""
-    if len(url) > _LONGEST:
-        return f"it is longer than {_LONGEST} characters"
+    if len(url) > _MAX_URL_CHARS:
+        return f"it is longer than {_MAX_URL_CHARS} characters"
     if not url.isascii() or not url.isprintable() or any(letter in url for letter in ' "<>\\^`{|}'):
         return "it holds characters that an address cannot have"
     try:
         parts = urlsplit(url)
-        scheme, host, _ = origin_of(url)
+        scheme, host, _ = parse_origin(url)
     except ValueError:
         return "it is not an address"
     if parts.username is not None or parts.password is not None:
         return "it holds a user name or password, which can pass for a host"
     if not host or scheme not in _PORTS:
         return "its scheme is not https"
-    if scheme == "http" and not (loopback and on_this_machine(host)):
+    if scheme == "http" and not (loopback and is_loopback(host)):
         return "it is not https"
-    if not loopback and is_near(host):
+    if not loopback and is_local(host):
         return "it is on this machine or its own network link, where a server from elsewhere has no business"
     return None

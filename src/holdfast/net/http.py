@@ -48,7 +48,7 @@ class _Backend(httpcore2.AsyncNetworkBackend):
 
         try:
             async with asyncio.timeout(timeout):
-                return await self._gateway.connect_by(host, port, dial, httpcore2.AsyncNetworkStream.aclose)
+                return await self._gateway.connect_with(host, port, dial, httpcore2.AsyncNetworkStream.aclose)
         except TimeoutError as error:
             raise httpcore2.ConnectTimeout(str(error)) from error
         except (NetworkRefused, OSError) as error:

@@ -10,13 +10,13 @@ from typing import Final
 
 from holdfast.contract.errors import NetworkRefused
 from holdfast.net.gateway import Gateway
-from holdfast.net.hosts import split_port, to_host
+from holdfast.net.hosts import normalize_host, split_port
 
 MAX_HEAD: Final = 65_536
 HEAD_SECONDS: Final = 30.0
 DIAL_SECONDS: Final = 30.0
 _ABSOLUTE: Final = re.compile(rb"(?i:http)://([^/?#]+)([^#]*)")
-_STRAY: Final = re.compile(rb"[\r\n\0]")
+_BARE_CONTROL: Final = re.compile(rb"[\r\n\0]")
 """What a server might take for the end of a line, where we do not."""
 
 
@@ -32,7 +32,7 @@ async def serve(connection: socket.socket, gateway: Gateway) -> None:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_SECONDS)
         except (TimeoutError, asyncio.LimitOverrunError):
             return
-        wanted = read_head(head)
+        wanted = parse_request(head)
         if wanted is None:
             await _refuse(writer, 400, "holdfast could not read this request; it serves CONNECT and http:// only.")
             return
@@ -57,9 +57,9 @@ async def serve(connection: socket.socket, gateway: Gateway) -> None:
                 there.cancel()
 
 
-def read_head(head: bytes) -> tuple[str, int, bytes] | None:
+def parse_request(head: bytes) -> tuple[str, int, bytes] | None:
     """(host, port, what to send on first) of a request to a proxy; None if it is not one we serve."""
-    if _STRAY.search(head.replace(b"\r\n", b"")):
+    if _BARE_CONTROL.search(head.replace(b"\r\n", b"")):
         return None
     line, _, rest = head.partition(b"\r\n")
     words = line.split(b" ")
@@ -75,20 +75,20 @@ def read_head(head: bytes) -> tuple[str, int, bytes] | None:
         name, port = split_port(place.decode("ascii"), None if connect else 80)
     except UnicodeDecodeError:
         return None
-    host = to_host(name)
+    host = normalize_host(name)
     if host is None or not port or b"@" in place:
         return None
     if found is None:
         return host, port, b""
     path = found[2] if found[2].startswith(b"/") else b"/" + found[2]
-    kept = [item for item in rest.split(b"\r\n") if item and not _is_dropped(item)]
+    kept = [item for item in rest.split(b"\r\n") if item and not _is_hop_header(item)]
     if any(item[:1] in b" \t" for item in kept):
         return None
     fresh = [b" ".join((method, path, version)), b"Host: " + place, b"Connection: close", *kept]
     return host, port, b"\r\n".join(fresh) + b"\r\n\r\n"
 
 
-def _is_dropped(header: bytes) -> bool:
+def _is_hop_header(header: bytes) -> bool:
     """What is for the proxy, and what we say ourselves: a request names one host, in one place."""
     name = header.partition(b":")[0].strip().lower()
     return name in (b"host", b"connection", b"keep-alive") or name.startswith(b"proxy-")

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any, Final, cast
 
 from holdfast.contract.tool import Tool
-from holdfast.contract.tool_finder import parameters_of
+from holdfast.contract.tool_finder import schema_properties
 
 K1: Final = 1.2
 B: Final = 0.75
@@ -105,7 +105,7 @@ def _singular(word: str) -> str:
 
 def _text(tool: Tool) -> str:
     texts = [tool.description[:MAX_TEXT]]
-    for name, schema in islice(parameters_of(tool).items(), MAX_PARAMETERS):
+    for name, schema in islice(schema_properties(tool).items(), MAX_PARAMETERS):
         said = cast(dict[str, Any], schema).get("description") if isinstance(schema, dict) else None
         texts.append((f"{name} {said}" if isinstance(said, str) else name)[:MAX_PARAMETER])
     return " ".join(texts)

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 from msgspec import UNSET, Struct, UnsetType
 
-from holdfast.contract.elicitation import Form
+from holdfast.contract.elicitation import FormRequest
 from holdfast.contract.errors import BadJson, HoldfastError
 from holdfast.contract.json import Args, Json, parse_json
-from holdfast.contract.schema import CompiledSchema, compile_any
+from holdfast.contract.schema import CompiledSchema, compile_schema_or_bool
 
 _CLEAN: Final = re.compile(r"[!-~]+")
 _ODD: Final = frozenset("\\`\"'<>{}|^")
@@ -69,7 +69,7 @@ _NATIVE: Final = re.compile(
 )
 
 
-def asks_for_a_secret(form: Form) -> bool:
+def asks_for_a_secret(form: FormRequest) -> bool:
     """Whether something can be typed into the form that its words call a password or the like."""
     fields = _object(form.schema.get("properties"))
     if any(is_secret_field(name, part) for name, part in fields.items()):
@@ -262,7 +262,7 @@ def form_fields(schema: Mapping[str, Any]) -> list[Field]:
 def _field(name: str, schema: dict[str, Any], *, required: bool) -> Field:
     title, description = _text(schema, "title"), _text(schema, "description")
     kind, choices = _kind(schema)
-    checked = compile_any(schema, f"The field '{name}'")
+    checked = compile_schema_or_bool(schema, f"The field '{name}'")
     sound = "default" in schema and checked.accepts(schema["default"])
     return Field(
         name=name,

@@ -20,7 +20,7 @@ from typing import Final
 from unicodedata import normalize
 
 from holdfast.contract.call import NamedFile
-from holdfast.fs.beneath import USERS_FILE, opened
+from holdfast.fs.beneath import USER_FILE_FLAGS, open_descriptor
 from holdfast.rules.shell.parts import CommandAnalysis, analyze
 from holdfast.rules.shell.path_mentions import PathMentions, TooManyPaths, find_path_mentions
 from holdfast.rules.shell.verdicts import CommandPart, word_set
@@ -269,7 +269,7 @@ def _with_digests(found: Mapping[str, str]) -> Iterator[NamedFile]:
 def _digest(path: str, most: int) -> tuple[int, str]:
     """How much was read, and the digest; beyond `most` bytes, which inode it is and when that was last changed."""
     try:
-        with opened(path, USERS_FILE) as descriptor:
+        with open_descriptor(path, USER_FILE_FLAGS) as descriptor:
             about = os.fstat(descriptor)
             if about.st_size > most or not stat.S_ISREG(about.st_mode):
                 return 0, f"inode:{_stat_fingerprint(about)}"

@@ -19,7 +19,7 @@ from holdfast.contract.call import Caller, Decision
 from holdfast.contract.enums import BuiltInPreset, Profile, Verdict
 from holdfast.contract.errors import BadJson, ConfigError
 from holdfast.contract.json import Json, parse_json
-from holdfast.contract.names import from_api_name, is_pattern, server_of
+from holdfast.contract.names import from_api_name, is_pattern, mcp_server_name
 from holdfast.contract.tool import Tool
 from holdfast.contract.tool_finder import TOOL_SEARCH
 from holdfast.text.suggest import did_you_mean
@@ -276,7 +276,7 @@ class _Layer:
             return Decision(Verdict.APPROVE, f"{label}.allow", f"'{entry}' in {label}.allow lets '{tool.name}' in")
         if tool.name == TOOL_SEARCH and tool.source == "builtin":
             return Decision(Verdict.APPROVE, label, f"'{tool.name}' only finds what is left; deny it to take it away")
-        if (name := server_of(tool.source)) is not None and name in self._servers:
+        if (name := mcp_server_name(tool.source)) is not None and name in self._servers:
             return Decision(Verdict.APPROVE, f"mcp.servers.{name}", f"mcp.servers.{name} brings '{tool.name}'")
         if self._profile is not None:
             return self._by_profile(tool, self._profile)
@@ -349,13 +349,13 @@ def check_names(
     names = {name for tool in tools for name in (*tool.names, tool.api_name)} | PLANNED_TOOLS | {TOOL_SEARCH}
     groups = {f"{GROUP_PREFIX}{group}" for group in GROUPS.union(*(tool.groups for tool in tools))}
     presets = {*get_args(BuiltInPreset), *config.approval.presets}
-    there = {server_of(tool.source) for tool in tools}
+    there = {mcp_server_name(tool.source) for tool in tools}
     away = {name for name in config.mcp.servers if name not in there}
     warnings: list[str] = []
     for where, entry in named:
         kind = "preset" if entry.startswith("$") else "tool or group"
         candidates = presets if entry.startswith("$") else groups if entry.startswith(GROUP_PREFIX) else names
-        server = server_of(entry if ":" in entry else from_api_name(entry) or "")
+        server = mcp_server_name(entry if ":" in entry else from_api_name(entry) or "")
         if entry in candidates or is_pattern(entry) or server in away or any(map(ToolMatcher([entry]).match, tools)):
             continue
         meant = did_you_mean(entry, sorted(candidates))

@@ -15,7 +15,7 @@ from holdfast.contract.call import Caller, Decision
 from holdfast.contract.context import Context
 from holdfast.contract.enums import Failure, Risk, State, Verdict
 from holdfast.contract.json import Args
-from holdfast.contract.names import server_of
+from holdfast.contract.names import mcp_server_name
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool, is_async, parameters_by_position, takes_callback
 from holdfast.contract.tool_finder import TOOL_SEARCH
@@ -211,7 +211,7 @@ def _as_two_argument_function(tool: Tool) -> Callable[[Args, Any], Any] | None:
 
 def _timeout_unit(tool: Tool, name_used: str) -> float:
     """Seconds in one of the call's own `timeout`; what a tool from elsewhere means by that word is its own affair."""
-    if server_of(tool.source) is not None:
+    if mcp_server_name(tool.source) is not None:
         return 0.0
     properties = tool.input_schema.get("properties")
     if not isinstance(properties, dict) or "timeout" not in properties:

@@ -21,7 +21,7 @@ from holdfast.contract.json import Args, digest_of
 from holdfast.contract.tool import Tool
 from holdfast.contract.widening import Widening
 from holdfast.fs import paths
-from holdfast.fs.protected_paths import is_protected
+from holdfast.fs.protected_paths import protected_reason
 from holdfast.registry.registry import Registry, installed_entry_points
 from holdfast.rules.chain import (
     DEFAULT_PRIORITY,
@@ -78,7 +78,7 @@ def standard_decider(
         config.approval,
         chain,
         confirmations=confirmations,
-        is_protected=lambda path: is_protected(path, root=root, extra=extra),
+        is_protected=lambda path: protected_reason(path, root=root, extra=extra),
         sandbox_verified=commands.guarantees_hold,
         protected=extra,
         tools=config.tools,

@@ -18,13 +18,13 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.config.roots import find_root
-from holdfast.contract.call import Owner
+from holdfast.contract.call import ProcessIdentity
 from holdfast.contract.command import Command
 from holdfast.contract.context import Context
 from holdfast.contract.errors import CallError, SandboxRefused
 from holdfast.contract.processes import ProcessInfo, ProcessOutput, Signal
 from holdfast.fs.replace import make_private_folder
-from holdfast.fs.temporary import make_folder, remove_folder
+from holdfast.fs.temporary import make_temporary_folder, remove_temporary_folder
 from holdfast.runtime.commands import Commands, ContextSandbox, signal_name
 from holdfast.sandbox.supervisor.client import (
     CommandNotStarted,
@@ -115,7 +115,7 @@ class ProcessRecord(Struct, frozen=True, kw_only=True):
 
     id: str
     pid: int
-    worker: Owner
+    worker: ProcessIdentity
     """The process that watches it."""
     command: str
     cwd: str
@@ -367,7 +367,7 @@ def _ended_after(info: ProcessInfo, since: float) -> bool:
     return info.ended is None or info.ended >= since
 
 
-def _open_process(owner: Owner) -> int:
+def _open_process(owner: ProcessIdentity) -> int:
     """A descriptor of exactly this process: a pid that was given to another one meanwhile is refused."""
     try:
         fd = os.pidfd_open(owner.pid)
@@ -390,6 +390,6 @@ async def _readable(fd: int) -> None:
 
 
 def _temporary(owner: BackgroundProcesses) -> Path:
-    folder = make_folder("processes")
-    weakref.finalize(owner, remove_folder, folder)
+    folder = make_temporary_folder("processes")
+    weakref.finalize(owner, remove_temporary_folder, folder)
     return folder

@@ -22,14 +22,14 @@ from msgspec.structs import replace
 
 from holdfast.config.config import SHELL_READONLY, Config
 from holdfast.contract.call import Call
-from holdfast.contract.command import Command, Outlook, Ran, standard_shell
+from holdfast.contract.command import Command, CommandPreview, CommandResult, standard_shell
 from holdfast.contract.enums import AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS
 from holdfast.contract.errors import SandboxRefused, UndoRefused
 from holdfast.contract.json import digest_of
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.widening import Widening
-from holdfast.fs.protected_paths import exact
+from holdfast.fs.protected_paths import exact_pattern
 from holdfast.rules.chain import Confinement
 from holdfast.rules.decider import Containment
 from holdfast.rules.policy import MANIFEST
@@ -92,8 +92,8 @@ class Commands:
         config, document = self.config, self.workspace.document
         folders = [each for folder in map(Path, config.tools.skills.values()) for each in (folder, folder.resolve())]
         # Patterns, as a single path would be taken for a document, which stays as it is whoever wrote it.
-        manifests = (f"{exact(folder)}/{MANIFEST[:-1]}?" for folder in folders)
-        own = () if document is None else (exact(document), exact(document.resolve()))
+        manifests = (f"{exact_pattern(folder)}/{MANIFEST[:-1]}?" for folder in folders)
+        own = () if document is None else (exact_pattern(document), exact_pattern(document.resolve()))
         return (*config.protected, *dict.fromkeys((*manifests, *own)))
 
     @cached_property
@@ -277,20 +277,22 @@ class ContextSandbox:
     def undo_note(self, command: Command) -> str | None:
         return self._recorder.note()
 
-    async def outlook(self, command: Command) -> Outlook:
+    async def preview(self, command: Command) -> CommandPreview:
         sandbox, quick = self._sandbox, self._commands.ledger is None or self._commands.config.sandbox.undo == "off"
         note = self.undo_note(command) if quick else await _threads.run(self.undo_note, command)
         backend = await self._backend()
         if backend is None:
-            return Outlook(contained_by=None, network="on", undo_note=note, undo_only_in=self._recorder.only_in())
+            return CommandPreview(
+                contained_by=None, network="on", undo_note=note, undo_only_in=self._recorder.only_in()
+            )
         widened = self._ctx.call_record.widening or Widening()
         paths = (*(f"also reads {path}" for path in widened.read), *(f"also changes {path}" for path in widened.write))
-        return Outlook(contained_by=backend.name, network=_network(sandbox.policy), paths=paths, undo_note=note)
+        return CommandPreview(contained_by=backend.name, network=_network(sandbox.policy), paths=paths, undo_note=note)
 
     def _is_recorded(self, command: Command) -> bool:
         return command.undoable and self._commands.ledger is not None and self._commands.config.sandbox.undo != "off"
 
-    async def run(self, command: Command) -> Ran:
+    async def run(self, command: Command) -> CommandResult:
         with contextlib.ExitStack() as stack:
             host_proxy = await self._host_proxy(command, stack)
             recording = await self._record(command)
@@ -371,7 +373,7 @@ class _CommandRun:
         self._pumps: list[PipeReader] = []
         self._settled = False
 
-    async def run(self, passed: Sequence[int]) -> Ran:
+    async def run(self, passed: Sequence[int]) -> CommandResult:
         try:
             self._start(passed)
             ended, cancelled = await self._wait()
@@ -489,14 +491,14 @@ class _CommandRun:
 
         threading.Thread(target=tidy, name="holdfast-tidy", daemon=True).start()
 
-    def _result(self, ended: ExitStatus, found: Changes) -> Ran:
+    def _result(self, ended: ExitStatus, found: Changes) -> CommandResult:
         redactor = self._commands.redactor
         where = f"output.read call={self._ctx.call_id}"
         hide, margin = (redactor, redactor.longest) if redactor.active else (str, 0)
         kept = [sink.finish(hide, where, margin) for sink in self._sinks]
         shown: CapturedOutput = kept[0]
         network, writable = self._bounds()
-        return Ran(
+        return CommandResult(
             code=ended.code,
             signal=None if ended.signal is None else signal_name(ended.signal),
             output=shown.text,

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 
 from holdfast.config.config import Caps, Config
-from holdfast.contract.elicitation import CANCELLED, Elicitation, Question, Reply
+from holdfast.contract.elicitation import CANCELLED, Elicitation, ElicitationReply, Question
 from holdfast.contract.errors import CallError, HoldfastError, PathRefused, SecretUnavailable
 from holdfast.contract.event import Output, Progress
 from holdfast.contract.json import Args
 from holdfast.contract.result import Result
 from holdfast.fs import paths
 from holdfast.runtime.results import CallStorage
-from holdfast.text.truncate import Limits
+from holdfast.text.truncate import Truncator
 
 if TYPE_CHECKING:
     from holdfast.contract.call import Call
@@ -47,7 +47,7 @@ class Environment(Struct, frozen=True, kw_only=True, eq=False):
     commands: Commands
     service: Callable[[type[Any]], Any]
     """Finds a long-lived helper by its protocol."""
-    elicit: Callable[[Elicitation], Awaitable[tuple[Reply, ...]]]
+    elicit: Callable[[Elicitation], Awaitable[tuple[ElicitationReply, ...]]]
     """Puts questions to a person."""
     call: Callable[[str, Args, RunContext], Awaitable[Result]]
     """Makes a nested call."""
@@ -135,9 +135,9 @@ class RunContext:
         return self._sandbox
 
     @property
-    def truncate(self) -> Limits:
+    def truncate(self) -> Truncator:
         limits = self._environment.config.output
-        return Limits(limits.max_lines, limits.max_bytes)
+        return Truncator(limits.max_lines, limits.max_bytes)
 
     @property
     def keep(self) -> CallStorage:
@@ -251,7 +251,7 @@ class RunContext:
             raise CallError("`call_blocking` is for tools that run in a thread; use `await ctx.call(...)` here.")
         return asyncio.run_coroutine_threadsafe(self.call(name, args), loop).result()
 
-    async def elicit(self, *questions: Question) -> tuple[Reply, ...]:
+    async def elicit(self, *questions: Question) -> tuple[ElicitationReply, ...]:
         if self.dry_run:
             return (CANCELLED,) * len(questions)
         call = self.call_record

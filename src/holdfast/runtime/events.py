@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from holdfast.contract.event import Event, Warned
+from holdfast.contract.event import Event, WarningRaised
 from holdfast.contract.result import Result
 from holdfast.store.redact import Redactor
 
@@ -140,11 +140,11 @@ class Events:
         """Tell a person, in the log and as an event."""
         clean = self._redactor(message)
         _LOG.warning("%s", clean)
-        self.emit_from_anywhere(Warned("", clean))
+        self.emit_from_anywhere(WarningRaised("", clean))
 
     def notice(self, message: str) -> None:
         """Tell whoever watches, and nobody else."""
-        self.emit(Warned("", message))
+        self.emit(WarningRaised("", message))
 
     def tool_raised(self, tool: str, call_id: str, error: BaseException) -> None:
         """What a tool raised goes to the log with its traceback; the record has the `call_id`."""

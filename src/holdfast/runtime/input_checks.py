@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from holdfast.contract.call import Answer, Caller, PendingCall
-from holdfast.contract.coercion import plain_copy
+from holdfast.contract.coercion import to_json_value
 from holdfast.contract.errors import BadJson, CallError, LedgerError, UnknownCall
 from holdfast.contract.json import MAX_ARGUMENT_BYTES, Args, encode_json, parse_json
 from holdfast.runtime.results import message_of
@@ -194,7 +194,7 @@ def check_new_arguments(given: object) -> Args:
     if not isinstance(given, dict):
         raise CallError(f"The new arguments must be a JSON object, not {type(given).__name__}.")
     try:
-        return plain_copy(cast(Args, given))
+        return to_json_value(cast(Args, given))
     except (ValueError, RecursionError) as error:
         raise CallError(f"The new arguments cannot be used: {str(error)[:200]}.") from None
 

@@ -10,11 +10,11 @@ from typing import Any, Literal, cast, get_args
 from msgspec import Struct
 
 from holdfast.contract.call import Answer, PendingCall
-from holdfast.contract.elicitation import CANCELLED, Elicitation, Elicitor, Reply
+from holdfast.contract.elicitation import CANCELLED, Elicitation, ElicitationReply, Elicitor
 from holdfast.contract.errors import CallError
-from holdfast.contract.event import Elicited
+from holdfast.contract.event import ElicitationStarted
 from holdfast.contract.result import Result
-from holdfast.contract.tool import choices
+from holdfast.contract.tool import suggest_choices
 from holdfast.runtime.events import Events
 from holdfast.runtime.results import message_of
 
@@ -32,7 +32,7 @@ def check_nobody(given: object) -> Nobody:
     if isinstance(given, str) and given in get_args(Nobody):
         return cast(Nobody, given)
     shown = message_of(given, type(given).__name__)[:40]
-    raise CallError(f"nobody={shown!r} is not known. {choices(shown, get_args(Nobody))}")
+    raise CallError(f"nobody={shown!r} is not known. {suggest_choices(shown, get_args(Nobody))}")
 
 
 class AttachedInterface(Struct, frozen=True, eq=False, kw_only=True):
@@ -132,10 +132,10 @@ class Interfaces:
                 return item.nobody
         return self._nobody
 
-    async def elicit(self, elicitation: Elicitation) -> tuple[Reply, ...]:
+    async def elicit(self, elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
         """Put questions to a person, at the interface that came last first; where nobody is, each is cancelled."""
         if not self._events.idle:
-            self._events.emit(Elicited(elicitation.call_id, elicitation))
+            self._events.emit(ElicitationStarted(elicitation.call_id, elicitation))
         nothing = (CANCELLED,) * len(elicitation.questions)
         for item in reversed(self._attached):
             if item.elicitor is None:

@@ -14,10 +14,10 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.contract.context import Cut
+from holdfast.contract.context import TruncatedText
 from holdfast.contract.errors import LedgerError
 from holdfast.store.blobs import Blobs, RawSpillWriter, Spill, SpillWriter
-from holdfast.text.truncate import format_size, head, only_bytes, tail, with_notice
+from holdfast.text.truncate import format_size, head, tail, truncate_by_bytes, with_notice
 
 _MEMORY_LIMIT: Final = 256 * 1024
 """Output up to this is held in memory; more goes to disk, and is read by a thread unless somebody watches it."""
@@ -158,10 +158,10 @@ class OutputBuffer:
             spill=spill,
         )
 
-    def _cut(self, text: str) -> Cut:
+    def _cut(self, text: str) -> TruncatedText:
         limits = self._limits
         if limits.max_lines is None:
-            return only_bytes(text, limits.max_bytes, limits.keeps)
+            return truncate_by_bytes(text, limits.max_bytes, limits.keeps)
         return (head if limits.keeps == "head" else tail)(text, limits.max_lines, limits.max_bytes)
 
     def _keep(self, whole: bytes) -> Spill | None:
@@ -179,7 +179,7 @@ class OutputBuffer:
             self.discard()
             return None
 
-    def _notice(self, cut: Cut, lines: int, spill: Spill | None, where: str) -> str:
+    def _notice(self, cut: TruncatedText, lines: int, spill: Spill | None, where: str) -> str:
         place = "could not be kept" if self._failed else None
         if spill is not None:
             place = where + (f", first {format_size(spill.size)}" if spill.dropped else "")

@@ -260,10 +260,10 @@ class Pipeline:
         try:
             if type(arguments) is str:
                 given = parse_object(arguments, plan.open_schema)
-                args = given if plan.is_valid(given) else tool.schema.mend(given)
+                args = given if plan.is_valid(given) else tool.schema.coerce(given)
             else:
                 given = read_arguments(arguments)
-                args = tool.schema.judge(given)
+                args = tool.schema.check(given)
             if args is not given:
                 original = copy_json(given, MAX_ARGUMENT_BYTES) if type(args) is dict else None
             elif given is arguments and (self._ledger is not None or plan.decision is None):
@@ -351,7 +351,7 @@ class Pipeline:
             return failed(reason, State.DENIED, Failure.DENIED_BY_MIDDLEWARE)
         call = ctx.call_record
         try:
-            args = copy_json(plan.tool.schema.accept(answer), MAX_ARGUMENT_BYTES)
+            args = copy_json(plan.tool.schema.validate(answer), MAX_ARGUMENT_BYTES)
             ctx.call_record = replace(call, args=args, asked=None if args == call.args else call.args)
         except ArgumentsError as error:
             text = f"A hook gave tool '{ctx.tool.name}' arguments it cannot take: {error}."
@@ -694,7 +694,7 @@ class Pipeline:
         return call.caller.document in (None, None if document is None else str(document))
 
     def _as_pending(self, prepared: Prepared, decision: Decision, *, waiter: Any) -> PendingCall:
-        from holdfast.text.preview import preview, summary_of
+        from holdfast.text.preview import call_summary, preview
 
         tool, call, proposal = prepared.plan.tool, prepared.call, prepared.proposal
         redactor = self._redactor
@@ -708,7 +708,7 @@ class Pipeline:
             definition_digest=tool.digest,
             decision=decision,
             preview=preview(call.name_used, shown, _PREVIEW_WIDTH, tool.format_preview),
-            summary=proposal.summary if proposal else summary_of(shown, tool.summary, call.cwd),
+            summary=proposal.summary if proposal else call_summary(shown, tool.summary, call.cwd),
             proposal=proposal,
             files=files,
             secrets=tuple(map(str, secrets)),

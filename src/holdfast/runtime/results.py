@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.contract.call import Call, Decision, PendingCall, Proposal
-from holdfast.contract.coercion import Repairs, is_plain
+from holdfast.contract.coercion import JsonSanitizer, is_json_value
 from holdfast.contract.enums import Failure, State, Verdict
 from holdfast.contract.errors import ArgumentsError, BadJson, CallError, HoldfastError, LedgerError, UnknownCall
 from holdfast.contract.json import Args, Json, encode_json
@@ -75,7 +75,7 @@ def message_of(error: object, otherwise: str) -> str:
 def exception_text(error: BaseException) -> str:
     """What the model is told of an exception: `KeyError: 'zz'`. Sentences of our own stand for themselves."""
     kind = type(error).__name__
-    words = Repairs().text(message_of(error, ""))
+    words = JsonSanitizer().text(message_of(error, ""))
     if isinstance(error, HoldfastError | RelayedError):
         return words or kind
     return f"{kind}: {words}" if words else kind
@@ -208,7 +208,7 @@ def to_result(value: Any, tool: Tool, call_id: str) -> Result:
     if tool.output_validator is None and (number or plain_text or value is None):
         text = "" if value is None else str(value)
         return Result(True, text, structured=value if number else None, call_id=call_id)
-    repairs = Repairs()
+    repairs = JsonSanitizer()
     try:
         if isinstance(value, Result):
             result = _repair(value, repairs)
@@ -271,12 +271,12 @@ def _negated(value: object) -> object:
 def _success(plain: Json, typed: bool = False) -> Result:
     if plain is None or isinstance(plain, str):
         return Result(True, plain or "", structured=plain if typed else None)
-    return Result(True, encode_json(Repairs().value(plain)).decode(), structured=plain)
+    return Result(True, encode_json(JsonSanitizer().value(plain)).decode(), structured=plain)
 
 
-def _repair(result: Result, repairs: Repairs) -> Result:
+def _repair(result: Result, repairs: JsonSanitizer) -> Result:
     """The result with structure and metadata as plain JSON, and nothing in it that JSON cannot carry."""
-    if is_plain([result.output, result.error, result.structured, result.metadata]):
+    if is_json_value([result.output, result.error, result.structured, result.metadata]):
         return result
     result = replace(
         result,
@@ -285,7 +285,7 @@ def _repair(result: Result, repairs: Repairs) -> Result:
         structured=repairs.value(to_json(result.structured)),
         metadata=repairs.value(to_json(result.metadata)),
     )
-    if not is_plain([result.structured, result.metadata]):
+    if not is_json_value([result.structured, result.metadata]):
         raise ValueError("nested too deeply, or a number with too many digits")
     return result
 
@@ -308,7 +308,7 @@ def with_final_state(result: Result, call_id: str) -> Result:
 
 def checked_proposal(proposal: Proposal, tool: Tool, call_id: str) -> Proposal | Result:
     """The proposal if every part of it is what it must be: it will be shown, stored, and come back from JSON."""
-    if not is_plain(proposal.payload):
+    if not is_json_value(proposal.payload):
         return with_final_state(_invalid_output(tool, "proposed a payload that JSON cannot carry"), call_id)
     try:
         encode_json(proposal)
@@ -324,7 +324,7 @@ def is_well_formed(result: Result) -> bool:
         msgspec.convert(plain, Result, builtin_types=(bytes,))
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
         return False
-    return type(result) is Result and is_plain([result.structured, result.metadata])
+    return type(result) is Result and is_json_value([result.structured, result.metadata])
 
 
 class _Unconvertible(TypeError):
@@ -356,7 +356,7 @@ def check_output(tool: Tool, result: Result) -> Result:
     if validator is None or not result.success:
         return result
     content = result.structured
-    if validator.foreign and not validator.affords(content):
+    if validator.untrusted and not validator.is_affordable(content):
         return _invalid_output(tool, "returned more than can be checked against its output schema", result)
     if validator.accepts(content):
         return result
@@ -375,7 +375,7 @@ _NOTICE_BYTES: Final = 8192
 
 
 class CallStorage:
-    """Satisfies the `Keeper` protocol for one call."""
+    """Satisfies the `CallStorage` protocol for one call."""
 
     __slots__ = ("_call_id", "_ledger")
 
@@ -454,4 +454,4 @@ def _spill(text: str, limits: OutputConfig, ledger: Ledger | None) -> Spill | No
 def _cut_bytes(result: Result, limits: OutputConfig) -> Result:
     if limits.max_output_bytes is None or len(result.output) * 4 <= limits.max_output_bytes:
         return result
-    return replace(result, output=truncate.cut_bytes(result.output, limits.max_output_bytes))
+    return replace(result, output=truncate.truncate_bytes(result.output, limits.max_output_bytes))

@@ -21,7 +21,7 @@ from holdfast.contract.enums import Failure, State
 from holdfast.contract.errors import CallError, ConfigError, StaleApproval, UnknownCall
 from holdfast.contract.json import Args
 from holdfast.contract.result import Result
-from holdfast.contract.tool import Tool, choices
+from holdfast.contract.tool import Tool, suggest_choices
 from holdfast.contract.widening import Widening
 from holdfast.registry.provider_lists import Format, ToolList
 from holdfast.registry.registry import Registry
@@ -418,7 +418,9 @@ class Runtime:
         """The tool list for a provider's API. Unchanged tools give the same object again."""
         if not isinstance(cast(object, format), str) or format not in get_args(Format):
             shown = message_of(format, "this")[:40]
-            raise CallError(f"There is no tool list in the format {shown!r}. {choices(shown, get_args(Format))}")
+            raise CallError(
+                f"There is no tool list in the format {shown!r}. {suggest_choices(shown, get_args(Format))}"
+            )
         return self.access.tool_list(format, self._check_caller(caller))
 
     def subscribe(self, limit: int = QUEUE_LIMIT) -> Subscription:

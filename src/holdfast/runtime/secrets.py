@@ -60,10 +60,10 @@ def _from_command(scope: str, command: tuple[str, ...], project: Path) -> str:
     from subprocess import SubprocessError
 
     try:
-        program = helper_process.person_program(command[0], project)
-    except helper_process.NotStarted as error:
+        program = helper_process.user_program(command[0], project)
+    except helper_process.ProgramRefused as error:
         raise SecretUnavailable(f"The command for the secret '{scope}' cannot be run: {error}") from None
-    environment = helper_process.person_environment(project)
+    environment = helper_process.user_environment(project)
     try:
         said = helper_process.run((program, *command[1:]), timeout=_COMMAND_SECONDS, env=environment)
         return said.decode().rstrip("\n")

@@ -9,7 +9,7 @@ from holdfast.contract.call import Caller
 from holdfast.contract.context import Context
 from holdfast.contract.errors import CallError, HoldfastError
 from holdfast.contract.processes import Processes
-from holdfast.contract.tool_finder import TOOL_SEARCH, FoundTools, ToolFinder
+from holdfast.contract.tool_finder import TOOL_SEARCH, ToolFinder, ToolMatches
 from holdfast.runtime.access import ToolAccess
 from holdfast.runtime.commands import Commands
 from holdfast.runtime.context import RunContext
@@ -72,13 +72,13 @@ class RegistryToolFinder:
         self._index: ToolIndex | None = None
         self._masks: dict[Caller, bytes] = {}
 
-    def find(self, ctx: Context, query: str, limit: int) -> FoundTools:
+    def find(self, ctx: Context, query: str, limit: int) -> ToolMatches:
         if not isinstance(ctx, RunContext):
             raise CallError("Tools are searched for a call of a runtime: pass the context the tool was handed.")
         with self._lock:
             index = self._current()
             mask = self._mask(index, ctx.call_record.caller)
-        return FoundTools(tuple(index.search(query, limit, mask)), mask.count(1))
+        return ToolMatches(tuple(index.search(query, limit, mask)), mask.count(1))
 
     def _current(self) -> ToolIndex:
         registry = self._access.registry

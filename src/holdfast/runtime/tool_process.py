@@ -25,7 +25,7 @@ from holdfast.contract.errors import ToolError
 from holdfast.contract.json import Args, encode_json, parse_json
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
-from holdfast.helper_process import own_module, start_async
+from holdfast.helper_process import holdfast_module, start_async
 from holdfast.import_path import import_order
 from holdfast.runtime.cancellation import OutcomeUnknown, RelayedError
 from holdfast.runtime.results import exception_text, to_json
@@ -70,7 +70,7 @@ async def run_in_process(tool: Tool, args: Args, cwd: Path) -> Any:
         {"module": module, "name": name, "folder": folder, "args": args, "path": path, "cwd": str(cwd)}
     )
     child = await start_async(
-        own_module("holdfast.runtime.tool_process"),
+        holdfast_module("holdfast.runtime.tool_process"),
         env=os.environ,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,

@@ -16,10 +16,10 @@ from msgspec import Struct
 from holdfast import helper_process
 from holdfast.contract.command import Command
 from holdfast.contract.errors import SandboxRefused
-from holdfast.fs.git_folder import GIT
+from holdfast.fs.git_folder import GIT_FOLDER
 from holdfast.fs.protected_list import MASKED_FILES, MASKED_FOLDERS
-from holdfast.fs.protected_paths import locked_reason
-from holdfast.fs.temporary import Notes
+from holdfast.fs.protected_paths import command_locked_reason
+from holdfast.fs.temporary import CleanupEntries
 from holdfast.sandbox import seccomp
 from holdfast.sandbox.launch import (
     DEFAULT_PRIORITY,
@@ -224,7 +224,9 @@ class Mounts:
         before = self._before(folder, tops)
         stubs: list[MountStubs] = []
         wanted = (f"{top}/{name}" for top in tops for name in (*MASKED_FOLDERS, *MASKED_FILES))
-        noted = Notes(path for path in wanted if not os.path.lexists(path))  # before there is anything to remove
+        noted = CleanupEntries(
+            path for path in wanted if not os.path.lexists(path)
+        )  # before there is anything to remove
         for top in tops:
             stubs.append(MountStubs(top))
             self.cleanup.append(stubs[-1])
@@ -233,7 +235,7 @@ class Mounts:
         keep, root = self._policy.quarantine, tops[-1]
         self.cleanup.append(Restorer(folder, before, extra=extra, masked=masked, keep=keep, root=root))
         for top, one in zip(tops, stubs, strict=True):
-            git = f"{top}/{GIT}"
+            git = f"{top}/{GIT_FOLDER}"
             if git not in one.folders and os.path.isdir(git) and not os.path.islink(git):  # noqa: PTH112, PTH114
                 yield from self._held(folder, git, file_identity(git), writable=True)  # a mount cannot be renamed
         for item in before:
@@ -250,7 +252,9 @@ class Mounts:
         extra = self._policy.protected
         every = find_protected(folder, extra, root=tops[-1])
         found = [item for item in every if not any(is_mask_stub(item, top) for top in tops)]
-        built_in = [item for item in found if not extra or any(locked_reason(item.path, root=top) for top in tops)]
+        built_in = [
+            item for item in found if not extra or any(command_locked_reason(item.path, root=top) for top in tops)
+        ]
         held = choose_mounts(built_in, extra)
         if len(built_in) < len(found):
             known = {item.path for item in built_in}

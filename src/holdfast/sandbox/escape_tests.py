@@ -21,7 +21,7 @@ from msgspec import Struct
 from holdfast import helper_process
 from holdfast.contract.command import Command
 from holdfast.contract.errors import HoldfastError
-from holdfast.fs.temporary import make_folder, remove_folder
+from holdfast.fs.temporary import make_temporary_folder, remove_temporary_folder
 from holdfast.helper_process import isolated_python
 from holdfast.sandbox.launch import (
     Backend,
@@ -58,8 +58,8 @@ class HostFixture:
         self._stack.close()
 
     def _make(self) -> None:
-        self.base = make_folder("escape-test")
-        self._stack.callback(remove_folder, self.base)
+        self.base = make_temporary_folder("escape-test")
+        self._stack.callback(remove_temporary_folder, self.base)
         self.project = self.base / "project"
         self._protected = {
             self.project / ".git" / "config": "[core]\n",

@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Final, Literal, NamedTuple
 
 from holdfast.fs.git_folder import is_git_folder
-from holdfast.fs.protected_list import DEPENDENCIES
+from holdfast.fs.protected_list import PACKAGE_FOLDERS
 
 SECRETS: Final = "$secrets"
 """The entry of `sandbox.read_deny` that stands for the patterns below."""
@@ -256,7 +256,7 @@ def _depth(text: str) -> float:
 
 def _is_skipped(name: str) -> bool:
     """Installed packages, and what git keeps: a branch may be called like a key."""
-    return name in DEPENDENCIES or is_git_folder(name)
+    return name in PACKAGE_FOLDERS or is_git_folder(name)
 
 
 def _outermost(folders: Iterable[str]) -> tuple[str, ...]:

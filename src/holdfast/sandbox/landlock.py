@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from holdfast.contract.command import Command
 from holdfast.contract.errors import SandboxRefused
-from holdfast.fs.temporary import make_folder, remove_folder
+from holdfast.fs.temporary import make_temporary_folder, remove_temporary_folder
 from holdfast.sandbox import privileges, seccomp
 from holdfast.sandbox.launch import Launch, Overlay, find_program
 from holdfast.sandbox.limits import ControlGroups, rlimits
@@ -92,13 +92,13 @@ class _Home:
     """A private home and temporary folder; calling it removes it."""
 
     def __init__(self) -> None:
-        self.path = str(make_folder("home"))
+        self.path = str(make_temporary_folder("home"))
         git = Path.home() / ".gitconfig"
         if git.exists():
             Path(self.path, ".gitconfig").symlink_to(git)
 
     def __call__(self) -> None:
-        remove_folder(Path(self.path))
+        remove_temporary_folder(Path(self.path))
 
 
 def _rules(policy: SandboxPolicy, command: Command, program: str, cwd: str, home: str) -> Iterator[tuple[str, int]]:

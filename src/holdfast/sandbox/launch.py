@@ -20,9 +20,9 @@ from typing import Any, Final, Protocol
 from msgspec import Struct, field
 
 from holdfast import helper_process
-from holdfast.contract.command import Change, Command
+from holdfast.contract.command import ChangedPath, Command
 from holdfast.contract.errors import SandboxRefused
-from holdfast.fs.beneath import HANDLE, open_beneath
+from holdfast.fs.beneath import HANDLE_FLAGS, open_beneath
 from holdfast.sandbox import privileges
 from holdfast.sandbox.policy import SandboxPolicy
 
@@ -54,7 +54,7 @@ class OpenFiles:
 def open_unchanged(folder: Path, path: str, identity: tuple[int, int] | None) -> int:
     """A path in a folder, opened without following any symlink, if it is still the one with this identity."""
     try:
-        fd = open_beneath(folder, Path(path), HANDLE)
+        fd = open_beneath(folder, Path(path), HANDLE_FLAGS)
     except OSError:
         raise _path_changed(path) from None
     about = os.fstat(fd)
@@ -294,7 +294,7 @@ class Launch(Struct, frozen=True, kw_only=True):
 class Changes(Struct, frozen=True, kw_only=True):
     """What a recorded command changed."""
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ChangedPath, ...] = ()
     violations: tuple[str, ...] = ()
     """Protected paths it tried to change; none of them is changed any more."""
     notes: tuple[str, ...] = ()

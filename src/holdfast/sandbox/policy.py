@@ -18,7 +18,7 @@ from holdfast.config.config import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.contract.errors import ConfigError, SandboxRefused
 from holdfast.contract.widening import Widening
-from holdfast.fs.own_paths import installation, user_config_file, user_state_dir
+from holdfast.fs.own_paths import installation_paths, user_config_file, user_state_dir
 from holdfast.sandbox import hidden_files
 from holdfast.sandbox.hidden_files import AnchoredPattern, ReadRestriction
 from holdfast.sandbox.limits import Limits
@@ -259,7 +259,7 @@ def file_identity(path: str | Path) -> tuple[int, int] | None:
 
 @lru_cache(maxsize=1)
 def installation_folders() -> tuple[Path, ...]:
-    return installation()
+    return installation_paths()
 
 
 def expand_path(

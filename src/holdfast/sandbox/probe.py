@@ -23,7 +23,7 @@ from msgspec import Struct
 from holdfast.contract.command import Command
 from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.fs.replace import write_private
-from holdfast.fs.temporary import make_folder, remove_folder
+from holdfast.fs.temporary import make_temporary_folder, remove_temporary_folder
 from holdfast.sandbox.launch import Backend, EscapeTestResult, Overlay, Progress
 from holdfast.sandbox.policy import SandboxPolicy
 
@@ -178,7 +178,7 @@ def _overlay_holds(backend: Backend, policy: SandboxPolicy, folder: Path, state:
     try:
         if state is not None:
             state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        scratch = make_folder("overlay", state)
+        scratch = make_temporary_folder("overlay", state)
     except OSError:
         return False
     name = f".{scratch.name}"
@@ -194,4 +194,4 @@ def _overlay_holds(backend: Backend, policy: SandboxPolicy, folder: Path, state:
     except (HoldfastError, OSError):
         return False
     finally:
-        remove_folder(scratch)
+        remove_temporary_folder(scratch)

@@ -20,12 +20,18 @@ from msgspec.structs import replace
 
 from holdfast.contract.errors import SandboxRefused
 from holdfast.fs import git_folder
-from holdfast.fs.beneath import Folders, open_regular
-from holdfast.fs.included_files import included
-from holdfast.fs.own_paths import document_identities, remembered_documents
+from holdfast.fs.beneath import FolderTree, open_regular
+from holdfast.fs.included_files import find_references
+from holdfast.fs.own_paths import document_identities, registered_documents
 from holdfast.fs.paths import fold, fold_path
-from holdfast.fs.protected_list import DEPENDENCIES, MASKED_FILES, MASKED_FOLDERS
-from holdfast.fs.protected_paths import could_be_protected, exact, is_conversation, is_protected, leads_to_protected
+from holdfast.fs.protected_list import MASKED_FILES, MASKED_FOLDERS, PACKAGE_FOLDERS
+from holdfast.fs.protected_paths import (
+    exact_pattern,
+    is_conversation_path,
+    may_be_protected_name,
+    protected_reason,
+    symlink_reason,
+)
 
 MAX_MOUNTED: Final = 64
 MAX_MOUNTED_DOCUMENTS: Final = 32
@@ -89,8 +95,8 @@ def choose_mounts(found: Sequence[ProtectedPath], extra: Sequence[str] = ()) -> 
     mountable = [
         item for item in found if item.kind in ("folder", "file", "other") and not is_writable_but_pinned(item)
     ]
-    documents = [item for item in mountable if item.kind == "file" and is_conversation(item.path, extra)]
-    documents.sort(key=lambda item: (exact(item.path) not in extra, -item.changed))
+    documents = [item for item in mountable if item.kind == "file" and is_conversation_path(item.path, extra)]
+    documents.sort(key=lambda item: (exact_pattern(item.path) not in extra, -item.changed))
     apart = {item.path for item in documents}
     mountable = [item for item in mountable if item.path not in apart]
     mountable.sort(key=lambda item: (item.kind != "folder", item.path.count("/"), item.path))
@@ -115,7 +121,7 @@ def choose_mounts(found: Sequence[ProtectedPath], extra: Sequence[str] = ()) -> 
 def is_writable_but_pinned(item: ProtectedPath) -> bool:
     """Whether commands may write in it, but neither make nor remove it."""
     above, _, name = item.path.rpartition("/")
-    return item.kind == "folder" and fold(name) == git_folder.RESOLUTIONS and os.path.lexists(f"{above}/HEAD")
+    return item.kind == "folder" and fold(name) == git_folder.RERERE_CACHE and os.path.lexists(f"{above}/HEAD")
 
 
 def _content(item: ProtectedPath, limit: int) -> bytes | None:
@@ -136,7 +142,7 @@ class FolderReader:
         """Folders of this user that could not be looked into."""
         self._top = str(folder)
         self._opened = ExitStack()
-        self._folders: Folders | None = None
+        self._folders: FolderTree | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -152,7 +158,7 @@ class FolderReader:
             return []
         except OSError:
             try:
-                self._folders = self._folders or self._opened.enter_context(Folders(self._top, loosen=True))
+                self._folders = self._folders or self._opened.enter_context(FolderTree(self._top, loosen=True))
                 self._folders.parent(f"{folder}/.".removeprefix(f"{self._top}/"), writable=True)
                 return _listed(folder)
             except OSError:
@@ -187,7 +193,10 @@ class _Scan:
         self._tops = (folder,) if root is None or root == folder else (folder, root)
         self._extra = tuple(extra)
         self._reach = reach
-        named = [*map(fold_path, remembered_documents()), *(path for top in self._tops for path in included(top))]
+        named = [
+            *map(fold_path, registered_documents()),
+            *(path for top in self._tops for path in find_references(top)),
+        ]
         self._names = {path.rpartition("/")[2] for path in named}
         self._numbers = {number for _, number in document_identities()}
 
@@ -198,7 +207,7 @@ class _Scan:
             for entry in self._in(here):
                 if not isinstance(entry, str):
                     yield entry
-                elif entry not in DEPENDENCIES:
+                elif entry not in PACKAGE_FOLDERS:
                     pending.append(f"{here}/{entry}")
 
     def at_top(self) -> Iterator[os.DirEntry[str]]:
@@ -220,17 +229,17 @@ class _Scan:
 
     def _is_locked(self, entry: os.DirEntry[str], *, is_folder: bool) -> bool:
         name, extra = fold(entry.name), self._extra
-        known = name in self._names or entry.inode() in self._numbers or could_be_protected(name, extra)
+        known = name in self._names or entry.inode() in self._numbers or may_be_protected_name(name, extra)
         if not known and not entry.is_symlink() and name != "repo":
             return False  # as nearly all are
         path = Path(entry.path)
         if entry.is_symlink():
-            ways = (leads_to_protected(path, root=top, extra=extra, for_commands=True) for top in self._tops)
+            ways = (symlink_reason(path, root=top, extra=extra, for_commands=True) for top in self._tops)
             if any(reason is not None for reason in ways):
                 return True
-        if not is_folder and git_folder.points_elsewhere(path):
+        if not is_folder and git_folder.is_pointer_name(path):
             return True
-        reasons = (is_protected(path, root=top, extra=extra, for_commands=True) for top in self._tops)
+        reasons = (protected_reason(path, root=top, extra=extra, for_commands=True) for top in self._tops)
         return known and any(reason is not None for reason in reasons)
 
     def _git_parts(self, folder: str, *, whole: bool, deep: bool = True) -> Iterator[os.DirEntry[str]]:
@@ -243,14 +252,14 @@ class _Scan:
                 if above == ("objects",) and len(entry.name) == _HEX_FOLDER and not _has_folders(entry):
                     continue
                 names = (*above, fold(entry.name))
-                locked = git_folder.locks(names, whole=whole)
-                state = git_folder.state(names)
+                locked = git_folder.is_locked(names, whole=whole)
+                state = git_folder.sequencer_file(names)
                 if entry.is_dir(follow_symlinks=False):
-                    if git_folder.holds_resolutions(names):
+                    if git_folder.is_rerere_cache(names):
                         yield entry
                     if state is not None and not state[1]:
                         yield from self._states(entry, state[0])
-                    elif locked and names[-1] not in git_folder.LEGACY:
+                    elif locked and names[-1] not in git_folder.LEGACY_REMOTES:
                         yield entry
                     elif names == ("objects",) and not (whole and deep):
                         pending.append((f"{entry.path}/info", ("objects", "info")))
@@ -258,22 +267,22 @@ class _Scan:
                         pending.append((entry.path, names))
                 elif (
                     locked
-                    or (entry.is_symlink() and (whole or git_folder.is_way(names)))
-                    or (state is not None and not git_folder.is_as_git_left_it(state, entry.path))
+                    or (entry.is_symlink() and (whole or git_folder.leads_to_control_file(names)))
+                    or (state is not None and not git_folder.file_matches_git_format(state, entry.path))
                 ):
                     yield entry
 
     def _states(self, folder: os.DirEntry[str], name: str) -> Iterator[os.DirEntry[str]]:
         """What of a rebase git would not have written: it may run something."""
         for entry in self._reach.entries(folder.path):
-            if not git_folder.is_as_git_left_it((name, fold(entry.name)), entry.path):
+            if not git_folder.file_matches_git_format((name, fold(entry.name)), entry.path):
                 yield entry
 
 
 def _may_hold(entry: os.DirEntry[str], names: Sequence[str], *, whole: bool) -> bool:
     """Whether something that is locked may lie in a folder."""
     if not whole:
-        return git_folder.is_way(names)
+        return git_folder.leads_to_control_file(names)
     return names[0] not in ("objects", "lfs") or len(names) == 1 or names[1] == "info" or _has_folders(entry)
 
 

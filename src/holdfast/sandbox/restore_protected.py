@@ -21,9 +21,9 @@ from weakref import WeakSet
 import msgspec
 from msgspec import Struct
 
-from holdfast.contract.call import Owner
-from holdfast.fs.beneath import NEW, Folders, change_mode, read_regular, remove
-from holdfast.fs.protected_paths import is_conversation, is_harmless
+from holdfast.contract.call import ProcessIdentity
+from holdfast.fs.beneath import NEW_FILE_FLAGS, FolderTree, change_mode, read_regular, remove_tree
+from holdfast.fs.protected_paths import is_conversation_path, is_inert_document
 from holdfast.fs.replace import write_private
 from holdfast.sandbox.protected_mounts import (
     FolderReader,
@@ -39,7 +39,7 @@ _FOLDER: Final = "sweeps"
 
 
 class RestoreRecord(Struct, frozen=True, kw_only=True):
-    owner: Owner
+    owner: ProcessIdentity
     folder: str
     before: list[ProtectedPath]
     extra: tuple[str, ...]
@@ -198,7 +198,7 @@ class Restorer:
         return not self._is_at_home(item) or self._is_changed(item)
 
     def _is_document(self, item: ProtectedPath) -> bool:
-        return item.kind == "file" and is_conversation(item.path, self._extra)
+        return item.kind == "file" and is_conversation_path(item.path, self._extra)
 
     def _left(self) -> None:
         """Say which documents changed that were not mounted: the command could have written them all the time."""
@@ -240,7 +240,7 @@ class Restorer:
             return True
         before = self._before.get(item.path)
         if before is None:
-            return item.kind == "file" and is_harmless(item.path, tops, self._extra)
+            return item.kind == "file" and is_inert_document(item.path, tops, self._extra)
         if before.identity == item.identity or self._was_mounted_there(before):
             return True
         return self._is_document(before) and item.kind == "file"
@@ -291,7 +291,7 @@ class Restorer:
             try:
                 copy = None if self._keep is None else _quarantine_copy(parent, aside, self._keep, name)
                 if self._keep is None or copy is not None:
-                    remove(aside, parent)
+                    remove_tree(aside, parent)
                     where = copy
                 else:
                     _lock_folder(parent, aside)
@@ -314,13 +314,13 @@ class Restorer:
             if item.kind == "link":
                 os.symlink(os.fsdecode(item.content), name, dir_fd=parent)
                 return
-            with os.fdopen(os.open(name, NEW, item.mode, dir_fd=parent), "wb") as file:
+            with os.fdopen(os.open(name, NEW_FILE_FLAGS, item.mode, dir_fd=parent), "wb") as file:
                 file.write(item.content)
                 os.fchmod(file.fileno(), item.mode)
 
     @contextmanager
     def _parent(self, path: str, *, make: bool = False) -> Generator[tuple[int, str]]:
-        with Folders(self.folder, loosen=True) as folders:
+        with FolderTree(self.folder, loosen=True) as folders:
             yield folders.parent(path.removeprefix(f"{self.folder}/"), writable=True, make=make)
 
 

@@ -26,10 +26,10 @@ from holdfast.contract.command import Command
 from holdfast.contract.errors import HoldfastError, SandboxRefused
 from holdfast.contract.widening import Widening
 from holdfast.fs.own_paths import user_state_dir
-from holdfast.fs.protected_paths import INSTALLED, locked_reason
+from holdfast.fs.protected_paths import INSTALLED_REASON, command_locked_reason
 from holdfast.fs.replace import make_private_folder
-from holdfast.helper_process import own_module
-from holdfast.net.hosts import is_entry
+from holdfast.helper_process import holdfast_module
+from holdfast.net.hosts import is_allow_list_entry
 from holdfast.sandbox.hidden_files import compile_patterns
 from holdfast.sandbox.launch import (
     Backend,
@@ -109,7 +109,7 @@ class Sandbox:
     def resolve_widening(self, widening: Widening) -> Widening:
         """The widening with the real paths that its entries stand for, and hosts as they are compared."""
         for host in widening.hosts:
-            if not is_entry(host):
+            if not is_allow_list_entry(host):
                 raise SandboxRefused(f"{host!a} is not a host; write host, *.host or host:port.")
         return replace(widening, read=self._real(widening.read), write=self._real(widening.write))
 
@@ -159,8 +159,8 @@ class Sandbox:
         root = self.policy.root
         full = Path(root or self._cwd, path)
         if any(full.is_relative_to(folder) for folder in self.policy.installation):
-            return INSTALLED
-        return locked_reason(full, root=root, extra=self.policy.protected, writable=self.policy.writable)
+            return INSTALLED_REASON
+        return command_locked_reason(full, root=root, extra=self.policy.protected, writable=self.policy.writable)
 
     def backend(self) -> Backend | None:
         """The first backend whose probe held here, for this user; None if there is none or the sandbox is off."""
@@ -205,7 +205,7 @@ class Sandbox:
             widening=self._widening,
         )
         words = msgspec.json.encode(told, enc_hook=str).decode()
-        return [*own_module("holdfast.sandbox.sandbox", words), "--", *command]
+        return [*holdfast_module("holdfast.sandbox.sandbox", words), "--", *command]
 
     def launch(
         self,

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from holdfast.contract.errors import LedgerCorrupt, LedgerUnavailable
 from holdfast.fs.replace import PrivateFile
-from holdfast.fs.temporary import make_folder, remove_folder
+from holdfast.fs.temporary import make_temporary_folder, remove_temporary_folder
 from holdfast.store.redact import RedactedStream, Redactor
 
 
@@ -154,8 +154,8 @@ class Blobs:
     @property
     def folder(self) -> Path:
         if self._folder is None:
-            self._folder = make_folder("blobs")
-            weakref.finalize(self, remove_folder, self._folder)
+            self._folder = make_temporary_folder("blobs")
+            weakref.finalize(self, remove_temporary_folder, self._folder)
         return self._folder
 
     def put(self, content: bytes) -> str:

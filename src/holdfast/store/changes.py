@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from holdfast.store.entries import BeforeImage, BodyReader
 
 if TYPE_CHECKING:
-    from holdfast.contract.command import Change
+    from holdfast.contract.command import ChangedPath
     from holdfast.store.database import Op
     from holdfast.store.entries import BodyEncoder
 
@@ -125,10 +125,10 @@ def kind_of_change(before: PathState, after: PathState | None) -> ChangeKind:
     return "mode" if (before.content, before.target) == (after.content, after.target) else "modified"
 
 
-def shown_change(root: str, change: PathChange) -> Change:
-    from holdfast.contract.command import Change
+def shown_change(root: str, change: PathChange) -> ChangedPath:
+    from holdfast.contract.command import ChangedPath
 
-    return Change(path=absolute(root, change.path), kind=kind_of_change(change.before, change.after))
+    return ChangedPath(path=absolute(root, change.path), kind=kind_of_change(change.before, change.after))
 
 
 def absolute(root: str, path: str) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.contract.call import Owner
+from holdfast.contract.call import ProcessIdentity
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.fs.replace import write_private
 from holdfast.store.process_identity import is_alive, this_process
@@ -22,7 +22,7 @@ _FOLDER: Final = "writers"
 
 
 class FolderWriter(Struct, frozen=True, kw_only=True):
-    owner: Owner
+    owner: ProcessIdentity
     """The process that ends it."""
     folders: tuple[str, ...]
     ended: float | None = None

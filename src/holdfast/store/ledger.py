@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.contract.call import Answer, Call, Decision, Owner, PendingCall
+from holdfast.contract.call import Answer, Call, Decision, PendingCall, ProcessIdentity
 from holdfast.contract.enums import Failure, State
 from holdfast.contract.errors import GrantRefused
 from holdfast.contract.json import Args
@@ -164,7 +164,7 @@ class Ledger(Queries):
     def recover(self) -> list[str]:
         """End the running calls of dead processes; what waits keeps waiting. Any process may do it at any time."""
         rows = self.rows("SELECT call, pid, pid_start, mutates FROM open_calls WHERE state = 'running'")
-        gone = {owner for owner in {row[1:3] for row in rows} if not is_alive(Owner(*owner))}
+        gone = {owner for owner in {row[1:3] for row in rows} if not is_alive(ProcessIdentity(*owner))}
         dead = [(call, pid, started, bool(mutates)) for call, pid, started, mutates in rows if (pid, started) in gone]
         return self.run(operations.interrupt(self.encode_body, dead)) if dead else []
 

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.contract.call import Answer, Call, Decision, Owner, PendingCall
+from holdfast.contract.call import Answer, Call, Decision, PendingCall, ProcessIdentity
 from holdfast.contract.enums import Failure, State
 from holdfast.contract.errors import LedgerCorrupt, NotPending, StaleApproval, UnknownCall
 from holdfast.contract.result import Result
@@ -101,7 +101,7 @@ def answer(
 
 def begin(
     encode: EncodeBody,
-    owner: Owner,
+    owner: ProcessIdentity,
     call: Call,
     digest: str | None,
     definition_digest: str,

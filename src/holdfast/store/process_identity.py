@@ -6,8 +6,8 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from holdfast.contract.call import Owner
-from holdfast.fs.temporary import pid_scope, start_time
+from holdfast.contract.call import ProcessIdentity
+from holdfast.fs.temporary import pid_namespace, process_start_time
 from holdfast.helper_process import run, system_program
 
 
@@ -23,21 +23,21 @@ def os_user() -> str:
         return f"uid {os.getuid()}"
 
 
-def this_process() -> Owner:
+def this_process() -> ProcessIdentity:
     return _own(os.getpid())
 
 
-def owner_of(pid: int) -> Owner:
+def owner_of(pid: int) -> ProcessIdentity:
     """A process of now; one that has ended already is never alive."""
-    return Owner(pid, _started(pid) or f"{_here()}:gone")
+    return ProcessIdentity(pid, _started(pid) or f"{_here()}:gone")
 
 
 @lru_cache(maxsize=1)
-def _own(pid: int) -> Owner:
-    return Owner(pid, _started(pid) or "")
+def _own(pid: int) -> ProcessIdentity:
+    return ProcessIdentity(pid, _started(pid) or "")
 
 
-def is_alive(owner: Owner) -> bool:
+def is_alive(owner: ProcessIdentity) -> bool:
     """Whether the owner still runs. Where that cannot be known it counts as alive, so that its calls are left alone."""
     me = this_process()
     if owner == me or not owner.started or not me.started:
@@ -53,7 +53,7 @@ def is_alive(owner: Owner) -> bool:
 
 def _started(pid: int) -> str | None:
     """`boot:container:start time`; None for a process that is gone or only waits to be reaped."""
-    moment = start_time(pid) if Path("/proc/self/stat").exists() else _start_by_ps(pid)
+    moment = process_start_time(pid) if Path("/proc/self/stat").exists() else _start_by_ps(pid)
     return None if moment is None else f"{_here()}:{moment}"
 
 
@@ -71,5 +71,5 @@ def _start_by_ps(pid: int) -> str | None:
 
 
 def _here() -> str:
-    boot, container = pid_scope()
+    boot, container = pid_namespace()
     return f"{boot}:{container}"

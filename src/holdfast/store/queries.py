@@ -34,7 +34,7 @@ from holdfast.store.entries import (
     chain_hash,
 )
 from holdfast.store.operations import parse_state, unknown_call
-from holdfast.text.preview import arguments_text
+from holdfast.text.preview import format_arguments
 
 _PAGE: Final = 500
 _LOOKED_THROUGH: Final = 20_000
@@ -127,7 +127,7 @@ class CallFilter(Struct, frozen=True, kw_only=True):
 def _texts(record: CallRecord) -> Iterator[str]:
     yield record.call.tool
     yield record.call.name_used
-    yield arguments_text(record.call.args)
+    yield format_arguments(record.call.args)
     if record.result is not None:
         yield record.result.output
         yield record.result.error or ""

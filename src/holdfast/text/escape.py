@@ -57,11 +57,11 @@ def clip_middle(text: str, limit: int) -> str:
         return text
     if limit <= 0:
         return ""
-    hidden_at_most = _hidden(len(text))
+    hidden_at_most = _hidden_note(len(text))
     room = limit - len(hidden_at_most)
     if room < 2:
-        return _ends(text, limit - 1, ELLIPSIS)
-    return _ends(text, room, _hidden(len(text) - room))
+        return _join_ends(text, limit - 1, ELLIPSIS)
+    return _join_ends(text, room, _hidden_note(len(text) - room))
 
 
 def fingerprint(text: str) -> str:
@@ -70,11 +70,11 @@ def fingerprint(text: str) -> str:
     return f"{len(text):,} characters, sha256 {digest}"
 
 
-def _hidden(count: int) -> str:
+def _hidden_note(count: int) -> str:
     return f"{ELLIPSIS}[{count:,} characters hidden]{ELLIPSIS}"
 
 
-def _ends(text: str, room: int, marker: str) -> str:
+def _join_ends(text: str, room: int, marker: str) -> str:
     tail = room // 2
     return text[: room - tail] + marker + (text[-tail:] if tail else "")
 
@@ -84,23 +84,23 @@ _OPEN: Final = "‹"
 _CLOSE: Final = "›"
 _NAMED: Final = {"\t": "\\t", "\r": "\\r"}
 
-_BLANK: Final = (
+_INVISIBLE: Final = (
     "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u303f\u3164\ufe00-\ufe0f\uffa0\ufffc"
     "\U00013441\U00013442\U00016fe4\U0001d159\U000e0100-\U000e01ef"
 )
 """Printable to Unicode, yet nothing is seen: fillers, variation selectors, the empty braille cell."""
-_MARKS_KEPT: Final = 4
+_MAX_MARKS: Final = 4
 """More combining marks than this on one letter paint over the neighbouring lines."""
-_SPACES_KEPT: Final = 8
+_MAX_SPACES: Final = 8
 """Spaces in a row that are shown as spaces."""
 
 # The patterns for what is rare are compiled when they are first needed: most text is plain, and start-up is counted.
-_NEVER_SHOWN: Final = f"[{_OPEN}{_BLANK}]"
-_MANY_SPACES: Final = " " * (_SPACES_KEPT + 1)
+_ALWAYS_ESCAPED: Final = f"[{_OPEN}{_INVISIBLE}]"
+_MANY_SPACES: Final = " " * (_MAX_SPACES + 1)
 _NOT_ASCII: Final = re.compile("[^ -~]+")
 _NOT_ASCII_IN_BLOCK: Final = re.compile("[^\n\t -~]+")
 
-_ESCAPE: Final = r"(‹(?:\\(?:[tr]|x[0-9a-f]{2}|u\{[0-9a-f]{1,6}\})|␠)(?:×[0-9]+)?›|↵|‹↩›)"
+_ESCAPE_PATTERN: Final = r"(‹(?:\\(?:[tr]|x[0-9a-f]{2}|u\{[0-9a-f]{1,6}\})|␠)(?:×[0-9]+)?›|↵|‹↩›)"
 """What stands for something that cannot be seen, and for the end of a line that goes on."""
 
 _PLAIN_URL: Final = (
@@ -118,7 +118,7 @@ _HOST_CHARS: Final = 60
 def escape(text: str, *, newline: str = NEWLINE) -> str:
     """One line in which every character can be seen; a newline is shown as `newline`."""
     if not (text.isascii() and text.isprintable()):
-        text = _NOT_ASCII.sub(lambda found: _show_run(found, newline), text)
+        text = _NOT_ASCII.sub(lambda found: _escape_run(found, newline), text)
     return re.sub(f"{_MANY_SPACES}+", _count_spaces, text) if _MANY_SPACES in text else text
 
 
@@ -130,22 +130,24 @@ def escape_name(text: str) -> str:
 def escape_block(text: str) -> str:
     """Several lines, such as the output of a tool: newlines, tabs and runs of spaces stay, all else that cannot be seen
     is written out."""
-    return _NOT_ASCII_IN_BLOCK.sub(lambda found: _show_run(found, "\n"), text)
+    return _NOT_ASCII_IN_BLOCK.sub(lambda found: _escape_run(found, "\n"), text)
 
 
 def escape_once(text: str) -> str:
     """The same as `visible` for a text that was made visible in parts: what stands for a character in it stays. It can
     pretend that something was hidden, and can hide nothing."""
-    return text if text.isascii() and text.isprintable() and _MANY_SPACES not in text else _once(text, escape)
+    return (
+        text if text.isascii() and text.isprintable() and _MANY_SPACES not in text else _escape_unescaped(text, escape)
+    )
 
 
 def escape_block_once(text: str) -> str:
     """The same for several lines."""
-    return _once(text, escape_block)
+    return _escape_unescaped(text, escape_block)
 
 
-def _once(text: str, show: Callable[[str], str]) -> str:
-    return "".join(part if place % 2 else show(part) for place, part in enumerate(re.split(_ESCAPE, text)))
+def _escape_unescaped(text: str, show: Callable[[str], str]) -> str:
+    return "".join(part if place % 2 else show(part) for place, part in enumerate(re.split(_ESCAPE_PATTERN, text)))
 
 
 def escape_url(url: str) -> str:
@@ -156,11 +158,11 @@ def escape_url(url: str) -> str:
     """
     if re.fullmatch(_PLAIN_URL, url):
         return url
-    host = _host(url)
+    host = _clear_host(url)
     return f"{f'[host: {host}]' if host else '[no clear host]'} {escape(url)}"
 
 
-def _host(url: str) -> str | None:
+def _clear_host(url: str) -> str | None:
     found = re.match(_AUTHORITY, url)
     if found is None or not found[1].isprintable() or set(found[1]) & set(" \\%"):
         return None
@@ -186,10 +188,10 @@ def _count_spaces(found: re.Match[str]) -> str:
     return f"{_OPEN}␠×{len(found[0])}{_CLOSE}"
 
 
-def _show_run(found: re.Match[str], newline: str) -> str:
+def _escape_run(found: re.Match[str], newline: str) -> str:
     """A run that holds no printable ASCII; the character before it may be what a mark at its beginning is drawn on."""
     run = found[0]
-    if newline not in run and all(_is_plain(char) for char in set(run)):
+    if newline not in run and all(_is_unmarked(char) for char in set(run)):
         return run
     base, marks = found.string[found.start() - 1 : found.start()].strip(), 0
     shown: list[str] = []
@@ -199,32 +201,32 @@ def _show_run(found: re.Match[str], newline: str) -> str:
             shown.append(newline * count)
             base = ""
         elif _is_mark(char):
-            kept = max(0, min(count, _MARKS_KEPT - marks)) if _can_carry(base, char) else 0
-            shown.append(char * kept + _escape(char, 1) * (count - kept))
+            kept = max(0, min(count, _MAX_MARKS - marks)) if _can_carry(base, char) else 0
+            shown.append(char * kept + _escape_char(char, 1) * (count - kept))
             base, marks = base if kept == count else "", marks + count
-        elif char != newline and _can_be_seen(char):
+        elif char != newline and _is_visible(char):
             shown.append(char * count)
             base, marks = char, 0
         else:
-            shown.append(_escape(char, count))
+            shown.append(_escape_char(char, count))
             base = ""
     return "".join(shown)
 
 
 @lru_cache(4096)
-def _is_plain(char: str) -> bool:
-    return _can_be_seen(char) and not _is_mark(char)
+def _is_unmarked(char: str) -> bool:
+    return _is_visible(char) and not _is_mark(char)
 
 
-def _can_be_seen(char: str) -> bool:
-    return char.isprintable() and not re.match(_NEVER_SHOWN, char)
+def _is_visible(char: str) -> bool:
+    return char.isprintable() and not re.match(_ALWAYS_ESCAPED, char)
 
 
 def _is_mark(char: str) -> bool:
     """Drawn onto the character before it, or joined to it: combining marks, and the vowels and finals of Hangul."""
     if "\u1161" <= char <= "\u11ff" or "\ud7b0" <= char <= "\ud7fb":
         return char.isprintable()
-    return category(char) in ("Mn", "Me", "Mc") and _can_be_seen(char)
+    return category(char) in ("Mn", "Me", "Mc") and _is_visible(char)
 
 
 def _can_carry(base: str, mark: str) -> bool:
@@ -235,7 +237,7 @@ def _can_carry(base: str, mark: str) -> bool:
     return ord(base) >> 8 == ord(mark) >> 8 or (combining(mark) > 0 and char_width(base) == 1)
 
 
-def _escape(char: str, count: int) -> str:
+def _escape_char(char: str, count: int) -> str:
     code = ord(char)
     shown = _NAMED.get(char) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{{{code:x}}}")
     return f"{_OPEN}{shown}{f'×{count}' if count > 1 else ''}{_CLOSE}"

@@ -28,16 +28,16 @@ def preview(
     name: str, args: Mapping[str, object], width: int = DEFAULT_WIDTH, format_preview: FormatPreview | None = None
 ) -> str:
     """`name: body` in at most `width` columns; `name` is the one the model used, alone if there is nothing to say."""
-    shown_name = _shown(name, width)
+    shown_name = _escape_start(name, width)
     room = max(0, width - text_width(shown_name) - len(": "))
-    body = None if format_preview is None else _own_body(format_preview, args, room)
+    body = None if format_preview is None else _custom_body(format_preview, args, room)
     if body is None:
         told = args if format_preview is None else {key: value for key, value in args.items() if value is not None}
-        body = generic_body(told, width)
+        body = arguments_preview(told, width)
     return clip(f"{shown_name}: {body}" if body else shown_name, width)
 
 
-def generic_body(args: Mapping[str, object], width: int = DEFAULT_WIDTH) -> str:
+def arguments_preview(args: Mapping[str, object], width: int = DEFAULT_WIDTH) -> str:
     """`a="text", n=3, list=[2 items], map={x, y}`: scalars first, then containers, each sorted by name."""
     body = ""
     for key in sorted(args, key=lambda name: (_is_container(args[name]), name)):
@@ -48,7 +48,7 @@ def generic_body(args: Mapping[str, object], width: int = DEFAULT_WIDTH) -> str:
     return clip(body, width)
 
 
-def arguments_text(args: Mapping[str, object]) -> str:
+def format_arguments(args: Mapping[str, object]) -> str:
     """All of the arguments, to be quoted: `name: value`, a value of several lines below its name and indented, so that
     none of them can look like a name. A text that spells another value (`5`, `null`) is in quotes. Long ones come last:
     where something is cut, it is the middle of those."""
@@ -58,12 +58,12 @@ def arguments_text(args: Mapping[str, object]) -> str:
 
 def _argument(name: str, value: object) -> str:
     shown = name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
-    is_plain = isinstance(value, str) and not _spells_a_value(value)
+    is_plain = isinstance(value, str) and not _reads_as_json(value)
     text = str(value) if is_plain else json.dumps(value, ensure_ascii=False, default=str)
     return f"{shown}: {text}" if "\n" not in text else f"{shown}:\n  " + text.replace("\n", "\n  ")
 
 
-def _spells_a_value(text: str) -> bool:
+def _reads_as_json(text: str) -> bool:
     """Whether the text would be read as nothing, or as some other value: `5`, `null`, `[]`. Only strings have several
     lines, so those are never taken for anything else."""
     if not text.strip():
@@ -85,19 +85,19 @@ def with_label(body: str, args: Mapping[str, object]) -> str:
     return f"{body}  # {label}" if isinstance(label, str) and label.strip() else body
 
 
-def _own_body(format_preview: FormatPreview, args: Mapping[str, object], room: int) -> str | None:
+def _custom_body(format_preview: FormatPreview, args: Mapping[str, object], room: int) -> str | None:
     try:
         body = format_preview(deepcopy(dict(args)), room)
     except Exception:
         return None
-    return _shown(body, room) if isinstance(body, str) and body.strip() else None
+    return _escape_start(body, room) if isinstance(body, str) and body.strip() else None
 
 
-def _shown(text: str, width: int, write: Callable[[str], str] = str) -> str:
+def _escape_start(text: str, width: int, write: Callable[[str], str] = str) -> str:
     """Visible and on one line, as `write` writes it; a text too long to be looked at in full ends in `…`."""
     limit = max(1, width) * _READ_PER_COLUMN
     while True:
-        start = _beginning(text, limit)
+        start = _start_of_run(text, limit)
         shown = escape(write(start))
         if len(start) == len(text):
             return shown
@@ -106,7 +106,7 @@ def _shown(text: str, width: int, write: Callable[[str], str] = str) -> str:
         limit = 2 * len(start)  # it is made of runs, which take little room
 
 
-def _beginning(text: str, limit: int) -> str:
+def _start_of_run(text: str, limit: int) -> str:
     """Of a run that is shown by its length all or nothing."""
     start, rest = text[:limit], text[limit:]
     run = start[-1:] * _RUN
@@ -115,7 +115,7 @@ def _beginning(text: str, limit: int) -> str:
 
 def _value(value: object, width: int) -> str:
     if isinstance(value, str):
-        return f'"{_shown(value, width, _quoted)}"'
+        return f'"{_escape_start(value, width, _quoted)}"'
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -127,7 +127,7 @@ def _value(value: object, width: int) -> str:
     if isinstance(value, list | tuple):
         count = len(cast(list[object], value))
         return f"[{count} item]" if count == 1 else f"[{count} items]"
-    return _shown(f"<{type(value).__name__}>", width)
+    return _escape_start(f"<{type(value).__name__}>", width)
 
 
 def _number(value: float) -> str:
@@ -148,7 +148,7 @@ def _some_keys(value: Mapping[object, object], width: int) -> Iterator[str]:
 def _key(key: str, width: int) -> str:
     """A key as it is, or quoted when it could be read as something else than one key."""
     start = key[: width * _READ_PER_COLUMN + 1]
-    return _shown(key, width) if _PLAIN_KEY.fullmatch(start) else f'"{_shown(key, width, _quoted)}"'
+    return _escape_start(key, width) if _PLAIN_KEY.fullmatch(start) else f'"{_escape_start(key, width, _quoted)}"'
 
 
 def _quoted(text: str) -> str:
@@ -184,7 +184,7 @@ def default_summary(args: Mapping[str, object] | None, cwd: str | None = None, h
     return ""
 
 
-def summary_of(
+def call_summary(
     args: Mapping[str, object], own: Callable[[Any], object] | None, cwd: str | None = None, home: str | None = None
 ) -> str:
     """The tool's own summary of a call, if it has one that works; else the default one."""

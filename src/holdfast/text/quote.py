@@ -13,16 +13,16 @@ from typing import Final, NamedTuple, TypeVar
 from holdfast.text.escape import char_width, escape, text_width
 
 GUTTER: Final = "│ "
-GOES_ON: Final = "│↳"
-_MARGIN: Final = max(text_width(GUTTER), text_width(GOES_ON))
-_LEAST: Final = 4
+CONTINUATION: Final = "│↳"
+_MARGIN: Final = max(text_width(GUTTER), text_width(CONTINUATION))
+_MIN_COLUMNS: Final = 4
 """Columns of text in a line, however narrow the screen is."""
 _INDENT: Final = re.compile("[-+ ]? {9,24}(?! )")
 """Spaces that begin a line, or follow the sign of a line of a diff; deeper ones are counted like other runs."""
 _TOKEN: Final = re.compile("‹[^‹›]*›|.", re.DOTALL)
 """An escape stays in one piece."""
 
-Show = Callable[[str], str]
+EscapeLine = Callable[[str], str]
 _T = TypeVar("_T")
 
 
@@ -35,17 +35,17 @@ class Row(NamedTuple):
     text: str
 
 
-def rows_of(text: str, columns: int, show: Show | None = None) -> Iterator[Row]:
+def quote_rows(text: str, columns: int, show: EscapeLine | None = None) -> Iterator[Row]:
     """All of the text, made visible by `show` line by line and wrapped so that no row is wider than `columns`."""
-    room = max(_LEAST, columns - _MARGIN)
+    room = max(_MIN_COLUMNS, columns - _MARGIN)
     for number, line in enumerate(text.split("\n")):
         gutter = GUTTER
-        for piece in wrapped(escape_line(line, show), room):
+        for piece in wrap_line(escape_line(line, show), room):
             yield Row(number, gutter, piece)
-            gutter = GOES_ON
+            gutter = CONTINUATION
 
 
-def escape_line(line: str, show: Show | None = None) -> str:
+def escape_line(line: str, show: EscapeLine | None = None) -> str:
     """One line of a text of several: as `visible` shows it, or `show`, with its indentation."""
     indent = _INDENT.match(line)
     kept = "" if indent is None else indent[0]
@@ -53,11 +53,11 @@ def escape_line(line: str, show: Show | None = None) -> str:
     return kept + (escape(rest, newline="\n") if show is None else show(rest))
 
 
-def quoted(text: str, columns: int, show: Show | None = None) -> list[str]:
-    return [row.gutter + row.text for row in rows_of(text, columns, show)]
+def quote_lines(text: str, columns: int, show: EscapeLine | None = None) -> list[str]:
+    return [row.gutter + row.text for row in quote_rows(text, columns, show)]
 
 
-def both_ends(rows: list[_T], limit: int | None) -> tuple[list[_T], int, list[_T]]:
+def split_ends(rows: list[_T], limit: int | None) -> tuple[list[_T], int, list[_T]]:
     """The beginning, how many rows are hidden, and the end; only the number of rows decides what is hidden."""
     if limit is None or len(rows) <= limit:
         return rows, 0, []
@@ -65,7 +65,7 @@ def both_ends(rows: list[_T], limit: int | None) -> tuple[list[_T], int, list[_T
     return rows[: limit - tail], len(rows) - limit, rows[-tail:]
 
 
-def wrapped(line: str, room: int) -> Iterator[str]:
+def wrap_line(line: str, room: int) -> Iterator[str]:
     """The pieces of a line, after a space where there is one in the second half. Put together they are the line."""
     units = line if line.isascii() else list(_units(line, room))
     start = used = 0

@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from holdfast.contract.context import Cut
+from holdfast.contract.context import TruncatedText
 
 MAX_LINES: int = 2000
 MAX_BYTES: int = 51200
@@ -18,21 +18,21 @@ MAX_LINE_CHARS: int = 500
 _LINE_SUFFIX = "... [truncated]"
 _CHUNK = 1 << 20
 
-Kept = Literal["head", "tail"]
+End = Literal["head", "tail"]
 
 
-def head(text: str, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> Cut:
+def head(text: str, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> TruncatedText:
     """Whole lines from the start."""
-    return _cut(text, max(0, max_lines), max(0, max_bytes), "head")
+    return _truncate(text, max(0, max_lines), max(0, max_bytes), "head")
 
 
-def tail(text: str, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> Cut:
+def tail(text: str, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> TruncatedText:
     """Whole lines from the end; the end of the last line if that alone is too long."""
-    return _cut(text, max(0, max_lines), max(0, max_bytes), "tail")
+    return _truncate(text, max(0, max_lines), max(0, max_bytes), "tail")
 
 
-def _cut(text: str, max_lines: int, max_bytes: int, kept: Kept) -> Cut:
-    whole = _whole(text)
+def _truncate(text: str, max_lines: int, max_bytes: int, kept: End) -> TruncatedText:
+    whole = _untruncated(text)
     if whole.total_lines <= max_lines and whole.total_bytes <= max_bytes:
         return whole
     # A character is at least one byte, so what lies past this window cannot fit.
@@ -50,12 +50,12 @@ def _cut(text: str, max_lines: int, max_bytes: int, kept: Kept) -> Cut:
     return replace(cut, content=content, output_lines=fitting, output_bytes=used, first_line_exceeds_limit=too_long)
 
 
-def _whole(text: str) -> Cut:
+def _untruncated(text: str) -> TruncatedText:
     lines, size = text.count("\n") + 1, byte_size(text)
-    return Cut(content=text, total_lines=lines, total_bytes=size, output_lines=lines, output_bytes=size)
+    return TruncatedText(content=text, total_lines=lines, total_bytes=size, output_lines=lines, output_bytes=size)
 
 
-class Limits:
+class Truncator:
     """Cutting to the configured size, unless another is named."""
 
     def __init__(self, max_lines: int, max_bytes: int) -> None:
@@ -69,10 +69,10 @@ class Limits:
     def MAX_BYTES(self) -> int:  # noqa: N802
         return self._limits[1]
 
-    def head(self, text: str, max_lines: int | None = None, max_bytes: int | None = None) -> Cut:
+    def head(self, text: str, max_lines: int | None = None, max_bytes: int | None = None) -> TruncatedText:
         return head(text, *self._or(max_lines, max_bytes))
 
-    def tail(self, text: str, max_lines: int | None = None, max_bytes: int | None = None) -> Cut:
+    def tail(self, text: str, max_lines: int | None = None, max_bytes: int | None = None) -> TruncatedText:
         return tail(text, *self._or(max_lines, max_bytes))
 
     def format_size(self, size: int) -> str:
@@ -82,18 +82,18 @@ class Limits:
         return self.MAX_LINES if lines is None else lines, self.MAX_BYTES if size is None else size
 
 
-def only_bytes(text: str, max_bytes: int, kept: Kept) -> Cut:
+def truncate_by_bytes(text: str, max_bytes: int, kept: End) -> TruncatedText:
     """Lines do not count: the first or the last bytes, cut between characters."""
-    whole = _whole(text)
+    whole = _untruncated(text)
     if whole.total_bytes <= max_bytes:
         return whole
-    part = _whole((_first_bytes if kept == "head" else _last_bytes)(text, max_bytes))
+    part = _untruncated((_first_bytes if kept == "head" else _last_bytes)(text, max_bytes))
     return replace(
         part, truncated=True, truncated_by="bytes", total_lines=whole.total_lines, total_bytes=whole.total_bytes
     )
 
 
-def with_notice(cut: Cut, kept: Kept, full_output: str | None = None, max_bytes: int = MAX_BYTES) -> str:
+def with_notice(cut: TruncatedText, kept: End, full_output: str | None = None, max_bytes: int = MAX_BYTES) -> str:
     """The content, and after a blank line what is hidden and where the full output is."""
     if not cut.truncated:
         return cut.content
@@ -109,7 +109,7 @@ def with_notice(cut: Cut, kept: Kept, full_output: str | None = None, max_bytes:
     return f"{cut.content}\n\n[Showing lines {first}-{last} of {cut.total_lines}{by_bytes}{where}]"
 
 
-def cut_bytes(text: str, limit: int) -> str:
+def truncate_bytes(text: str, limit: int) -> str:
     """The first `limit` bytes, then a line that says how many are hidden; the text itself if it fits."""
     size = byte_size(text)
     limit = max(0, limit)
@@ -119,7 +119,7 @@ def cut_bytes(text: str, limit: int) -> str:
     return f"{kept}\n[Output truncated - {size - byte_size(kept)} bytes hidden]"
 
 
-def cut_line(line: str, limit: int = MAX_LINE_CHARS) -> str:
+def truncate_line(line: str, limit: int = MAX_LINE_CHARS) -> str:
     """A line of at most `limit` bytes, the suffix that says it was cut included."""
     if byte_size(line) <= limit:
         return line

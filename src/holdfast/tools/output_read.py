@@ -12,7 +12,7 @@ from holdfast.contract.json import Args
 from holdfast.contract.result import Result, fail
 from holdfast.contract.tool_finder import OUTPUT_READ
 from holdfast.text.preview import with_label
-from holdfast.text.truncate import byte_size, format_size, only_bytes
+from holdfast.text.truncate import byte_size, format_size, truncate_by_bytes
 from holdfast.tools.schemas import INTEGER, LABEL, STRING, nullable, read_only_tool, strict_object, text
 
 
@@ -32,7 +32,7 @@ def first_page(text: str, first: int, ctx: Context) -> Page:
         last = first + found.output_lines - 1
         return Page(found.content, found.output_lines, found.truncated, f"lines {first}-{last}")
     line, newline, _ = text.partition("\n")
-    start = only_bytes(line, ctx.truncate.MAX_BYTES, "head").content
+    start = truncate_by_bytes(line, ctx.truncate.MAX_BYTES, "head").content
     # A line that is not followed by another may have been cut before it came here.
     size = f"{'' if newline else 'at least '}{format_size(byte_size(line))}"
     return Page(start, 1, True, f"the first {format_size(byte_size(start))} of line {first} ({size} long)")
@@ -46,7 +46,7 @@ def _execute(args: Args, ctx: Context) -> Result:
     offset = cast(int, args.get("offset") or 1)
     limit = cast(int, args.get("limit") or DEFAULT_LINES)
     try:
-        content, total = ctx.keep.read_spill(call, offset, limit)
+        content, total = ctx.storage.read_spill(call, offset, limit)
     except HoldfastError as error:
         return fail(str(error))
     if offset > total:

@@ -9,8 +9,8 @@ from typing import Final, cast
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.contract.call import Precondition, Proposal, Surroundings
-from holdfast.contract.command import Command, Outlook
+from holdfast.contract.call import Precondition, Proposal, RunConditions
+from holdfast.contract.command import Command, CommandPreview
 from holdfast.contract.context import Context
 from holdfast.contract.enums import RUNS_COMMANDS, Risk
 from holdfast.contract.errors import HoldfastError, SandboxRefused
@@ -112,7 +112,7 @@ async def _propose_start(args: Args, ctx: Context) -> Proposal | Result:
             "detached": detached,
         }
         planned = _command(payload, ctx)
-        outlook = await ctx.sandbox.outlook(planned)
+        outlook = await ctx.sandbox.preview(planned)
     except HoldfastError as error:
         return fail(str(error))
     shown = _display_command(payload)
@@ -148,7 +148,7 @@ async def _apply_start(payload: Args, ctx: Context) -> Result:
     )
 
 
-def _without_hosts(outlook: Outlook) -> Outlook:
+def _without_hosts(outlook: CommandPreview) -> CommandPreview:
     """The way out to a list of hosts ends with the call, so that a process has none."""
     return outlook if outlook.network in ("on", "off") else replace(outlook, network="off")
 
@@ -255,7 +255,7 @@ def _propose_kill(args: Args, ctx: Context) -> Proposal | Result:
         risk=Risk.MEDIUM,
         payload={"id": info.id, "signal": signal},
         preview=f"{signal} to this process, and to everything it started:\n{describe(info)}",
-        surroundings=Surroundings(undo="cannot be undone"),
+        surroundings=RunConditions(undo="cannot be undone"),
         preconditions=(Precondition(kind="process", subject=str(info.pid), value=f"{info.id} {info.started}"),),
     )
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final, cast
 
-from holdfast.contract.call import Precondition, Proposal, Surroundings
-from holdfast.contract.command import Command, Outlook, Ran, standard_shell
+from holdfast.contract.call import Precondition, Proposal, RunConditions
+from holdfast.contract.command import Command, CommandPreview, CommandResult, standard_shell
 from holdfast.contract.context import Context
 from holdfast.contract.enums import AUTO_APPROVED_IF_SANDBOXED, RUNS_COMMANDS, Failure, Risk, State
 from holdfast.contract.errors import HoldfastError, PathRefused, SandboxRefused
@@ -65,20 +65,20 @@ def display_folder(folder: str | None, ctx: Context) -> str:
     return "the project's root" if inside == "." else f"./{inside}"
 
 
-def risk_of(outlook: Outlook) -> Risk:
+def risk_of(outlook: CommandPreview) -> Risk:
     return Risk.HIGH if outlook.contained_by is None else Risk.MEDIUM
 
 
 def describe_surroundings(
-    folder: str | None, outlook: Outlook, ctx: Context, *, undo: str, lasts: str = ""
-) -> Surroundings:
+    folder: str | None, outlook: CommandPreview, ctx: Context, *, undo: str, lasts: str = ""
+) -> RunConditions:
     """Where it runs, what contains it, and whether it can be undone."""
     held = "not contained" if outlook.contained_by is None else f"contained by {outlook.contained_by}"
     reach = "; ".join((held, f"network {outlook.network}", *outlook.paths))
-    return Surroundings(where=display_folder(folder, ctx), sandbox=reach, undo=undo, lasts=lasts)
+    return RunConditions(where=display_folder(folder, ctx), sandbox=reach, undo=undo, lasts=lasts)
 
 
-def describe_undo(outlook: Outlook) -> str:
+def describe_undo(outlook: CommandPreview) -> str:
     """Only of files: what has been sent cannot be taken back."""
     if outlook.undo_note is not None:
         return f"cannot be undone: {outlook.undo_note}"
@@ -94,7 +94,7 @@ def preview(args: Args, width: int) -> str:
     return with_label(f"$ {' '.join(words)}", args)
 
 
-def shell_precondition(command: Command, outlook: Outlook) -> Precondition:
+def shell_precondition(command: Command, outlook: CommandPreview) -> Precondition:
     """What was shown beside the command: the shell and its variables, what holds it, and whether it can be undone.
 
     All of it comes from the configuration and the machine, which may be others when the approval comes.
@@ -125,7 +125,7 @@ async def _propose(args: Args, ctx: Context) -> Proposal | Result:
         folder = working_folder(args, ctx)
         payload: Args = {"command": command, "cwd": folder}
         planned = _command(payload, ctx)
-        outlook = await ctx.sandbox.outlook(planned)
+        outlook = await ctx.sandbox.preview(planned)
     except HoldfastError as error:
         return fail(str(error))
     return Proposal(
@@ -163,7 +163,7 @@ async def _apply(payload: Args, ctx: Context) -> Result:
     )
 
 
-def _end(ran: Ran, ctx: Context) -> str:
+def _end(ran: CommandResult, ctx: Context) -> str:
     if ran.stopped == "timeout":
         seconds = DEFAULT_SECONDS if ctx.timeout is None else ctx.timeout
         return f"Command timed out after {seconds:g} seconds."
@@ -172,7 +172,7 @@ def _end(ran: Ran, ctx: Context) -> str:
     return f"Command was ended by {ran.signal}" if ran.code is None else f"Command exited with code {ran.code}"
 
 
-def _violations(ran: Ran) -> list[str]:
+def _violations(ran: CommandResult) -> list[str]:
     notes = [f"[{note}]" for note in ran.notes]
     if not ran.violations:
         return notes
@@ -180,7 +180,7 @@ def _violations(ran: Ran) -> list[str]:
     return [f"[The sandbox kept the command from this:\n{listed}]", *notes]
 
 
-def _hidden(ran: Ran, command: str, ctx: Context) -> list[str]:
+def _hidden(ran: CommandResult, command: str, ctx: Context) -> list[str]:
     """What it could not read: whatever it names, and if it failed whatever in the project may be why."""
     top = f"{ctx.root or ctx.cwd}/"
     failed = ran.code != 0
@@ -192,7 +192,7 @@ def _hidden(ran: Ran, command: str, ctx: Context) -> list[str]:
     return [f"[Hidden from the command by sandbox.read_deny: {', '.join(names)}{more}]"]
 
 
-def _changed(ran: Ran, ctx: Context) -> list[str]:
+def _changed(ran: CommandResult, ctx: Context) -> list[str]:
     if not ran.changes:
         return []
     one = len(ran.changes) == 1
@@ -204,7 +204,7 @@ def _changed(ran: Ran, ctx: Context) -> list[str]:
     return [f"[Changed {len(ran.changes)} {paths}; {undo}]"]
 
 
-def _surrounded(ran: Ran) -> list[str]:
+def _surrounded(ran: CommandResult) -> list[str]:
     """What may be why a command failed in a sandbox and would not have outside."""
     if not ran.contained or ran.stopped is not None:
         return []
@@ -213,7 +213,7 @@ def _surrounded(ran: Ran) -> list[str]:
     return [f"[In the sandbox: network {ran.network}; {private}; {writable}]"]
 
 
-def _structured(ran: Ran) -> Args:
+def _structured(ran: CommandResult) -> Args:
     return {
         "exit_code": ran.code,
         "signal": ran.signal,

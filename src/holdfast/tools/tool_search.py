@@ -10,7 +10,7 @@ from holdfast.contract.enums import Risk
 from holdfast.contract.json import Args, Json
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
-from holdfast.contract.tool_finder import TOOL_SEARCH, ToolFinder, parameters_of
+from holdfast.contract.tool_finder import TOOL_SEARCH, ToolFinder, schema_properties
 from holdfast.text.escape import clip
 from holdfast.text.preview import with_label
 from holdfast.tools.schemas import INTEGER, LABEL, STRING, array, builtin_tool, non_blank, nullable, strict_object
@@ -26,8 +26,8 @@ def _execute(args: Args, ctx: Context) -> Result:
     query = cast(str, args["query"])
     found = ctx.service(ToolFinder).find(ctx, query, cast(int, args.get("limit") or DEFAULT_LIMIT))
     matches = [_match(tool) for tool in found.tools]
-    structured = cast(Json, {"query": query, "tools": found.among, "matches": matches})
-    return Result(True, _render(query, found.among, matches), structured=structured)
+    structured = cast(Json, {"query": query, "tools": found.total, "matches": matches})
+    return Result(True, _render(query, found.total, matches), structured=structured)
 
 
 def _match(tool: Tool) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def _match(tool: Tool) -> dict[str, Any]:
         "name": tool.name,
         "api_name": tool.api_name,
         "description": _line(tool.description, _DESCRIPTION),
-        "parameters": [_line(name, _PARAMETER) for name in islice(parameters_of(tool), _PARAMETERS)],
+        "parameters": [_line(name, _PARAMETER) for name in islice(schema_properties(tool), _PARAMETERS)],
     }
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from holdfast.chat import document_file
 from holdfast.chat.document_file import DocumentError, FileChanged, UnreadableDocument
-from holdfast.fs.replace import swap
-from holdfast.fs.temporary import new_name
+from holdfast.fs.replace import exchange_files
+from holdfast.fs.temporary import new_temporary_name
 
 
 def entries(folder: Path) -> list[str]:
@@ -143,9 +143,9 @@ def test_what_an_editor_saves_in_the_very_moment_of_the_write_is_put_back(
             beside = tmp_path / "editor"
             beside.write_bytes(b"edit %d" % left.pop(0))
             beside.replace(path)
-        return swap(first, second)
+        return exchange_files(first, second)
 
-    monkeypatch.setattr(document_file, "swap", late)
+    monkeypatch.setattr(document_file, "exchange_files", late)
     with pytest.raises(FileChanged):
         document_file.replace(path, known, b"new")
     assert path.read_bytes() == b"edit %d" % (saves - 1)
@@ -159,7 +159,7 @@ def test_where_files_cannot_be_exchanged_the_new_one_takes_the_place(
     def cannot(first: Path, second: Path) -> bool:
         return False
 
-    monkeypatch.setattr(document_file, "swap", cannot)
+    monkeypatch.setattr(document_file, "exchange_files", cannot)
     path = tmp_path / "a.chat"
     path.write_bytes(b"old")
     document_file.replace(path, document_file.read(path), b"new")
@@ -230,7 +230,7 @@ def test_a_version_that_is_kept_never_replaces_another(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_process_left_is_removed_and_what_a_living_one_needs_is_not(tmp_path: Path) -> None:
-    path, mine = tmp_path / "a.chat", tmp_path / f".{new_name()}.tmp"
+    path, mine = tmp_path / "a.chat", tmp_path / f".{new_temporary_name()}.tmp"
     pid = os.getpid()
     dead = tmp_path / mine.name.replace(f"-{pid}-", f"-{pid}-1", 1)
     other = tmp_path / ".b.chat.new"

@@ -12,7 +12,7 @@ import httpx2
 
 from holdfast.config.config import Config, McpConfig, McpOAuth, McpServer
 from holdfast.contract.call import Answer, PendingCall
-from holdfast.contract.elicitation import Elicitation, Form, Question, Reply, Visit
+from holdfast.contract.elicitation import Elicitation, ElicitationReply, FormRequest, Question, UrlRequest
 from holdfast.contract.json import Args, Json
 from holdfast.contract.tool import Tool
 from holdfast.mcp.client.bridge import Bridge
@@ -28,18 +28,18 @@ async def says_yes(held: PendingCall) -> Answer:
     return Answer(kind="approve", by="person")
 
 
-async def replies(elicitation: Elicitation) -> tuple[Reply, ...]:
+async def replies(elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
     return tuple([await reply_to(question) for question in elicitation.questions])
 
 
-async def reply_to(question: Question) -> Reply:
-    if isinstance(question, Visit):
+async def reply_to(question: Question) -> ElicitationReply:
+    if isinstance(question, UrlRequest):
         async with httpx2.AsyncClient(follow_redirects=True) as browser:
             await browser.get(question.url)
-        return Reply(action="accept")
-    if isinstance(question, Form):
-        return Reply(action="accept", content={})
-    return Reply(action="decline")
+        return ElicitationReply(action="accept")
+    if isinstance(question, FormRequest):
+        return ElicitationReply(action="accept", content={})
+    return ElicitationReply(action="decline")
 
 
 def server_at(url: str, context: dict[str, Any]) -> McpServer:

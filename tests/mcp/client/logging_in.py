@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import httpx2
 
 from holdfast.config.config import McpOAuth, McpServer
-from holdfast.contract.elicitation import Elicitation, Reply, Visit
+from holdfast.contract.elicitation import Elicitation, ElicitationReply, UrlRequest
 from holdfast.mcp.client.oauth import Login, oauth_for
 from holdfast.runtime.runtime import Runtime
 from tests.attached import attached
@@ -38,16 +38,16 @@ class Person:
     def __init__(self, action: Literal["accept", "decline", "cancel"] = "accept", *, browser: bool = True) -> None:
         self.action: Literal["accept", "decline", "cancel"] = action
         self.browser = browser
-        self.asked: list[Visit] = []
+        self.asked: list[UrlRequest] = []
         self.pages: list[tuple[int, str]] = []
 
-    async def __call__(self, elicitation: Elicitation) -> tuple[Reply, ...]:
+    async def __call__(self, elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
         (visit,) = elicitation.questions
-        assert isinstance(visit, Visit) and elicitation.asked_by == "mcp:docs"
+        assert isinstance(visit, UrlRequest) and elicitation.asked_by == "mcp:docs"
         self.asked.append(visit)
         if self.action == "accept" and self.browser:
             await self.open(visit.url)
-        return (Reply(action=self.action),)
+        return (ElicitationReply(action=self.action),)
 
     async def open(self, url: str) -> None:
         async with httpx2.AsyncClient(follow_redirects=True, verify=False) as browser:

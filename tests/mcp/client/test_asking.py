@@ -19,7 +19,14 @@ from mcp_types import (
 )
 
 from holdfast import Runtime
-from holdfast.contract.elicitation import Completion, Elicitation, Form, Reply, Speech, Visit
+from holdfast.contract.elicitation import (
+    Elicitation,
+    ElicitationReply,
+    FormRequest,
+    SamplingMessage,
+    SamplingRequest,
+    UrlRequest,
+)
 from holdfast.contract.enums import State
 from holdfast.contract.json import Args
 from holdfast.mcp.client.active_calls import Flights
@@ -38,16 +45,16 @@ NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required"
 class Person:
     """Gives the same reply to everything."""
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: ElicitationReply) -> None:
         self.reply = reply
         self.asked: list[Elicitation] = []
 
-    async def __call__(self, elicitation: Elicitation) -> tuple[Reply, ...]:
+    async def __call__(self, elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
         self.asked.append(elicitation)
         return (self.reply,) * len(elicitation.questions)
 
 
-def _call(tmp_path: Path, tool: str, reply: Reply) -> tuple[Any, Elicitation, str]:
+def _call(tmp_path: Path, tool: str, reply: ElicitationReply) -> tuple[Any, Elicitation, str]:
     """What the server was told, what the person was asked, and the id of the call."""
     person = Person(reply)
 
@@ -63,39 +70,41 @@ def _call(tmp_path: Path, tool: str, reply: Reply) -> tuple[Any, Elicitation, st
 
 
 def test_a_form_is_put_to_the_person_for_the_call_and_defaults_fill_what_was_left_out(tmp_path: Path) -> None:
-    told, elicitation, call_id = _call(tmp_path, "ask", Reply(action="accept", content={"name": "Ann", "more": "no"}))
+    told, elicitation, call_id = _call(
+        tmp_path, "ask", ElicitationReply(action="accept", content={"name": "Ann", "more": "no"})
+    )
     assert told == {"action": "accept", "content": {"name": "Ann", "age": 7}}
     assert (elicitation.asked_by, elicitation.call_id, elicitation.group) == ("mcp:p", call_id, call_id)
     (form,) = elicitation.questions
-    assert isinstance(form, Form)
+    assert isinstance(form, FormRequest)
     assert form.message == "Who are you?"
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 def test_a_no_is_sent_as_a_no(tmp_path: Path, action: Any) -> None:
-    assert _call(tmp_path, "ask", Reply(action=action))[0] == {"action": action}
+    assert _call(tmp_path, "ask", ElicitationReply(action=action))[0] == {"action": action}
 
 
 def test_an_answer_that_does_not_fit_the_form_is_not_sent(tmp_path: Path) -> None:
-    assert _call(tmp_path, "ask", Reply(action="accept", content={"name": 7}))[0] == {"action": "cancel"}
+    assert _call(tmp_path, "ask", ElicitationReply(action="accept", content={"name": 7}))[0] == {"action": "cancel"}
 
 
 def test_a_page_is_shown_as_it_is_and_not_opened(tmp_path: Path) -> None:
-    told, elicitation, _ = _call(tmp_path, "visit", Reply(action="accept"))
+    told, elicitation, _ = _call(tmp_path, "visit", ElicitationReply(action="accept"))
     assert told == {"action": "accept"}
-    assert elicitation.questions == (Visit(message="Pay", url="https://pay.example/x", id="e1"),)
+    assert elicitation.questions == (UrlRequest(message="Pay", url="https://pay.example/x", id="e1"),)
 
 
 def test_a_reply_of_a_model_is_asked_of_the_person(tmp_path: Path) -> None:
     given_reply: Args = {"role": "assistant", "content": {"type": "text", "text": "Hello"}, "model": "a person"}
-    told, elicitation, _ = _call(tmp_path, "sample", Reply(action="accept", content=given_reply))
+    told, elicitation, _ = _call(tmp_path, "sample", ElicitationReply(action="accept", content=given_reply))
     assert told == given_reply
-    speech = Speech("user", {"type": "text", "text": "Hi"})
-    assert elicitation.questions == (Completion(messages=(speech,), max_tokens=5),)
+    speech = SamplingMessage("user", {"type": "text", "text": "Hi"})
+    assert elicitation.questions == (SamplingRequest(messages=(speech,), max_tokens=5),)
 
 
 def test_a_refused_reply_is_an_error_to_the_server(tmp_path: Path) -> None:
-    told, _, _ = _call(tmp_path, "sample", Reply(action="decline"))
+    told, _, _ = _call(tmp_path, "sample", ElicitationReply(action="decline"))
     assert told == {"code": -1, "message": "User rejected sampling request"}
 
 
@@ -132,9 +141,9 @@ def test_the_time_of_a_call_stands_still_while_the_person_thinks(
         stood.append("goes on")
         go_on(ctx)
 
-    async def person(elicitation: Elicitation) -> tuple[Reply, ...]:
+    async def person(elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
         stood.append("asked")
-        return (Reply(action="accept", content={"name": "Ann"}),)
+        return (ElicitationReply(action="accept", content={"name": "Ann"}),)
 
     monkeypatch.setattr(RunContext, "pause", paused)
     monkeypatch.setattr(RunContext, "go_on", gone_on)
@@ -150,7 +159,7 @@ def test_the_time_of_a_call_stands_still_while_the_person_thinks(
 def test_a_question_is_taken_back_when_its_call_ends(tmp_path: Path) -> None:
     over: list[str] = []
 
-    async def person(elicitation: Elicitation) -> tuple[Reply, ...]:
+    async def person(elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
         asked.set()
         try:
             await asyncio.Event().wait()
@@ -176,9 +185,9 @@ def test_more_questions_than_a_person_can_have_open_are_refused() -> None:
     async def work() -> None:
         gate = asyncio.Event()
 
-        async def person(elicitation: Elicitation) -> tuple[Reply, ...]:
+        async def person(elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
             await gate.wait()
-            return (Reply(action="decline"),)
+            return (ElicitationReply(action="decline"),)
 
         asking = Asking(attached(Runtime(), elicitor=person), "p", Flights())
         params = ElicitRequestFormParams(message="?", requested_schema=NAME)
@@ -205,7 +214,7 @@ def test_more_questions_than_a_person_can_have_open_are_refused() -> None:
     ],
 )
 def test_an_address_that_should_not_be_opened_is_not_even_shown(url: str) -> None:
-    person = Person(Reply(action="accept"))
+    person = Person(ElicitationReply(action="accept"))
     asking = Asking(attached(Runtime(), elicitor=person), "p", Flights())
     params = ElicitRequestURLParams(message="Open", url=url, elicitation_id="1")
     assert isinstance(run(asking.elicit(ANYBODY, params)), ErrorData)
@@ -237,7 +246,7 @@ def test_an_address_that_should_not_be_opened_is_not_even_shown(url: str) -> Non
     ],
 )
 def test_a_form_that_is_no_form_is_refused(schema: Any) -> None:
-    person = Person(Reply(action="accept"))
+    person = Person(ElicitationReply(action="accept"))
     asking = Asking(attached(Runtime(), elicitor=person), "p", Flights())
     params = ElicitRequestFormParams(message="?", requested_schema=schema)
     assert isinstance(run(asking.elicit(ANYBODY, params)), ErrorData)
@@ -258,13 +267,15 @@ def test_a_form_that_is_no_form_is_refused(schema: Any) -> None:
     ],
 )
 def test_whatever_the_protocol_has_in_a_form_can_be_asked(part: Any, value: Any) -> None:
-    asking = Asking(attached(Runtime(), elicitor=Person(Reply(action="accept", content={"x": value}))), "p", Flights())
+    asking = Asking(
+        attached(Runtime(), elicitor=Person(ElicitationReply(action="accept", content={"x": value}))), "p", Flights()
+    )
     params = ElicitRequestFormParams(message="?", requested_schema={"type": "object", "properties": {"x": part}})
     assert run(asking.elicit(ANYBODY, params)) == ElicitResult(action="accept", content={"x": value})
 
 
 def test_what_fits_a_form_and_not_the_protocol_is_not_sent(caplog: pytest.LogCaptureFixture) -> None:
-    runtime = attached(Runtime(), elicitor=Person(Reply(action="accept", content={"x": [7]})))
+    runtime = attached(Runtime(), elicitor=Person(ElicitationReply(action="accept", content={"x": [7]})))
     choice = {"type": "array", "items": {"type": "integer", "enum": [7]}}
     params = ElicitRequestFormParams(message="?", requested_schema={"type": "object", "properties": {"x": choice}})
     assert run(Asking(runtime, "p", Flights()).elicit(ANYBODY, params)) == ElicitResult(action="cancel")
@@ -272,11 +283,11 @@ def test_what_fits_a_form_and_not_the_protocol_is_not_sent(caplog: pytest.LogCap
 
 
 def test_what_is_shown_is_bounded() -> None:
-    person = Person(Reply(action="decline"))
+    person = Person(ElicitationReply(action="decline"))
     asking = Asking(attached(Runtime(), elicitor=person), "p", Flights())
     run(asking.elicit(ANYBODY, ElicitRequestFormParams(message="x" * 100_000, requested_schema=NAME)))
     (form,) = person.asked[0].questions
-    assert isinstance(form, Form)
+    assert isinstance(form, FormRequest)
     assert len(form.message) < MAX_MESSAGE + 100
     assert "more characters" in form.message
     long = [{"role": "user", "content": {"type": "text", "text": "x" * 2_000_000}}]
@@ -288,7 +299,9 @@ def test_what_is_shown_is_bounded() -> None:
 @given(st.dictionaries(st.sampled_from(["name", "age", "other"]), st.one_of(st.text(), st.integers(), st.none())))
 def test_what_is_sent_always_fits_the_form(content: Any) -> None:
     schema = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer", "default": 1}}}
-    asking = Asking(attached(Runtime(), elicitor=Person(Reply(action="accept", content=content))), "p", Flights())
+    asking = Asking(
+        attached(Runtime(), elicitor=Person(ElicitationReply(action="accept", content=content))), "p", Flights()
+    )
     answer = run(asking.elicit(ANYBODY, ElicitRequestFormParams(message="?", requested_schema=schema)))
     assert isinstance(answer, ElicitResult)
     fits = isinstance(content.get("name", ""), str) and type(content.get("age", 1)) is int
@@ -299,9 +312,9 @@ def test_what_is_sent_always_fits_the_form(content: Any) -> None:
 
 
 def test_pages_to_visit_before_a_call_are_put_to_the_person() -> None:
-    person = Person(Reply(action="accept"))
+    person = Person(ElicitationReply(action="accept"))
     asking = Asking(attached(Runtime(), elicitor=person), "p", Flights())
     wanted: Any = [{"message": "Log in", "url": "https://in.example/"}, {"url": "file:///x"}, 7]
     assert "opened" in run(asking.visit(wanted))
-    assert person.asked[0].questions == (Visit(message="Log in", url="https://in.example/"),)
+    assert person.asked[0].questions == (UrlRequest(message="Log in", url="https://in.example/"),)
     assert "nobody" in run(asking.visit("nonsense"))

@@ -11,7 +11,7 @@ import pytest
 from holdfast import Attachment
 from holdfast.config.config import McpServer
 from holdfast.contract.enums import Failure, Risk, State
-from holdfast.contract.event import Logged, Progress
+from holdfast.contract.event import Progress, ServerLogged
 from tests.mcp.client.bridging import Impatient, bridged, methods, plain, script, until, wire
 from tests.runtime.support import run
 
@@ -87,7 +87,7 @@ def test_progress_and_log_messages_are_events_of_their_call_and_a_flood_of_them_
             assert [(step.call_id, step.message, step.done, step.total) for step in steps] == [
                 (busy.call_id, f"step {step}", float(step), 3.0) for step in range(3)
             ]
-            lines = [event for event in seen if isinstance(event, Logged)]
+            lines = [event for event in seen if isinstance(event, ServerLogged)]
             assert [line.message for line in lines] == [f"me: line {count}" for count in range(100)]
             assert {(line.source, line.level, line.call_id) for line in lines} == {("mcp:p", "info", logged.call_id)}
 

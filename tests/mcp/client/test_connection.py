@@ -17,7 +17,7 @@ from holdfast import Runtime
 from holdfast.config.config import McpServer
 from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError
-from holdfast.contract.event import Logged
+from holdfast.contract.event import ServerLogged
 from holdfast.mcp.client import tool_list
 from holdfast.mcp.client.active_calls import Flights
 from holdfast.mcp.client.connection import Start
@@ -188,7 +188,7 @@ def test_the_log_is_bounded_redacted_and_says_what_is_missing() -> None:
     async def log(data: Any, logger: str | None = None) -> None:
         await journal.log(LoggingMessageNotificationParams(level="info", logger=logger, data=data))
 
-    async def work() -> list[Logged]:
+    async def work() -> list[ServerLogged]:
         nonlocal now
         with runtime.subscribe(10_000) as events:
             for count in range(PER_SECOND + 50):
@@ -196,7 +196,7 @@ def test_the_log_is_bounded_redacted_and_says_what_is_missing() -> None:
             now = 2.0
             await log({"token": "s3cr3t-value-123"}, "me")
             await log("x" * 100_000)
-            return [event for event in events.take() if isinstance(event, Logged)]
+            return [event for event in events.take() if isinstance(event, ServerLogged)]
 
     events = run(work())
     assert [event.message for event in events[:PER_SECOND]] == [str(count) for count in range(PER_SECOND)]

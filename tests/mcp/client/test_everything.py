@@ -17,9 +17,9 @@ import pytest
 
 from holdfast import Config, Result, Runtime
 from holdfast.config.config import ApprovalConfig, McpConfig, McpServer, SandboxConfig, ToolsConfig
-from holdfast.contract.elicitation import Completion, Elicitation, Form, Reply
+from holdfast.contract.elicitation import Elicitation, ElicitationReply, FormRequest, SamplingRequest
 from holdfast.contract.enums import State
-from holdfast.contract.event import Elicited, Finished, Progress
+from holdfast.contract.event import ElicitationStarted, Finished, Progress
 from holdfast.mcp.client.bridge import Bridge
 from holdfast.runtime.workspace import Workspace
 from holdfast.store.ledger import Ledger
@@ -100,16 +100,16 @@ class Person:
 
     def __init__(self) -> None:
         self.asked: list[Elicitation] = []
-        self.form = Reply(action="accept", content={"name": "Ada Lovelace", "check": True, "integer": 7})
-        self.model = Reply(
+        self.form = ElicitationReply(action="accept", content={"name": "Ada Lovelace", "check": True, "integer": 7})
+        self.model = ElicitationReply(
             action="accept",
             content={"role": "assistant", "content": {"type": "text", "text": "I read it first."}, "model": "a person"},
         )
 
-    async def __call__(self, elicitation: Elicitation) -> tuple[Reply, ...]:
+    async def __call__(self, elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
         self.asked.append(elicitation)
         return tuple(
-            self.model if isinstance(question, Completion) else self.form for question in elicitation.questions
+            self.model if isinstance(question, SamplingRequest) else self.form for question in elicitation.questions
         )
 
 
@@ -259,19 +259,19 @@ def test_what_the_server_asks_goes_to_the_person(server: McpServer, tmp_path: Pa
             with runtime.subscribe() as events:
                 filled_in = await runtime.call("mcp:every:trigger-elicitation-request")
                 sampled = await runtime.call("mcp:every:trigger-sampling-request", {"prompt": "Are you a model?"})
-                asked = [event async for event in _until_finished(events, 2) if isinstance(event, Elicited)]
+                asked = [event async for event in _until_finished(events, 2) if isinstance(event, ElicitationStarted)]
             assert "- Name: Ada Lovelace" in filled_in.output
             assert "- Favorite Integer: 7" in filled_in.output
             assert "I read it first." in sampled.output
             form, wanted = (elicitation.questions[0] for elicitation in person.asked)
-            assert isinstance(form, Form)
+            assert isinstance(form, FormRequest)
             assert form.schema["required"] == ["name"]
-            assert isinstance(wanted, Completion)
+            assert isinstance(wanted, SamplingRequest)
             assert "Are you a model?" in json.dumps(wanted.messages[0].content)
             assert wanted.system == "You are a helpful test server."
             assert [event.elicitation.asked_by for event in asked] == ["mcp:every", "mcp:every"]
-            person.form = Reply(action="decline")
-            person.model = Reply(action="decline")
+            person.form = ElicitationReply(action="decline")
+            person.model = ElicitationReply(action="decline")
             assert "declined" in (await runtime.call("mcp:every:trigger-elicitation-request")).output
             refused = await runtime.call("mcp:every:trigger-sampling-request", {"prompt": "And now?"})
             assert refused.state is State.FAILED

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from holdfast.config.config import McpOAuth
-from holdfast.contract.elicitation import Elicitation, Reply
+from holdfast.contract.elicitation import Elicitation, ElicitationReply
 from holdfast.contract.event import Event
 from holdfast.mcp.client import oauth
 from holdfast.mcp.client.oauth import LoginFailed, LoginNeeded, oauth_for
@@ -128,7 +128,7 @@ def test_a_login_that_waits_does_not_hold_up_requests_that_need_none(there: Auth
         await ask(login)
         asked, answered = asyncio.Event(), asyncio.Event()
 
-        async def slow(elicitation: Elicitation) -> tuple[Reply, ...]:
+        async def slow(elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
             asked.set()
             await answered.wait()
             return await person(elicitation)

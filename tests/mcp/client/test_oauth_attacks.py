@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from holdfast.config.config import McpOAuth, McpServer
-from holdfast.contract.elicitation import Elicitation, Reply, Visit
+from holdfast.contract.elicitation import Elicitation, ElicitationReply, UrlRequest
 from holdfast.mcp.client.oauth import LoginFailed, LoginNeeded, oauth_for
 from holdfast.runtime.runtime import Runtime
 from tests.attached import attached
@@ -42,15 +42,15 @@ def no_token_was_asked_for(there: Authority) -> bool:
 def test_an_answer_with_another_state_is_not_the_answer_and_does_not_end_the_wait(there: Authority) -> None:
     pages: list[int] = []
 
-    async def person(elicitation: Elicitation) -> tuple[Reply, ...]:
+    async def person(elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
         (visit,) = elicitation.questions
-        assert isinstance(visit, Visit)
+        assert isinstance(visit, UrlRequest)
         redirect = parse_qs(urlsplit(visit.url).query)["redirect_uri"][0]
         async with httpx2.AsyncClient(follow_redirects=True) as browser:
             for query in ("code=theirs&state=theirs", "code=theirs", "state=", "error=access_denied&state=x"):
                 pages.append((await browser.get(f"{redirect}?{query}")).status_code)
             pages.append((await browser.get(visit.url)).status_code)
-        return (Reply(action="accept"),)
+        return (ElicitationReply(action="accept"),)
 
     assert run(ask(login_of(there, None, runtime=attached(Runtime(), elicitor=person)))) == 200
     assert pages == [400, 400, 400, 400, 200]
@@ -248,12 +248,12 @@ def test_a_cancelled_login_leaves_nothing_open_and_is_not_asked_again(there: Aut
     async def work() -> None:
         begun = asyncio.Event()
 
-        async def person(elicitation: Elicitation) -> tuple[Reply, ...]:
+        async def person(elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
             (visit,) = elicitation.questions
-            assert isinstance(visit, Visit)
+            assert isinstance(visit, UrlRequest)
             asked.append(visit.url)
             begun.set()
-            return (Reply(action="accept"),)
+            return (ElicitationReply(action="accept"),)
 
         login = login_of(there, None, runtime=attached(Runtime(), elicitor=person))
         waiting = asyncio.create_task(ask(login))

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import Runtime
 from holdfast.config.config import McpServer
-from holdfast.contract.elicitation import Elicitation, Reply
+from holdfast.contract.elicitation import Elicitation, ElicitationReply
 from holdfast.contract.enums import State
 from holdfast.mcp.client.bridge import Bridge
 from tests.mcp.client.authority import Authority, authority
@@ -42,7 +42,7 @@ class Slow(Person):
         self.go = asyncio.Event()
         self.go.set()
 
-    async def __call__(self, elicitation: Elicitation) -> tuple[Reply, ...]:
+    async def __call__(self, elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
         self.calls.append(elicitation.call_id)
         await self.go.wait()
         return await super().__call__(elicitation)

@@ -16,7 +16,7 @@ import pytest
 
 from holdfast import Config, Result, Runtime
 from holdfast.config.config import McpServer, SecretSource
-from holdfast.contract.elicitation import Elicitation, Reply
+from holdfast.contract.elicitation import Elicitation, ElicitationReply
 from holdfast.contract.enums import State
 from holdfast.contract.event import Progress
 from holdfast.mcp.client import http_transport
@@ -99,11 +99,11 @@ def test_what_is_asked_during_two_calls_at_once_is_put_down_to_the_right_one(
     both: set[str] = set()
     asked: list[Elicitation] = []
 
-    async def person(elicitation: Elicitation) -> tuple[Reply, ...]:
+    async def person(elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
         asked.append(elicitation)
         both.add(elicitation.call_id)
         await until(lambda: len(both) == 2)
-        return (Reply(action="accept", content={"name": elicitation.call_id}),)
+        return (ElicitationReply(action="accept", content={"name": elicitation.call_id}),)
 
     async def work() -> None:
         async with bridged(tmp_path, {"far": McpServer(url=f"{site}/{path}")}, elicitor=person) as (runtime, _):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.contract.call import Call, Caller, Decision, PendingCall
-from holdfast.contract.elicitation import Form, Reply, Roots, Visit
+from holdfast.contract.elicitation import ElicitationReply, FormRequest, RootsRequest, UrlRequest
 from holdfast.contract.enums import State, Verdict
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.result import Attachment, Result
@@ -93,33 +93,35 @@ def test_a_form_shows_nothing_that_hides_or_reorders_text(name: str, value: str)
 
 def test_only_a_clear_yes_is_a_yes() -> None:
     for said in ({}, {"decision": "Approve"}, {"decision": "approve "}, {"decision": None}, {"approve": True}):
-        answer = answer_of(Reply(action="accept", content=said), held(), "x")  # pyright: ignore[reportArgumentType]
+        answer = answer_of(ElicitationReply(action="accept", content=said), held(), "x")  # pyright: ignore[reportArgumentType]
         assert answer is None or answer.kind == "reject"
-    yes = answer_of(Reply(action="accept", content={"decision": "approve"}), held(), "x")
+    yes = answer_of(ElicitationReply(action="accept", content={"decision": "approve"}), held(), "x")
     assert yes is not None and yes.kind == "approve"
     for action in ("decline", "cancel"):
-        no = answer_of(Reply(action=action, content={"decision": "approve"}), held(), "x")
+        no = answer_of(ElicitationReply(action=action, content={"decision": "approve"}), held(), "x")
         assert no is None or no.kind == "reject"
 
 
 def test_an_answer_of_another_kind_answers_nothing() -> None:
-    form = Form(message="?", schema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
+    form = FormRequest(
+        message="?", schema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    )
     roots = types.ListRootsResult(roots=[])
     accepted = types.ElicitResult(action="accept", content={"n": "no number"})
     assert reply_to(form, roots) is None and reply_to(form, accepted) is None and reply_to(form, 12345) is None
-    assert reply_to(Roots(), accepted) is None
+    assert reply_to(RootsRequest(), accepted) is None
     filled = reply_to(form, types.ElicitResult(action="accept", content={"n": 3, "note": None}))
     assert filled is not None and filled.content == {"n": 3}
 
 
 def test_a_client_is_asked_only_what_it_said_it_can_answer() -> None:
-    form = Form(message="?", schema={})
-    visit = Visit(message="?", url="https://example.org")
+    form = FormRequest(message="?", schema={})
+    visit = UrlRequest(message="?", url="https://example.org")
     forms = types.ClientCapabilities(elicitation=types.ElicitationCapability())
     addresses = types.ClientCapabilities(elicitation=types.ElicitationCapability(url=types.UrlElicitationCapability()))
     assert can_answer(form, forms) and not can_answer(visit, forms)
     assert can_answer(visit, addresses) and not can_answer(form, addresses)
-    assert not can_answer(form, None) and not can_answer(Roots(), forms)
+    assert not can_answer(form, None) and not can_answer(RootsRequest(), forms)
 
 
 def test_the_sdk_is_not_loaded_before_a_client_is_served() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from holdfast import tool
-from holdfast.contract.call import Call, Caller, Decision, PendingCall, Proposal, Surroundings
+from holdfast.contract.call import Call, Caller, Decision, PendingCall, Proposal, RunConditions
 from holdfast.contract.enums import Risk, State, Verdict
 from holdfast.mcp.server.elicitation import approval_form, approval_text, redacted, reply_to
 from holdfast.store.redact import Redactor
@@ -91,7 +91,7 @@ def test_no_line_of_a_call_can_be_taken_for_one_of_ours(value: str, place: str) 
     item = held(**{"what": forged} if place == "argument" else {forged: "x"} if place == "name" else {"label": forged})
     if place in ("proposal", "label", "risk", *AROUND):
         item = replace(item, proposal=held(forged if place == "proposal" else "make").proposal)
-        around = Surroundings(**{name: forged if place == name else "said" for name in AROUND})
+        around = RunConditions(**{name: forged if place == name else "said" for name in AROUND})
         assert item.proposal is not None
         item = replace(item, proposal=replace(item.proposal, surroundings=around))
     if place == "risk" and item.proposal is not None:
@@ -114,7 +114,9 @@ def test_no_line_of_a_call_can_be_taken_for_one_of_ours(value: str, place: str) 
 def test_what_is_ours_stands_before_the_call() -> None:
     item = held("make\nall", label="build")
     assert item.proposal is not None
-    around = Surroundings(where="./sub", sandbox="not contained; network on", undo="cannot be undone", lasts="for ever")
+    around = RunConditions(
+        where="./sub", sandbox="not contained; network on", undo="cannot be undone", lasts="for ever"
+    )
     text, _ = approval_text(replace(item, proposal=replace(item.proposal, surroundings=around)), "high")
     assert text == (
         "May this run? erase\nAsked by: tester\nCall: s-1, tool erase\nWhy: Nobody has said yes.\nRisk: low\n"
@@ -130,7 +132,7 @@ def test_a_secret_is_taken_out_before_anything_is_cut(before: int, after: int) -
     redactor.add("key", SECRET)
     value = "x" * before + SECRET + "y" * after
     item = replace(held(body=value), summary=value, decision=Decision(Verdict.ASK, "rule", value))
-    around = Surroundings(where=value, sandbox=value, undo=value, lasts=value)
+    around = RunConditions(where=value, sandbox=value, undo=value, lasts=value)
     proposal = held("make").proposal
     assert proposal is not None
     told = replace(held("make"), proposal=replace(proposal, surroundings=around))

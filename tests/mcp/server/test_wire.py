@@ -19,7 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from holdfast import Context, Tool, tool
-from holdfast.contract.elicitation import Form
+from holdfast.contract.elicitation import FormRequest
 from holdfast.mcp.server.stdio import Owed, Writer, write_all
 from holdfast.mcp.server.wire import clean, clean_text, writable
 from tests.mcp.server.serving import ERAS, Era, halves, running, served, text_of
@@ -147,7 +147,7 @@ def test_a_list_a_question_and_an_error_are_clean_too(tmp_path: Path, era: Era) 
     async def asks(ctx: Context) -> str:
         """Asks with half a character."""
         schema: Any = {"type": "object", "properties": {"n": {"type": "string", "title": "half \ud800"}}}
-        (reply,) = await ctx.elicit(Form(message="half \ud800", schema=schema))
+        (reply,) = await ctx.elicit(FormRequest(message="half \ud800", schema=schema))
         return reply.action
 
     async def body() -> None:

@@ -43,7 +43,7 @@ def test_only_offered_tools_are_called_and_with_arguments_they_take(text: str, t
     answer = reply([you(text)], few)
     assert answer.text.encode()
     for use in answer.tool_uses:
-        known[use.name].schema.accept(json.loads(use.arguments))
+        known[use.name].schema.validate(json.loads(use.arguments))
     ids = [use.id for use in answer.tool_uses]
     assert len(set(ids)) == len(ids)
 

@@ -16,7 +16,7 @@ from holdfast.config.config import SandboxConfig
 from holdfast.contract.call import Call, Caller, Decision
 from holdfast.contract.enums import Verdict
 from holdfast.contract.result import Result
-from holdfast.fs.protected_paths import locked_reason
+from holdfast.fs.protected_paths import command_locked_reason
 from holdfast.runtime.undo.recorder import Recorder
 from holdfast.runtime.undo.restore import Undo
 from holdfast.sandbox.launch import Changes, Overlay
@@ -86,7 +86,7 @@ class Ground:
         return self._mechanism == "overlay" and overlay_bwrap() is not None
 
     def is_protected(self, path: Path) -> str | None:
-        return locked_reason(path, root=self.policy.root)
+        return command_locked_reason(path, root=self.policy.root)
 
 
 class Place:

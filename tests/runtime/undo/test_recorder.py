@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.config.config import SandboxConfig
 from holdfast.contract.result import Result
-from holdfast.fs.temporary import new_name
+from holdfast.fs.temporary import new_temporary_name
 from holdfast.runtime.undo import copy_recorder
 from holdfast.runtime.undo.recorder import Recorder
 from tests.runtime.undo.support import Ground, Place, fill
@@ -164,7 +164,7 @@ def test_leftovers_of_dead_processes_are_removed_and_those_of_the_living_stay(tm
     runs = place.state / "undo" / "runs"
     mine = place.recorder.begin("c1")
     assert mine is not None
-    dead = runs / new_name().replace(f"-{os.getpid()}-", f"-{os.getpid()}-1", 1)
+    dead = runs / new_temporary_name().replace(f"-{os.getpid()}-", f"-{os.getpid()}-1", 1)
     (dead / "0" / "work" / "work").mkdir(parents=True)
     (dead / "0" / "work" / "work").chmod(0)
     here = dead / "0"

@@ -15,7 +15,7 @@ from holdfast.config.config import Config
 from holdfast.config.layers import LoadedConfig
 from holdfast.contract.call import Decision
 from holdfast.contract.enums import Verdict
-from holdfast.contract.names import is_pattern, server_of
+from holdfast.contract.names import is_pattern, mcp_server_name
 from holdfast.contract.tool import Tool
 from holdfast.contract.tool_finder import TOOL_SEARCH
 from holdfast.registry.selection import REMOVING, Edit, select
@@ -134,12 +134,12 @@ def missing_tools(evaluated: Evaluated, tools: Iterable[Tool]) -> list[str]:
     """A warning for each tool the document names that its server, which is there, does not have."""
     known: dict[str, list[str]] = {}
     for tool in tools:
-        if (server := server_of(tool.source)) is not None:
+        if (server := mcp_server_name(tool.source)) is not None:
             known.setdefault(server, []).extend(tool.names)
     named = dict.fromkeys(name for _, names in evaluated.tool_edits for name in names if _may_come(name))
     warnings: list[str] = []
     for name in named:
-        server = server_of(name) or ""
+        server = mcp_server_name(name) or ""
         there = known.get(server, [])
         if there and name not in there:
             close = did_you_mean(name, there)
@@ -151,7 +151,7 @@ def missing_tools(evaluated: Evaluated, tools: Iterable[Tool]) -> list[str]:
 
 def _may_come(name: str) -> bool:
     """A tool of a server: that it is not there yet, or its server away, is no mistake in the document."""
-    return server_of(name) is not None and not is_pattern(name)
+    return mcp_server_name(name) is not None and not is_pattern(name)
 
 
 def _removes_search(edits: Iterable[Edit]) -> bool:

@@ -18,7 +18,7 @@ from holdfast.chat.frontmatter.flemma_options import Path
 from holdfast.config.merge import NameList
 from holdfast.config.options import PRESET_NAME, check_type, short_repr
 from holdfast.contract.errors import ConfigError
-from holdfast.contract.names import SERVER, is_pattern, server_of
+from holdfast.contract.names import MCP_PREFIX, is_pattern, mcp_server_name
 from holdfast.registry.selection import Edit
 from holdfast.rules.policy import GROUP_PREFIX, GROUPS, PLANNED_TOOLS
 from holdfast.rules.resolvers import BUILT_IN_PRESETS
@@ -72,8 +72,8 @@ class Vocabulary:
 
     def _may_come(self, name: str) -> bool:
         """A tool of a configured MCP server: which ones it has is known when it runs, and not for good."""
-        server = server_of(name)
-        tool = name.removeprefix(f"{SERVER}{server}").removeprefix(":")
+        server = mcp_server_name(name)
+        tool = name.removeprefix(f"{MCP_PREFIX}{server}").removeprefix(":")
         return server in self._base.config.mcp.servers and bool(tool)
 
     def _tool_or_set(self, name: str, absent: tuple[str, ...] = ()) -> str:

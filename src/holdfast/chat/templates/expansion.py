@@ -18,7 +18,7 @@ from holdfast.contract.errors import PathRefused
 from holdfast.contract.message import Text
 from holdfast.contract.result import Attachment
 from holdfast.fs import paths
-from holdfast.fs.beneath import NotRegular, regular_file
+from holdfast.fs.beneath import NotRegular, open_file_beneath
 from holdfast.text.escape import escape
 from holdfast.tools.files.pages import SNIFFED_BYTES, attachment_kind, mime_type
 
@@ -101,7 +101,7 @@ class Files(Struct, frozen=True, kw_only=True):
         root = Path(os.path.realpath(self.root))
         beneath = root if real.is_relative_to(root) else Path(real.anchor)
         try:
-            with regular_file(beneath, real) as opened, open(opened, "rb", closefd=False) as file:
+            with open_file_beneath(beneath, real) as opened, open(opened, "rb", closefd=False) as file:
                 content = file.read(MAX_ATTACHMENT + 1)
         except FileNotFoundError:
             raise Unreadable(f"There is no file {_shown(path)}.") from None

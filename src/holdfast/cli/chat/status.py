@@ -25,7 +25,7 @@ from holdfast.cli.layout import field_lines, quoted_field_lines, wrap_sentence
 from holdfast.cli.pending_view import PendingView, record_shown, tool_use_lines
 from holdfast.cli.project_context import Flags, open_runtime_for, warn_about_config
 from holdfast.config.config import Config
-from holdfast.contract.call import Owner, PendingCall
+from holdfast.contract.call import PendingCall, ProcessIdentity
 from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError
 from holdfast.factory.chat import ChatSession, chats_dir, review_trust
@@ -164,12 +164,12 @@ def cancel_driver(flags: Flags, file: str | None, *, as_json: bool) -> int:
     return 0
 
 
-def find_driver(path: Path, flags: Flags) -> Owner | None:
+def find_driver(path: Path, flags: Flags) -> ProcessIdentity | None:
     """The process that drives a document, if it is the very one that took it."""
     return lock_owner(path, chats_dir(project_of(path, flags)))
 
 
-def _find_driven(flags: Flags, file: str | None) -> tuple[Path | None, Owner | None]:
+def _find_driven(flags: Flags, file: str | None) -> tuple[Path | None, ProcessIdentity | None]:
     if file is not None:
         path = find_document(file).resolve()
         return path, find_driver(path, flags)
@@ -186,7 +186,7 @@ def _find_driven(flags: Flags, file: str | None) -> tuple[Path | None, Owner | N
     return found[0]
 
 
-def _stop(owner: Owner, name: str) -> None:
+def _stop(owner: ProcessIdentity, name: str) -> None:
     """The owner was alive a moment ago, with the start time it had when it took the document."""
     try:
         os.kill(owner.pid, signal.SIGINT)

@@ -20,7 +20,16 @@ from holdfast.cli.pending_view import diff_style
 from holdfast.cli.prompt import is_prompt_open
 from holdfast.contract.enums import Failure
 from holdfast.contract.errors import HoldfastError
-from holdfast.contract.event import Elicited, Event, Finished, Logged, Output, Progress, Started, Warned
+from holdfast.contract.event import (
+    ElicitationStarted,
+    Event,
+    Finished,
+    Output,
+    Progress,
+    ServerLogged,
+    Started,
+    WarningRaised,
+)
 from holdfast.contract.json import encode_json
 from holdfast.contract.result import Result
 from holdfast.factory.chat import ChatSession
@@ -257,7 +266,7 @@ class TerminalView:
         self._chat = chat
 
     def agent(self, event: AgentEvent) -> None:
-        self._busy = self._busy or not isinstance(event, (Outcome, Warned))
+        self._busy = self._busy or not isinstance(event, (Outcome, WarningRaised))
         match event:
             case TextDelta(text):
                 self._say(self._words, text)
@@ -278,7 +287,7 @@ class TerminalView:
                 self._reply(event)
             case ResultWritten(use, result):
                 self._settled(use.name, use.arguments, result)
-            case Warned():
+            case WarningRaised():
                 self._warn(event.message)
             case Outcome():
                 self._live.end_all()
@@ -294,16 +303,16 @@ class TerminalView:
                 self._live.hear(event.text)
             case Progress():
                 self._live.hear(event.message)
-            case Logged():
+            case ServerLogged():
                 line = format_log_event(event)
                 if line is not None:
                     self.rest()
                     print_log_line(line)
-            case Elicited():
+            case ElicitationStarted():
                 self.rest()
             case Finished():
                 self._live.end(event.call_id)
-            case Warned() if event.message == WAITING_FOR_SOURCES:
+            case WarningRaised() if event.message == WAITING_FOR_SOURCES:
                 self._warn(event.message)  # the others have been said as warnings already
             case _:
                 pass

@@ -29,7 +29,7 @@ from holdfast.store.ledger import Ledger
 from holdfast.store.queries import CallFilter, CallRecord
 from holdfast.store.retention import DAY, prune, prune_by_config
 from holdfast.text.escape import clip, escape_name
-from holdfast.text.preview import arguments_text, preview
+from holdfast.text.preview import format_arguments, preview
 from holdfast.text.suggest import did_you_mean
 from holdfast.text.times import parse_time
 from holdfast.text.truncate import format_size
@@ -306,13 +306,13 @@ def _show(record: CallRecord) -> None:
         _field("decided", f"{decision.verdict}: {decision.reason} ({source_name(decision.source)})")
     for given in record.answers:
         said = f": {given.answer.message}" if given.answer.message else ""
-        wide = f", and {given.answer.widen.words}" if given.answer.widen else ""
+        wide = f", and {given.answer.widen.description}" if given.answer.widen else ""
         _field("answer", f"{given.answer.kind} by {given.answer.by} at {when(given.at)}{wide}{said}")
     if record.began_at is not None:
         _field("began", when(record.began_at))
     if record.ended_at is not None:
         _field("ended", when(record.ended_at))
-    _block("with", arguments_text(call.args))
+    _block("with", format_arguments(call.args))
     if record.result is not None:
         _block("result" if record.result.success else "error", record.result.text)
 

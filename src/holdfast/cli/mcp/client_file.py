@@ -16,7 +16,7 @@ from msgspec import Struct
 from holdfast.cli.errors import UsageProblem
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.json import Json
-from holdfast.fs.beneath import FOLDER, open_regular, opened, read_regular
+from holdfast.fs.beneath import FOLDER_FLAGS, open_descriptor, open_regular, read_regular
 from holdfast.fs.replace import new_file, sync_folder
 from holdfast.text.escape import escape
 
@@ -267,7 +267,7 @@ def write_client_file(found: ClientFile, text: str, *, private: bool) -> None:
     """Put the new text in place of what was found; `private`: only the user may read it from now on."""
     mode = 0o600 if found.mode is None and private else found.mode
     found.real.parent.mkdir(parents=True, exist_ok=True)
-    with opened(found.real.parent, FOLDER) as folder:
+    with open_descriptor(found.real.parent, FOLDER_FLAGS) as folder:
         with new_file(folder, text.encode(), mode=0o666 if mode is None else 0o600) as new:
             if mode is not None:
                 os.fchmod(new.fd, mode & ~0o077 if private else mode)

@@ -25,7 +25,7 @@ from holdfast.cli.project_context import Flags, project_here
 from holdfast.cli.prompt import confirm
 from holdfast.contract.json import Json
 from holdfast.factory.runtime import Project
-from holdfast.helper_process import own_module
+from holdfast.helper_process import holdfast_module
 from holdfast.text.diff import unified_diff
 from holdfast.text.escape import escape
 
@@ -113,7 +113,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
 
 def own_command() -> list[str]:
     """How this very program is started: by its path, and with nothing from the project that a client has open."""
-    return list(own_module("holdfast"))
+    return list(holdfast_module("holdfast"))
 
 
 _TOKEN: Final = re.compile(r"(Bearer )[^\"\s\\]+")

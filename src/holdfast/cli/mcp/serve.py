@@ -17,11 +17,11 @@ from holdfast.cli.errors import UsageProblem
 from holdfast.cli.json_output import ServingOutput
 from holdfast.cli.mcp.servers import need_sdk
 from holdfast.cli.project_context import Flags, install_warning_handler, project_here
-from holdfast.contract.elicitation import CANCELLED, Elicitation, Reply
+from holdfast.contract.elicitation import CANCELLED, Elicitation, ElicitationReply
 from holdfast.contract.errors import ConfigError
 from holdfast.factory.runtime import Project, build_runtime
 from holdfast.fs.own_paths import user_state_dir
-from holdfast.fs.replace import make_private_once, read_private
+from holdfast.fs.replace import create_private_once, read_private
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.escape import escape
 
@@ -44,7 +44,7 @@ def read_token(path: Path) -> str:
     try:
         return _read(path)
     except FileNotFoundError:
-        make_private_once(path, _new_token)
+        create_private_once(path, _new_token)
         return _read(path)
 
 
@@ -121,7 +121,7 @@ async def _within(runtime: Runtime, serving: Coroutine[object, object, None]) ->
         await serving
 
 
-async def _nobody_yet(elicitation: Elicitation) -> tuple[Reply, ...]:
+async def _nobody_yet(elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
     return (CANCELLED,) * len(elicitation.questions)
 
 

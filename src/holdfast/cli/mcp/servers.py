@@ -28,7 +28,7 @@ from holdfast.cli.project_context import (
 )
 from holdfast.cli.prompt import confirm
 from holdfast.config.config import McpServer
-from holdfast.contract.names import server_of
+from holdfast.contract.names import mcp_server_name
 from holdfast.factory.runtime import Project
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.runtime.runtime import Runtime
@@ -257,7 +257,7 @@ def _need_tool(runtime: Runtime, server: str, tool: str, away: Collection[str]) 
     """Raises `UsageProblem` where there is no such tool, or it cannot be known."""
     if server in away:
         raise UsageProblem(f"'{server}' is away, so its tools cannot be seen; see `holdfast mcp servers {server}`.")
-    own = [found.name for found in runtime.registry.list() if server_of(found.name) == server]
+    own = [found.name for found in runtime.registry.list() if mcp_server_name(found.name) == server]
     names = [name.removeprefix(f"mcp:{server}:") for name in own]
     if tool not in names:
         meant = did_you_mean(tool, names)

@@ -12,7 +12,7 @@ from holdfast.config.config import McpServer
 from holdfast.contract.enums import Risk
 from holdfast.contract.errors import BadJson, ToolError
 from holdfast.contract.json import Json, canonical_json, digest_of
-from holdfast.contract.names import SERVER
+from holdfast.contract.names import MCP_PREFIX
 from holdfast.contract.tool import Apply, Execute, Propose, Tool
 from holdfast.text.diff import unified_diff
 from holdfast.text.escape import escape
@@ -27,7 +27,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 
 def source_of(server: str) -> str:
     """What the tools of a server give as their source, and what its questions are asked by."""
-    return f"{SERVER}{server}"
+    return f"{MCP_PREFIX}{server}"
 
 
 def is_wanted(name: str, server: McpServer) -> bool:

@@ -23,9 +23,9 @@ from holdfast.config.secret_references import fill
 from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.mcp.client.active_calls import call_of, wants_answer
 from holdfast.mcp.client.oauth import oauth_for
-from holdfast.net.addresses import on_this_machine
+from holdfast.net.addresses import is_loopback
 from holdfast.net.gateway import Gateway
-from holdfast.net.hosts import origin_of
+from holdfast.net.hosts import parse_origin
 from holdfast.net.http import GatewayTransport
 from holdfast.runtime.cancellation import ThreadPool
 from holdfast.runtime.runtime import Runtime
@@ -123,7 +123,7 @@ class Remote:
 
     def _warn_if_open(self) -> None:
         url = httpx2.URL(self.url)
-        if url.scheme == "http" and not on_this_machine(url.host):
+        if url.scheme == "http" and not is_loopback(url.host):
             self._runtime.registry.warn(
                 f"The MCP server '{self._name}' is reached over http://: whoever is on the way can read and change "
                 "what is sent. Use https:// if it can."
@@ -311,7 +311,7 @@ async def _read(events: httpx2.EventSource, url: str, told: asyncio.Future[str],
 
 def _endpoint(url: str, named: str) -> str:
     address = urljoin(url, named)
-    if origin_of(address) != origin_of(url):
+    if parse_origin(address) != parse_origin(url):
         raise HoldfastError("it wants messages to be sent to another origin than its own")
     return address
 
@@ -343,7 +343,7 @@ async def _sent(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.R
             following is None
             or following.method != request.method
             or following.url.userinfo
-            or origin_of(str(following.url)) != origin_of(str(request.url))
+            or parse_origin(str(following.url)) != parse_origin(str(request.url))
         ):
             return response
         await response.aclose()

@@ -15,14 +15,14 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthToken
 from pydantic import AnyUrl
 
 from holdfast.config.config import McpServer
-from holdfast.contract.elicitation import Elicitation, Visit
+from holdfast.contract.elicitation import Elicitation, UrlRequest
 from holdfast.contract.errors import HoldfastError
 from holdfast.mcp.client.active_calls import Flight, call_of, wants_answer
 from holdfast.mcp.client.oauth_callback import Arrival, Callback
 from holdfast.mcp.client.oauth_client import Keeper, LoginFailed, LoginNeeded
-from holdfast.net.addresses import NEAR, on_this_machine
+from holdfast.net.addresses import LOCAL_KINDS, is_loopback
 from holdfast.net.gateway import Gateway
-from holdfast.net.hosts import fault_of, origin_of
+from holdfast.net.hosts import parse_origin, url_problem
 from holdfast.net.http import GatewayTransport
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.escape import clip, escape, escape_url
@@ -62,8 +62,8 @@ class Login(Keeper):
 
     def __init__(self, runtime: Runtime, name: str, server: McpServer, state: Path | None) -> None:
         super().__init__(runtime, name, server, state)
-        self._origin = origin_of(self._url)
-        self._local = on_this_machine(self._origin[1])
+        self._origin = parse_origin(self._url)
+        self._local = is_loopback(self._origin[1])
         self._loaded = False
         self._callback: Callback | None = None
         self._address = self._latest = ""
@@ -167,7 +167,7 @@ class Login(Keeper):
             self._over = ""
 
     async def _is_mine(self, request: httpx2.Request) -> bool:
-        if origin_of(str(request.url)) != self._origin:
+        if parse_origin(str(request.url)) != self._origin:
             return False
         if not self._loaded:
             async with self.context.lock:
@@ -226,11 +226,11 @@ class Login(Keeper):
 
     def _reach(self) -> GatewayTransport:
         """What a server names may lead to this machine or its network link only if the server is there itself."""
-        gateway = Gateway.for_origin(self._url, others=frozenset() if self._local else NEAR)
+        gateway = Gateway.for_origin(self._url, others=frozenset() if self._local else LOCAL_KINDS)
         return GatewayTransport(gateway, verify=httpx2.create_ssl_context(trust_env=False))
 
     def _check(self, url: str) -> None:
-        fault = fault_of(url, loopback=self._local)
+        fault = url_problem(url, loopback=self._local)
         if fault is not None:
             raise self.failed(f"it sends you to {escape_url(url)} for the login, and {fault}")
 
@@ -309,7 +309,7 @@ class Login(Keeper):
         """Until the browser comes back or the person says no, whichever is first."""
         record = None if self._call is None else self._call.ctx.call_record
         about = {"call_id": record.id, "group": record.group} if record else {}
-        visit = Visit(message=self._message(), url=self._address)
+        visit = UrlRequest(message=self._message(), url=self._address)
         elicitation = Elicitation(asked_by=f"mcp:{self._name}", questions=(visit,), **about)
         asking = asyncio.create_task(self._runtime.interfaces.elicit(elicitation))
         arriving = asyncio.create_task(callback.arrival())

@@ -6,14 +6,23 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from holdfast.contract.elicitation import CANCELLED, Completion, Elicitation, Form, Question, Reply, Speech, Visit
+from holdfast.contract.elicitation import (
+    CANCELLED,
+    Elicitation,
+    ElicitationReply,
+    FormRequest,
+    Question,
+    SamplingMessage,
+    SamplingRequest,
+    UrlRequest,
+)
 from holdfast.contract.errors import InvalidSchema
-from holdfast.contract.event import Logged
+from holdfast.contract.event import ServerLogged
 from holdfast.contract.json import Args, Json, encode_json
 from holdfast.contract.schema import CompiledSchema, compile_schema
 from holdfast.mcp.client.active_calls import Flights
 from holdfast.mcp.client.definitions import bounded, source_of
-from holdfast.net.hosts import fault_of
+from holdfast.net.hosts import url_problem
 
 if TYPE_CHECKING:
     from mcp.client import ClientRequestContext
@@ -66,14 +75,14 @@ class Asking:
             if (why := _fault(params.url)) is not None:
                 return refusal(why)
             message = bounded(params.message, MAX_MESSAGE)
-            reply = await self._ask(Visit(message=message, url=params.url, id=(params.elicitation_id or "")[:256]))
-            return reply if not isinstance(reply, Reply) else ElicitResult(action=reply.action)
+            reply = await self._ask(UrlRequest(message=message, url=params.url, id=(params.elicitation_id or "")[:256]))
+            return reply if not isinstance(reply, ElicitationReply) else ElicitResult(action=reply.action)
         schema = _form_schema(params)
         if isinstance(schema, str):
             return refusal(schema)
         asked: Args = dict(params.requested_schema)
-        reply = await self._ask(Form(message=bounded(params.message, MAX_MESSAGE), schema=asked))
-        if not isinstance(reply, Reply):
+        reply = await self._ask(FormRequest(message=bounded(params.message, MAX_MESSAGE), schema=asked))
+        if not isinstance(reply, ElicitationReply):
             return reply
         if reply.action != "accept":
             return ElicitResult(action=reply.action)
@@ -99,11 +108,11 @@ class Asking:
         wire: dict[str, Any] = params.model_dump(by_alias=True, mode="json", exclude_none=True)
         if len(encode_json(wire)) > MAX_MESSAGES:
             return refusal(f"a sampling request may be {MAX_MESSAGES:,} bytes long")
-        messages = tuple(Speech(message["role"], message["content"]) for message in wire.pop("messages"))
+        messages = tuple(SamplingMessage(message["role"], message["content"]) for message in wire.pop("messages"))
         system, most = wire.pop("systemPrompt", ""), wire.pop("maxTokens")
         wire.pop("_meta", None)
-        reply = await self._ask(Completion(messages=messages, system=system, max_tokens=most, extra=wire or None))
-        if not isinstance(reply, Reply):
+        reply = await self._ask(SamplingRequest(messages=messages, system=system, max_tokens=most, extra=wire or None))
+        if not isinstance(reply, ElicitationReply):
             return reply
         if reply.action != "accept":
             return ErrorData(code=_REFUSED_BY_PERSON, message="User rejected sampling request")
@@ -123,11 +132,13 @@ class Asking:
     async def visit(self, elicitations: Json) -> str:
         """Put the pages to the person that a server wants visited before it does what it was called for."""
         listed = elicitations if isinstance(elicitations, list) else []
-        visits: list[Visit] = []
+        visits: list[UrlRequest] = []
         for item in listed[:MAX_OPEN]:
             url, message = (item.get("url"), item.get("message")) if isinstance(item, dict) else (None, None)
             if isinstance(url, str) and _fault(url) is None:
-                visits.append(Visit(message=bounded(message if isinstance(message, str) else "", MAX_MESSAGE), url=url))
+                visits.append(
+                    UrlRequest(message=bounded(message if isinstance(message, str) else "", MAX_MESSAGE), url=url)
+                )
         if not visits or not self._runtime.interfaces.can_elicit:
             return "it wants a page to be visited first, and nobody is there to do it"
         replies = await self._put(tuple(visits))
@@ -136,13 +147,13 @@ class Asking:
             return "the page it wanted to be visited first was opened; call it again when that is done"
         return "it wants a page to be visited first, and that was declined"
 
-    async def _ask(self, question: Question) -> Reply | ErrorData:
+    async def _ask(self, question: Question) -> ElicitationReply | ErrorData:
         if self._open >= MAX_OPEN:
             return refusal(f"{MAX_OPEN} questions of this server already wait for an answer")
         replies = await self._put((question,))
         return CANCELLED if not replies else replies[0]
 
-    async def _put(self, questions: tuple[Question, ...]) -> tuple[Reply, ...] | None:
+    async def _put(self, questions: tuple[Question, ...]) -> tuple[ElicitationReply, ...] | None:
         """The replies; None if the call they are wanted for is over."""
         flight = self._flights.current()
         call = None if flight is None else flight.ctx.call_record
@@ -222,7 +233,7 @@ def _fault(url: str) -> str | None:
     """Why a page must not be shown to the person as one to open; None if it may be."""
     if len(url) > MAX_URL:
         return f"an address may be {MAX_URL:,} characters long"
-    why = fault_of(url, loopback=True)
+    why = url_problem(url, loopback=True)
     return None if why is None else f"the page cannot be opened: {why}"
 
 
@@ -268,5 +279,5 @@ class Journal:
         if len(raw) > MAX_BYTES:
             clean = f"{raw[:MAX_BYTES].decode('utf-8', 'ignore')} […]"
         self._runtime.events.emit_from_anywhere(
-            Logged("" if flight is None else flight.ctx.call_id, self._source, level, clean)
+            ServerLogged("" if flight is None else flight.ctx.call_id, self._source, level, clean)
         )

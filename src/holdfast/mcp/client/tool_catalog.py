@@ -20,7 +20,7 @@ from holdfast.contract.tool import Tool
 from holdfast.mcp.client.definitions import definition_of, difference, is_wanted, pinned_as, same, source_of, tool_from
 from holdfast.runtime.results import check_output
 from holdfast.text.escape import escape
-from holdfast.text.preview import generic_body
+from holdfast.text.preview import arguments_preview
 
 if TYPE_CHECKING:
     import mcp_types
@@ -53,7 +53,7 @@ def held_tool(shelf: Shelf, item: Listed) -> Tool:
         which = "definition of a new tool" if now.pinned is None else "changed definition"
         return Proposal(
             tool_name=full_name,
-            summary=f"Accept the {which} and call it with {generic_body(args) or 'no arguments'}",
+            summary=f"Accept the {which} and call it with {arguments_preview(args) or 'no arguments'}",
             risk=Risk.HIGH,
             payload={"arguments": args, "definition": digest_of(now.definition)},
             preview=preview,
@@ -66,7 +66,7 @@ def held_tool(shelf: Shelf, item: Listed) -> Tool:
         tool, args = shelf.tool(name), payload.get("arguments")
         if tool is None or not isinstance(args, dict):
             return fail("Its new definition cannot be used, so that the call was not sent.")
-        judged = tool.schema.judge(args)
+        judged = tool.schema.check(args)
         if isinstance(judged, InvalidArguments):
             return fail(f"Its new definition is accepted, but does not take these arguments: {judged}")
         return check_output(tool, await shelf.send(name, judged, cast("RunContext", ctx)))

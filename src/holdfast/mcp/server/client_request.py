@@ -22,11 +22,11 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from holdfast.contract.call import Caller, PendingCall
-from holdfast.contract.elicitation import CANCELLED, Question, Reply
+from holdfast.contract.elicitation import CANCELLED, ElicitationReply, Question
 from holdfast.contract.enums import Failure, State
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.result import Result
-from holdfast.fs.replace import make_private_once, read_private
+from holdfast.fs.replace import create_private_once, read_private
 from holdfast.mcp.server.elicitation import can_answer, reply_to, request_of, result_type
 from holdfast.mcp.server.notifications import Teller
 
@@ -58,7 +58,7 @@ class _Open:
         self.question = question
         self.request = request
         self.held = held
-        self.reply: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
+        self.reply: asyncio.Future[ElicitationReply | None] = asyncio.get_running_loop().create_future()
 
 
 class Exchange:
@@ -162,7 +162,9 @@ class Exchange:
         reaches = self._suspends if self.modern else self.ctx.session.can_send_request
         return reaches and can_answer(question, self.ctx.session.client_capabilities)
 
-    async def ask(self, questions: Sequence[Question], held: PendingCall | None = None) -> tuple[Reply | None, ...]:
+    async def ask(
+        self, questions: Sequence[Question], held: PendingCall | None = None
+    ) -> tuple[ElicitationReply | None, ...]:
         """Put questions to the person, all at once; None where no answer will come. Raises `Unaskable`."""
         put = self._put_aside if self._suspends else self._send
         return tuple(await asyncio.gather(*(put(question, held) for question in questions)))
@@ -176,7 +178,7 @@ class Exchange:
         if not stopped:
             self.work.cancel()
 
-    async def _put_aside(self, question: Question, held: PendingCall | None) -> Reply | None:
+    async def _put_aside(self, question: Question, held: PendingCall | None) -> ElicitationReply | None:
         given = self.given.pop(question.key, None) if held is None and question.key else None
         if given is not None and (reply := reply_to(question, given)) is not None:
             return reply
@@ -212,7 +214,7 @@ class Exchange:
         serialize_server_result(self.ctx.method, self.ctx.protocol_version, wire)
         return request
 
-    async def _send(self, question: Question, held: PendingCall | None) -> Reply | None:
+    async def _send(self, question: Question, held: PendingCall | None) -> ElicitationReply | None:
         request: Any = request_of(question)
         related = ServerMessageMetadata(related_request_id=self.ctx.request_id)
         try:
@@ -221,7 +223,7 @@ class Exchange:
             if held is not None:
                 raise Unaskable(str(error)) from error
             declined = isinstance(error, MCPError) and error.error.code != types.CONNECTION_CLOSED
-            return Reply(action="decline") if declined else CANCELLED
+            return ElicitationReply(action="decline") if declined else CANCELLED
         return reply_to(question, answer) or CANCELLED
 
 
@@ -257,7 +259,7 @@ def sealing_key(state: Path | None) -> bytes:
     try:
         return _read(path)
     except FileNotFoundError:
-        make_private_once(path, _new_key)
+        create_private_once(path, _new_key)
         return _read(path)
 
 

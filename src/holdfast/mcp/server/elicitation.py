@@ -10,8 +10,16 @@ import mcp_types as types
 from msgspec.structs import asdict, replace
 from pydantic import BaseModel
 
-from holdfast.contract.call import Answer, Call, PendingCall, Surroundings
-from holdfast.contract.elicitation import CANCELLED, Completion, Form, Question, Reply, Roots, Visit
+from holdfast.contract.call import Answer, Call, PendingCall, RunConditions
+from holdfast.contract.elicitation import (
+    CANCELLED,
+    ElicitationReply,
+    FormRequest,
+    Question,
+    RootsRequest,
+    SamplingRequest,
+    UrlRequest,
+)
 from holdfast.contract.errors import InvalidArguments, InvalidSchema
 from holdfast.contract.json import Args, Json
 from holdfast.contract.schema import compile_schema
@@ -31,8 +39,8 @@ from holdfast.text.escape import (
     fingerprint,
     text_width,
 )
-from holdfast.text.preview import arguments_text, preview
-from holdfast.text.quote import Show, both_ends, quoted
+from holdfast.text.preview import format_arguments, preview
+from holdfast.text.quote import EscapeLine, quote_lines, split_ends
 
 WIDTH: Final = 160
 _COLUMNS: Final = 80
@@ -60,7 +68,7 @@ def redacted(held: PendingCall, tool: Tool | None, redactor: Redactor) -> Pendin
             proposal,
             summary=redactor(proposal.summary),
             preview=redactor(proposal.preview),
-            surroundings=around and Surroundings(**{name: redactor(words) for name, words in asdict(around).items()}),
+            surroundings=around and RunConditions(**{name: redactor(words) for name, words in asdict(around).items()}),
         )
     return replace(
         held,
@@ -83,7 +91,7 @@ def approval_text(held: PendingCall, risk: str) -> Shown:
     cut = held.proposal is not None and held.proposal.preview_cut
     texts: list[str] = []
     for label, text, show in _body(held):
-        head, hidden, tail = both_ends(quoted(text, _COLUMNS, show), _MAX_LINES)
+        head, hidden, tail = split_ends(quote_lines(text, _COLUMNS, show), _MAX_LINES)
         lines += [label, *head, *([f"[{hidden:,} lines hidden]", *tail] if hidden else [])]
         cut = cut or hidden > 0
         texts.append(text)
@@ -122,16 +130,16 @@ def _field(name: str, text: str) -> Iterator[str]:
         yield f"{name}: {shown}"
         return
     yield f"{name}:"
-    yield from quoted(clip_middle(text, _MAX_SENTENCE), _COLUMNS)
+    yield from quote_lines(clip_middle(text, _MAX_SENTENCE), _COLUMNS)
 
 
-def _body(held: PendingCall) -> Iterator[tuple[str, str, Show | None]]:
+def _body(held: PendingCall) -> Iterator[tuple[str, str, EscapeLine | None]]:
     """What would be done, below which label; the arguments where the tool does not say it, and with a definition, which
     was made visible where it was made."""
     is_definition = held.decision.source == CHANGED
     preview = "" if held.proposal is None else held.proposal.preview.rstrip("\n")
     if not preview or is_definition:
-        yield "With:", arguments_text(held.call.args), None
+        yield "With:", format_arguments(held.call.args), None
     if preview:
         yield "What it would do:", preview, escape_once if is_definition else None
 
@@ -147,14 +155,14 @@ _MAX_CHOICES: Final = 200
 
 def presented(question: Question, asked_by: str) -> Question | None:
     """The question with who asks it; None for one that is declined without anybody being asked."""
-    if isinstance(question, Completion):
+    if isinstance(question, SamplingRequest):
         return None  # it is for a person to answer, and a client would give it to its model
-    if isinstance(question, Form):
+    if isinstance(question, FormRequest):
         if asks_for_a_secret(question):
             return None
         schema = _shown(question.schema)
         return None if schema is None else replace(question, message=_told(question.message, asked_by), schema=schema)
-    if isinstance(question, Visit):
+    if isinstance(question, UrlRequest):
         if url_problem(question.url) is not None:
             return None
         message = f"{question.message}\n{escape_url(question.url)}"
@@ -164,7 +172,7 @@ def presented(question: Question, asked_by: str) -> Question | None:
 
 def _told(message: str, asked_by: str) -> str:
     name = escape(clip_middle(asked_by.removeprefix(SERVER), _MAX_TITLE))
-    lines = quoted(clip_middle(message, _MAX_ASKED), _COLUMNS)
+    lines = quote_lines(clip_middle(message, _MAX_ASKED), _COLUMNS)
     warning = "(Give it no passwords or other secrets.)"
     return "\n".join((f"The MCP server '{name}' asks this, not holdfast:", warning, *lines))
 
@@ -236,12 +244,12 @@ _TITLES_SINCE: Final = "2025-11-25"
 """From this protocol on a choice carries its titles as `oneOf`."""
 
 
-def approval_form(held: PendingCall, risk: str, protocol: str) -> Form:
+def approval_form(held: PendingCall, risk: str, protocol: str) -> FormRequest:
     """What a person has to see before saying yes, and where they say it. The call must be redacted."""
     shown = approval_text(held, risk)
     if held.definition_only:
         fields: Args = {"result": {"type": "string", "title": "Result", "description": "What the tool answers."}}
-        return Form(message=shown.text, schema=_object(fields, "result"))
+        return FormRequest(message=shown.text, schema=_object(fields, "result"))
     choice: dict[str, Json] = {"type": "string", "title": "Decision", "description": "Whether this call may run."}
     answers = {"approve": "Approve", "reject": "Reject"} if shown.whole else {"reject": "Reject"}
     if protocol >= _TITLES_SINCE:
@@ -249,10 +257,10 @@ def approval_form(held: PendingCall, risk: str, protocol: str) -> Form:
     else:
         choice |= {"enum": [*answers], "enumNames": [*answers.values()]}
     note: Args = {"type": "string", "title": "Message", "description": "What the model is told if you reject it."}
-    return Form(message=shown.text, schema=_object({"decision": choice, "message": note}, "decision"))
+    return FormRequest(message=shown.text, schema=_object({"decision": choice, "message": note}, "decision"))
 
 
-def answer_of(reply: Reply, held: PendingCall, by: str) -> Answer | None:
+def answer_of(reply: ElicitationReply, held: PendingCall, by: str) -> Answer | None:
     """What the person decided; None leaves the call waiting."""
     said = reply.content or {}
     if reply.action == "cancel":
@@ -270,18 +278,18 @@ def answer_of(reply: Reply, held: PendingCall, by: str) -> Answer | None:
 
 def request_of(question: Question) -> types.InputRequest:
     """The question as the request a client knows."""
-    if isinstance(question, Form):
+    if isinstance(question, FormRequest):
         message = clean_text(question.message)
         form = types.ElicitRequestFormParams(message=message, requested_schema=clean(question.schema))
         return types.ElicitRequest(params=form)
-    if isinstance(question, Visit):
+    if isinstance(question, UrlRequest):
         visit = types.ElicitRequestURLParams(
             message=clean_text(question.message),
             url=clean_text(question.url),
             elicitation_id=clean_text(question.id) or secrets.token_hex(8),
         )
         return types.ElicitRequest(params=visit)
-    if isinstance(question, Roots):
+    if isinstance(question, RootsRequest):
         return types.ListRootsRequest()
     params: dict[str, Any] = {
         **(question.extra or {}),
@@ -296,23 +304,25 @@ def request_of(question: Question) -> types.InputRequest:
 
 def result_type(question: Question) -> type[BaseModel]:
     """What a client answers it with."""
-    if isinstance(question, Form | Visit):
+    if isinstance(question, FormRequest | UrlRequest):
         return types.ElicitResult
-    if isinstance(question, Roots):
+    if isinstance(question, RootsRequest):
         return types.ListRootsResult
     wants_tools = question.extra is not None and ("tools" in question.extra or "toolChoice" in question.extra)
     return types.CreateMessageResultWithTools if wants_tools else types.CreateMessageResult
 
 
-def reply_to(question: Question, response: object) -> Reply | None:
+def reply_to(question: Question, response: object) -> ElicitationReply | None:
     """What was said; None if it is no answer to this question, which then stays open."""
-    if isinstance(question, Form | Visit):
+    if isinstance(question, FormRequest | UrlRequest):
         if not isinstance(response, types.ElicitResult):
             return None
         if response.action != "accept":
-            return Reply(action=response.action, content=response.content)  # pyright: ignore[reportArgumentType]
-        return _filled_in(question, response) if isinstance(question, Form) else Reply(action="accept")
-    if isinstance(question, Roots):
+            return ElicitationReply(action=response.action, content=response.content)  # pyright: ignore[reportArgumentType]
+        return (
+            _filled_in(question, response) if isinstance(question, FormRequest) else ElicitationReply(action="accept")
+        )
+    if isinstance(question, RootsRequest):
         return _wire(response) if isinstance(response, types.ListRootsResult) else None
     answers = (types.CreateMessageResult, types.CreateMessageResultWithTools)
     return _wire(response) if isinstance(response, answers) else None
@@ -322,30 +332,30 @@ def can_answer(question: Question, capabilities: types.ClientCapabilities | None
     """Whether the client said that it knows this kind of question."""
     if capabilities is None:
         return False
-    if isinstance(question, Completion):
+    if isinstance(question, SamplingRequest):
         return capabilities.sampling is not None
-    if isinstance(question, Roots):
+    if isinstance(question, RootsRequest):
         return capabilities.roots is not None
     elicitation = capabilities.elicitation
     if elicitation is None:
         return False
-    if isinstance(question, Visit):
+    if isinstance(question, UrlRequest):
         return elicitation.url is not None
     return elicitation.form is not None or elicitation.url is None  # `{}` means forms
 
 
-def _filled_in(form: Form, response: types.ElicitResult) -> Reply | None:
+def _filled_in(form: FormRequest, response: types.ElicitResult) -> ElicitationReply | None:
     """The values, if they are what was asked for. Some clients send null for what was left empty."""
     given: Any = {name: value for name, value in (response.content or {}).items() if value is not None}
     try:
-        values = compile_schema(form.schema, "The form").judge(given)
+        values = compile_schema(form.schema, "The form").check(given)
     except InvalidSchema:
         return CANCELLED
-    return None if isinstance(values, InvalidArguments) else Reply(action="accept", content=values)
+    return None if isinstance(values, InvalidArguments) else ElicitationReply(action="accept", content=values)
 
 
-def _wire(response: BaseModel) -> Reply:
-    return Reply(action="accept", content=response.model_dump(by_alias=True, mode="json", exclude_none=True))
+def _wire(response: BaseModel) -> ElicitationReply:
+    return ElicitationReply(action="accept", content=response.model_dump(by_alias=True, mode="json", exclude_none=True))
 
 
 def _object(properties: Args, *required: str) -> Args:

@@ -13,7 +13,7 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 
 from holdfast.contract.call import Call
-from holdfast.contract.event import Event, Logged, Output, Pending, Progress, Received
+from holdfast.contract.event import Event, Output, Pending, Progress, Received, ServerLogged
 from holdfast.mcp.server.wire import clean_text
 
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
@@ -74,7 +74,7 @@ class Teller:
                 await self._waiting.popleft()()
 
 
-_TOLD: Final = (Progress, Output, Logged, Pending)
+_TOLD: Final = (Progress, Output, ServerLogged, Pending)
 
 
 class Watch:
@@ -110,7 +110,7 @@ class Watch:
             self._above[event.call_id] = (above[0], event.tool)
             self._below.setdefault(above[0], []).append(event.call_id)
 
-    def _tell(self, event: Progress | Output | Logged | Pending) -> None:
+    def _tell(self, event: Progress | Output | ServerLogged | Pending) -> None:
         found = self._above.get(event.call_id)
         teller = None if found is None else self._teller_of(found[0])
         if teller is None or found is None:
@@ -118,7 +118,7 @@ class Watch:
         group, tool = found
         if isinstance(event, Output):
             teller.log("info", tool, event.text)
-        elif isinstance(event, Logged):
+        elif isinstance(event, ServerLogged):
             teller.log(event.level if event.level in LEVELS else "info", event.source, event.message)
         elif isinstance(event, Pending):
             what = self._line_of(event.call)

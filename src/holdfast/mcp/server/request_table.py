@@ -16,7 +16,7 @@ from mcp.shared.exceptions import MCPError
 from msgspec.structs import replace
 
 from holdfast.contract.call import Answer, Call, Caller, PendingCall
-from holdfast.contract.elicitation import CANCELLED, Elicitation, Question, Reply
+from holdfast.contract.elicitation import CANCELLED, Elicitation, ElicitationReply, Question
 from holdfast.contract.enums import Failure, State
 from holdfast.contract.errors import HoldfastError, NotPending, StaleApproval, UnknownCall
 from holdfast.contract.json import Args
@@ -31,7 +31,7 @@ from holdfast.store import process_identity
 MAX_SUSPENDED: Final = 256
 """Requests that may wait for their client's next round; beyond that the oldest wait in the ledger only."""
 _LOST: Final = "What this answers is not open any more. Send the request again, without requestState."
-DECLINED: Final = Reply(action="decline")
+DECLINED: Final = ElicitationReply(action="decline")
 _LAST_WORDS: Final = 0.7
 """Seconds calls have to end in when the interface closes."""
 
@@ -99,7 +99,7 @@ class Rounds:
         exchange = self._by_call.get(held.call.group)
         return None if exchange is None else await self._ask(exchange, held)
 
-    async def elicit(self, elicitation: Elicitation) -> tuple[Reply, ...]:
+    async def elicit(self, elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
         """The runtime's elicitor. What a client did not say it can answer is cancelled."""
         group = elicitation.group or self.watch.group_of(elicitation.call_id)
         exchange = self._by_call.get(group)
@@ -293,7 +293,7 @@ class Parked:
         if not self._left:
             return None
         try:
-            accepted = tool.schema.accept(dict(args))
+            accepted = tool.schema.validate(dict(args))
         except HoldfastError:
             return None
         for call_id in tuple(self._left):

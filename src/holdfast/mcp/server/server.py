@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from holdfast import __version__
 from holdfast.contract.call import Caller
 from holdfast.contract.enums import Failure, State
-from holdfast.contract.names import server_of
+from holdfast.contract.names import mcp_server_name
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.mcp.server.client_request import STATE_SECONDS, Exchange, sealing_key, unseal
@@ -313,7 +313,7 @@ class McpServer:
         self._parked.ended(key, outcome)
         if outcome.failure in _UNKNOWN:
             raise MCPError(types.INVALID_PARAMS, outcome.text, {"name": params.name[:_MAX_NAME]})
-        foreign = tool is not None and server_of(tool.source) is not None
+        foreign = tool is not None and mcp_server_name(tool.source) is not None
         return to_wire(outcome, modern=modern, limit=self._runtime.config.output.max_bytes if foreign else None)
 
     def _begun(self, ctx: Ctx, params: types.CallToolRequestParams, tool: Tool | None, key: str) -> Exchange:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from holdfast.contract.enums import Risk
-from holdfast.contract.names import server_of
+from holdfast.contract.names import mcp_server_name
 from holdfast.contract.tool import Tool
 from holdfast.mcp.server.wire import clean
 
@@ -64,7 +64,7 @@ def to_wire(tool: Tool) -> dict[str, Any]:
         "inputSchema": {**tool.input_schema, "type": "object"},
         "annotations": annotations,
     }
-    bounded = server_of(tool.source) is None  # what a bridged server returns may be too long to be sent whole
+    bounded = mcp_server_name(tool.source) is None  # what a bridged server returns may be too long to be sent whole
     if bounded and tool.output_schema is not None and tool.output_schema.get("type") == "object":
         wire["outputSchema"] = dict(tool.output_schema)
     return clean(wire)

@@ -67,7 +67,7 @@ def standing(messages: Sequence[Message]) -> Standing:
             if rounds:
                 results = {part.id: part for part in message.parts if isinstance(part, ToolResult)}
                 rounds[-1] = rounds[-1]._replace(results={**results, **rounds[-1].results})
-            request = Request(message.own_text, message.foreign)
+            request = Request(message.own_text, message.has_included_content)
             if request.text or request.foreign:
                 requests.append(request)
                 rounds, answered = [], False
@@ -185,7 +185,7 @@ class Planner:
             raise NotUnderstood(said, f"It needs the tool `{name}`, which is not offered here.")
         given: Args = {key: value for key, value in args.items() if value is not None}
         try:
-            judged = tool.schema.judge(given)
+            judged = tool.schema.check(given)
             if isinstance(judged, InvalidArguments):
                 raise NotUnderstood(said, f"The tool `{name}` does not take it: {judged}")
             keys = dict.fromkeys((*tool.schema.properties, *sorted(judged)))

@@ -14,7 +14,7 @@ from holdfast.config.config import CommandRule
 from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.widening import Widening
-from holdfast.net.hosts import is_entry
+from holdfast.net.hosts import is_allow_list_entry
 from holdfast.rules.shell import git
 from holdfast.rules.shell.location import FOUND_PATH, CommandContext
 from holdfast.rules.shell.programs import family, is_plain_name, program_name
@@ -382,7 +382,7 @@ def _needs(given: CommandRule, verdict: Verdict) -> Widening | None:
     needs = Widening(hosts=hosts, network=given.network == "on", read=given.read, write=given.write)
     if needs and verdict is Verdict.DENY:
         raise _rule_error(given, "what is denied reaches nothing, so leave out network, read and write")
-    if (strange := next((host for host in hosts if not is_entry(host)), None)) is not None:
+    if (strange := next((host for host in hosts if not is_allow_list_entry(host)), None)) is not None:
         raise _rule_error(given, f"{strange!a} is not a host; write host, *.host or host:port")
     return needs or None
 

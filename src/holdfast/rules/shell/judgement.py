@@ -15,7 +15,7 @@ from holdfast.config.config import SHELL_READONLY, CommandRule
 from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.json import Args
-from holdfast.contract.widening import Widening, all_of
+from holdfast.contract.widening import Widening, merge_widenings
 from holdfast.rules.chain import ApprovalRequest, log_warning
 from holdfast.rules.shell import git
 from holdfast.rules.shell.command_rules import CHECKING_FILES, CompiledRule, compile_rule
@@ -158,7 +158,7 @@ class CommandJudge:
             rule = max(certain, key=lambda rule: rule.verdict.strictness)
             said = _judged_part(part, rule.verdict, rule.name, f"the rule '{rule.name}' says {rule.verdict}")
             plain = not (part.inside or part.derived or part.guessed or part.may_run_anything)
-            return replace(said, needs=all_of(rule.needs for rule in certain) or None) if plain else said
+            return replace(said, needs=merge_widenings(rule.needs for rule in certain) or None) if plain else said
         hidden = next((rule for rule, fit in match if fit == "perhaps"), None)
         if hidden is None and (doubt := analysis.uncertainty.reasons.get(at)) is not None:
             reason = f"{doubt}, so it may run what the rule '{self._strict[0].name}' is about"

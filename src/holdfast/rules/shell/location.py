@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from holdfast.contract.enums import RUNS_COMMANDS
 from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
-from holdfast.fs.protected_paths import is_protected
+from holdfast.fs.protected_paths import protected_reason
 from holdfast.rules.chain import ApprovalRequest
 from holdfast.rules.shell.verdicts import Dialect, GlobWord, word_set
 
@@ -132,7 +132,7 @@ class CommandContext(Struct, frozen=True, kw_only=True):
         """Whether a path is a protected one, wherever the command may be by then."""
         root = None if self.root is None else Path(self.root)
         full = (Path(folder, path) for folder in self.folders)
-        return any(is_protected(context, root=root, extra=self.protected) is not None for context in full)
+        return any(protected_reason(context, root=root, extra=self.protected) is not None for context in full)
 
     @property
     def runs_in_protected_folder(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from holdfast.contract.enums import Verdict
-from holdfast.contract.widening import Widening, all_of
+from holdfast.contract.widening import Widening, merge_widenings
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -123,7 +123,7 @@ class ShellJudgement(Struct, frozen=True, kw_only=True):
     @property
     def needs(self) -> Widening:
         """What the rules that speak of its parts let the whole command reach: all of it runs in one sandbox."""
-        return all_of(part.needs for part in self.parts)
+        return merge_widenings(part.needs for part in self.parts)
 
     def needs_all(self, harmless: str) -> bool:
         """Whether the rules approve everything in it with all that it needs, but for what `harmless` approves: that is

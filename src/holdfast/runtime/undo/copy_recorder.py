@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from holdfast.contract.errors import LedgerCorrupt
-from holdfast.fs.beneath import NEW
+from holdfast.fs.beneath import NEW_FILE_FLAGS
 from holdfast.fs.replace import make_private_folder, write_private
 from holdfast.runtime.undo.tree import BlobSource, PathEdit, Tree, apply_edits, describe_stat, open_file
 from holdfast.store.blobs import Blobs
@@ -100,7 +100,7 @@ class PackStore:
 
     def _append(self, folder: int, name: str) -> PackEntry:
         if self._pack_fd is None:
-            self._pack_fd = os.open(self._folder / self._pack_name, NEW, 0o600)
+            self._pack_fd = os.open(self._folder / self._pack_name, NEW_FILE_FLAGS, 0o600)
         opened = open_file(folder, name)
         digest, start = sha256(), self._pack_size
         try:

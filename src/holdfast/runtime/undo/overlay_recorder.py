@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from holdfast.fs.beneath import FOLDER, opened, remove
+from holdfast.fs.beneath import FOLDER_FLAGS, open_descriptor, remove_tree
 from holdfast.runtime.undo.tree import (
     PathEdit,
     Tree,
@@ -49,7 +49,7 @@ class OverlayRecording:
 
     def changes(self) -> list[PathChange]:
         """What the command changed; the content that was there before is kept."""
-        with Tree(self.root) as lower, opened(self._upper, FOLDER) as upper:
+        with Tree(self.root) as lower, open_descriptor(self._upper, FOLDER_FLAGS) as upper:
             top = lower.state("")
             after = describe_stat(os.fstat(upper))
             found = [] if top.same_as(after) else [PathChange("", top, after)]
@@ -83,7 +83,7 @@ class OverlayRecording:
                 tree.copy_in(step.path, step.wanted, file.fileno(), (facts.st_atime_ns, facts.st_mtime_ns))
 
     def close(self) -> None:
-        remove(self._folder)
+        remove_tree(self._folder)
 
     def _compare(self, lower: Tree, upper: int, path: str, *, has_lower: bool) -> Iterator[PathChange]:
         names = list_names(upper)
@@ -113,7 +113,7 @@ class OverlayRecording:
         if not merged or before.mode != after.mode:
             yield PathChange(path, before, after)
         os.chmod(name, stat.S_IRWXU, dir_fd=upper)
-        with opened(name, FOLDER, upper) as inside:
+        with open_descriptor(name, FOLDER_FLAGS, upper) as inside:
             yield from self._compare(lower, inside, path, has_lower=merged)
 
     def _compare_leaf(

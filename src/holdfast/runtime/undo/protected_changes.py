@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.fs import git_folder
-from holdfast.fs.git_folder import GIT, GIT_NAMES, RESOLUTIONS, SKELETON, is_git_folder, is_repository
-from holdfast.fs.protected_paths import is_conversation, is_harmless, link_reason
+from holdfast.fs.git_folder import GIT_FOLDER, GIT_NAMES, REPOSITORY_NAMES, RERERE_CACHE, is_git_folder, is_repository
+from holdfast.fs.protected_paths import command_symlink_reason, is_conversation_path, is_inert_document
 from holdfast.store.changes import PathChange, absolute
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def check_changes(
             kept.append(change)
     stays = {folder for change in kept if change.before.kind != "absent" for folder in _folders_above(change.path)}
     empty = (change.path for change in kept if _is_folder_or_nothing(change) and change.path not in stays)
-    nothing = {path for path in empty if path.rpartition("/")[2] not in ("objects", RESOLUTIONS)}
+    nothing = {path for path in empty if path.rpartition("/")[2] not in ("objects", RERERE_CACHE)}
     violations = [change.path for change in kept if change.path not in nothing]
     lost = {
         change.path
@@ -89,7 +89,7 @@ def without_documents(root: str, found: list[PathChange], sandbox: SandboxRules)
         change
         for change in found
         if {change.before.kind, change.after.kind} != {"file"}
-        or not is_conversation(absolute(root, change.path), extra)
+        or not is_conversation_path(absolute(root, change.path), extra)
     ]
 
 
@@ -103,21 +103,23 @@ def _becomes_folder(path: str, found: list[PathChange]) -> bool:
 
 def _is_refused(root: str, change: PathChange, sandbox: SandboxRules, left: str) -> bool:
     path = Path(absolute(root, change.path))
-    inside = git_folder.inside_of(path, sandbox.policy.root)
-    state = git_folder.state(inside)
+    inside = git_folder.path_names_inside_git(path, sandbox.policy.root)
+    state = git_folder.sequencer_file(inside)
     if state is not None and change.after.kind in ("absent", "file", "directory"):
-        return change.after.kind != "absent" and not git_folder.is_as_git_left_it(state, absolute(left, change.path))
-    if change.before.kind != "directory" and git_folder.holds_resolutions(inside):
+        return change.after.kind != "absent" and not git_folder.file_matches_git_format(
+            state, absolute(left, change.path)
+        )
+    if change.before.kind != "directory" and git_folder.is_rerere_cache(inside):
         return True
     if change.before.kind == "absent" and change.after.kind == "file":
         policy = sandbox.policy
-        if is_harmless(path, (policy.root, *policy.writable), policy.protected):
+        if is_inert_document(path, (policy.root, *policy.writable), policy.protected):
             return False
-    if git_folder.points_elsewhere(path) and change.after.kind not in ("directory", "absent"):
+    if git_folder.is_pointer_name(path) and change.after.kind not in ("directory", "absent"):
         return True
     if "symlink" in (change.before.kind, change.after.kind):
         policy = sandbox.policy
-        if link_reason(path, root=policy.root, extra=policy.protected, writable=policy.writable) is not None:
+        if command_symlink_reason(path, root=policy.root, extra=policy.protected, writable=policy.writable) is not None:
             return True
     return sandbox.is_protected(path) is not None
 
@@ -144,7 +146,7 @@ class _GitFolders:
                 continue
             if known == (False, True):
                 return "/".join(names[: place + 1])
-            inside = "/".join((*names[:place], GIT, *names[place:]))
+            inside = "/".join((*names[:place], GIT_FOLDER, *names[place:]))
             if _is_refused(self._root, replace(change, path=inside), self._sandbox, self._root):
                 return change.path
         return None
@@ -152,9 +154,9 @@ class _GitFolders:
     def _is_git(self, folder: str) -> tuple[bool, bool]:
         """Whether it is one before the command, and after it."""
         if folder not in self._known:
-            states = [self._is_there(f"{folder}/{name}" if folder else name) for name in SKELETON]
+            states = [self._is_there(f"{folder}/{name}" if folder else name) for name in REPOSITORY_NAMES]
             before, after = (
-                {name for name, state in zip(SKELETON, states, strict=True) if state[when]} for when in (0, 1)
+                {name for name, state in zip(REPOSITORY_NAMES, states, strict=True) if state[when]} for when in (0, 1)
             )
             self._known[folder] = (is_repository(before), is_repository(after))
         return self._known[folder]

@@ -9,11 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from holdfast.contract.command import Change
+from holdfast.contract.command import ChangedPath
 from holdfast.contract.errors import HoldfastError
-from holdfast.fs.beneath import remove
+from holdfast.fs.beneath import remove_tree
 from holdfast.fs.replace import make_private_folder
-from holdfast.fs.temporary import is_left, new_name
+from holdfast.fs.temporary import is_orphaned, new_temporary_name
 from holdfast.runtime.undo.overlay_recorder import OverlayRecording
 from holdfast.runtime.undo.protected_changes import check_changes, without_documents
 from holdfast.sandbox.launch import Changes, Overlay
@@ -40,7 +40,7 @@ def new_run_folder(state: Path) -> Path:
     """A folder of our own, whose name says which process it belongs to."""
     runs = state / "runs"
     make_private_folder(runs)
-    run = runs / new_name()
+    run = runs / new_temporary_name()
     run.mkdir(mode=0o700)
     return run
 
@@ -61,8 +61,8 @@ def remove_stale_runs(state: Path) -> None:
         return
     for run in runs:
         with suppress(OSError):
-            if is_left(run.name, run.stat().st_mtime):
-                remove(run)
+            if is_orphaned(run.name, run.stat().st_mtime):
+                remove_tree(run)
 
 
 _finish_lock = threading.Lock()
@@ -126,10 +126,10 @@ class Recorder:
         try:
             parts = self._root_recordings(run, self._ledger, overlays=overlays)
         except BaseException:
-            remove(run)
+            remove_tree(run)
             raise
         if parts is None:
-            remove(run)
+            remove_tree(run)
             return None
         return CommandRecording(self._ledger, call_id, self._sandbox, parts, run, since)
 
@@ -247,7 +247,7 @@ class CommandRecording:
         """Keep what was there before, refuse what is protected, write all of it down, and only then take it over.
 
         `calls`: all calls whose commands it recorded, the one it was begun for first."""
-        changes: list[Change] = []
+        changes: list[ChangedPath] = []
         violations: list[str] = []
         lost: list[str] = []
         try:
@@ -290,7 +290,7 @@ class CommandRecording:
     def discard(self) -> None:
         for part in self._root_recordings:
             part.close()
-        remove(self._run)
+        remove_tree(self._run)
 
 
 def _is_sandboxed(sandbox: RecorderSandbox) -> bool:

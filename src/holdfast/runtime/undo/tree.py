@@ -14,7 +14,16 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from holdfast.contract.errors import LedgerCorrupt
-from holdfast.fs.beneath import FOLDER, GONE, Folders, change_mode, for_owner, open_regular, opened, set_mode
+from holdfast.fs.beneath import (
+    FOLDER_FLAGS,
+    GONE_ERRNOS,
+    FolderTree,
+    change_mode,
+    open_descriptor,
+    open_regular,
+    set_mode,
+    with_owner_access,
+)
 from holdfast.fs.replace import NewFile
 from holdfast.fs.temporary import temporary_name
 from holdfast.store.blobs import Blobs
@@ -105,7 +114,7 @@ def list_names(folder: int) -> list[str]:
 _BLOCK: Final = 1024 * 1024
 
 
-class Tree(Folders):
+class Tree(FolderTree):
     """Paths are relative to the root, which is the empty path."""
 
     def __init__(self, root: str | Path) -> None:
@@ -118,7 +127,7 @@ class Tree(Folders):
             folder, name = self.parent(path)
             return path_state(folder, name, keep)
         except OSError as error:
-            if error.errno in GONE:  # nothing can be at a path whose way is blocked
+            if error.errno in GONE_ERRNOS:  # nothing can be at a path whose way is blocked
                 return ABSENT
             raise
 
@@ -136,7 +145,7 @@ class Tree(Folders):
         try:
             return list_names(self.open(path))
         except OSError as error:
-            if error.errno in GONE:
+            if error.errno in GONE_ERRNOS:
                 return []
             raise
 
@@ -153,9 +162,9 @@ class Tree(Folders):
         parent, name = self.parent(path, writable=True)
         with suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=parent)
-        with opened(name, FOLDER, parent) as made:
+        with open_descriptor(name, FOLDER_FLAGS, parent) as made:
             _set_owner(made, state)
-            set_mode(made, for_owner(state.mode or 0))
+            set_mode(made, with_owner_access(state.mode or 0))
 
     def make_link(self, path: str, state: PathState) -> None:
         target = state.target or ""

@@ -14,7 +14,7 @@ from holdfast.contract.enums import CHECKS_IN_DRY_RUN
 from holdfast.contract.errors import PathRefused
 from holdfast.contract.json import Args, Json
 from holdfast.contract.result import Result, fail, ok
-from holdfast.fs.beneath import Folders
+from holdfast.fs.beneath import FolderTree
 from holdfast.text.escape import escape
 from holdfast.text.preview import with_label
 from holdfast.tools.files.file_state import ConfinedPath, os_error_reason, path_to_read
@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 class Listing:
     """What is in a folder and, as deep as asked, below it, without following a link."""
 
-    def __init__(self, folders: Folders, place: ConfinedPath, depth: int, ctx: Context) -> None:
+    def __init__(self, folders: FolderTree, place: ConfinedPath, depth: int, ctx: Context) -> None:
         self._folders = folders
         self._ctx = ctx
         self.place = place
@@ -101,7 +101,7 @@ def _execute(args: Args, ctx: Context) -> Result:
     place: ConfinedPath | None = None
     try:
         place = path_to_read(ctx, given)
-        with Folders(place.root, place.path) as folders:
+        with FolderTree(place.root, place.path) as folders:
             if ctx.dry_run:
                 return ok("")
             listing = Listing(folders, place, depth, ctx)

@@ -19,9 +19,9 @@ from holdfast.contract.enums import Risk
 from holdfast.contract.errors import PathRefused
 from holdfast.contract.json import Args
 from holdfast.contract.result import Result, fail
-from holdfast.fs.beneath import NotRegular, folder, open_regular
+from holdfast.fs.beneath import NotRegular, open_folder, open_regular
 from holdfast.fs.paths import absolute, resolve
-from holdfast.fs.replace import Traits, new_file, sync_folder, traits_of
+from holdfast.fs.replace import FileMetadata, new_file, read_metadata, sync_folder
 from holdfast.text.truncate import format_size
 
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -45,7 +45,7 @@ class FileState(Struct, frozen=True):
     content: bytes | None
     digest: str
     """Of content, inode and mode; `absent` if there is nothing."""
-    traits: Traits | None = None
+    traits: FileMetadata | None = None
 
     @property
     def exists(self) -> bool:
@@ -58,7 +58,7 @@ class FileState(Struct, frozen=True):
 
 def read_state(root: Path, path: Path) -> FileState:
     try:
-        with folder(root, path.parent) as opened:
+        with open_folder(root, path.parent) as opened:
             return _read(opened, path.name)
     except FileNotFoundError:
         return FileState(None, _ABSENT)
@@ -78,7 +78,7 @@ def replace_file(
 
     Both images are kept before the file gets its name: what cannot be recorded does not happen.
     """
-    with folder(root, path.parent, create=create_parents) as opened:
+    with open_folder(root, path.parent, create=create_parents) as opened:
         before = _read(opened, path.name)
         if before.digest != seen:
             raise FileChanged
@@ -107,7 +107,7 @@ def _read(where: int, name: str) -> FileState:
     with os.fdopen(opened, "rb") as file:
         facts = os.fstat(opened)
         content = file.read(MAX_BYTES + 1) if facts.st_size <= MAX_BYTES else None
-        traits = traits_of(opened)
+        traits = read_metadata(opened)
     if content is None or len(content) > MAX_BYTES:
         raise TooLarge(f"is {format_size(facts.st_size)}; only files up to {format_size(MAX_BYTES)} are changed")
     return FileState(content, f"{sha256(content).hexdigest()}:{facts.st_ino}:{traits.mode:o}", traits)
@@ -238,8 +238,8 @@ def apply_change(
             place.path,
             after,
             seen=seen,
-            keep_before=ctx.keep.before_image,
-            keep_after=ctx.keep.after_image,
+            keep_before=ctx.storage.before_image,
+            keep_after=ctx.storage.after_image,
             create_parents=create_parents,
         )
     except FileChanged:

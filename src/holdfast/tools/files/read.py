@@ -12,7 +12,7 @@ from holdfast.contract.enums import CHECKS_IN_DRY_RUN
 from holdfast.contract.errors import PathRefused
 from holdfast.contract.json import Args, Json
 from holdfast.contract.result import Attachment, Result, fail, ok
-from holdfast.fs.beneath import NotRegular, regular_file
+from holdfast.fs.beneath import NotRegular, open_file_beneath
 from holdfast.text.preview import with_label
 from holdfast.text.truncate import format_size
 from holdfast.tools.files.file_state import ConfinedPath, os_error_reason, path_to_read
@@ -52,7 +52,7 @@ def _execute(args: Args, ctx: Context) -> Result:
     given = cast(str, args["path"])
     try:
         place = path_to_read(ctx, given)
-        with regular_file(place.root, place.path) as opened:
+        with open_file_beneath(place.root, place.path) as opened:
             if ctx.dry_run:
                 return ok("")
             return _read(opened, place, args, ctx)

@@ -18,7 +18,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.contract.command import Command, Ran
+from holdfast.contract.command import Command, CommandResult
 from holdfast.contract.context import Context
 from holdfast.contract.enums import NEEDS_CONTAINMENT
 from holdfast.contract.errors import SandboxRefused
@@ -157,7 +157,7 @@ class GitFailed(Exception):
     """There is nothing to show; the message is for the model."""
 
 
-async def git(ctx: Context, *args: str, max_bytes: int, converts: bool = False) -> Ran:
+async def git(ctx: Context, *args: str, max_bytes: int, converts: bool = False) -> CommandResult:
     """One git command in the project root. Raises `GitFailed` with a sentence where git cannot work.
 
     `converts`: it compares files of the working tree with the index, for which git runs filters, and ends in the paths
@@ -184,13 +184,13 @@ async def git(ctx: Context, *args: str, max_bytes: int, converts: bool = False) 
     return replace(ran, hidden=tuple(f"{ctx.root}/{path}" for path in left_out))
 
 
-def hidden_paths(ran: Ran, ctx: Context) -> list[str]:
+def hidden_paths(ran: CommandResult, ctx: Context) -> list[str]:
     """The files of the project that git could not read, from the root."""
     top = f"{ctx.root}/"
     return [path.removeprefix(top) for path in ran.hidden if path.startswith(top)]
 
 
-def append_hidden_note(text: str, ran: Ran, ctx: Context) -> str:
+def append_hidden_note(text: str, ran: CommandResult, ctx: Context) -> str:
     """The text, with what was not compared."""
     names = hidden_paths(ran, ctx)
     return f"{text}\n[Not compared, hidden by sandbox.read_deny: {', '.join(names)}]" if names else text
@@ -198,7 +198,7 @@ def append_hidden_note(text: str, ran: Ran, ctx: Context) -> str:
 
 async def _run(
     ctx: Context, program: str, repository: Repository, args: Sequence[str], env: Mapping[str, str], max_bytes: int
-) -> Ran:
+) -> CommandResult:
     settings = [part for setting in _SETTINGS for part in ("-c", setting)]
     command = Command(
         argv=(program, "--no-pager", "--no-optional-locks", *settings, *args),
@@ -218,7 +218,7 @@ async def _run(
         raise GitFailed(f"Sandbox error: {error}") from None
 
 
-async def _filters(run: Callable[[Sequence[str], Mapping[str, str], int], Awaitable[Ran]]) -> list[str]:
+async def _filters(run: Callable[[Sequence[str], Mapping[str, str], int], Awaitable[CommandResult]]) -> list[str]:
     """Every filter that git finds in the configuration, included files and all."""
     listing = ("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
     ran = await run(listing, _as_variables([_PROBE_KEY]), _MAX_NAMES)
@@ -240,7 +240,7 @@ def _as_variables(keys: Sequence[str]) -> dict[str, str]:
     return given
 
 
-def require_success(ran: Ran, what: str) -> str:
+def require_success(ran: CommandResult, what: str) -> str:
     """The output, if git succeeded or was cut off because it had printed enough."""
     if ran.code == 0 or (ran.truncated and ran.code is None):
         return ran.output

@@ -15,9 +15,9 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct, structs
 
-from holdfast.contract.command import Command, Ran
+from holdfast.contract.command import Command, CommandResult
 from holdfast.contract.context import Context
-from holdfast.helper_process import FOLDERS, isolated_python
+from holdfast.helper_process import PROGRAM_FOLDERS, isolated_python
 from holdfast.tools.search import plain_scan
 from holdfast.tools.search.ranking import Hit
 from holdfast.tools.search.scope import SKIPPED_NAMES, SMALL_SKIPPED, BadQuery, Query, SearchScope, display_path
@@ -78,7 +78,7 @@ async def _first(scope: SearchScope, ctx: Context, ask: Callable[[Ripgrep | Plai
 def find_ripgrep(root: Path) -> str | None:
     """From fixed places only: never from the working directory, PATH or the project."""
     own = Path(sys.prefix, "bin", "rg")
-    for place in (own, *(Path(folder, "rg") for folder in FOLDERS)):
+    for place in (own, *(Path(folder, "rg") for folder in PROGRAM_FOLDERS)):
         inside = place.resolve().is_relative_to(root) and place is not own
         if not inside and place.is_file() and os.access(place, os.X_OK):
             return str(place)
@@ -113,7 +113,7 @@ class Ripgrep(Struct, frozen=True):
         _check_names(ran)
         return [path.removeprefix("./") for path in ran.output.split("\0")[:-1]], _unreadable(ran, self.scope, self.ctx)
 
-    async def _run(self, query: Query | None, *words: str) -> Ran:
+    async def _run(self, query: Query | None, *words: str) -> CommandResult:
         asked: tuple[str, ...] = ()
         if query is not None:
             # Case and characters are ASCII's for a text; a pattern is about the characters of a line.
@@ -128,7 +128,7 @@ class Ripgrep(Struct, frozen=True):
         return ran
 
 
-def _check_names(ran: Ran) -> None:
+def _check_names(ran: CommandResult) -> None:
     if ran.truncated or "\ufffd" in ran.output:
         raise RipgrepUnsupported("A name is not UTF-8, or there are too many.")
 
@@ -170,7 +170,7 @@ def _rules_above(scope: SearchScope) -> list[str]:
     return options
 
 
-def _unreadable(ran: Ran, scope: SearchScope, ctx: Context) -> int:
+def _unreadable(ran: CommandResult, scope: SearchScope, ctx: Context) -> int:
     failed = (path for path, code in _TROUBLE.findall(ran.error_output) if int(code) not in plain_scan.VANISHED)
     return _not_hidden(failed, scope, ctx)
 
@@ -199,7 +199,9 @@ class PlainScan(Struct, frozen=True):
         _, answer = await self._ask(None)
         return answer["found"], _not_hidden(answer["unreadable"], self.scope, self.ctx)
 
-    async def _ask(self, query: Query | None, paths: Sequence[str] | None = None, first: int = 0) -> tuple[Ran, Any]:
+    async def _ask(
+        self, query: Query | None, paths: Sequence[str] | None = None, first: int = 0
+    ) -> tuple[CommandResult, Any]:
         timeout = self.ctx.timeout or _NO_TIMEOUT_SECONDS
         request = {
             "root": str(self.scope.root),
@@ -241,7 +243,7 @@ def _bad_pattern(reason: str) -> BadQuery:
     return BadQuery(f"The pattern cannot be read: {reason}; correct it, or search for plain text without `regex`.")
 
 
-async def _run(ctx: Context, argv: tuple[str, ...], *, cwd: Path | None, stdin: bytes = b"") -> Ran:
+async def _run(ctx: Context, argv: tuple[str, ...], *, cwd: Path | None, stdin: bytes = b"") -> CommandResult:
     ran = await ctx.sandbox.run(
         Command(
             argv=argv,

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.text.truncate import cut_line
+from holdfast.text.truncate import truncate_line
 from holdfast.tools.search.plain_scan import blocks, line_matcher, open_file
 from holdfast.tools.search.scope import CONFIG, SOURCE, Query, SearchScope, extension
 
@@ -150,4 +150,4 @@ def _text(block: bytes, start: int) -> str:
     shown = min(last, start + LINE_BYTES + 4)
     raw = block[start:shown]
     text = (raw.removesuffix(b"\r") if shown == last else raw).decode(errors="replace")
-    return cut_line(text.removeprefix("\ufeff"), LINE_BYTES)
+    return truncate_line(text.removeprefix("\ufeff"), LINE_BYTES)
