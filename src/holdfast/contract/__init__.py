@@ -1,1 +1,1 @@
-"""What things are. Protocols and values only; no behaviour of other rooms."""
+"""The shared types: protocols, value objects, enums and errors. Imports no other package except `text`."""

@@ -1,4 +1,4 @@
-"""What is asked, by whom, and what was decided about it."""
+"""Calls and the types around them: caller, decision, proposal, pending call, answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.contract.widening import Widening
 
 
 class Caller(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Who asks. Two callers that are equal get the same compiled policy."""
+    """The origin of a call. Equal callers share one compiled policy."""
 
     interface: str = "python"
     agent: str | None = None
@@ -20,17 +20,17 @@ class Caller(Struct, frozen=True, kw_only=True, omit_defaults=True):
     skill: str | None = None
     session: str | None = None
     document: str | None = None
-    """The document that asks, by its full path: only a runtime of that document runs what waits."""
+    """Absolute path of the calling document. Only a runtime opened for that document runs its pending calls."""
     scopes: frozenset[str] = frozenset()
     """Secret scopes granted to this caller."""
     autonomy: Literal["cautious", "standard", "autonomous"] | None = None
-    """Overrides the configured autonomy level, towards more caution only."""
+    """Overrides the configured autonomy level; can only make it more cautious."""
     only: frozenset[str] | None = None
-    """The canonical names of the tools that are left for it, of those it would have; None leaves all."""
+    """Restricts the caller to these canonical tool names; None means no restriction."""
 
 
 class Decision(Struct, frozen=True):
-    """A verdict with where it came from and why."""
+    """A verdict, its source and its reason."""
 
     verdict: Verdict
     source: str
@@ -38,7 +38,7 @@ class Decision(Struct, frozen=True):
 
 
 class Precondition(Struct, frozen=True, kw_only=True):
-    """A fact a proposal relies on, for example the content digest of the file it will replace."""
+    """A fact that must still hold when the proposal is applied, such as the digest of the file to replace."""
 
     kind: Identifier
     subject: str
@@ -46,38 +46,38 @@ class Precondition(Struct, frozen=True, kw_only=True):
 
 
 class RunConditions(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How something would run. Every interface shows it before what would run, and outside of it."""
+    """How a command would run. Interfaces show this before the preview and separate from it."""
 
     where: str = ""
-    """The folder, as a path that begins with `/` or `./`, or in words."""
+    """The working directory: a path that begins with `/` or `./`, or a description."""
     sandbox: str = ""
-    """What contains it, and whether it reaches the network."""
+    """The sandbox backend and network access."""
     undo: str = ""
-    """Whether what it changes can be undone."""
+    """Whether its changes can be undone."""
     lasts: str = ""
-    """Until when it runs, where that is not the end of the call."""
+    """When it ends, if it outlives the call."""
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
-    """What would happen if the call were approved. Nothing has happened yet."""
+    """The action a call would take if approved. Creating a proposal has no side effects."""
 
     tool_name: str
     summary: str
     risk: Risk
     payload: Args
-    """Opaque JSON of the tool's own, handed back to `apply`."""
+    """Opaque JSON that is passed to the tool's `apply`."""
     preview: str = ""
-    """What a person is shown: the command, for changes to files a unified diff."""
+    """The text shown to the user: the command, or a unified diff for file changes."""
     preview_kind: Literal["text", "diff"] = "text"
-    """A diff is coloured, and may be cut until all of it is asked for. Of other text no line is left out."""
+    """A diff is coloured and may be truncated until the user asks for all of it. Text is always shown in full."""
     preview_cut: bool = False
-    """Whether the tool left something out of the preview; the arguments then have all of it."""
+    """Whether the tool truncated the preview; the full content is then in the arguments."""
     surroundings: RunConditions | None = None
     preconditions: tuple[Precondition, ...] = ()
 
 
 class Call(Struct, frozen=True, omit_defaults=True):
-    """One request for one action."""
+    """A request to run one tool once."""
 
     id: Identifier
     tool: str
@@ -89,37 +89,37 @@ class Call(Struct, frozen=True, omit_defaults=True):
     cwd: str
     parent: str | None = None
     request: str | None = None
-    """The turn or client request this call belongs to, if any."""
+    """The turn or client request that contains this call, if any."""
     given_id: str | None = None
-    """The id the model or client gave this call, if any; unique only within its request."""
+    """The id from the model or client, if any; unique only within its request."""
     depth: int = 0
     group: str = ""
-    """The outermost call this one is nested in: its own id for a call from an interface."""
+    """The id of the outermost call; a top-level call has its own id here."""
     original: Args | None = None
-    """The arguments as they were given, where a slip in them was put right."""
+    """The arguments as received, if coercion changed them."""
     asked: Args | None = None
-    """The arguments before middleware changed them: middleware is given these again when a pending call runs."""
+    """The arguments before middleware changed them. Middleware runs on these again when a pending call is executed."""
     widening: Widening | None = None
-    """What it may reach beyond the sandbox's policy, by command rules and by the answer to it."""
+    """Access beyond the sandbox policy, granted by command rules or by the answer."""
 
 
 class ProcessIdentity(Struct, frozen=True):
-    """A process, so that a recycled pid is not taken for it."""
+    """A pid with its start time, so that a recycled pid is not mistaken for the process."""
 
     pid: int
     started: str
 
 
 class NamedFile(Struct, frozen=True):
-    """A project file that a command names, and what was in it."""
+    """A project file that a command names, with the digest of its content."""
 
     path: str
-    """From the project's root, where it lies in it."""
+    """Relative to the project root if the file is inside it."""
     digest: Identifier
 
 
 class PendingCall(Struct, frozen=True, kw_only=True):
-    """A call that waits, as every interface sees it."""
+    """A call that waits for an answer, as interfaces see it."""
 
     call: Call
     state: State
@@ -127,37 +127,37 @@ class PendingCall(Struct, frozen=True, kw_only=True):
     definition_digest: Identifier
     decision: Decision
     preview: str
-    """One line: `name: what it would do`."""
+    """One line: `name: summary of the action`."""
     summary: str = ""
-    """What it would do in a few words: the proposal's, the tool's own, or the argument that says most."""
+    """A short description: from the proposal, the tool's own summary, or the most telling argument."""
     proposal: Proposal | None = None
     files: tuple[NamedFile, ...] = ()
-    """What a command that does more than read names: the approval holds for this content."""
+    """Files named by a command that is not read-only. The approval is bound to their content."""
     secrets: tuple[str, ...] = ()
-    """Files that may hold secrets (`sandbox.read_deny`) and that the call names: an approval lets it read these."""
+    """Files matched by `sandbox.read_deny` that the call names. Approving the call allows it to read them."""
     definition_only: bool = False
-    """The tool has no `execute`: the call waits for its result, not for a yes."""
+    """The tool has no `execute`, so the call waits for a result instead of an approval."""
     held_at: float = 0.0
     approver: str | None = None
     waiter: ProcessIdentity | None = None
-    """The process that waits for the answer and will run the call; None when no process waits."""
+    """The process that waits for the answer and will run the call, if any."""
     widened: Widening | None = None
-    """What its approval added to what the call may reach; only an approved call has it."""
+    """Access that the approval granted; set only on approved calls."""
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What a person said to a held call; one of four."""
+    """The user's answer to a pending call."""
 
     kind: Literal["approve", "edit", "reject", "respond"]
     by: str
-    """Who answered: a user name, a program, a page's session."""
+    """The source of the answer: a user name, a program, a web session."""
     message: str = ""
-    """For reject: what the model is told. For respond: the output given in the tool's place."""
+    """For reject: the message to the model. For respond: the output used in place of the tool's."""
     args: Args | None = field(default=None)
-    """For edit: the arguments to use instead."""
+    """For edit: the replacement arguments."""
     success: bool = True
-    """For respond: whether it counts as a success."""
+    """For respond: whether the result is a success."""
     widen: Widening | None = None
-    """For approve and edit: what this one call may reach beyond the sandbox's policy."""
+    """For approve and edit: access beyond the sandbox policy, for this call only."""
     user: str = ""
-    """The account of the operating system it came from. The ledger fills it in, whatever `by` says."""
+    """The operating-system account. The ledger sets it, independent of `by`."""

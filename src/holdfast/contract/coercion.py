@@ -1,5 +1,4 @@
-"""Which Python values are JSON as they stand, a plain copy of those that nearly are, and harmless slips put right,
-in arguments and in results."""
+"""JSON values: checks, conversion of Python objects, sanitizing, and coercion of near-miss arguments ("5" to 5)."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from holdfast.contract.errors import BadJson
 from holdfast.contract.json import Args, Json, parse_json
 
 MAX_DEPTH: Final = 200
-"""The parser's own bound, so that a value is treated alike as text and as objects."""
+"""Same as the JSON parser's limit, so that text and Python objects are treated alike."""
 _INTEGER_BOUND: Final = 10**4300
 _LOWEST: Final = -_INTEGER_BOUND
 _MAX_STEP: Final = 80
@@ -24,7 +23,7 @@ JsonPath = tuple[str | int, ...]
 
 
 def is_json_value(value: Any, depth: int = MAX_DEPTH) -> bool:
-    """Whether a value is JSON: built-in types and nothing derived from them, finite, well-formed, not too deep."""
+    """Whether a value is plain JSON: exact built-in types (no subclasses), finite, valid Unicode, not too deep."""
     kind = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is dict:
         sound = all(type(key) is str and _is_valid_unicode(key) for key in value)
@@ -39,7 +38,7 @@ def is_json_value(value: Any, depth: int = MAX_DEPTH) -> bool:
 
 
 def to_json_value(value: Any, at: JsonPath = ()) -> Any:
-    """A plain copy (tuples as lists, enums as their values), or `ValueError` naming what JSON cannot carry."""
+    """Return a plain JSON copy (tuples become lists, enums their values). Raises `ValueError` with the path."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Enum):
@@ -48,7 +47,7 @@ def to_json_value(value: Any, at: JsonPath = ()) -> Any:
         return _json_text(value, at)
     if isinstance(value, int):
         if not _LOWEST < value < _INTEGER_BOUND:
-            raise ValueError(f"{_subject(at)} a number of more than 4,300 digits")
+            raise ValueError(f"{_subject(at)} a number with more than 4,300 digits")
         return int(value)
     if isinstance(value, float):
         if not isfinite(value):
@@ -65,7 +64,7 @@ def to_json_value(value: Any, at: JsonPath = ()) -> Any:
 
 
 class JsonSanitizer:
-    """JSON's built-in types, made fit for JSON: what was wrong is put right and remembered."""
+    """Replaces values that JSON cannot represent and records what it replaced."""
 
     def __init__(self) -> None:
         self.unicode = False
@@ -75,11 +74,11 @@ class JsonSanitizer:
         if _is_valid_unicode(value):
             return value
         self.unicode = True
-        # Pairs of halves are one character each; what is left over is no character at all.
+        # UTF-16 joins surrogate pairs that are stored as two code points; lone surrogates become U+FFFD.
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
     def value(self, value: Any) -> Any:
-        """A copy: half surrogate pairs as U+FFFD, NaN and infinity as null, tuples as lists; other types stay."""
+        """Return a copy with lone surrogates as U+FFFD, NaN and infinity as null, tuples as lists."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, float) and not isfinite(value):
@@ -92,13 +91,13 @@ class JsonSanitizer:
 
     @property
     def notes(self) -> list[str]:
-        """What was repaired, in words."""
+        """One sentence per kind of replacement made so far."""
         unicode = ["Text that is not valid Unicode was replaced by \ufffd."] if self.unicode else []
         return [*unicode, "NaN or infinity was replaced by null."] if self.numbers else unicode
 
 
 def json_path(steps: Sequence[str | int]) -> str:
-    """A path as people write it: `edits[0].text`; odd names are quoted."""
+    """Format a path: `edits[0].text`. Names that are not identifiers are quoted."""
     text = ""
     for step in steps:
         if isinstance(step, int):
@@ -139,7 +138,7 @@ _NUMBER: Final = r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?(?:[eE][+-]?[0-9]{1
 
 
 def coerce_invalid_values(root: Args, errors: Iterable[jsonschema_rs.ValidationError]) -> bool:
-    """Put right in place what can be; whether anything changed."""
+    """Coerce invalid strings in place to the expected types. Returns whether anything changed."""
     changed = False
     for error in errors:
         path = error.instance_path
@@ -158,7 +157,7 @@ def coerce_invalid_values(root: Args, errors: Iterable[jsonschema_rs.ValidationE
 
 
 def fill_nullable(value: Any, schema: Mapping[str, Any]) -> None:
-    """Give every omitted property that is required and may be null its null, at any depth the schema spells out."""
+    """Set omitted properties that are required and nullable to null, in place and at any depth."""
     if isinstance(value, list):
         items = schema.get("items")
         if isinstance(items, Mapping):
@@ -176,7 +175,7 @@ def fill_nullable(value: Any, schema: Mapping[str, Any]) -> None:
 
 
 def is_nullable(part: object) -> bool:
-    """Whether the schema of a property says that it may be null."""
+    """Whether a property's schema allows null."""
     if not isinstance(part, Mapping):
         return False
     schema = cast(Mapping[str, Any], part)
@@ -187,7 +186,7 @@ def is_nullable(part: object) -> bool:
 
 
 def coerce(text: str, wanted: Set[str]) -> Json:
-    """The value a text stands for if one of the wanted types can take it, else the text itself."""
+    """Return the value that the text spells if it has one of the wanted types, else the text itself."""
     stripped = text.strip()
     if wanted & {"integer", "number"} and re.fullmatch(_INTEGER, stripped):
         return int(stripped)

@@ -1,4 +1,4 @@
-"""A command a tool wants run, and what came of it. Who contains it, and how, is the sandbox's business."""
+"""Commands that tools run in the sandbox, and their results."""
 
 from __future__ import annotations
 
@@ -10,98 +10,96 @@ from msgspec import Struct, field
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """A program and its arguments, run as the sandbox policy says."""
+    """A program with its arguments, to run under the sandbox policy."""
 
     argv: tuple[str, ...]
     cwd: Path | None = None
-    """None: where the call was made."""
+    """None means the call's working directory."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Beside what the policy's allow-list lets through."""
+    """Added to the variables that the policy's allow-list passes through."""
     stdin: bytes = b""
     read_only: bool = False
-    """Nothing but its private /tmp is writable, and there is no network, whatever the policy allows."""
+    """Only its private /tmp is writable and there is no network, regardless of the policy."""
     sees: Literal["system", "project"] = "system"
-    """`project`: of the file system only what programs need to start, the project root and `shows`."""
+    """`project` limits the visible file system to system programs and libraries, the project root and `shows`."""
     shows: tuple[Path, ...] = ()
-    """Paths outside the project that can be read as well."""
+    """More readable paths outside the project."""
     helper: bool = False
-    """A fixed program that holdfast itself chose: it gets no variables of the surroundings."""
+    """A fixed program that holdfast runs for itself. It does not inherit the environment."""
     streams: bool = False
-    """Tell subscribers what it prints while it prints it."""
+    """Publish the output as events while the command runs."""
     merged: bool = True
-    """stderr goes where stdout goes, in the order it was printed; otherwise the two are kept apart."""
+    """Write stderr to the same pipe as stdout, which preserves the order. Otherwise capture them separately."""
     keeps: Literal["head", "tail"] = "tail"
     max_bytes: int | None = None
-    """How much output is kept in the result; None: the configured limits, and the rest is spilled."""
+    """Output limit of the result. None uses the configured limits and spills the rest to a file."""
     filtered: bool = False
-    """The tool takes out of what it prints whatever may not be read: it may run where not all of that can be hidden."""
+    """The tool filters unreadable files out of the output, so the command may run without hiding them all."""
     undoable: bool = False
-    """Record what it changes in the writable folders, so that `holdfast undo` can put it back."""
+    """Record changes in the writable folders for `holdfast undo`."""
 
 
 _BASH: Final = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
 
 
 def standard_shell() -> str:
-    """The shell that runs commands unless the configuration names another one."""
+    """Return the default shell for commands."""
     return next((path for path in _BASH if Path(path).exists()), "/bin/sh")
 
 
 class CommandPreview(Struct, frozen=True, kw_only=True):
-    """What a person should know before a command runs."""
+    """How a command would run, for previews."""
 
     contained_by: str | None
-    """The sandbox backend; None: it runs bare."""
+    """The sandbox backend; None means no sandbox."""
     network: str
     paths: tuple[str, ...] = ()
-    """What else was widened for this call, in words: paths it may read or change."""
+    """Paths widened for this call, as phrases such as `also reads /data`."""
     undo_note: str | None
-    """Why what it changes could not be undone; None if it could."""
+    """Why its changes could not be undone; None if they could."""
     undo_only_in: tuple[str, ...] = ()
-    """It could change more than these folders, and only what it changes in them could be undone."""
+    """Folders in which changes can be undone, if the command can also write elsewhere."""
 
 
 class ChangedPath(Struct, frozen=True, kw_only=True):
-    """One path a call changed."""
+    """A path that a command changed."""
 
     path: str
     kind: Literal["created", "modified", "deleted", "mode", "replaced"]
-    """`replaced`: it is another kind of thing now, such as a symlink where a file was."""
+    """`replaced` means that the file type changed, such as a symlink in place of a file."""
 
 
 class CommandResult(Struct, frozen=True, kw_only=True):
-    """What came of a command."""
-
     code: int | None
-    """The exit code; None if a signal ended it."""
+    """The exit code; None if a signal ended the command."""
     signal: str | None = None
     output: str = ""
-    """The kept part of stdout (and stderr, if merged), decoded with replacement characters. Space at the end is left
-    out where the tail is kept."""
+    """The captured part of stdout (and stderr, if merged), decoded with replacement characters. Trailing white space is
+    stripped if the tail is kept."""
     error_output: str = ""
     total_bytes: int = 0
     total_lines: int = 0
     output_lines: int = 0
     truncated: bool = False
     notice: str = ""
-    """If it was cut: what is hidden, and where the rest is."""
+    """If the output was truncated: how much is hidden, and where the full output is."""
     spill: str | None = None
-    """Where the whole output is kept, if it was cut."""
+    """File with the full output, if the output was truncated."""
     spilled_bytes: int = 0
     contained: bool = False
-    """It ran in a sandbox."""
+    """Whether it ran in a sandbox."""
     network: str = "on"
     writable: tuple[str, ...] = ()
-    """Contained: the folders it could change beside its private ones."""
+    """The folders a contained command could write to, besides its private ones."""
     changes: tuple[ChangedPath, ...] | None = None
-    """What it changed in the writable folders; None if that was not recorded."""
+    """Changes in the writable folders; None if they were not recorded."""
     hidden: tuple[str, ...] = ()
-    """What is there and it could not read, by `sandbox.read_deny`; those in the project first."""
+    """Existing paths that `sandbox.read_deny` hid from it; those in the project first."""
     together: tuple[str, ...] = ()
-    """Other calls whose commands ran at the same time: their changes are recorded, and undone, with these."""
+    """Calls whose commands ran concurrently. Their changes are recorded and undone together with these."""
     violations: tuple[str, ...] = ()
-    """Protected paths it tried to change; none of them is changed."""
+    """Protected paths it tried to change. None of them changed."""
     notes: tuple[str, ...] = ()
-    """What was done about protected paths, in sentences: what was taken away, and where it is kept."""
+    """Sentences about protected paths: which files were moved away, and where to."""
     stopped: Literal["timeout", "cancelled"] | None = None
-    """It was killed, with everything it started, because its time was up or a person said so."""
+    """Why the whole process tree was killed: by the timeout or by the user."""

@@ -140,7 +140,7 @@ class RunContext:
         return Truncator(limits.max_lines, limits.max_bytes)
 
     @property
-    def keep(self) -> CallStorage:
+    def storage(self) -> CallStorage:
         if self._keep is None:
             self._keep = CallStorage(self.call_id, None if self.dry_run else self._environment.ledger)
         return self._keep
