@@ -17,7 +17,7 @@ PEERS := $(VENV)/peers-$(call digest,tests/peers/package.json tests/peers/packag
 
 heading = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help run test check lint pytest soak peers test-llama spec spec-mutants lock lock-peers bench clean
+.PHONY: help run test check lint format coverage pytest soak peers test-llama spec spec-mutants lock lock-peers bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -29,9 +29,10 @@ run: $(RUN) ## Install what is needed and take the tour
 
 test: lint pytest spec-check ## Everything that must pass: lint, tests, requirements
 
-lint: $(DEV) ## ruff, pyright (strict), import-linter
+lint: $(DEV) ## ruff (rules and format), pyright (strict), import-linter
 	$(call heading,ruff)
 	@$(BIN)/ruff check src tests scripts bench
+	@$(BIN)/ruff format --check src tests scripts bench
 	$(call heading,pyright)
 	@PYRIGHT_PYTHON_GLOBAL_NODE=0 $(BIN)/pyright
 	$(call heading,import-linter)
@@ -41,6 +42,16 @@ pytest: $(DEV) $(SUITE) $(PEERS) ## The tests, on three processes (WORKERS=3): t
 	$(call heading,pytest)
 	@$(BIN)/python -m compileall -q src tests scripts # once, and not in every process that a test starts
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --spec-report=$(REPORT)
+
+format: $(DEV) ## Sort imports and lay the code out as `make lint` wants it
+	@$(BIN)/ruff check -q --select I --fix src tests scripts bench
+	@$(BIN)/ruff format src tests scripts bench
+
+coverage: $(DEV) $(SUITE) $(PEERS) ## The tests with branch coverage, child processes included: a summary, and htmlcov/
+	@rm -f .coverage .coverage.*
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --timeout 600 --cov --cov-report=
+	@$(BIN)/python -m coverage html -q
+	@$(BIN)/python -m coverage report --format=total
 
 soak: $(DEV) ## The tests that repeat themselves, as often as it takes to find what is rare (half an hour)
 	@HOLDFAST_SOAK=1 $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 3600 \
@@ -84,7 +95,7 @@ lock-peers: $(DEV) ## Pin by hash what the MCP peers in tests/peers/package.json
 	@$(BIN)/python -m tests.peers.install --lock
 
 clean: ## Remove the environment and everything made
-	rm -rf $(VENV) build dist .ruff_cache .import_linter_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .ruff_cache .import_linter_cache .pytest_cache .hypothesis
 	find src tests scripts bench -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:
