@@ -92,3 +92,10 @@ def test_lines_of_a_design_page_have_at_most_120_characters(page: Path) -> None:
         if len(line) > 120 and not line.startswith("|") and "](" not in line
     ]
     assert long == []
+
+
+def test_links_between_the_pages_lead_somewhere() -> None:
+    pages = [*ROOT.glob("*.md"), ROOT / "bench" / "README.md", ROOT / "tests" / "README.md", *DOCS.rglob("*.md")]
+    for page in pages:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} points to {target}"
