@@ -97,11 +97,11 @@ def test_a_caps_reason_is_kept_when_nobody_else_gave_one() -> None:
 @pytest.mark.parametrize("about", [WRITE, EDIT, tool("acme.patch", touches=WRITE.touches)])
 @pytest.mark.parametrize("source", [CONFIG, GRANTS, "function"])
 def test_a_change_to_a_protected_path_is_always_asked_about(about: Tool, source: str) -> None:
-    asked = approval_request(about, {"path": ".git/confirmations/pre-commit"})
+    asked = approval_request(about, {"path": ".git/hooks/pre-commit"})
     decision = apply_caps(Decision(Verdict.APPROVE, source, ""), [protected_path_cap(protected)], asked).decision
     assert decision.verdict is Verdict.ASK
     assert decision.source == PROTECTED
-    assert decision.reason == "'/srv/project/.git/confirmations/pre-commit' is a protected path: git obeys it"
+    assert decision.reason == "'.git/hooks/pre-commit' is a protected path: git obeys it"
 
 
 @pytest.mark.spec("A6")

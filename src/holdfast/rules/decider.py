@@ -95,10 +95,16 @@ def protected_path_cap(is_protected: Callable[[Path], str | None]) -> Cap:
     def judge(request: ApprovalRequest) -> Decision | None:
         for path in request.paths:
             if (reason := is_protected(path)) is not None:
-                return Decision(Verdict.ASK, PROTECTED, f"'{path}' is a protected path: {reason}")
+                shown = _from_root(path, request.root)
+                return Decision(Verdict.ASK, PROTECTED, f"'{shown}' is a protected path: {reason}")
         return None
 
     return Cap(PROTECTED, judge, applies=lambda tool: tool.mutates and tool.touches is not None)
+
+
+def _from_root(path: Path, root: Path | None) -> Path:
+    """The path as a person names it: from the project root, where it lies below it."""
+    return path.relative_to(root) if root is not None and path.is_relative_to(root) else path
 
 
 def max_risk_cap(limit: Risk, sources: Iterable[str]) -> Cap:
