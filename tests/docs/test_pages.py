@@ -99,3 +99,20 @@ def test_links_between_the_pages_lead_somewhere() -> None:
     for page in pages:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} points to {target}"
+
+
+NAMED = re.compile(r"`((?:[a-z_]+/)+[a-z_]+)(?:\.py)?(?:\.([A-Za-z_]+))?(?:\.[a-z_]+)?`")
+
+
+def test_the_architecture_page_names_modules_and_names_that_exist() -> None:
+    package = ROOT / "src" / "holdfast"
+    found = NAMED.findall((DOCS / "architecture.md").read_text())
+    assert len(found) > 60
+    for path, name in found:
+        module = package / f"{path}.py"
+        if path.startswith("tests/"):
+            assert (ROOT / f"{path}.py").exists(), path
+        elif module.exists():
+            assert not name or re.search(rf"\b(def|class) {name}\b", module.read_text()), f"{path}.{name}"
+        else:
+            assert (package / path).is_dir() and not name, path
