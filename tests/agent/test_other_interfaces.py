@@ -89,7 +89,7 @@ def test_a_call_whose_arguments_were_changed_elsewhere_says_so(stage: Stage) -> 
 def test_what_was_changed_there_cannot_be_approved_here_where_something_else_is_shown(stage: Stage) -> None:
 
     async def change(runtime: Runtime, call: str) -> None:
-        await runtime.pipeline.change(runtime.pending.list()[0], {"text": "y"}, by="ann")
+        await runtime.lifecycle.edit(runtime.pending.list()[0], {"text": "y"}, by="ann")
 
     elsewhere(stage, change, *stage.tools)
     for _ in range(2):

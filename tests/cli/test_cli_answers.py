@@ -28,7 +28,7 @@ import asyncio, holdfast
 async def main():
     async with holdfast.open_runtime() as runtime:
         (held,) = runtime.pending.list()
-        await runtime.pipeline.change(held, {"path": "notes.txt", "content": "evil"}, by="someone")
+        await runtime.lifecycle.edit(held, {"path": "notes.txt", "content": "evil"}, by="someone")
 asyncio.run(main())
 """
 LONG = "\n".join(map(str, range(100)))

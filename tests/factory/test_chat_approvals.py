@@ -113,7 +113,7 @@ def test_the_document_does_not_approve_arguments_that_were_changed_elsewhere(pla
     async def change() -> PendingCall:
         async with open_chat(place.document, model=Scripted()) as chat:
             (held,) = chat.runtime.pending.list()
-            return await chat.runtime.pipeline.change(held, {"path": "Makefile", "content": "evil"}, by="ann")
+            return await chat.runtime.lifecycle.edit(held, {"path": "Makefile", "content": "evil"}, by="ann")
 
     run(change())
     for _ in range(2):

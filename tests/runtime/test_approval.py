@@ -166,7 +166,7 @@ def _approve_only(runtime: Runtime, held: PendingCall) -> None:
 
 
 def _refused_as_stale(runtime: Runtime, held: PendingCall) -> None:
-    (result,) = run(runtime.pipeline.resume_all())
+    (result,) = run(runtime.lifecycle.resume_all())
     assert (result.state, result.failure) == (State.PENDING, Failure.STALE)
     (now,) = runtime.pending.list()
     assert now.call.id == held.call.id
@@ -179,7 +179,7 @@ def test_an_approval_holds_when_nothing_has_changed(tmp_path: Path) -> None:
     note, seen = recorder()
     runtime, held = _parked(tmp_path, note)
     _approve_only(runtime, held)
-    (result,) = run(runtime_in(tmp_path, note).pipeline.resume_all())
+    (result,) = run(runtime_in(tmp_path, note).lifecycle.resume_all())
     assert result.output == "noted hello"
     assert seen == [{"text": "hello"}]
 
@@ -203,7 +203,7 @@ def test_changed_arguments_refuse_the_run(tmp_path: Path) -> None:
     assert ledger is not None
     (approved,) = ledger.pending()
     approved.call.args["text"] = "something else"
-    outcome = run(again.pipeline.resume(approved))
+    outcome = run(again.lifecycle.resume(approved))
     assert outcome is not None and outcome.failure is Failure.STALE
     (now,) = again.pending.list()
     assert now.digest != held.digest

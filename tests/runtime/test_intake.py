@@ -276,7 +276,7 @@ def test_new_arguments_that_are_not_json_are_refused_and_the_call_still_waits(tm
             with pytest.raises(CallError, match="The new arguments cannot be used: "):
                 await runtime.approve(held.call_id, args=args)
             with pytest.raises(CallError):
-                await runtime.pipeline.change(runtime.pending.list()[0], args, by="ann")
+                await runtime.lifecycle.edit(runtime.pending.list()[0], args, by="ann")
         assert [item.call.args for item in runtime.pending.list()] == [{"x": 1}]
         refused = await runtime.call("open", {"x": bad})
         assert refused.state is State.INVALID
@@ -369,7 +369,7 @@ def test_a_folder_whose_name_is_not_utf8_can_be_worked_in(tmp_path: Path) -> Non
 
     async def session() -> Result:
         held, task = await until_held(runtime, runtime.call("note", {"text": "x"}, cwd=str(odd)))
-        await runtime.pipeline.answer(held.call.id, Answer(kind="approve", by="ann"))
+        await runtime.lifecycle.answer(held.call.id, Answer(kind="approve", by="ann"))
         return await task
 
     assert run(session()).success

@@ -147,7 +147,7 @@ def test_what_a_document_asked_for_runs_only_where_that_document_is_open(tmp_pat
                     await runtime.approve(call_id, args={"text": "y"})
                 result = await runtime.approve(call_id)
                 assert result.state is State.APPROVED and f"holdfast chat '{chat}'" in result.text
-                assert await runtime.pipeline.resume_all() == []
+                assert await runtime.lifecycle.resume_all() == []
 
     async def opened(document: Path) -> None:
         with Ledger.open(tmp_path / "ledger.db") as ledger:
@@ -155,7 +155,7 @@ def test_what_a_document_asked_for_runs_only_where_that_document_is_open(tmp_pat
                 [made], ledger=ledger, nobody="pending", workspace=Workspace(document=document)
             ) as runtime:
                 (held,) = runtime.pending.list()
-                await runtime.pipeline.resume(held)
+                await runtime.lifecycle.resume(held)
 
     call_id = run(held_for_the_document())
     run(approved_elsewhere(call_id))

@@ -80,7 +80,7 @@ def test_an_approval_that_is_not_used_in_time_is_void(tmp_path: Path) -> None:
     assert [call.state for call in runtime.pending.list()] == [State.APPROVED]
     clock.ahead = DAY + 60
     again = runtime_in(tmp_path, note, nobody="pending", clock=clock)
-    assert run(again.pipeline.resume_all()) == []
+    assert run(again.lifecycle.resume_all()) == []
     result = again.pending.result(pending.call.id)
     assert result is not None and result.state is State.EXPIRED
     assert result.error is not None and "its approval was not used within 1 day" in result.error
@@ -94,7 +94,7 @@ def test_a_late_approval_counts_from_when_it_was_given(tmp_path: Path) -> None:
     runtime, pending = _waiting(tmp_path, clock, note, config=config)
     runtime.pending.answer(pending.call.id, Answer(kind="approve", by="ann"), pending.digest)
     clock.ahead = 3000
-    (result,) = run(runtime.pipeline.resume_all())
+    (result,) = run(runtime.lifecycle.resume_all())
     assert result.state is State.DONE and seen == [{"text": "x"}]
 
 

@@ -124,7 +124,7 @@ def test_an_approval_that_many_race_for_is_used_once(tmp_path: Path) -> None:
     note, seen = recorder()
 
     async def main() -> list[list[Result]]:
-        return await asyncio.gather(*(runtime_in(tmp_path, note).pipeline.resume_all() for _ in range(8)))
+        return await asyncio.gather(*(runtime_in(tmp_path, note).lifecycle.resume_all() for _ in range(8)))
 
     results = [result for batch in run(main()) for result in batch]
     assert seen == [{"text": "parked"}]

@@ -63,7 +63,7 @@ def approved_while_its_program_was_away(
     run(absent.approve(held.call.id))
     second = runtime_in(folder, change.tool or tool, config=change.config)
     change.apply(second)
-    (result,) = run(second.pipeline.resume_all())
+    (result,) = run(second.lifecycle.resume_all())
     return result, second
 
 
@@ -78,7 +78,7 @@ def approved_while_its_caller_waits(
             runtime.register(change.tool, replace=True)
         change.apply(runtime)
         with runtime.subscribe() as events:
-            await runtime.pipeline.answer(held.call.id, Answer(kind="approve", by="ann"), digest=held.digest)
+            await runtime.lifecycle.answer(held.call.id, Answer(kind="approve", by="ann"), digest=held.digest)
             async for event in events:
                 if isinstance(event, Finished):
                     return await task
@@ -210,7 +210,7 @@ def test_a_tool_that_was_removed_while_its_caller_waits_is_not_run(tmp_path: Pat
     async def session() -> Result:
         held, task = await until_held(runtime, runtime.call("note", {"text": "hello"}))
         handle.remove()
-        await runtime.pipeline.answer(held.call.id, Answer(kind="approve", by="ann"), digest=held.digest)
+        await runtime.lifecycle.answer(held.call.id, Answer(kind="approve", by="ann"), digest=held.digest)
         return await task
 
     result = run(session())

@@ -90,7 +90,7 @@ STAGES = [
         tool={"required_secret_scopes": ("github",)},
     ),
     Stage("before", State.DENIED, Failure.DENIED_BY_MIDDLEWARE, REASON, before=_denying),
-    Stage("re-validate", State.DENIED, Failure.DENIED_BY_MIDDLEWARE, "arguments it cannot take", before=_bad_arguments),
+    Stage("re-validate", State.DENIED, Failure.DENIED_BY_MIDDLEWARE, "invalid arguments", before=_bad_arguments),
     Stage(
         "propose",
         State.FAILED,
@@ -219,7 +219,7 @@ def approved_in_another_process(world: World, stage: Stage) -> Result:
 def approved_while_its_program_was_away(world: World, stage: Stage) -> Result:
     call_id = world.pending()
     run(runtime_in(world.folder).approve(call_id))
-    results = run(world.runtime(stage).pipeline.resume_all())
+    results = run(world.runtime(stage).lifecycle.resume_all())
     if stage.name == "find":
         assert results == []
         return Result(False, error=stage.reason, state=stage.state, failure=stage.failure)

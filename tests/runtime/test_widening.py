@@ -129,7 +129,7 @@ def test_an_unasked_command_reaches_more_only_if_all_of_it_may(
     (tmp_path / "project" / "file").write_text("x")
 
     asked = CallRequest("shell.exec", {"command": command}, runtime.caller, str(tmp_path / "project"), stages=[])
-    decision, prepared = run(runtime.pipeline.dry_run(asked))
+    decision, prepared = run(runtime.dry_run.judge(asked))
     assert prepared is not None
     assert (decision.verdict, prepared.call.widening) == (verdict, widening)
 
@@ -151,7 +151,7 @@ def test_what_a_rule_lets_its_command_read_no_other_program_prints_unasked(
     runtime = _runtime(tmp_path, Config(approval=approval, sandbox=_config().sandbox))
     (tmp_path / "project" / ".env").write_text(SECRET)
     asked = CallRequest("shell.exec", {"command": command}, runtime.caller, str(tmp_path / "project"), stages=[])
-    decision, _ = run(runtime.pipeline.dry_run(asked))
+    decision, _ = run(runtime.dry_run.judge(asked))
     assert decision.verdict is verdict, decision
 
 
@@ -159,7 +159,7 @@ def test_what_a_rule_lets_its_command_read_no_other_program_prints_unasked(
 def test_what_is_shown_widened_has_another_digest_and_the_waiting_call_stays_as_it_is(tmp_path: Path) -> None:
     runtime = _runtime(tmp_path)
     held = _held(runtime, "true")
-    wide = run(runtime.pipeline.widened(held, Widening(hosts=("example.com",))))
+    wide = run(runtime.lifecycle.with_widening(held, Widening(hosts=("example.com",))))
     assert _around(wide) == "contained by bubblewrap; network only example.com"
     assert wide.proposal is not None and wide.proposal.surroundings is not None
     assert wide.digest != held.digest
@@ -181,10 +181,10 @@ def test_a_widened_approval_is_void_when_the_call_changes_and_it_waits_again_unw
     runtime = _runtime(tmp_path)
     held = _held(runtime, "sh go.sh")
     wide = Answer(kind="approve", by="ann", widen=Widening(network=True))
-    approved = run(runtime.pipeline.answer(held.call.id, wide))
+    approved = run(runtime.lifecycle.answer(held.call.id, wide))
     assert (approved.state, approved.widened) == (State.APPROVED, Widening(network=True))
     script.write_text("echo two")
-    assert run(runtime.pipeline.resume(approved)) is not None
+    assert run(runtime.lifecycle.resume(approved)) is not None
     (now,) = runtime.pending.list()
     assert (now.state, now.widened, now.call.widening) == (State.PENDING, None, None)
     assert _around(now) == "contained by bubblewrap; network off"
@@ -205,7 +205,7 @@ def test_a_denied_path_can_be_read_once(tmp_path: Path, monkeypatch: pytest.Monk
     line = f"cat {keys}/id; cat ~/.ssh/id; cat {keys}/other"
     assert SECRET not in run(runtime.approve(_held(runtime, line).call.id)).text
     held = _held(runtime, line)
-    wide = run(runtime.pipeline.widened(held, Widening(read=("~/.ssh/id",))))
+    wide = run(runtime.lifecycle.with_widening(held, Widening(read=("~/.ssh/id",))))
     assert _around(wide) == f"contained by bubblewrap; network off; also reads {keys}/id"
     read = _approve(runtime, held, read=("~/.ssh/id",)).text
     assert read.count(SECRET) == 2 and "another" not in read
@@ -248,7 +248,7 @@ def test_one_call_can_run_outside_the_sandbox_unless_one_is_required(tmp_path: P
     runtime = _runtime(tmp_path, config)
     target = tmp_path / "outside"
     held = _held(runtime, f"echo x > {target}")
-    wide = run(runtime.pipeline.widened(held, Widening(outside=True)))
+    wide = run(runtime.lifecycle.with_widening(held, Widening(outside=True)))
     assert _around(wide) == "not contained; network on"
     assert wide.proposal is not None and wide.proposal.risk == "high"
     assert _approve(runtime, held, outside=True).state is State.DONE
@@ -340,6 +340,6 @@ def test_an_attached_asker_can_widen_and_change_the_arguments_at_once(tmp_path: 
 )
 def test_undo_is_promised_for_files_only(tmp_path: Path, widening: dict[str, Any], words: str) -> None:
     runtime = _runtime(tmp_path, _config(undo="auto"))
-    wide = run(runtime.pipeline.widened(_held(runtime, "true"), Widening(**widening)))
+    wide = run(runtime.lifecycle.with_widening(_held(runtime, "true"), Widening(**widening)))
     assert wide.proposal is not None and wide.proposal.surroundings is not None
     assert wide.proposal.surroundings.undo == words

@@ -313,7 +313,7 @@ class LoopContext:
             return prepared
         if ready.since != self.runs:
             return await self.call(slot)
-        work = self.runtime.pipeline.run_prepared(prepared, decision)
+        work = self.runtime.lifecycle.run_prepared(prepared, decision)
         telemetry = self.runtime.telemetry
         return await (work if telemetry is None else telemetry.span(slot.use.name, slot.use.id, work))
 

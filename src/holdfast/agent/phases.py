@@ -155,7 +155,7 @@ async def _resume(bench: LoopContext, call_id: str) -> Result | None:
         return None
     if held.waiter is not None and process_identity.is_alive(held.waiter):
         return await _elsewhere(bench, call_id)
-    ran = await bench.runtime.pipeline.resume(held)
+    ran = await bench.runtime.lifecycle.resume(held)
     return ran or Result(False, state=State.APPROVED, call_id=call_id)
 
 

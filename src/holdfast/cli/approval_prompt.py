@@ -252,7 +252,7 @@ class TerminalAsker:
                 return pending if said is None else said
             about = pending if said.widen else self._unwidened(pending)
             self.answered = True  # from here on it may run, also if we are stopped before we know
-            await self._runtime.pipeline.answer(pending.call.id, said, digest=about.digest)
+            await self._runtime.lifecycle.answer(pending.call.id, said, digest=about.digest)
         except (NotPending, UnknownCall) as error:
             print_message(shown(str(error)))
         except HoldfastError as error:
@@ -303,7 +303,7 @@ class TerminalAsker:
         if not widening:
             return None
         narrow = self._unwidened(pending)
-        wide = await self._runtime.pipeline.widened(narrow, widening | (pending.widened or Widening()))
+        wide = await self._runtime.lifecycle.with_widening(narrow, widening | (pending.widened or Widening()))
         self._narrow = narrow
         self._edited = True
         return wide
@@ -329,7 +329,7 @@ class TerminalAsker:
         args = parse_object(new, "The arguments")
         if args == pending.call.args:
             return None
-        changed = await self._runtime.pipeline.change(pending, args, by=self._by)
+        changed = await self._runtime.lifecycle.edit(pending, args, by=self._by)
         self._edited = True
         return changed
 

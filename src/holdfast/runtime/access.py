@@ -140,7 +140,7 @@ class CallPlans:
         static_decision: Callable[[Tool, Caller], Decision | None],
         *,
         default_timeout: float,
-        planning: bool,
+        plan_mode: bool,
     ) -> None:
         self._access = access
         self.registry = access.registry
@@ -148,7 +148,7 @@ class CallPlans:
         self._confirmations = confirmations
         self._static_decision = static_decision
         self._default_timeout = default_timeout
-        self._planning = planning
+        self._plan_mode = plan_mode
         self._known: dict[tuple[str, Caller], CallPlan] = {}
         middleware.on_change(self.clear)
         access.registry.on_change(self.clear)
@@ -175,7 +175,7 @@ class CallPlans:
         decision = self._static_decision(tool, caller)
         at_once = tool.propose is None and tool.touches is None and not tool.definition_only
         approved = decision is not None and decision.verdict is Verdict.APPROVE
-        only_planned = self._planning and tool.mutates
+        only_planned = self._plan_mode and tool.mutates
         return CallPlan(
             tool=tool,
             execute=_as_two_argument_function(tool),

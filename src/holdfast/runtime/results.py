@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from holdfast.store.ledger import Ledger
 
 ABORTED: Final = "User aborted tool execution."
-PLANNING: Final = Decision(Verdict.DENY, "plan", "This session only plans: what would change something is not run.")
-OUTSIDE: Final = Decision(Verdict.ASK, "outside", "The tool has no code here: someone has to give its result.")
-_PREVIEW_WIDTH: Final = 160
+PLAN_MODE: Final = Decision(Verdict.DENY, "plan", "This session only plans: what would change something is not run.")
+NEEDS_EXTERNAL_RESULT: Final = Decision(
+    Verdict.ASK, "outside", "The tool has no code here: someone has to give its result."
+)
+PREVIEW_WIDTH: Final = 160
 
 
 def failed(text: str, state: State, failure: Failure, call_id: str = "") -> Result:
@@ -45,7 +47,7 @@ def plan_mode_result(tool: Tool, call: Call, proposal: Proposal | None) -> Resul
     if proposal is None:
         from holdfast.text.preview import preview
 
-        would = preview(call.name_used, call.args, _PREVIEW_WIDTH, tool.format_preview)
+        would = preview(call.name_used, call.args, PREVIEW_WIDTH, tool.format_preview)
     else:
         would = "\n".join(part for part in (proposal.summary, proposal.preview) if part)
     text = f"Plan mode: nothing was run or changed. It would do this:\n{would}"
@@ -306,7 +308,7 @@ def with_final_state(result: Result, call_id: str) -> Result:
     return replace(result, error=error, state=State.FAILED, failure=failure, call_id=call_id)
 
 
-def checked_proposal(proposal: Proposal, tool: Tool, call_id: str) -> Proposal | Result:
+def check_proposal(proposal: Proposal, tool: Tool, call_id: str) -> Proposal | Result:
     """The proposal if every part of it is what it must be: it will be shown, stored, and come back from JSON."""
     if not is_json_value(proposal.payload):
         return with_final_state(_invalid_output(tool, "proposed a payload that JSON cannot carry"), call_id)

@@ -31,8 +31,10 @@ from holdfast.rules.policy import Policy, PolicyRules, SkillPermissions, check_n
 from holdfast.runtime import input_checks
 from holdfast.runtime.access import CallPlans, ToolAccess
 from holdfast.runtime.approvals import Approvals, describe_changes, standard_decider
+from holdfast.runtime.call_lifecycle import CallLifecycle
 from holdfast.runtime.commands import Commands
 from holdfast.runtime.context import Environment, RunContext
+from holdfast.runtime.dry_run import DryRun
 from holdfast.runtime.events import QUEUE_LIMIT, Events, Subscription, Telemetry
 from holdfast.runtime.input_checks import Arguments
 from holdfast.runtime.interfaces import Asker, AttachedInterface, Interfaces, Nobody, OnAnswered
@@ -148,7 +150,7 @@ class Runtime:
             confirmations,
             self.approvals.static_decision,
             default_timeout=config.tools.default_timeout,
-            planning=rules.plan,
+            plan_mode=rules.plan,
         )
         self.approvals.chain.on_change(plans.clear)
         environment = Environment(
@@ -170,8 +172,12 @@ class Runtime:
             self.interfaces,
             environment,
             session=self.session,
-            planning=rules.plan,
+            plan_mode=rules.plan,
         )
+        self.lifecycle = CallLifecycle(
+            self.pipeline, self.approvals, self.pending, self.interfaces, environment, plan_mode=rules.plan
+        )
+        self.dry_run = DryRun(self.pipeline, self.access, self.approvals)
         self.telemetry: Telemetry | None = Telemetry.find()
         """Where spans are recorded; None: nowhere."""
         if isinstance(tools, Tool) or callable(tools):
@@ -186,7 +192,7 @@ class Runtime:
         await self.registry.start()
         self.registry.on_ready(self._report_names)
         if self.ledger is not None:
-            await self.pipeline.resume_all()
+            await self.lifecycle.resume_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -231,7 +237,7 @@ class Runtime:
             except CallError as error:
                 plain = CallRequest.checked(name, None, self.caller, self.workspace.cwd, call_id=known)
                 return self.pipeline.refuse(plain, error)
-        work = self.pipeline.run(asked)
+        work = self.lifecycle.run(asked)
         return work if self.telemetry is None else self.telemetry.span(asked.name, asked.given_id or "", work)
 
     def _check_caller(self, caller: Caller | None) -> Caller:
@@ -262,7 +268,7 @@ class Runtime:
         return [task.result() for task in tasks]
 
     def _call_nested(self, name: str, args: Args, parent: RunContext) -> Awaitable[Result]:
-        return self.pipeline.run_nested(name, args, parent)
+        return self.lifecycle.run_nested(name, args, parent)
 
     def cancel(self, call_id: str) -> bool:
         """Stop a running call or withdraw a pending one; it still gets its result. False if there is no such call."""
@@ -287,15 +293,13 @@ class Runtime:
         """What a call would meet, with nothing run or recorded. A call that would end before the approval chain is
         denied by the stage that ends it."""
         asked = self._dry_run_request(name, args, caller, "judged", given_id)
-        decision, _ = await self.pipeline.dry_run(asked)
+        decision, _ = await self.dry_run.judge(asked)
         return decision
 
     async def explain(self, name: str, args: Arguments = None, *, caller: Caller | None = None) -> DecisionExplanation:
         """What a call would meet, stage by stage, and who decides; without arguments, of the tool alone."""
-        from holdfast.runtime.explanation import explain
-
         asked = self._dry_run_request(name, args, caller, "explain")
-        return await explain(self.pipeline, self.access, self.approvals, asked)
+        return await self.dry_run.explain(asked)
 
     async def undo(self, call_id: str, *, by: str = "program", partial: bool = False) -> Result:
         """Put back what a call changed on disk, all of it or nothing; raises `UndoRefused` where it cannot be."""
@@ -309,10 +313,10 @@ class Runtime:
     async def answer(self, call_id: str, answer: Answer, *, digest: str | None = None) -> Result:
         """Answer a pending call. If it may run and nobody else waits to run it, it runs here, now."""
         call_id = input_checks.check_call_id(call_id)
-        answered = await self.pipeline.answer(call_id, answer, digest)
+        answered = await self.lifecycle.answer(call_id, answer, digest)
         if answered.state is not State.APPROVED:
             return self.pending.result(call_id) or Result(False, state=answered.state, call_id=call_id)
-        ran = await self.pipeline.resume(answered)
+        ran = await self.lifecycle.resume(answered)
         if ran is not None:
             return ran
         text = awaiting_program(answered)
@@ -379,7 +383,7 @@ class Runtime:
         """Remember a yes to calls like this one, narrowly. Raises `GrantRefused` if it would be too wide, and
         `StaleApproval` if the call is not what was shown any more: a rule is for what somebody has seen."""
         by, pending = input_checks.check_text(by, "The name of who allows it"), input_checks.check_pending(pending)
-        now = await self.pipeline.current(pending)
+        now = await self.lifecycle.current(pending)
         if now.digest != pending.digest:
             changed = describe_changes(pending, now)
             raise StaleApproval(f"Call {pending.call.id} has changed since it was shown ({changed}); look at it again.")

@@ -138,10 +138,10 @@ def test_a_call_that_waited_while_the_definition_changed_is_not_sent(tmp_path: P
             news = asyncio.create_task(runtime.call("mcp:p:change"))
             await until(lambda: len(runtime.pending.list()) == 2)
             old, change = sorted(runtime.pending.list(), key=lambda held: held.call.tool == "mcp:p:change")
-            await runtime.pipeline.answer(change.call.id, Answer(kind="approve", by="ann"))
+            await runtime.lifecycle.answer(change.call.id, Answer(kind="approve", by="ann"))
             await news
             await until(bridge.changed)
-            await runtime.pipeline.answer(old.call.id, Answer(kind="approve", by="ann"))
+            await runtime.lifecycle.answer(old.call.id, Answer(kind="approve", by="ann"))
             await until(lambda: [held.digest for held in runtime.pending.list()] not in ([], [old.digest]))
             (again,) = runtime.pending.list()
             assert again.call.id == old.call.id and again.decision.source == CHANGED

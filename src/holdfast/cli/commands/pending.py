@@ -356,13 +356,13 @@ async def _take(
         if runtime.registry.find(pending_call.call.tool) is None:
             await runtime.pipeline.wait_for_sources()
         if answer.kind == "edit":
-            pending_call = await runtime.pipeline.change(pending_call, answer.args or {}, by=answer.by)
+            pending_call = await runtime.lifecycle.edit(pending_call, answer.args or {}, by=answer.by)
             answer = replace(answer, kind="approve", args=None)
             if not quiet and not answer.widen:
                 await _show_changed(pending_call)
         digest = pending_call.digest
         if answer.widen:
-            wide = await runtime.pipeline.widened(pending_call, answer.widen)
+            wide = await runtime.lifecycle.with_widening(pending_call, answer.widen)
             digest = await _show_widened(wide, pending_call)
         if always is not None:
             await create_grant(runtime, pending_call, always, answer.by)

@@ -148,12 +148,12 @@ class Rounds:
             self.enter(exchange, call_id, "" if held is None else held.call.tool)
         if said is not None:
             try:
-                await runtime.pipeline.answer(call_id, said, digest)
+                await runtime.lifecycle.answer(call_id, said, digest)
             except (NotPending, UnknownCall, StaleApproval):
                 pass  # somebody else was faster
             except HoldfastError as error:
                 return Result(False, error=str(error), state=State.PENDING, call_id=call_id)
-        return await runtime.pipeline.attend(call_id, runtime.config.mcp.wait)
+        return await runtime.lifecycle.rejoin(call_id, runtime.config.mcp.wait)
 
     async def close(self) -> None:
         """Held calls stay in the ledger; what runs is stopped and gets its end."""
