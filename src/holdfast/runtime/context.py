@@ -17,7 +17,7 @@ from holdfast.contract.event import Output, Progress
 from holdfast.contract.json import Args
 from holdfast.contract.result import Result
 from holdfast.fs import paths
-from holdfast.runtime.results import CallStorage
+from holdfast.runtime.results import LedgerCallStorage
 from holdfast.text.truncate import Truncator
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class RunContext:
 
     parent: RunContext | None = None
     claims: tuple[Claim, ...] = ()
-    _keep: CallStorage | None = None
+    _keep: LedgerCallStorage | None = None
     _sandbox: ContextSandbox | None = None
     _redaction: RedactedStream | None = None
     _stopped = False
@@ -140,9 +140,9 @@ class RunContext:
         return Truncator(limits.max_lines, limits.max_bytes)
 
     @property
-    def storage(self) -> CallStorage:
+    def storage(self) -> LedgerCallStorage:
         if self._keep is None:
-            self._keep = CallStorage(self.call_id, None if self.dry_run else self._environment.ledger)
+            self._keep = LedgerCallStorage(self.call_id, None if self.dry_run else self._environment.ledger)
         return self._keep
 
     @property

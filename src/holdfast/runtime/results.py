@@ -376,7 +376,7 @@ _NOTICE_BYTES: Final = 8192
 """What a tool may add below an output it has cut to the limits itself."""
 
 
-class CallStorage:
+class LedgerCallStorage:
     """Satisfies the `CallStorage` protocol for one call."""
 
     __slots__ = ("_call_id", "_ledger")

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.contract.errors import UndoRefused
 from holdfast.contract.result import Result
-from holdfast.runtime.results import CallStorage
+from holdfast.runtime.results import LedgerCallStorage
 from holdfast.store.changes import changing_calls, undone_by
 from tests.runtime.undo.support import Place, snapshot
 
@@ -29,7 +29,7 @@ def place(tmp_path: Path) -> Generator[Place]:
 def tool(place: Place, contents: dict[str, str | None]) -> str:
     """What a file tool does: keeps what was there, says what it leaves, writes."""
     call_id = place.begin()
-    keep = CallStorage(call_id, place.ledger)
+    keep = LedgerCallStorage(call_id, place.ledger)
     for name, content in contents.items():
         path = place.root / name
         old = path.read_bytes() if path.exists() else None
