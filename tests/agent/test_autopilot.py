@@ -36,7 +36,7 @@ def test_autopilot_stops_at_its_limit_counted_from_the_persons_last_words(tmp_pa
     stage = Stage(tmp_path, *(said(use("call_1")) for _ in range(50)), max_turns=3)
     outcome = stage.advance()
     assert (outcome.kind, outcome.exit_code) == ("stopped", 1)
-    assert outcome.message == f"{STOPPED} Write something of your own to go on."
+    assert outcome.message == f"{STOPPED} Write a message to continue."
     assert (len(stage.model.asked), len(stage.notes)) == (3, 3)
     assert WarningRaised("", STOPPED) in stage.events
     assert stage.advance().kind == "stopped"
@@ -134,7 +134,7 @@ def test_one_call_that_the_policy_approves_runs_at_once_and_an_edited_one_does_n
 @pytest.mark.spec("U5")
 def test_one_call_that_is_not_there_is_said_not_to_be(tmp_path: Path) -> None:
     outcome = Stage(tmp_path).run_one("nope")
-    assert (outcome.kind, outcome.message) == ("failed", "No call 'nope' of the last reply waits for a result.")
+    assert (outcome.kind, outcome.message) == ("failed", "The last reply has no unfinished call 'nope'.")
 
 
 @pytest.mark.spec("R4")
@@ -205,7 +205,7 @@ def test_nothing_is_sent_in_which_a_call_has_no_result_beside_it(tmp_path: Path)
     stage.conversation.messages = lambda: [calls, Message("user", (Text("hm"),))]
     outcome = stage.advance()
     assert (outcome.kind, stage.model.asked) == ("failed", [])
-    assert outcome.message == "Call 'a1' has no result beside it, so nothing was sent."
+    assert outcome.message == "Call 'a1' has no result next to it, so nothing was sent."
 
 
 @pytest.mark.spec("U1")

@@ -49,7 +49,7 @@ def test_the_limits_follow_the_window(window: int, messages: int, lines: int) ->
     assert (len(kept), kept[-2], kept[-1]) == (
         lines + 1,
         f"line {lines - 1}",
-        "[7 more lines left out to save room]",
+        "[7 more lines omitted]",
     )
 
 

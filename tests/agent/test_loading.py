@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast import Config, Tool
-from holdfast.agent.surface import MAX_LOADED, ResultHistory, Surface, ToolCatalog, ToolLoader
+from holdfast.agent.result_history import ResultHistory
+from holdfast.agent.surface import MAX_LOADED, Surface, ToolCatalog, ToolLoader
 from holdfast.config.config import ApprovalConfig, ToolsConfig
 from holdfast.contract.message import Message, Text, ToolResult, ToolUse
 from holdfast.contract.result import Result

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.surface import MAX_SEARCHES, ResultHistory
+from holdfast.agent.result_history import MAX_SEARCHES, ResultHistory
 from holdfast.contract.enums import Failure, State
 from holdfast.contract.message import ToolResult, ToolUse
 from holdfast.contract.result import Result

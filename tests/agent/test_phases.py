@@ -51,7 +51,7 @@ def test_what_must_be_asked_about_is_marked_pending_and_nothing_is_sent(tmp_path
         assert ledger.pending()[0].digest == slot.call.digest
     outcome = stage.advance()
     assert (outcome.kind, outcome.exit_code, outcome.slots) == ("pending", 4, (slot,))
-    assert outcome.message == "1 call waits for an answer: ask (a1)."
+    assert outcome.message == "1 call is pending: ask (a1)."
     assert (stage.asks, len(stage.model.asked)) == ([], 1)
 
 
@@ -187,7 +187,7 @@ def test_what_is_remembered_for_another_digest_approves_nothing(tmp_path: Path) 
     stage.person.set_status("a1", Status.APPROVED)
     outcome = stage.advance()
     assert (outcome.kind, stage.asks) == ("pending", [])
-    assert any(isinstance(event, WarningRaised) and "waits again" in event.message for event in stage.events)
+    assert any(isinstance(event, WarningRaised) and "is pending again" in event.message for event in stage.events)
     assert stage.slots()[0].call == slot.call
 
 

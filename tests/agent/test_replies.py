@@ -47,7 +47,8 @@ def test_a_stream_cut_anywhere_leaves_an_aborted_turn_or_nothing_and_no_half_cal
     events = [*WHOLE, PartEnded(use("a1")), TextDelta("and th")]
     stage = Stage(tmp_path, [*events[:at], CUT] if how == "raises" else events[:at])
     outcome = stage.advance()
-    why = "The stream ended early." if how == "raises" else "The model's stream ended before its reply did; ask again."
+    cut = "The model's stream ended before the reply was complete. Retry."
+    why = "The stream ended early." if how == "raises" else cut
     assert (outcome.kind, outcome.message, outcome.exit_code) == ("failed", why, 1)
     assert stage.notes == []
     messages = stage.conversation.messages()
@@ -104,7 +105,7 @@ def test_a_refusal_and_a_reply_that_is_too_long_are_said_to_be(tmp_path: Path) -
     stage = Stage(tmp_path, [Ended("refusal", SPENT)])
     outcome = stage.advance()
     assert (outcome.kind, outcome.usage) == ("failed", SPENT)
-    assert outcome.message == "The model refused to answer; ask in another way."
+    assert outcome.message == "The model refused to answer. Rephrase your message."
     stage = Stage(tmp_path, [PartEnded(Text("So lo")), Ended("max_tokens", SPENT)])
     assert stage.advance().kind == "done"
     assert any(isinstance(event, WarningRaised) and "max_tokens" in event.message for event in stage.events)
@@ -113,7 +114,7 @@ def test_a_refusal_and_a_reply_that_is_too_long_are_said_to_be(tmp_path: Path) -
 @pytest.mark.spec("U1")
 def test_an_empty_reply_is_not_written(tmp_path: Path) -> None:
     stage = Stage(tmp_path, [Ended("end", Usage())])
-    assert stage.advance().message == "The model had nothing to say."
+    assert stage.advance().message == "The model returned an empty reply."
     assert len(stage.conversation.messages()) == 1
 
 

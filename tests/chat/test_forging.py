@@ -13,7 +13,7 @@ from holdfast.chat import grammar
 from holdfast.chat.document import Document
 from holdfast.chat.parser import (
     AbortedSegment,
-    Message,
+    MessageBlock,
     Segment,
     TextSegment,
     ThinkingSegment,
@@ -30,7 +30,7 @@ BEFORE = f"```lua\nx = 1\n```\n@System:\nS\n\n@You:\nq\n\n@Assistant:\nw\n\n{CAL
 AFTER = "@You:\n\n**Tool Result:** `b`\n\n```\n1\n```\n\nnext\n\n@Assistant:\nlast"
 
 
-def between(message: str, newline: str) -> Message:
+def between(message: str, newline: str) -> MessageBlock:
     """The message as it is read in the middle of a document, whose other nodes must not change."""
     before, after = (text.replace("\n", newline) for text in (BEFORE, AFTER))
     around = Document.parse(before).blocks, Document.parse(after).blocks
@@ -56,7 +56,7 @@ def part(segment: Segment) -> Part:
             return Aborted(segment.message)
 
 
-def parts(message: Message) -> list[Part]:
+def parts(message: MessageBlock) -> list[Part]:
     return [part(segment) for segment in message.segments]
 
 

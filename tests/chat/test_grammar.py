@@ -8,7 +8,7 @@ from holdfast.chat.document import Document
 from holdfast.chat.parser import (
     AbortedSegment,
     Frontmatter,
-    Message,
+    MessageBlock,
     Preamble,
     TextSegment,
     ThinkingSegment,
@@ -54,12 +54,12 @@ And now the sum?
 """
 
 
-def only(text: str) -> Message:
+def only(text: str) -> MessageBlock:
     (message,) = Document.parse(text).messages
     return message
 
 
-def shape(message: Message) -> list[tuple[object, ...]]:
+def shape(message: MessageBlock) -> list[tuple[object, ...]]:
     """Every segment without its source."""
     return [
         (type(segment), *[getattr(segment, name) for name in segment.__struct_fields__ if name != "source"])

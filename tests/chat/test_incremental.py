@@ -13,19 +13,19 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from holdfast.chat import document as parts_module
 from holdfast.chat import scanner as scan_module
 from holdfast.chat.document import Document
-from holdfast.chat.scanner import Piece, State
+from holdfast.chat.scanner import Piece, ScanState
 from tests.soak import rounds
 
 from .strategies import ANY_TEXT, EDIT, MARKUP
 
-PIECES = st.sampled_from([1, 2, 5, 16, scan_module.PIECE])
+PIECES = st.sampled_from([1, 2, 5, 16, scan_module.MAX_PIECE])
 """How long a piece may be: short ones put many boundaries into short texts."""
 
 
 @contextmanager
 def pieces_of(length: int) -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scan_module, "PIECE", length)
+        patch.setattr(scan_module, "MAX_PIECE", length)
         yield
 
 
@@ -94,7 +94,7 @@ class Editing(RuleBasedStateMachine):
     @initialize(text=ANY_TEXT, length=PIECES)
     def open(self, text: str, length: int) -> None:
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(scan_module, "PIECE", length)
+        self.patch.setattr(scan_module, "MAX_PIECE", length)
         self.text = text
         self.document = Document.parse(text)
 
@@ -174,7 +174,7 @@ def scanned() -> Generator[list[int]]:
     lengths: list[int] = []
     original = scan_module.scan
 
-    def counting(texts: Sequence[str], state: State) -> tuple[list[Piece], State]:
+    def counting(texts: Sequence[str], state: ScanState) -> tuple[list[Piece], ScanState]:
         lengths.append(sum(map(len, texts)))
         return original(texts, state)
 
@@ -223,5 +223,5 @@ def test_a_streamed_reply_costs_the_same_at_its_end_as_at_its_start(kind: str) -
     with scanned() as lengths:
         for _ in range(1000):
             document = document.append(bit)
-    assert max(lengths) <= scan_module.PIECE + 2 * len(bit)
+    assert max(lengths) <= scan_module.MAX_PIECE + 2 * len(bit)
     assert all_of(document) == all_of(Document.parse(document.text))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.chat import grammar
 from holdfast.chat.document import Document
-from holdfast.chat.parser import Message, ToolUseSegment
+from holdfast.chat.parser import MessageBlock, ToolUseSegment
 from holdfast.contract.message import Part, Text, Thinking, ToolUse
 from tests.soak import rounds
 
@@ -141,7 +141,7 @@ def test_a_hundred_thousand_calls_are_read_and_all_the_broken_ones_are_said() ->
 def test_hostile_text_takes_time_in_proportion(text: str) -> None:
     document = Document.parse(text)
     assert "".join(block.source for block in document.blocks) == text
-    assert isinstance(document.blocks[0], Message) or text.startswith("@a")
+    assert isinstance(document.blocks[0], MessageBlock) or text.startswith("@a")
     written = grammar.reply([Text(text), Thinking(text)], None, "\n")
     (message,) = Document.parse(written).messages
     assert len(message.segments) == 2

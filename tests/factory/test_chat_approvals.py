@@ -170,7 +170,7 @@ def _lose_results(chat: ChatSession) -> None:
 @pytest.mark.spec("U2")
 def test_a_document_is_not_driven_without_a_ledger(place: Place) -> None:
     place.write("@You:\nGo.\n")
-    with pytest.raises(ConfigError, match="cannot be driven without the ledger"):
+    with pytest.raises(ConfigError, match="cannot be opened without the ledger"):
         again(place, flags={"ledger.enabled": False})
 
 
@@ -179,7 +179,7 @@ def test_words_that_come_to_nothing_are_not_sent(place: Place) -> None:
     place.write("@You:\n{{ '' }}\n")
     model = Scripted()
     outcome, _ = place.drive(model)
-    assert outcome.kind == "failed" and "nothing to answer" in outcome.message and model.asked == []
+    assert outcome.kind == "failed" and "nothing to send" in outcome.message and model.asked == []
 
 
 @pytest.mark.spec("A13b")
@@ -210,7 +210,7 @@ def test_an_approval_of_changed_arguments_is_void_and_says_so(place: Place) -> N
     hold(place)
     place.write(place.document.read_text().replace('"x"', '"other"').replace("status=pending", "status=approved"))
     outcome, warned, _ = again(place)
-    assert outcome.kind == "pending" and any("nobody was asked about it as it stands now" in line for line in warned)
+    assert outcome.kind == "pending" and any("changed since it was shown" in line for line in warned)
 
 
 @pytest.mark.spec("D3")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Tool
-from holdfast.chat.frontmatter.evaluation import left_tools
+from holdfast.chat.frontmatter.evaluation import allowed_tools
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.result import Attachment
 from holdfast.factory.chat import ChatSession
@@ -98,9 +98,9 @@ def test_what_a_document_chose_is_worked_out_when_it_is_needed_and_not_at_every_
 
     def counting(*args: Any, **options: Any) -> frozenset[str] | None:
         asked.append(1)
-        return left_tools(*args, **options)
+        return allowed_tools(*args, **options)
 
-    monkeypatch.setattr("holdfast.factory.chat.left_tools", counting)
+    monkeypatch.setattr("holdfast.factory.chat.allowed_tools", counting)
 
     def look(chat: ChatSession) -> list[str]:
         before = len(asked)

@@ -56,7 +56,7 @@ def test_after_that_another_one_is_sent_back_once_and_then_ends_the_turn() -> No
     again = rails().receive(turn_of(WHERE, *rounds), said)
     assert isinstance(again, RetryReply)
     assert "`src/more.py`" in again.note
-    ended = finished(rails().receive(turn_of(WHERE, *rounds, corrected={"citations": 1}), said))
+    ended = finished(rails().receive(turn_of(WHERE, *rounds, retries={"citations": 1}), said))
     assert (ended.rule, ended.stopped) == ("citations", True)
 
 
@@ -66,7 +66,7 @@ def test_a_file_nobody_has_seen_is_sent_back_once_and_then_ends_the_turn() -> No
     again = rails().receive(turn_of(WHERE, *FOUND), said)
     assert isinstance(again, RetryReply)
     assert (again.rule, again.note.startswith("[runtime:correction] ")) == ("citations", True)
-    ended = finished(rails().receive(turn_of(WHERE, *FOUND, corrected={"citations": 1}), said))
+    ended = finished(rails().receive(turn_of(WHERE, *FOUND, retries={"citations": 1}), said))
     assert (ended.rule, ended.stopped) == ("citations", True)
     assert rails(without("citations")).receive(turn_of(WHERE, *FOUND), said) == AcceptReply(said)
 
@@ -83,7 +83,7 @@ def test_a_file_outside_the_folder_the_message_names_is_sent_back() -> None:
     again = rails().receive(turn_of(prompt, *rounds), said)
     assert isinstance(again, RetryReply)
     assert "`src/net`" in again.note
-    assert finished(rails().receive(turn_of(prompt, *rounds, corrected={"citations": 1}), said)).stopped
+    assert finished(rails().receive(turn_of(prompt, *rounds, retries={"citations": 1}), said)).stopped
     assert rails(without("scope")).receive(turn_of(prompt, *rounds), said) == AcceptReply(said)
 
 
@@ -100,7 +100,9 @@ def test_files_of_a_listing_may_be_named() -> None:
 @pytest.mark.spec("M4")
 def test_files_read_for_an_earlier_message_or_named_by_this_one_may_be_named() -> None:
     said = answer("It is in src/parse.py, as in old.py and asked.py.")
-    turn = turn_of("Where is parse_line of asked.py defined?", *FOUND, earlier=(round_of(reading("src/old.py")),))
+    turn = turn_of(
+        "Where is parse_line of asked.py defined?", *FOUND, earlier_replies=(round_of(reading("src/old.py")),)
+    )
     assert rails().receive(turn, said) == AcceptReply(said)
 
 
@@ -114,4 +116,4 @@ def test_only_where_files_are_asked_about_must_they_have_been_read(prompt: str) 
 @pytest.mark.spec("M4")
 def test_files_that_came_with_the_message_are_not_known_here_so_nothing_is_sent_back() -> None:
     said = answer("See a.py.")
-    assert rails().receive(turn_of(WHERE, foreign=True), said) == AcceptReply(said)
+    assert rails().receive(turn_of(WHERE, has_foreign_text=True), said) == AcceptReply(said)

@@ -138,10 +138,10 @@ def test_calls_of_the_runtime_itself_have_no_surface_and_are_never_refused() -> 
 def test_an_assent_has_the_tools_of_the_last_message_that_says_more_and_nothing_else_of_it(
     before: tuple[str | None, ...], surface: Surface | None
 ) -> None:
-    turn = turn_of("yes, go ahead", before=before)
+    turn = turn_of("yes, go ahead", earlier_prompts=before)
     assert sent(rails().prepare(turn)).surface == surface
     assert rails().receive(turn, answer("It is so.")) == AcceptReply(answer("It is so."))
-    assert sent(rails().prepare(turn_of("Tell me another", before=before))).surface == ANSWER_ONLY
+    assert sent(rails().prepare(turn_of("Tell me another", earlier_prompts=before))).surface == ANSWER_ONLY
 
 
 # direct
@@ -171,14 +171,14 @@ def test_what_a_message_names_outright_is_asked_for_before_the_model_speaks(
 @pytest.mark.spec("M4")
 def test_that_file_again_is_the_one_the_last_turn_read() -> None:
     earlier = (round_of(reading("src/old.py")), round_of(reading("src/last.py")))
-    move = rails().prepare(turn_of("read that file again", earlier=earlier))
+    move = rails().prepare(turn_of("read that file again", earlier_replies=earlier))
     assert acted(move) == ("direct", "file.read", {"path": "src/last.py"})
     assert isinstance(rails().prepare(turn_of("read that file again")), AskModel)
 
 
 @pytest.mark.spec("M4")
 def test_nothing_is_asked_for_outright_where_the_words_are_not_all_the_persons() -> None:
-    move = sent(rails().prepare(turn_of("read src/a.py", foreign=True)))
+    move = sent(rails().prepare(turn_of("read src/a.py", has_foreign_text=True)))
     assert move == AskModel()
 
 
@@ -262,9 +262,9 @@ def test_with_every_rule_off_it_is_as_if_there_were_none() -> None:
 def test_a_reply_is_sent_back_only_once_for_each_rule() -> None:
     guard, said = rails(), answer("I think it is somewhere.")
     assert isinstance(guard.receive(turn_of(WHERE), said), RetryReply)
-    ended = finished(guard.receive(turn_of(WHERE, corrected={"evidence": 1}), said))
+    ended = finished(guard.receive(turn_of(WHERE, retries={"evidence": 1}), said))
     assert ended.stopped
-    assert isinstance(guard.receive(turn_of(WHERE, corrected={"citations": 1}), said), RetryReply)
+    assert isinstance(guard.receive(turn_of(WHERE, retries={"citations": 1}), said), RetryReply)
 
 
 def _definition() -> tuple[ToolUse, Result]:

@@ -60,7 +60,7 @@ def test_an_answer_before_any_search_is_sent_back_once_and_then_ends_the_turn() 
     first = rails().receive(turn_of(WHERE), SAID)
     assert isinstance(first, RetryReply)
     assert (first.rule, first.note.startswith(CORRECTION)) == ("evidence", True)
-    ended = finished(rails().receive(turn_of(WHERE, corrected={"evidence": 1}), SAID))
+    ended = finished(rails().receive(turn_of(WHERE, retries={"evidence": 1}), SAID))
     assert (ended.rule, ended.stopped) == ("evidence", True)
     assert rails(without("evidence")).receive(turn_of(WHERE), SAID) == AcceptReply(SAID)
 
@@ -197,7 +197,7 @@ def test_no_evidence_is_asked_for_where_it_cannot_be_had(left: str) -> None:
 
 @pytest.mark.spec("M4")
 def test_no_evidence_is_asked_for_where_a_file_came_with_the_message() -> None:
-    assert rails().receive(turn_of(WHERE, foreign=True), SAID) == AcceptReply(SAID)
+    assert rails().receive(turn_of(WHERE, has_foreign_text=True), SAID) == AcceptReply(SAID)
 
 
 @pytest.mark.spec("M4")
@@ -251,7 +251,7 @@ def test_a_file_that_was_read_and_whose_result_is_gone_may_be_named() -> None:
     gone = round_of((use("file.read", path="src/parse.py"), None))
     named = answer("See src/parse.py.")
     assert rails().receive(turn_of(WHERE, gone), named) == AcceptReply(named)
-    turn = turn_of("Explain docs/guide.md", round_of(reading("docs/guide.md")), earlier=(gone,))
+    turn = turn_of("Explain docs/guide.md", round_of(reading("docs/guide.md")), earlier_replies=(gone,))
     assert rails().receive(turn, named) == AcceptReply(named)
 
 
@@ -278,7 +278,7 @@ def test_a_file_that_was_read_and_whose_result_is_gone_may_be_named() -> None:
 def test_a_file_that_was_read_without_a_search_counts_if_its_own_lines_show_it(
     prompt: str, path: str, content: str, counts: bool
 ) -> None:
-    now, before = turn_of(prompt, read(path, content)), turn_of(prompt, earlier=(read(path, content),))
+    now, before = turn_of(prompt, read(path, content)), turn_of(prompt, earlier_replies=(read(path, content),))
     assert (sent(rails().prepare(now)).surface == ANSWER_ONLY) is counts
     assert (rails().receive(now, SAID) == AcceptReply(SAID)) is counts
     assert (rails().receive(before, SAID) == AcceptReply(SAID)) is counts
@@ -297,7 +297,7 @@ def test_a_scope_that_proves_to_be_none_changes_nothing_about_what_was_read_befo
 @pytest.mark.spec("M4")
 def test_one_usage_is_not_all_of_them_before_a_search() -> None:
     assert isinstance(rails().receive(turn_of(ALL_USES, read("src/main.py", USED)), SAID), RetryReply)
-    both = turn_of(ALL_USES, read("src/main.py", USED), earlier=(read("src/other.py", USED),))
+    both = turn_of(ALL_USES, read("src/main.py", USED), earlier_replies=(read("src/other.py", USED),))
     assert rails().receive(both, SAID) == AcceptReply(SAID)
 
 
@@ -316,13 +316,13 @@ def test_one_usage_is_not_all_of_them_before_a_search() -> None:
 def test_what_may_have_changed_since_it_was_read_is_no_evidence(
     change: tuple[ToolUse, Result | None], counts: bool
 ) -> None:
-    turn = turn_of(WHERE, earlier=(read("src/parse.py"), round_of(change)))
+    turn = turn_of(WHERE, earlier_replies=(read("src/parse.py"), round_of(change)))
     assert (rails().receive(turn, SAID) == AcceptReply(SAID)) is counts
 
 
 @pytest.mark.spec("M4")
 def test_two_empty_searches_do_not_deny_what_an_earlier_message_had_read() -> None:
-    turn = turn_of(WHERE, search({}), search({}), earlier=(read("src/parse.py"),))
+    turn = turn_of(WHERE, search({}), search({}), earlier_replies=(read("src/parse.py"),))
     assert isinstance(rails().prepare(turn), AskModel)
     assert rails().receive(turn, SAID) == AcceptReply(SAID)
 
@@ -336,15 +336,15 @@ def test_what_was_read_and_listed_is_never_said_not_to_have_been() -> None:
     again = rails().receive(turn_of(WHERE, found), SAID)
     assert isinstance(again, RetryReply)
     assert "no search" not in again.note
-    ended = finished(rails().receive(turn_of(WHERE, read("src/main.py", USED), corrected={"evidence": 1}), SAID))
+    ended = finished(rails().receive(turn_of(WHERE, read("src/main.py", USED), retries={"evidence": 1}), SAID))
     assert ended.answer.startswith("What was read does not show the answer. Read: `src/main.py`.")
-    ended = finished(rails().receive(turn_of(WHERE, found, corrected={"evidence": 1}), SAID))
+    ended = finished(rails().receive(turn_of(WHERE, found, retries={"evidence": 1}), SAID))
     assert "Searched for" not in ended.answer
 
 
 @pytest.mark.spec("M4")
 def test_files_of_earlier_messages_are_among_those_an_answer_may_name() -> None:
-    turn = turn_of("Explain docs/guide.md", round_of(reading("docs/guide.md")), earlier=(read("old.py"),))
+    turn = turn_of("Explain docs/guide.md", round_of(reading("docs/guide.md")), earlier_replies=(read("old.py"),))
     again = rails().receive(turn, answer("See new.py."))
     assert isinstance(again, RetryReply)
     assert "`old.py`" in again.note
@@ -363,13 +363,13 @@ def test_what_was_read_beside_a_change_in_one_reply_is_no_evidence_for_later_mes
 ) -> None:
     shown = reading("src/parse.py", read_file("src/parse.py", DEFINED))
     for both in (round_of(change, shown), round_of(shown, change)):
-        assert rails().receive(turn_of(WHERE, earlier=(both,)), SAID) != AcceptReply(SAID)
-        assert rails().receive(turn_of(WHERE, earlier=(both, round_of(shown))), SAID) == AcceptReply(SAID)
+        assert rails().receive(turn_of(WHERE, earlier_replies=(both,)), SAID) != AcceptReply(SAID)
+        assert rails().receive(turn_of(WHERE, earlier_replies=(both, round_of(shown))), SAID) == AcceptReply(SAID)
 
 
 @pytest.mark.spec("M4")
 @pytest.mark.parametrize("path", ["/project/src/parse.py", "src/x/../parse.py"])
 def test_a_change_under_a_name_that_may_mean_any_file_leaves_no_evidence(path: str) -> None:
     change = use("file.edit", path=path, search="x", replace="y"), None
-    turn = turn_of(WHERE, earlier=(read("src/parse.py"), round_of(change)))
+    turn = turn_of(WHERE, earlier_replies=(read("src/parse.py"), round_of(change)))
     assert rails().receive(turn, SAID) != AcceptReply(SAID)

@@ -1,1 +1,1 @@
-"""The loop between a model and the path. It works on a `Conversation`; where that is kept is not its business."""
+"""The agent loop between a model and the pipeline, on a `Conversation` that may be kept anywhere."""

@@ -1,4 +1,4 @@
-"""What the loop needs of a conversation, wherever it is kept: in memory, or in a document that people edit."""
+"""The `Conversation` protocol that the agent loop works on, whether it is kept in memory or in a document."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from holdfast.contract.result import Result
 from holdfast.models.port import Usage
 
 NOT_RECORDED: Final = "No result was recorded for this call; it was not run again."
-"""What `repair` tells the model about a call of an earlier reply."""
+"""The error result that `repair` writes for a call of an earlier reply."""
 
 
 class Status(StrEnum):
-    """What a placeholder says about its call. A person may change it; a result replaces it."""
+    """The status in a call's placeholder. A person may change it; a result replaces the placeholder."""
 
     PENDING = "pending"
     APPROVED = "approved"
@@ -27,48 +27,48 @@ class Status(StrEnum):
 
 
 class LedgerCall(Struct, frozen=True, kw_only=True):
-    """The call in the ledger that stands for a slot."""
+    """The ledger's call for a slot."""
 
     call_id: str
     digest: str
-    """What was held when the placeholder was written: an approval in the conversation is an approval of this.
-    Empty for a call that runs without being held."""
+    """Digest of the call that was pending when the placeholder was written: the only one an approval in the
+    conversation counts for. Empty for a call that needs no approval, or while none counts."""
 
 
 class Slot(Struct, frozen=True, kw_only=True):
-    """A call of the last reply that has no result yet, and what the conversation says about it."""
+    """A call of the last reply without a result, and its placeholder in the conversation."""
 
     turn: int
-    """Which reply asks for it, counted from 0. Ids are unique only within one."""
+    """Index of the reply with the call, from 0. Ids are unique only within a reply."""
     use: ToolUse
     status: Status | None = None
-    """None: there is no placeholder yet."""
+    """None without a placeholder."""
     text: str = ""
-    """What a person put into the placeholder."""
+    """Text that a person typed into the placeholder."""
     aborted: str | None = None
-    """Why the reply that asks for it was stopped, if it was."""
+    """Why the reply was stopped, if it was."""
     call: LedgerCall | None = None
-    """Set only while exactly this call (turn, id, name, arguments) is the one in the ledger."""
+    """Set only while turn, id, name and arguments match the ledger's call."""
     line: int | None = None
-    """Where its placeholder is, from 1; where a conversation has lines."""
+    """Line of the placeholder, from 1, in conversations with lines."""
 
 
 class SetStatus(Struct, frozen=True):
-    """Say this about a call, in place of what is said now; whatever text was in the placeholder goes."""
+    """Write a placeholder with this status over the current one, discarding its text."""
 
     slot: Slot
     status: Status
 
 
 class SetResult(Struct, frozen=True):
-    """This is the result of a call."""
+    """Write the result of a call."""
 
     slot: Slot
     result: Result
 
 
 class Diagnostic(Struct, frozen=True):
-    """Something a person should look at. An error keeps the conversation from being sent."""
+    """A problem in the conversation. An error prevents sending."""
 
     severity: Literal["error", "warning"]
     message: str
@@ -77,77 +77,77 @@ class Diagnostic(Struct, frozen=True):
 
 
 class Conflict(Exception):
-    """Somebody changed the conversation in a way that does not go together with what was to be written.
+    """A concurrent edit cannot be merged with the change to write.
 
-    Nothing of theirs was touched; what was to be written is kept where the message says.
+    The conversation is untouched; the message says where the unwritten change is kept.
     """
 
 
 class Conversation(Protocol):
-    """Every method that changes something does so durably and as one step, or raises and changes nothing."""
+    """Every mutating method is durable and atomic: it raises or takes full effect."""
 
     @property
     def id(self) -> str:
-        """The same for the same conversation in every process; no other has it."""
+        """A unique id, the same in every process."""
         ...
 
     @property
     def name(self) -> str:
-        """How messages call it: the name of a file, for one."""
+        """The name in messages, such as a file name."""
         ...
 
     def refresh(self) -> bool:
-        """Take in what others changed since; whether anything did."""
+        """Merge outside changes; return whether there were any."""
         ...
 
     def slots(self) -> Sequence[Slot]:
-        """The calls of the last reply that have no result, in the order they were asked for.
+        """The calls of the last reply without a result, in order.
 
-        Calls of earlier replies never come here: `repair` gives them a result that says they were not run.
+        Calls of earlier replies are never included: `repair` gives them an error result.
         """
         ...
 
     def repair(self) -> int:
-        """Give every call of an earlier reply that has no result one, beside it; how many there were."""
+        """Write an error result for every unfinished call of an earlier reply; return their number."""
         ...
 
     def change(self, changes: Sequence[SetStatus | SetResult]) -> None:
-        """Write placeholders and results beside their calls, in the order of the calls. Raises `Conflict`."""
+        """Write placeholders and results next to their calls, in the order of the calls. Raises `Conflict`."""
         ...
 
     def remember(self, slot: Slot, opened: LedgerCall | None) -> None:
-        """Keep, across crashes, which call of the ledger stands for a slot; None forgets it."""
+        """Store the ledger's call for a slot durably; None forgets it."""
         ...
 
     def remember_all(self, opened: Sequence[tuple[Slot, LedgerCall]]) -> None:
-        """Like `remember`, for many slots in one step."""
+        """Like `remember`, for many slots atomically."""
         ...
 
     def forget(self, call_ids: Collection[str]) -> None:
-        """Drop what was remembered of these calls of the ledger, whether or not a slot still asks for them."""
+        """Forget these calls of the ledger, whether or not a slot still has them."""
         ...
 
     def remembered(self) -> Sequence[LedgerCall]:
-        """All that was remembered and not forgotten, also for calls the conversation does not ask for any more."""
+        """All remembered calls, including those that are no longer in the conversation."""
         ...
 
     def messages(self) -> Sequence[Message]:
-        """What is sent to a model. Every call in it has its result in the message after it."""
+        """The messages to send to a model. Every call has its result in the next message."""
         ...
 
     def diagnostics(self) -> Sequence[Diagnostic]: ...
 
     def awaits_reply(self) -> bool:
-        """Whether the last word is a person's or a tool's, so that a model has something to answer."""
+        """Whether the conversation ends with user text or a result, so that the model has something to answer."""
         ...
 
     def turns_since_user(self) -> int:
-        """Replies since a person last wrote something of their own."""
+        """Number of replies since the last user text."""
         ...
 
     def add_reply(self, parts: Sequence[Part], *, aborted: str | None = None, usage: Usage | None = None) -> None:
-        """Append a reply, and make room for the person's next words after one that asks for no calls.
+        """Append a reply, followed by an empty user message if it has no calls.
 
-        Raises `Conflict` when what it answers has been changed meanwhile.
+        Raises `Conflict` if the message it answers has changed.
         """
         ...

@@ -1,4 +1,4 @@
-"""What the loop tells while it works, and how a turn of it ended. For terminals, and as JSON lines."""
+"""Events and outcomes of the agent loop, for terminals and as JSON lines."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class PhaseStarted(Struct, frozen=True, tag_field="event", tag="phase"):
 
 
 class StatusWritten(Struct, frozen=True, tag_field="event", tag="placed"):
-    """The conversation says this about a call now."""
+    """A placeholder was written."""
 
     use: ToolUse
     status: Status
     call_id: str | None = None
-    """Of the call in the ledger that waits for an answer, if one does."""
+    """The pending call in the ledger, if there is one."""
 
 
 class ResultWritten(Struct, frozen=True, tag_field="event", tag="settled"):
-    """The result of a call is in the conversation."""
+    """A result was written."""
 
     use: ToolUse
     result: Result
@@ -49,28 +49,28 @@ class ReplyWritten(Struct, frozen=True, tag_field="event", tag="reply"):
 
 
 class GuardrailApplied(Struct, frozen=True, tag_field="event", tag="guarded"):
-    """A guard-rail stepped in."""
+    """A guard-rail intervened."""
 
     rule: str
     what: Literal["changed", "refused", "again", "acted", "answered", "stopped"]
-    """A call was put right, or is not run; the reply was sent back; a call was asked for, or an answer given, in the
-    model's place; the model was stopped."""
+    """The reply was corrected, a call refused, the reply retried, a call made or an answer given in the model's place,
+    or the model stopped."""
     message: str = ""
 
 
 class UsageCounted(Struct, frozen=True, tag_field="event", tag="usage"):
     reply: Usage
     total: Usage
-    """Of all replies since the loop was last told to go on."""
+    """Of all replies since the loop started to advance."""
 
 
 class Outcome(Struct, frozen=True, tag_field="event", tag="outcome"):
-    """Why the loop stopped."""
+    """Why the loop returned."""
 
     kind: OutcomeKind
     message: str = ""
     slots: tuple[Slot, ...] = ()
-    """The calls that still have no result."""
+    """The calls without a result."""
     usage: Usage = Usage()
     exit_code: int = 0
 

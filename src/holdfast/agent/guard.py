@@ -1,4 +1,7 @@
-"""What may stand between the loop and a model that needs help. It may narrow, correct, act or answer; never loosen."""
+"""The protocol for guard-rails between the loop and a weak model, and the adapter that applies their decisions.
+
+A guard can narrow the tools, correct a reply, make calls or answer; it cannot loosen anything.
+"""
 
 from __future__ import annotations
 
@@ -12,56 +15,57 @@ from msgspec.structs import replace
 
 from holdfast.agent.events import GuardrailApplied
 from holdfast.agent.loop_context import LoopContext
-from holdfast.agent.surface import ResultHistory, Surface
+from holdfast.agent.result_history import ResultHistory
+from holdfast.agent.surface import Surface
 from holdfast.contract.message import Message, Part, ToolResult, ToolUse
 from holdfast.contract.result import Result
 from holdfast.runtime.middleware import Deny
 
 
 class ReplyCall(Struct, frozen=True):
-    """One call of a reply, and what came of it."""
+    """A call of a reply and its result."""
 
     use: ToolUse
     sent: ToolResult | None = None
-    """What the model is told; None while there is no result."""
+    """The result as the model receives it; None if there is none yet."""
     result: Result | None = None
-    """The typed result, where this process saw it or the ledger still has it."""
+    """The typed result, if this process or the ledger has it."""
 
 
 class PastReply(Struct, frozen=True):
-    """One reply: what it said, and the calls it asked for."""
+    """The text and the calls of a reply."""
 
     text: str
     calls: tuple[ReplyCall, ...] = ()
 
 
 class TurnHistory(Struct, frozen=True, kw_only=True):
-    """One message of a person, and all that was done about it since. Whoever guards it derives everything from this."""
+    """A user message and everything since. A guard derives all its decisions from it."""
 
     number: int
-    """Which message of the person it is, counted from 1."""
+    """Number of the user message, from 1."""
     prompt: str
-    """The words; never what a tool gave back."""
+    """The user's own text, without tool results."""
     earlier_prompts: tuple[str | None, ...] = ()
-    """The words of the messages before, the last at the end; None for one whose words were not all the person's."""
+    """The texts of earlier user messages, oldest first; None for a message with foreign text."""
     has_foreign_text: bool = False
-    """Something in the message was not written there: a file is attached, or its text was put in."""
+    """Whether the message has attached or included files."""
     replies: tuple[PastReply, ...] = ()
     earlier_replies: tuple[PastReply, ...] = ()
-    """The replies before this message, of the whole conversation."""
+    """All replies of the conversation before this message."""
     retries: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How often a reply to this message was sent back, by rule; such replies are not in `rounds`."""
+    """How often a reply to this message was rejected, by rule; such replies are not in `replies`."""
 
 
 class AskModel(Struct, frozen=True):
-    """Ask the model, with these tools in sight and these notes to it. Notes are sent once, and not kept."""
+    """Ask the model, with this surface and these notes. Notes are sent once and not stored."""
 
     surface: Surface | None = None
     notes: tuple[str, ...] = ()
 
 
 class CallTools(Struct, frozen=True):
-    """Ask for these calls in the model's place; they take the path like any others."""
+    """Make these calls in the model's place, through the pipeline."""
 
     rule: str
     uses: tuple[ToolUse, ...]
@@ -74,77 +78,79 @@ class EndTurn(Struct, frozen=True):
     rule: str
     answer: str
     stopped: bool = False
-    """The model was stopped: what it was asked for has not been done."""
+    """Whether the model was stopped before the request was fulfilled."""
 
 
 class AcceptReply(Struct, frozen=True):
-    """Keep the reply, perhaps with its calls put right."""
+    """Keep the reply, possibly with corrected calls."""
 
     parts: tuple[Part, ...]
     corrections: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Rules that put something right, each with what it did in a few words."""
+    """A short description of each correction, by rule."""
 
 
 class RetryReply(Struct, frozen=True):
-    """Do not keep the reply; ask once more, with this said about it."""
+    """Discard the reply and ask again, with this note."""
 
     rule: str
     note: str
 
 
 class RefusedCall(Struct, frozen=True):
-    """A call a rule does not let through."""
+    """A call that a rule refuses."""
 
     rule: str
     message: str
-    """What the model is told."""
+    """The error that the model receives."""
 
 
 class Guard(Protocol):
-    """All methods are functions of their arguments: after a crash the same conversation gives the same answers."""
+    """All methods are pure functions: after a crash the same conversation yields the same decisions."""
 
     def prepare(self, turn: TurnHistory) -> AskModel | CallTools | EndTurn:
-        """What to do instead of asking the model, or how to ask it. Every call of `turn` has its result."""
+        """Decide how to ask the model, or what to do instead. Every call of `turn` has a result."""
         ...
 
     def receive(self, turn: TurnHistory, parts: tuple[Part, ...]) -> AcceptReply | RetryReply | CallTools | EndTurn:
-        """What to do with a whole reply. `turn` is the one it answers, without it."""
+        """Decide about a complete reply to `turn`, which does not include it."""
         ...
 
     def surface(self, turn: TurnHistory) -> Surface | None:
-        """What the last reply of `turn` was left with, for the calls in it."""
+        """The surface for the calls of the last reply of `turn`."""
         ...
 
     def refusals(self, turn: TurnHistory) -> Mapping[str, RefusedCall]:
-        """The calls of the last reply of `turn` that are not run, by their ids.
+        """The refused calls of the last reply of `turn`, by id.
 
-        What other calls of the same reply brought makes no difference: they run in any order.
+        Must not depend on the results of other calls of that reply, which run in any order.
         """
         ...
 
 
 class GuardAdapter:
-    def __init__(self, guard: Guard, bench: LoopContext) -> None:
+    """Applies the decisions of a guard to one loop."""
+
+    def __init__(self, guard: Guard, context: LoopContext) -> None:
         self._guard = guard
-        self._bench = bench
+        self._context = context
         self._refusals: dict[tuple[int, ToolUse], RefusedCall | None] = {}
-        """Why calls of the last reply are not run; None for those that are."""
+        """Refusals of calls of the last reply; None for an allowed call."""
         self._surface: Surface | None = None
-        """What they are left with."""
-        self._again: Counter[tuple[str, str]] = Counter()
-        """How often a reply was sent back, by message and rule."""
-        self._notebook = bench.notebook = ResultHistory(bench.runtime, bench.conversation.id)
+        """The surface for the calls of the last reply."""
+        self._retries: Counter[tuple[str, str]] = Counter()
+        """Number of rejected replies by prompt and rule."""
+        self._results = context.guard_results = ResultHistory(context.runtime, context.conversation.id)
 
     @contextmanager
-    def refusing(self) -> Generator[None]:
-        """While the loop goes on, calls that are refused are denied on the path. Nothing of it outlives that."""
+    def active(self) -> Generator[None]:
+        """Deny refused calls in the pipeline while the loop runs."""
         self._refusals.clear()
-        self._again.clear()
-        hook = self._bench.runtime.middleware_for("", before=self._before)
+        self._retries.clear()
+        middleware = self._context.runtime.middleware_for("", before=self._before)
         try:
             yield
         finally:
-            hook.remove()
+            middleware.remove()
 
     def prepare(self, messages: Sequence[Message]) -> AskModel | CallTools | EndTurn:
         return self._guard.prepare(self._turn(messages))
@@ -155,76 +161,75 @@ class GuardAdapter:
         turn = self._turn(messages)
         reaction = self._guard.receive(turn, parts)
         if isinstance(reaction, RetryReply):
-            self._again[turn.prompt, reaction.rule] += 1
+            self._retries[turn.prompt, reaction.rule] += 1
         return reaction
 
-    def look(self) -> None:
-        """See what the calls of the last reply are left with, and which are to be refused; before any of them runs."""
-        bench = self._bench
-        slots = bench.slots()
+    def evaluate_last_reply(self) -> None:
+        """Compute the surface and the refusals of the last reply, before any of its calls runs."""
+        context = self._context
+        slots = context.slots()
         if any((slot.turn, slot.use) not in self._refusals for slot in slots):
-            turn = self._turn(_until_reply(bench.conversation.messages()))
+            turn = self._turn(_until_last_reply(context.conversation.messages()))
             self._surface = self._guard.surface(turn)
             refusals = self._guard.refusals(turn)
             self._refusals = {(slot.turn, slot.use): refusals.get(slot.use.id) for slot in slots}
             for refused in dict.fromkeys(filter(None, self._refusals.values())):
-                bench.tell(GuardrailApplied(refused.rule, "refused", refused.message))
-        bench.narrowed = self._surface
+                context.emit(GuardrailApplied(refused.rule, "refused", refused.message))
+        context.guard_surface = self._surface
 
     def _before(self, args: Any, ctx: Any) -> Deny | None:
-        slots = self._bench.conversation.slots()
-        asked = next((slot for slot in slots if slot.call and slot.call.call_id == ctx.call_id), None)
-        refused = None if asked is None else self._refusals.get((asked.turn, asked.use))
+        slots = self._context.conversation.slots()
+        found = next((slot for slot in slots if slot.call and slot.call.call_id == ctx.call_id), None)
+        refused = None if found is None else self._refusals.get((found.turn, found.use))
         return None if refused is None else Deny(refused.message)
 
     def _turn(self, messages: Sequence[Message]) -> TurnHistory:
-        waiting = {slot.use.id for slot in self._bench.conversation.slots()}
-        turn = turn_history(messages, self._notebook, waiting)
-        counts = {rule: count for (prompt, rule), count in self._again.items() if prompt == turn.prompt}
+        unfinished = {slot.use.id for slot in self._context.conversation.slots()}
+        turn = turn_history(messages, self._results, unfinished)
+        counts = {rule: count for (prompt, rule), count in self._retries.items() if prompt == turn.prompt}
         return replace(turn, retries=counts) if counts else turn
 
 
-def _until_reply(messages: Sequence[Message]) -> list[Message]:
-    """The conversation as its last reply answers it: a person's words after that are about something else."""
-    end = max((place for place, message in enumerate(messages) if message.role == "assistant"), default=-1) + 1
+def _until_last_reply(messages: Sequence[Message]) -> list[Message]:
+    """The messages up to the last reply and its results, without user text after it."""
+    end = max((index for index, message in enumerate(messages) if message.role == "assistant"), default=-1) + 1
     after = messages[end].parts if end < len(messages) else ()
     results = tuple(part for part in after if isinstance(part, ToolResult))
     return [*messages[:end], *([Message("user", results)] if results else [])]
 
 
-def turn_history(messages: Sequence[Message], notebook: ResultHistory, waiting: Collection[str]) -> TurnHistory:
-    """The last message of a person and what came of it. `waiting`: calls of the last reply that have no result yet."""
-    rounds: list[PastReply] = []
-    begins, foreign = 0, False
+def turn_history(messages: Sequence[Message], history: ResultHistory, unfinished: Collection[str]) -> TurnHistory:
+    """The history since the last user message. `unfinished`: ids of calls of the last reply without a result."""
+    replies: list[PastReply] = []
+    first_reply, has_foreign_text = 0, False
     prompt = ""
-    said: list[str | None] = []
-    for place, message in enumerate(messages):
+    prompts: list[str | None] = []
+    for index, message in enumerate(messages):
         if message.role == "assistant":
-            rounds.append(_round(message, messages[place + 1 : place + 2]))
+            replies.append(_past_reply(message, messages[index + 1 : index + 2]))
         elif message.role == "user" and (message.own_text or message.has_included_content):
-            begins, foreign, prompt = len(rounds), message.has_included_content, message.own_text
-            said.append(None if foreign else prompt)
-    if rounds and rounds[-1].calls and waiting:
-        steps = (ReplyCall(step.use) if step.use.id in waiting else step for step in rounds[-1].calls)
-        rounds[-1] = PastReply(rounds[-1].text, tuple(steps))
-    typed = notebook.results([[step.sent for step in each.calls if step.sent] for each in rounds])
-    rounds = [
-        PastReply(
-            each.text,
-            tuple(ReplyCall(step.use, step.sent, step.sent and found.get(step.use.id)) for step in each.calls),
-        )
-        for each, found in zip(rounds, typed, strict=True)
-    ]
+            first_reply, has_foreign_text, prompt = len(replies), message.has_included_content, message.own_text
+            prompts.append(None if has_foreign_text else prompt)
+    if replies and replies[-1].calls and unfinished:
+        calls = (ReplyCall(call.use) if call.use.id in unfinished else call for call in replies[-1].calls)
+        replies[-1] = PastReply(replies[-1].text, tuple(calls))
+    typed = history.results([[call.sent for call in reply.calls if call.sent] for reply in replies])
+    replies = [_with_results(reply, results) for reply, results in zip(replies, typed, strict=True)]
     return TurnHistory(
-        number=len(said),
+        number=len(prompts),
         prompt=prompt,
-        earlier_prompts=tuple(said[:-1]),
-        has_foreign_text=foreign,
-        replies=tuple(rounds[begins:]),
-        earlier_replies=tuple(rounds[:begins]),
+        earlier_prompts=tuple(prompts[:-1]),
+        has_foreign_text=has_foreign_text,
+        replies=tuple(replies[first_reply:]),
+        earlier_replies=tuple(replies[:first_reply]),
     )
 
 
-def _round(message: Message, after: Sequence[Message]) -> PastReply:
-    told = {part.id: part for part in (after[0].parts if after else ()) if isinstance(part, ToolResult)}
-    return PastReply(message.text, tuple(ReplyCall(use, told.get(use.id)) for use in message.tool_uses))
+def _past_reply(message: Message, after: Sequence[Message]) -> PastReply:
+    sent = {part.id: part for part in (after[0].parts if after else ()) if isinstance(part, ToolResult)}
+    return PastReply(message.text, tuple(ReplyCall(use, sent.get(use.id)) for use in message.tool_uses))
+
+
+def _with_results(reply: PastReply, results: Mapping[str, Result]) -> PastReply:
+    calls = (ReplyCall(call.use, call.sent, call.sent and results.get(call.use.id)) for call in reply.calls)
+    return PastReply(reply.text, tuple(calls))

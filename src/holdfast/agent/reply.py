@@ -1,4 +1,4 @@
-"""Phase 3: ask the model, and put together what it answers, whole or as far as it came."""
+"""Phase 3 of the loop: collect the model's stream into a reply, complete or partial."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ from holdfast.models import port
 from holdfast.runtime.results import message_of
 
 _GRACE: Final = 2.0
-"""Seconds a request has to end after it was stopped."""
+"""Seconds that a request may take to end after it was cancelled."""
 
 
 class ModelReply(Struct, frozen=True):
     parts: tuple[Part, ...]
     ended: port.Ended | None = None
-    """None for a reply that was stopped or cut."""
+    """None for a partial reply."""
     error: str = ""
-    """Why it was, in a sentence."""
+    """Why the reply is partial, as a sentence."""
     stopped: bool = False
-    """By a person."""
+    """Cancelled by a person."""
     usage: port.Usage | None = None
 
 
 class ReplyCollector:
-    """Takes in a model's events until it is closed."""
+    """Collects the events of a model until it is closed."""
 
-    def __init__(self, bench: LoopContext) -> None:
-        self._bench = bench
+    def __init__(self, context: LoopContext) -> None:
+        self._context = context
         self._parts: list[Part] = []
         self._text: list[str] = []
         self._closed = False
         self.ended: port.Ended | None = None
 
-    async def take(self, stream: AsyncIterator[port.ModelEvent]) -> None:
+    async def collect(self, stream: AsyncIterator[port.ModelEvent]) -> None:
         try:
             async for event in stream:
                 if self._closed:
                     return
-                self._one(event)
+                self._add(event)
         finally:
             await _close(stream)
         if self.ended is None and not self._closed:
-            raise port.ModelError(port.ModelFault.CUT, "The model's stream ended before its reply did; ask again.")
+            raise port.ModelError(port.ModelFault.CUT, "The model's stream ended before the reply was complete. Retry.")
 
-    def _one(self, event: port.ModelEvent) -> None:
+    def _add(self, event: port.ModelEvent) -> None:
         if isinstance(event, port.TextDelta | port.ThinkingDelta | port.CallBegun | port.Retrying):
-            self._bench.tell(event)
+            self._context.emit(event)
         if isinstance(event, port.TextDelta):
             self._text.append(event.text)
         elif isinstance(event, port.Retrying):
@@ -69,21 +69,21 @@ class ReplyCollector:
             self.ended = event
 
     def close(self) -> tuple[Part, ...]:
-        """What came: all of a reply that ended; of another one the complete parts and the text so far."""
+        """The parts of the reply; of a partial one, the complete parts and the text so far."""
         self._closed = True
         if self.ended is not None:
             return with_unique_ids(self._parts)
         text = "".join(self._text)
         parts = [*self._parts, Text(text)] if text.strip() else self._parts
-        said = any(isinstance(part, ToolUse) or (isinstance(part, Text) and part.text.strip()) for part in parts)
-        return with_unique_ids(parts) if said else ()
+        has_content = any(isinstance(part, ToolUse) or (isinstance(part, Text) and part.text.strip()) for part in parts)
+        return with_unique_ids(parts) if has_content else ()
 
 
-async def receive_reply(bench: LoopContext, stream: AsyncIterator[port.ModelEvent]) -> ModelReply:
-    """The model's reply. Does not raise: a fault of the model is in the reply."""
-    collector = ReplyCollector(bench)
-    request = asyncio.create_task(collector.take(stream))
-    stop = asyncio.create_task(bench.stop.wait())
+async def receive_reply(context: LoopContext, stream: AsyncIterator[port.ModelEvent]) -> ModelReply:
+    """The model's reply. Does not raise: an error of the model is in the reply."""
+    collector = ReplyCollector(context)
+    request = asyncio.create_task(collector.collect(stream))
+    stop = asyncio.create_task(context.stop.wait())
     await asyncio.wait({request, stop}, return_when=asyncio.FIRST_COMPLETED)
     stop.cancel()
     if not request.done():
@@ -91,27 +91,27 @@ async def receive_reply(bench: LoopContext, stream: AsyncIterator[port.ModelEven
         await asyncio.wait({request}, timeout=_GRACE)
     parts = collector.close()
     if (ended := collector.ended) is not None:
-        if ended.stop == "refusal":  # whoever refuses to answer asks for nothing
+        if ended.stop == "refusal":  # calls of a refused reply must not run
             parts = tuple(part for part in parts if not isinstance(part, ToolUse))
         return ModelReply(parts, ended, usage=ended.usage)
     if not request.done() or request.cancelled():
         return ModelReply(parts, error=INTERRUPTED, stopped=True)
     error = request.exception()
     usage = error.usage if isinstance(error, port.ModelError) else None
-    return ModelReply(parts, error=_fault(bench, error), stopped=bench.stopped, usage=usage)
+    return ModelReply(parts, error=_error_message(context, error), stopped=context.stopped, usage=usage)
 
 
-def _fault(bench: LoopContext, error: BaseException | None) -> str:
+def _error_message(context: LoopContext, error: BaseException | None) -> str:
     if isinstance(error, port.ModelError) or error is None:
         return str(error)
     if not isinstance(error, Exception):
         raise error
-    bench.runtime.events.internal_error(error)
+    context.runtime.events.internal_error(error)
     return f"The model could not be asked: {message_of(error, type(error).__name__)}"
 
 
 def with_unique_ids(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """The parts with ids that are: a call whose id is missing or taken gets a fresh one, and a result of its own."""
+    """The parts with unique call ids: a missing or duplicate id is replaced, so that each call gets its own result."""
     taken = {part.id for part in parts if isinstance(part, ToolUse)}
     seen: set[str] = set()
     numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))
@@ -123,13 +123,13 @@ def with_unique_ids(parts: Sequence[Part]) -> tuple[Part, ...]:
                 tried = (f"{name or 'call'}-{number}" for number in numbers[name])
                 name = next(new for new in tried if new not in taken and new not in seen)
             seen.add(name)
-            part = replace(part, id=name)  # noqa: PLW2901 - the same part under its own name
+            part = replace(part, id=name)  # noqa: PLW2901 - the same part with a unique id
         made.append(part)
     return tuple(made)
 
 
 def calls_without_result(messages: Sequence[Message]) -> list[str]:
-    """The ids of calls whose result is not in the message after them: nothing like that may be sent."""
+    """The ids of calls without a result in the next message. Providers reject such requests."""
     missing: list[str] = []
     for place, message in enumerate(messages):
         if message.tool_uses:

@@ -15,7 +15,15 @@ from msgspec.structs import replace
 from holdfast.agent.conversation import NOT_RECORDED, Conflict, Diagnostic, LedgerCall, SetResult, SetStatus, Slot
 from holdfast.chat import document_file, turns
 from holdfast.chat.document import Document
-from holdfast.chat.edits import Mismatch, changed, difference, repaired, replied, unplaced, with_own_ids
+from holdfast.chat.edits import (
+    MergeConflict,
+    apply_changes,
+    changes_appended,
+    insert_reply,
+    repair_orphans,
+    text_difference,
+    with_storable_ids,
+)
 from holdfast.chat.parser import (
     AbortedSegment,
     Segment,
@@ -24,7 +32,7 @@ from holdfast.chat.parser import (
     ToolResultSegment,
     ToolUseSegment,
 )
-from holdfast.chat.parser import Message as DocumentMessage
+from holdfast.chat.parser import MessageBlock as DocumentMessage
 from holdfast.chat.state_file import CallKey, CallLookup, DocumentLock, StateFile, call_key, document_key
 from holdfast.contract.message import Aborted, Message, Part, Role, Text, Thinking, ToolResult, ToolUse
 from holdfast.contract.result import Attachment
@@ -322,11 +330,11 @@ class DocumentConversation:
 
         def op(document: Document) -> Document:
             nonlocal count
-            new, count = repaired(document)
+            new, count = repair_orphans(document)
             return new
 
-        if repaired(self._document)[1]:
-            self._write(op, lambda base: repaired(base)[0].text)
+        if repair_orphans(self._document)[1]:
+            self._write(op, lambda base: repair_orphans(base)[0].text)
         return count
 
     def change(self, changes: Sequence[SetStatus | SetResult]) -> None:
@@ -336,7 +344,7 @@ class DocumentConversation:
         with self._lock.acquire(_WAIT):
             if results:
                 self._memory.store_attachments([(_key(one.slot), one.result.attachments) for one in results])
-            self._write(lambda document: changed(document, changes), lambda base: unplaced(base, changes))
+            self._write(lambda document: apply_changes(document, changes), lambda base: changes_appended(base, changes))
 
     def remember(self, slot: Slot, opened: LedgerCall | None) -> None:
         with self._lock.acquire(_WAIT):
@@ -369,11 +377,11 @@ class DocumentConversation:
 
     def add_reply(self, parts: Sequence[Part], *, aborted: str | None = None, usage: Usage | None = None) -> None:
         answered = self._sent or self._document
-        named = with_own_ids(parts)
+        named = with_storable_ids(parts)
         with self._lock.acquire(_WAIT):
             self._write(
-                lambda document: replied(document, answered, named, aborted),
-                lambda _: replied(answered, answered, named, aborted).text,
+                lambda document: insert_reply(document, answered, named, aborted),
+                lambda _: insert_reply(answered, answered, named, aborted).text,
             )
             if usage is not None:
                 self._memory.add_usage(usage, first=len(turns.reply_indexes(self._document)) == 1)
@@ -401,7 +409,7 @@ class DocumentConversation:
                     new = op(self._document)
                 except document_file.UnreadableDocument as error:
                     raise self._conflict(str(error).rstrip("."), ours(base)) from None
-                except Mismatch as found:
+                except MergeConflict as found:
                     raise self._conflict(f"In {self._path} {found} meanwhile", ours(base)) from None
                 data = document_file.encode(new.text)
                 if data == self._known.data:
@@ -428,7 +436,7 @@ class DocumentConversation:
         if found.data == self._known.data:
             self._known = found
             return False
-        start, end, new = difference(self._document.text, document_file.decode(found.data))
+        start, end, new = text_difference(self._document.text, document_file.decode(found.data))
         self._adopt(found, self._document.edit(start, end, new))
         return True
 

@@ -11,23 +11,23 @@ from typing import Final, cast
 from msgspec import Struct
 
 from holdfast.agent.conversation import Diagnostic
-from holdfast.chat.parser import OPEN_TEXT, Block, Frontmatter, Message, Note, open_fence, read_block
-from holdfast.chat.scanner import Kind, Mode, Piece, State, scan
+from holdfast.chat.parser import OPEN_TEXT, Block, BlockNote, Frontmatter, MessageBlock, open_fence, read_block
+from holdfast.chat.scanner import Mode, NodeKind, Piece, ScanState, scan
 
-_BLOCKS: Final = frozenset[Kind | None](("frontmatter", "preamble", "marker"))
+_BLOCKS: Final = frozenset[NodeKind | None](("frontmatter", "preamble", "marker"))
 _BATCH: Final = 8
 
-Place = tuple[int, int]
+PiecePosition = tuple[int, int]
 """The index of a part, and of a piece in it."""
 
 
-class Part(Struct, gc=False):
+class LazyBlock(Struct, gc=False):
     """The pieces of one block, which is read when somebody wants it. Documents share parts."""
 
     pieces: tuple[Piece, ...]
     size: int
     block: Block | None = None
-    notes: Sequence[Note] = ()
+    notes: Sequence[BlockNote] = ()
     feeds: int = -1
 
     def read(self) -> Block:
@@ -39,38 +39,40 @@ class Part(Struct, gc=False):
     def source(self) -> str:
         return "".join([piece.source for piece in self.pieces])
 
-    def count_feeds(self) -> int:
+    def count_newlines(self) -> int:
         if self.feeds < 0:
             self.feeds = sum([piece.source.count("\n") for piece in self.pieces])
         return self.feeds
 
 
-def group(pieces: Sequence[Piece]) -> list[Part]:
+def group_blocks(pieces: Sequence[Piece]) -> list[LazyBlock]:
     """One part for each block; the first may go on with a block before it."""
     pieces = tuple(pieces)
     begins = [index for index, piece in enumerate(pieces) if piece.opens in _BLOCKS or index == 0]
     return [_part(pieces[begin:end]) for begin, end in pairwise([*begins, len(pieces)])]
 
 
-def _part(pieces: tuple[Piece, ...]) -> Part:
-    return Part(pieces, sum([len(piece.source) for piece in pieces]))
+def _part(pieces: tuple[Piece, ...]) -> LazyBlock:
+    return LazyBlock(pieces, sum([len(piece.source) for piece in pieces]))
 
 
-def _linked(parts: Iterable[Part]) -> list[Part]:
+def _linked(parts: Iterable[LazyBlock]) -> list[LazyBlock]:
     """What goes on with a block is put to it."""
-    linked: list[Part] = []
+    linked: list[LazyBlock] = []
     for part in parts:
         if not part.pieces:
             continue
         if linked and part.pieces[0].opens not in _BLOCKS:
             before = linked.pop()
-            linked.append(Part(before.pieces + part.pieces, before.size + part.size))
+            linked.append(LazyBlock(before.pieces + part.pieces, before.size + part.size))
         else:
             linked.append(part)
     return linked
 
 
-def rescan(parts: Sequence[Part], first: Place, last: Place, text: str) -> tuple[list[Part], State | None]:
+def rescan(
+    parts: Sequence[LazyBlock], first: PiecePosition, last: PiecePosition, text: str
+) -> tuple[list[LazyBlock], ScanState | None]:
     """The parts after the pieces from `first` to `last` became this text, and the state at the end if that is new.
 
     Goes on until it meets an old piece in the state that piece was found in: from there on all is as it was.
@@ -90,16 +92,16 @@ def rescan(parts: Sequence[Part], first: Place, last: Place, text: str) -> tuple
         sources = rest.take(batch)
         batch *= 4
     replaced = sum([len(piece.source) for piece in begun[inner:]])
-    head = Part(begun[:inner], parts[begin].size - replaced)
+    head = LazyBlock(begun[:inner], parts[begin].size - replaced)
     before = begin if inner else max(begin - 1, 0)
-    new = _linked([*parts[before:begin], head, *group(scanned), rest.of_its_part()])
+    new = _linked([*parts[before:begin], head, *group_blocks(scanned), rest.of_its_part()])
     return [*parts[:before], *new, *parts[rest.next_part :]], state if rest.ended else None
 
 
 class _Rest:
     """The old pieces after a place, taken one after the other."""
 
-    def __init__(self, parts: Sequence[Part], last: Place) -> None:
+    def __init__(self, parts: Sequence[LazyBlock], last: PiecePosition) -> None:
         self._parts = parts
         self._part: int = last[0]
         self._inner: int = last[1]
@@ -115,7 +117,7 @@ class _Rest:
         return self._part == len(self._parts)
 
     @property
-    def before(self) -> State:
+    def before(self) -> ScanState:
         return self._parts[self._part].pieces[self._inner].before
 
     def take(self, count: int, *, at_line: bool = True) -> list[str]:
@@ -129,9 +131,9 @@ class _Rest:
             self._step(len(pieces))
         return taken
 
-    def of_its_part(self) -> Part:
+    def of_its_part(self) -> LazyBlock:
         """What is left of a part that was begun."""
-        return _part(self._parts[self._part].pieces[self._inner :]) if self._inner else Part((), 0)
+        return _part(self._parts[self._part].pieces[self._inner :]) if self._inner else LazyBlock((), 0)
 
     @property
     def next_part(self) -> int:
@@ -141,7 +143,7 @@ class _Rest:
 class Document:
     """Immutable. A node is read when it is first asked for, and kept by all the documents that share it."""
 
-    def __init__(self, parts: Sequence[Part], after: State) -> None:
+    def __init__(self, parts: Sequence[LazyBlock], after: ScanState) -> None:
         self._parts = parts
         self._after = after
 
@@ -149,16 +151,16 @@ class Document:
     def parse(cls, text: str) -> Document:
         """Never raises: whatever is wrong is in `diagnostics`, and every character is in a node."""
         pieces, after = scan([text])
-        return cls(group(pieces), after)
+        return cls(group_blocks(pieces), after)
 
     @cached_property
     def blocks(self) -> Sequence[Block]:
         return tuple([part.block or part.read() for part in self._parts])
 
     @cached_property
-    def messages(self) -> Sequence[Message]:
+    def messages(self) -> Sequence[MessageBlock]:
         blocks = self.blocks
-        return cast("tuple[Message, ...]", blocks[self._leading :])
+        return cast("tuple[MessageBlock, ...]", blocks[self._leading :])
 
     @cached_property
     def _leading(self) -> int:
@@ -231,7 +233,7 @@ class Document:
         tail = self._source(last)[end - last_begin :]
         return self._changed(first, last, head + new + tail)
 
-    def _changed(self, first: Place, last: Place, text: str) -> Document:
+    def _changed(self, first: PiecePosition, last: PiecePosition, text: str) -> Document:
         parts, after = rescan(self._parts, first, last, text)
         return Document(parts, after or self._after)
 
@@ -243,9 +245,9 @@ class Document:
     @cached_property
     def _feeds(self) -> Sequence[int]:
         """How many line feeds stand before each part."""
-        return [0, *accumulate([part.count_feeds() for part in self._parts])]
+        return [0, *accumulate([part.count_newlines() for part in self._parts])]
 
-    def _find(self, offset: int) -> tuple[Place, int]:
+    def _find(self, offset: int) -> tuple[PiecePosition, int]:
         """The piece that has this character, or else the last one, and where it begins."""
         index = min(bisect_right(self._starts, offset), len(self._parts)) - 1
         begin = self._starts[index]
@@ -256,10 +258,10 @@ class Document:
             inner += 1
         return (index, inner), begin
 
-    def _source(self, place: Place) -> str:
+    def _source(self, place: PiecePosition) -> str:
         return self._parts[place[0]].pieces[place[1]].source
 
-    def _placed(self, index: int, notes: Sequence[Note]) -> Iterator[Diagnostic]:
+    def _placed(self, index: int, notes: Sequence[BlockNote]) -> Iterator[Diagnostic]:
         """The notes of a part, with line and column."""
         source, line, at = self._parts[index].source, self._feeds[index] + 1, 0
         for note in sorted(notes):
@@ -267,9 +269,9 @@ class Document:
             at = note.offset
             yield Diagnostic(note.severity, note.message, line, at - source.rfind("\n", 0, at))
 
-    def _open_fence(self) -> Note:
+    def _open_fence(self) -> BlockNote:
         """The fence that is open at the end of the text."""
         last = self._parts[-1]
         block = last.read()
-        source = block.segments[-1].source if isinstance(block, Message) else block.source
-        return Note(last.size - len(source) + open_fence(source), "error", OPEN_TEXT)
+        source = block.segments[-1].source if isinstance(block, MessageBlock) else block.source
+        return BlockNote(last.size - len(source) + open_fence(source), "error", OPEN_TEXT)

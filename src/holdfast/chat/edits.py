@@ -13,7 +13,7 @@ from holdfast.agent.reply import with_unique_ids
 from holdfast.chat import grammar
 from holdfast.chat.document import Document
 from holdfast.chat.document_file import DocumentError, replace_surrogates
-from holdfast.chat.parser import ToolResultSegment, in_header
+from holdfast.chat.parser import ToolResultSegment, header_status
 from holdfast.chat.turns import (
     ASSISTANT,
     YOU,
@@ -31,7 +31,7 @@ from holdfast.contract.message import Part, ToolUse
 from holdfast.contract.result import Result
 
 
-class Splice(NamedTuple):
+class TextEdit(NamedTuple):
     """This stretch of the text becomes that."""
 
     start: int
@@ -39,7 +39,7 @@ class Splice(NamedTuple):
     new: str
 
 
-def apply(document: Document, text: str, splices: Sequence[Splice]) -> Document:
+def apply_edits(document: Document, text: str, splices: Sequence[TextEdit]) -> Document:
     """All of them at once; `text` is the document's. They must not overlap."""
     if not splices:
         return document
@@ -52,7 +52,7 @@ def apply(document: Document, text: str, splices: Sequence[Splice]) -> Document:
     return document.edit(ordered[0].start, at, replace_surrogates("".join(pieces)))
 
 
-def place_blocks(document: Document, text: str, turn: Turn, blocks: Mapping[str, str]) -> list[Splice]:
+def place_blocks(document: Document, text: str, turn: Turn, blocks: Mapping[str, str]) -> list[TextEdit]:
     """Write blocks of a turn's calls, by id: over the block that is there, or in the order of the calls.
 
     `text` is the document's, made once because it may be long. New blocks go into the `@You:` right after the reply:
@@ -61,13 +61,13 @@ def place_blocks(document: Document, text: str, turn: Turn, blocks: Mapping[str,
     """
     after = document.messages[turn.message_index + 1 : turn.message_index + 2]
     host = turn.message_index + 1 if after and after[0].role == YOU else None
-    splices: list[Splice] = []
+    splices: list[TextEdit] = []
     waiting: list[str] = []
     anchor: ResultBlock | None = None
     for asked in turn.calls:
         block = blocks.get(asked.use.id)
         if block is not None and asked.block is not None:
-            splices.append(Splice(*span(asked.block), block.rstrip("\r\n")))
+            splices.append(TextEdit(*block_span(asked.block), block.rstrip("\r\n")))
         elif block is not None:
             waiting.append(block)
         if asked.block is not None and asked.block.message_index == host:
@@ -76,7 +76,7 @@ def place_blocks(document: Document, text: str, turn: Turn, blocks: Mapping[str,
     return splices + _insertion(document, text, turn, host, anchor, waiting)
 
 
-def insert(text: str, at: int, block: str, newline: str) -> Splice:
+def insert_block(text: str, at: int, block: str, newline: str) -> TextEdit:
     """Put a block of whole lines between two lines, with blank lines around it."""
     before = after = ""
     if at and text[at - 1] != "\n":
@@ -86,10 +86,10 @@ def insert(text: str, at: int, block: str, newline: str) -> Splice:
     if at < len(text):
         end = text.find("\n", at)
         after = newline if text[at : end if end >= 0 else len(text)].strip() else ""
-    return Splice(at, at, f"{before}{block}{after}")
+    return TextEdit(at, at, f"{before}{block}{after}")
 
 
-def span(answer: ResultBlock) -> tuple[int, int]:
+def block_span(answer: ResultBlock) -> tuple[int, int]:
     """From a block's header to the end of its fence, without the end of that line and the blank lines after it."""
     return answer.start, answer.start + len(answer.segment.source.rstrip())
 
@@ -100,17 +100,17 @@ def message_end(document: Document, index: int) -> int:
 
 def _insertion(
     document: Document, text: str, turn: Turn, host: int | None, anchor: ResultBlock | None, blocks: Sequence[str]
-) -> list[Splice]:
+) -> list[TextEdit]:
     if not blocks:
         return []
     newline = document.newline
     body = newline.join(block if block.endswith("\n") else block + newline for block in blocks)
     if host is None:
         at = message_end(document, turn.message_index)
-        return [insert(text, at, f"@{YOU}:{newline}{newline}{body}", newline)]
+        return [insert_block(text, at, f"@{YOU}:{newline}{newline}{body}", newline)]
     if anchor is not None:
-        return [insert(text, _line_end(text, span(anchor)[1]), body, newline)]
-    return [insert(text, _head(document, text, host), body, newline)]
+        return [insert_block(text, _line_end(text, block_span(anchor)[1]), body, newline)]
+    return [insert_block(text, _head(document, text, host), body, newline)]
 
 
 def _head(document: Document, text: str, host: int) -> int:
@@ -130,35 +130,35 @@ _HEADER: Final = re.compile(r"\*\*Tool Result:\*\*[^`\n]*`[^`\n]*`(?P<suffix>[^\
 _FENCE: Final = re.compile(r"^`+(?P<info>[^`\n]*?)\r?$", re.MULTILINE)
 
 
-class Mismatch(Exception):
+class MergeConflict(Exception):
     """The document does not go together with what is to be written; says what was found, as half a sentence."""
 
 
-def changed(document: Document, changes: Sequence[SetStatus | SetResult]) -> Document:
+def apply_changes(document: Document, changes: Sequence[SetStatus | SetResult]) -> Document:
     """Raises `Mismatch` if one of the calls, or what is said about it, is not what its slot says."""
     calls, text = _Calls(document), document.text
     said: dict[int, dict[str, Status | None]] = {}
     blocks: dict[int, dict[str, str]] = {}
-    splices: list[Splice] = []
+    splices: list[TextEdit] = []
     for change in changes:
         number, asked = calls.find(change.slot)
         said.setdefault(number, {})[asked.use.id] = change.status if isinstance(change, SetStatus) else None
         if isinstance(change, SetResult) and asked.block is not None and _is_own(asked.block, change.result):
-            splices += untagged(asked.block)
+            splices += placeholder_to_result(asked.block)
         else:
             blocks.setdefault(number, {})[asked.use.id] = _block(document, change)
     for number, block in blocks.items():
         splices += place_blocks(document, text, calls.turns[number], block)
-    new = apply(document, text, splices)
+    new = apply_edits(document, text, splices)
     read = _Calls(new)
     if any(_said(read.calls(number), what) != what for number, what in said.items()):
         raise DocumentError(_never_closed(document))
     return new
 
 
-def repaired(document: Document) -> tuple[Document, int]:
+def repair_orphans(document: Document) -> tuple[Document, int]:
     """Every call of an earlier reply gets a result; what a person wrote into a placeholder stays as one."""
-    splices: list[Splice] = []
+    splices: list[TextEdit] = []
     orphans = 0
     text, last = document.text, len(reply_indexes(document)) - 1
     for found in read_turns(document):
@@ -171,15 +171,15 @@ def repaired(document: Document) -> tuple[Document, int]:
             orphans += 1
             answer, said = asked.block, placeholder_text(document, asked)
             if answer is not None and said.strip() and answer.status in (Status.PENDING, Status.APPROVED):
-                splices += untagged(answer)
+                splices += placeholder_to_result(answer)
             else:
                 error = said if said.strip() else NOT_RECORDED
                 blocks[asked.use.id] = grammar.tool_result(asked.use.id, error, error=True, newline=document.newline)
         splices += place_blocks(document, text, found, blocks)
-    return apply(document, text, splices), orphans
+    return apply_edits(document, text, splices), orphans
 
 
-def replied(document: Document, answered: Document, parts: Sequence[Part], aborted: str | None) -> Document:
+def insert_reply(document: Document, answered: Document, parts: Sequence[Part], aborted: str | None) -> Document:
     """The reply goes behind what it answers. Raises `Mismatch` if that is not what it was any more."""
     length, text = len(answered.messages), document.text
     if document is not answered:
@@ -192,36 +192,36 @@ def replied(document: Document, answered: Document, parts: Sequence[Part], abort
     block = grammar.reply(parts, aborted, newline)
     if not follows and not any(isinstance(part, ToolUse) for part in parts):
         block += f"{newline}@{YOU}:{newline}{newline}"
-    new = apply(document, text, [insert(text, at, block, newline)])
+    new = apply_edits(document, text, [insert_block(text, at, block, newline)])
     if len(reply_indexes(new)) != len(reply_indexes(document)) + 1:
         raise DocumentError(_never_closed(document))
     return new
 
 
-def untagged(answer: ResultBlock) -> list[Splice]:
+def placeholder_to_result(answer: ResultBlock) -> list[TextEdit]:
     """A placeholder becomes a plain result: only what marks it goes, not a byte of what is in it."""
     source = answer.segment.source
-    splices: list[Splice] = []
+    splices: list[TextEdit] = []
     header = _HEADER.match(source)
-    if header is not None and in_header(header["suffix"]).status is not None:
-        splices.append(Splice(answer.start + header.start("suffix"), answer.start + header.end("suffix"), ""))
+    if header is not None and header_status(header["suffix"]).status is not None:
+        splices.append(TextEdit(answer.start + header.start("suffix"), answer.start + header.end("suffix"), ""))
     if answer.segment.form == "fence" and (fence := _FENCE.search(source)) is not None:
-        splices.append(Splice(answer.start + fence.start("info"), answer.start + fence.end("info"), ""))
+        splices.append(TextEdit(answer.start + fence.start("info"), answer.start + fence.end("info"), ""))
     return splices
 
 
-def unplaced(document: Document, changes: Sequence[SetStatus | SetResult]) -> str:
+def changes_appended(document: Document, changes: Sequence[SetStatus | SetResult]) -> str:
     """A version with what was to be written: in its place as far as the document has one, else at the end."""
     try:
-        return changed(document, changes).text
-    except (Mismatch, DocumentError):
+        return apply_changes(document, changes).text
+    except (MergeConflict, DocumentError):
         newline = document.newline
         blocks = newline.join(_block(document, change) for change in changes)
         text = document.text
-        return apply(document, text, [insert(text, len(text), blocks, newline)]).text
+        return apply_edits(document, text, [insert_block(text, len(text), blocks, newline)]).text
 
 
-def difference(old: str, new: str) -> tuple[int, int, str]:
+def text_difference(old: str, new: str) -> tuple[int, int, str]:
     """Which stretch of the old text became what, so that all before and after it is the same."""
     most = min(len(old), len(new))
     start = _common(lambda low, high: old[low:high] == new[low:high], most)
@@ -232,7 +232,7 @@ def difference(old: str, new: str) -> tuple[int, int, str]:
     return start, len(old) - end, new[start : len(new) - end]
 
 
-def with_own_ids(parts: Sequence[Part]) -> tuple[Part, ...]:
+def with_storable_ids(parts: Sequence[Part]) -> tuple[Part, ...]:
     """Every call of a reply has an id that no other has and that can be written, whatever the model gave them."""
     return with_unique_ids(
         [replace(part, id=replace_surrogates(part.id)) if isinstance(part, ToolUse) else part for part in parts]
@@ -269,7 +269,7 @@ class _Calls:
         if len(others) == 1:
             return others[0]
         how = "changed" if slot.use.id in self.calls(slot.turn) else "removed"
-        raise Mismatch(f"call '{slot.use.id}' or its result was {how}")
+        raise MergeConflict(f"call '{slot.use.id}' or its result was {how}")
 
     def _seen(self, number: int, slot: Slot) -> TurnCall | None:
         asked = self.calls(number).get(slot.use.id)
@@ -304,9 +304,9 @@ def _check_answered(document: Document, answered: Document) -> None:
         for old, new in zip(before, now, strict=False)
     )
     if not same:
-        raise Mismatch("what the model was answering was changed")
+        raise MergeConflict("what the model was answering was changed")
     if any(message.role == ASSISTANT for message in now[len(before) :]):
-        raise Mismatch("another reply was written")
+        raise MergeConflict("another reply was written")
 
 
 def _block(document: Document, change: SetStatus | SetResult) -> str:

@@ -16,7 +16,7 @@ from typing import Final
 from holdfast.contract.message import Aborted, Part, Text, Thinking, ToolUse
 
 BOM: Final = "\ufeff"
-BLANK: Final = " \t\r\v\f"
+BLANK_CHARS: Final = " \t\r\v\f"
 """What a blank line may consist of, and what may follow the markup on a line of its own."""
 
 WS: Final = r"[ \t\r\v\f]*+"
@@ -31,10 +31,10 @@ _SIGNED: Final = r'(?:(?P<provider>[^ \n":=>]*+):)?signature="(?P<signature>[^"\
 THINKING: Final = (
     rf'<thinking(?P<redacted> redacted)?(?: {_SIGNED}| provider="(?P<unsigned>[^"\n]*+)")? ?(?P<closed>/?)>{WS}$'
 )
-THOUGHT: Final = rf"</thinking>{WS}$"
+THINKING_END: Final = rf"</thinking>{WS}$"
 ABORTED: Final = rf"<!-- flemma:aborted:(?P<message>[^\n]*)-->{WS}$"
 
-NOBODY, OTHER, YOU, ASSISTANT = range(4)
+NO_ROLE, OTHER, YOU, ASSISTANT = range(4)
 """Whose text is read: nobody's before the first marker; two roles have markup of their own."""
 
 MARKUP: Final = (
@@ -44,16 +44,16 @@ MARKUP: Final = (
     rf"{MARKER}|{FENCE}|{TOOL_USE}|{THINKING}|{ABORTED}",
 )
 
-IN_THINKING: Final = re.compile(rf"\n(?:{THOUGHT}|{MARKER}|{FENCE})", re.MULTILINE)
+IN_THINKING: Final = re.compile(rf"\n(?:{THINKING_END}|{MARKER}|{FENCE})", re.MULTILINE)
 """The lines that matter inside a thinking block."""
 
-BLANKS: Final = rf"(?:{WS}\n)*+(?:{WS}\Z)?"
+BLANK_LINES: Final = rf"(?:{WS}\n)*+(?:{WS}\Z)?"
 """The rest of a line and the blank lines after it; at the end of the text also a last one without a line feed."""
 
-_CLOSING_LINE: Final = re.compile(rf"`++{WS}($){BLANKS}", re.MULTILINE)
+_CLOSING_LINE: Final = re.compile(rf"`++{WS}($){BLANK_LINES}", re.MULTILINE)
 
 
-def reader_of(role: str) -> int:
+def markup_role(role: str) -> int:
     return YOU if role == "You" else ASSISTANT if role == "Assistant" else OTHER
 
 
@@ -70,7 +70,9 @@ def closing_fence(text: str, at: int, length: int) -> re.Match[str] | None:
     return None
 
 
-_MARKUP: Final = tuple(f"{markup}|{THOUGHT}" if reader == ASSISTANT else markup for reader, markup in enumerate(MARKUP))
+_MARKUP: Final = tuple(
+    f"{markup}|{THINKING_END}" if reader == ASSISTANT else markup for reader, markup in enumerate(MARKUP)
+)
 _RISKY: Final = tuple(re.compile(rf"\n(?=\\*+(?:{markup}))", re.MULTILINE) for markup in _MARKUP)
 _OPENING: Final = r"(?=`{3,}+[^`\n]*+$)"
 _ESCAPED: Final = tuple(re.compile(rf"\n(?:{_OPENING}|\\(?=\\*+(?:{markup})))", re.MULTILINE) for markup in _MARKUP)
@@ -84,7 +86,7 @@ _ATTRIBUTE: Final = re.compile(r'[\x00-\x20\x7f-\x9f%`)">:=/<\udc80-\udcff]')
 _ENCODED: Final = re.compile("(?:%[0-9A-Fa-f]{2})+")
 
 
-def storable(text: str) -> str:
+def replace_unencodable(text: str) -> str:
     """The text without halves of surrogate pairs, which no file can hold. Bytes that were not UTF-8 stay."""
     return text if text.isascii() else _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
@@ -170,11 +172,11 @@ def unescape_edges(text: str) -> str:
 
 def encode_field(text: str) -> str:
     """A name, an id, a signature: what would end its place is written as `%60`."""
-    return _FIELD.sub(_percent, storable(text))
+    return _FIELD.sub(_percent, replace_unencodable(text))
 
 
 def encode_attribute(text: str) -> str:
-    return _ATTRIBUTE.sub(_percent, storable(text))
+    return _ATTRIBUTE.sub(_percent, replace_unencodable(text))
 
 
 def encode_message(text: str) -> str:
@@ -199,7 +201,7 @@ def _character(found: re.Match[str]) -> str:
 
 def text(text: str, role: str) -> str:
     """Text as this role says it; its own line breaks stay as they are."""
-    return escape_edges(escape_lines(storable(text), reader_of(role)))
+    return escape_edges(escape_lines(replace_unencodable(text), markup_role(role)))
 
 
 def thinking(part: Thinking, newline: str) -> str:
@@ -209,7 +211,7 @@ def thinking(part: Thinking, newline: str) -> str:
         tag += f' {whose}signature="{encode_field(part.signature)}"'
     elif part.provider is not None:
         tag += f' provider="{encode_field(part.provider)}"'
-    inner = escape_lines(storable(part.text), ASSISTANT)
+    inner = escape_lines(replace_unencodable(part.text), ASSISTANT)
     return f"{tag}>{newline}{inner}{newline if inner else ''}</thinking>"
 
 
@@ -282,7 +284,7 @@ def _result_header(use_id: str) -> str:
 
 
 def _fenced(content: str, info: str, newline: str) -> str:
-    content = storable(content)
+    content = replace_unencodable(content)
     longest = max(map(len, _TICKS.findall(content)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{info}{newline}{content}{newline if content else ''}{fence}"

@@ -74,7 +74,7 @@ class AbortedSegment(Struct, frozen=True, gc=False):
 Segment = TextSegment | ThinkingSegment | ToolUseSegment | ToolResultSegment | AbortedSegment
 
 
-class Message(Struct, frozen=True, gc=False):
+class MessageBlock(Struct, frozen=True, gc=False):
     role: str
     """As it is written: `You`, `Assistant`, `System` or a name holdfast does not know."""
     segments: tuple[Segment, ...]
@@ -86,7 +86,7 @@ class Message(Struct, frozen=True, gc=False):
         return self.marker + "".join([segment.source for segment in self.segments])
 
 
-Block = Frontmatter | Preamble | Message
+Block = Frontmatter | Preamble | MessageBlock
 
 
 _TAG: Final = "flemma:tool"
@@ -112,43 +112,43 @@ _MENTION: Final = re.compile(rf"(?<![a-z])(?:{'|'.join((_STATUS, *_WORDS))})(?![
 """A word that says something about the status, whatever punctuation stands around it."""
 
 
-class Marked(NamedTuple):
+class StatusMark(NamedTuple):
     status: str | None = None
     error: bool = False
     problem: str | None = None
     """Why the block is pending although it says something else."""
 
 
-PLAIN: Final = Marked()
+NO_STATUS: Final = StatusMark()
 
 
-def in_header(suffix: str) -> Marked:
+def header_status(suffix: str) -> StatusMark:
     """`(error)`, `(pending)` or `(status=pending …)` after the id. Words that are no status say nothing."""
     found = _SUFFIX.match(suffix)
     if found is None:
-        return PLAIN
+        return NO_STATUS
     said = _said(found[1])
     if not said:
-        return PLAIN
+        return NO_STATUS
     if said == [_ERROR] == _mentioned(found[1]):
-        return Marked(error=True)
+        return StatusMark(error=True)
     return _only(said, found[1])
 
 
-def in_fence(info: str) -> Marked | None:
+def fence_status(info: str) -> StatusMark | None:
     """`flemma:tool status=pending` after the backticks; None for any other fence."""
     tag, rest = (*info.split(maxsplit=1), "", "")[:2]
     if tag != _TAG:
         if _read_as(tag) != _TAG:
             return None
         problem = f'The block begins with "{tag}" and is read as pending; write {_TAG}'
-        return Marked(Status.PENDING.value, problem=problem)
+        return StatusMark(Status.PENDING.value, problem=problem)
     if not _said(rest, words=False):
-        return Marked(Status.PENDING.value)
+        return StatusMark(Status.PENDING.value)
     return _only(_said(rest), rest)
 
 
-def agreed(header: Marked, fence: Marked) -> Marked:
+def combine_status(header: StatusMark, fence: StatusMark) -> StatusMark:
     """What a placeholder says whose header has a status, too."""
     if header.status in (None, fence.status):
         return fence
@@ -167,7 +167,7 @@ def _said(text: str, *, words: bool = True) -> list[str]:
     return found
 
 
-def _only(said: list[str], text: str) -> Marked:
+def _only(said: list[str], text: str) -> StatusMark:
     if len(said) > 1 or len(text) > _LONGEST:
         return _several(said)
     mentioned = _mentioned(text)
@@ -176,7 +176,7 @@ def _only(said: list[str], text: str) -> Marked:
     if mentioned[: len(named)] != named or len(rest) > 1 or _STATUS in rest:
         return _several(mentioned)
     status = _WORDS.get(said[0] or Status.PENDING.value, _ERROR)
-    return _unknown(said[0]) if status == _ERROR else Marked(status)
+    return _unknown(said[0]) if status == _ERROR else StatusMark(status)
 
 
 def _mentioned(text: str) -> list[str]:
@@ -187,14 +187,14 @@ def _mentioned(text: str) -> list[str]:
     return max((_MENTION.findall(_read_as(read)) for read in (spaced, closed)), key=len)
 
 
-def _several(said: list[str]) -> Marked:
+def _several(said: list[str]) -> StatusMark:
     shown = " and ".join(f'"{word}"' for word in said[:3])
-    return Marked(Status.PENDING.value, problem=f"The block says {shown} and is read as pending; leave one status")
+    return StatusMark(Status.PENDING.value, problem=f"The block says {shown} and is read as pending; leave one status")
 
 
-def _unknown(word: str) -> Marked:
+def _unknown(word: str) -> StatusMark:
     problem = f'The status "{word}" is not known and read as pending; write approved, rejected or pending'
-    return Marked(Status.PENDING.value, problem=problem)
+    return StatusMark(Status.PENDING.value, problem=problem)
 
 
 def _unquoted(value: str) -> str:
@@ -220,7 +220,7 @@ SECOND_PLACEHOLDER: Final = "A second placeholder follows, so the block is read 
 DROPPED: Final = "Text before the first role marker is not part of the conversation; put a line with @You: before it."
 
 
-class Note(NamedTuple):
+class BlockNote(NamedTuple):
     """Something wrong, with how far into the block it stands."""
 
     offset: int
@@ -236,10 +236,10 @@ _FRONTMATTER: Final = re.compile(grammar.BOM + "?" + grammar.FRONTMATTER, re.MUL
 _OPENER: Final = re.compile(rf"\n{grammar.FENCE}", re.MULTILINE)
 _NO_FENCE: Final = "no fence"
 _OPEN_FENCE: Final = "open fence"
-_EDGES: Final = grammar.BLANK + "\n"
+_EDGES: Final = grammar.BLANK_CHARS + "\n"
 
 
-def read_block(pieces: Sequence[Piece]) -> tuple[Block, Sequence[Note]]:
+def read_block(pieces: Sequence[Piece]) -> tuple[Block, Sequence[BlockNote]]:
     kind = pieces[0].opens
     if kind == "marker":
         return _message(pieces)
@@ -247,24 +247,24 @@ def read_block(pieces: Sequence[Piece]) -> tuple[Block, Sequence[Note]]:
     if kind == "frontmatter":
         return _frontmatter(source)
     if yaml := yaml_problem(source):
-        return Preamble(source), [Note(0, "error", yaml)]
+        return Preamble(source), [BlockNote(0, "error", yaml)]
     said = source.strip(_EDGES + grammar.BOM)
-    return Preamble(source), [Note(source.index(said), "warning", DROPPED)] if said else ()
+    return Preamble(source), [BlockNote(source.index(said), "warning", DROPPED)] if said else ()
 
 
-def _frontmatter(source: str) -> tuple[Block, Sequence[Note]]:
+def _frontmatter(source: str) -> tuple[Block, Sequence[BlockNote]]:
     opening = _found(_FRONTMATTER, source)
     closing = source.rstrip(_EDGES).rfind("\n") + 1
     if closing <= opening.end() or source[closing:].rstrip(_EDGES) != "```":
-        return Preamble(source), [Note(0, "error", OPEN_FRONTMATTER)]
+        return Preamble(source), [BlockNote(0, "error", OPEN_FRONTMATTER)]
     return Frontmatter(source, opening["language"], _inside(source, opening.end(), closing)), ()
 
 
-def _message(pieces: Sequence[Piece]) -> tuple[Message, Sequence[Note]]:
+def _message(pieces: Sequence[Piece]) -> tuple[MessageBlock, Sequence[BlockNote]]:
     marker = pieces[0].source
     role, reader, crlf = _marker(marker[: marker.find("\n") + 1] or marker)
     segments: list[Segment] = []
-    notes: list[Note] = []
+    notes: list[BlockNote] = []
     offset = len(marker)
     for piece in pieces[1:]:
         kind, source = piece.opens, piece.source
@@ -283,14 +283,14 @@ def _message(pieces: Sequence[Piece]) -> tuple[Message, Sequence[Note]]:
         else:
             return _message(_joined(pieces))
         offset += len(source)
-    return Message(role, tuple(segments), marker), notes or ()
+    return MessageBlock(role, tuple(segments), marker), notes or ()
 
 
 @lru_cache(maxsize=32)
 def _marker(line: str) -> tuple[str, int, bool]:
     """The role, how its text is read, and whether its line ends with a carriage return, too."""
     role = line[line.index("@") + 1 : line.index(":")]
-    return role, grammar.reader_of(role), line.endswith("\r\n")
+    return role, grammar.markup_role(role), line.endswith("\r\n")
 
 
 def _joined(pieces: Sequence[Piece]) -> list[Piece]:
@@ -304,7 +304,7 @@ def _joined(pieces: Sequence[Piece]) -> list[Piece]:
 
 def _text(source: str, reader: int, crlf: bool) -> TextSegment:
     text = source.rstrip("\n")
-    if text[-1] in grammar.BLANK:
+    if text[-1] in grammar.BLANK_CHARS:
         feed = source.find("\n", len(source.rstrip(_EDGES)))
         text = source if feed < 0 else _without_feed(source[: feed + 1], crlf)
     if "\\" in text and (text.startswith("\\") or "\n\\" in text):
@@ -312,7 +312,7 @@ def _text(source: str, reader: int, crlf: bool) -> TextSegment:
     return TextSegment(source, text)
 
 
-def _use(source: str, offset: int, notes: list[Note]) -> ToolUseSegment:
+def _use(source: str, offset: int, notes: list[BlockNote]) -> ToolUseSegment:
     found = _found(_USE, source)
     name, use_id = found.group("name", "use")
     body, problem = _body(source, found)
@@ -322,7 +322,7 @@ def _use(source: str, offset: int, notes: list[Note]) -> ToolUseSegment:
     return ToolUseSegment(source, grammar.decode_field(name), grammar.decode_field(use_id), body, problem)
 
 
-def _result(source: str, offset: int, notes: list[Note]) -> ToolResultSegment:
+def _result(source: str, offset: int, notes: list[BlockNote]) -> ToolResultSegment:
     found = _found(_RESULT, source)
     use_id, suffix, info = found.group("result", "suffix", "info")
     content, problem = _body(source, found)
@@ -332,22 +332,22 @@ def _result(source: str, offset: int, notes: list[Note]) -> ToolResultSegment:
     use_id = grammar.decode_field(use_id)
     if not suffix and not info:
         return ToolResultSegment(source, use_id, False, None, content, None, problem)
-    marked = in_header(suffix)
+    marked = header_status(suffix)
     error, form = marked.error, "header" if marked.status else None
-    if info and (placeholder := in_fence(info)):
-        marked, form = agreed(marked, placeholder), "fence"
+    if info and (placeholder := fence_status(info)):
+        marked, form = combine_status(marked, placeholder), "fence"
     if marked.problem:
-        notes.append(Note(offset, "warning", marked.problem))
+        notes.append(BlockNote(offset, "warning", marked.problem))
     return ToolResultSegment(source, use_id, error, marked.status, content, form, problem)
 
 
-def _alone(segment: Segment, follows: str, offset: int, notes: list[Note]) -> Segment:
+def _alone(segment: Segment, follows: str, offset: int, notes: list[BlockNote]) -> Segment:
     """A placeholder is pending if another one stands right behind it: nobody can tell which of them is meant."""
     if not isinstance(segment, ToolResultSegment) or segment.status is None or not follows.startswith("```"):
         return segment
-    if in_fence(follows.partition("\n")[0].strip("`")) is None:
+    if fence_status(follows.partition("\n")[0].strip("`")) is None:
         return segment
-    notes.append(Note(offset - len(segment.source), "warning", SECOND_PLACEHOLDER))
+    notes.append(BlockNote(offset - len(segment.source), "warning", SECOND_PLACEHOLDER))
     return replace(segment, status=Status.PENDING.value)
 
 
@@ -363,17 +363,17 @@ def _body(source: str, found: re.Match[str]) -> tuple[str, str | None]:
     return _inside(source, opening_end, len(source)), _OPEN_FENCE
 
 
-def _broken(problem: str, offset: int, found: re.Match[str]) -> Note:
+def _broken(problem: str, offset: int, found: re.Match[str]) -> BlockNote:
     if found["ticks"] is None:
-        return Note(offset, "warning", problem)
-    return Note(offset + found.start("ticks"), "error", problem)
+        return BlockNote(offset, "warning", problem)
+    return BlockNote(offset + found.start("ticks"), "error", problem)
 
 
-def _thinking(source: str, offset: int, notes: list[Note]) -> ThinkingSegment:
+def _thinking(source: str, offset: int, notes: list[BlockNote]) -> ThinkingSegment:
     found = _found(_THINKING, source)
     end = found.end() if found["closed"] else _end_of_thinking(source, found.end())
     if end is None:
-        notes.append(Note(offset, "warning", OPEN_THINKING))
+        notes.append(BlockNote(offset, "warning", OPEN_THINKING))
         end = len(source)
     text = _inside(source, found.end(), end)
     if text.startswith("\\") or "\n\\" in text:

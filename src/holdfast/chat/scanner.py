@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from holdfast.chat import grammar
 
-Kind = Literal["frontmatter", "preamble", "marker", "text", "thinking", "use", "result", "aborted"]
+NodeKind = Literal["frontmatter", "preamble", "marker", "text", "thinking", "use", "result", "aborted"]
 
-PIECE: Final = 8192
+MAX_PIECE: Final = 8192
 """Longer plain stretches are cut, so that little is scanned again when something is added or changed."""
 
 
@@ -34,8 +34,8 @@ class Mode(IntEnum):
     THINKING = 6
 
 
-class State(NamedTuple):
-    reader: int
+class ScanState(NamedTuple):
+    role: int
     mode: Mode
     fence: int = 0
     """The length of the open fence. A tool block with none still waits for it."""
@@ -45,45 +45,45 @@ class State(NamedTuple):
 
 class Piece(Struct, frozen=True, gc=False):
     source: str
-    before: State
-    opens: Kind | None
+    before: ScanState
+    opens: NodeKind | None
     """The node that begins here; None goes on with the one before."""
 
 
 @lru_cache(maxsize=256)
-def _state(reader: int, mode: Mode, fence: int = 0) -> State:
+def _state(reader: int, mode: Mode, fence: int = 0) -> ScanState:
     """Every fence needs one, and nearly all fences have the same few lengths."""
-    return State(reader, mode, fence)
+    return ScanState(reader, mode, fence)
 
 
-START: Final = State(grammar.NOBODY, Mode.START)
-_READERS: Final = (grammar.NOBODY, grammar.OTHER, grammar.YOU, grammar.ASSISTANT)
-_GAP: Final = tuple(State(reader, Mode.GAP) for reader in _READERS)
-_TEXT: Final = tuple(State(reader, Mode.TEXT) for reader in _READERS)
-_TOOLS: Final[tuple[Kind, ...]] = ("text", "text", "result", "use")
+START: Final = ScanState(grammar.NO_ROLE, Mode.START)
+_READERS: Final = (grammar.NO_ROLE, grammar.OTHER, grammar.YOU, grammar.ASSISTANT)
+_GAP: Final = tuple(ScanState(reader, Mode.GAP) for reader in _READERS)
+_TEXT: Final = tuple(ScanState(reader, Mode.TEXT) for reader in _READERS)
+_TOOLS: Final[tuple[NodeKind, ...]] = ("text", "text", "result", "use")
 _MODES: Final = (Mode.TEXT, Mode.TEXT, Mode.RESULT, Mode.USE)
-_THINKING: Final = State(grammar.ASSISTANT, Mode.THINKING)
+_THINKING: Final = ScanState(grammar.ASSISTANT, Mode.THINKING)
 
 
 def _lines_of(markup: str) -> re.Pattern[str]:
     """Lines with markup, and what belongs to them: blank lines to a marker, the first line of its fence to a header."""
-    markup = markup.replace(grammar.MARKER, grammar.MARKER + grammar.BLANKS)
+    markup = markup.replace(grammar.MARKER, grammar.MARKER + grammar.BLANK_LINES)
     for header in (grammar.TOOL_USE, grammar.TOOL_RESULT):
         markup = markup.replace(header, header + grammar.BODY)
     return re.compile(f"\n(?:{markup})", re.MULTILINE)
 
 
 _LINES: Final = tuple(map(_lines_of, grammar.MARKUP))
-_BLANKS: Final = re.compile(grammar.BLANKS)
+_BLANKS: Final = re.compile(grammar.BLANK_LINES)
 _OPENER: Final = re.compile(grammar.FENCE, re.MULTILINE)
 _FRONTMATTER: Final = re.compile(grammar.FRONTMATTER, re.MULTILINE)
 _FRONTMATTER_END: Final = re.compile(rf"\n```{grammar.WS}$", re.MULTILINE)
-_BLANK: Final = frozenset(grammar.BLANK + "\n")
+_BLANK: Final = frozenset(grammar.BLANK_CHARS + "\n")
 _UNSETTLED: Final = frozenset("@`*< \t\r\v\f")
 """How a line can begin of which only its end says whether it is plain."""
 
 
-def scan(texts: Sequence[str], state: State = START) -> tuple[list[Piece], State]:
+def scan(texts: Sequence[str], state: ScanState = START) -> tuple[list[Piece], ScanState]:
     """The pieces of texts that follow each other and begin in this state, and the state after them.
 
     They begin with a line, or in the middle of one when the state says so; they end with a line or with the document.
@@ -97,25 +97,25 @@ def scan(texts: Sequence[str], state: State = START) -> tuple[list[Piece], State
     if bom and pieces:
         pieces[0] = Piece(bom + pieces[0].source, START, pieces[0].opens)
     elif bom:
-        pieces, after = [Piece(bom, START, "preamble")], _TEXT[grammar.NOBODY]
+        pieces, after = [Piece(bom, START, "preamble")], _TEXT[grammar.NO_ROLE]
     return pieces, after
 
 
 class _Scanner:
     """The text has one character more in front, so that a line feed stands before every line."""
 
-    def __init__(self, text: str, state: State) -> None:
+    def __init__(self, text: str, state: ScanState) -> None:
         self.text = text
         self.end = len(text)
-        self.state: State = State(state.reader, state.mode, state.fence)
+        self.state: ScanState = ScanState(state.role, state.mode, state.fence)
         self.at: int = 0
         """The line feed before the next line; the end of the text when there is none."""
         self.pieces: list[Piece] = []
         self.begun: int = 1
-        self.before: State = state
-        self.opens: Kind | None = None
+        self.before: ScanState = state
+        self.opens: NodeKind | None = None
 
-    def run(self) -> State:
+    def run(self) -> ScanState:
         if self.state.mode is Mode.START and self.end > 1:
             self._start()
         while self.at + 1 < self.end:
@@ -134,13 +134,13 @@ class _Scanner:
             self._cut(self.end, self.state)
         return self.state
 
-    def _cut(self, end: int, after: State) -> None:
+    def _cut(self, end: int, after: ScanState) -> None:
         self.pieces.append(Piece(self.text[self.begun : end], self.before, self.opens))
         self.begun = end
         self.before = after
         self.opens = None
 
-    def _finish(self, end: int, after: State) -> None:
+    def _finish(self, end: int, after: ScanState) -> None:
         """Cut here, where a node ends with the blank lines after it."""
         self._cut(end, after)
         self.at = end - 1
@@ -153,21 +153,21 @@ class _Scanner:
     def _start(self) -> None:
         if found := _FRONTMATTER.match(self.text, 1):
             self.opens = "frontmatter"
-            self.state = State(grammar.NOBODY, Mode.FRONTMATTER)
+            self.state = ScanState(grammar.NO_ROLE, Mode.FRONTMATTER)
             self.at = found.end()
         else:
             self.opens = "preamble"
-            self.state = _TEXT[grammar.NOBODY]
+            self.state = _TEXT[grammar.NO_ROLE]
 
     def _frontmatter(self) -> None:
         found = _FRONTMATTER_END.search(self.text, self.at)
         self._pass(found.start() + 1 if found else self.end)
         if found:
-            self._finish(self._after_blanks(found.end()), _GAP[grammar.NOBODY])
+            self._finish(self._after_blanks(found.end()), _GAP[grammar.NO_ROLE])
 
     def _lines(self) -> None:
         """Up to the next line with markup, and into what begins there."""
-        text, reader = self.text, self.state.reader
+        text, reader = self.text, self.state.role
         found = _LINES[reader].search(text, self.at)
         stop = found.start() + 1 if found else self.end
         first = text[stop] if found else ""
@@ -186,7 +186,7 @@ class _Scanner:
             self._cut(stop, self.state)
         if first == "@":
             self.opens = "marker"
-            self._finish(found.end(), _GAP[grammar.reader_of(found["role"])])
+            self._finish(found.end(), _GAP[grammar.markup_role(found["role"])])
         elif first == "*":
             self.opens = _TOOLS[reader]
             if found["ticks"]:
@@ -205,13 +205,13 @@ class _Scanner:
         line = self._after_blanks(self.at + 1)
         if found := _OPENER.match(self.text, line):
             self.at = found.end()
-            self.state = _state(self.state.reader, self.state.mode, len(found["fence"]))
+            self.state = _state(self.state.role, self.state.mode, len(found["fence"]))
             return
         if line > self.begun:
             self._cut(line, self.state)
         self.at = line - 1
         if line < self.end:
-            self.state = _GAP[self.state.reader]
+            self.state = _GAP[self.state.role]
 
     def _thinking(self) -> None:
         found = grammar.IN_THINKING.search(self.text, self.at)
@@ -243,7 +243,7 @@ class _Scanner:
 
     def _pass(self, stop: int) -> None:
         """Go over plain lines, up to the line that begins here."""
-        if stop - self.begun > PIECE:
+        if stop - self.begun > MAX_PIECE:
             self._cut_up(stop)
         self.at = stop - 1
 
@@ -251,8 +251,8 @@ class _Scanner:
         text, state = self.text, self.state
         doubtful = "`" if state.fence else _UNSETTLED
         start = min(self.at + 1, stop)
-        while stop - self.begun > PIECE:
-            limit = self.begun + PIECE
+        while stop - self.begun > MAX_PIECE:
+            limit = self.begun + MAX_PIECE
             if limit <= start:
                 end, inline = start, False
             elif (feed := text.rfind("\n", start, limit)) >= 0:
@@ -263,5 +263,5 @@ class _Scanner:
                 end, inline = feed + 1, False
             else:
                 return
-            self._cut(end, State(state.reader, state.mode, state.fence, inline))
+            self._cut(end, ScanState(state.role, state.mode, state.fence, inline))
             start = end

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from holdfast.agent.conversation import Status
 from holdfast.chat import document_file
 from holdfast.chat.document import Document
-from holdfast.chat.grammar import escape_lines, reader_of
-from holdfast.chat.parser import AbortedSegment, Message, Segment, TextSegment, ToolResultSegment, ToolUseSegment
+from holdfast.chat.grammar import escape_lines, markup_role
+from holdfast.chat.parser import AbortedSegment, MessageBlock, Segment, TextSegment, ToolResultSegment, ToolUseSegment
 from holdfast.contract.message import ToolUse
 
 YOU: Final = "You"
@@ -115,7 +115,7 @@ def placeholder_text(document: Document, asked: TurnCall) -> str:
     return content.replace("\r\n", "\n") if document.newline == "\r\n" else content
 
 
-def is_blank(message: Message) -> bool:
+def is_blank(message: MessageBlock) -> bool:
     return all(isinstance(segment, TextSegment) and not segment.text.strip() for segment in message.segments)
 
 
@@ -133,7 +133,7 @@ def _answers(document: Document, first: int, end: int) -> dict[str, ResultBlock]
     return found
 
 
-def _aborted(reply: Message) -> str | None:
+def _aborted(reply: MessageBlock) -> str | None:
     """Why a reply was stopped; a marker counts only at its end."""
     for segment in reversed(reply.segments):
         if isinstance(segment, AbortedSegment):
@@ -219,5 +219,5 @@ def _awaits_fence(document: Document) -> bool:
 
 
 def _lines(words: str, role: str, newline: str) -> str:
-    escaped = escape_lines(document_file.replace_surrogates(words).strip("\n"), reader_of(role))
+    escaped = escape_lines(document_file.replace_surrogates(words).strip("\n"), markup_role(role))
     return escaped.replace("\r\n", "\n").replace("\n", newline) + newline

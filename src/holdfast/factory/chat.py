@@ -1,4 +1,4 @@
-"""Opens a document: its frontmatter under the trust rules, the runtime that follows from it, its model and its loop."""
+"""Opens a chat document: evaluates its frontmatter under the trust rules and builds its runtime, model and loop."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from holdfast.chat.conversation import DocumentConversation
 from holdfast.chat.document import Document
 from holdfast.chat.document_file import check_writable
 from holdfast.chat.frontmatter.evaluation import (
-    NOTHING,
-    Base,
-    Evaluated,
-    Ruling,
+    NO_FRONTMATTER,
+    Baseline,
+    DocumentRules,
+    EvaluatedFrontmatter,
+    allowed_tools,
     chosen_tools,
     digest_of_frontmatter,
-    left_tools,
+    document_rules,
     missing_tools,
-    ruling,
 )
 from holdfast.chat.frontmatter.evaluator import evaluate
 from holdfast.chat.lua.host import LuaHost
 from holdfast.chat.parser import Preamble
-from holdfast.chat.templates.expansion import Expanded, Files, Scope, expand
+from holdfast.chat.templates.expansion import Expanded, ExpansionScope, FileAccess, expand
 from holdfast.config.config import Config, GuardrailsConfig, SecretSource
 from holdfast.config.layers import LoadedConfig, load
 from holdfast.contract.call import Caller
@@ -43,7 +43,7 @@ from holdfast.contract.message import Role
 from holdfast.contract.tool import Tool
 from holdfast.factory.runtime import DocumentContext, Project, build_registry, build_runtime, check_config, load_project
 from holdfast.models.from_config import open_model, settings_for
-from holdfast.models.port import Model
+from holdfast.models.port import Model, Settings
 from holdfast.models.text_protocol.syntax import small_name
 from holdfast.models.text_protocol.text_model import chosen_for
 from holdfast.registry.registry import Registry
@@ -54,12 +54,13 @@ from holdfast.runtime.runtime import Runtime
 from holdfast.runtime.secrets import Secrets
 
 Flags = Mapping[str, Any]
+OnEvent = Callable[[AgentEvent], None]
 INTERFACE = "chat"
 TOOLS_OPTION = "document.tools"
 
 
 class ChatSession(Struct, frozen=True, kw_only=True, eq=False):
-    """A document that is open to be driven."""
+    """An open document with its runtime, model and loop."""
 
     path: Path
     project: Project
@@ -68,72 +69,115 @@ class ChatSession(Struct, frozen=True, kw_only=True, eq=False):
     model: Model
     loop: Loop
     untrusted: tuple[str, ...]
-    """Options of the frontmatter that count as limits only, because nobody trusted exactly it."""
+    """Frontmatter options that can only tighten, because exactly this frontmatter is not trusted."""
     digest: str
     trusted: bool
 
     def is_stale(self) -> bool:
-        """Whether the frontmatter, or the trust in it, has changed since: open it again before going on."""
+        """Whether the frontmatter or its trust has changed: open the document again before continuing."""
         return not _is_current(self.conversation, self.project, self.digest, self.trusted)
 
 
 class TrustReview(Struct, frozen=True, kw_only=True):
-    """What trusting a document's frontmatter would change."""
+    """What trusting the frontmatter of a document would change."""
 
     path: Path
     digest: str
     source: str
-    """The frontmatter as it stands in the document."""
+    """The frontmatter as written."""
     now: LoadedConfig
     then: LoadedConfig
     has_function: bool
-    """Whether it decides about calls with a function of its own."""
+    """Whether it has a function that decides about calls."""
     tools_now: frozenset[str]
     tools_then: frozenset[str]
     diagnostics: tuple[Diagnostic, ...] = ()
-    """What is odd about it."""
 
     @property
     def new_tools(self) -> list[str]:
-        """The tools that come in with the trust."""
+        """The tools that trust would enable."""
         return sorted(self.tools_then - self.tools_now)
 
 
-class _Read(Struct, frozen=True, kw_only=True, eq=False):
-    """A document's frontmatter, evaluated against what holds without it."""
+class _EvaluatedDocument(Struct, frozen=True, kw_only=True, eq=False):
+    """A document's frontmatter, evaluated against the configuration without it."""
 
     path: Path
     project: Project
-    evaluated: Evaluated
+    frontmatter: EvaluatedFrontmatter
     tools: tuple[Tool, ...]
     flags: Flags | None
 
     @property
-    def trusted(self) -> bool:
-        return bool(self.evaluated.digest) and self.project.trust.is_trusted(self.path, self.evaluated.digest)
+    def is_trusted(self) -> bool:
+        digest = self.frontmatter.digest
+        return bool(digest) and self.project.trust.is_trusted(self.path, digest)
 
     def chosen(self, *, trusted: bool) -> frozenset[str]:
-        """The tools the document works with, apart from what the configuration takes away."""
-        chosen = chosen_tools(self.evaluated, self.tools, trusted=trusted)
+        """The names of the document's tools, before the policy of the configuration."""
+        chosen = chosen_tools(self.frontmatter, self.tools, trusted=trusted)
         return frozenset(tool.name for tool in self.tools if tool.enabled) if chosen is None else chosen
 
-    def loaded(self, *, trusted: bool) -> LoadedConfig:
-        """The configuration with the document in it. Raises `ConfigError` for what the frontmatter gets wrong."""
-        errors = [item for item in self.evaluated.diagnostics if item.severity == "error"]
+    def load(self, *, trusted: bool) -> LoadedConfig:
+        """The configuration with the document's layer. Raises `ConfigError` for errors in the frontmatter."""
+        errors = [item for item in self.frontmatter.diagnostics if item.severity == "error"]
         if errors:
-            told = "; ".join(item.message.rstrip(".") for item in errors)
+            messages = "; ".join(item.message.rstrip(".") for item in errors)
             line = "" if errors[0].line is None else f":{errors[0].line}"
-            raise ConfigError(f"{self.path}{line}: {told}{'' if told.endswith(('?', '`')) else '.'}")
+            raise ConfigError(f"{self.path}{line}: {messages}{'' if messages.endswith(('?', '`')) else '.'}")
         loaded = load(
             root=self.project.root,
             is_trusted=self.project.trust.is_trusted,
-            document=self.evaluated.settings,
+            document=self.frontmatter.settings,
             document_trusted=trusted,
             document_name=str(self.path),
             flags=self.flags,
         )
         check_config(loaded.config)
         return loaded
+
+
+class _AppliedDocument(Struct, frozen=True, kw_only=True, eq=False):
+    """A document with the rules and the configuration that result from its frontmatter and its trust."""
+
+    source: _EvaluatedDocument
+    trusted: bool
+    loaded: LoadedConfig
+    rules: DocumentRules
+    project: Project
+    """With the effective configuration."""
+
+    @property
+    def config(self) -> Config:
+        return self.project.loaded.config
+
+    def caller(self, provider: str) -> Caller:
+        source = self.source
+        return Caller(
+            interface=INTERFACE,
+            document=str(source.path),
+            provider=provider,
+            scopes=frozenset(self.config.secrets),
+            only=allowed_tools(source.frontmatter, source.tools, trusted=self.trusted),
+        )
+
+    def expander(self, lua: LuaHost) -> Callable[[str, Role], Expanded]:
+        source = self.source
+        files = FileAccess.of(
+            self.rules.config, document=source.path, root=source.project.root, state=source.project.state
+        )
+        scope = ExpansionScope(files=files, lua=lua, frontmatter=source.frontmatter, document=source.path)
+        return lambda text, role: expand(text, scope)
+
+    def untrusted_options(self) -> tuple[str, ...]:
+        """The options that would take effect only with trust, those of the configuration first."""
+        layer = self.loaded.layer("document")
+        if self.trusted or layer is None:
+            return ()
+        source = self.source
+        function = ("approval.auto_approve",) if source.frontmatter.approve is not None else ()
+        tools = (TOOLS_OPTION,) if source.chosen(trusted=True) - source.chosen(trusted=False) else ()
+        return tuple(dict.fromkeys((*layer.ignored, *function, *tools)))
 
 
 @asynccontextmanager
@@ -145,113 +189,140 @@ async def open_chat(
     plan: bool = False,
     by: str = "person",
     model: Model | None = None,
-    on_event: Callable[[AgentEvent], None] | None = None,
+    on_event: OnEvent | None = None,
     elicitor: Callable[[Runtime], Elicitor] | None = None,
 ) -> AsyncGenerator[ChatSession]:
-    """The document at `path`, locked for us; raises `HoldfastError` if it cannot be read, used or locked."""
+    """Open and lock the document at `path`. Raises `HoldfastError` if it cannot be read, used or locked."""
     path = _real(path)
     project = load_project(path.parent, flags)
     conversation = DocumentConversation(path, state=chats_dir(project))
     with conversation.lock(), LuaHost() as lua:
         conversation.refresh()
         check_writable(path)
-        registry = build_registry(project)
-        await registry.start()
-        if not registry.ready:
-            if on_event is not None:
-                on_event(WarningRaised("", WAITING_FOR_SOURCES))
-            await registry.wait_ready()
-        read = _read(path, conversation.document, project, registry, lua, flags)
-        trusted = read.trusted
-        loaded = read.loaded(trusted=trusted)
-        if not loaded.config.ledger.enabled:
-            raise ConfigError(
-                f"{path} cannot be driven without the ledger, which remembers what was approved; set ledger.enabled."
-            )
-        ruled = ruling(read.evaluated, loaded, trusted=trusted)
-        conversation.set_expander(_expander(read, ruled, lua), read.evaluated.diagnostics)
-        config = _as_flagged(ruled.config, flags)
-        if config.guardrails.enabled:  # whoever needs them has no room for more than the small caps
-            config = replace(config, tools=replace(config.tools, caps="small"))
-        project = replace(project, loaded=replace(loaded, config=config))
+        registry = await _start_registry(project, on_event)
+        document = _apply(_evaluate(path, conversation.document, project, registry, lua, flags))
+        conversation.set_expander(document.expander(lua), document.source.frontmatter.diagnostics)
+        config = document.config
         provider = config.model.name.partition(":")[0] if model is None else model.provider
-        caller = Caller(
+        caller = document.caller(provider)
+        rules = document.rules
+        runtime = build_runtime(
+            document.project,
+            registry=registry,
+            nobody=nobody,
             interface=INTERFACE,
-            document=str(path),
-            provider=provider,
-            scopes=frozenset(config.secrets),
-            only=left_tools(read.evaluated, read.tools, trusted=trusted),
+            document=DocumentContext(path=path, caller=caller, policy=rules.policy, caps=rules.caps, plan=plan),
         )
-        behind = DocumentContext(path=path, caller=caller, policy=ruled.document, caps=ruled.caps, plan=plan)
-        runtime = build_runtime(project, registry=registry, nobody=nobody, interface=INTERFACE, document=behind)
         if elicitor is not None:
             runtime.attach(elicitor=elicitor(runtime))
         async with runtime:
             _withdraw_orphans(runtime)
-            if model is None:
-                answering, settings = open_model(
-                    config.model,
-                    secret=lambda source: _secret(runtime, source),
-                    cache_key=conversation.id,
-                    edit_repair=config.guardrails.enabled and config.guardrails.edit_repair,
-                )
-            else:
-                answering, settings = model, settings_for(config.model, provider, conversation.id)
+            used_model, settings = (
+                _open_model(config, runtime, conversation.id)
+                if model is None
+                else (model, settings_for(config.model, provider, conversation.id))
+            )
+            digest, trusted = document.source.frontmatter.digest, document.trusted
             loop = Loop(
                 runtime,
-                answering,
+                used_model,
                 conversation,
                 settings,
                 autopilot=config.chat.autopilot,
                 max_turns=config.chat.max_turns,
                 context=config.model.context,
-                guard=_guard(config.guardrails, answering, lambda: loop.tools()),  # noqa: PLW0108 - it is being made
-                caller=_Asking(caller, read, runtime, on_event, trusted=trusted) if config.mcp.servers else None,
+                guard=_guard(config.guardrails, used_model, lambda: loop.tools()),  # noqa: PLW0108 - assigned here
+                caller=_DynamicCaller(caller, document, runtime, on_event) if config.mcp.servers else None,
                 by=by,
-                is_current=lambda: _is_current(conversation, project, read.evaluated.digest, trusted),
+                is_current=lambda: _is_current(conversation, document.project, digest, trusted),
                 on_event=on_event,
             )
-            layer = loaded.layer("document")
             yield ChatSession(
                 path=path,
-                project=project,
+                project=document.project,
                 conversation=conversation,
                 runtime=runtime,
-                model=answering,
+                model=used_model,
                 loop=loop,
-                untrusted=() if trusted or layer is None else _held_back(layer.ignored, read),
-                digest=read.evaluated.digest,
+                untrusted=document.untrusted_options(),
+                digest=digest,
                 trusted=trusted,
             )
 
 
-class _Asking:
-    """Who asks for the document, with what it chose of the tools there are: those of a server come and go."""
+async def _start_registry(project: Project, on_event: OnEvent | None) -> Registry:
+    """The registry with all its sources loaded."""
+    registry = build_registry(project)
+    await registry.start()
+    if not registry.ready:
+        if on_event is not None:
+            on_event(WarningRaised("", WAITING_FOR_SOURCES))
+        await registry.wait_ready()
+    return registry
 
-    def __init__(
-        self,
-        caller: Caller,
-        read: _Read,
-        runtime: Runtime,
-        on_event: Callable[[AgentEvent], None] | None,
-        *,
-        trusted: bool,
-    ) -> None:
+
+def _evaluate(
+    path: Path, document: Document, project: Project, registry: Registry, lua: LuaHost, flags: Flags | None
+) -> _EvaluatedDocument:
+    config = project.loaded.config
+    skills = read_skills(config.tools.skills, project.trust.is_trusted)
+    policy = Policy(PolicyRules.of(config.tools, skills)).compile(Caller(interface=INTERFACE))
+    tools = tuple(policy.visible(registry.list()))
+    hidden = frozenset(
+        name for tool in registry.list_all() if tool not in tools for name in (*tool.names, tool.api_name)
+    )
+    found = document.frontmatter
+    evaluated = replace(NO_FRONTMATTER, diagnostics=tuple(_misread_frontmatter(document)))
+    if found is not None:
+        baseline = Baseline(config=config, tools=tools, hidden=hidden)
+        evaluated = evaluate(found.language, found.code, baseline, lua)
+    return _EvaluatedDocument(path=path, project=project, frontmatter=evaluated, tools=tools, flags=flags)
+
+
+def _apply(source: _EvaluatedDocument) -> _AppliedDocument:
+    trusted = source.is_trusted
+    loaded = source.load(trusted=trusted)
+    if not loaded.config.ledger.enabled:
+        raise ConfigError(
+            f"{source.path} cannot be opened without the ledger, which records approvals. Set ledger.enabled = true."
+        )
+    rules = document_rules(source.frontmatter, loaded, trusted=trusted)
+    config = _with_protocol_flag(rules.config, source.flags)
+    if config.guardrails.enabled:  # models that need guard-rails have small context windows
+        config = replace(config, tools=replace(config.tools, caps="small"))
+    project = replace(source.project, loaded=replace(loaded, config=config))
+    return _AppliedDocument(source=source, trusted=trusted, loaded=loaded, rules=rules, project=project)
+
+
+def _open_model(config: Config, runtime: Runtime, cache_key: str) -> tuple[Model, Settings]:
+    return open_model(
+        config.model,
+        secret=lambda source: _secret(runtime, source),
+        cache_key=cache_key,
+        edit_repair=config.guardrails.enabled and config.guardrails.edit_repair,
+    )
+
+
+class _DynamicCaller:
+    """The document's caller, recomputed when the registry changes: tools of MCP servers come and go."""
+
+    def __init__(self, caller: Caller, document: _AppliedDocument, runtime: Runtime, on_event: OnEvent | None) -> None:
         self._caller = caller
-        self._read = read
-        self._trusted = trusted
+        self._frontmatter = document.source.frontmatter
+        self._trusted = document.trusted
         self._runtime = runtime
         self._on_event = on_event
         self._revision = -1
         self._warned: set[str] = set()
 
     def __call__(self) -> Caller:
-        registry, evaluated = self._runtime.registry, self._read.evaluated
-        if evaluated.tool_edits and registry.revision != self._revision:
+        registry = self._runtime.registry
+        if self._frontmatter.tool_edits and registry.revision != self._revision:
             self._revision = registry.revision
             tools = registry.list()
-            self._caller = replace(self._caller, only=left_tools(evaluated, tools, trusted=self._trusted))
-            for warning in missing_tools(evaluated, tools):
+            only = allowed_tools(self._frontmatter, tools, trusted=self._trusted)
+            self._caller = replace(self._caller, only=only)
+            for warning in missing_tools(self._frontmatter, tools):
                 self._warn(warning)
         return self._caller
 
@@ -265,8 +336,8 @@ class _Asking:
             self._on_event(WarningRaised("", warning))
 
 
-def _as_flagged(config: Config, flags: Flags | None) -> Config:
-    """A protocol asked for by a flag is for this run, whatever a provider has of its own."""
+def _with_protocol_flag(config: Config, flags: Flags | None) -> Config:
+    """The configuration in which a `model.protocol` flag takes precedence over the provider's own protocol."""
     provider = config.model.name.partition(":")[0]
     own = config.model.providers.get(provider)
     if own is None or "model.protocol" not in (flags or {}):
@@ -278,33 +349,34 @@ def _as_flagged(config: Config, flags: Flags | None) -> Config:
 def _guard(rules: GuardrailsConfig, model: Model, tools: Callable[[], Sequence[Tool]]) -> Guard | None:
     if not rules.enabled:
         return None
-    from holdfast.guardrails.guardrails import GuardRails
+    from holdfast.guardrails.guardrails import GuardRails  # most runs have no guard-rails
 
-    def written(tool: Tool) -> str:
+    def name_for_model(tool: Tool) -> str:
         return small_name(tool.name) if chosen_for(model).protocol == "text" else tool.api_name
 
-    return GuardRails(rules, tools, written)
+    return GuardRails(rules, tools, name_for_model)
 
 
 def review_trust(path: Path, *, flags: Flags | None = None) -> TrustReview | None:
-    """What the frontmatter asks for beyond what it gets; None for a document without frontmatter."""
+    """What trusting the document would change; None without frontmatter."""
     path = _real(path)
     project = load_project(path.parent, flags)
     document = DocumentConversation(path, state=chats_dir(project)).document
     if document.frontmatter is None:
         return None
     with LuaHost() as lua:
-        read = _read(path, document, project, build_registry(project), lua, flags)
+        evaluated = _evaluate(path, document, project, build_registry(project), lua, flags)
+        trusted = evaluated.is_trusted
         return TrustReview(
             path=path,
-            digest=read.evaluated.digest,
+            digest=evaluated.frontmatter.digest,
             source=document.frontmatter.source,
-            now=read.loaded(trusted=read.trusted),
-            then=read.loaded(trusted=True),
-            has_function=read.evaluated.approve is not None,
-            tools_now=read.chosen(trusted=read.trusted),
-            tools_then=read.chosen(trusted=True),
-            diagnostics=read.evaluated.diagnostics,
+            now=evaluated.load(trusted=trusted),
+            then=evaluated.load(trusted=True),
+            has_function=evaluated.frontmatter.approve is not None,
+            tools_now=evaluated.chosen(trusted=trusted),
+            tools_then=evaluated.chosen(trusted=True),
+            diagnostics=evaluated.frontmatter.diagnostics,
         )
 
 
@@ -313,57 +385,26 @@ def _real(path: Path) -> Path:
 
 
 def chats_dir(project: Project) -> Path:
-    """Where what is remembered about this project's documents is kept."""
+    """The folder for the stored state of the project's documents."""
     return project.state / "chats"
 
 
-def _read(
-    path: Path, document: Document, project: Project, registry: Registry, lua: LuaHost, flags: Flags | None
-) -> _Read:
-    config = project.loaded.config
-    skills = read_skills(config.tools.skills, project.trust.is_trusted)
-    policy = Policy(PolicyRules.of(config.tools, skills)).compile(Caller(interface=INTERFACE))
-    tools = tuple(policy.visible(registry.list()))
-    hidden = frozenset(
-        name for tool in registry.list_all() if tool not in tools for name in (*tool.names, tool.api_name)
-    )
-    found = document.frontmatter
-    evaluated = replace(NOTHING, diagnostics=tuple(_misread_frontmatter(document)))
-    if found is not None:
-        evaluated = evaluate(found.language, found.code, Base(config=config, tools=tools, hidden=hidden), lua)
-    return _Read(path=path, project=project, evaluated=evaluated, tools=tools, flags=flags)
-
-
 def _misread_frontmatter(document: Document) -> Iterator[Diagnostic]:
-    """What is wrong at the top of a document that has no frontmatter holdfast reads, though it may be meant as one."""
+    """Errors on the first line of a document without valid frontmatter, such as YAML."""
     leads = bool(document.blocks) and isinstance(document.blocks[0], Preamble)
     return (item for item in document.diagnostics if leads and item.line == 1 and item.severity == "error")
 
 
-def _expander(read: _Read, ruled: Ruling, lua: LuaHost) -> Callable[[str, Role], Expanded]:
-    project = read.project
-    files = Files.of(ruled.config, document=read.path, root=project.root, state=project.state)
-    scope = Scope(files=files, lua=lua, frontmatter=read.evaluated, document=read.path)
-    return lambda text, role: expand(text, scope)
-
-
-def _held_back(ignored: tuple[str, ...], read: _Read) -> tuple[str, ...]:
-    """What only trust would bring about, the configuration's options first."""
-    function = ("approval.auto_approve",) if read.evaluated.approve is not None else ()
-    tools = (TOOLS_OPTION,) if read.chosen(trusted=True) - read.chosen(trusted=False) else ()
-    return tuple(dict.fromkeys((*ignored, *function, *tools)))
-
-
 def _withdraw_orphans(runtime: Runtime) -> None:
-    """What waits for a document that is gone or was renamed can never run: nobody has to be asked about it."""
-    for held in runtime.pending.list():
-        document = held.call.caller.document
-        if document is not None and held.waiter is None and _is_gone(Path(document)):
-            runtime.pending.withdraw(held.call.id, held.digest)
+    """Withdraw pending calls of documents that were deleted or renamed, which can never run."""
+    for pending in runtime.pending.list():
+        document = pending.call.caller.document
+        if document is not None and pending.waiter is None and _is_gone(Path(document)):
+            runtime.pending.withdraw(pending.call.id, pending.digest)
 
 
 def _is_gone(document: Path) -> bool:
-    """Not only out of reach: its folder is there, and nothing of its name is in it."""
+    """Whether a document was deleted. An unreachable folder, such as an unmounted disk, does not count."""
     if not document.is_absolute() or not document.parent.is_dir():
         return False
     try:

@@ -1,4 +1,7 @@
-"""Puts a runtime together from what is on disk: roots, configuration, trust, ledger, tools. Knows all the rooms."""
+"""Builds a runtime from a project on disk: root, configuration, trust, ledger and tools.
+
+Imports inside functions keep parts that most runs do not need out of the start-up time.
+"""
 
 from __future__ import annotations
 
@@ -43,14 +46,14 @@ PRUNE_SECONDS: Final = 86_400.0
 
 
 class Project(Struct, frozen=True, kw_only=True):
-    """Where we are and what applies here."""
+    """A project root with its configuration and trust."""
 
     cwd: Path
     root: Path | None
     loaded: LoadedConfig
     trust: TrustStore
     state: Path
-    """The folder of this project in the user's state directory."""
+    """The project's folder in the user's state directory."""
 
     @property
     def ledger_path(self) -> Path:
@@ -62,9 +65,9 @@ class Project(Struct, frozen=True, kw_only=True):
 
 
 def load_project(cwd: Path | None = None, flags: Mapping[str, Any] | None = None, *, checked: bool = True) -> Project:
-    """Find the project, read its configuration under the trust rules. Raises `ConfigError` if any of it is wrong.
+    """Find the project and read its configuration under the trust rules. Raises `ConfigError` if it is invalid.
 
-    Without `checked` what only shows when the configuration is used is let through: to look at it, or to revoke trust.
+    Without `checked`, skip the checks of `check_config`: to inspect a configuration, or to revoke its trust.
     """
     here = (cwd or Path.cwd()).resolve()
     root = find_root(here)
@@ -78,7 +81,7 @@ def load_project(cwd: Path | None = None, flags: Mapping[str, Any] | None = None
 
 
 def check_config(config: Config) -> None:
-    """What reading the files does not show: examples of rules, backends, hosts, secrets. Raises `ConfigError`."""
+    """Check what parsing does not: examples of rules, backends, hosts and secrets. Raises `ConfigError`."""
     CommandRules(config.approval).check()
     if config.mcp.servers:
         from holdfast.config.secret_references import check_references
@@ -96,9 +99,11 @@ def check_config(config: Config) -> None:
 
 
 def config_warnings(project: Project) -> list[str]:
-    """A warning for each name in the configuration that no tool has, and each pattern that can match nothing. What
-    packages and modules offer is looked at only where the built-in tools leave a doubt; before every source is ready,
-    names are not judged."""
+    """A warning for each unknown tool name in the configuration and each pattern that cannot match.
+
+    Packages and modules are imported only if a built-in tool does not explain every name. While a source is loading,
+    names are not checked.
+    """
     config = project.loaded.config
     patterns = pattern_problems(config.sandbox.read_deny)
     skills = read_skills(config.tools.skills, project.trust.is_trusted)
@@ -106,13 +111,13 @@ def config_warnings(project: Project) -> list[str]:
         return patterns
     try:
         registry = build_registry(project)
-    except HoldfastError:  # said where the tools are used
+    except HoldfastError:  # reported when the tools are used
         return patterns
     return [*patterns, *(check_names(config, registry.list_all(), skills) if registry.ready else ())]
 
 
 def _builtin_tools() -> Iterator[Tool]:
-    """Made when somebody looks at the first."""
+    """Built lazily: a configuration without tool names needs none of them."""
     yield from builtin_tools()
 
 
@@ -124,7 +129,7 @@ def open_ledger(project: Project, *, read_only: bool = False) -> Ledger:
 
 
 def _prune_once_a_day(project: Project) -> None:
-    """What the configuration no longer keeps goes, in the background and with a ledger of its own."""
+    """Prune the ledger in a background thread with its own connection."""
     stamp = project.state / "pruned"
     try:
         if time.time() - stamp.stat().st_mtime < PRUNE_SECONDS:
@@ -141,13 +146,13 @@ def _prune_once_a_day(project: Project) -> None:
             with open_ledger(project) as ledger:
                 prune_by_config(ledger, project.loaded.config.ledger, by="holdfast")
         except (HoldfastError, OSError) as error:
-            logging.getLogger("holdfast").warning("The ledger could not be pruned: %s", error)
+            logging.getLogger("holdfast").warning("Cannot prune the ledger: %s", error)
 
     threading.Thread(target=prune, name="holdfast-prune", daemon=True).start()
 
 
 def build_registry(project: Project, *, tools: Iterable[Any] = (), entry_points: bool = True) -> Registry:
-    """The built-in tools, those the user's configuration and installed packages add, and `tools`."""
+    """The built-in tools, those of configured modules and installed packages, and `tools`."""
     config = project.loaded.config.tools
     registry = Registry(
         default_timeout=config.default_timeout, strict_check=config.strict_check, has_root=project.root is not None
@@ -157,7 +162,7 @@ def build_registry(project: Project, *, tools: Iterable[Any] = (), entry_points:
         try:
             registry.register(module)
         except HoldfastError as error:
-            raise ConfigError(f"tools.modules names '{module}', which cannot be used: {error}") from error
+            raise ConfigError(f"Cannot load '{module}' of tools.modules: {error}") from error
     if entry_points and config.entry_points:
         load_entry_points(registry, project=project.root or project.cwd)
     for tool in tools:
@@ -167,7 +172,7 @@ def build_registry(project: Project, *, tools: Iterable[Any] = (), entry_points:
 
 
 class DocumentContext(Struct, frozen=True, kw_only=True):
-    """The document a runtime works for, and what follows from it."""
+    """The document of a runtime, with its caller and rules."""
 
     path: Path
     caller: Caller
@@ -189,7 +194,7 @@ def build_runtime(
     servers: Collection[str] | None = None,
     document: DocumentContext | None = None,
 ) -> Runtime:
-    """A runtime for what is on disk here, with its ledger and its tools; `servers`: only these MCP servers."""
+    """A runtime for the project, with its ledger and tools; `servers` limits the MCP servers."""
     config = project.loaded.config
     registry = registry or build_registry(project, tools=tools, entry_points=entry_points)
     opened = open_ledger(project) if ledger is None and config.ledger.enabled else None
@@ -229,15 +234,15 @@ def build_runtime(
 
 
 def add_servers(runtime: Runtime, user_db: Path, only: Collection[str] | None = None) -> Bridge | None:
-    """Make sources of the servers that are switched on (of `only` these); they start with the runtime."""
+    """Register the enabled MCP servers (or `only` these) as sources; they start with the runtime."""
     every = runtime.config.mcp.servers
     servers = {name: every[name] for name in every if every[name].enabled and (only is None or name in only)}
     if not servers:
         return None
     if find_spec("mcp") is None:
         runtime.registry.warn(
-            "MCP servers are configured, but the MCP SDK is not installed, so their tools are missing: "
-            "pip install 'holdfast[mcp]'"
+            "MCP servers are configured, but the MCP SDK is not installed, so their tools are missing. "
+            "Use: pip install 'holdfast[mcp]'"
         )
         return None
     from holdfast.mcp.client.bridge import Bridge
@@ -252,7 +257,7 @@ def add_servers(runtime: Runtime, user_db: Path, only: Collection[str] | None = 
 
 
 def open_runtime(cwd: Path | None = None, *, tools: Iterable[Any] = (), **options: Any) -> Runtime:
-    """The runtime of the project around `cwd`, with its ledger: `async with holdfast.open_runtime() as runtime:`."""
+    """The runtime of the project that contains `cwd`: `async with holdfast.open_runtime() as runtime:`."""
     project = load_project(cwd)
     runtime = build_runtime(project, tools=tools, **options)
     for notice in project.loaded.notices:

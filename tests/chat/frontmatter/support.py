@@ -8,7 +8,13 @@ from typing import Any
 
 from holdfast import Runtime
 from holdfast.agent.conversation import Diagnostic
-from holdfast.chat.frontmatter.evaluation import Base, Evaluated, Ruling, chosen_tools, ruling
+from holdfast.chat.frontmatter.evaluation import (
+    Baseline,
+    DocumentRules,
+    EvaluatedFrontmatter,
+    chosen_tools,
+    document_rules,
+)
 from holdfast.chat.frontmatter.evaluator import evaluate
 from holdfast.chat.lua.host import LuaHost
 from holdfast.config.config import Config
@@ -39,10 +45,10 @@ class Place:
         # What a sandbox would approve is for other tests.
         self._user.write_text(f"sandbox.mode = 'off'\n{user}")
 
-    def base(self) -> Base:
-        return Base(config=self.load().config, tools=TOOLS)
+    def base(self) -> Baseline:
+        return Baseline(config=self.load().config, tools=TOOLS)
 
-    def load(self, document: Evaluated | None = None, *, trusted: bool = False) -> LoadedConfig:
+    def load(self, document: EvaluatedFrontmatter | None = None, *, trusted: bool = False) -> LoadedConfig:
         return load(
             root=self.root,
             user_file=self._user,
@@ -51,20 +57,22 @@ class Place:
             document_trusted=trusted,
         )
 
-    def ruling(self, document: Evaluated, *, trusted: bool) -> Ruling:
-        return ruling(document, self.load(document, trusted=trusted), trusted=trusted)
+    def ruling(self, document: EvaluatedFrontmatter, *, trusted: bool) -> DocumentRules:
+        return document_rules(document, self.load(document, trusted=trusted), trusted=trusted)
 
-    def runtime(self, document: Evaluated, *, trusted: bool) -> Runtime:
+    def runtime(self, document: EvaluatedFrontmatter, *, trusted: bool) -> Runtime:
         made = self.ruling(document, trusted=trusted)
         return Runtime(
             TOOLS,
             config=made.config,
             root=self.root,
             nobody="deny",
-            rules=Rules(document=made.document, caps=made.caps),
+            rules=Rules(document=made.policy, caps=made.caps),
         )
 
-    def verdicts(self, document: Evaluated, *, trusted: bool, calls: str = "calculator read write edit bash") -> str:
+    def verdicts(
+        self, document: EvaluatedFrontmatter, *, trusted: bool, calls: str = "calculator read write edit bash"
+    ) -> str:
         """What is decided about each of the calls, in a row: `approve ask …`."""
 
         async def judge() -> list[str]:
@@ -75,27 +83,27 @@ class Place:
         return " ".join(asyncio.run(judge()))
 
 
-def lua_document(code: str, lua: LuaHost, place: Place | None = None) -> Evaluated:
-    base = Base(tools=TOOLS) if place is None else place.base()
+def lua_document(code: str, lua: LuaHost, place: Place | None = None) -> EvaluatedFrontmatter:
+    base = Baseline(tools=TOOLS) if place is None else place.base()
     return evaluate("lua", code, base, lua)
 
 
-def clean(document: Evaluated) -> Evaluated:
+def clean(document: EvaluatedFrontmatter) -> EvaluatedFrontmatter:
     """The document, which nothing is wrong with."""
     assert document.diagnostics == ()
     return document
 
 
-def config_of(document: Evaluated, place: Place, *, trusted: bool) -> Config:
+def config_of(document: EvaluatedFrontmatter, place: Place, *, trusted: bool) -> Config:
     return place.ruling(document, trusted=trusted).config
 
 
-def tools_of(document: Evaluated, *, trusted: bool = True) -> list[str] | None:
+def tools_of(document: EvaluatedFrontmatter, *, trusted: bool = True) -> list[str] | None:
     chosen = chosen_tools(document, TOOLS, trusted=trusted)
     return None if chosen is None else sorted(chosen)
 
 
-def only(document: Evaluated) -> Diagnostic:
+def only(document: EvaluatedFrontmatter) -> Diagnostic:
     """The one thing that is wrong."""
     [found] = document.diagnostics
     return found

@@ -8,7 +8,7 @@ import pytest
 from holdfast.chat.frontmatter import flemma_options
 from holdfast.chat.frontmatter.evaluator import evaluate
 from holdfast.chat.lua.host import LuaHost
-from holdfast.chat.templates.expansion import Files, Scope, expand
+from holdfast.chat.templates.expansion import ExpansionScope, FileAccess, expand
 from holdfast.config.config import Config
 from holdfast.contract.message import Text
 from tests.chat.frontmatter.support import Place, clean, config_of, tools_of
@@ -39,8 +39,8 @@ def test_the_template_of_the_guide_becomes_what_the_guide_says(lua: LuaHost, tmp
     [toml] = [code for language, code in BLOCKS if language == "toml"]
     place = Place(tmp_path)
     found = clean(evaluate("toml", toml, place.base(), lua))
-    files = Files.of(Config(), document=place.root / "t.chat", root=place.root)
-    assert expand(template, Scope(files=files, lua=lua, frontmatter=found)).parts == (Text(becomes),)
+    files = FileAccess.of(Config(), document=place.root / "t.chat", root=place.root)
+    assert expand(template, ExpansionScope(files=files, lua=lua, frontmatter=found)).parts == (Text(becomes),)
 
 
 @pytest.mark.spec("D6", "D7")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.chat.frontmatter.evaluation import Base, Evaluated, digest_of_frontmatter
+from holdfast.chat.frontmatter.evaluation import Baseline, EvaluatedFrontmatter, digest_of_frontmatter
 from holdfast.chat.frontmatter.evaluator import evaluate
 from holdfast.chat.lua.host import LuaHost
 from holdfast.config.merge import NameList
@@ -18,18 +18,18 @@ from tests.soak import rounds
 
 NO_LUA = LuaHost()
 """Never started: only Lua needs it."""
-BASE = Base(tools=TOOLS)
+BASE = Baseline(tools=TOOLS)
 EXAMPLE = """\
 {"flemma":{"tools":{"auto_approve":{"$append":"bash","$remove":"write"},"autopilot":false},
            "parameters":{"thinking":"low"}},"who":"QA"}"""
 
 
-def json_document(value: object, base: Base = BASE) -> Evaluated:
+def json_document(value: object, base: Baseline = BASE) -> EvaluatedFrontmatter:
     code = value if isinstance(value, str) else encode_json(value).decode()
     return evaluate("json", code, base, NO_LUA)
 
 
-def toml_document(code: str, base: Base = BASE) -> Evaluated:
+def toml_document(code: str, base: Baseline = BASE) -> EvaluatedFrontmatter:
     return evaluate("toml", code, base, NO_LUA)
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.chat.lua.host import Limits, LuaError, LuaHost, Script
+from holdfast.chat.lua.host import LuaError, LuaHost, LuaLimits, Script
 from tests.chat.frontmatter.support import Place, clean, lua_document, only, tools_of
 
 HARMLESS = 'flemma.opt.tools = {"read"}'
@@ -37,7 +37,7 @@ HUNGRY = {
 @pytest.mark.spec("D6")
 @pytest.mark.parametrize("code", ENDLESS.values(), ids=ENDLESS)
 def test_what_never_ends_is_ended_and_the_next_frontmatter_works(code: str) -> None:
-    with LuaHost(Limits(frontmatter=0.3)) as host:
+    with LuaHost(LuaLimits(frontmatter=0.3)) as host:
         begun = time.monotonic()
         found = only(lua_document(code, host))
         assert time.monotonic() - begun < 20
@@ -50,7 +50,7 @@ def test_what_never_ends_is_ended_and_the_next_frontmatter_works(code: str) -> N
 @pytest.mark.spec("D6")
 @pytest.mark.parametrize("code", HUNGRY.values(), ids=HUNGRY)
 def test_what_allocates_without_end_is_stopped_by_its_memory(code: str) -> None:
-    with LuaHost(Limits(frontmatter=20)) as host:
+    with LuaHost(LuaLimits(frontmatter=20)) as host:
         found = only(lua_document(code, host))
         assert found.message == "The Lua frontmatter uses more memory than it may; make it do less."
         assert tools_of(clean(lua_document(HARMLESS, host))) == ["file.read"]

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.chat.frontmatter.evaluation import Base
+from holdfast.chat.frontmatter.evaluation import Baseline
 from holdfast.chat.frontmatter.evaluator import evaluate
-from holdfast.chat.lua.host import Child, LuaError, LuaHost, Script
+from holdfast.chat.lua.host import LuaError, LuaHost, LuaWorker, Script
 from holdfast.contract.tool import Tool
 from tests.chat.frontmatter.support import Place, clean, lua_document, only
 
@@ -116,7 +116,7 @@ def test_a_call_it_cannot_see_asks_a_person_in_a_trusted_document_too(lua: LuaHo
     ],
 )
 def test_a_variable_that_no_template_can_have_is_an_error(lua: LuaHost, language: str, code: str, problem: str) -> None:
-    found = only(evaluate(language, code, Base(), lua))
+    found = only(evaluate(language, code, Baseline(), lua))
     assert (found.severity, found.line) == ("error", 4)
     assert found.message == f"{problem}: it holds a number that no template can have; write a finite one, or text."
 
@@ -140,10 +140,10 @@ def test_an_answer_that_is_no_message_is_an_error_and_the_child_is_ended(
         pid = host.pid
         assert pid is not None
 
-        def receive(self: Child, deadline: float) -> bytes:
+        def receive(self: LuaWorker, deadline: float) -> bytes:
             return frame
 
-        monkeypatch.setattr(Child, "receive", receive)
+        monkeypatch.setattr(LuaWorker, "receive", receive)
         assert "make it simpler" in only(lua_document("x = 1", host)).message
         monkeypatch.undo()
         with pytest.raises(ProcessLookupError):

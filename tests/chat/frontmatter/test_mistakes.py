@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.chat.frontmatter.evaluation import Base
-from holdfast.chat.frontmatter.evaluator import MAX_CODE, Lines, evaluate
+from holdfast.chat.frontmatter.evaluation import Baseline
+from holdfast.chat.frontmatter.evaluator import MAX_CODE, KeyLines, evaluate
 from holdfast.chat.lua.host import LuaHost
 from holdfast.config.config import Config, SandboxConfig
 from tests.chat.frontmatter.support import TOOLS, Place, clean, config_of, lua_document, only, tools_of
@@ -68,7 +68,7 @@ def test_a_name_that_a_later_line_takes_out_again_is_checked_too(lua: LuaHost) -
 @pytest.mark.spec("R8")
 def test_a_tool_that_is_not_for_this_caller_is_never_suggested(lua: LuaHost) -> None:
     visible = tuple(tool for tool in TOOLS if tool.name != "shell.exec")
-    base = Base(tools=visible, hidden=frozenset({"shell.exec", "bash", "shell"}))
+    base = Baseline(tools=visible, hidden=frozenset({"shell.exec", "bash", "shell"}))
     typo = evaluate("lua", 'flemma.opt.tools = { "bsah" }', base, lua)
     assert "bash" not in only(typo).message
     hidden = evaluate("lua", 'flemma.opt.tools = { "bash", "read" }\nflemma.opt.tools:remove("shell")', base, lua)
@@ -144,14 +144,14 @@ def test_the_sandbox_is_switched_and_described(lua: LuaHost, tmp_path: Path) -> 
 
 @pytest.mark.spec("D6")
 def test_switching_the_sandbox_on_takes_nothing_from_one_that_is_required(lua: LuaHost) -> None:
-    base = Base(config=Config(sandbox=SandboxConfig(mode="required")))
+    base = Baseline(config=Config(sandbox=SandboxConfig(mode="required")))
     assert clean(evaluate("lua", "flemma.opt.sandbox = true", base, lua)).settings == {}
 
 
 @pytest.mark.spec("D6")
 @pytest.mark.parametrize("language", ["yaml", "python", ""])
 def test_a_language_we_do_not_know_is_an_error(lua: LuaHost, language: str) -> None:
-    found = only(evaluate(language, "x", Base(), lua))
+    found = only(evaluate(language, "x", Baseline(), lua))
     assert (found.severity, found.message, found.line) == (
         "error", f"Unsupported frontmatter language: {language}", 1,
     )  # fmt: skip
@@ -160,7 +160,7 @@ def test_a_language_we_do_not_know_is_an_error(lua: LuaHost, language: str) -> N
 @pytest.mark.spec("D6")
 @pytest.mark.parametrize("language", ["lua", "JSON", "Toml"])
 def test_a_frontmatter_that_is_too_long_is_not_read(lua: LuaHost, language: str) -> None:
-    assert "larger than" in only(evaluate(language, " " * (MAX_CODE + 1), Base(), lua)).message
+    assert "larger than" in only(evaluate(language, " " * (MAX_CODE + 1), Baseline(), lua)).message
 
 
 MANY = 40_000
@@ -184,7 +184,7 @@ def test_thousands_of_mistakes_are_found_in_bounded_time_and_a_hundred_are_told(
     lua: LuaHost, language: str, code: str
 ) -> None:
     begun = time.process_time()
-    document = evaluate(language, code, Base(tools=TOOLS), lua)
+    document = evaluate(language, code, Baseline(tools=TOOLS), lua)
     assert time.process_time() - begun < 5
     *told, last = document.diagnostics
     assert document.failed and len(told) == 100
@@ -194,6 +194,6 @@ def test_thousands_of_mistakes_are_found_in_bounded_time_and_a_hundred_are_told(
 
 @pytest.mark.spec("D6")
 def test_a_mistake_is_on_the_first_line_that_has_its_word() -> None:
-    lines = Lines('{\n "a": "b c",\n"$d":\n{"a": 1}}\n[e.f]\n\'g h\' = 2')
+    lines = KeyLines('{\n "a": "b c",\n"$d":\n{"a": 1}}\n[e.f]\n\'g h\' = 2')
     found = {word: lines.of(word) for word in ("a", "b c", "$d", "e", "f", "g h", "c", "")}
     assert found == {"a": 2, "b c": 2, "$d": 3, "e": 5, "f": 5, "g h": 6, "c": None, "": None}

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.chat.frontmatter.evaluation import BROKEN, DOCUMENT, NOTHING
-from holdfast.chat.lua.host import Limits, LuaHost
+from holdfast.chat.frontmatter.evaluation import BROKEN_CAP, DOCUMENT_CAP, NO_FRONTMATTER
+from holdfast.chat.lua.host import LuaHost, LuaLimits
 from holdfast.contract.call import Caller, Decision
 from holdfast.contract.enums import Verdict
 from holdfast.contract.tool import Tool
@@ -29,7 +29,7 @@ def approval_request(tool: Tool, call_id: str = "c1", **args: Any) -> ApprovalRe
 def test_in_a_trusted_document_the_configuration_answers_only_its_denials(lua: LuaHost, tmp_path: Path) -> None:
     place = Place(tmp_path, NO_SHELL)
     document = clean(lua_document('flemma.opt.tools.auto_approve = { "bash", "write" }', lua, place))
-    assert place.verdicts(NOTHING, trusted=False) == "approve approve approve approve deny"
+    assert place.verdicts(NO_FRONTMATTER, trusted=False) == "approve approve approve approve deny"
     assert place.verdicts(document, trusted=True) == "approve ask approve ask deny"
 
 
@@ -38,8 +38,8 @@ def test_the_chain_of_a_trusted_document_is_config_then_frontmatter(lua: LuaHost
     place = Place(tmp_path)
     document = clean(lua_document('flemma.opt.tools.auto_approve = { "bash" }', lua, place))
     made = place.ruling(document, trusted=True)
-    assert made.document is not None and made.document.outer == place.load().config.approval
-    chain = standard_chain(made.config.approval, document=made.document)
+    assert made.policy is not None and made.policy.outer == place.load().config.approval
+    chain = standard_chain(made.config.approval, document=made.policy)
     said = [step.source for step in chain.judge(approval_request(BY_NAME["shell.exec"], command="ls")).steps]
     assert said == ["urn:holdfast:approval:config", "urn:holdfast:approval:frontmatter"]
     assert chain.judge(approval_request(BY_NAME["file.read"])).decision.verdict is Verdict.ASK
@@ -50,7 +50,7 @@ def test_an_untrusted_document_can_only_narrow(lua: LuaHost, tmp_path: Path) -> 
     place = Place(tmp_path)
     document = clean(lua_document('flemma.opt.tools.auto_approve = { "bash", "write" }', lua, place))
     assert place.verdicts(document, trusted=False) == "approve ask approve ask ask"
-    assert place.ruling(document, trusted=False).document is None
+    assert place.ruling(document, trusted=False).policy is None
 
 
 @pytest.mark.spec("A2", "A7")
@@ -64,7 +64,7 @@ def test_an_untrusted_removal_counts_at_once(lua: LuaHost, tmp_path: Path) -> No
 def test_one_spelling_of_a_tool_brings_back_what_another_took_away(lua: LuaHost, tmp_path: Path) -> None:
     place = Place(tmp_path, "approval.auto_approve = {remove = ['write']}")
     document = clean(lua_document('flemma.opt.tools.auto_approve:append("file.write")', lua, place))
-    assert place.verdicts(NOTHING, trusted=False, calls="write") == "ask"
+    assert place.verdicts(NO_FRONTMATTER, trusted=False, calls="write") == "ask"
     assert place.verdicts(document, trusted=True, calls="write") == "approve"
     assert place.verdicts(document, trusted=False, calls="write") == "ask"
 
@@ -104,7 +104,7 @@ def test_an_untrusted_function_takes_away_what_the_configuration_gives(
     place = Place(tmp_path)
     document = clean(lua_document(f"flemma.opt.tools.auto_approve = function() return {answer} end", lua, place))
     assert place.verdicts(document, trusted=False, calls="read") == verdict
-    assert [cap.name for cap in place.ruling(document, trusted=False).caps] == [DOCUMENT]
+    assert [cap.name for cap in place.ruling(document, trusted=False).caps] == [DOCUMENT_CAP]
 
 
 @pytest.mark.spec("A5")
@@ -132,7 +132,7 @@ def test_a_function_that_never_ends_asks_and_can_be_called_again(tmp_path: Path)
           return true
         end
     """
-    with LuaHost(Limits(call=0.2)) as host:
+    with LuaHost(LuaLimits(call=0.2)) as host:
         document = clean(lua_document(code, host, place))
         before = host.pid
         assert place.verdicts(document, trusted=True, calls="read bash read") == "approve ask approve"
@@ -150,7 +150,7 @@ def test_a_template_cannot_reach_what_a_function_decides_by(lua: LuaHost, tmp_pa
     assert document.script is not None
     pieces = [{"kind": "code", "text": "", "code": "allowed.bash = true string.match = nil", "line": 1}]
     request: dict[str, Any] = {"pieces": pieces, "variables": {}, "frontmatter": document.script.code}
-    request |= document.script.given
+    request |= document.script.options
     assert lua.expand(request, lambda question: {})["ok"]
     assert place.verdicts(document, trusted=True, calls="bash") == "ask"
 
@@ -160,7 +160,7 @@ def test_a_frontmatter_with_a_mistake_leaves_nothing_to_run_by_itself(lua: LuaHo
     place = Place(tmp_path)
     document = lua_document('flemma.opt.tools.auto_approve = { "$default", "raed" }', lua, place)
     assert document.failed
-    assert [cap.name for cap in place.ruling(document, trusted=True).caps] == [BROKEN]
+    assert [cap.name for cap in place.ruling(document, trusted=True).caps] == [BROKEN_CAP]
     for trusted in (True, False):
         assert place.verdicts(document, trusted=trusted) == "ask ask ask ask ask"
 

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.agent.conversation import SetResult, SetStatus, Status
 from holdfast.chat.document import Document
-from holdfast.chat.edits import changed, difference, repaired
+from holdfast.chat.edits import apply_changes, repair_orphans, text_difference
 from holdfast.contract.message import Text, ToolUse
 from holdfast.contract.result import ok
 from tests.chat.session.support import ONE, Editor, opened, place, settle
@@ -52,11 +52,11 @@ def test_a_turn_at_the_end_of_ten_megabytes_costs_little_more_than_reading_them(
 
 def test_what_changed_in_a_long_text_is_found_at_once() -> None:
     text = "x" * 10_000_000
-    assert difference(text, text[:7_000_000] + "yy" + text[7_000_000:]) == (7_000_000, 7_000_000, "yy")
-    assert difference(text, text[1:]) == (len(text) - 1, len(text), "")
-    assert difference("", "ab") == (0, 0, "ab")
-    assert difference("aba", "a") == (1, 3, "")
-    taken = best(lambda: difference(text, text[:7_000_000] + "y" + text[7_000_001:]))
+    assert text_difference(text, text[:7_000_000] + "yy" + text[7_000_000:]) == (7_000_000, 7_000_000, "yy")
+    assert text_difference(text, text[1:]) == (len(text) - 1, len(text), "")
+    assert text_difference("", "ab") == (0, 0, "ab")
+    assert text_difference("aba", "a") == (1, 3, "")
+    taken = best(lambda: text_difference(text, text[:7_000_000] + "y" + text[7_000_001:]))
     assert taken < best(lambda: sum(map(ord, text[:1_000_000]))) * 10
 
 
@@ -71,10 +71,10 @@ def test_ten_times_the_calls_take_about_ten_times_as_long(tmp_path: Path, again:
         path = tmp_path / f"{count}.chat"
         path.write_text(_asking(count).text)
         slots = opened(tmp_path, name=path.name).slots()
-        document = changed(_asking(count), [SetStatus(slot, Status.PENDING) for slot in slots] if again else [])
+        document = apply_changes(_asking(count), [SetStatus(slot, Status.PENDING) for slot in slots] if again else [])
         path.write_text(document.text)
         changes = [SetResult(slot, ok("x")) for slot in opened(tmp_path, name=path.name).slots()]
-        return best(lambda: changed(document, changes))
+        return best(lambda: apply_changes(document, changes))
 
     assert work(3000) < work(300) * 50
 
@@ -83,9 +83,9 @@ def test_many_orphans_are_repaired_in_one_go() -> None:
     def work(count: int) -> float:
         turn = "@Assistant:\n**Tool Use:** `x` (`a`)\n\n```json\n{}\n```\n\n"
         document = Document.parse(turn * count)
-        new, orphans = repaired(document)
-        assert (orphans, repaired(new)[1]) == (count - 1, 0)
-        return best(lambda: repaired(document))
+        new, orphans = repair_orphans(document)
+        assert (orphans, repair_orphans(new)[1]) == (count - 1, 0)
+        return best(lambda: repair_orphans(document))
 
     assert work(3000) < work(300) * 50
 

@@ -15,7 +15,7 @@ from holdfast.chat.state_file import DocumentBusy, DocumentLock, document_key, l
 HOLDER = """
 import sys, pathlib
 from holdfast.chat.state_file import DocumentLock
-with DocumentLock(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])).held():
+with DocumentLock(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])).acquire():
     print("held", flush=True)
     sys.stdin.readline()
 """

@@ -12,7 +12,7 @@ from holdfast.agent.conversation import SetResult, SetStatus, Slot, Status
 from holdfast.chat.conversation import DocumentReader
 from holdfast.chat.document import Document
 from holdfast.chat.document_file import DocumentError
-from holdfast.chat.edits import changed, difference, repaired, replied, span
+from holdfast.chat.edits import apply_changes, block_span, insert_reply, repair_orphans, text_difference
 from holdfast.chat.turns import Turn, last_turn, placeholder_text, read_turns, reply_indexes
 from holdfast.contract.message import Message, Part, Text, Thinking, ToolUse
 from holdfast.contract.result import Result
@@ -85,7 +85,9 @@ def only_added(old: str, new: str) -> bool:
 def without(document: Document, turn: Turn, ids: Sequence[str]) -> str:
     """The text without the placeholders of some calls."""
     text = document.text
-    cuts = sorted((span(asked.block) for asked in turn.calls if asked.block and asked.use.id in ids), reverse=True)
+    cuts = sorted(
+        (block_span(asked.block) for asked in turn.calls if asked.block and asked.use.id in ids), reverse=True
+    )
     for begin, end in cuts:
         text = text[:begin] + text[end:]
     return text
@@ -113,7 +115,7 @@ def test_a_change_touches_its_own_blocks_and_nothing_else(document: Document, da
         if (what := data.draw(st.none() | placing | results)) is not None
     ]
     try:
-        new = changed(document, changes)
+        new = apply_changes(document, changes)
     except DocumentError:
         assert any(one.severity == "error" for one in document.diagnostics)
         return
@@ -144,17 +146,17 @@ def test_a_change_touches_its_own_blocks_and_nothing_else(document: Document, da
 @given(documents())
 def test_placing_what_is_placed_changes_nothing(document: Document) -> None:
     try:
-        once = changed(document, [SetStatus(slot, Status.PENDING) for slot in slots(document)])
+        once = apply_changes(document, [SetStatus(slot, Status.PENDING) for slot in slots(document)])
     except DocumentError:
         return
-    assert changed(once, [SetStatus(slot, Status.PENDING) for slot in slots(once)]).text == once.text
+    assert apply_changes(once, [SetStatus(slot, Status.PENDING) for slot in slots(once)]).text == once.text
 
 
 @pytest.mark.spec("D5")
 @settings(max_examples=rounds(60, 300), deadline=None)
 @given(documents())
 def test_repair_closes_every_call_but_those_of_the_last_reply_and_does_so_once(document: Document) -> None:
-    new, count = repaired(document)
+    new, count = repair_orphans(document)
     before, after = list(read_turns(document)), list(read_turns(new))
     assert [[asked.use for asked in turn.calls] for turn in before] == [
         [asked.use for asked in turn.calls] for turn in after
@@ -162,7 +164,7 @@ def test_repair_closes_every_call_but_those_of_the_last_reply_and_does_so_once(d
     assert count == sum(asked.is_open for turn in before[:-1] for asked in turn.calls)
     assert not any(asked.is_open for turn in after[:-1] for asked in turn.calls)
     assert slots(new) == slots(document)
-    again, none = repaired(new)
+    again, none = repair_orphans(new)
     assert (again.text, none) == (new.text, 0)
     assert Document.parse(new.text).blocks == new.blocks
 
@@ -174,7 +176,7 @@ def test_a_reply_is_added_and_nothing_before_it_changes(
     document: Document, parts: list[Part], aborted: str | None
 ) -> None:
     try:
-        new = replied(document, document, parts, aborted)
+        new = insert_reply(document, document, parts, aborted)
     except DocumentError:
         assert any(one.severity == "error" for one in document.diagnostics)
         return
@@ -191,6 +193,6 @@ def test_a_reply_is_added_and_nothing_before_it_changes(
 @settings(max_examples=rounds(40, 200), deadline=None)
 @given(st.text("ab\n", max_size=12), st.text("ab\n", max_size=12))
 def test_a_difference_turns_one_text_into_the_other(old: str, new: str) -> None:
-    start, end, middle = difference(old, new)
+    start, end, middle = text_difference(old, new)
     assert 0 <= start <= end <= len(old)
     assert old[:start] + middle + old[end:] == new

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.agent.conversation import Diagnostic
-from holdfast.chat.frontmatter.evaluation import NOTHING, Base, Evaluated
+from holdfast.chat.frontmatter.evaluation import NO_FRONTMATTER, Baseline, EvaluatedFrontmatter
 from holdfast.chat.frontmatter.evaluator import evaluate
 from holdfast.chat.lua.host import LuaHost
-from holdfast.chat.templates.expansion import Expanded, Files, Scope, expand
+from holdfast.chat.templates.expansion import Expanded, ExpansionScope, FileAccess, expand
 from holdfast.config.config import ChatConfig, Config, Reach, SandboxConfig
 from holdfast.contract.message import Text
 
@@ -39,12 +39,12 @@ class Project:
         line: int = 1,
         **sandbox: Any,
     ) -> Expanded:
-        found: Evaluated = evaluate(language, code, Base(), self.lua) if code else NOTHING
+        found: EvaluatedFrontmatter = evaluate(language, code, Baseline(), self.lua) if code else NO_FRONTMATTER
         assert found.diagnostics == ()
         document = self.docs / "t.chat"
         config = Config(sandbox=SandboxConfig(**sandbox), chat=ChatConfig(files=files))
-        reach = Files.of(config, document=document, root=self.root)
-        return expand(text, Scope(files=reach, lua=self.lua, frontmatter=found, document=document, line=line))
+        reach = FileAccess.of(config, document=document, root=self.root)
+        return expand(text, ExpansionScope(files=reach, lua=self.lua, frontmatter=found, document=document, line=line))
 
     def text(self, text: str, code: str = "", **options: Any) -> str:
         """The text it becomes, with nothing to complain about."""

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from holdfast.chat.templates.scanner import MAX_TEMPLATE, Scan
+from holdfast.chat.templates.scanner import MAX_TEMPLATE, TemplateScan
 
 MEGABYTE = 1_000_000
 SECONDS = 5
@@ -37,14 +37,14 @@ HOSTILE = {
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_a_megabyte_of_anything_is_scanned_in_bounded_time(text: str) -> None:
     begun = time.process_time()
-    pieces = Scan(text).pieces
+    pieces = TemplateScan(text).pieces
     assert time.process_time() - begun < SECONDS
     assert "".join(piece.source for piece in pieces) == text
 
 
 @pytest.mark.spec("D8")
 def test_what_nothing_can_close_is_text_and_nothing_to_warn_about() -> None:
-    scan = Scan(much("{{ '"))
+    scan = TemplateScan(much("{{ '"))
     assert [piece.kind for piece in scan.pieces] == ["text"] and not scan.gave_up
 
 
@@ -63,11 +63,11 @@ def test_what_nothing_can_close_is_text_and_nothing_to_warn_about() -> None:
     ],
 )
 def test_the_end_of_a_template_is_found_behind_strings_comments_and_brackets(text: str, code: str) -> None:
-    assert [(piece.kind, piece.code) for piece in Scan(text).pieces] == [("expression", code)]
+    assert [(piece.kind, piece.code) for piece in TemplateScan(text).pieces] == [("expression", code)]
 
 
 @pytest.mark.spec("D8")
 def test_a_template_that_is_too_long_is_text() -> None:
     inner = "x" * (MAX_TEMPLATE - 1)
-    assert [piece.kind for piece in Scan(f"{{{{{inner}}}}}").pieces] == ["expression"]
-    assert [piece.kind for piece in Scan(f"{{{{xx{inner}}}}}").pieces] == ["text"]
+    assert [piece.kind for piece in TemplateScan(f"{{{{{inner}}}}}").pieces] == ["expression"]
+    assert [piece.kind for piece in TemplateScan(f"{{{{xx{inner}}}}}").pieces] == ["text"]

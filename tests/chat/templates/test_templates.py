@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.chat.lua.host import Limits, LuaHost
-from holdfast.chat.templates.scanner import Scan
+from holdfast.chat.lua.host import LuaHost, LuaLimits
+from holdfast.chat.templates.scanner import TemplateScan
 from holdfast.contract.message import Text
 from tests.chat.templates.support import Project, only, shown
 from tests.soak import rounds
@@ -103,7 +103,7 @@ def test_code_that_fails_is_an_error_and_the_text_is_left_alone(
 
 @pytest.mark.spec("D8")
 def test_a_template_that_never_ends_is_ended(project: Project) -> None:
-    with LuaHost(Limits(expand=0.3)) as host:
+    with LuaHost(LuaLimits(expand=0.3)) as host:
         project.lua = host
         assert "did not end within 0.3 seconds" in only(project.expand("{% while true do end %}")).message
         assert project.text("{{ 1 }}") == "1"
@@ -128,7 +128,7 @@ def test_text_without_templates_starts_no_process(project: Project) -> None:
 @settings(max_examples=rounds(40, 200), deadline=None)
 @given(st.text(alphabet="{}%-'\"[]=\\ \nax", max_size=40))
 def test_every_letter_is_in_a_piece_or_trimmed_white_space(text: str) -> None:
-    pieces = Scan(text).pieces
+    pieces = TemplateScan(text).pieces
     at = 0
     for piece in pieces:
         found = text.find(piece.source, at)

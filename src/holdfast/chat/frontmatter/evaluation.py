@@ -27,7 +27,7 @@ from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean
 
 
-class Base(Struct, frozen=True, kw_only=True):
+class Baseline(Struct, frozen=True, kw_only=True):
     """What holds without the document; every evaluation starts from it."""
 
     config: Config = field(default_factory=Config)
@@ -37,7 +37,7 @@ class Base(Struct, frozen=True, kw_only=True):
     """Names of tools that exist and are not for this caller. They are no mistake, and are never suggested."""
 
 
-class Evaluated(Struct, frozen=True, kw_only=True, eq=False):
+class EvaluatedFrontmatter(Struct, frozen=True, kw_only=True, eq=False):
     digest: str
     """What a person trusts; see `digest_of_frontmatter`."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -60,23 +60,23 @@ def digest_of_frontmatter(language: str, code: str) -> str:
     return sha256(f"{language}\n{code}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-NOTHING = Evaluated(digest="")
+NO_FRONTMATTER = EvaluatedFrontmatter(digest="")
 """A document without frontmatter."""
 
 
-DOCUMENT: Final = f"{CAP_URN}document"
-BROKEN: Final = f"{CAP_URN}broken-document"
+DOCUMENT_CAP: Final = f"{CAP_URN}document"
+BROKEN_CAP: Final = f"{CAP_URN}broken-document"
 
 
-class Ruling(Struct, frozen=True):
+class DocumentRules(Struct, frozen=True):
     """What a runtime for the document is made of: its configuration, and the arguments of `standard_decider`."""
 
     config: Config
-    document: DocumentPolicy | None = None
+    policy: DocumentPolicy | None = None
     caps: tuple[Cap, ...] = ()
 
 
-def ruling(evaluated: Evaluated, loaded: LoadedConfig, *, trusted: bool) -> Ruling:
+def document_rules(evaluated: EvaluatedFrontmatter, loaded: LoadedConfig, *, trusted: bool) -> DocumentRules:
     """`loaded` is the configuration with `evaluated.settings` as its document, read with the same `trusted`."""
     config = loaded.config
     document: DocumentPolicy | None = None
@@ -84,14 +84,14 @@ def ruling(evaluated: Evaluated, loaded: LoadedConfig, *, trusted: bool) -> Ruli
     if trusted and (evaluated.approve is not None or _sets_list(evaluated.settings)):
         document = DocumentPolicy(loaded.outer.approval, evaluated.approve)
     elif evaluated.approve is not None:
-        caps.append(tightening(evaluated.approve))
+        caps.append(untrusted_cap(evaluated.approve))
     if evaluated.failed:
         reason = "The document's frontmatter has a mistake, so a person is asked; correct it."
-        caps.append(Cap(BROKEN, lambda request: Decision(Verdict.ASK, BROKEN, reason)))
-    return Ruling(config, document, tuple(caps))
+        caps.append(Cap(BROKEN_CAP, lambda request: Decision(Verdict.ASK, BROKEN_CAP, reason)))
+    return DocumentRules(config, document, tuple(caps))
 
 
-def tightening(function: Resolve) -> Cap:
+def untrusted_cap(function: Resolve) -> Cap:
     """The function of a document nobody has trusted: its yes counts for nothing, its no counts."""
 
     def judge(request: ApprovalRequest) -> Decision | None:
@@ -102,12 +102,12 @@ def tightening(function: Resolve) -> Cap:
         verdict = Verdict.ASK if answer is False else Verdict.parse(answer)
         if verdict is None or verdict is Verdict.APPROVE or answer is True:
             return None
-        return Decision(verdict, DOCUMENT, f"The function of the document, which is not trusted, says {verdict}.")
+        return Decision(verdict, DOCUMENT_CAP, f"The function of the document, which is not trusted, says {verdict}.")
 
-    return Cap(DOCUMENT, judge)
+    return Cap(DOCUMENT_CAP, judge)
 
 
-def chosen_tools(evaluated: Evaluated, tools: Iterable[Tool], *, trusted: bool) -> frozenset[str] | None:
+def chosen_tools(evaluated: EvaluatedFrontmatter, tools: Iterable[Tool], *, trusted: bool) -> frozenset[str] | None:
     """The names of the tools it works with; None if the document leaves them as they are.
 
     Only a trusted document can bring in a tool that is switched off.
@@ -124,13 +124,13 @@ def chosen_tools(evaluated: Evaluated, tools: Iterable[Tool], *, trusted: bool) 
     return chosen if trusted else chosen & {tool.name for tool in known if tool.enabled}
 
 
-def left_tools(evaluated: Evaluated, tools: Iterable[Tool], *, trusted: bool) -> frozenset[str] | None:
+def allowed_tools(evaluated: EvaluatedFrontmatter, tools: Iterable[Tool], *, trusted: bool) -> frozenset[str] | None:
     """The names for `Caller.only`: those chosen, and `tool.search`, unless the document takes that out by name."""
     chosen = chosen_tools(evaluated, tools, trusted=trusted)
     return chosen if chosen is None or _removes_search(evaluated.tool_edits) else chosen | {TOOL_SEARCH}
 
 
-def missing_tools(evaluated: Evaluated, tools: Iterable[Tool]) -> list[str]:
+def missing_tools(evaluated: EvaluatedFrontmatter, tools: Iterable[Tool]) -> list[str]:
     """A warning for each tool the document names that its server, which is there, does not have."""
     known: dict[str, list[str]] = {}
     for tool in tools:

@@ -10,11 +10,11 @@ from typing import Any, Final, cast
 from msgspec import structs
 
 from holdfast.agent.conversation import Diagnostic
-from holdfast.chat.frontmatter.evaluation import Base, Evaluated, digest_of_frontmatter
+from holdfast.chat.frontmatter.evaluation import Baseline, EvaluatedFrontmatter, digest_of_frontmatter
 from holdfast.chat.frontmatter.flemma_options import PRESETS, Path, real_path
-from holdfast.chat.frontmatter.lua_source import decider, read_lua
-from holdfast.chat.frontmatter.option_edits import Draft
-from holdfast.chat.lua.host import LuaError, LuaHost, Script, has_number
+from holdfast.chat.frontmatter.lua_source import lua_resolver, read_lua
+from holdfast.chat.frontmatter.option_edits import OptionEdits
+from holdfast.chat.lua.host import LuaError, LuaHost, Script, is_lua_number
 from holdfast.config.merge import OPERATIONS, merge_layer, operations, plain_table
 from holdfast.contract.errors import BadJson, ConfigError
 from holdfast.contract.json import Json, digest_of, parse_json
@@ -25,7 +25,7 @@ Table = dict[str, Any]
 _TOKEN: Final = re.compile(r"""\n|"([^"\\\n]*)"|'([^'\n]*)'|([\w$-]+)""")
 
 
-class Lines:
+class KeyLines:
     def __init__(self, code: str) -> None:
         self._code = code
 
@@ -48,24 +48,24 @@ class Lines:
 TOOLS: Final = ("document", "tools")
 AUTO_APPROVE: Final = ("approval", "auto_approve")
 OWN_PRESETS: Final = ("approval", "presets")
-OWN: Final = (TOOLS, AUTO_APPROVE, OWN_PRESETS)
+OWN_LISTS: Final = (TOOLS, AUTO_APPROVE, OWN_PRESETS)
 
 
-def where_own(path: Path, prefix: str = "") -> str:
+def own_option_name(path: Path, prefix: str = "") -> str:
     return prefix + ".".join(path)
 
 
-def take_own(draft: Draft, given: Table, base: Base, lines: Lines, prefix: str = "") -> Table:
+def read_own_options(draft: OptionEdits, given: Table, base: Baseline, lines: KeyLines, prefix: str = "") -> Table:
     """Give the draft the lists whose names are checked; the rest is checked here and handed back."""
     rest = {key: dict(cast(Table, value)) if isinstance(value, dict) else value for key, value in given.items()}
     document = rest.pop("document", {})
     if not isinstance(document, dict):
-        draft.complain(f"{prefix}document: expected a table with 'tools'.", lines.of("document"))
+        draft.add_error(f"{prefix}document: expected a table with 'tools'.", lines.of("document"))
     else:
         table = cast(Table, document)
         _take_list(draft, TOOLS, table.pop("tools", None), lines)
         for key in table:
-            draft.complain(f"{prefix}document.{key} is not an option; known here is tools.", lines.of(key))
+            draft.add_error(f"{prefix}document.{key} is not an option; known here is tools.", lines.of(key))
     approval = rest.get("approval")
     if isinstance(approval, dict):
         table = cast(Table, approval)
@@ -77,12 +77,12 @@ def take_own(draft: Draft, given: Table, base: Base, lines: Lines, prefix: str =
             base.config, rest, name=prefix.rstrip(".") or "frontmatter", folder=pathlib.Path("/"), user_level=False
         )
     except ConfigError as error:
-        draft.complain(str(error), _line_of_problem(lines, str(error)))
+        draft.add_error(str(error), _line_of_problem(lines, str(error)))
         return {}
     return rest
 
 
-def _take_list(draft: Draft, path: Path, given: object, lines: Lines) -> None:
+def _take_list(draft: OptionEdits, path: Path, given: object, lines: KeyLines) -> None:
     line = lines.of(path[-1])
     if given is None:
         return
@@ -90,9 +90,9 @@ def _take_list(draft: Draft, path: Path, given: object, lines: Lines) -> None:
         draft.assign(path, given, line)
         return
     try:
-        steps = operations(cast(Table, given), where_own(path))
+        steps = operations(cast(Table, given), own_option_name(path))
     except ConfigError as error:
-        draft.complain(str(error), line)
+        draft.add_error(str(error), line)
         return
     for operation, names in steps.items():
         if operation == "set":
@@ -101,7 +101,7 @@ def _take_list(draft: Draft, path: Path, given: object, lines: Lines) -> None:
             draft.edit(path, operation, list(names), line)
 
 
-def _take_presets(draft: Draft, approval: Table, lines: Lines) -> None:
+def _take_presets(draft: OptionEdits, approval: Table, lines: KeyLines) -> None:
     presets = approval.get("presets")
     if not isinstance(presets, dict):
         return  # whatever else it is, the configuration refuses it
@@ -113,7 +113,7 @@ def _take_presets(draft: Draft, approval: Table, lines: Lines) -> None:
             draft.assign((*OWN_PRESETS, name, side), names, line)
 
 
-def _line_of_problem(lines: Lines, message: str) -> int | None:
+def _line_of_problem(lines: KeyLines, message: str) -> int | None:
     """Where the option stands that a message begins with."""
     option = message.removeprefix("frontmatter: ").removeprefix("holdfast: ").partition(":")[0].partition(" ")[0]
     return lines.of(option.rpartition(".")[2].strip('"'))
@@ -127,29 +127,29 @@ class NotAnObject(Exception):
 
 
 def json_option(path: Path) -> str:
-    return where_own(path, "holdfast.") if path[:2] in OWN else ".".join(("flemma", *path))
+    return own_option_name(path, "holdfast.") if path[:2] in OWN_LISTS else ".".join(("flemma", *path))
 
 
-def read_json(code: str, base: Base, lines: Lines) -> tuple[Draft, Table, Table]:
+def read_json(code: str, base: Baseline, lines: KeyLines) -> tuple[OptionEdits, Table, Table]:
     """The draft, the settings that are not part of it, and the variables. Raises `BadJson` and `NotAnObject`."""
     found = parse_json(code)
     if not isinstance(found, dict):
         raise NotAnObject(_kind(found))
     given = cast(Table, _without_null(found))
-    draft = Draft(base, json_option)
+    draft = OptionEdits(base, json_option)
     flemma, own = given.pop("flemma", {}), given.pop("holdfast", {})
     rest: Table = {}
     for name, part in (("flemma", flemma), ("holdfast", own)):
         if not isinstance(part, dict):
-            draft.complain(f"'{name}' must be an object, got {_kind(part)}.", lines.of(name))
+            draft.add_error(f"'{name}' must be an object, got {_kind(part)}.", lines.of(name))
         elif name == "flemma":
             _walk(draft, (), cast(Table, part), lines)
         else:
-            rest = take_own(draft, cast(Table, part), base, lines, prefix="holdfast.")
+            rest = read_own_options(draft, cast(Table, part), base, lines, prefix="holdfast.")
     return draft, rest, given
 
 
-def _walk(draft: Draft, path: Path, node: object, lines: Lines) -> None:
+def _walk(draft: OptionEdits, path: Path, node: object, lines: KeyLines) -> None:
     line = lines.of(path[-1]) if path else None
     if not isinstance(node, dict):
         draft.assign(path, node, line)
@@ -161,7 +161,7 @@ def _walk(draft: Draft, path: Path, node: object, lines: Lines) -> None:
     operators = {} if real == PRESETS else {key: value for key, value in table.items() if key.startswith("$")}
     for key in operators.keys() - {f"${name}" for name in OPERATIONS}:
         known = ", ".join(f"${name}" for name in OPERATIONS)
-        draft.complain(f"{json_option(path)}: '{key}' is no operator; use {known}.", lines.of(key))
+        draft.add_error(f"{json_option(path)}: '{key}' is no operator; use {known}.", lines.of(key))
     for name in OPERATIONS:
         if f"${name}" not in operators:
             continue
@@ -186,13 +186,13 @@ def _without_null(value: Json) -> Json:
     return value
 
 
-def merged(one: Table, other: Table, path: Path = ()) -> tuple[Table, list[str]]:
+def merge_tables(one: Table, other: Table, path: Path = ()) -> tuple[Table, list[str]]:
     """Both tables, and the options that both of them hold."""
     result, twice = dict(one), list[str]()
     for key, value in other.items():
         here = (*path, key)
         if isinstance(value, dict) and isinstance(result.get(key), dict):
-            result[key], more = merged(cast(Table, result[key]), cast(Table, value), here)
+            result[key], more = merge_tables(cast(Table, result[key]), cast(Table, value), here)
             twice += more
         elif key in result:
             twice.append(".".join(here))
@@ -202,13 +202,15 @@ def merged(one: Table, other: Table, path: Path = ()) -> tuple[Table, list[str]]
 
 
 MAX_CODE: Final = 1024 * 1024
-MAX_SAID: Final = 100
+MAX_DIAGNOSTICS: Final = 100
 _FIRST_LINE: Final = 2
 """The line of a document on which the code of its frontmatter begins."""
 _AT: Final = re.compile(r" ?\(?at line (\d+),? column (\d+)\)?")
 
 
-def evaluate(language: str, code: str, base: Base, lua: LuaHost, *, first_line: int = _FIRST_LINE) -> Evaluated:
+def evaluate(
+    language: str, code: str, base: Baseline, lua: LuaHost, *, first_line: int = _FIRST_LINE
+) -> EvaluatedFrontmatter:
     """Nothing is raised for what a document says: it is in the diagnostics, with lines of the document."""
     digest = digest_of_frontmatter(language, code)
     if len(code) > MAX_CODE:
@@ -233,15 +235,15 @@ def evaluate(language: str, code: str, base: Base, lua: LuaHost, *, first_line: 
 
 def _first(found: tuple[Diagnostic, ...]) -> list[Diagnostic]:
     """As many as somebody reads, by line; errors before warnings."""
-    few = sorted(found, key=lambda item: (item.severity != "error", item.line or 0))[:MAX_SAID]
+    few = sorted(found, key=lambda item: (item.severity != "error", item.line or 0))[:MAX_DIAGNOSTICS]
     few.sort(key=lambda item: item.line or 0)
-    if len(found) > MAX_SAID:
-        more = f"{len(found) - MAX_SAID:,} more things are wrong with the frontmatter; correct the others first."
+    if len(found) > MAX_DIAGNOSTICS:
+        more = f"{len(found) - MAX_DIAGNOSTICS:,} more things are wrong with the frontmatter; correct the others first."
         few.append(Diagnostic("warning", more))
     return few
 
 
-def _lua(digest: str, code: str, base: Base, lua: LuaHost, first_line: int) -> Evaluated:
+def _lua(digest: str, code: str, base: Baseline, lua: LuaHost, first_line: int) -> EvaluatedFrontmatter:
     try:
         draft, script, said = read_lua(code, base, lua)
     except LuaError as error:
@@ -249,20 +251,20 @@ def _lua(digest: str, code: str, base: Base, lua: LuaHost, first_line: int) -> E
     return _finished(digest, draft, base, said=said, script=script, lua=lua, first_line=first_line)
 
 
-def _json(digest: str, code: str, base: Base) -> Evaluated:
-    lines = Lines(code)
+def _json(digest: str, code: str, base: Baseline) -> EvaluatedFrontmatter:
+    lines = KeyLines(code)
     try:
         draft, rest, variables = read_json(code, base, lines)
     except BadJson as error:
         return _failed(digest, *_position(f"The frontmatter cannot be read: {error}"))
     except NotAnObject as error:
         warning = Diagnostic("warning", f"Frontmatter must be an object, got {error}", 1)
-        return Evaluated(digest=digest, diagnostics=(warning,))
+        return EvaluatedFrontmatter(digest=digest, diagnostics=(warning,))
     _check_numbers(variables, "", draft, lines)
     return _finished(digest, draft, base, rest=rest, variables=variables)
 
 
-def _toml(digest: str, code: str, base: Base) -> Evaluated:
+def _toml(digest: str, code: str, base: Baseline) -> EvaluatedFrontmatter:
     import tomllib
 
     try:
@@ -274,17 +276,17 @@ def _toml(digest: str, code: str, base: Base) -> Evaluated:
         return _failed(digest, "The frontmatter is not UTF-8 text; save it as UTF-8.")
     except (ConfigError, RecursionError):
         return _failed(digest, "The tables of the frontmatter are nested too deeply; flatten them.")
-    draft, lines = Draft(base, where_own), Lines(code)
+    draft, lines = OptionEdits(base, own_option_name), KeyLines(code)
     variables: object = given.pop("vars", {})
     if not isinstance(variables, dict):
-        draft.complain("vars: expected a table of variables.", lines.of("vars"))
+        draft.add_error("vars: expected a table of variables.", lines.of("vars"))
         variables = {}
-    rest = take_own(draft, given, base, lines)
+    rest = read_own_options(draft, given, base, lines)
     _check_numbers(cast(Table, variables), "vars.", draft, lines)
     return _finished(digest, draft, base, rest=rest, variables=cast(Table, variables))
 
 
-def _check_numbers(variables: Table, prefix: str, draft: Draft, lines: Lines) -> None:
+def _check_numbers(variables: Table, prefix: str, draft: OptionEdits, lines: KeyLines) -> None:
     for name, value in variables.items():
         waiting: list[object] = [value]
         while waiting:
@@ -292,16 +294,16 @@ def _check_numbers(variables: Table, prefix: str, draft: Draft, lines: Lines) ->
             if isinstance(one, dict | list):
                 inner = cast("dict[str, object] | list[object]", one)
                 waiting += inner.values() if isinstance(inner, dict) else inner
-            elif isinstance(one, int | float) and not has_number(one):
+            elif isinstance(one, int | float) and not is_lua_number(one):
                 problem = "it holds a number that no template can have; write a finite one, or text."
-                draft.complain(f"{prefix}{escape(name[:80])}: {problem}", lines.of(name))
+                draft.add_error(f"{prefix}{escape(name[:80])}: {problem}", lines.of(name))
                 break
 
 
 def _finished(
     digest: str,
-    draft: Draft,
-    base: Base,
+    draft: OptionEdits,
+    base: Baseline,
     *,
     rest: Table | None = None,
     variables: Table | None = None,
@@ -309,16 +311,16 @@ def _finished(
     script: Script | None = None,
     lua: LuaHost | None = None,
     first_line: int = _FIRST_LINE,
-) -> Evaluated:
-    done = draft.finish()
-    settings, twice = merged(rest or {}, done.settings)
+) -> EvaluatedFrontmatter:
+    done = draft.resolve()
+    settings, twice = merge_tables(rest or {}, done.settings)
     problems = [*done.diagnostics, *(said or ())]
     problems += [Diagnostic("error", f"{option} is set twice, in both layouts; keep one.") for option in twice]
     problems += _misfits(settings, base)
     approve: Resolve | None = None
     if done.function is not None and script is not None and lua is not None:
-        approve = decider(lua, script, done.function, first_line)
-    return Evaluated(
+        approve = lua_resolver(lua, script, done.function, first_line)
+    return EvaluatedFrontmatter(
         digest=digest,
         settings=settings,
         tool_edits=done.tool_edits,
@@ -329,7 +331,7 @@ def _finished(
     )
 
 
-def _misfits(settings: Table, base: Base) -> list[Diagnostic]:
+def _misfits(settings: Table, base: Baseline) -> list[Diagnostic]:
     """What the configuration would refuse although each step seemed right."""
     try:
         digest_of(settings)
@@ -341,8 +343,8 @@ def _misfits(settings: Table, base: Base) -> list[Diagnostic]:
     return []
 
 
-def _failed(digest: str, message: str, line: int | None = None, column: int | None = None) -> Evaluated:
-    return Evaluated(digest=digest, diagnostics=(Diagnostic("error", message, line, column),))
+def _failed(digest: str, message: str, line: int | None = None, column: int | None = None) -> EvaluatedFrontmatter:
+    return EvaluatedFrontmatter(digest=digest, diagnostics=(Diagnostic("error", message, line, column),))
 
 
 def _position(message: str) -> tuple[str, int | None, int | None]:

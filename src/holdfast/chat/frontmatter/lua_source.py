@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.agent.conversation import Diagnostic
-from holdfast.chat.frontmatter.evaluation import Base
+from holdfast.chat.frontmatter.evaluation import Baseline
 from holdfast.chat.frontmatter.flemma_options import Path, readable
-from holdfast.chat.frontmatter.option_edits import Draft, ListValue
+from holdfast.chat.frontmatter.option_edits import ListValue, OptionEdits
 from holdfast.chat.lua.host import LuaError, LuaHost, Script
 from holdfast.contract.call import Decision
 from holdfast.contract.enums import Verdict
@@ -20,17 +20,17 @@ from holdfast.rules.chain import Resolve, ResolveContext, describe_value, log_wa
 _ANSWERS = frozenset({"approve", "require_approval", "deny"})
 
 
-class Target(Struct, frozen=True):
+class ListTarget(Struct, frozen=True):
     """A list: what an option holds, or one that was made from such a list."""
 
     path: tuple[str, ...] | None = None
     list: int | None = None
 
 
-class Entry(Struct, frozen=True, rename={"action": "do"}):
+class LogEntry(Struct, frozen=True, rename={"action": "do"}):
     action: str
     path: tuple[str, ...] = ()
-    of: Target = Target()
+    of: ListTarget = ListTarget()
     op: Literal["", "append", "prepend", "remove"] = ""
     names: Any = None
     value: Any = None
@@ -39,8 +39,8 @@ class Entry(Struct, frozen=True, rename={"action": "do"}):
     line: int | None = None
 
 
-class Reply(Struct, frozen=True):
-    log: list[Entry]
+class LuaReply(Struct, frozen=True):
+    log: list[LogEntry]
     returned: str | None = None
 
 
@@ -48,20 +48,20 @@ def lua_option(path: Path) -> str:
     return ".".join(("flemma.opt", *path))
 
 
-def script_of(code: str, base: Base) -> Script:
+def make_script(code: str, base: Baseline) -> Script:
     values = readable(base.config)
     known = {name: value for name, value in values.items() if value is not None}
     return Script(code, {"values": known, "readable": dict.fromkeys(values, True)})
 
 
-def read_lua(code: str, base: Base, lua: LuaHost) -> tuple[Draft, Script, list[Diagnostic]]:
+def read_lua(code: str, base: Baseline, lua: LuaHost) -> tuple[OptionEdits, Script, list[Diagnostic]]:
     """Raises `LuaError` when the code fails: nothing of it counts then."""
-    script = script_of(code, base)
+    script = make_script(code, base)
     try:
-        reply = msgspec.convert(lua.evaluate(script), Reply)
+        reply = msgspec.convert(lua.evaluate(script), LuaReply)
     except msgspec.ValidationError:
         raise LuaError("The Lua frontmatter gave an answer that cannot be read; make it simpler.") from None
-    draft = Draft(base, lua_option)
+    draft = OptionEdits(base, lua_option)
     lists: dict[int, tuple[Path, ListValue]] = {}
     for entry in reply.log:
         _replay(entry, draft, lists)
@@ -71,7 +71,7 @@ def read_lua(code: str, base: Base, lua: LuaHost) -> tuple[Draft, Script, list[D
     return draft, script, said
 
 
-def _replay(entry: Entry, draft: Draft, lists: dict[int, tuple[Path, ListValue]]) -> None:
+def _replay(entry: LogEntry, draft: OptionEdits, lists: dict[int, tuple[Path, ListValue]]) -> None:
     line = entry.line
     match entry.action:
         case "set":
@@ -79,7 +79,7 @@ def _replay(entry: Entry, draft: Draft, lists: dict[int, tuple[Path, ListValue]]
         case "clear":
             draft.clear(entry.path, line)
         case "function":
-            draft.decide_by(entry.path, entry.id, line)
+            draft.set_function(entry.path, entry.id, line)
         case "copy":
             _, value = _found(entry, draft, lists)
             if value is not None:
@@ -94,17 +94,19 @@ def _replay(entry: Entry, draft: Draft, lists: dict[int, tuple[Path, ListValue]]
             elif changed is not None:
                 draft.assign(path, changed, line)
         case _:
-            draft.complain("The Lua frontmatter gave a record that cannot be read; make it simpler.", line)
+            draft.add_error("The Lua frontmatter gave a record that cannot be read; make it simpler.", line)
 
 
-def _found(entry: Entry, draft: Draft, lists: dict[int, tuple[Path, ListValue]]) -> tuple[Path, ListValue | None]:
+def _found(
+    entry: LogEntry, draft: OptionEdits, lists: dict[int, tuple[Path, ListValue]]
+) -> tuple[Path, ListValue | None]:
     if entry.of.list is not None:
         return lists.get(entry.of.list, ((), None))
     path = entry.of.path or ()
     return path, draft.current(path, entry.line)
 
 
-def decider(lua: LuaHost, script: Script, function: int, first_line: int) -> Resolve:
+def lua_resolver(lua: LuaHost, script: Script, function: int, first_line: int) -> Resolve:
     """The document's function as a voice in the chain. It is told the seed's name of a tool; failing, it asks."""
 
     def approve(name: str, args: Args, ctx: ResolveContext) -> object:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from holdfast.agent.conversation import Diagnostic
 from holdfast.chat.frontmatter import flemma_options as seed
-from holdfast.chat.frontmatter.evaluation import Base
+from holdfast.chat.frontmatter.evaluation import Baseline
 from holdfast.chat.frontmatter.flemma_options import Path
 from holdfast.config.merge import NameList
 from holdfast.config.options import PRESET_NAME, check_type, short_repr
@@ -39,12 +39,12 @@ class UnknownName(Exception):
         super().__init__(f"unknown value '{escape(name[:_MAX_SHOWN])}'{hint}")
 
 
-class NotHere(Exception):
+class UnavailableTool(Exception):
     """The tool exists, but not for this document."""
 
 
-class Vocabulary:
-    def __init__(self, base: Base, presets: Iterable[str] = ()) -> None:
+class KnownNames:
+    def __init__(self, base: Baseline, presets: Iterable[str] = ()) -> None:
         self._base = base
         self._canonical = {name: tool.name for tool in base.tools for name in (*tool.names, tool.api_name)}
         self._shown = [name for tool in base.tools for name in tool.names]
@@ -64,7 +64,7 @@ class Vocabulary:
     def tool(self, name: str) -> str:
         """An entry of the document's tools."""
         if name in self._base.hidden:
-            raise NotHere(f"The tool '{escape(name[:_MAX_SHOWN])}' is not available here and is left out.")
+            raise UnavailableTool(f"The tool '{escape(name[:_MAX_SHOWN])}' is not available here and is left out.")
         return self._tool_or_set(name)
 
     def canonical(self, name: str) -> str:
@@ -89,7 +89,7 @@ class Vocabulary:
         raise UnknownName(name, self._shown)
 
 
-class Step(Struct, frozen=True):
+class ListEdit(Struct, frozen=True):
     """`set`, `append`, `prepend` or `remove`, and the names it is given."""
 
     operation: str
@@ -99,11 +99,11 @@ class Step(Struct, frozen=True):
     line: int | None = None
 
 
-Report = Callable[[Exception, Step], None]
+Report = Callable[[Exception, ListEdit], None]
 
 
-def rules(
-    steps: Iterable[Step], vocabulary: Vocabulary, base: tuple[str, ...] | str = (), excluded: Iterable[str] = ()
+def resolve_rules(
+    steps: Iterable[ListEdit], vocabulary: KnownNames, base: tuple[str, ...] | str = (), excluded: Iterable[str] = ()
 ) -> NameList:
     """An approval list, with tools by their own names, so that every spelling removes and brings back every other."""
     start = () if isinstance(base, str) else base
@@ -113,17 +113,17 @@ def rules(
     return current
 
 
-def tools(steps: Iterable[Step], vocabulary: Vocabulary) -> tuple[Edit, ...]:
+def resolve_tools(steps: Iterable[ListEdit], vocabulary: KnownNames) -> tuple[Edit, ...]:
     """The edits to the document's tools that mean something here."""
     return tuple((step.operation, tuple(_known(step, vocabulary.tool))) for step in steps)
 
 
-def _known(step: Step, look_up: Callable[[str], str], report: Report | None = None) -> list[str]:
+def _known(step: ListEdit, look_up: Callable[[str], str], report: Report | None = None) -> list[str]:
     found: list[str] = []
     for name in step.names:
         try:
             found.append(look_up(name))
-        except (UnknownName, NotHere) as error:
+        except (UnknownName, UnavailableTool) as error:
             if report is not None:
                 report(error, step)
     return found
@@ -137,7 +137,7 @@ _SIDES: Final = ("approve", "deny")
 _NETWORK: Final = {True: "on", False: "off"}
 
 
-class Mistake(Exception):
+class InvalidEdit(Exception):
     """A step that cannot be meant; the message is what follows the option's name."""
 
 
@@ -145,32 +145,32 @@ class ListValue(Struct, frozen=True):
     """A list under edit: the option it began as, and what was done to it since."""
 
     origin: Path
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ListEdit, ...] = ()
 
 
-class Finished(Struct, frozen=True):
+class ResolvedOptions(Struct, frozen=True):
     settings: Table
     tool_edits: tuple[Edit, ...]
     function: int | None
     diagnostics: tuple[Diagnostic, ...]
 
 
-class Draft:
+class OptionEdits:
     """Every public method takes the option as the document names it, and collects the mistake if it is one."""
 
-    def __init__(self, base: Base, where: Where) -> None:
+    def __init__(self, base: Baseline, where: Where) -> None:
         self._base = base
         self._where = where
         self._lists: dict[Path, ListValue] = {path: ListValue(path) for path in seed.LISTS}
         self._function: int | None = None
-        self._steps: list[tuple[Path, Step]] = []
+        self._steps: list[tuple[Path, ListEdit]] = []
         """All that was ever said about lists: also names that later steps took out again are checked."""
-        self._presets: dict[str, dict[str, Step]] = {}
+        self._presets: dict[str, dict[str, ListEdit]] = {}
         self._settings: dict[Path, Any] = {}
         self._model: dict[Path, str] = {}
         self._diagnostics: list[Diagnostic] = []
 
-    def complain(self, message: str, line: int | None = None) -> None:
+    def add_error(self, message: str, line: int | None = None) -> None:
         self._diagnostics.append(Diagnostic("error", message, line))
 
     def assign(self, path: Path, value: object, line: int | None = None) -> None:
@@ -195,10 +195,10 @@ class Draft:
             return None
         return self._try(path, line, lambda: self._derived(path, value, operation, names, line))
 
-    def decide_by(self, path: Path, function: int, line: int | None = None) -> None:
+    def set_function(self, path: Path, function: int, line: int | None = None) -> None:
         """Let a function of the document decide about calls."""
         if seed.real_path(path) != seed.AUTO_APPROVE:
-            self.complain(f"{self._where(path)}: a function can be given only to tools.auto_approve.", line)
+            self.add_error(f"{self._where(path)}: a function can be given only to tools.auto_approve.", line)
             return
         self._function = function
         self._lists[seed.AUTO_APPROVE] = ListValue(seed.AUTO_APPROVE)
@@ -212,46 +212,46 @@ class Draft:
         elif real in self._model:
             del self._model[real]
         elif seed.is_unknown(real, self._base.config):
-            self.complain(f"{self._where(path)}: {self._unknown(real)}", line)
+            self.add_error(f"{self._where(path)}: {self._unknown(real)}", line)
         else:
             self._settings.pop(seed.target(real, self._base.config) or (), None)
 
-    def finish(self) -> Finished:
-        vocabulary = Vocabulary(self._base, self._presets)
+    def resolve(self) -> ResolvedOptions:
+        vocabulary = KnownNames(self._base, self._presets)
         for origin, step in self._steps:
             _known(step, vocabulary.tool if origin == seed.TOOLS else vocabulary.rule, self._report)
         settings: Table = {}
         if self._model:
             self._settings["model", "name"] = self._model_name()
         for place, value in self._settings.items():
-            put_in(settings, place, value)
+            set_nested(settings, place, value)
         for name, sides in self._presets.items():
-            lists = {side: list(rules((step,), vocabulary).items) for side, step in sides.items()}
-            put_in(settings, ("approval", "presets", name), lists)
+            lists = {side: list(resolve_rules((step,), vocabulary).items) for side, step in sides.items()}
+            set_nested(settings, ("approval", "presets", name), lists)
         steps = self._lists[seed.AUTO_APPROVE].steps
         if steps:
             approval = self._base.config.approval
-            kept = rules(steps, vocabulary, approval.auto_approve, approval.excluded)
+            kept = resolve_rules(steps, vocabulary, approval.auto_approve, approval.excluded)
             changes = {"set": list(kept.items)} | ({"remove": list(kept.excluded)} if kept.excluded else {})
-            put_in(settings, ("approval", "auto_approve"), changes)
-        chosen = tools(self._lists[seed.TOOLS].steps, vocabulary)
-        return Finished(settings, chosen, self._function, tuple(self._diagnostics))
+            set_nested(settings, ("approval", "auto_approve"), changes)
+        chosen = resolve_tools(self._lists[seed.TOOLS].steps, vocabulary)
+        return ResolvedOptions(settings, chosen, self._function, tuple(self._diagnostics))
 
     def _try(self, path: Path, line: int | None, action: Callable[[], T]) -> T | None:
         try:
             return action()
-        except Mistake as mistake:
-            self.complain(f"{self._where(path)}: {mistake}", line)
+        except InvalidEdit as mistake:
+            self.add_error(f"{self._where(path)}: {mistake}", line)
             return None
 
-    def _report(self, problem: Exception, step: Step) -> None:
-        if not isinstance(problem, NotHere):
-            self.complain(f"{self._where(step.path)}: {problem}", step.line)
+    def _report(self, problem: Exception, step: ListEdit) -> None:
+        if not isinstance(problem, UnavailableTool):
+            self.add_error(f"{self._where(step.path)}: {problem}", step.line)
         elif step.operation != "remove":
             self._diagnostics.append(Diagnostic("warning", str(problem), step.line))
 
-    def _step(self, origin: Path, operation: str, names: object, path: Path, line: int | None) -> Step:
-        step = Step(operation, _names(names), path, line)
+    def _step(self, origin: Path, operation: str, names: object, path: Path, line: int | None) -> ListEdit:
+        step = ListEdit(operation, _names(names), path, line)
         self._steps.append((origin, step))
         return step
 
@@ -262,7 +262,7 @@ class Draft:
         if real in self._lists:
             self._assign_list(path, real, value, line)
         elif isinstance(value, ListValue):
-            raise Mistake("it cannot take the list of another option; write the names out.")
+            raise InvalidEdit("it cannot take the list of another option; write the names out.")
         elif real[:2] == seed.PRESETS:
             self._assign_preset(path, real[2:], value, line)
         elif real in (seed.MODEL, seed.PROVIDER):
@@ -278,7 +278,7 @@ class Draft:
     def _assign_list(self, path: Path, real: Path, value: object, line: int | None) -> None:
         if isinstance(value, ListValue):
             if value.origin != real:
-                raise Mistake("it cannot take the list of another option; write the names out.")
+                raise InvalidEdit("it cannot take the list of another option; write the names out.")
             self._lists[real] = value
         else:
             self._lists[real] = ListValue(real, (self._step(real, "set", value, path, line),))
@@ -287,21 +287,21 @@ class Draft:
 
     def _assign_preset(self, path: Path, rest: Path, value: object, line: int | None) -> None:
         if rest and not re.fullmatch(PRESET_NAME, rest[0]):
-            raise Mistake("the name of a preset begins with `$`, like '$mine'; rename it.")
+            raise InvalidEdit("the name of a preset begins with `$`, like '$mine'; rename it.")
         if len(rest) == 2 and rest[1] in _SIDES:
             step = self._step(seed.PRESETS, "set", value, path, line)
             self._presets.setdefault(rest[0], {})[rest[1]] = step
         elif len(rest) == 1 and value == []:
             self._presets.setdefault(rest[0], {})
         elif rest or value != []:
-            raise Mistake("a preset is a table with the lists 'approve' and 'deny'.")
+            raise InvalidEdit("a preset is a table with the lists 'approve' and 'deny'.")
 
     def _assign_sandbox(self, real: Path, value: object) -> None:
         if real in (seed.SANDBOX, (*seed.SANDBOX, "enabled")):
             if value == [] and real == seed.SANDBOX:
                 return
             if not isinstance(value, bool):
-                raise Mistake(f"expected true or false, got {short_repr(value)}.")
+                raise InvalidEdit(f"expected true or false, got {short_repr(value)}.")
             if not value or self._base.config.sandbox.mode == "off":
                 self._settings["sandbox", "mode"] = "auto" if value else "off"
         elif real == (*seed.SANDBOX, "backend") and value == "required":
@@ -314,17 +314,17 @@ class Draft:
     def _put(self, real: Path, value: object) -> None:
         place = self._target(real)
         if place is None:
-            raise Mistake(self._unknown(real))
+            raise InvalidEdit(self._unknown(real))
         self._settings[place] = _checked(value, place)
 
     def _current(self, real: Path) -> ListValue:
         if real not in self._lists:
             unknown = seed.is_unknown(real, self._base.config)
-            raise Mistake(self._unknown(real) if unknown else "it is not a list; assign a value to it instead.")
+            raise InvalidEdit(self._unknown(real) if unknown else "it is not a list; assign a value to it instead.")
         value = self._lists[real]
         outer = self._base.config.approval.auto_approve
         if real == seed.AUTO_APPROVE and (self._function is not None or (not value.steps and isinstance(outer, str))):
-            raise Mistake("it is a function, there is no list to change; give a whole list.")
+            raise InvalidEdit("it is a function, there is no list to change; give a whole list.")
         return value
 
     def _target(self, real: Path) -> Path | None:
@@ -345,7 +345,7 @@ class Draft:
         if model is None:
             if provider != before:
                 name = self._where(seed.PROVIDER)
-                self.complain(
+                self.add_error(
                     f"{name}: no model of {short_repr(provider)} is named; set {self._where(seed.MODEL)} too."
                 )
             return outer
@@ -361,7 +361,7 @@ def _checked(value: object, place: Path) -> Any:
     try:
         check_type(given, seed.kind_of(place), "")
     except ConfigError as error:
-        raise Mistake(str(error).removeprefix(": ")) from None
+        raise InvalidEdit(str(error).removeprefix(": ")) from None
     return given
 
 
@@ -369,16 +369,16 @@ def _names(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, list):
-        raise Mistake(f"expected a list of names, got {short_repr(value)}.")
+        raise InvalidEdit(f"expected a list of names, got {short_repr(value)}.")
     names: list[str] = []
     for item in cast("list[object]", value):
         if not isinstance(item, str):
-            raise Mistake(f"expected a list of names, got {short_repr(item)} in it.")
+            raise InvalidEdit(f"expected a list of names, got {short_repr(item)} in it.")
         names.append(item)
     return tuple(names)
 
 
-def put_in(table: Table, place: Path, value: object) -> None:
+def set_nested(table: Table, place: Path, value: object) -> None:
     for name in place[:-1]:
         table = table.setdefault(name, {})
     table[place[-1]] = value

@@ -27,7 +27,7 @@ from holdfast.text.escape import escape
 Table = dict[str, Any]
 
 
-class NotTheSame(Exception):
+class NotRepresentable(Exception):
     """What a value holds that Lua has no equal of."""
 
 
@@ -55,21 +55,21 @@ def from_wire(value: Any) -> Any:
     return value
 
 
-def in_lua(value: Any) -> Any:
+def with_lua_numbers(value: Any) -> Any:
     """Whole numbers beyond what Lua has become floats, as Lua's own reader would make them."""
-    if is_beyond(value):
+    if is_out_of_range(value):
         try:
             return float(value)
         except OverflowError:
             return None
     if isinstance(value, Mapping):
-        return {key: in_lua(item) for key, item in cast(Mapping[str, Any], value).items()}
+        return {key: with_lua_numbers(item) for key, item in cast(Mapping[str, Any], value).items()}
     if isinstance(value, list | tuple):
-        return [in_lua(item) for item in cast("list[Any]", value)]
+        return [with_lua_numbers(item) for item in cast("list[Any]", value)]
     return value
 
 
-def has_number(value: float) -> bool:
+def is_lua_number(value: float) -> bool:
     """Whether Lua has a number like it."""
     try:
         return math.isfinite(value)
@@ -77,17 +77,17 @@ def has_number(value: float) -> bool:
         return False
 
 
-def is_beyond(value: object) -> bool:
+def is_out_of_range(value: object) -> bool:
     """Whether it is a whole number larger than those of Lua."""
     return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
-def as_it_is(value: Mapping[str, Any]) -> Table:
+def lossless_args(value: Mapping[str, Any]) -> Table:
     """The value as Lua sees it, with nothing lost; null as the value of a key is a key that is not there."""
     try:
         return {_exact(key): _exact(item) for key, item in value.items()}
     except RecursionError:
-        raise NotTheSame("its arguments are nested too deeply") from None
+        raise NotRepresentable("its arguments are nested too deeply") from None
 
 
 def _exact(value: Any) -> Any:
@@ -96,21 +96,21 @@ def _exact(value: Any) -> Any:
     if isinstance(value, list | tuple):
         items = cast("list[Any]", value)
         if any(item is None for item in items):
-            raise NotTheSame("a list in its arguments holds null, where Lua would see the list end")
+            raise NotRepresentable("a list in its arguments holds null, where Lua would see the list end")
         return [_exact(item) for item in items]
     if isinstance(value, str):
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise NotTheSame("its arguments hold text that is not UTF-8") from None
+            raise NotRepresentable("its arguments hold text that is not UTF-8") from None
         return value
-    if is_beyond(value):
-        made = in_lua(value)
+    if is_out_of_range(value):
+        made = with_lua_numbers(value)
         if made is None or int(made) != value:
-            raise NotTheSame("its arguments hold a whole number that is too large for Lua")
+            raise NotRepresentable("its arguments hold a whole number that is too large for Lua")
         return made
     if isinstance(value, float) and not math.isfinite(value):
-        raise NotTheSame("its arguments hold a number that is not finite")
+        raise NotRepresentable("its arguments hold a number that is not finite")
     return value
 
 
@@ -119,25 +119,25 @@ START_SECONDS: Final = 30.0
 _BLOCK: Final = 1 << 18
 
 
-class ChildTooSlow(Exception):
+class WorkerTimeout(Exception):
     """It did not answer in time and was killed."""
 
 
-class ChildTooLoud(Exception):
+class ReplyTooLarge(Exception):
     """Its answer was larger than any answer may be; it was killed."""
 
 
-class ChildLost(Exception):
+class WorkerExited(Exception):
     """It ended by itself, or was ended by a limit."""
 
 
-class Child:
+class LuaWorker:
     """A Lua process. After any of the exceptions above it is gone."""
 
     def __init__(self) -> None:
         found = PathFinder.find_spec("lupa", import_order(sys.path))
         if found is None or found.origin is None:
-            raise ChildLost
+            raise WorkerExited
         folder = Path(found.origin).parent.parent
         self._process = start(
             isolated_module_argv(
@@ -183,7 +183,7 @@ class Child:
         size = int.from_bytes(self._exactly(4, deadline), "big")
         if size > MAX_FRAME:
             self.kill()
-            raise ChildTooLoud
+            raise ReplyTooLarge
         return self._exactly(size, deadline)
 
     def kill(self) -> None:
@@ -215,11 +215,11 @@ class Child:
         poll.register(fd, event)
         if left <= 0 or not poll.poll(left * 1000):
             self.kill()
-            raise ChildTooSlow
+            raise WorkerTimeout
 
     def _lost(self) -> None:
         self.kill()
-        raise ChildLost
+        raise WorkerExited
 
 
 _POSITION: Final = re.compile(r"^(?:frontmatter|template|expression):([0-9]{1,9}): ")
@@ -227,7 +227,7 @@ _MAX_SHOWN: Final = 400
 _ASK: Final = b"?"
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class LuaLimits(Struct, frozen=True, kw_only=True):
     """Seconds; Lua's memory and the size of answers are fixed."""
 
     frontmatter: float = 2.0
@@ -252,15 +252,15 @@ class Script(Struct, frozen=True, eq=False):
     """A frontmatter as it was evaluated: code, and the values its options had before."""
 
     code: str
-    given: Table
+    options: Table
 
 
 class LuaHost:
     """The child is started when it is first needed. Close the host, or use it as a context manager."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self.limits = limits or Limits()
-        self._child: Child | None = None
+    def __init__(self, limits: LuaLimits | None = None) -> None:
+        self.limits = limits or LuaLimits()
+        self._child: LuaWorker | None = None
         self._loaded: Script | None = None
         self._lock = RLock()
 
@@ -284,7 +284,7 @@ class LuaHost:
         """Run a frontmatter: the record of its options, and what it returned. Its functions can then be called."""
         with self._lock:
             self._loaded = None
-            request = {"do": "frontmatter", "code": script.code, "given": script.given}
+            request = {"do": "frontmatter", "code": script.code, "given": script.options}
             reply = self._exchange(request, self.limits.frontmatter, "The Lua frontmatter")
             self._loaded = script
             return reply
@@ -295,8 +295,8 @@ class LuaHost:
         It is asked only about arguments that it can see just as they are; `LuaError` for all others.
         """
         try:
-            seen = as_it_is(args)
-        except NotTheSame as error:
+            seen = lossless_args(args)
+        except NotRepresentable as error:
             raise LuaError(f"The function of the frontmatter cannot be shown this call: {error}.") from None
         with self._lock:
             self._running()
@@ -309,7 +309,7 @@ class LuaHost:
         """Run a template in a state of its own. `include` reads the files it asks for."""
         with self._lock:
             try:
-                given = {**request, "do": "expand", "variables": in_lua(request.get("variables", {}))}
+                given = {**request, "do": "expand", "variables": with_lua_numbers(request.get("variables", {}))}
             except RecursionError:
                 raise LuaError("The variables of the template are nested too deeply; flatten them.") from None
             return self._exchange(given, self.limits.expand, "The template", include)
@@ -320,11 +320,11 @@ class LuaHost:
         child = self._running()
         try:
             reply = _table(self._converse(child, request, time.monotonic() + seconds, answer))
-        except ChildTooSlow:
+        except WorkerTimeout:
             problem = f"{what} did not end within {seconds:g} seconds and was stopped; make it do less."
-        except ChildTooLoud:
+        except ReplyTooLarge:
             problem = f"{what} gives more data than is accepted; make it give less."
-        except ChildLost:
+        except WorkerExited:
             problem = f"{what} ended the process it ran in, by using up what it may use; make it do less."
         except (_Unreadable, RecursionError):
             problem = f"{what} gave or was given what cannot be passed on; make it simpler."
@@ -336,19 +336,19 @@ class LuaHost:
         self.close()
         raise LuaError(problem)
 
-    def _running(self) -> Child:
+    def _running(self) -> LuaWorker:
         """The child; a new one, which knows nothing yet, if it has ended since it was last asked."""
         if self._child is not None and not self._child.is_alive:
             self.close()
         if self._child is None:
             try:
-                self._child = Child()
-            except (OSError, ChildLost, ChildTooSlow, ChildTooLoud):
+                self._child = LuaWorker()
+            except (OSError, WorkerExited, WorkerTimeout, ReplyTooLarge):
                 raise LuaError("Lua cannot be started here: the process for it does not come up; try again.") from None
         return self._child
 
     @staticmethod
-    def _converse(child: Child, request: Table, deadline: float, answer: Callable[[Table], Table] | None) -> bytes:
+    def _converse(child: LuaWorker, request: Table, deadline: float, answer: Callable[[Table], Table] | None) -> bytes:
         child.send(msgspec.json.encode(to_wire(request)), deadline)
         while True:
             frame = child.receive(deadline)

@@ -101,7 +101,7 @@ def write(body: bytes) -> None:
         view = view[os.write(1, view) :]
 
 
-def give_up_rights() -> None:
+def drop_privileges() -> None:
     import resource
     import time
 
@@ -119,7 +119,7 @@ def give_up_rights() -> None:
             resource.setrlimit(kind, (value, value))
 
 
-def end_with(parent: int) -> None:
+def die_with_parent(parent: int) -> None:
     """Be killed when whoever asks is: a loop would not notice by itself that its pipes are closed."""
     import ctypes
     import signal
@@ -131,7 +131,7 @@ def end_with(parent: int) -> None:
         os._exit(0)
 
 
-def allow_processor_time(seconds: int = _PROCESSOR_SECONDS) -> None:
+def limit_cpu_time(seconds: int = _PROCESSOR_SECONDS) -> None:
     """A loop ends by itself even where nobody is left to end it."""
     import resource
 
@@ -140,14 +140,14 @@ def allow_processor_time(seconds: int = _PROCESSOR_SECONDS) -> None:
 
 
 def main(lupa_folder: str, parent: str) -> None:
-    end_with(int(parent))
+    die_with_parent(int(parent))
     sys.path.append(lupa_folder)
     from lupa import lua54
 
     interpreter = Interpreter(lua54)
-    give_up_rights()
+    drop_privileges()
     write(b"!")
     while True:
         request = json.loads(read())
-        allow_processor_time()
+        limit_cpu_time()
         write(b"=" + interpreter.handle(request).encode("ascii"))

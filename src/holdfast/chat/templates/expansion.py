@@ -10,9 +10,9 @@ from typing import Any, Final
 from msgspec import Struct, ValidationError, convert
 
 from holdfast.agent.conversation import Diagnostic
-from holdfast.chat.frontmatter.evaluation import NOTHING, Evaluated
+from holdfast.chat.frontmatter.evaluation import NO_FRONTMATTER, EvaluatedFrontmatter
 from holdfast.chat.lua.host import LuaError, LuaHost
-from holdfast.chat.templates.scanner import Reference, Scan, has_templates, references_in
+from holdfast.chat.templates.scanner import Reference, TemplateScan, has_templates, references_in
 from holdfast.config.config import Config
 from holdfast.contract.errors import PathRefused
 from holdfast.contract.message import Text
@@ -28,11 +28,11 @@ _NEVER: Final = ("/proc", "/sys", "/dev")
 _TEXTUAL: Final = frozenset({"json", "xml", "javascript", "toml", "yaml", "x-yaml", "x-sh", "sql", "x-ndjson"})
 
 
-class Unreadable(Exception):
+class UnreadableFile(Exception):
     """A file cannot be used; the message is a sentence."""
 
 
-class Files(Struct, frozen=True, kw_only=True):
+class FileAccess(Struct, frozen=True, kw_only=True):
     """Which files a document may refer to."""
 
     root: Path
@@ -43,7 +43,7 @@ class Files(Struct, frozen=True, kw_only=True):
     is_readable: Callable[[Path], bool]
 
     @classmethod
-    def of(cls, config: Config, *, document: Path, root: Path | None, state: Path | None = None) -> Files:
+    def of(cls, config: Config, *, document: Path, root: Path | None, state: Path | None = None) -> FileAccess:
         """Those of a document; `chat.files` says how far they reach.
 
         Trust in a frontmatter alone says nothing: the text that refers to files is no part of what is trusted.
@@ -66,11 +66,11 @@ class Files(Struct, frozen=True, kw_only=True):
                 real = paths.confine(path, root=self.root, base=base, mutating=False)
         except PathRefused as error:
             hint = "" if self.outside else ' `chat.files = "anywhere"` lets a document refer to files elsewhere.'
-            raise Unreadable(f"{error}{hint if 'outside' in str(error) else ''}") from None
+            raise UnreadableFile(f"{error}{hint if 'outside' in str(error) else ''}") from None
         if any(real.is_relative_to(folder) for folder in _NEVER):
-            raise Unreadable(f"{_shown(path)} is no file of yours, but a view of the running system.")
+            raise UnreadableFile(f"{_shown(path)} is no file of yours, but a view of the running system.")
         if not self.is_readable(real):
-            raise Unreadable(f"{_shown(path)} may not be read (sandbox.read_deny).")
+            raise UnreadableFile(f"{_shown(path)} may not be read (sandbox.read_deny).")
         return real
 
     def shown(self, path: Path) -> str:
@@ -83,7 +83,7 @@ class Files(Struct, frozen=True, kw_only=True):
         real = self.find(path, folder)
         found = self._content(path, real)
         if mime_type(found[:SNIFFED_BYTES], real.name) is not None:
-            raise Unreadable(f"{_shown(path)} is not a text file; include it with symbols.BINARY.")
+            raise UnreadableFile(f"{_shown(path)} is not a text file; include it with symbols.BINARY.")
         return real, _decoded(path, found)
 
     def part(self, path: str, mime: str | None = None, folder: Path | None = None) -> str | Attachment:
@@ -94,7 +94,7 @@ class Files(Struct, frozen=True, kw_only=True):
         if kind is None or kind.startswith("text/") or kind.removeprefix("application/") in _TEXTUAL:
             return _decoded(path, found)
         if not (kind.startswith(("image/", "audio/")) or kind == "application/pdf"):
-            raise Unreadable(f"Unsupported MIME type: {kind}")
+            raise UnreadableFile(f"Unsupported MIME type: {kind}")
         return Attachment(kind=attachment_kind(kind), mime_type=kind, data=found, name=real.name)
 
     def _content(self, path: str, real: Path) -> bytes:
@@ -104,19 +104,19 @@ class Files(Struct, frozen=True, kw_only=True):
             with open_file_beneath(beneath, real) as opened, open(opened, "rb", closefd=False) as file:
                 content = file.read(MAX_ATTACHMENT + 1)
         except FileNotFoundError:
-            raise Unreadable(f"There is no file {_shown(path)}.") from None
+            raise UnreadableFile(f"There is no file {_shown(path)}.") from None
         except NotRegular as error:
-            raise Unreadable(f"{_shown(path)} {error}.") from None
+            raise UnreadableFile(f"{_shown(path)} {error}.") from None
         except OSError as error:
-            raise Unreadable(f"{_shown(path)} cannot be read: {error.strerror}.") from None
+            raise UnreadableFile(f"{_shown(path)} cannot be read: {error.strerror}.") from None
         if len(content) > MAX_ATTACHMENT:
-            raise Unreadable(f"{_shown(path)} is larger than {MAX_ATTACHMENT:,} bytes; refer to a smaller file.")
+            raise UnreadableFile(f"{_shown(path)} is larger than {MAX_ATTACHMENT:,} bytes; refer to a smaller file.")
         return content
 
 
 def _decoded(path: str, content: bytes) -> str:
     if len(content) > MAX_TEXT:
-        raise Unreadable(f"{_shown(path)} is longer than {MAX_TEXT:,} bytes of text; refer to a smaller file.")
+        raise UnreadableFile(f"{_shown(path)} is longer than {MAX_TEXT:,} bytes of text; refer to a smaller file.")
     return content.decode("utf-8", "replace")
 
 
@@ -127,16 +127,16 @@ def _shown(path: str) -> str:
 MAX_INCLUDES: Final = 200
 MAX_BYTES: Final = 32 * 1024 * 1024
 MAX_DEPTH: Final = 16
-MAX_SAID: Final = 100
+MAX_DIAGNOSTICS: Final = 100
 Table = dict[str, Any]
 
 
-class Scope(Struct, frozen=True, kw_only=True):
+class ExpansionScope(Struct, frozen=True, kw_only=True):
     """What a text is expanded with."""
 
-    files: Files
+    files: FileAccess
     lua: LuaHost
-    frontmatter: Evaluated = NOTHING
+    frontmatter: EvaluatedFrontmatter = NO_FRONTMATTER
     document: Path | None = None
     line: int = 1
     """The line of the document on which the text begins."""
@@ -162,7 +162,7 @@ class _Reply(Struct, frozen=True):
     warnings: list[_Warning]
 
 
-def expand(text: str, scope: Scope) -> Expanded:
+def expand(text: str, scope: ExpansionScope) -> Expanded:
     """For the text of a person or a system message; never for a model's text or a tool's output."""
     work = _Work(scope)
     pieces = _pieces(text, work)
@@ -190,7 +190,7 @@ def _reply(given: Table) -> _Reply:
 def _pieces(text: str, work: _Work | None) -> list[Table]:
     """The pieces of a template as Lua gets them; file references only where there is somebody to read them."""
     made: list[Table] = []
-    scan = Scan(text)
+    scan = TemplateScan(text)
     if scan.gave_up and work is not None:
         work.warn("Too many templates are opened and never closed, so the rest is taken for text; close them.", None)
     for piece in scan.pieces:
@@ -212,7 +212,7 @@ def _pieces(text: str, work: _Work | None) -> list[Table]:
 class _Work:
     """One text being expanded: the files it refers to and includes, and what is to be said about them."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: ExpansionScope) -> None:
         self.said: list[Diagnostic] = []
         self._scope = scope
         self._references: dict[int, tuple[Reference, int]] = {}
@@ -229,7 +229,7 @@ class _Work:
         if document is not None:
             request |= {"name": str(document), "folder": str(document.parent)}
         if script is not None:
-            request |= {"frontmatter": script.code, **script.given}
+            request |= {"frontmatter": script.code, **script.options}
         return request
 
     def refer(self, reference: Reference, line: int) -> int:
@@ -241,17 +241,17 @@ class _Work:
         """The answer to a template that asks for a file."""
         try:
             return self._include(question)
-        except Unreadable as error:
+        except UnreadableFile as error:
             return {"error": str(error).removesuffix(".")}
 
     def _include(self, question: Table) -> Table:
         path, place = question.get("path"), question.get("from")
         self._included += 1
         if not isinstance(path, str) or not isinstance(place, int) or place not in self._stacks:
-            raise Unreadable("include needs the path of a file.")
+            raise UnreadableFile("include needs the path of a file.")
         stack = self._stacks[place]
         if self._included > MAX_INCLUDES or self._bytes > MAX_BYTES:
-            raise Unreadable("The template includes too many files; include fewer.")
+            raise UnreadableFile("The template includes too many files; include fewer.")
         folder = stack[-1].parent if stack else None
         files = self._scope.files
         if question.get("binary") is True:
@@ -261,7 +261,7 @@ class _Work:
         real, text = files.text(path, folder)
         if real in stack or len(stack) > MAX_DEPTH:
             chain = " -> ".join(map(files.shown, (*stack, real)))
-            raise Unreadable(f"Circular include: {chain}.")
+            raise UnreadableFile(f"Circular include: {chain}.")
         self._bytes += len(text)
         number = len(self._stacks)
         self._stacks[number] = (*stack, real)
@@ -276,7 +276,7 @@ class _Work:
     def warn(self, message: str, line: int | None, file: str | None = None) -> None:
         place = "" if file is None else f" In {self._scope.files.shown(Path(file))}, line {line}."
         here = None if line is None or file is not None else line + self._scope.line - 1
-        if len(self.said) < MAX_SAID:
+        if len(self.said) < MAX_DIAGNOSTICS:
             self.said.append(Diagnostic("warning", message + place, here))
 
     def finish(self, parts: Sequence[str | _File]) -> Expanded:
@@ -303,8 +303,8 @@ class _Work:
             found = self._scope.files.part(reference.path, reference.mime)
             self._bytes += len(found) if isinstance(found, str) else len(found.data)
             if self._bytes > MAX_BYTES:
-                raise Unreadable("The files of one message are larger than 32 MB together.")
-        except Unreadable as error:
+                raise UnreadableFile("The files of one message are larger than 32 MB together.")
+        except UnreadableFile as error:
             self.warn(f"The reference {reference.source[:200]!a} is kept as text: {error}", line)
             found = reference.source
             self._unread.add(number)

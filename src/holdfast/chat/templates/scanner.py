@@ -19,7 +19,7 @@ MAX_WASTED: Final = 2_000_000
 """Letters that may be read in vain after marks that are never closed."""
 
 
-class Piece(Struct, frozen=True):
+class TemplatePiece(Struct, frozen=True):
     """A part of a template, by its kind; `source` is what stands in the text for it."""
 
     kind: Literal["text", "expression", "code"]
@@ -32,11 +32,11 @@ def has_templates(text: str) -> bool:
     return "{{" in text or "{%" in text
 
 
-class Scan:
+class TemplateScan:
     """All of a text, in order, with white space taken away where a `-` asks for it. What is never closed is text."""
 
     def __init__(self, text: str) -> None:
-        self.pieces: list[Piece] = []
+        self.pieces: list[TemplatePiece] = []
         self.gave_up = False
         """Whether so much was opened and never closed that the rest was taken for text."""
         self._text = text
@@ -60,7 +60,7 @@ class Scan:
             inner = text[opened.end() : end]
             kind = "code" if opened[1] == "%" else "expression"
             source = text[opened.start() : end + 2]
-            self.pieces.append(Piece(kind, source, inner.removesuffix("-"), self._line_at(opened.end())))
+            self.pieces.append(TemplatePiece(kind, source, inner.removesuffix("-"), self._line_at(opened.end())))
             start = at = end + 2
             if inner.endswith("-") and (blank := _AFTER.match(text, start)) is not None:
                 start = at = blank.end()
@@ -71,7 +71,7 @@ class Scan:
         if trim:
             piece = piece.rstrip(" \t").removesuffix("\n").removesuffix("\r")
         if piece:
-            self.pieces.append(Piece("text", piece, line=self._line_at(start)))
+            self.pieces.append(TemplatePiece("text", piece, line=self._line_at(start)))
 
     def _line_at(self, position: int) -> int:
         self._line += self._text.count("\n", self._counted, position)
@@ -190,10 +190,10 @@ def _reference(word: str) -> Reference | None:
         length = len(path)
     if not path.strip("./~"):
         return None
-    return Reference("@" + word[:length], decoded(path), mime)
+    return Reference("@" + word[:length], decode_path(path), mime)
 
 
-def decoded(path: str) -> str:
+def decode_path(path: str) -> str:
     """`+` and `%xx` as in URLs, for names with spaces; `//` at the beginning is the root of the file system."""
     given = path.replace("+", " ").encode("utf-8", "surrogateescape")
     plain = unquote_to_bytes(given).decode("utf-8", "surrogateescape")
