@@ -24,7 +24,7 @@ from holdfast.cli import prompt
 from holdfast.cli.mcp import client_file
 from holdfast.config.config import McpServer
 from holdfast.factory.runtime import build_runtime, load_project
-from holdfast.mcp.client.oauth_store import Kept, login_file
+from holdfast.mcp.client.oauth_store import StoredLogin, login_file
 from holdfast.sandbox.sandbox import Sandbox
 
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.truncate"}
@@ -71,7 +71,7 @@ def settings(project: Path) -> None:
         )
     login = login_file("server", McpServer(url="https://example.org"), setting.state)
     for token in ("one", "two"):
-        login.write(Kept(authorisation={"token": token}))
+        login.write(StoredLogin(authorisation={"token": token}))
 
 
 def editor(project: Path) -> None:

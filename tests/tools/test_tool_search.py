@@ -13,7 +13,7 @@ from holdfast.config.config import PolicyLayer, ToolsConfig
 from holdfast.contract.context import Context
 from holdfast.contract.errors import CallError
 from holdfast.contract.tool_finder import TOOL_SEARCH, ToolFinder
-from holdfast.mcp.server.tool_list import Shown
+from holdfast.mcp.server.tool_list import ToolPages
 from holdfast.tools import builtin_tools
 from holdfast.tools.tool_search import MAX_LIMIT
 from tests.registry.many import many_tools
@@ -181,7 +181,7 @@ def test_nobody_is_shown_it_in_a_list(tmp_path: Path) -> None:
     runtime = runtime_with(tmp_path, *many_tools(150))
     assert TOOL_SEARCH not in [tool.name for tool in runtime.visible()]
     assert "tool--search" not in [entry["name"] for entry in runtime.tool_list("anthropic")]
-    assert TOOL_SEARCH not in [tool.name for tool in Shown(runtime.visible(Caller(interface="mcp"))).listed]
+    assert TOOL_SEARCH not in [tool.name for tool in ToolPages(runtime.visible(Caller(interface="mcp"))).listed]
     assert runtime.access.usable(TOOL_SEARCH, runtime.caller) is not None
 
 

@@ -35,21 +35,21 @@ _REFUSED: Final = b'{"jsonrpc":"2.0","id":%b,"error":{"code":%d,"message":"the a
 _decode: Final[Callable[[bytes | bytearray], Any]] = msgspec.json.Decoder().decode
 
 
-class TooMuch(Exception):
+class LineTooLong(Exception):
     """A line or a message that is larger than any of a healthy server."""
 
 
-class NoMessage(Exception):
+class NotAMessage(Exception):
     """A line that is no JSON-RPC message."""
 
 
-class Unreadable(dict[str, Any]):
+class UnreadableItem(dict[str, Any]):
     """A tool of a list with something in it that is no JSON: only its name is left."""
 
     WHY: ClassVar = "it holds a number or text that is no JSON, such as Infinity or half a character"
 
 
-class Lines:
+class LineSplitter:
     """Whole lines of what was fed; of the last one, which is not whole yet, no more than the limit is held.
 
     An answer that is longer becomes an error with the same id, so that what was asked fails and nothing else does.
@@ -85,14 +85,14 @@ class Lines:
         if self._skipping:
             self._left -= len(piece)
             if self._left < 0 and not self._skips:
-                raise TooMuch(f"a line of more than {_SKIPPED * self._limit // 1024**2} MiB")
+                raise LineTooLong(f"a line of more than {_SKIPPED * self._limit // 1024**2} MiB")
             return
         if len(self._open) + len(piece) > self._limit:
             answered = None if self._skips else _ANSWER.match(self._open)
             self._open = bytearray()
             told = f"a line of more than {self._limit // 1024**2} MiB"
             if not self._skips and answered is None:
-                raise TooMuch(told)
+                raise LineTooLong(told)
             if answered is not None:
                 self.ready.append(_REFUSED % (answered[1], TOO_LONG, told.encode()))
             self.skipped += 1
@@ -111,7 +111,7 @@ def message_of(line: bytes | bytearray) -> JSONRPCMessage:
     except (RecursionError, ValueError):
         return _list_message(line)
     if type(found) is not dict:
-        raise NoMessage
+        raise NotAMessage
     return _message(cast("dict[str, Any]", found))
 
 
@@ -120,18 +120,18 @@ def _list_message(line: bytes | bytearray) -> JSONRPCMessage:
     surrogate, bytes that are no UTF-8). They are left out later, by name, and the others are not lost. Anything else is
     no message: nobody may be given half of a result."""
     if b'"tools"' not in line:
-        raise NoMessage
+        raise NotAMessage
     text = _without_depths(line).decode("utf-8", "surrogateescape")
     try:
         found: Any = json.loads(text, strict=False, parse_int=_whole)
         tools: Any = found["result"]["tools"]
     except (ValueError, TypeError, LookupError, RecursionError):
-        raise NoMessage from None
+        raise NotAMessage from None
     if type(tools) is not list:
-        raise NoMessage
+        raise NotAMessage
     found["result"]["tools"] = [tool if is_json(tool) else _unreadable(tool) for tool in cast("list[Any]", tools)]
     if not is_json(found):
-        raise NoMessage
+        raise NotAMessage
     return _message(found)
 
 
@@ -151,9 +151,9 @@ def _without_depths(line: bytes | bytearray) -> bytes:
     return b"".join((*kept, line[start:]))
 
 
-def _unreadable(tool: Any) -> Unreadable:
+def _unreadable(tool: Any) -> UnreadableItem:
     name = cast("dict[str, Any]", tool).get("name") if isinstance(tool, dict) else None
-    return Unreadable(name=str(name or "").encode("utf-8", "replace").decode())
+    return UnreadableItem(name=str(name or "").encode("utf-8", "replace").decode())
 
 
 def _whole(text: str) -> float:
@@ -163,7 +163,7 @@ def _whole(text: str) -> float:
 
 def is_json(value: Any) -> bool:
     """Whether a value can be written as JSON again, other than one that a lenient reader makes of what is none."""
-    if isinstance(value, Unreadable):
+    if isinstance(value, UnreadableItem):
         return False
     waiting = [value]
     while waiting:
@@ -185,7 +185,7 @@ def is_json(value: Any) -> bool:
 def _message(found: dict[str, Any]) -> JSONRPCMessage:
     """Checked here and not by the models, whose union makes everything in a message up to four times."""
     if found.get("jsonrpc") != "2.0":
-        raise NoMessage
+        raise NotAMessage
     number = found.get("id")
     if "method" in found:
         return _asked(found, number)
@@ -195,19 +195,19 @@ def _message(found: dict[str, Any]) -> JSONRPCMessage:
         try:
             error = ErrorData.model_validate(found["error"])
         except ValueError:
-            raise NoMessage from None
+            raise NotAMessage from None
         return JSONRPCError.model_construct(jsonrpc="2.0", id=number, error=error)
-    raise NoMessage
+    raise NotAMessage
 
 
 def _asked(found: dict[str, Any], number: Any) -> JSONRPCRequest | JSONRPCNotification:
     method, params = found["method"], found.get("params")
     if type(method) is not str or not (params is None or type(params) is dict):
-        raise NoMessage
+        raise NotAMessage
     if "id" not in found:
         return JSONRPCNotification.model_construct(jsonrpc="2.0", method=method, params=params)
     if type(number) not in (int, str):
-        raise NoMessage
+        raise NotAMessage
     return JSONRPCRequest.model_construct(jsonrpc="2.0", id=number, method=method, params=params)
 
 
@@ -216,7 +216,7 @@ def _count(line: bytes | bytearray) -> None:
     if _marks(line) <= MAX_VALUES:
         return
     if line.count(b'"') > 4 * MAX_VALUES or _marks(_STRING.sub(b"", line)) > MAX_VALUES:
-        raise TooMuch(f"a message of more than {MAX_VALUES:,} values")
+        raise LineTooLong(f"a message of more than {MAX_VALUES:,} values")
 
 
 def _marks(line: bytes | bytearray) -> int:

@@ -13,7 +13,7 @@ from mcp_types import CallToolResult, TextContent
 
 from holdfast import Config, Runtime
 from holdfast.config.config import McpServer, SandboxConfig
-from holdfast.mcp.client.flow_control import watched
+from holdfast.mcp.client.flow_control import flow_controlled
 from holdfast.mcp.client.stdio_transport import StdioTransport
 from holdfast.runtime.workspace import Workspace
 
@@ -39,7 +39,7 @@ async def talking(
     """A client of a server that behaves in one way."""
     transport = StdioTransport(runtime, "odd", server(way, marker, **options))
     how: dict[str, Any] = {"mode": "legacy", "read_timeout_seconds": 20, **(client or {})}
-    async with Client(watched(transport, lambda reason: None), **how) as found:
+    async with Client(flow_controlled(transport, lambda reason: None), **how) as found:
         await found.list_tools()  # or the SDK does so after the first call
         yield found, transport
 

@@ -14,13 +14,13 @@ import httpx2
 
 from holdfast.config.config import McpOAuth, McpServer
 from holdfast.contract.elicitation import Elicitation, ElicitationReply, UrlRequest
-from holdfast.mcp.client.oauth import Login, oauth_for
+from holdfast.mcp.client.oauth import OAuthLogin, oauth_for
 from holdfast.runtime.runtime import Runtime
 from tests.attached import attached
 from tests.mcp.client.authority import Authority
 
 T = TypeVar("T")
-_KEPT: WeakKeyDictionary[Login, Runtime] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[OAuthLogin, Runtime] = WeakKeyDictionary()
 """A login does not keep its runtime alive."""
 
 
@@ -66,7 +66,7 @@ def login_of(
     *,
     runtime: Runtime | None = None,
     given: McpOAuth | None = None,
-) -> Login:
+) -> OAuthLogin:
     runtime = runtime or attached(Runtime(), elicitor=person)
     login = oauth_for(runtime, "docs", server_of(there, given), state)
     _KEPT[login] = runtime
@@ -74,12 +74,12 @@ def login_of(
 
 
 @asynccontextmanager
-async def client_of(login: Login) -> AsyncGenerator[httpx2.AsyncClient]:
+async def client_of(login: OAuthLogin) -> AsyncGenerator[httpx2.AsyncClient]:
     async with httpx2.AsyncClient(auth=login, timeout=20, verify=False) as client:
         yield client
 
 
-async def ask(login: Login, path: str = "/mcp", method: str = "POST") -> int:
+async def ask(login: OAuthLogin, path: str = "/mcp", method: str = "POST") -> int:
     async with client_of(login) as client:
         base = login.context.server_url.removesuffix("/mcp")
         return (await client.request(method, f"{base}{path}")).status_code

@@ -29,8 +29,8 @@ from holdfast.contract.elicitation import (
 )
 from holdfast.contract.enums import State
 from holdfast.contract.json import Args
-from holdfast.mcp.client.active_calls import Flights
-from holdfast.mcp.client.server_requests import MAX_MESSAGE, MAX_OPEN, Asking
+from holdfast.mcp.client.active_calls import ActiveCalls
+from holdfast.mcp.client.server_requests import MAX_MESSAGE, MAX_OPEN, ServerRequests
 from holdfast.runtime.context import RunContext
 from tests.attached import attached
 from tests.mcp.client.bridging import bridged, plain, until, wire
@@ -131,7 +131,7 @@ def test_the_time_of_a_call_stands_still_while_the_person_thinks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stood: list[str] = []
-    pause, go_on = RunContext.pause, RunContext.go_on
+    pause, resume = RunContext.pause, RunContext.resume
 
     def paused(ctx: RunContext) -> None:
         stood.append("stops")
@@ -139,14 +139,14 @@ def test_the_time_of_a_call_stands_still_while_the_person_thinks(
 
     def gone_on(ctx: RunContext) -> None:
         stood.append("goes on")
-        go_on(ctx)
+        resume(ctx)
 
     async def person(elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
         stood.append("asked")
         return (ElicitationReply(action="accept", content={"name": "Ann"}),)
 
     monkeypatch.setattr(RunContext, "pause", paused)
-    monkeypatch.setattr(RunContext, "go_on", gone_on)
+    monkeypatch.setattr(RunContext, "resume", gone_on)
 
     async def work() -> None:
         async with bridged(tmp_path, {"p": plain(tmp_path / "p")}, elicitor=person) as (runtime, _):
@@ -189,7 +189,7 @@ def test_more_questions_than_a_person_can_have_open_are_refused() -> None:
             await gate.wait()
             return (ElicitationReply(action="decline"),)
 
-        asking = Asking(attached(Runtime(), elicitor=person), "p", Flights())
+        asking = ServerRequests(attached(Runtime(), elicitor=person), "p", ActiveCalls())
         params = ElicitRequestFormParams(message="?", requested_schema=NAME)
         waiting = [asyncio.create_task(asking.elicit(ANYBODY, params)) for _ in range(MAX_OPEN)]
         await asyncio.sleep(0)
@@ -215,7 +215,7 @@ def test_more_questions_than_a_person_can_have_open_are_refused() -> None:
 )
 def test_an_address_that_should_not_be_opened_is_not_even_shown(url: str) -> None:
     person = Person(ElicitationReply(action="accept"))
-    asking = Asking(attached(Runtime(), elicitor=person), "p", Flights())
+    asking = ServerRequests(attached(Runtime(), elicitor=person), "p", ActiveCalls())
     params = ElicitRequestURLParams(message="Open", url=url, elicitation_id="1")
     assert isinstance(run(asking.elicit(ANYBODY, params)), ErrorData)
     assert person.asked == []
@@ -247,7 +247,7 @@ def test_an_address_that_should_not_be_opened_is_not_even_shown(url: str) -> Non
 )
 def test_a_form_that_is_no_form_is_refused(schema: Any) -> None:
     person = Person(ElicitationReply(action="accept"))
-    asking = Asking(attached(Runtime(), elicitor=person), "p", Flights())
+    asking = ServerRequests(attached(Runtime(), elicitor=person), "p", ActiveCalls())
     params = ElicitRequestFormParams(message="?", requested_schema=schema)
     assert isinstance(run(asking.elicit(ANYBODY, params)), ErrorData)
     assert person.asked == []
@@ -267,8 +267,10 @@ def test_a_form_that_is_no_form_is_refused(schema: Any) -> None:
     ],
 )
 def test_whatever_the_protocol_has_in_a_form_can_be_asked(part: Any, value: Any) -> None:
-    asking = Asking(
-        attached(Runtime(), elicitor=Person(ElicitationReply(action="accept", content={"x": value}))), "p", Flights()
+    asking = ServerRequests(
+        attached(Runtime(), elicitor=Person(ElicitationReply(action="accept", content={"x": value}))),
+        "p",
+        ActiveCalls(),
     )
     params = ElicitRequestFormParams(message="?", requested_schema={"type": "object", "properties": {"x": part}})
     assert run(asking.elicit(ANYBODY, params)) == ElicitResult(action="accept", content={"x": value})
@@ -278,13 +280,13 @@ def test_what_fits_a_form_and_not_the_protocol_is_not_sent(caplog: pytest.LogCap
     runtime = attached(Runtime(), elicitor=Person(ElicitationReply(action="accept", content={"x": [7]})))
     choice = {"type": "array", "items": {"type": "integer", "enum": [7]}}
     params = ElicitRequestFormParams(message="?", requested_schema={"type": "object", "properties": {"x": choice}})
-    assert run(Asking(runtime, "p", Flights()).elicit(ANYBODY, params)) == ElicitResult(action="cancel")
+    assert run(ServerRequests(runtime, "p", ActiveCalls()).elicit(ANYBODY, params)) == ElicitResult(action="cancel")
     assert "cannot be sent as a form" in caplog.text
 
 
 def test_what_is_shown_is_bounded() -> None:
     person = Person(ElicitationReply(action="decline"))
-    asking = Asking(attached(Runtime(), elicitor=person), "p", Flights())
+    asking = ServerRequests(attached(Runtime(), elicitor=person), "p", ActiveCalls())
     run(asking.elicit(ANYBODY, ElicitRequestFormParams(message="x" * 100_000, requested_schema=NAME)))
     (form,) = person.asked[0].questions
     assert isinstance(form, FormRequest)
@@ -299,8 +301,8 @@ def test_what_is_shown_is_bounded() -> None:
 @given(st.dictionaries(st.sampled_from(["name", "age", "other"]), st.one_of(st.text(), st.integers(), st.none())))
 def test_what_is_sent_always_fits_the_form(content: Any) -> None:
     schema = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer", "default": 1}}}
-    asking = Asking(
-        attached(Runtime(), elicitor=Person(ElicitationReply(action="accept", content=content))), "p", Flights()
+    asking = ServerRequests(
+        attached(Runtime(), elicitor=Person(ElicitationReply(action="accept", content=content))), "p", ActiveCalls()
     )
     answer = run(asking.elicit(ANYBODY, ElicitRequestFormParams(message="?", requested_schema=schema)))
     assert isinstance(answer, ElicitResult)
@@ -313,7 +315,7 @@ def test_what_is_sent_always_fits_the_form(content: Any) -> None:
 
 def test_pages_to_visit_before_a_call_are_put_to_the_person() -> None:
     person = Person(ElicitationReply(action="accept"))
-    asking = Asking(attached(Runtime(), elicitor=person), "p", Flights())
+    asking = ServerRequests(attached(Runtime(), elicitor=person), "p", ActiveCalls())
     wanted: Any = [{"message": "Log in", "url": "https://in.example/"}, {"url": "file:///x"}, 7]
     assert "opened" in run(asking.visit(wanted))
     assert person.asked[0].questions == (UrlRequest(message="Log in", url="https://in.example/"),)

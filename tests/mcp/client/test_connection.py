@@ -19,10 +19,10 @@ from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.event import ServerLogged
 from holdfast.mcp.client import tool_list
-from holdfast.mcp.client.active_calls import Flights
-from holdfast.mcp.client.connection import Start
-from holdfast.mcp.client.flow_control import watched
-from holdfast.mcp.client.server_requests import MAX_BYTES, PER_SECOND, Journal
+from holdfast.mcp.client.active_calls import ActiveCalls
+from holdfast.mcp.client.connection import StartTimer
+from holdfast.mcp.client.flow_control import flow_controlled
+from holdfast.mcp.client.server_requests import MAX_BYTES, PER_SECOND, ServerLog
 from tests.mcp.client.bridging import bridged, methods, plain, script, until
 from tests.mcp.client.streams import Streams
 from tests.runtime.support import run
@@ -39,7 +39,7 @@ def test_the_end_of_a_stream_is_told_once_with_what_the_transport_knows() -> Non
         lost: list[str] = []
         streams = Streams()
         streams.reason = "it exited"
-        async with watched(streams, lost.append) as (reading, writing), reading, writing:
+        async with flow_controlled(streams, lost.append) as (reading, writing), reading, writing:
             streams.to_us.send_nowait(_answer(1))
             streams.to_us.close()
             assert [item.message.id async for item in reading] == [1]
@@ -48,15 +48,15 @@ def test_the_end_of_a_stream_is_told_once_with_what_the_transport_knows() -> Non
     assert run(work()) == ["it exited"]
 
 
-def ends_at(start: Start) -> float | None:
+def ends_at(start: StartTimer) -> float | None:
     return None if start.limit is None else start.limit.when()
 
 
 def test_a_start_waits_for_a_person_who_logs_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    starts: list[Start] = []
+    starts: list[StartTimer] = []
     ends: list[float | None] = []
 
-    class Watched(Start):
+    class Watched(StartTimer):
         def __init__(self, seconds: float) -> None:
             super().__init__(seconds)
             starts.append(self)
@@ -86,7 +86,7 @@ def test_a_start_waits_for_a_person_who_logs_in(tmp_path: Path, monkeypatch: pyt
 
 def test_the_time_of_a_start_goes_on_where_it_stood_when_nobody_is_waited_for_any_more() -> None:
     async def work() -> None:
-        start = Start(3600)
+        start = StartTimer(3600)
         now = asyncio.get_running_loop().time
         async with start.bounded():
             assert now() + 3500 < (ends_at(start) or 0) <= now() + 3600
@@ -97,7 +97,7 @@ def test_the_time_of_a_start_goes_on_where_it_stood_when_nobody_is_waited_for_an
             start.hold(False)
             assert now() + 3500 < (ends_at(start) or 0) <= now() + 3600
         with pytest.raises(HoldfastError, match="not ready after 0 s"):
-            async with Start(0).bounded():
+            async with StartTimer(0).bounded():
                 await asyncio.Event().wait()
 
     run(work())
@@ -183,7 +183,7 @@ def test_the_log_is_bounded_redacted_and_says_what_is_missing() -> None:
     now = 0.0
     runtime = Runtime()
     runtime.redactor.add("far", "s3cr3t-value-123")
-    journal = Journal(runtime, "p", Flights(), lambda: now)
+    journal = ServerLog(runtime, "p", ActiveCalls(), lambda: now)
 
     async def log(data: Any, logger: str | None = None) -> None:
         await journal.log(LoggingMessageNotificationParams(level="info", logger=logger, data=data))

@@ -11,7 +11,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from holdfast.mcp.client import flow_control
-from holdfast.mcp.client.flow_control import AS_LARGE, BURST, MAX_OWED, MAX_OWED_BYTES, RATE, watched
+from holdfast.mcp.client.flow_control import AS_LARGE, BURST, MAX_OWED, MAX_OWED_BYTES, RATE, flow_controlled
 from tests.mcp.client.streams import Streams
 from tests.runtime.support import run
 
@@ -35,7 +35,7 @@ def _through(*messages: Any) -> tuple[list[Any], list[str]]:
 
     async def work() -> list[Any]:
         streams = Streams()
-        async with watched(streams, lost.append) as (reading, writing), reading, writing:
+        async with flow_controlled(streams, lost.append) as (reading, writing), reading, writing:
             streams.put(*messages)
             streams.to_us.close()
             return [item.message async for item in reading]
@@ -64,7 +64,7 @@ def test_a_request_under_the_id_of_one_that_is_still_open_is_left_out() -> None:
 def test_a_server_that_is_owed_much_is_not_read_before_something_is_answered(each: Any, most: int) -> None:
     async def work() -> None:
         streams = Streams()
-        async with watched(streams, lambda reason: None) as (reading, writing), reading, writing:
+        async with flow_controlled(streams, lambda reason: None) as (reading, writing), reading, writing:
             streams.put(*(_ask(number, **each) for number in range(most + 2)))
             for number in range(most):
                 assert (await reading.receive()).message.id == number
@@ -88,7 +88,7 @@ def test_requests_that_are_answered_or_taken_back_do_not_count() -> None:
     async def work() -> None:
         lost: list[str] = []
         streams = Streams()
-        async with watched(streams, lost.append) as (reading, writing), reading, writing:
+        async with flow_controlled(streams, lost.append) as (reading, writing), reading, writing:
             for number in range(5 * MAX_OWED):
                 streams.put(_ask(number))
                 await reading.receive()
@@ -105,7 +105,7 @@ def test_requests_that_are_answered_or_taken_back_do_not_count() -> None:
 def test_an_answer_that_could_not_be_sent_is_owed_no_more() -> None:
     async def work() -> None:
         streams = Streams()
-        async with watched(streams, lambda reason: None) as (reading, writing), reading, writing:
+        async with flow_controlled(streams, lambda reason: None) as (reading, writing), reading, writing:
             streams.put(*map(_ask, range(MAX_OWED + 1)))
             for _ in range(MAX_OWED):
                 await reading.receive()
@@ -139,7 +139,7 @@ class Slowed:
     def seconds(self, message: Any, count: int, *, asked: bool = False) -> float:
         async def work() -> None:
             streams = Streams()
-            async with watched(streams, lambda reason: None) as (reading, writing), reading, writing:
+            async with flow_controlled(streams, lambda reason: None) as (reading, writing), reading, writing:
                 for _ in range(count):
                     if asked:
                         await writing.send(SessionMessage(_ask("1")))

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.mcp.client.oauth_callback import Arrival, Callback
+from holdfast.mcp.client.oauth_callback import CallbackResult, CallbackServer
 
 T = TypeVar("T")
 
 pytestmark = pytest.mark.spec("K1")
 
 
-def with_callback(work: Callable[[Callback], Awaitable[T]]) -> T:
+def with_callback(work: Callable[[CallbackServer], Awaitable[T]]) -> T:
     async def bounded() -> T:
         async with asyncio.timeout(20):
-            callback = await Callback.open(0)
+            callback = await CallbackServer.open(0)
             callback.expect("the-state")
             try:
                 return await work(callback)
@@ -31,7 +31,7 @@ def with_callback(work: Callable[[Callback], Awaitable[T]]) -> T:
     return asyncio.run(bounded())
 
 
-async def send(callback: Callback, raw: bytes) -> bytes:
+async def send(callback: CallbackServer, raw: bytes) -> bytes:
     """What it answers; it may hang up before all is sent."""
     reader, writer = await asyncio.open_connection("127.0.0.1", callback.port)
     try:
@@ -45,28 +45,28 @@ async def send(callback: Callback, raw: bytes) -> bytes:
         writer.close()
 
 
-def get(callback: Callback, target: str, *, host: str | None = None, method: str = "GET") -> bytes:
+def get(callback: CallbackServer, target: str, *, host: str | None = None, method: str = "GET") -> bytes:
     return f"{method} {target} HTTP/1.1\r\nHost: {host or f'127.0.0.1:{callback.port}'}\r\n\r\n".encode()
 
 
-async def still_waits(callback: Callback) -> bool:
+async def still_waits(callback: CallbackServer) -> bool:
     """It takes the right answer after all that."""
     await send(callback, get(callback, "/callback?code=right&state=the-state"))
     return (await callback.arrival()).code == "right"
 
 
 def test_the_right_answer_is_taken_with_all_it_says() -> None:
-    async def work(callback: Callback) -> None:
+    async def work(callback: CallbackServer) -> None:
         query = urlencode({"code": "a b/+", "state": "the-state", "iss": "https://as.example"})
         page = await send(callback, get(callback, f"/callback?{query}"))
         assert page.startswith(b"HTTP/1.1 200 ") and b"no-store" in page
-        assert await callback.arrival() == Arrival(code="a b/+", state="the-state", issuer="https://as.example")
+        assert await callback.arrival() == CallbackResult(code="a b/+", state="the-state", issuer="https://as.example")
 
     with_callback(work)
 
 
 def test_the_first_right_answer_counts() -> None:
-    async def work(callback: Callback) -> None:
+    async def work(callback: CallbackServer) -> None:
         for code in ("first", "second"):
             await send(callback, get(callback, f"/callback?code={code}&state=the-state"))
         assert (await callback.arrival()).code == "first"
@@ -94,7 +94,7 @@ def test_the_first_right_answer_counts() -> None:
     ],
 )
 def test_an_answer_that_is_not_quite_right_is_refused(target: str) -> None:
-    async def work(callback: Callback) -> None:
+    async def work(callback: CallbackServer) -> None:
         page = await send(callback, get(callback, target))
         assert page.startswith(b"HTTP/1.1 400 ")
         assert await still_waits(callback)
@@ -104,7 +104,7 @@ def test_an_answer_that_is_not_quite_right_is_refused(target: str) -> None:
 
 @pytest.mark.parametrize("host", ["localhost", "evil.example", "127.0.0.1", "127.0.0.1:1"])
 def test_a_page_under_another_name_is_refused(host: str) -> None:
-    async def work(callback: Callback) -> None:
+    async def work(callback: CallbackServer) -> None:
         page = await send(callback, get(callback, "/callback?code=x&state=the-state", host=host))
         assert page.startswith(b"HTTP/1.1 400 ")
         assert await still_waits(callback)
@@ -114,7 +114,7 @@ def test_a_page_under_another_name_is_refused(host: str) -> None:
 
 @pytest.mark.parametrize("method", ["POST", "HEAD", "OPTIONS", "get"])
 def test_another_method_is_refused(method: str) -> None:
-    async def work(callback: Callback) -> None:
+    async def work(callback: CallbackServer) -> None:
         page = await send(callback, get(callback, "/callback?code=x&state=the-state", method=method))
         assert page.startswith(b"HTTP/1.1 400 ")
         assert await still_waits(callback)
@@ -123,7 +123,7 @@ def test_another_method_is_refused(method: str) -> None:
 
 
 def test_before_it_expects_something_nothing_is_right() -> None:
-    async def work(callback: Callback) -> None:
+    async def work(callback: CallbackServer) -> None:
         callback.expect("")
         page = await send(callback, get(callback, "/callback?code=x&state="))
         assert page.startswith(b"HTTP/1.1 400 ")
@@ -135,7 +135,7 @@ def test_before_it_expects_something_nothing_is_right() -> None:
     "raw", [b"", b"\r\n\r\n", b"GET", b"\x16\x03\x01\x02", b"A" * 100_000, b"\xff" * 50 + b"\r\n\r\n"]
 )
 def test_what_is_no_request_changes_nothing(raw: bytes) -> None:
-    async def work(callback: Callback) -> None:
+    async def work(callback: CallbackServer) -> None:
         page = await send(callback, raw)
         assert not page.startswith(b"HTTP/1.1 200 ")
         assert await still_waits(callback)
@@ -144,7 +144,7 @@ def test_what_is_no_request_changes_nothing(raw: bytes) -> None:
 
 
 def test_many_silent_connections_do_not_pile_up_and_end_with_it() -> None:
-    async def work(callback: Callback) -> list[bytes]:
+    async def work(callback: CallbackServer) -> list[bytes]:
         silent = [await asyncio.open_connection("127.0.0.1", callback.port) for _ in range(40)]
         async with asyncio.timeout(5):  # which is less than a silent one is waited for
             turned_away = [await reader.read() for reader, _ in silent[16:]]
@@ -158,7 +158,7 @@ def test_many_silent_connections_do_not_pile_up_and_end_with_it() -> None:
 
 
 def test_it_listens_on_this_machine_only() -> None:
-    async def work(callback: Callback) -> str:
+    async def work(callback: CallbackServer) -> str:
         return callback.address
 
     address = with_callback(work)
@@ -167,7 +167,7 @@ def test_it_listens_on_this_machine_only() -> None:
 
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_whatever_is_asked_only_the_right_state_is_an_answer(path: str, state: str) -> None:
-    async def work(callback: Callback) -> bytes:
+    async def work(callback: CallbackServer) -> bytes:
         target = f"/callback?{urlencode({'code': path, 'state': state})}"
         return await send(callback, get(callback, target))
 

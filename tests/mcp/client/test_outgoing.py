@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from holdfast.mcp.client.active_calls import wants_answer
+from holdfast.mcp.client.active_calls import expects_response
 
 pytestmark = pytest.mark.spec("K1")
 
@@ -27,4 +27,4 @@ pytestmark = pytest.mark.spec("K1")
 )
 def test_only_requests_may_take_their_time(method: str, message: Any, patient: bool) -> None:
     request = httpx2.Request(method, "http://127.0.0.1/mcp", json=message)
-    assert asyncio.run(wants_answer(request)) is patient
+    assert asyncio.run(expects_response(request)) is patient

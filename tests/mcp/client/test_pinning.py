@@ -14,7 +14,14 @@ from mcp_types import Icon, Tool, ToolAnnotations
 from holdfast.config.config import McpOAuth, McpServer
 from holdfast.contract.errors import BadJson
 from holdfast.contract.json import Json, canonical_json, parse_json
-from holdfast.mcp.client.definitions import MAX_DEFINITION, PARTS, definition_of, difference, pinned_as, same
+from holdfast.mcp.client.definitions import (
+    MAX_DEFINITION,
+    PARTS,
+    definition_diff,
+    definition_of,
+    is_same_definition,
+    pin_name,
+)
 from holdfast.store.pins import DAMAGED_PIN
 from tests.soak import rounds
 
@@ -26,7 +33,7 @@ def made(**fields: Any) -> Tool:
 
 
 def changed(old: dict[str, Any], **fields: Any) -> str:
-    return difference(definition_of(made(**old)), definition_of(made(**old | fields)))
+    return definition_diff(definition_of(made(**old)), definition_of(made(**old | fields)))
 
 
 @pytest.mark.spec("K2")
@@ -43,7 +50,7 @@ def test_a_definition_is_what_models_and_policy_see_and_nothing_else() -> None:
     }
     assert tuple(definition_of(tool)) == PARTS
     plain = made(icons=[Icon(src="data:,x").model_dump()], _meta={"a": 1}, execution={"taskSupport": "optional"})
-    assert same(definition_of(plain), definition_of(made()))
+    assert is_same_definition(definition_of(plain), definition_of(made()))
 
 
 @pytest.mark.spec("K2")
@@ -146,9 +153,9 @@ def test_what_cannot_be_kept_is_refused(fields: dict[str, Any]) -> None:
 
 @pytest.mark.spec("K2")
 def test_against_a_damaged_pin_all_of_a_definition_is_new() -> None:
-    text = difference(DAMAGED_PIN, definition_of(made(annotations=ToolAnnotations(read_only_hint=True))))
+    text = definition_diff(DAMAGED_PIN, definition_of(made(annotations=ToolAnnotations(read_only_hint=True))))
     assert [part for part in PARTS if f"+++ {part}\n" in text] == ["name", "description", "inputSchema", "annotations"]
-    assert difference("nonsense", definition_of(made())) == difference(DAMAGED_PIN, definition_of(made()))
+    assert definition_diff("nonsense", definition_of(made())) == definition_diff(DAMAGED_PIN, definition_of(made()))
 
 
 @pytest.mark.spec("K2")
@@ -161,11 +168,11 @@ def test_pins_belong_to_a_name_and_what_it_stands_for() -> None:
         McpServer(url="https://a.example"),
         McpServer(url="https://b.example"),
     ]
-    assert len({pinned_as("s", server) for server in (near, *others)}) == 6
+    assert len({pin_name("s", server) for server in (near, *others)}) == 6
     limited = McpServer(command="serve", args=("a",), env={"A": "b"}, timeout=1, exclude=("x",))
-    assert pinned_as("s", limited) == pinned_as("s", near) != pinned_as("t", near)
+    assert pin_name("s", limited) == pin_name("s", near) != pin_name("t", near)
     login = McpServer(url="https://a.example", headers={"A": "b"}, oauth=McpOAuth())
-    assert pinned_as("s", login) == pinned_as("s", McpServer(url="https://a.example"))
+    assert pin_name("s", login) == pin_name("s", McpServer(url="https://a.example"))
 
 
 _text = st.text(st.characters(codec="utf-8"), max_size=20) | st.text("a‹›↩.\n\t\r\x1b\u202e\u200b\ufe0f ", max_size=200)
@@ -188,8 +195,8 @@ def test_a_difference_is_empty_only_between_equals_and_never_holds_a_control_cha
 ) -> None:
     near = deepcopy(old) | {part: new[part]}
     for other in (new, near):
-        text = difference(old, other)
-        assert (text == "") == (canonical_json(old) == canonical_json(other)) == same(old, other)
+        text = definition_diff(old, other)
+        assert (text == "") == (canonical_json(old) == canonical_json(other)) == is_same_definition(old, other)
         assert "cannot be shown" not in text
         assert text.replace("\n", "").isprintable()
-    assert difference(old, parse_json(canonical_json(old))) == ""
+    assert definition_diff(old, parse_json(canonical_json(old))) == ""

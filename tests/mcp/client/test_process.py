@@ -22,7 +22,7 @@ import pytest
 from holdfast import Config, Runtime
 from holdfast.config.config import McpServer, SandboxConfig, SecretSource
 from holdfast.contract.errors import SandboxRefused, SecretUnavailable
-from holdfast.mcp.client.server_process import Process, folder_for, start
+from holdfast.mcp.client.server_process import ServerProcess, folder_for, start_server
 from holdfast.mcp.client.stdio_transport import StdioTransport
 from holdfast.runtime.workspace import Workspace
 from holdfast.sandbox.sandbox import Sandbox
@@ -145,7 +145,7 @@ def test_the_program_of_a_server_is_never_one_of_the_project(
     async def go() -> None:
         async with Runtime(config=config, workspace=Workspace(root=project, state=tmp_path / "state")) as runtime:
             with pytest.raises(SandboxRefused, match="There is no program 'uvx' on the path"):
-                await start(runtime, "odd", McpServer(command="uvx"))
+                await start_server(runtime, "odd", McpServer(command="uvx"))
 
     run(go())
     assert not mark.exists()
@@ -295,7 +295,7 @@ def test_a_server_that_ends_by_itself_is_not_killed(mode: str, tmp_path: Path, m
 
     async def go() -> None:
         async with runtime_in(tmp_path / "project", mode) as runtime:
-            process = await start(runtime, "odd", server("healthy"))
+            process = await start_server(runtime, "odd", server("healthy"))
             await process.end()
             assert await process.ended(0) == "exited with 0"
 
@@ -323,12 +323,12 @@ def test_who_cancels_the_ending_as_well_does_not_wait_for_the_grace(
 ) -> None:
     ending = asyncio.Event()
 
-    async def end(process: Process) -> None:
+    async def end(process: ServerProcess) -> None:
         ending.set()
         await ended(process)
 
-    ended = Process.end
-    monkeypatch.setattr(Process, "end", end)
+    ended = ServerProcess.end
+    monkeypatch.setattr(ServerProcess, "end", end)
     monkeypatch.setattr("holdfast.mcp.client.server_process.GRACE", 3600)
 
     async def go() -> None:

@@ -21,7 +21,7 @@ from holdfast.contract.enums import State
 from holdfast.contract.event import Progress
 from holdfast.mcp.client import http_transport
 from holdfast.mcp.client.bridge import Bridge
-from holdfast.mcp.client.http_transport import Remote, _Unhurried  # pyright: ignore[reportPrivateUsage]
+from holdfast.mcp.client.http_transport import HttpTransport, _Unhurried  # pyright: ignore[reportPrivateUsage]
 from tests.mcp.client.bridging import SERVERS, bridged, until
 from tests.runtime.support import run
 
@@ -228,7 +228,10 @@ def test_a_secret_that_takes_its_time_does_not_hold_up_other_servers(monkeypatch
         loop.set_default_executor(ThreadPoolExecutor(1))
         busy = loop.run_in_executor(None, gate.wait)
         try:
-            async with asyncio.timeout(10), Remote(runtime, "far", server, None, lambda waiting: None).transport():
+            async with (
+                asyncio.timeout(10),
+                HttpTransport(runtime, "far", server, None, lambda waiting: None).transport(),
+            ):
                 pass
         finally:
             gate.set()
@@ -262,13 +265,15 @@ def test_http_without_encryption_to_another_machine_is_a_warning() -> None:
     runtime = Runtime()
     for url, warned in (("http://far.example/", True), ("http://127.0.0.1/", False), ("https://far.example/", False)):
         before = len(runtime.registry.warnings)
-        Remote(runtime, "far", McpServer(url=url), None, lambda waiting: None)
+        HttpTransport(runtime, "far", McpServer(url=url), None, lambda waiting: None)
         assert (len(runtime.registry.warnings) > before) is warned
 
 
 def test_only_the_refusals_the_protocol_names_lead_to_the_older_transport() -> None:
-    def reach(**options: Any) -> Remote:
-        return Remote(Runtime(), "far", McpServer(url="https://x.example/", **options), None, lambda waiting: None)
+    def reach(**options: Any) -> HttpTransport:
+        return HttpTransport(
+            Runtime(), "far", McpServer(url="https://x.example/", **options), None, lambda waiting: None
+        )
 
     for status, falls_back in ((404, True), (405, True), (400, True), (401, False), (500, False), (None, False)):
         tried = reach()

@@ -14,7 +14,7 @@ import pytest
 from holdfast import Runtime
 from holdfast.config.config import McpServer
 from holdfast.mcp.client import http_transport
-from holdfast.mcp.client.active_calls import Flights
+from holdfast.mcp.client.active_calls import ActiveCalls
 from holdfast.runtime.context import RunContext
 from tests.mcp.client.bridging import bridged, until
 from tests.mcp.client.by_hand import ByHand, Message, by_hand, reply
@@ -80,14 +80,14 @@ def test_a_call_that_is_over_or_being_stopped_is_not_sent(stopping: bool) -> Non
 
     async def sent(during: Context) -> list[str]:
         async with by_hand(_as_usual) as made:
-            reached = http_transport.Remote(Runtime(), "far", _server(made, False), None, lambda waiting: None)
+            reached = http_transport.HttpTransport(Runtime(), "far", _server(made, False), None, lambda waiting: None)
             async with reached._client({}, None) as client:  # pyright: ignore[reportPrivateUsage]
                 for message in (call, {**call, "method": "tools/list"}):
                     await asyncio.create_task(client.post(made.base, json=message), context=during)
             return [message["method"] for message in made.seen]
 
     async def work() -> None:
-        with Flights().begin(cast("RunContext", SimpleNamespace(cancelled=stopping))):
+        with ActiveCalls().begin(cast("RunContext", SimpleNamespace(cancelled=stopping))):
             during = copy_context()
             if stopping:
                 assert await sent(during) == ["tools/list"]

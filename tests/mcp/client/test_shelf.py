@@ -12,7 +12,7 @@ from mcp_types import Tool as McpTool
 from holdfast import Runtime, Tool
 from holdfast.config.config import McpServer
 from holdfast.contract.result import Result
-from holdfast.mcp.client.tool_catalog import MAX_WARNINGS, Shelf
+from holdfast.mcp.client.tool_catalog import MAX_WARNINGS, ToolCatalog
 from tests.runtime.support import run
 
 pytestmark = pytest.mark.spec("K1", "R5")
@@ -22,8 +22,8 @@ async def _send(*_: Any) -> Result:
     return Result(True)
 
 
-def _shelf(runtime: Runtime) -> Shelf:
-    return Shelf(runtime, "p", McpServer(command="x"), None, _send)
+def _shelf(runtime: Runtime) -> ToolCatalog:
+    return ToolCatalog(runtime, "p", McpServer(command="x"), None, _send)
 
 
 def _listed(*names: str, description: str = "") -> list[McpTool]:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import jsonrpc_message_adapter
 
-from holdfast.mcp.client.server_process import Ring
-from holdfast.mcp.stdio_lines import MAX_LINE, Lines, NoMessage, TooMuch, message_of
+from holdfast.mcp.client.server_process import TailBuffer
+from holdfast.mcp.stdio_lines import MAX_LINE, LineSplitter, LineTooLong, NotAMessage, message_of
 
 Some = st.SearchStrategy[Any]
 
@@ -41,7 +41,7 @@ MESSAGES = st.one_of(
 @pytest.mark.spec("K1")
 @given(st.lists(st.binary(max_size=40).map(lambda piece: piece.replace(b"x", b"\n"))))
 def test_lines_are_the_same_wherever_they_were_cut(blocks: list[bytes]) -> None:
-    lines = Lines()
+    lines = LineSplitter()
     for block in blocks:
         lines.feed(block)
     assert [bytes(line) for line in lines.ready] == b"".join(blocks).split(b"\n")[:-1]
@@ -50,13 +50,13 @@ def test_lines_are_the_same_wherever_they_were_cut(blocks: list[bytes]) -> None:
 @pytest.mark.spec("K1")
 @given(st.lists(st.binary(min_size=1, max_size=20)), st.integers(1, 20))
 def test_a_line_over_the_limit_is_refused_before_it_is_whole(blocks: list[bytes], limit: int) -> None:
-    lines, held = Lines(limit), 0
+    lines, held = LineSplitter(limit), 0
     for block in blocks:
         first, *rest = block.split(b"\n")
         grown = held + len(first)
         last = len(rest[-1]) if rest else grown
         if (held and grown > limit) or last > limit:
-            with pytest.raises(TooMuch):
+            with pytest.raises(LineTooLong):
                 lines.feed(block)
             return
         lines.feed(block)
@@ -66,7 +66,7 @@ def test_a_line_over_the_limit_is_refused_before_it_is_whole(blocks: list[bytes]
 @pytest.mark.spec("K1")
 def test_a_line_that_comes_byte_by_byte_takes_time_in_proportion() -> None:
     def seconds(size: int) -> float:
-        lines = Lines()
+        lines = LineSplitter()
         began = time.perf_counter()
         for _ in range(size):
             lines.feed(b"x")
@@ -87,7 +87,7 @@ def test_a_message_is_what_the_sdk_reads(message: dict[str, Any]) -> None:
 @pytest.mark.spec("K1")
 @given(st.binary() | VALUES.map(msgspec.json.encode))
 def test_anything_else_is_no_message_and_nothing_worse(line: bytes) -> None:
-    with pytest.raises(NoMessage):
+    with pytest.raises(NotAMessage):
         message_of(line)
 
 
@@ -115,7 +115,7 @@ def test_anything_else_is_no_message_and_nothing_worse(line: bytes) -> None:
     ],
 )
 def test_what_only_looks_like_a_message_is_none(line: bytes) -> None:
-    with pytest.raises(NoMessage):
+    with pytest.raises(NotAMessage):
         message_of(line)
 
 
@@ -125,7 +125,7 @@ def test_a_large_text_is_read_and_a_large_heap_of_values_is_not() -> None:
     text = b'"' + b'[{},\\"\\\\' * (MAX_LINE // 16) + b'"'
     assert len(text) > MAX_LINE // 3
     assert message_of(head + text + b"}}").model_dump()["result"]["x"].startswith("[{},")
-    with pytest.raises(TooMuch, match="1,000,000 values"):
+    with pytest.raises(LineTooLong, match="1,000,000 values"):
         message_of(head + b"[" + b"{}," * 1_000_001 + b"1]}}")
 
 
@@ -133,14 +133,14 @@ def test_a_large_text_is_read_and_a_large_heap_of_values_is_not() -> None:
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("piece", [b'\\"', b'"\\', b"[", b'"', b"\\", b'{"a":', b'"a', b'"",', b'"\\\\",'])
 def test_a_large_line_is_refused_in_linear_time_whatever_it_is_made_of(piece: bytes) -> None:
-    with pytest.raises((NoMessage, TooMuch)):
+    with pytest.raises((NotAMessage, LineTooLong)):
         message_of(b'{"' + piece * (MAX_LINE // len(piece) - 1))
 
 
 @pytest.mark.spec("K1")
 @given(st.lists(st.binary(max_size=30)), st.integers(1, 40))
 def test_a_ring_keeps_the_end(blocks: list[bytes], size: int) -> None:
-    ring = Ring(size)
+    ring = TailBuffer(size)
     for block in blocks:
         ring.add(block)
     assert ring.text == b"".join(blocks)[-size:].decode("utf-8", "replace")

@@ -17,11 +17,11 @@ from holdfast.contract.enums import State, Verdict
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.result import Attachment, Result
 from holdfast.contract.tool import Tool
-from holdfast.mcp.server.client_request import Sealed, seal, sealing_key, unseal
+from holdfast.mcp.server.client_request import RequestState, seal_state, sealing_key, unseal_state
 from holdfast.mcp.server.elicitation import answer_of, approval_form, can_answer, reply_to
 from holdfast.mcp.server.tool_list import to_wire as listed
 from holdfast.mcp.server.wire import block_of, to_wire
-from holdfast.mcp.stdio_lines import Lines
+from holdfast.mcp.stdio_lines import LineSplitter
 
 pytestmark = pytest.mark.spec("K3a")
 
@@ -57,8 +57,8 @@ def test_a_key_that_others_may_know_is_not_used(tmp_path: Path, harm: str) -> No
 
 @given(st.text(), st.dictionaries(st.text(), st.tuples(st.integers(), st.text(), st.text())))
 def test_what_is_sealed_comes_back(root: str, asked: dict[str, tuple[int, str, str]]) -> None:
-    state = Sealed(exchange="x", root=root, asked=asked)
-    assert unseal(seal(state)) == state
+    state = RequestState(exchange="x", root=root, asked=asked)
+    assert unseal_state(seal_state(state)) == state
 
 
 @given(st.binary(), st.sampled_from(["image", "audio", "file"]), st.sampled_from(["text/plain", "a/b+json", "x/y"]))
@@ -132,7 +132,7 @@ def test_the_sdk_is_not_loaded_before_a_client_is_served() -> None:
 @given(st.lists(st.binary(max_size=12).map(lambda line: line.replace(b"\n", b"")), max_size=20), st.integers(1, 30))
 def test_lines_that_are_too_long_are_left_out_and_the_others_are_not(written: list[bytes], size: int) -> None:
     wire = b"".join(line + b"\n" for line in written)
-    lines = Lines(8, skips=True)
+    lines = LineSplitter(8, skips=True)
     for start in range(0, len(wire), size):
         lines.feed(wire[start : start + size])
     kept = [bytes(line) for line in lines.ready]

@@ -20,7 +20,7 @@ from mcp.shared.message import SessionMessage
 
 from holdfast import Context, Tool, tool
 from holdfast.contract.elicitation import FormRequest
-from holdfast.mcp.server.stdio import Owed, Writer, write_all
+from holdfast.mcp.server.stdio import LineWriter, OutstandingResponses, write_all
 from holdfast.mcp.server.wire import clean, clean_text, writable
 from tests.mcp.server.serving import ERAS, Era, halves, running, served, text_of
 from tests.mcp.server.test_calls import run
@@ -79,7 +79,7 @@ def test_a_message_that_cannot_be_written_ends_neither_the_stream_nor_the_next_o
         send, receive = anyio.create_memory_object_stream[SessionMessage](0)
         odd: Any = {"half": "\ud800"}
         async with anyio.create_task_group() as group:
-            group.start_soon(write_all, Writer(sink), receive, Owed())
+            group.start_soon(write_all, LineWriter(sink), receive, OutstandingResponses())
             async with send:
                 await send.send(SessionMessage(types.JSONRPCNotification(jsonrpc="2.0", method="x", params=odd)))
                 await send.send(SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=1, result=odd)))

@@ -39,7 +39,7 @@ from holdfast.text.suggest import did_you_mean
 if TYPE_CHECKING:
     from holdfast.mcp.client.bridge import Bridge
     from holdfast.mcp.client.connection import ServerStatus
-    from holdfast.mcp.client.tool_catalog import Changed
+    from holdfast.mcp.client.tool_catalog import ChangedTool
 
 _NONE: Final = (
     "No MCP server is configured. In your configuration (`holdfast config path`):\n\n"
@@ -265,7 +265,7 @@ def _need_tool(runtime: Runtime, server: str, tool: str, away: Collection[str]) 
         raise UsageProblem(f"The MCP server '{server}' has no tool '{escape(tool)}'; {hint}")
 
 
-async def _settled(bridge: Bridge, change: Changed, *, yes: bool, as_json: bool) -> bool:
+async def _settled(bridge: Bridge, change: ChangedTool, *, yes: bool, as_json: bool) -> bool:
     if not as_json:
         _show(change)
     if not yes:
@@ -282,7 +282,7 @@ async def _settled(bridge: Bridge, change: Changed, *, yes: bool, as_json: bool)
     return True
 
 
-def _show(change: Changed) -> None:
+def _show(change: ChangedTool) -> None:
     new = " (new)" if change.new else ""
     name = f"mcp:{escape(change.server)}:{escape(change.tool)}{new}"
     difference = quote(change.difference.rstrip("\n"), sys.stdout, style=_style, show=console.shown)
@@ -296,7 +296,7 @@ def _style(line: str, place: int) -> tuple[str, ...]:
 
 def forget_definitions(flags: Flags, name: str, *, yes: bool, as_json: bool) -> int:
     """What the server says next counts as seen, whatever it is."""
-    from holdfast.mcp.client.definitions import pinned_as
+    from holdfast.mcp.client.definitions import pin_name
 
     project = project_here(flags)
     server = select_servers(project, (name,))[name]
@@ -309,7 +309,7 @@ def forget_definitions(flags: Flags, name: str, *, yes: bool, as_json: bool) -> 
             return REJECTED
     pins = ToolPins(project.user_db)
     try:
-        forgotten = pins.forget(pinned_as(name, server))
+        forgotten = pins.forget(pin_name(name, server))
     finally:
         pins.close()
     if as_json:

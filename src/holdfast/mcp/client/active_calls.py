@@ -16,18 +16,18 @@ from holdfast.runtime.context import RunContext
 
 T = TypeVar("T")
 
-_FLYING: Final[ContextVar[Flight | None]] = ContextVar("holdfast_mcp_call", default=None)
+_FLYING: Final[ContextVar[ActiveCall | None]] = ContextVar("holdfast_mcp_call", default=None)
 
 
-class Flight:
+class ActiveCall:
     """One call on its way: `with flights.begin(ctx):` around it."""
 
-    def __init__(self, flights: Flights, ctx: RunContext) -> None:
+    def __init__(self, flights: ActiveCalls, ctx: RunContext) -> None:
         self.ctx = ctx
         self._flights = flights
         self._ended: asyncio.Future[None] | None = None
 
-    def __enter__(self) -> Flight:
+    def __enter__(self) -> ActiveCall:
         self._flights.open[self] = None
         self._token = _FLYING.set(self)
         return self
@@ -54,14 +54,14 @@ class Flight:
         return await self.ctx.wait_for_user(_first(work, self._ended))
 
 
-class Flights:
+class ActiveCalls:
     def __init__(self) -> None:
-        self.open: dict[Flight, None] = {}
+        self.open: dict[ActiveCall, None] = {}
 
-    def begin(self, ctx: RunContext) -> Flight:
-        return Flight(self, ctx)
+    def begin(self, ctx: RunContext) -> ActiveCall:
+        return ActiveCall(self, ctx)
 
-    def current(self) -> Flight | None:
+    def current(self) -> ActiveCall | None:
         """The call this code works for: known by its context, or because there is only one."""
         flight = _FLYING.get()
         if flight is not None and flight in self.open:
@@ -69,7 +69,7 @@ class Flights:
         return next(iter(self.open)) if len(self.open) == 1 else None
 
 
-def flying() -> Flight | None:
+def current_call() -> ActiveCall | None:
     """The call in whose context this code runs, which may be over."""
     return _FLYING.get()
 
@@ -90,16 +90,16 @@ class _Head(Struct, frozen=True):
     id: str | int | None = None
 
 
-async def wants_answer(request: httpx2.Request) -> bool:
+async def expects_response(request: httpx2.Request) -> bool:
     """Whether an answer may take its time: notifications, answers and the end of a session are only to be received."""
     if request.method == "POST" and (head := await _head_of(request)) is not None:
         return head.method is not None and head.id is not None
     return request.method != "DELETE"
 
 
-async def call_of(request: httpx2.Request) -> Flight | None:
+async def active_call_of(request: httpx2.Request) -> ActiveCall | None:
     """The call that is sent with it: transports send in the context of whoever has called."""
-    flight = flying()
+    flight = current_call()
     if flight is None or request.method != "POST":
         return None
     head = await _head_of(request)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.config.config import McpServer
 from holdfast.contract.errors import ToolError
 from holdfast.mcp.client.connection import Clock, Connection, ServerStatus
-from holdfast.mcp.client.tool_catalog import Changed
+from holdfast.mcp.client.tool_catalog import ChangedTool
 from holdfast.text.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -70,11 +70,11 @@ class Bridge:
         off = (ServerStatus(name=name, state="off", reason="it is not enabled") for name in self._off)
         return (*(connection.status for connection in self._connections.values()), *off)
 
-    def changed(self) -> tuple[Changed, ...]:
+    def changed(self) -> tuple[ChangedTool, ...]:
         """The tools whose definition is not the one a person has seen, with the difference; new ones too."""
         return tuple(item for connection in self._connections.values() for item in connection.shelf.differences())
 
-    def accept(self, change: Changed) -> bool:
+    def accept(self, change: ChangedTool) -> bool:
         """Take a definition for seen; False if it is not the one any more that was shown."""
         return self._connection(change.server).shelf.accept(change.tool, change.digest)
 

@@ -16,16 +16,16 @@ from holdfast.config.config import McpServer
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.json import Args
 from holdfast.contract.result import Result, fail
-from holdfast.mcp.client.active_calls import Flights
-from holdfast.mcp.client.server_requests import Asking, Journal
-from holdfast.mcp.client.tool_catalog import Shelf
+from holdfast.mcp.client.active_calls import ActiveCalls
+from holdfast.mcp.client.server_requests import ServerLog, ServerRequests
+from holdfast.mcp.client.tool_catalog import ToolCatalog
 from holdfast.text.escape import escape
 
 if TYPE_CHECKING:
     import mcp_types
     from mcp import Client
 
-    from holdfast.mcp.client.http_transport import Remote
+    from holdfast.mcp.client.http_transport import HttpTransport
     from holdfast.runtime.context import RunContext
     from holdfast.runtime.runtime import Runtime
     from holdfast.store.pins import ToolPins
@@ -46,7 +46,7 @@ class LoopClock:
         await asyncio.sleep(seconds)
 
 
-class Life:
+class ServerSession:
     """From one start of a server to its end."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Life:
                 wait.cancel()
 
 
-class Start:
+class StartTimer:
     """How long a server may take to be ready: while a person logs in, that time does not run."""
 
     def __init__(self, seconds: float) -> None:
@@ -153,23 +153,23 @@ class Connection:
         clock: Clock | None = None,
     ) -> None:
         self.name = name
-        self.shelf = Shelf(runtime, name, server, pins, self.call)
+        self.shelf = ToolCatalog(runtime, name, server, pins, self.call)
         self.first: asyncio.Future[str] | None = None
         """What came of the first try: nothing, or why it failed."""
         self._runtime = runtime
         self._server = server
         self._state_folder = state
         self._clock = clock or LoopClock()
-        self._start = Start(server.start_timeout)
-        self._flights = Flights()
-        self._asking = Asking(runtime, name, self._flights)
-        self._journal = Journal(runtime, name, self._flights)
+        self._start = StartTimer(server.start_timeout)
+        self._flights = ActiveCalls()
+        self._asking = ServerRequests(runtime, name, self._flights)
+        self._journal = ServerLog(runtime, name, self._flights)
         self._state: ServerState = "off"
-        self._life: Life | None = None
+        self._life: ServerSession | None = None
         self._about: tuple[str, str, str] = ("", "", "")
         self._reason = ""
         self._again_at = 0.0
-        self._remote: Remote | None = None
+        self._remote: HttpTransport | None = None
         self._legacy = False
 
     @property
@@ -217,7 +217,7 @@ class Connection:
     async def _live(self) -> str:
         """One life of the server; why it ended. `self._life` stays None if it never got as far as its tools."""
         self._life = None
-        life = Life()
+        life = ServerSession()
         await _load()
         try:
             async with AsyncExitStack() as stack:
@@ -237,7 +237,7 @@ class Connection:
             life.gone = True
         return self._told(life.reason) or "it ended"
 
-    async def _follow(self, life: Life, client: Client) -> None:
+    async def _follow(self, life: ServerSession, client: Client) -> None:
         """Read the list again whenever it has changed, until the server is gone."""
         pause = CALM
         while True:
@@ -257,7 +257,7 @@ class Connection:
             await life.rest(self._clock, pause)
             pause = min(2 * pause, LONGEST_PAUSE) if life.stale else CALM
 
-    async def _listen(self, life: Life, client: Client) -> None:
+    async def _listen(self, life: ServerSession, client: Client) -> None:
         """Ask to be told of changes: servers of the handshake protocol tell without being asked."""
         from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -292,13 +292,13 @@ class Connection:
 
     # Starting
 
-    def _client(self, life: Life) -> Client:
+    def _client(self, life: ServerSession) -> Client:
         from importlib.metadata import version
 
         from mcp import Client
         from mcp_types import Implementation
 
-        from holdfast.mcp.client.flow_control import watched
+        from holdfast.mcp.client.flow_control import flow_controlled
         from holdfast.mcp.client.tool_list import drop_malformed
 
         person = self._runtime.interfaces.can_elicit
@@ -316,7 +316,7 @@ class Connection:
                 life.refresh()
 
         return Client(
-            watched(self._transport(), lose, sift),
+            flow_controlled(self._transport(), lose, sift),
             mode="legacy" if self._legacy or self._server.protocol == "handshake" else "auto",
             client_info=Implementation(name="holdfast", version=version("holdfast")),
             elicitation_callback=self._asking.elicit if person else None,
@@ -334,9 +334,9 @@ class Connection:
 
             return StdioTransport(self._runtime, self.name, self._server)
         if self._remote is None:
-            from holdfast.mcp.client.http_transport import Remote
+            from holdfast.mcp.client.http_transport import HttpTransport
 
-            self._remote = Remote(self._runtime, self.name, self._server, self._state_folder, self._start.hold)
+            self._remote = HttpTransport(self._runtime, self.name, self._server, self._state_folder, self._start.hold)
         return self._remote.transport()
 
     # Calling

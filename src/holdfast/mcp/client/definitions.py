@@ -64,7 +64,7 @@ def tool_from(
         execute=execute,
         propose=propose,
         apply=apply,
-        description=bounded(next(texts, ""), MAX_DESCRIPTION),
+        description=cut_text(next(texts, ""), MAX_DESCRIPTION),
         input_schema=cast(dict[str, Any], said.get("inputSchema")),
         output_schema=output,
         timeout=timeout,
@@ -75,7 +75,7 @@ def tool_from(
     )
 
 
-def bounded(text: str, most: int) -> str:
+def cut_text(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]} […] ({len(text) - most:,} more characters are left out)"
 
 
@@ -94,7 +94,7 @@ _CONTINUED: Final = "‹↩›"
 """Ends a line that is longer. The text's own `‹` is escaped, so that this cannot be a part of it."""
 
 
-def pinned_as(name: str, server: McpServer) -> str:
+def pin_name(name: str, server: McpServer) -> str:
     """The name pins of a server are kept under: another program or address of the same name is another server."""
     where = {"url": server.url} if server.url else {"command": server.command, "args": server.args, "cwd": server.cwd}
     return f"{name} {digest_of(where)[:32]}"
@@ -120,17 +120,17 @@ def definition_of(tool: mcp_types.Tool) -> dict[str, Json]:
     return definition
 
 
-def same(one: Json, other: Json) -> bool:
+def is_same_definition(one: Json, other: Json) -> bool:
     """Python takes `true` for 1; JSON, and a server, do not."""
     return canonical_json(_said(one)) == canonical_json(_said(other))
 
 
-def difference(old: Json, new: Json) -> str:
+def definition_diff(old: Json, new: Json) -> str:
     """What a person is shown: a diff of every part that changed, with nothing in it a screen would hide or obey.
 
     Empty if, and only if, nothing changed, and never cut: a yes to it is a yes to all of the definition.
     """
-    if same(old, new):
+    if is_same_definition(old, new):
         return ""
     before, after = _said(old), _said(new)
     parts = dict.fromkeys((*PARTS, *sorted(before.keys() | after.keys())))

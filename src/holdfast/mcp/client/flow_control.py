@@ -39,7 +39,7 @@ Sift = Callable[[dict[str, Any]], None]
 """Takes out of a list of tools what nobody else could read."""
 
 
-class Account:
+class OutstandingRequests:
     """What each side still owes the other."""
 
     def __init__(self) -> None:
@@ -110,10 +110,10 @@ class _Half:
         return await self._inner.__aexit__(*error)
 
 
-class Inlet(_Half):
+class IncomingStream(_Half):
     """What comes from the server."""
 
-    def __init__(self, inner: Any, account: Account, lost: Lost, sift: Sift) -> None:
+    def __init__(self, inner: Any, account: OutstandingRequests, lost: Lost, sift: Sift) -> None:
         super().__init__(inner)
         self._sift = sift
         self._gone: asyncio.Future[None] | None = getattr(inner, "gone", None)
@@ -143,7 +143,7 @@ class Inlet(_Half):
             if lets_in:
                 return item
 
-    def __aiter__(self) -> Inlet:
+    def __aiter__(self) -> IncomingStream:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
@@ -191,10 +191,10 @@ class Inlet(_Half):
             await asyncio.sleep((self._spent - BURST) / RATE + 0.05)
 
 
-class Outlet(_Half):
+class OutgoingStream(_Half):
     """What goes to the server."""
 
-    def __init__(self, inner: Any, account: Account) -> None:
+    def __init__(self, inner: Any, account: OutstandingRequests) -> None:
         super().__init__(inner)
         self._account = account
 
@@ -211,17 +211,17 @@ class Outlet(_Half):
 
 
 @asynccontextmanager
-async def watched(
+async def flow_controlled(
     transport: Transport | AbstractAsyncContextManager[Any], lost: Lost, sift: Sift = lambda page: None
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """The streams of a transport; `lost` is called with what is known about it when nothing more will come."""
     async with transport as (read, write):
-        account = Account()
+        account = OutstandingRequests()
 
         def ended(reason: str) -> None:
             lost(reason or getattr(transport, "reason", ""))
 
-        yield Inlet(read, account, ended, sift), Outlet(write, account)
+        yield IncomingStream(read, account, ended, sift), OutgoingStream(write, account)
 
 
 def _taken_back(message: JSONRPCNotification) -> int | str | None:

@@ -21,7 +21,7 @@ from holdfast.config.config import McpServer
 from holdfast.config.options import dotted
 from holdfast.config.secret_references import fill
 from holdfast.contract.errors import ConfigError, HoldfastError
-from holdfast.mcp.client.active_calls import call_of, wants_answer
+from holdfast.mcp.client.active_calls import active_call_of, expects_response
 from holdfast.mcp.client.oauth import oauth_for
 from holdfast.net.addresses import is_loopback
 from holdfast.net.gateway import Gateway
@@ -47,7 +47,7 @@ Hold = Callable[[bool], None]
 """Told with True when a person is waited for, and with False when that is over."""
 
 
-class Remote:
+class HttpTransport:
     """How one server is reached. Which of the two transports it speaks is remembered from one try to the next."""
 
     def __init__(self, runtime: Runtime, name: str, server: McpServer, state: Path | None, hold: Hold) -> None:
@@ -136,15 +136,15 @@ class _Bounded(httpx2.AsyncBaseTransport):
     Everything goes through here. A call that is over by now, since it waited for a login, goes no further.
     """
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, remote: Remote) -> None:
+    def __init__(self, inner: httpx2.AsyncBaseTransport, remote: HttpTransport) -> None:
         self._inner = inner
         self._remote = remote
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        call = await call_of(request)
+        call = await active_call_of(request)
         if call is not None and call.over:
             return httpx2.Response(202)
-        patient = await wants_answer(request)
+        patient = await expects_response(request)
         response = await self._answer(request, None if patient else _PROMPT_SECONDS)
         if response.status_code >= 400:
             self._remote.status = response.status_code
@@ -204,7 +204,7 @@ class _Unhurried(httpx2.Auth):
         self.requires_response_body = inner.requires_response_body
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        seconds = None if await wants_answer(request) else _RENEWAL_SECONDS
+        seconds = None if await expects_response(request) else _RENEWAL_SECONDS
         flow = self._inner.async_auth_flow(request)
         try:
             outgoing = await self._held(flow.__anext__(), seconds)
@@ -229,7 +229,7 @@ _REDIRECTS: Final = 5
 
 
 @asynccontextmanager
-async def sse_streams(client: httpx2.AsyncClient, url: str, most: int) -> AsyncGenerator[tuple[Any, Outward]]:
+async def sse_streams(client: httpx2.AsyncClient, url: str, most: int) -> AsyncGenerator[tuple[Any, SsePoster]]:
     """Streams for the SDK; `most` is the size of an event in bytes. A message that cannot be sent ends them.
 
     The SDK's own transport takes 1 MiB, sends one message after the other, and goes on as if it were well when it
@@ -239,14 +239,14 @@ async def sse_streams(client: httpx2.AsyncClient, url: str, most: int) -> AsyncG
         inward, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         async with inward, read, anyio.create_task_group() as tasks:
             told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-            outward = Outward(client, tasks)
+            outward = SsePoster(client, tasks)
             tasks.start_soon(_read, events, url, told, inward, outward)
             outward.address = await told
             yield read, outward
             tasks.cancel_scope.cancel()
 
 
-class Outward:
+class SsePoster:
     """What goes to the server. Requests do not wait for each other: each is sent in the context of its sender."""
 
     def __init__(self, client: httpx2.AsyncClient, tasks: TaskGroup) -> None:
@@ -278,14 +278,16 @@ class Outward:
     async def aclose(self) -> None:
         return
 
-    async def __aenter__(self) -> Outward:
+    async def __aenter__(self) -> SsePoster:
         return self
 
     async def __aexit__(self, *error: object) -> None:
         return
 
 
-async def _read(events: httpx2.EventSource, url: str, told: asyncio.Future[str], inward: Any, outward: Outward) -> None:
+async def _read(
+    events: httpx2.EventSource, url: str, told: asyncio.Future[str], inward: Any, outward: SsePoster
+) -> None:
     """Until the stream ends; why it ended is the last thing that comes in."""
     fault: Exception | None = None
     try:

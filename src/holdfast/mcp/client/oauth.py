@@ -17,9 +17,9 @@ from pydantic import AnyUrl
 from holdfast.config.config import McpServer
 from holdfast.contract.elicitation import Elicitation, UrlRequest
 from holdfast.contract.errors import HoldfastError
-from holdfast.mcp.client.active_calls import Flight, call_of, wants_answer
-from holdfast.mcp.client.oauth_callback import Arrival, Callback
-from holdfast.mcp.client.oauth_client import Keeper, LoginFailed, LoginNeeded
+from holdfast.mcp.client.active_calls import ActiveCall, active_call_of, expects_response
+from holdfast.mcp.client.oauth_callback import CallbackResult, CallbackServer
+from holdfast.mcp.client.oauth_client import LoginFailed, LoginNeeded, StoredOAuthClient
 from holdfast.net.addresses import LOCAL_KINDS, is_loopback
 from holdfast.net.gateway import Gateway
 from holdfast.net.hosts import parse_origin, url_problem
@@ -27,7 +27,7 @@ from holdfast.net.http import GatewayTransport
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.escape import clip, escape, escape_url
 
-__all__ = ["LOGIN_SECONDS", "Login", "LoginFailed", "LoginNeeded", "oauth_for"]
+__all__ = ["LOGIN_SECONDS", "LoginFailed", "LoginNeeded", "OAuthLogin", "oauth_for"]
 
 LOGIN_SECONDS: float = 300.0
 """How long a login waits for the person and the browser."""
@@ -41,7 +41,7 @@ _UNFINISHED: Final = "the last login was not finished"
 _Flow = AsyncGenerator[httpx2.Request, httpx2.Response]
 
 
-def oauth_for(runtime: Runtime, name: str, server: McpServer, state: Path | None) -> Login:
+def oauth_for(runtime: Runtime, name: str, server: McpServer, state: Path | None) -> OAuthLogin:
     """The login of one server. Connections of a runtime to the same server share it, so a person is asked once.
 
     `state` is the user's state folder; None: a login lasts as long as the runtime.
@@ -49,11 +49,11 @@ def oauth_for(runtime: Runtime, name: str, server: McpServer, state: Path | None
     here = _logins.setdefault(runtime, {})
     key = (name, server.url, server.oauth, state)
     if key not in here:
-        here[key] = Login(runtime, name, server, state)
+        here[key] = OAuthLogin(runtime, name, server, state)
     return here[key]
 
 
-class Login(Keeper):
+class OAuthLogin(StoredOAuthClient):
     """Sends the access token to the origin of the server and nowhere else.
 
     The SDK holds its lock while it waits for a response, so requests that need no login go past it: a slow call would
@@ -65,21 +65,21 @@ class Login(Keeper):
         self._origin = parse_origin(self._url)
         self._local = is_loopback(self._origin[1])
         self._loaded = False
-        self._callback: Callback | None = None
+        self._callback: CallbackServer | None = None
         self._address = self._latest = ""
         self._over = ""
         """Why a person is not asked again: one who said no is not asked at every reconnection."""
         self._busy: asyncio.Future[None] | None = None
         """Done when the login or renewal that is under way has ended."""
         self._left = _ALL_SECONDS
-        self._call: Flight | None = None
+        self._call: ActiveCall | None = None
         """The call it is for."""
 
     async def async_auth_flow(self, request: httpx2.Request) -> _Flow:
         if not await self._is_mine(request):
             yield request
             return
-        call, patient = await call_of(request), await wants_answer(request)
+        call, patient = await active_call_of(request), await expects_response(request)
         early: httpx2.Response | None = None
         if self.context.is_token_valid() or not self.context.can_refresh_token():
             self._put_token(request)
@@ -117,7 +117,7 @@ class Login(Keeper):
         """The SDK's flow, of which only the request itself leaves here. `early`: what came of it without a login."""
         tried = _token_of(request)
         self._initialized = False
-        callback: Callback | None = None
+        callback: CallbackServer | None = None
         flow = super().async_auth_flow(request)
         try:
             async with httpx2.AsyncClient(timeout=_FETCH_SECONDS, trust_env=False, transport=self._reach()) as client:
@@ -138,7 +138,7 @@ class Login(Keeper):
                 await callback.close()
             await flow.aclose()
 
-    async def _turn(self, call: Flight | None) -> bool:
+    async def _turn(self, call: ActiveCall | None) -> bool:
         """One login at a time. Who is behind one waits for a person too, so that the time of a call does not run.
 
         False if the call is over before that.
@@ -235,8 +235,8 @@ class Login(Keeper):
             raise self.failed(f"it sends you to {escape_url(url)} for the login, and {fault}")
 
     async def _begin(
-        self, callback: Callback | None, request: httpx2.Request, response: httpx2.Response
-    ) -> Callback | None:
+        self, callback: CallbackServer | None, request: httpx2.Request, response: httpx2.Response
+    ) -> CallbackServer | None:
         """Open the page the browser comes back to, which a registration names. A second refusal ends it."""
         if callback is not None:
             self._over = "it refuses the login it has just given"
@@ -258,14 +258,14 @@ class Login(Keeper):
             self.context.client_info = None
         return callback
 
-    async def _listen(self) -> Callback:
+    async def _listen(self) -> CallbackServer:
         wanted = self._config.redirect_port
         try:
-            return await Callback.open(wanted or (urlsplit(self._redirect).port or 0))
+            return await CallbackServer.open(wanted or (urlsplit(self._redirect).port or 0))
         except OSError as error:
             if wanted:
                 raise self.failed(f"port {wanted} for the browser to come back to cannot be used: {error}") from None
-        return await Callback.open(0)
+        return await CallbackServer.open(0)
 
     async def _open(self, url: str) -> None:
         """The SDK's address of the login page: checked, and what is expected of it noted."""
@@ -305,7 +305,7 @@ class Login(Keeper):
             raise self._needed(self._over)
         return AuthorizationCodeResult(code=arrival.code, state=arrival.state, iss=arrival.issuer)
 
-    async def _ask(self, callback: Callback) -> Arrival:
+    async def _ask(self, callback: CallbackServer) -> CallbackResult:
         """Until the browser comes back or the person says no, whichever is first."""
         record = None if self._call is None else self._call.ctx.call_record
         about = {"call_id": record.id, "group": record.group} if record else {}
@@ -336,7 +336,7 @@ class Login(Keeper):
         )
 
 
-_logins: WeakKeyDictionary[Runtime, dict[tuple[object, ...], Login]] = WeakKeyDictionary()
+_logins: WeakKeyDictionary[Runtime, dict[tuple[object, ...], OAuthLogin]] = WeakKeyDictionary()
 
 
 class _CallOver(Exception):

@@ -19,7 +19,7 @@ _THANKS: Final = "holdfast has the answer of the login page. You can close this 
 _STRANGER: Final = "This is not the answer holdfast waits for.\n"
 
 
-class Arrival(Struct, frozen=True, kw_only=True):
+class CallbackResult(Struct, frozen=True, kw_only=True):
     """What the browser brought."""
 
     code: str = ""
@@ -28,7 +28,7 @@ class Arrival(Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
-class Callback:
+class CallbackServer:
     """Listens from `open` to `close`; the first request with the expected state is the answer, all others are not.
 
     A request with another state is refused and changes nothing: any page in the browser can send one.
@@ -36,14 +36,14 @@ class Callback:
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
-        self._arrival: asyncio.Future[Arrival] = asyncio.get_running_loop().create_future()
+        self._arrival: asyncio.Future[CallbackResult] = asyncio.get_running_loop().create_future()
         self._expected = ""
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
         self.port: int = listener.getsockname()[1]
 
     @classmethod
-    async def open(cls, port: int) -> Callback:
+    async def open(cls, port: int) -> CallbackServer:
         """0: any free port. Raises OSError where it is taken."""
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
@@ -64,7 +64,7 @@ class Callback:
     def expect(self, state: str) -> None:
         self._expected = state
 
-    async def arrival(self) -> Arrival:
+    async def arrival(self) -> CallbackResult:
         return await asyncio.shield(self._arrival)
 
     async def close(self) -> None:
@@ -97,7 +97,7 @@ class Callback:
             with suppress(OSError):
                 await writer.wait_closed()
 
-    def _read(self, head: str) -> Arrival | None:
+    def _read(self, head: str) -> CallbackResult | None:
         line, _, rest = head.partition("\r\n")
         method, _, target = line.partition(" ")
         target, _, version = target.partition(" ")
@@ -117,7 +117,7 @@ class Callback:
             return None
         if not one.get("code") and not one.get("error"):
             return None
-        return Arrival(code=one.get("code", ""), state=state, issuer=one.get("iss"), error=one.get("error", ""))
+        return CallbackResult(code=one.get("code", ""), state=state, issuer=one.get("iss"), error=one.get("error", ""))
 
 
 def _page(status: int, text: str) -> bytes:

@@ -46,7 +46,7 @@ class LoginFailed(HoldfastError):
     """A login or its renewal went wrong on the way; trying again later may help."""
 
 
-class Keeper(OAuthClientProvider):
+class StoredOAuthClient(OAuthClientProvider):
     """Reads what is kept before every renewal, for another process may have logged in, and writes what is new."""
 
     def __init__(self, runtime: Runtime, name: str, server: McpServer, state: Path | None) -> None:
@@ -208,7 +208,7 @@ class _Metadata(OAuthClientMetadata):
 class _Storage:
     """The SDK's view of what is kept. It reads nothing: `Keeper` has put everything in place."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: StoredOAuthClient) -> None:
         self._keeper = keeper
 
     async def get_tokens(self) -> OAuthToken | None:

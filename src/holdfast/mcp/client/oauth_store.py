@@ -16,7 +16,7 @@ from holdfast.fs.replace import read_private, write_private
 _MOST_BYTES: Final = 1 << 20
 
 
-class Kept(Struct, frozen=True, kw_only=True):
+class StoredLogin(Struct, frozen=True, kw_only=True):
     """The parts in wire form, so that reading them needs no MCP library."""
 
     tokens: dict[str, Any] | None = None
@@ -32,7 +32,7 @@ class Kept(Struct, frozen=True, kw_only=True):
     resource: dict[str, Any] | None = None
 
 
-NOTHING: Final = Kept()
+NOTHING: Final = StoredLogin()
 
 
 class LoginFile:
@@ -42,16 +42,16 @@ class LoginFile:
         self._path = path
         self._kept = NOTHING
 
-    def read(self) -> Kept:
+    def read(self) -> StoredLogin:
         """What is there now; a file that cannot be read or is not ours is no login."""
         if self._path is None:
             return self._kept
         try:
-            return msgspec.json.decode(read_private(self._path, _MOST_BYTES), type=Kept)
+            return msgspec.json.decode(read_private(self._path, _MOST_BYTES), type=StoredLogin)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return NOTHING
 
-    def write(self, kept: Kept) -> None:
+    def write(self, kept: StoredLogin) -> None:
         self._kept = kept
         if self._path is None:
             return

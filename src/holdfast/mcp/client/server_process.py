@@ -42,9 +42,9 @@ _threads: Final = ThreadPool()
 _COLOURS: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
-async def start(runtime: Runtime, name: str, server: McpServer) -> Process:
+async def start_server(runtime: Runtime, name: str, server: McpServer) -> ServerProcess:
     """Raises `SandboxRefused`, `SecretUnavailable` or `ConfigError` if it cannot be started as it must be."""
-    sandbox, command = await _threads.run(plan, runtime, name, server)
+    sandbox, command = await _threads.run(plan_command, runtime, name, server)
     with contextlib.ExitStack() as stack:
         host_proxy: HostProxy | None = None
         if not isinstance(sandbox.policy.network, str) and sandbox.mode != "off":
@@ -57,7 +57,7 @@ async def start(runtime: Runtime, name: str, server: McpServer) -> Process:
             if launch.contained and sandbox.policy.writable:
                 # It could gain from an approval that it forges in a document, so others must know that it lives.
                 launch = replace(launch, cleanup=(*launch.cleanup, WriterRegistration(sandbox.policy.writable)))
-            return Process(runtime, name, launch, () if host_proxy is None else host_proxy.passed_fds, stack)
+            return ServerProcess(runtime, name, launch, () if host_proxy is None else host_proxy.passed_fds, stack)
         except BaseException:
             _put_away(launch)
             raise
@@ -87,7 +87,7 @@ def _finish(launch: Launch) -> tuple[str, ...]:
     return cleanup_notes(launch)
 
 
-class Process:
+class ServerProcess:
     """A running server, and our ends of its streams. `end` must be awaited, once."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Process:
         self._name = name
         self._launch = launch
         self._loop = asyncio.get_running_loop()
-        self._ring = Ring(KEPT)
+        self._ring = TailBuffer(KEPT)
         self._pause: asyncio.TimerHandle | None = None
         self._fault = ""
         self.gone: asyncio.Future[None] = self._loop.create_future()
@@ -234,7 +234,7 @@ def _read(fd: int) -> bytes | None:
         return b""
 
 
-class Ring:
+class TailBuffer:
     """The last bytes of an output."""
 
     def __init__(self, size: int) -> None:
@@ -254,7 +254,7 @@ class Ring:
 _ROOT: Final = ("$root", "${root}")
 
 
-def plan(runtime: Runtime, name: str, server: McpServer) -> tuple[Sandbox, Command]:
+def plan_command(runtime: Runtime, name: str, server: McpServer) -> tuple[Sandbox, Command]:
     """Blocks: a backend is tried out the first time, and secrets may come from programs.
 
     Raises `SandboxRefused`, `SecretUnavailable` or `ConfigError` if it cannot be started as it must be.

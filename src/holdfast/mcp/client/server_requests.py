@@ -20,8 +20,8 @@ from holdfast.contract.errors import InvalidSchema
 from holdfast.contract.event import ServerLogged
 from holdfast.contract.json import Args, Json, encode_json
 from holdfast.contract.schema import CompiledSchema, compile_schema
-from holdfast.mcp.client.active_calls import Flights
-from holdfast.mcp.client.definitions import bounded, source_of
+from holdfast.mcp.client.active_calls import ActiveCalls
+from holdfast.mcp.client.definitions import cut_text, source_of
 from holdfast.net.hosts import url_problem
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ _REFUSED_BY_PERSON: Final = -1
 """The code the protocol's own examples give for a sampling request that a person refused."""
 
 
-class Asking:
+class ServerRequests:
     """The answers of one client to its server's questions."""
 
-    def __init__(self, runtime: Runtime, name: str, flights: Flights) -> None:
+    def __init__(self, runtime: Runtime, name: str, flights: ActiveCalls) -> None:
         self._runtime = runtime
         self._source = source_of(name)
         self._flights = flights
@@ -74,14 +74,14 @@ class Asking:
         if params.mode == "url":
             if (why := _fault(params.url)) is not None:
                 return refusal(why)
-            message = bounded(params.message, MAX_MESSAGE)
+            message = cut_text(params.message, MAX_MESSAGE)
             reply = await self._ask(UrlRequest(message=message, url=params.url, id=(params.elicitation_id or "")[:256]))
             return reply if not isinstance(reply, ElicitationReply) else ElicitResult(action=reply.action)
         schema = _form_schema(params)
         if isinstance(schema, str):
             return refusal(schema)
         asked: Args = dict(params.requested_schema)
-        reply = await self._ask(FormRequest(message=bounded(params.message, MAX_MESSAGE), schema=asked))
+        reply = await self._ask(FormRequest(message=cut_text(params.message, MAX_MESSAGE), schema=asked))
         if not isinstance(reply, ElicitationReply):
             return reply
         if reply.action != "accept":
@@ -137,7 +137,7 @@ class Asking:
             url, message = (item.get("url"), item.get("message")) if isinstance(item, dict) else (None, None)
             if isinstance(url, str) and _fault(url) is None:
                 visits.append(
-                    UrlRequest(message=bounded(message if isinstance(message, str) else "", MAX_MESSAGE), url=url)
+                    UrlRequest(message=cut_text(message if isinstance(message, str) else "", MAX_MESSAGE), url=url)
                 )
         if not visits or not self._runtime.interfaces.can_elicit:
             return "it wants a page to be visited first, and nobody is there to do it"
@@ -241,8 +241,8 @@ MAX_BYTES: Final = 4 * 1024
 PER_SECOND: Final = 100
 
 
-class Journal:
-    def __init__(self, runtime: Runtime, name: str, flights: Flights, now: Callable[[], float] = monotonic) -> None:
+class ServerLog:
+    def __init__(self, runtime: Runtime, name: str, flights: ActiveCalls, now: Callable[[], float] = monotonic) -> None:
         self._runtime = runtime
         self._source = source_of(name)
         self._flights = flights

@@ -16,8 +16,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage
 
 from holdfast.config.config import McpServer
-from holdfast.mcp.client.server_process import Process, start
-from holdfast.mcp.stdio_lines import Lines, NoMessage, TooMuch, message_of
+from holdfast.mcp.client.server_process import ServerProcess, start_server
+from holdfast.mcp.stdio_lines import LineSplitter, LineTooLong, NotAMessage, message_of
 from holdfast.runtime.runtime import Runtime
 
 MAX_BAD: Final = 100
@@ -42,19 +42,19 @@ class StdioTransport:
         self._runtime = runtime
         self._name = name
         self._server = server
-        self._process: Process | None = None
-        self._reading: Reading | None = None
-        self._writing: Writing | None = None
+        self._process: ServerProcess | None = None
+        self._reading: StdioReader | None = None
+        self._writing: StdioWriter | None = None
 
     @property
     def reason(self) -> str:
         """Why the connection ended by itself; empty as long as it has not."""
         return "" if self._reading is None else self._reading.reason
 
-    async def __aenter__(self) -> tuple[Reading, Writing]:
-        process = self._process = await start(self._runtime, self._name, self._server)
-        self._reading = Reading(process, self._name)
-        self._writing = Writing(process, self._reading)
+    async def __aenter__(self) -> tuple[StdioReader, StdioWriter]:
+        process = self._process = await start_server(self._runtime, self._name, self._server)
+        self._reading = StdioReader(process, self._name)
+        self._writing = StdioWriter(process, self._reading)
         return self._reading, self._writing
 
     async def __aexit__(self, *_: object) -> None:
@@ -94,10 +94,10 @@ class _Half(ABC):
         self.close()
 
 
-class Reading(_Half):
+class StdioReader(_Half):
     """What the server sends, one message after another. Reads no further than it is asked to."""
 
-    def __init__(self, process: Process, name: str) -> None:
+    def __init__(self, process: ServerProcess, name: str) -> None:
         self.reason = ""
         self.gone = process.gone
         """Done when it makes no sense to wait for anything but the end."""
@@ -105,7 +105,7 @@ class Reading(_Half):
         self._name = name
         self._fd = process.stdout
         self._loop = asyncio.get_running_loop()
-        self._lines = Lines()
+        self._lines = LineSplitter()
         self._bad = 0
         self._burst = 0
         self._over = False
@@ -141,7 +141,7 @@ class Reading(_Half):
         except EndOfStream:
             raise StopAsyncIteration from None
 
-    def __aiter__(self) -> Reading:
+    def __aiter__(self) -> StdioReader:
         return self
 
     def close(self) -> None:
@@ -166,13 +166,13 @@ class Reading(_Half):
     def _message(self, line: bytes | bytearray) -> JSONRPCMessage | None:
         try:
             message = message_of(line)
-        except NoMessage:
+        except NotAMessage:
             self._process.note(line)
             self._bad += 1
             if self._bad >= MAX_BAD:
                 self.fail(f"printed {MAX_BAD} lines in a row that are no messages of the protocol")
             return None
-        except TooMuch as error:
+        except LineTooLong as error:
             self.fail(f"sent {error}")
             return None
         self._bad = 0
@@ -192,7 +192,7 @@ class Reading(_Half):
             return
         try:
             self._lines.feed(block)
-        except TooMuch as error:
+        except LineTooLong as error:
             self.fail(f"printed {error}")
 
     async def _wait(self) -> None:
@@ -206,10 +206,10 @@ class Reading(_Half):
                 self._loop.remove_reader(self._fd)
 
 
-class Writing(_Half):
+class StdioWriter(_Half):
     """What goes to the server. At most one message waits here; whoever has another waits, and can be cancelled."""
 
-    def __init__(self, process: Process, reading: Reading) -> None:
+    def __init__(self, process: ServerProcess, reading: StdioReader) -> None:
         self._fd = process.stdin
         self._reading = reading
         self._loop = asyncio.get_running_loop()

@@ -17,7 +17,15 @@ from holdfast.contract.errors import BadJson, InvalidArguments, ToolError
 from holdfast.contract.json import Args, Json, canonical_json, digest_of
 from holdfast.contract.result import Result, fail
 from holdfast.contract.tool import Tool
-from holdfast.mcp.client.definitions import definition_of, difference, is_wanted, pinned_as, same, source_of, tool_from
+from holdfast.mcp.client.definitions import (
+    definition_diff,
+    definition_of,
+    is_same_definition,
+    is_wanted,
+    pin_name,
+    source_of,
+    tool_from,
+)
 from holdfast.runtime.results import check_output
 from holdfast.text.escape import escape
 from holdfast.text.preview import arguments_preview
@@ -35,7 +43,7 @@ MAX_CHARS: Final = 3_000
 approval would pin text that was not shown."""
 
 
-def held_tool(shelf: Shelf, item: Listed) -> Tool:
+def unreviewed_tool(shelf: ToolCatalog, item: CatalogEntry) -> Tool:
     """What the tool was when a person saw it, or what it is if nobody has, or what was seen cannot be read any more.
 
     Its output schema is left away: by the time there is an answer the new definition is the one that counts.
@@ -46,7 +54,7 @@ def held_tool(shelf: Shelf, item: Listed) -> Tool:
         now = shelf.listed(name)
         if now is None or not now.held:
             return fail(f"'{full_name}' has changed meanwhile; call it again.")
-        preview = await asyncio.to_thread(difference, now.pinned, now.definition)
+        preview = await asyncio.to_thread(definition_diff, now.pinned, now.definition)
         if preview.count("\n") >= MAX_LINES or len(preview) > MAX_CHARS:
             what = "is new, and has more to it" if now.pinned is None else "has changed by more"
             return fail(f"Its definition {what} than can be shown here: holdfast mcp review {shelf.name} {name}")
@@ -81,7 +89,7 @@ def held_tool(shelf: Shelf, item: Listed) -> Tool:
     )
 
 
-def _shown(item: Listed) -> dict[str, Json]:
+def _shown(item: CatalogEntry) -> dict[str, Json]:
     said = item.pinned or item.definition
     return said if isinstance(said, dict) else {}
 
@@ -91,7 +99,7 @@ Send = Callable[[str, Args, "RunContext"], Awaitable[Result]]
 """Calls a tool of the server by its MCP name."""
 
 
-class Listed(Struct, frozen=True):
+class CatalogEntry(Struct, frozen=True):
     """One tool as the server has it now."""
 
     name: str
@@ -104,7 +112,7 @@ class Listed(Struct, frozen=True):
     """Of all that its `Tool` is made from."""
 
 
-class Changed(Struct, frozen=True, kw_only=True):
+class ChangedTool(Struct, frozen=True, kw_only=True):
     """A tool whose definition is not the one a person has seen, or that came later than its server."""
 
     server: str
@@ -120,14 +128,14 @@ class Changed(Struct, frozen=True, kw_only=True):
 class _Stock(Struct, frozen=True):
     """What is to stand on the shelf."""
 
-    listed: dict[str, Listed]
+    listed: dict[str, CatalogEntry]
     stays: dict[str, Tool]
     fresh: dict[str, Tool]
     left_out: tuple[tuple[str, str], ...]
     """Names, and why."""
 
 
-class Shelf:
+class ToolCatalog:
     def __init__(self, runtime: Runtime, name: str, server: McpServer, pins: ToolPins | None, send: Send) -> None:
         self.name = name
         self.timeout = server.timeout
@@ -135,8 +143,8 @@ class Shelf:
         self._runtime = runtime
         self._server = server
         self._pins = pins if server.trust == "pinned" else None
-        self._identity = pinned_as(name, server)
-        self._listed: dict[str, Listed] = {}
+        self._identity = pin_name(name, server)
+        self._listed: dict[str, CatalogEntry] = {}
         self._tools: dict[str, Tool] = {}
         self._warned = 0
         self._age = 0
@@ -149,18 +157,18 @@ class Shelf:
     def changed(self) -> int:
         return sum(item.held for item in self._listed.values())
 
-    def listed(self, tool: str) -> Listed | None:
+    def listed(self, tool: str) -> CatalogEntry | None:
         return self._listed.get(tool)
 
     def tool(self, tool: str) -> Tool | None:
         return self._tools.get(tool)
 
-    def differences(self) -> tuple[Changed, ...]:
+    def differences(self) -> tuple[ChangedTool, ...]:
         return tuple(
-            Changed(
+            ChangedTool(
                 server=self.name,
                 tool=item.name,
-                difference=difference(item.pinned, item.definition),
+                difference=definition_diff(item.pinned, item.definition),
                 digest=digest_of(item.definition),
                 new=item.pinned is None,
             )
@@ -213,7 +221,7 @@ class Shelf:
         made = self._made({name: _against(pinned.get(name), name, said) for name, said in wanted.items()})
         return replace(made, left_out=(*left_out, *made.left_out))
 
-    def _made(self, listed: dict[str, Listed]) -> _Stock:
+    def _made(self, listed: dict[str, CatalogEntry]) -> _Stock:
         """The tools of a list: those there are already, and the others."""
         known, tools = self._listed, self._tools
         stays = {
@@ -228,7 +236,7 @@ class Shelf:
             if name in stays:
                 continue
             try:
-                tool = held_tool(self, item) if item.held else self._plain(item)
+                tool = unreviewed_tool(self, item) if item.held else self._plain(item)
             except ToolError as error:
                 why = f"what was known of it cannot be used any more, see `holdfast mcp review`: {error}"
                 left_out.append((name, why if item.held and item.pinned else str(error)))
@@ -264,7 +272,7 @@ class Shelf:
             return self._brought(dict(items[:middle])) | self._brought(dict(items[middle:]))
         return tools
 
-    def _plain(self, item: Listed) -> Tool:
+    def _plain(self, item: CatalogEntry) -> Tool:
         name = item.name
 
         async def execute(args: Args, ctx: Context) -> Result:
@@ -295,11 +303,11 @@ def _spellings(tool: Tool) -> tuple[str, ...]:
     return (tool.name.lower(), tool.api_name.lower())
 
 
-def _as_it_is(name: str, definition: Json) -> Listed:
-    return Listed(name, definition, definition, held=False, key=canonical_json(definition))
+def _as_it_is(name: str, definition: Json) -> CatalogEntry:
+    return CatalogEntry(name, definition, definition, held=False, key=canonical_json(definition))
 
 
-def _against(pinned: Json, name: str, definition: Json) -> Listed:
-    if pinned is not None and same(pinned, definition):
+def _against(pinned: Json, name: str, definition: Json) -> CatalogEntry:
+    if pinned is not None and is_same_definition(pinned, definition):
         return _as_it_is(name, definition)
-    return Listed(name, definition, pinned, held=True, key=canonical_json([pinned, definition]))
+    return CatalogEntry(name, definition, pinned, held=True, key=canonical_json([pinned, definition]))

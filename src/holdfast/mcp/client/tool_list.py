@@ -12,7 +12,7 @@ from mcp_types.methods import validate_server_result
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from holdfast.mcp.stdio_lines import TOO_LONG, Unreadable, is_json
+from holdfast.mcp.stdio_lines import TOO_LONG, UnreadableItem, is_json
 
 MAX_TOOLS: Final = 10_000
 MAX_PAGES: Final = 1_000
@@ -61,7 +61,7 @@ def drop_malformed(page: dict[str, Any], version: str) -> list[tuple[str, str]]:
         return []
     tools = cast("list[Any]", page["tools"])
     why = {at: f"it is nested more than {MAX_DEPTH} levels deep" for at, tool in enumerate(tools) if _is_deep(tool)}
-    why |= {at: Unreadable.WHY for at, tool in enumerate(tools) if at not in why and not is_json(tool)}
+    why |= {at: UnreadableItem.WHY for at, tool in enumerate(tools) if at not in why and not is_json(tool)}
     sound = {**page, "tools": [None if at in why else tool for at, tool in enumerate(tools)]}
     for at, reason in _faults(sound, version):
         why.setdefault(at, reason)

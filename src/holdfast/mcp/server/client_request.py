@@ -28,7 +28,7 @@ from holdfast.contract.errors import HoldfastError
 from holdfast.contract.result import Result
 from holdfast.fs.replace import create_private_once, read_private
 from holdfast.mcp.server.elicitation import can_answer, reply_to, request_of, result_type
-from holdfast.mcp.server.notifications import Teller
+from holdfast.mcp.server.notifications import ClientNotifier
 
 APPROVAL: Final = "approval-"
 """How the key of a question begins whose answer approves a call."""
@@ -36,11 +36,11 @@ _MAX_OPEN: Final = 64
 """Questions that may be open for one request."""
 
 
-class Unaskable(Exception):
+class CannotAsk(Exception):
     """The client's person cannot be asked this way."""
 
 
-class Sealed(Struct, frozen=True, kw_only=True, array_like=True):
+class RequestState(Struct, frozen=True, kw_only=True, array_like=True):
     """What a client carries, sealed, to its next round."""
 
     exchange: str
@@ -61,7 +61,7 @@ class _Open:
         self.reply: asyncio.Future[ElicitationReply | None] = asyncio.get_running_loop().create_future()
 
 
-class Exchange:
+class ClientRequest:
     """The work goes on in a task of its own: a round may end while it waits for a person."""
 
     def __init__(self, ctx: ServerRequestContext[Any, Any], caller: Caller, by: str) -> None:
@@ -70,7 +70,7 @@ class Exchange:
         self.calls: list[str] = []
         self.caller = caller
         self.by = by
-        self.teller: Teller | None = None
+        self.teller: ClientNotifier | None = None
         self.ctx = ctx
         self.modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         self.given: dict[str, Any] = {}
@@ -119,11 +119,11 @@ class Exchange:
 
     def question(self) -> types.InputRequiredResult:
         asked = {key: (item.number, *_subject(item.held)) for key, item in self._open.items()}
-        state = Sealed(exchange=self.id, root=self.root, asked=asked)
+        state = RequestState(exchange=self.id, root=self.root, asked=asked)
         requests = {key: item.request for key, item in self._open.items()}
-        return types.InputRequiredResult(input_requests=requests, request_state=seal(state))
+        return types.InputRequiredResult(input_requests=requests, request_state=seal_state(state))
 
-    def receive(self, state: Sealed, responses: Mapping[str, object]) -> None:
+    def receive(self, state: RequestState, responses: Mapping[str, object]) -> None:
         """Take the answers to what is still open as it was asked; others are left aside."""
         for key, (number, _, _) in state.asked.items():
             item = self._open.get(key)
@@ -143,7 +143,7 @@ class Exchange:
             if item.held is None:
                 item.reply.set_result(None)
             else:
-                item.reply.set_exception(Unaskable())
+                item.reply.set_exception(CannotAsk())
 
     def give_up(self) -> None:
         """Nobody comes back: held calls stay in the ledger, other questions are cancelled."""
@@ -221,19 +221,19 @@ class Exchange:
             answer = await self.ctx.session.send_request(request, result_type(question), metadata=related)
         except (MCPError, ValidationError) as error:
             if held is not None:
-                raise Unaskable(str(error)) from error
+                raise CannotAsk(str(error)) from error
             declined = isinstance(error, MCPError) and error.error.code != types.CONNECTION_CLOSED
             return ElicitationReply(action="decline") if declined else CANCELLED
         return reply_to(question, answer) or CANCELLED
 
 
-def seal(state: Sealed) -> str:
+def seal_state(state: RequestState) -> str:
     return json.dumps([state.exchange, state.root, state.asked], separators=(",", ":"))
 
 
-def unseal(text: str) -> Sealed:
+def unseal_state(text: str) -> RequestState:
     """What we sealed ourselves: nobody else could."""
-    return msgspec.convert(json.loads(text), Sealed)
+    return msgspec.convert(json.loads(text), RequestState)
 
 
 def _subject(held: PendingCall | None) -> tuple[str, str]:

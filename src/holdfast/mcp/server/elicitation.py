@@ -50,7 +50,7 @@ _MAX_LINES: Final = 400
 """Of what would be done. What is longer cannot be approved here."""
 
 
-class Shown(NamedTuple):
+class ApprovalText(NamedTuple):
     """What a person reads before saying yes."""
 
     text: str
@@ -85,7 +85,7 @@ def line_of(call: Call, tool: Tool | None) -> str:
     return preview(call.name_used, call.args, WIDTH, None if tool is None else tool.format_preview)
 
 
-def approval_text(held: PendingCall, risk: str) -> Shown:
+def approval_text(held: PendingCall, risk: str) -> ApprovalText:
     """All a person has to see of a pending call that has been redacted: our own words first, then the call."""
     lines = list(_head(held, risk))
     cut = held.proposal is not None and held.proposal.preview_cut
@@ -100,7 +100,7 @@ def approval_text(held: PendingCall, risk: str) -> Shown:
         call_id = escape_name(held.call.id)
         lines.append(f"Not all of it is shown: holdfast pending {call_id} ({whole})")
         lines.append(f"So it cannot be approved here: holdfast approve {call_id} shows all of it first.")
-    return Shown("\n".join(lines), whole=not cut)
+    return ApprovalText("\n".join(lines), whole=not cut)
 
 
 def _head(held: PendingCall, risk: str) -> Iterator[str]:

@@ -43,7 +43,7 @@ async def serve(
             actual: int = listening.getsockname()[1]
             if started is not None:
                 started(f"http://{host}:{actual}{path}")
-            await _run(Guard(app, token, actual), listening)
+            await _run(RequestFilter(app, token, actual), listening)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -59,7 +59,7 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-async def _run(app: Guard, listening: socket.socket) -> None:
+async def _run(app: RequestFilter, listening: socket.socket) -> None:
     config = uvicorn.Config(
         app,
         http=TimedProtocol,
@@ -90,7 +90,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-class Newcomers:
+class NewConnections:
     """Connections on which nobody has shown the token: beyond some, the oldest goes, so that others can come."""
 
     def __init__(self) -> None:
@@ -105,12 +105,12 @@ class Newcomers:
         self._transports.pop(peer, None)
 
 
-class Guard:
+class RequestFilter:
     """Lets in what comes from this machine's own pages and programs and holds the token."""
 
     def __init__(self, app: ASGIApp, token: str | None, port: int) -> None:
         self._app = app
-        self.newcomers = Newcomers()
+        self.newcomers = NewConnections()
         self._token = None if token is None else token.encode()
         self._hosts = frozenset(f"{name}:{port}" for name in _LOOPBACK)
         self._origins = frozenset(f"http://{host}" for host in self._hosts)
@@ -183,7 +183,7 @@ class TimedProtocol(H11Protocol):
         self._wait()
 
     @property
-    def _newcomers(self) -> Newcomers:
+    def _newcomers(self) -> NewConnections:
         app: Any = self.config.app
         return app.newcomers
 

@@ -23,7 +23,7 @@ _STEP: Final = 0.001
 """What progress grows by when something is said and no number is known."""
 
 
-class Teller:
+class ClientNotifier:
     """The notifications of one request."""
 
     def __init__(self, ctx: ServerRequestContext[Any, Any], levels: frozenset[str]) -> None:
@@ -77,10 +77,10 @@ class Teller:
 _TOLD: Final = (Progress, Output, ServerLogged, Pending)
 
 
-class Watch:
+class EventForwarder:
     """The one listener for all requests: finds whose call an event is about."""
 
-    def __init__(self, teller_of: Callable[[str], Teller | None], line_of: Callable[[Call], str]) -> None:
+    def __init__(self, teller_of: Callable[[str], ClientNotifier | None], line_of: Callable[[Call], str]) -> None:
         self._teller_of = teller_of
         self._line_of = line_of
         self._above: dict[str, tuple[str, str]] = {}

@@ -22,9 +22,9 @@ from holdfast.contract.errors import HoldfastError, NotPending, StaleApproval, U
 from holdfast.contract.json import Args
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
-from holdfast.mcp.server.client_request import STATE_SECONDS, Exchange, Sealed, Unaskable
+from holdfast.mcp.server.client_request import STATE_SECONDS, CannotAsk, ClientRequest, RequestState
 from holdfast.mcp.server.elicitation import SERVER, answer_of, approval_form, line_of, presented, redacted, reply_to
-from holdfast.mcp.server.notifications import Teller, Watch
+from holdfast.mcp.server.notifications import ClientNotifier, EventForwarder
 from holdfast.runtime.runtime import Runtime
 from holdfast.store import process_identity
 
@@ -36,24 +36,24 @@ _LAST_WORDS: Final = 0.7
 """Seconds calls have to end in when the interface closes."""
 
 
-class Rounds:
+class RequestTable:
     """Finds the exchange of a call for whoever asks its person, and keeps it until its client has the answer."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._all: dict[str, Exchange] = {}
-        self._by_call: dict[str, Exchange] = {}
+        self._all: dict[str, ClientRequest] = {}
+        self._by_call: dict[str, ClientRequest] = {}
         self._suspended: dict[str, asyncio.TimerHandle] = {}
-        self.watch = Watch(self._teller_of, self._line_of)
+        self.watch = EventForwarder(self._teller_of, self._line_of)
 
-    def enter(self, exchange: Exchange, call_id: str, tool: str) -> None:
+    def enter(self, exchange: ClientRequest, call_id: str, tool: str) -> None:
         """A call now runs for this request."""
         exchange.calls.append(call_id)
         self._by_call[call_id] = exchange
         self.watch.begin(call_id, tool)
 
     async def drive(
-        self, exchange: Exchange, ctx: ServerRequestContext[Any, Any], teller: Teller
+        self, exchange: ClientRequest, ctx: ServerRequestContext[Any, Any], teller: ClientNotifier
     ) -> Result | types.InputRequiredResult:
         """One round: until the request is answered or the client must come back with an answer of its own."""
         self._all[exchange.id] = exchange
@@ -82,7 +82,7 @@ class Rounds:
             self._suspend(exchange)
         return outcome
 
-    async def find(self, state: Sealed) -> Exchange | None:
+    async def find(self, state: RequestState) -> ClientRequest | None:
         """The exchange that waits for this round; one that was given up leaves it to the ledger."""
         exchange = self._all.get(state.exchange)
         if exchange is None or not exchange.given_up:
@@ -90,7 +90,7 @@ class Rounds:
         await asyncio.wait((exchange.work,))
         return None
 
-    def of_call(self, call_id: str) -> Exchange | None:
+    def of_call(self, call_id: str) -> ClientRequest | None:
         """The exchange that works on this call right now."""
         return self._by_call.get(call_id)
 
@@ -118,7 +118,7 @@ class Rounds:
             replies[place] = CANCELLED if reply is None else replace(reply, by=exchange.by)
         return tuple(replies)
 
-    async def settle(self, exchange: Exchange, state: Sealed, responses: Mapping[str, object]) -> Result:
+    async def settle(self, exchange: ClientRequest, state: RequestState, responses: Mapping[str, object]) -> Result:
         """A round whose exchange is gone: an approval is still good, since the ledger holds the call."""
         runtime = self._runtime
         await runtime.pipeline.wait_for_sources()
@@ -139,7 +139,9 @@ class Rounds:
                 return ended
         raise MCPError(types.INVALID_PARAMS, _LOST, {"reason": "not_open"})
 
-    async def rejoin(self, exchange: Exchange, call_id: str, said: Answer | None = None, digest: str = "") -> Result:
+    async def rejoin(
+        self, exchange: ClientRequest, call_id: str, said: Answer | None = None, digest: str = ""
+    ) -> Result:
         """Go on with a call that waits or runs already: `said` is an answer to what was shown with this digest."""
         runtime = self._runtime
         exchange.joined = True
@@ -174,7 +176,7 @@ class Rounds:
         if tasks:
             await asyncio.wait(tasks, timeout=_LAST_WORDS / 2)
 
-    async def _ask(self, exchange: Exchange, held: PendingCall) -> Answer | None:
+    async def _ask(self, exchange: ClientRequest, held: PendingCall) -> Answer | None:
         """Whoever cannot be asked here gets the time to go to another interface."""
         runtime = self._runtime
         tool = runtime.registry.find(held.call.tool)
@@ -183,14 +185,14 @@ class Rounds:
         form = replace(form, message=runtime.redactor(form.message))
         try:
             if not runtime.config.mcp.client_approves or not exchange.can_ask(form):
-                raise Unaskable
+                raise CannotAsk
             (reply,) = await exchange.ask((form,), held)
-        except Unaskable:
+        except CannotAsk:
             await asyncio.sleep(runtime.config.mcp.wait)
             return None
         return None if reply is None else answer_of(reply, held, exchange.by)
 
-    def _said(self, exchange: Exchange, held: PendingCall, digest: str, response: object) -> Answer | None:
+    def _said(self, exchange: ClientRequest, held: PendingCall, digest: str, response: object) -> Answer | None:
         """An answer counts for what was shown, and for nothing else."""
         if held.state is not State.PENDING or held.digest != digest or not self._runtime.config.mcp.client_approves:
             return None
@@ -209,15 +211,15 @@ class Rounds:
         clean = replace(call, args=cast(Args, self._runtime.redactor.value(call.args)))
         return line_of(clean, self._runtime.registry.find(call.tool))
 
-    def _stop(self, exchange: Exchange) -> None:
+    def _stop(self, exchange: ClientRequest) -> None:
         """What it waits for is withdrawn with it, unless that was parked before it came; what runs here ends."""
         exchange.stop(self._runtime.pipeline.cancel if exchange.joined else self._runtime.cancel)
 
-    def _teller_of(self, group: str) -> Teller | None:
+    def _teller_of(self, group: str) -> ClientNotifier | None:
         exchange = self._by_call.get(group)
         return None if exchange is None else exchange.teller
 
-    def _suspend(self, exchange: Exchange) -> None:
+    def _suspend(self, exchange: ClientRequest) -> None:
         if len(self._suspended) >= MAX_SUSPENDED:
             self._expire(next(iter(self._suspended)))
         loop = asyncio.get_running_loop()
@@ -235,7 +237,7 @@ class Rounds:
             exchange.give_up()
             exchange.work.add_done_callback(lambda _: self._forget(exchange))
 
-    def _forget(self, exchange: Exchange) -> None:
+    def _forget(self, exchange: ClientRequest) -> None:
         self._resume(exchange.id)
         self._all.pop(exchange.id, None)
         for call_id in exchange.calls:
@@ -248,7 +250,7 @@ PARKED_SECONDS: Final = 3600.0
 _WAITS: Final = frozenset({State.PENDING, State.APPROVED, State.RUNNING})
 
 
-class Parked:
+class PendingRetries:
     """Remembers by who asked for what; a result is given once, and after that the same request is a new call."""
 
     def __init__(self, runtime: Runtime) -> None:

@@ -32,10 +32,10 @@ from holdfast.contract.enums import Failure, State
 from holdfast.contract.names import mcp_server_name
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
-from holdfast.mcp.server.client_request import STATE_SECONDS, Exchange, sealing_key, unseal
-from holdfast.mcp.server.notifications import LEVELS, Teller
-from holdfast.mcp.server.request_table import Parked, Rounds
-from holdfast.mcp.server.tool_list import ANSWERS, Shown, answers_requests
+from holdfast.mcp.server.client_request import STATE_SECONDS, ClientRequest, sealing_key, unseal_state
+from holdfast.mcp.server.notifications import LEVELS, ClientNotifier
+from holdfast.mcp.server.request_table import PendingRetries, RequestTable
+from holdfast.mcp.server.tool_list import ANSWERS, ToolPages, answers_requests
 from holdfast.mcp.server.wire import clean_answers, complete, to_wire
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.escape import escape
@@ -62,7 +62,7 @@ _NOT_THIS_ONE: Final = frozenset({State.FAILED, State.INVALID})
 """Ends after which another tool may know better."""
 
 
-class Requests:
+class RequestHandlers:
     """Handlers exist only for what a tool answers, so that nothing is promised that is not there."""
 
     def __init__(self, runtime: Runtime, server: McpServer) -> None:
@@ -80,7 +80,7 @@ class Requests:
         self.registered = frozenset(answered)
 
     def _handler(
-        self, method: str, work: Callable[[Exchange, str, list[Tool], dict[str, Any]], Awaitable[Result]]
+        self, method: str, work: Callable[[ClientRequest, str, list[Tool], dict[str, Any]], Awaitable[Result]]
     ) -> Callable[[Ctx, Any], Awaitable[Any]]:
         async def handle(ctx: Ctx, params: Any) -> Any:
             modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -90,7 +90,7 @@ class Requests:
                 await self._runtime.pipeline.wait_for_sources()
                 exchange = self._server.open(ctx)
                 exchange.given = dict(getattr(params, "input_responses", None) or {}) if modern else {}
-                tools = Shown(self._runtime.visible(exchange.caller)).answering.get(method, [])
+                tools = ToolPages(self._runtime.visible(exchange.caller)).answering.get(method, [])
                 args = {key: value for key, value in (ctx.params or {}).items() if key not in _OURS}
                 exchange.begin(work(exchange, method, tools, args))
                 outcome = await self._server.round(exchange, ctx)
@@ -100,7 +100,7 @@ class Requests:
 
         return handle
 
-    async def _list(self, exchange: Exchange, method: str, tools: list[Tool], args: dict[str, Any]) -> Result:
+    async def _list(self, exchange: ClientRequest, method: str, tools: list[Tool], args: dict[str, Any]) -> Result:
         """All of them, one after the other; the pages of a single one are its own."""
         if len(tools) == 1:
             return await self._server.call(exchange, tools[0].name, args)
@@ -118,7 +118,7 @@ class Requests:
                 args = {"cursor": page["nextCursor"]}
         return Result(True, structured={_LISTS[method]: items})
 
-    async def _first(self, exchange: Exchange, method: str, tools: list[Tool], args: dict[str, Any]) -> Result:
+    async def _first(self, exchange: ClientRequest, method: str, tools: list[Tool], args: dict[str, Any]) -> Result:
         result = Result(False, error=f"Nothing here answers {method}.", state=State.FAILED, failure=Failure.TOOL_ERROR)
         for tool in tools:
             result = await self._server.call(exchange, tool.name, args)
@@ -182,8 +182,8 @@ class McpServer:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._rounds = Rounds(runtime)
-        self._parked = Parked(runtime)
+        self._rounds = RequestTable(runtime)
+        self._parked = PendingRetries(runtime)
         self._levels: WeakKeyDictionary[Connection, str] = WeakKeyDictionary()
         self._connections: WeakSet[Connection] = WeakSet()
         self._warned: set[tuple[str | None, str | None, str]] = set()
@@ -192,7 +192,7 @@ class McpServer:
         self._listen = ListenHandler(self._bus)
         self._telling: asyncio.Task[None] | None = None
         self._untold = False
-        self._requests = Requests(runtime, self)
+        self._requests = RequestHandlers(runtime, self)
         self.server = self._make_server()
 
     async def __aenter__(self) -> McpServer:
@@ -225,11 +225,11 @@ class McpServer:
             session=self._runtime.session if session is None else hashlib.sha256(session.encode()).hexdigest()[:12],
         )
 
-    def open(self, ctx: Ctx) -> Exchange:
+    def open(self, ctx: Ctx) -> ClientRequest:
         """A request begins."""
-        return Exchange(ctx, self.caller_of(ctx), _approver(ctx))
+        return ClientRequest(ctx, self.caller_of(ctx), _approver(ctx))
 
-    def call(self, exchange: Exchange, name: str, args: Any) -> Awaitable[Result]:
+    def call(self, exchange: ClientRequest, name: str, args: Any) -> Awaitable[Result]:
         """One call for a request, known to whoever has to find its person."""
         runtime, ctx = self._runtime, exchange.ctx
         call_id = runtime.pipeline.new_call_id()
@@ -239,13 +239,13 @@ class McpServer:
         given_id = str(ctx.request_id)[:_MAX_NAME]
         return runtime.call(name, args, caller=caller, request=caller.session, given_id=given_id, call_id=call_id)
 
-    async def round(self, exchange: Exchange, ctx: Ctx) -> Result | types.InputRequiredResult:
+    async def round(self, exchange: ClientRequest, ctx: Ctx) -> Result | types.InputRequiredResult:
         """Until the request is answered, or must be asked about."""
-        teller = Teller(ctx, self._levels_of(ctx))
+        teller = ClientNotifier(ctx, self._levels_of(ctx))
         self._tell_warnings(exchange.caller, teller)
         return await self._rounds.drive(exchange, ctx, teller)
 
-    def _tell_warnings(self, caller: Caller, teller: Teller) -> None:
+    def _tell_warnings(self, caller: Caller, teller: ClientNotifier) -> None:
         """Each client is told once what is odd about the tools and the configuration here."""
         for warning in self._runtime.warnings():
             key = (caller.agent, caller.session, warning)
@@ -257,7 +257,7 @@ class McpServer:
 
     async def next_round(self, ctx: Ctx, params: Any) -> Result | types.InputRequiredResult:
         """The client is back with answers; the state has been unsealed and belongs to this very request."""
-        state = unseal(params.request_state)
+        state = unseal_state(params.request_state)
         responses: dict[str, Any] = params.input_responses or {}
         exchange = await self._rounds.find(state)
         if exchange is None:
@@ -291,7 +291,7 @@ class McpServer:
     async def _list_tools(self, ctx: Ctx, params: types.PaginatedRequestParams) -> dict[str, Any]:
         await self._runtime.pipeline.wait_for_sources()
         try:
-            page = Shown(self._runtime.visible(self.caller_of(ctx))).page(params.cursor)
+            page = ToolPages(self._runtime.visible(self.caller_of(ctx))).page(params.cursor)
         except ValueError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
         return complete(page) if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else page
@@ -316,7 +316,7 @@ class McpServer:
         foreign = tool is not None and mcp_server_name(tool.source) is not None
         return to_wire(outcome, modern=modern, limit=self._runtime.config.output.max_bytes if foreign else None)
 
-    def _begun(self, ctx: Ctx, params: types.CallToolRequestParams, tool: Tool | None, key: str) -> Exchange:
+    def _begun(self, ctx: Ctx, params: types.CallToolRequestParams, tool: Tool | None, key: str) -> ClientRequest:
         """A new call, or one that waits for exactly this already."""
         args = params.arguments or {}
         exchange = self.open(ctx)

@@ -19,7 +19,7 @@ from mcp.shared.message import SessionMessage
 
 from holdfast.mcp.server.server import McpServer
 from holdfast.mcp.server.wire import clean_text, refusal, writable
-from holdfast.mcp.stdio_lines import MAX_LINE, Lines, NoMessage, TooMuch, message_of
+from holdfast.mcp.stdio_lines import MAX_LINE, LineSplitter, LineTooLong, NotAMessage, message_of
 from holdfast.runtime.runtime import Runtime
 
 LAST_ANSWERS: Final = 0.5
@@ -44,10 +44,10 @@ async def _streams() -> AsyncGenerator[tuple[Any, Any]]:
     os.dup2(2, 1)
     read_send, read_receive = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write_send, write_receive = anyio.create_memory_object_stream[SessionMessage](0)
-    writer = Writer(sink)
+    writer = LineWriter(sink)
     try:
         async with anyio.create_task_group() as group:
-            owed = Owed()
+            owed = OutstandingResponses()
             group.start_soon(_read_all, source, read_send, writer, owed)
             group.start_soon(write_all, writer, write_receive, owed)
             yield read_receive, write_send
@@ -59,7 +59,7 @@ async def _streams() -> AsyncGenerator[tuple[Any, Any]]:
         os.close(source)  # the writer's own descriptor stays open: its thread may still wait for the client
 
 
-class Owed:
+class OutstandingResponses:
     """The requests that have come and have no answer yet."""
 
     def __init__(self) -> None:
@@ -93,9 +93,12 @@ class Owed:
 
 
 async def _read_all(
-    source: int, send: MemoryObjectSendStream[SessionMessage | Exception], writer: Writer, owed: Owed
+    source: int,
+    send: MemoryObjectSendStream[SessionMessage | Exception],
+    writer: LineWriter,
+    owed: OutstandingResponses,
 ) -> None:
-    lines = Lines(skips=True)
+    lines = LineSplitter(skips=True)
     refused = 0
     async with send:
         while chunk := await _read(source):
@@ -112,14 +115,17 @@ async def _read_all(
 
 
 async def _hand_on(
-    lines: Lines, send: MemoryObjectSendStream[SessionMessage | Exception], writer: Writer, owed: Owed
+    lines: LineSplitter,
+    send: MemoryObjectSendStream[SessionMessage | Exception],
+    writer: LineWriter,
+    owed: OutstandingResponses,
 ) -> bool:
     """Whole lines as messages; False if nobody takes them any more."""
     while lines.ready:
         line = lines.ready.popleft()
         try:
             message = message_of(line)
-        except (NoMessage, TooMuch) as error:
+        except (NotAMessage, LineTooLong) as error:
             if line.strip():
                 await writer.write(_refused(line, error) + b"\n")
             continue
@@ -131,7 +137,9 @@ async def _hand_on(
     return True
 
 
-async def write_all(writer: Writer, receive: MemoryObjectReceiveStream[SessionMessage], owed: Owed) -> None:
+async def write_all(
+    writer: LineWriter, receive: MemoryObjectReceiveStream[SessionMessage], owed: OutstandingResponses
+) -> None:
     async with receive:
         async for item in receive:
             line = writable(item.message)
@@ -142,7 +150,7 @@ async def write_all(writer: Writer, receive: MemoryObjectReceiveStream[SessionMe
 
 def _refused(line: bytes | bytearray, error: Exception) -> bytes:
     """What is no message but has an id is refused under it, so that its sender does not wait."""
-    if isinstance(error, TooMuch):
+    if isinstance(error, LineTooLong):
         return refusal(types.INVALID_REQUEST, f"The line is {error}, and was left out.")
     try:
         found: Any = json.loads(line) if len(line) <= _MAX_REFUSED else None
@@ -171,7 +179,7 @@ async def _read(source: int) -> bytes:
         return b""
 
 
-class Writer:
+class LineWriter:
     """Writes lines in order, in a thread that waits for a client that is slow."""
 
     def __init__(self, sink: int) -> None:

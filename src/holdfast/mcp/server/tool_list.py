@@ -20,7 +20,7 @@ _DESTROYS: Final = frozenset({"fs.write", "process", "external"})
 _OPEN_WORLD: Final = frozenset({"network", "external"})
 
 
-class Shown:
+class ToolPages:
     """The tools one caller sees."""
 
     def __init__(self, tools: list[Tool]) -> None:
