@@ -247,7 +247,7 @@ def test_the_command_of_a_secret_is_found_outside_the_project_only(hostile: Host
     runtime = Runtime(root=hostile.root, config=Config(secrets=sources))
     folder, python, bash = runtime.secrets.get("good").split()
     assert (folder, bash) == ("/", "unset") and str(hostile.root) not in python
-    with pytest.raises(holdfast.HoldfastError, match="write its whole path"):
+    with pytest.raises(holdfast.HoldfastError, match="use its full path"):
         runtime.secrets.get("bad")
 
 

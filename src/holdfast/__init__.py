@@ -1,6 +1,6 @@
-"""holdfast: the tool runtime for AI agents. One governed path for every call."""
+"""holdfast: the tool runtime for AI agents. Public names are imported lazily, on first use."""
 
-TYPE_CHECKING = False  # `typing` is not imported: the names below are looked up when they are used
+TYPE_CHECKING = False  # without importing `typing`, to save start-up time
 if TYPE_CHECKING:
     from holdfast.config.config import Config
     from holdfast.contract.call import Answer, Call, Caller, Decision, PendingCall, Precondition, Proposal

@@ -1,4 +1,4 @@
-"""The `holdfast` command. Asking for the version loads nothing else."""
+"""The `holdfast` command. Imports are inside functions, so that `--version` loads nothing else."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def main() -> int:
         return 0
     from holdfast.import_path import remove_projects
 
-    remove_projects(sys.argv[1:])  # most imports come later
+    remove_projects(sys.argv[1:])  # before most imports
     import gc
 
-    gc.set_threshold(100_000, 50, 50)  # what is imported does not become garbage; looking for some takes time
+    gc.set_threshold(100_000, 50, 50)  # imports create no garbage, so frequent collections would only cost time
     from holdfast.cli.app import run
 
     code = run(sys.argv[1:])
@@ -25,7 +25,7 @@ def main() -> int:
 
 
 def _leave(code: int) -> None:
-    """End without taking the interpreter apart, which takes longer than a call; exit handlers do run."""
+    """Exit without finalizing the interpreter, which is slower than a call. Exit handlers run."""
     import atexit
     import os
 
@@ -40,5 +40,5 @@ def _leave(code: int) -> None:
 
 if __name__ == "__main__":
     if not sys.flags.safe_path:
-        del sys.path[0]  # the working directory, which `-m` has put there
+        del sys.path[0]  # the working directory, added by `-m`
     sys.exit(main())

@@ -1,7 +1,7 @@
-"""Starts the processes that holdfast needs for itself, so that none of them reads anything of the project.
+"""Starts holdfast's own helper processes, isolated from the project.
 
-The project belongs to somebody else: a module, a program or a start-up file in it must never be taken for ours.
-Commands of a model are started by the supervisor (`sandbox.supervisor`), not from here.
+The project is untrusted: no module, program or start-up file in it may be loaded by a helper. Commands from a model are
+started by the supervisor (`sandbox.supervisor`), not here.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ if TYPE_CHECKING:
 
 PROGRAM_FOLDERS: Final = ("/usr/bin", "/usr/local/bin", "/bin", "/opt/homebrew/bin")
 _WORKING_FOLDER: Final = "/"
-"""Where helpers run: an empty entry of a search path (`LD_LIBRARY_PATH`, `PATH`) means the working directory."""
+"""Not the project: an empty entry in `PATH` or `LD_LIBRARY_PATH` means the working directory."""
 _CODE_VARIABLES: Final = re.compile(
     r"PYTHON.*|GIT_.*|PERL5?LIB|PERL5OPT|PERL5DB|RUBYLIB|RUBYOPT|NODE_OPTIONS|NODE_PATH|BASH_ENV|ENV|BASH_FUNC_.*"
     r"|BASHOPTS|SHELLOPTS|PROMPT_COMMAND|PS4|RIPGREP_CONFIG_PATH|LD_.*|DYLD_.*|VIMINIT|EXINIT|GVIMINIT|NVIM_APPNAME"
     r"|LUA_INIT.*|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS|DOTNET_STARTUP_HOOKS|LESSOPEN|LESSCLOSE"
 )
-"""Variables that hold code, or options that load some, whatever path they name: a project's `.envrc` may have set them.
-Those that only name a folder or a file (`VIMRUNTIME`, `XDG_CONFIG_HOME`, `CLASSPATH`) go by where that is."""
+"""Variables that contain code or options that load code. They are always removed, since the project's `.envrc` may have
+set them. Variables that only name a path (`VIMRUNTIME`, `CLASSPATH`) are removed if the path is in the project."""
 _PATH_IN_TEXT: Final = re.compile(r"[~/][^:;,=|&<>()'\"\s]*")
 
 
 class ProgramRefused(OSError):
-    """A program that a person chose is not started; says why."""
+    """A program that the user chose cannot be started safely; the message says why."""
 
 
 def isolated_python(*words: str) -> tuple[str, ...]:
-    """The argv of an interpreter that finds the standard library and nothing that is installed, or in a folder."""
+    """Return the argv of a Python interpreter that can import only the standard library."""
     return (sys.executable, "-I", "-S", *words)
 
 
 def holdfast_module(module: str, *words: str) -> tuple[str, ...]:
-    """The argv of `python -m MODULE` for a module of ours, with what is installed and nothing else to import from."""
+    """Return the argv of `python -m MODULE` that can import only installed packages."""
     return (sys.executable, *_isolation(), "-m", module, *words)
 
 
 def _isolation() -> tuple[str, ...]:
-    """`-I`, or all of it but `-s` where holdfast itself is in the user's own site-packages."""
+    """Return `-I`, or its parts without `-s` if holdfast is installed in the user's site-packages."""
     import site
 
     user = site.getusersitepackages() if site.ENABLE_USER_SITE else None
@@ -55,45 +55,43 @@ def _isolation() -> tuple[str, ...]:
 
 
 def system_program(name: str) -> str | None:
-    """Where a program is that holdfast itself uses; PATH has no say in it."""
+    """Return the path of a program that holdfast uses, from fixed folders and not from PATH; None if missing."""
     return next((path for folder in PROGRAM_FOLDERS if os.access(path := f"{folder}/{name}", os.X_OK)), None)
 
 
 def user_program(word: str, project: Path) -> str:
-    """Where a program is that the person chose (an editor, a secret's command). Raises `NotStarted` if it is in the
-    project, or nowhere."""
+    """Return the path of a program that the user chose (an editor, a secret's command). Raises `ProgramRefused` if it
+    is in the project or not found."""
     import shutil
 
     if os.sep not in word:
         found = shutil.which(word, path=user_environment(project).get("PATH", os.defpath))
         if found is None:
-            raise ProgramRefused(
-                f"{word!a} is in no absolute folder of PATH outside the project; write its whole path."
-            )
+            raise ProgramRefused(f"{word!a} was not found on PATH outside the project; use its full path.")
         return found
     if not word.startswith(os.sep):
-        raise ProgramRefused(f"{word!a} means another program in every folder; write its whole path.")
+        raise ProgramRefused(f"{word!a} is a relative path; use its full path.")
     if is_inside(word, _project_folder(project)):
-        raise ProgramRefused(f"{word!a} lies in the project, so it is not run for you; choose a program outside it.")
+        raise ProgramRefused(f"{word!a} is in the project, so it is not run; choose a program outside it.")
     return word
 
 
 def user_command(line: str, project: Path) -> tuple[str, ...]:
-    """The same for a line of words that a variable holds, of which none may lead into the project."""
+    """Like `user_program`, for a command line from a variable. No word may point into the project."""
     from shlex import split
 
     try:
         word, *words = split(line)
     except ValueError:
-        raise ProgramRefused(f"{line!a} is no line of words; correct its quotes.") from None
+        raise ProgramRefused(f"{line!a} cannot be parsed; correct its quotes.") from None
     for each in words:
         if _names_project(each, project):
-            raise ProgramRefused(f"{line!a} leads into the project, so it is not run for you; choose another command.")
+            raise ProgramRefused(f"{line!a} points into the project, so it is not run; choose another command.")
     return (user_program(word, project), *words)
 
 
 def user_environment(project: Path) -> dict[str, str]:
-    """The person's variables without what a project could have put there: code to load, and whatever leads into it."""
+    """Return the environment without variables that load code and without paths into the project."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -108,7 +106,7 @@ def user_environment(project: Path) -> dict[str, str]:
 
 
 def _names_project(text: str, project: Path) -> bool:
-    """Whether some path in a text leads into the project; relative ones do not, as nothing is started there."""
+    """Whether a path in the text points into the project. Relative paths do not, since helpers do not run there."""
     place = _project_folder(project)
     if place is None:
         return False
@@ -120,7 +118,7 @@ def _names_project(text: str, project: Path) -> bool:
 
 
 def _project_folder(project: Path) -> str | None:
-    """The folder of the project; None where that would be the whole file system."""
+    """Return the project folder; None if it is the file-system root."""
     return None if project == project.parent else str(project)
 
 
@@ -143,7 +141,7 @@ def start(
     pass_fds: Sequence[int] = (),
     start_new_session: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """A helper, with an empty environment unless it is given one. Its pipes are not buffered."""
+    """Start a helper, by default with an empty environment. Its pipes are unbuffered."""
     import subprocess
 
     return subprocess.Popen(
@@ -162,7 +160,7 @@ def start(
 def run(
     argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None, cwd: Path | str = _WORKING_FOLDER
 ) -> bytes:
-    """What a helper prints. Raises `OSError` or `subprocess.SubprocessError`, also for an exit code that is not 0."""
+    """Run a helper and return its stdout. Raises `OSError` or `subprocess.SubprocessError`, also for exit codes > 0."""
     import subprocess
 
     return subprocess.run(
@@ -187,7 +185,7 @@ async def start_async(
     start_new_session: bool = False,
     limit: int = 65_536,
 ) -> asyncio.subprocess.Process:
-    """The same for the event loop."""
+    """Like `start`, for asyncio."""
     import asyncio
 
     return await asyncio.create_subprocess_exec(
@@ -203,16 +201,18 @@ async def start_async(
 
 
 def spawn(argv: tuple[str, ...], env: Mapping[str, str], file_actions: Sequence[tuple[int, int, int]]) -> int:
-    """The pid of a helper in a session of its own, so that Ctrl-C at a terminal does not reach it, not even while it
-    starts. Without the 6 ms that loading `subprocess` takes. It has to leave the folder itself."""
+    """Start a helper in its own session, so that Ctrl-C does not reach it even while it starts. Returns the pid.
+
+    Avoids importing `subprocess`, which takes 6 ms. The helper must change its working directory itself.
+    """
     try:
         return os.posix_spawn(_require_absolute(argv)[0], argv, env, file_actions=file_actions, setsid=True)
-    except NotImplementedError:  # an old libc: the helper does it as soon as it can
+    except NotImplementedError:  # an old libc without setsid: the helper calls it when it starts
         return os.posix_spawn(_require_absolute(argv)[0], argv, env, file_actions=file_actions)
 
 
 def _require_absolute(argv: Sequence[str]) -> Sequence[str]:
-    """A bare name would be looked up on a PATH, and a relative one in the project."""
+    """Reject names that would be looked up on PATH or in the project."""
     if not argv[0].startswith(os.sep):
         raise FileNotFoundError(f"{argv[0]!a} is not an absolute path, so it could name a program of the project.")
     return argv

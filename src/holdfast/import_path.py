@@ -1,8 +1,8 @@
-"""Where modules are imported from: what is installed, and nothing of the project.
+"""Removes the project from `sys.path`, so that only installed modules are imported.
 
-A project's folder gets on `sys.path` by `PYTHONPATH` or an editable installation. Last in the order is not enough: the
-standard library tries names that exist on other systems only (`msvcrt`, `_winapi`), and packages offer entry points.
-This module is what the command imports first, so it uses only modules that Python has imported by then.
+A project gets on `sys.path` through `PYTHONPATH` or an editable installation. Moving it to the end is not enough: the
+standard library tries to import modules of other systems (`msvcrt`, `_winapi`), and packages provide entry points. The
+command imports this module first, so it uses only modules that Python has already imported.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MARKERS = ("holdfast.toml", ".git")
-"""What makes a folder the top of a project."""
+"""Names that mark the root of a project."""
 PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
-"""The folder that holds the package."""
+"""The folder that contains the package."""
 
 
 def installed_folders() -> frozenset[str]:
-    """Where the standard library, installed packages and holdfast itself are, also if that is in the project."""
+    """Return the folders of the standard library, installed packages and holdfast, even if they are in the project."""
     import site
 
     library = os.path.dirname(os.__file__)  # noqa: PTH120 - `pathlib` is slow at every start of the command
@@ -31,14 +31,14 @@ def installed_folders() -> frozenset[str]:
 
 
 def import_order(entries: Iterable[str]) -> list[str]:
-    """A `sys.path` in which whatever is not installed comes last, and nothing means the working directory."""
+    """Return a `sys.path` with installed folders first and without relative entries (the working directory)."""
     installed = installed_folders()
     entries = dict.fromkeys(entry for entry in entries if entry.startswith(os.sep))
     return sorted(entries, key=lambda entry: entry not in installed)  # stable: otherwise they keep their order
 
 
 def without_projects(entries: Iterable[str], folders: Iterable[str]) -> list[str]:
-    """The same without what lies in the projects of some folders."""
+    """Like `import_order`, without entries in the projects that contain `folders`."""
     installed, projects = installed_folders(), [enclosing_project(folder) for folder in folders]
     return [
         entry
@@ -48,13 +48,13 @@ def without_projects(entries: Iterable[str], folders: Iterable[str]) -> list[str
 
 
 def remove_projects(words: Iterable[str] = ()) -> None:
-    """Import nothing of the project from here on, nor of one that a word of the command line leads into."""
+    """Remove the current project, and any project named on the command line, from `sys.path`."""
     named = (word.removeprefix("-C") for word in words)
     sys.path[:] = without_projects(sys.path, [os.curdir, *(word for word in named if word and os.path.lexists(word))])
 
 
 def find_project_root(folder: str) -> str | None:
-    """The nearest folder at or above one that is the top of a project; None if there is none."""
+    """Return the nearest project root at or above a folder, or None."""
     here = os.path.realpath(folder)
     while not any(os.path.lexists(os.path.join(here, marker)) for marker in MARKERS):  # noqa: PTH118
         above = os.path.dirname(here)  # noqa: PTH120
@@ -65,13 +65,13 @@ def find_project_root(folder: str) -> str | None:
 
 
 def enclosing_project(folder: str) -> str | None:
-    """The project a folder lies in; without a marker that is the folder itself, unless it is the whole file system."""
+    """Return the project that contains a folder; without a marker the folder itself, but never the file-system root."""
     found = find_project_root(folder) or os.path.realpath(folder)
     return None if found == os.path.dirname(found) else found  # noqa: PTH120
 
 
 def is_inside(path: str, folder: str | None) -> bool:
-    """Whether a path lies in a folder, as it is written or where its links lead."""
+    """Whether a path is in a folder, as written or with symlinks resolved."""
     if not folder:
         return False
     spelt = {os.path.abspath(path), os.path.realpath(path)}  # noqa: PTH100

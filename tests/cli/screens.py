@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pyte
 
-from tests.text.test_visible import unescape
+from tests.text.test_escape import unescape
 
 GUTTERS = ("│ ", "│↳")
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")

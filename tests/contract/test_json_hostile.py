@@ -54,7 +54,7 @@ def nested(levels: int, *, kind: type = list) -> Any:
         ('{"a": "\\ud800"}', "not valid JSON"),
         ('["\\udc00\\ud800"]', "surrogate"),
         ('{"\\ud800": 1}', "not valid JSON"),
-        ('["\ud800"]', "half of a surrogate pair"),
+        ('["\ud800"]', "a lone surrogate"),
         ('["\x00"]', "control character"),
         ("\ufeff{}", "byte order mark"),
         (b"\xef\xbb\xbf{}", "byte order mark"),
@@ -133,13 +133,13 @@ NOT_JSON = [
     (math.inf, "a is inf"),
     (-math.inf, "a is -inf"),
     ([1, {"b": math.inf}], r"a\[1\].b is inf"),
-    (10**5000, "a is a number of more than 4,300 digits"),
-    (-(10**5000), "a is a number of more than 4,300 digits"),
-    ("\ud800", "a is text with half of a surrogate pair"),
-    (["x", "\udfff"], r"a\[1\] is text with half of a surrogate pair"),
-    ({"\ud800": 1}, "a is an object with a key that is not well-formed text"),
-    ({1: 2}, "a is an object with a key that is not well-formed text"),
-    ({True: 2}, "a is an object with a key that is not well-formed text"),
+    (10**5000, "a is a number with more than 4,300 digits"),
+    (-(10**5000), "a is a number with more than 4,300 digits"),
+    ("\ud800", "a is text with a lone surrogate"),
+    (["x", "\udfff"], r"a\[1\] is text with a lone surrogate"),
+    ({"\ud800": 1}, "a is an object with a key that is not a valid string"),
+    ({1: 2}, "a is an object with a key that is not a valid string"),
+    ({True: 2}, "a is an object with a key that is not a valid string"),
     (b"bytes", "a is a Python bytes"),
     ({1, 2}, "a is a Python set"),
     (decimal.Decimal("1.5"), "a is a Python Decimal"),
@@ -178,13 +178,13 @@ def test_plain_values_are_their_own_copy(value: Any) -> None:
     if is_json_value(value):
         assert to_json_value(value) == value
     else:
-        with pytest.raises(ValueError, match="JSON cannot carry"):
+        with pytest.raises(ValueError, match="JSON cannot represent"):
             to_json_value(value)
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 def test_nothing_is_bound_to_a_number_that_json_cannot_write(number: float) -> None:
-    with pytest.raises(BadJson, match="no form in JSON"):
+    with pytest.raises(BadJson, match="cannot be represented in JSON"):
         digest_of({"a": [number]})
 
 

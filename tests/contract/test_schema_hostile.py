@@ -93,7 +93,7 @@ def test_a_reference_to_a_file_is_refused_even_if_the_file_is_a_schema(tmp_path:
     path = tmp_path / "schema.json"
     path.write_text('{"type": "string"}')
     for reference in (f"file://{path}", f"file:{path}", str(path)):
-        assert "nothing is fetched" in refusal({"type": "object", "properties": {"a": {"$ref": reference}}})
+        assert "is not fetched" in refusal({"type": "object", "properties": {"a": {"$ref": reference}}})
 
 
 def test_a_reference_to_a_schema_the_program_hands_over_is_followed() -> None:
@@ -137,7 +137,7 @@ def test_references_that_multiply_are_refused(how: str) -> None:
     }
     definitions["d40"] = {keys[how]: "d40" if how != "id" else "urn:d40", "type": "object"}
     schema = {"$ref": names[how].format(0), "$defs": definitions}
-    assert "more than 100,000 parts" in refusal(schema)
+    assert "more than 100,000 subschemas" in refusal(schema)
 
 
 @pytest.mark.spec("S5")
@@ -293,7 +293,7 @@ def test_arguments_that_take_too_long_are_refused_only_by_the_schema_of_a_strang
     schema = {"type": "object", "properties": {"a": {"items": {"allOf": [{"type": "integer"}] * 2_000}}}}
     numbers: Any = {"a": list(range(10_000))}
     found = violations(compile_schema(schema, "The schema", untrusted=True), numbers)
-    assert found == ("they hold more than can be checked against a schema as large as this one",)
+    assert found == ("they are too large to be checked against a schema of this size",)
     assert compile_schema(schema, "The schema").validate(numbers) is numbers
 
 

@@ -127,7 +127,7 @@ def test_symlinks_in_a_circle_lead_nowhere_outside(root: Path) -> None:
         ("a/%2E./x", "percent"),
         ("..%2fetc", "percent"),
         ("%252e%252e/x", "percent"),
-        ("\ud800", "broken Unicode"),
+        ("\ud800", "invalid Unicode"),
     ],
 )
 def test_a_path_that_no_one_means_is_refused_in_words(root: Path, path: str, says: str, mutating: bool) -> None:

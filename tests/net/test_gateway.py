@@ -45,7 +45,7 @@ def test_only_listed_hosts_are_admitted_where_others_are_refused() -> None:
     gateway = Gateway(AllowList(["example.org", "10.0.0.1"]), name="sandbox.network")
     assert gateway.decide("Example.ORG.", 443) == AllowedHost("example.org", 443)
     assert gateway.decide("10.0.0.1", 80) == AllowedHost("10.0.0.1", 80)
-    refusal = "example.org:22 is not in sandbox.network, so it is not reached."
+    refusal = "example.org:22 is not in sandbox.network, so the connection is refused."
     assert gateway.decide("example.org", 22) == RefusedHost(refusal)
     assert isinstance(gateway.decide("127.0.0.1", 80), RefusedHost)
 
@@ -69,7 +69,7 @@ def test_an_address_that_is_barred_is_refused_before_anything_is_asked(host: str
 def test_one_barred_address_refuses_a_name_that_also_has_a_public_one(inside: str) -> None:
     async def main() -> None:
         gateway = Gateway(AllowList(), others=LOCAL_KINDS, resolver=answering("8.8.8.8", inside))
-        with pytest.raises(NetworkRefused, match=r"rebind\.example leads to"):
+        with pytest.raises(NetworkRefused, match=r"rebind\.example resolves to"):
             await gateway.connect("rebind.example", 443)
 
     run(main())

@@ -124,7 +124,7 @@ def test_a_host_is_allowed_exactly_as_it_is_listed(entry: str, host: str, port: 
 )
 @pytest.mark.spec("N2")
 def test_an_entry_that_is_no_host_is_refused(entry: str) -> None:
-    with pytest.raises(ConfigError, match="write host"):
+    with pytest.raises(ConfigError, match="use host"):
         AllowList([entry])
 
 

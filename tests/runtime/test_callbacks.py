@@ -131,7 +131,7 @@ def test_a_definition_may_say_whether_it_is_async() -> None:
 
     assert result_of(plain, **{"async": False}).output == "done"
     assert result_of(optional, **{"async": False}).output == "callback=None"
-    with pytest.raises(ToolError, match=r"takes no callback: write execute\(args, ctx, callback\)"):
+    with pytest.raises(ToolError, match=r"takes no callback: use execute\(args, ctx, callback\)"):
         define({"name": "x", "execute": plain, "async": True})
     with pytest.raises(ToolError, match="must be true or false, not 'no'"):
         define({"name": "x", "execute": plain, "async": "no"})

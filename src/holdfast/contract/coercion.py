@@ -51,7 +51,7 @@ def to_json_value(value: Any, at: JsonPath = ()) -> Any:
         return int(value)
     if isinstance(value, float):
         if not isfinite(value):
-            raise ValueError(f"{_subject(at)} {float(value)}, which JSON cannot carry")
+            raise ValueError(f"{_subject(at)} {float(value)}, which JSON cannot represent")
         return float(value)
     if len(at) >= MAX_DEPTH:
         raise ValueError(f"{json_path(at[:3])}… is nested more than {MAX_DEPTH} levels deep")
@@ -60,7 +60,7 @@ def to_json_value(value: Any, at: JsonPath = ()) -> Any:
         return {_json_key(key, at): to_json_value(item, (*at, key)) for key, item in items}
     if isinstance(value, list | tuple):
         return [to_json_value(item, (*at, index)) for index, item in enumerate(cast(list[Any], value))]
-    raise ValueError(f"{_subject(at)} a Python {type(value).__name__}, which JSON cannot carry")
+    raise ValueError(f"{_subject(at)} a Python {type(value).__name__}, which JSON cannot represent")
 
 
 class JsonSanitizer:
@@ -119,14 +119,14 @@ def _is_valid_unicode(value: str) -> bool:
 def _json_text(value: str, at: JsonPath) -> str:
     plain = str.__str__(value)
     if not _is_valid_unicode(plain):
-        raise ValueError(f"{_subject(at)} text with half of a surrogate pair; send well-formed Unicode")
+        raise ValueError(f"{_subject(at)} text with a lone surrogate; send valid Unicode")
     return plain
 
 
 def _json_key(key: object, at: JsonPath) -> str:
     if isinstance(key, str) and _is_valid_unicode(key):
         return str.__str__(key)
-    raise ValueError(f"{_subject(at)} an object with a key that is not well-formed text, which JSON cannot carry")
+    raise ValueError(f"{_subject(at)} an object with a key that is not a valid string")
 
 
 def _subject(at: JsonPath) -> str:

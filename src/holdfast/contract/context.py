@@ -1,4 +1,7 @@
-"""What a tool is handed while it runs. Tools write against these protocols and nothing else."""
+"""The context that a tool receives while it runs: paths, sandbox, truncation, storage, progress, elicitation.
+
+Tools depend on these protocols only, never on the runtime.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ OutputSize = Literal["standard", "small"]
 
 
 class TruncatedText(Struct, frozen=True, kw_only=True):
-    """What is left of a text that was cut, and what it was; lines are counted by newline characters."""
+    """The kept part of a text with its original size. Lines are counted by newline characters."""
 
     content: str
     truncated: bool = False
@@ -28,9 +31,9 @@ class TruncatedText(Struct, frozen=True, kw_only=True):
     output_lines: int
     output_bytes: int
     last_line_partial: bool = False
-    """`tail` only: the last line alone was too long, and this is the end of it."""
+    """`tail` only: the last line exceeds the limit, and `content` is its end."""
     first_line_exceeds_limit: bool = False
-    """`head` only: the first line alone was too long, and nothing is kept."""
+    """`head` only: the first line exceeds the limit, and `content` is empty."""
 
 
 class TruncateTools(Protocol):
@@ -46,12 +49,14 @@ class TruncateTools(Protocol):
 
 class PathTools(Protocol):
     def resolve(self, path: str) -> Path:
-        """An absolute path; relative ones are taken from the document's folder, else from the root."""
+        """Return an absolute path. Relative paths start at the document's folder, else at the project root."""
         ...
 
     def confine(self, path: str, *, mutating: bool = False) -> Path:
-        """An absolute path in the project; relative ones are taken from its root, as built-in tools take and print
-        them. Refuses (`PathRefused`) what lies outside."""
+        """Return an absolute path inside the project. Relative paths start at the project root, as in built-in tools.
+
+        Raises `PathRefused` for a path outside the project.
+        """
         ...
 
 
@@ -61,57 +66,57 @@ class SandboxTools(Protocol):
     def is_path_writable(self, path: str | Path) -> bool: ...
     def is_path_readable(self, path: str | Path) -> bool: ...
     def is_path_own(self, path: str | Path) -> bool:
-        """Whether it is state or configuration of holdfast, which no tool reads or changes."""
+        """Whether the path belongs to holdfast's state or configuration, which no tool may read or change."""
         ...
 
     def is_path_secret(self, path: str | Path) -> bool:
-        """Whether a person must be asked before a path is read: what is in it is not to be shown or kept."""
+        """Whether reading the path needs approval. Its content must not be shown or stored."""
         ...
 
     def wrap_command(self, command: Sequence[str]) -> Sequence[str]:
-        """The command as it must be run; raises `SandboxRefused` when a sandbox is wanted and none is there."""
+        """Return the sandboxed argv. Raises `SandboxRefused` if a sandbox is required and none is available."""
         ...
 
     async def run(self, command: Command) -> CommandResult:
-        """Run a command to its end. When the call is stopped, everything it started is killed and this returns.
+        """Run a command to its end. If the call is stopped, kills the whole process tree and returns.
 
-        Raises `SandboxRefused` when a sandbox is wanted and none is there.
+        Raises `SandboxRefused` if a sandbox is required and none is available.
         """
         ...
 
     async def preview(self, command: Command) -> CommandPreview:
-        """How a command would run, for previews."""
+        """Return how a command would run, without running it."""
         ...
 
     def undo_note(self, command: Command) -> str | None:
-        """Why what the command changes could not be undone; None if it could. For previews."""
+        """Return why the command's changes could not be undone; None if they could. For previews."""
         ...
 
 
-class CallStorage(Protocol):
-    """Where a tool leaves what must outlive the call."""
+class StorageTools(Protocol):
+    """Storage that outlives the call: undo images and spilled output."""
 
     def before_image(self, path: Path, content: bytes | None, mode: int | None = None) -> None:
-        """Remember what a path held before the call changed it; None if it did not exist."""
+        """Record a path's content before the call changes it; None if the path does not exist."""
         ...
 
     def after_image(self, path: Path, content: bytes | None, mode: int | None = None) -> None:
-        """Remember what the call left there: undo refuses where that is no longer so."""
+        """Record a path's content after the call. Undo refuses to restore a path that changed since."""
         ...
 
     def read_spill(self, call_id: str, offset: int, limit: int) -> tuple[str, int]:
-        """Lines kept from a cut output (from line `offset`, 1-based) and how many lines there are in all."""
+        """Return lines of a spilled output, starting at line `offset` (1-based), and the total number of lines."""
         ...
 
 
 class Context(Protocol):
-    """One per execution. Parts are made on first use."""
+    """One per execution. Its parts are created on first use."""
 
     @property
     def call_id(self) -> str: ...
     @property
     def tool_id(self) -> str:
-        """The id the model gave the call; `call_id` where it gave none."""
+        """The call id from the model; `call_id` if there is none."""
         ...
 
     @property
@@ -124,7 +129,7 @@ class Context(Protocol):
     def root(self) -> Path | None: ...
     @property
     def timeout(self) -> float | None:
-        """Seconds this call may take."""
+        """The time limit of this call in seconds."""
         ...
 
     @property
@@ -138,39 +143,39 @@ class Context(Protocol):
     @property
     def truncate(self) -> TruncateTools: ...
     @property
-    def storage(self) -> CallStorage: ...
+    def storage(self) -> StorageTools: ...
     @property
     def cancelled(self) -> bool: ...
 
     @property
     def dry_run(self) -> bool:
-        """Nothing may happen: check what the call would meet, and return before it acts."""
+        """Check the arguments and return before any side effect."""
         ...
 
     @property
     def caps(self) -> OutputSize:
-        """How much a tool may show: `small` for models with little room."""
+        """How much output a tool may return: `small` for models with a small context window."""
         ...
 
     def config(self) -> Args | None:
-        """A deep copy of this tool's part of the configuration, None without one."""
+        """Return a deep copy of this tool's configuration, None if there is none."""
         ...
 
     def secret(self, scope: str) -> str:
-        """The value of a secret the tool declared; fetched now, redacted everywhere."""
+        """Fetch a secret that the tool declared. The value is redacted from all output."""
         ...
 
     def on_cancel(self, callback: Callable[[], None]) -> None: ...
     def progress(self, message: str, done: float | None = None, total: float | None = None) -> None: ...
     def stream(self, text: str) -> None: ...
     async def call(self, name: str, args: Args | None = None) -> Result:
-        """Another tool, through the whole path, with no more rights than this call has."""
+        """Call another tool through the whole pipeline, with at most the rights of this call."""
         ...
 
     async def elicit(self, *questions: Question) -> tuple[ElicitationReply, ...]:
-        """Ask the person behind the interface, all questions at once; the call's time does not run meanwhile."""
+        """Ask the user all questions at once. The call's timeout is paused meanwhile."""
         ...
 
     def service(self, protocol: type[T]) -> T:
-        """A long-lived helper the runtime was given, by its protocol."""
+        """Return the long-lived service that the runtime provides for a protocol."""
         ...

@@ -1,4 +1,7 @@
-"""What is asked of the person behind an interface while a call runs, and what came back. It is never put to a model."""
+"""Questions to the user while a call runs, and the replies: the elicitation, sampling and roots requests of MCP.
+
+They go to the user only, never to a model.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,17 @@ from holdfast.contract.json import Args, Json
 
 
 class FormRequest(Struct, frozen=True, kw_only=True, tag_field="kind", tag="form"):
-    """A few values to fill in."""
+    """A form to fill in (MCP form elicitation)."""
 
     message: str
     schema: Args
-    """A flat object: strings, numbers, booleans, choices."""
+    """A flat object schema of strings, numbers, booleans and enums."""
     key: str = ""
-    """What a client that answers by name calls it; empty: the interface names it."""
+    """The name under which the client replies; if empty, the interface chooses one."""
 
 
 class UrlRequest(Struct, frozen=True, kw_only=True, tag_field="kind", tag="visit"):
-    """A page to open, for what must not pass through here: a login, a payment."""
+    """A page to open for data that must not pass through holdfast, such as a login (MCP URL elicitation)."""
 
     message: str
     url: str
@@ -30,7 +33,7 @@ class UrlRequest(Struct, frozen=True, kw_only=True, tag_field="kind", tag="visit
 
 
 class SamplingMessage(Struct, frozen=True):
-    """One turn of what is to be answered."""
+    """One message of a sampling request."""
 
     role: Literal["user", "assistant"]
     content: Json
@@ -38,18 +41,18 @@ class SamplingMessage(Struct, frozen=True):
 
 
 class SamplingRequest(Struct, frozen=True, kw_only=True, tag_field="kind", tag="completion"):
-    """A reply a program would like from a model; the person reads it first and gives it, or does not."""
+    """A model completion that a server asks for (MCP sampling). The user decides whether to provide it."""
 
     messages: tuple[SamplingMessage, ...]
     system: str = ""
     max_tokens: int = 0
     extra: Args | None = None
-    """What else was asked for (temperature, stop sequences, preferences, tools), in wire form."""
+    """Other request parameters (temperature, stop sequences, model preferences, tools) in wire form."""
     key: str = ""
 
 
 class RootsRequest(Struct, frozen=True, tag_field="kind", tag="roots"):
-    """Which folders the work is about."""
+    """A request for the project folders (MCP roots)."""
 
     key: str = ""
 
@@ -58,27 +61,27 @@ Question = FormRequest | UrlRequest | SamplingRequest | RootsRequest
 
 
 class Elicitation(Struct, frozen=True, kw_only=True):
-    """Questions of one tool or server, asked together."""
+    """Questions that one tool or server asks together."""
 
     asked_by: str
-    """`mcp:server`, or the name of the tool."""
+    """`mcp:SERVER` or the tool's name."""
     questions: tuple[Question, ...]
     call_id: str = ""
-    """The call it is asked for; empty if that is not known."""
+    """The call that triggered the questions; empty if unknown."""
     group: str = ""
-    """The outermost call of that call."""
+    """The outermost call that contains `call_id`."""
 
 
 class ElicitationReply(Struct, frozen=True, kw_only=True):
-    """What the person said to one question."""
+    """The user's reply to one question."""
 
     action: Literal["accept", "decline", "cancel"]
     content: Args | None = None
-    """Form: the values. Completion: role, content, model and stopReason, in wire form. Roots: `{"roots": [...]}`."""
+    """Form: the values. Sampling: role, content, model and stopReason in wire form. Roots: `{"roots": [...]}`."""
     by: str = ""
 
 
 Elicitor = Callable[[Elicitation], Awaitable[tuple[ElicitationReply, ...]]]
-"""Puts questions to the person; one reply for each. Nobody there: `cancel`."""
+"""Asks the user and returns one reply per question; `cancel` if no user is available."""
 
 CANCELLED = ElicitationReply(action="cancel")

@@ -1,4 +1,4 @@
-"""The closed word lists of holdfast: verdicts, risks, effects, states, kinds of failure, exit codes."""
+"""Enums and constants: verdicts, risks, effects, capabilities, states, failures, exit codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Verdict(StrEnum):
 
     @classmethod
     def parse(cls, word: object) -> Verdict | None:
-        """Read a verdict; `require_approval` is the seed's word for ask. None for anything else."""
+        """Parse a verdict, None if it is invalid. `require_approval` is an older name for `ask`."""
         if word == "require_approval":
             return cls.ASK
         return cls(word) if isinstance(word, str) and word in cls.__members__.values() else None
@@ -36,28 +36,28 @@ class Risk(StrEnum):
 Effect = Literal["fs.read", "fs.write", "process", "network", "external", "person", "secrets"]
 EFFECTS: Final[frozenset[str]] = frozenset(get_args(Effect))
 READING_EFFECTS: Final[frozenset[str]] = frozenset({"fs.read", "person"})
-"""Effects that leave nothing changed: a call with only these can be repeated."""
+"""Effects without side effects: a call that has only these can be repeated."""
 
 Profile = Literal["minimal", "messaging", "coding", "full"]
-"""The sets of tools a configuration begins with. What is in `minimal` is in all of them, and `full` has every tool."""
+"""The tool sets that a configuration starts from. `minimal` is part of all others; `full` has every tool."""
 BuiltInPreset = Literal["$readonly", "$default", "$shell-readonly"]
-"""The presets of `auto_approve` that come with holdfast. What is in `$readonly` is in `$default`."""
+"""The built-in presets of `auto_approve`. `$default` includes `$readonly`."""
 
 AUTO_APPROVED_IF_SANDBOXED: Final = "can_auto_approve_if_sandboxed"
-"""A capability: where the sandbox held, and the user configured it so, the tool runs without asking."""
+"""Capability: runs without approval if the sandbox is active and the user enabled this."""
 RUNS_COMMANDS: Final = "runs_commands"
-"""A capability: it runs the shell command in its argument `command`, so the rules about commands apply to it, and
-where the sandbox is wanted and missing a person is asked."""
+"""Capability: runs the shell command in its argument `command`. Command rules apply to it, and it needs approval if a
+required sandbox is missing."""
 NEEDS_CONTAINMENT: Final = "needs_containment"
-"""A capability: what it works on may make it run programs, so that without a sandbox a person is asked."""
+"""Capability: its input may make it run programs, so it needs approval without a sandbox."""
 CHECKS_IN_DRY_RUN: Final = "checks_in_dry_run"
-"""A capability: `execute` may be called with `ctx.dry_run` set, and then checks its arguments and returns."""
+"""Capability: with `ctx.dry_run` set, `execute` checks its arguments and returns."""
 CHANGED_DEFINITION: Final = "changed_definition"
-"""A capability: a person has not seen how it is described now, and is asked whatever else says yes."""
+"""Capability: the user has not seen the current definition, so every call needs approval."""
 
 
 class State(StrEnum):
-    """Where a call is. The last ten are ends (`pending` is a stop, not an end)."""
+    """The state of a call. `pending`, `approved` and `running` are not final."""
 
     PENDING = "pending"
     APPROVED = "approved"
@@ -90,7 +90,7 @@ ENDS: Final = frozenset(EXIT_CODES) - {State.PENDING, State.APPROVED}
 
 
 class Failure(StrEnum):
-    """Why a result is not a success; typed, so that nobody has to read the sentence."""
+    """Why a call failed, for programs; the error message is for people."""
 
     UNKNOWN_TOOL = "unknown_tool"
     NOT_ALLOWED = "not_allowed"

@@ -1,34 +1,34 @@
-"""Every error holdfast raises, drawn once. What happens to one call is a `Result`, not an exception.
+"""The exception hierarchy. The failure of a call is a `Result`, not an exception.
 
 HoldfastError
-├── ToolError                a tool cannot exist or cannot be found
-│   ├── InvalidName          the name is outside the grammar
-│   ├── InvalidSchema        the schema is not a schema, or may not be used
+├── ToolError                a tool is invalid or unknown
+│   ├── InvalidName          the name does not match the grammar
+│   ├── InvalidSchema        the schema is invalid or not allowed
 │   ├── DuplicateTool        the name, alias or API name is taken
 │   └── UnknownTool          no such tool for this caller
-├── ArgumentsError           the arguments of a call cannot be used
-│   ├── BadJson              the text is not the JSON we accept
-│   └── InvalidArguments     the JSON does not fit the tool's schema
-├── CallError                a call cannot go on
+├── ArgumentsError           the arguments of a call are unusable
+│   ├── BadJson              the text is not valid JSON
+│   └── InvalidArguments     the JSON does not match the tool's schema
+├── CallError                a call cannot continue
 │   ├── UnknownCall          no call has that id
 │   ├── NotPending           the call is not waiting for an answer
-│   ├── StaleApproval        what was approved is not what would run now
+│   ├── StaleApproval        the call changed after it was approved
 │   └── SecretUnavailable    a secret is not granted or has no value
-├── PathRefused              the path is outside what the call may touch
-├── SandboxRefused           a command cannot be contained as it must be
-├── NetworkRefused           a host or its addresses cannot be reached from where it was asked for
-├── ConfigError              a configuration file says something wrong
-├── GrantRefused             the "always allow" asked for would be too wide
-├── UndoRefused              what a call changed cannot be put back
-├── ModelError               a model did not answer (in `models.port`, with its fault)
-├── LoginNeeded              a server wants a login that only a person can give (in `mcp.oauth_client`)
-├── LoginFailed              a login went wrong on the way (there too)
-├── DocumentError            a document cannot be read or written (in `chat.files`)
-│   ├── DocumentBusy         another process drives it (in `chat.remembering`)
-│   └── Unreadable           it is gone, or not a text file
-└── LedgerError              the record cannot be kept
+├── PathRefused              the path is outside the allowed folders
+├── SandboxRefused           a command cannot be sandboxed as required
+├── NetworkRefused           a host or one of its addresses is not allowed
+├── ConfigError              a configuration file is invalid
+├── GrantRefused             the requested "always allow" is too broad
+├── UndoRefused              the changes of a call cannot be undone
+├── ModelError               a model request failed (in `models.port`)
+├── LoginNeeded              a server requires an interactive login (in `mcp.client.oauth_client`)
+├── LoginFailed              a login failed (in `mcp.client.oauth_client`)
+├── DocumentError            a document cannot be read or written (in `chat.document_file`)
+│   ├── DocumentBusy         another process is using it (in `chat.state_file`)
+│   └── UnreadableDocument   it is missing or not a text file (in `chat.document_file`)
+└── LedgerError              the ledger cannot be used
     ├── LedgerUnavailable    locked, full or read-only: nothing was written
-    └── LedgerCorrupt        the file is damaged or was changed by someone else
+    └── LedgerCorrupt        the file is damaged or was modified by another program
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from collections.abc import Sequence
 
 
 class HoldfastError(Exception):
-    """Base of all errors of holdfast; the message is one sentence with the next step."""
+    """Base class. The message is a sentence that ends with the next step."""
 
 
 class ToolError(HoldfastError): ...

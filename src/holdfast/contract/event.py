@@ -1,4 +1,4 @@
-"""What is happening, as a typed union. Events are for watching; the ledger is for proof."""
+"""Events about running calls, as a tagged union. Events are for display; the ledger is the record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _Event(Struct, frozen=True, tag_field="event"):
 
 
 class Received(_Event, frozen=True, tag="received"):
-    """A call entered the path; nothing has been checked yet."""
+    """A call entered the pipeline; nothing has been checked yet."""
 
     tool: str
     caller: Caller
@@ -23,7 +23,7 @@ class Received(_Event, frozen=True, tag="received"):
 
 
 class Queued(_Event, frozen=True, tag="queued"):
-    """The call may run and waits for a free place or for another call on the same path."""
+    """The call may run and waits for a free slot or for another call on the same path."""
 
     waiting_for: str
 
@@ -52,7 +52,7 @@ class Started(_Event, frozen=True, tag="started"):
 
 
 class Output(_Event, frozen=True, tag="output"):
-    """A piece of streamed output; `group` is the outermost call it belongs to."""
+    """A chunk of streamed output; `group` is the outermost call."""
 
     text: str
     group: str
@@ -70,13 +70,13 @@ class Finished(_Event, frozen=True, tag="finished"):
 
 
 class WarningRaised(_Event, frozen=True, tag="warned"):
-    """Something a person should know: a failed resolver, a source that timed out."""
+    """A problem the user should know about, such as a failed resolver or a source that timed out."""
 
     message: str
 
 
 class ServerLogged(_Event, frozen=True, tag="logged"):
-    """What an MCP server wrote into its log, while the call ran or (with no call id) at another time."""
+    """A log message of an MCP server. The call id is empty outside a call."""
 
     source: str
     level: str
@@ -84,7 +84,7 @@ class ServerLogged(_Event, frozen=True, tag="logged"):
 
 
 class ElicitationStarted(_Event, frozen=True, tag="elicited"):
-    """A person is asked something for this call, and the call waits for it."""
+    """The call waits for the user to answer questions."""
 
     elicitation: Elicitation
 

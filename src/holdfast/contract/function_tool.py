@@ -1,4 +1,4 @@
-"""`@tool`: a tool from a typed Python function. Signature and docstring become the schema."""
+"""`@tool`: makes a tool from a typed Python function. The schema comes from the signature and the docstring."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _STYLES: Final[dict[_Style, str]] = {
 
 
 def _read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """What a docstring says of the function and of each parameter. Sections are read by griffe, when there are any."""
+    """Return the description and the parameter descriptions. Docstrings with sections are parsed by griffe."""
     text = inspect.cleandoc(function.__doc__ or "")
     styles: list[_Style] = [style for style, sign in _STYLES.items() if "\n" in text and re.search(sign, text)]
     if not styles:
@@ -78,7 +78,7 @@ _DEFS: Final = "#/$defs/{name}"
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
-    """One argument of a tool, as the schema shows it and as the function takes it."""
+    """A parameter: its JSON Schema, and the conversion from JSON to the Python type."""
 
     name: str
     schema: dict[str, Any]
@@ -86,13 +86,13 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     required: bool
     nullable: bool
     convert: Convert | None
-    """None when the JSON value is already what the function wants."""
+    """None if the JSON value needs no conversion."""
 
 
 def read_parameters(
     function: Callable[..., Any], hints: Mapping[str, Any], docs: Mapping[str, str]
 ) -> tuple[list[Parameter], str | None]:
-    """The schema-visible parameters of a function, and the name of the one that takes the context."""
+    """Return the parameters that appear in the schema, and the name of the context parameter."""
     found: list[Parameter] = []
     context_name: str | None = None
     for parameter in inspect.signature(function).parameters.values():
@@ -107,7 +107,7 @@ def read_parameters(
 
 
 def object_schema(parameters: Sequence[Parameter], *, strict: bool) -> dict[str, Any]:
-    """The closed object schema of a tool; under strict everything is required and optional means nullable."""
+    """Return the closed object schema. With `strict`, all properties are required and optional ones are nullable."""
     properties: dict[str, Any] = {}
     definitions: dict[str, Any] = {}
     for item in parameters:
@@ -124,13 +124,13 @@ def object_schema(parameters: Sequence[Parameter], *, strict: bool) -> dict[str,
 
 
 def describe_return(hint: Any) -> dict[str, Any] | None:
-    """An output schema for functions that return a typed object; other returns are text, free JSON or a `Result`."""
+    """Return the output schema if the function returns a typed object, else None."""
     schema = _return_schema(hint)
     return None if schema is None else _with_nullable_numbers(schema)
 
 
 def _with_nullable_numbers(schema: Any) -> Any:
-    """A float can be NaN or infinite, which a result says as null."""
+    """Allow null wherever a number is allowed: results replace NaN and infinity by null."""
     if isinstance(schema, list):
         return [_with_nullable_numbers(part) for part in cast(list[Any], schema)]
     if not isinstance(schema, dict):
@@ -177,23 +177,23 @@ _STORABLE_TYPES: Final = (
     Proposal,
     msgspec.Struct,
 )
-"""What a function can return: these types and those derived from them. Dataclasses and models can be, too."""
+"""Types, including subclasses, that a result can hold, besides dataclasses and models."""
 _UNSTORABLE_TYPES: Final = (Iterator, AsyncIterable)
 
 
 def check_return(function: _Function, hint: Any) -> None:
-    """Refuse a function whose results could not be kept, as far as it says what it returns: before it has acted."""
+    """Reject a function whose annotated return type cannot be stored, before it can run and have effects."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise ToolError(f"'{function.__name__}' is a generator, which cannot be kept as a result. Return a list.")
+        raise ToolError(f"'{function.__name__}' is a generator, which cannot be stored as a result. Return a list.")
     if (kind := _unstorable_type(hint)) is not None:
         raise ToolError(
-            f"'{function.__name__}' returns {kind.__name__}, which cannot be kept as a result. "
+            f"'{function.__name__}' returns {kind.__name__}, which cannot be stored as a result. "
             "Return text, JSON, a dataclass, a pydantic model or a Result."
         )
 
 
 def _unstorable_type(hint: Any) -> type | None:
-    """A type that a hint names, and that no result can hold. What a hint leaves open is not one."""
+    """Return a type in the hint that no result can hold, else None. Abstract types and protocols are accepted."""
     origin = get_origin(hint)
     if origin is Annotated:
         return _unstorable_type(get_args(hint)[0])
@@ -246,7 +246,7 @@ def _describe(where: str, hint: Any) -> tuple[dict[str, Any], dict[str, Any], Co
 
 
 def _annotated_description(hint: Any) -> tuple[Any, str | None]:
-    """`Annotated[int, "how many"]` and `Doc("how many")` describe a parameter without any library."""
+    """Split off the description in `Annotated[int, "how many"]` or `Annotated[int, Doc("how many")]`."""
     if get_origin(hint) is not Annotated:
         return hint, None
     inner, *notes = get_args(hint)
@@ -302,7 +302,7 @@ def _from_text(kind: type, value: Any) -> Any:
 
 
 def _to_integer(value: Any) -> Any:
-    """JSON's 3.0 is an integer too."""
+    """Convert 3.0 to 3: JSON Schema accepts it as an integer."""
     return int(value) if type(value) is float else value
 
 
@@ -386,7 +386,7 @@ _OPTIONS: Final = FIELDS - {"execute", "input_schema", "propose", "apply", "sour
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FunctionTool(Tool, Generic[P, R]):
-    """A tool made of a function, which can still be called."""
+    """A tool made from a function. It is still callable like the function."""
 
     function: Callable[P, R]
 
@@ -400,7 +400,7 @@ class FunctionTool(Tool, Generic[P, R]):
         self: FunctionTool[Concatenate[Any, Q], R], instance: object, owner: type | None = None, /
     ) -> FunctionTool[Q, R]: ...
     def __get__(self, instance: object, owner: type | None = None, /) -> Any:
-        """As a type checker sees a method. What is bound is a `ToolMethod`; a function is the same everywhere."""
+        """For type checkers only: `@tool` on a method returns a `ToolMethod`, which does the binding."""
         return self
 
     @property
@@ -413,7 +413,7 @@ class FunctionTool(Tool, Generic[P, R]):
 
 
 class ToolMethod:
-    """`@tool` over a method: the tool is made when the method is taken from an instance."""
+    """`@tool` on a method: a descriptor that makes the tool when the method is accessed on an instance."""
 
     __name__: str
     __qualname__: str
@@ -456,19 +456,19 @@ def tool(
     output_schema: dict[str, Any] | None = None,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(function: Any = None, /, *, name: str | None = None, strict: bool = False, **options: Any) -> Any:
-    """Make a `Tool` of a function. Say `effects=()` if it is pure; what is not declared is asked about."""
+    """Make a `Tool` from a function. Declare `effects=()` if it is pure: undeclared effects need approval."""
     if unknown := sorted(options.keys() - _OPTIONS):
         raise ToolError(f"@tool has no option '{unknown[0]}'. {suggest_choices(unknown[0], sorted(_OPTIONS))}")
 
     def make(function: _Function) -> Tool:
         if name is None and function.__name__ == "<lambda>":
-            raise ToolError("A lambda has no name: write tool(name=...)(lambda ...), or a function.")
+            raise ToolError("A lambda has no name: use tool(name=...)(lambda ...), or a function.")
         hints = _type_hints(function)
         said, docs = _read_docstring(function)
         parameters, context_name = read_parameters(function, hints, docs)
         if options.get("runs") == "process" and (context_name or inspect.ismethod(function)):
             what = "take a context" if context_name else "be a method"
-            raise ToolError(f"'{function.__name__}' runs in a process of its own, so it cannot {what}.")
+            raise ToolError(f"'{function.__name__}' runs in its own process, so it cannot {what}.")
         check_return(function, hints.get("return"))
         derived: dict[str, Any] = {"description": said, "output_schema": describe_return(hints.get("return"))}
         given = {key: value for key, value in options.items() if key not in derived or value is not None}
@@ -489,14 +489,14 @@ def tool(function: Any = None, /, *, name: str | None = None, strict: bool = Fal
         if isinstance(function, classmethod) or _is_method(function):
             return ToolMethod(function, make)
         if isinstance(function, Tool | ToolMethod) or not inspect.isroutine(function):
-            raise ToolError(f"@tool makes a tool of a function or a method, not of {_describe_kind(function)}.")
+            raise ToolError(f"@tool takes a function or a method, not {_describe_kind(function)}.")
         return make(function)
 
     return decorate if function is None else decorate(function)
 
 
 def _is_method(function: Any) -> bool:
-    """Whether a function stands in the body of a class, to be bound to an instance."""
+    """Whether a function is defined in a class body and takes `self` or `cls`."""
     if not inspect.isfunction(function):
         return False
     owner = function.__qualname__.rpartition(".")[0]
@@ -507,7 +507,9 @@ def _is_method(function: Any) -> bool:
 def _describe_kind(value: object) -> str:
     if isinstance(value, type):
         return f"the class '{value.__name__}'"
-    return f"'{value.__name__}', which is one" if isinstance(value, FunctionTool | ToolMethod) else type(value).__name__
+    if isinstance(value, FunctionTool | ToolMethod):
+        return f"'{value.__name__}', which already is a tool"
+    return type(value).__name__
 
 
 def _type_hints(function: _Function) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""JSON as holdfast reads and writes it: strict in, canonical out."""
+"""JSON: strict parsing, encoding, canonical form and digests."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Args = dict[str, Json]
 
 
 class Doc(NamedTuple):
-    """What a field means: `Annotated[type, Doc("...")]`. References and schemas are made from it."""
+    """The description of a field: `Annotated[type, Doc("...")]`. Used in reference docs and schemas."""
 
     text: str
 
 
 IDENTIFIER: Final = "identifier"
 Identifier = Annotated[str, IDENTIFIER]
-"""Text that holdfast made or checked itself, such as an id or a digest: redaction leaves it as it is."""
+"""A string that holdfast generated or validated, such as an id or a digest. Redaction does not change it."""
 
 MAX_ARGUMENT_BYTES: Final = 16 * 1024 * 1024
 
@@ -36,16 +36,16 @@ _parse: Final = jiter.from_json
 
 
 def parse_json(text: str | bytes, *, limit: int = MAX_ARGUMENT_BYTES, finite: bool = True) -> Json:
-    """Parse one JSON value; duplicate keys, NaN, infinity, lone surrogates, great depth and great size are errors.
+    """Parse one JSON value. Raises `BadJson`, also for duplicate keys, NaN, infinity, lone surrogates, depth and size.
 
-    `finite=False` leaves infinity (what 1e400 is parsed as) to the caller, who has a schema that refuses it.
+    `finite=False` skips the check for infinity (1e400) if the caller's schema rejects it.
     """
     if len(text) > limit:
         raise _too_long(len(text), limit)
     try:
         raw = text.encode() if isinstance(text, str) else text
     except UnicodeEncodeError:
-        raise BadJson("The JSON contains half of a surrogate pair; send well-formed Unicode.") from None
+        raise BadJson("The JSON contains a lone surrogate; send valid Unicode.") from None
     if len(raw) > limit:
         raise _too_long(len(raw), limit)
     try:
@@ -53,17 +53,17 @@ def parse_json(text: str | bytes, *, limit: int = MAX_ARGUMENT_BYTES, finite: bo
     except ValueError as error:
         raise BadJson(f"This is not valid JSON: {_reason(raw, str(error))}.") from None
     if finite and not _is_finite(value):
-        raise BadJson("The JSON contains a number that is too large for a float; send it as text.")
+        raise BadJson("The JSON contains a number that is too large for a float; send it as a string.")
     return value
 
 
 def encode_json(value: object) -> bytes:
-    """Compact JSON of a value, struct or dataclass."""
+    """Encode a value, struct or dataclass as compact JSON."""
     return _encoder.encode(value)
 
 
 def canonical_json(value: object) -> bytes:
-    """The one byte form of a JSON value: sorted keys, no white space, integral floats as integers."""
+    """Encode canonically: sorted keys, no white space, integral floats as integers."""
     return _canonical.encode(_integral(value))
 
 
@@ -74,7 +74,7 @@ def digest_of(value: object) -> str:
 def _integral(value: object) -> object:
     if isinstance(value, float):
         if not isfinite(value):
-            raise BadJson(f"{value} has no form in JSON, so that nothing can be bound to it.")
+            raise BadJson(f"{value} cannot be represented in JSON, so it has no digest.")
         return int(value) if value.is_integer() and abs(value) < 2**53 else value
     if isinstance(value, dict):
         return {key: _integral(item) for key, item in cast(dict[str, object], value).items()}

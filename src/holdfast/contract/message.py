@@ -1,4 +1,4 @@
-"""What a conversation is made of: messages and their parts, as a model is sent them and as it answers."""
+"""Messages of a conversation with a model, and their parts."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ Role = Literal["system", "user", "assistant"]
 class Text(Struct, frozen=True, tag_field="type", tag="text", omit_defaults=True):
     text: str
     included: bool = False
-    """Some of it was taken from a file: it is material, and nobody's request."""
+    """Part of the text was included from a file, so it is data and not a request of the user."""
 
 
 class Thinking(Struct, frozen=True, tag_field="type", tag="thinking"):
-    """What a model thought, with the provider's proof of it."""
+    """A model's reasoning, with the provider's signature."""
 
     text: str
     provider: str | None = None
-    """Whose signature it is; None for thinking nobody signed."""
+    """The provider that signed it; None if unsigned."""
     signature: str | None = None
     redacted: bool = False
-    """The text is the provider's own secret form of it."""
+    """The text is encrypted by the provider."""
 
 
 class ToolUse(Struct, frozen=True, tag_field="type", tag="tool_use"):
-    """A model asks for an action."""
+    """A model's request to call a tool."""
 
     id: str
-    """Given by the model or its provider; unique only within its message."""
+    """Assigned by the model or provider; unique only within its message."""
     name: str
-    """The tool's own name where it is known, else what the model wrote."""
+    """The canonical tool name if the tool is known, else the name as the model wrote it."""
     arguments: str = "{}"
-    """JSON as the model wrote it: the same bytes every time it is sent again. It may be broken."""
+    """The JSON exactly as the model wrote it, so that resending it is byte-identical. It may be invalid."""
 
     @property
     def parsed(self) -> Args | None:
-        """The arguments; None where they cannot be read."""
+        """The arguments; None if they are not a valid JSON object."""
         try:
             value = parse_json(self.arguments.strip() or "{}")
         except BadJson:
@@ -51,7 +51,7 @@ class ToolUse(Struct, frozen=True, tag_field="type", tag="tool_use"):
 
 
 class ToolResult(Struct, frozen=True, tag_field="type", tag="tool_result"):
-    """What came of a `ToolUse` of the message before."""
+    """The result of a `ToolUse` in the previous message."""
 
     id: str
     name: str
@@ -61,7 +61,7 @@ class ToolResult(Struct, frozen=True, tag_field="type", tag="tool_result"):
 
 
 class Aborted(Struct, frozen=True, tag_field="type", tag="aborted"):
-    """The message ends here because something or somebody stopped it."""
+    """Marks a message that was cut off by an error or by the user."""
 
     message: str
 
@@ -83,10 +83,10 @@ class Message(Struct, frozen=True):
 
     @property
     def own_text(self) -> str:
-        """What its author wrote in it: never what a tool gave back."""
+        """The text its author wrote, without tool results."""
         return "\n".join(part.text for part in self.parts if isinstance(part, Text)).strip()
 
     @property
     def has_included_content(self) -> bool:
-        """Something in it was not written there: a file is attached, or its text was put in."""
+        """Whether it contains an attachment or text included from a file."""
         return any(isinstance(part, Attachment) or (isinstance(part, Text) and part.included) for part in self.parts)

@@ -1,8 +1,8 @@
-"""Tool names: the canonical grammar and the injective codec to what model APIs accept.
+"""Tool names: the grammar of canonical names, and the injective mapping to names that model APIs accept.
 
-Canonical names are dotted (`file.read`) or coloned (`mcp:server:tool`). Model APIs take
-`[a-zA-Z0-9_-]{1,64}`. `:` is written `__` and `.` is written `--`; a name that would not come back
-from that exactly, or is too long, is written as a readable stem and 128 bits of its SHA-256.
+Canonical names use dots (`file.read`) or colons (`mcp:server:tool`). Model APIs accept `[a-zA-Z0-9_-]{1,64}`. `:`
+becomes `__` and `.` becomes `--`; a name that does not round-trip, or is too long, becomes a readable stem followed by
+128 bits of its SHA-256.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from holdfast.contract.errors import InvalidName
 
 MAX_NAME: Final = 200
 MCP_PREFIX: Final = "mcp:"
-"""How the names and the source of the tools of an MCP server begin."""
+"""Prefix of the names and the source of MCP tools."""
 _WORD: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
 _NAME: Final = _WORD | frozenset(".:/-")
 _API_NAME: Final = _WORD | {"-"}
@@ -26,7 +26,7 @@ _STEM_CHARS: Final = _MAX_API_NAME - len("_x") - _DIGEST_CHARS
 
 
 def check_name(name: object) -> str:
-    """Return the name if it is one, else raise `InvalidName`."""
+    """Return the name if it is valid, else raise `InvalidName`."""
     if not isinstance(name, str):
         raise InvalidName(f"A tool name must be a string, not {type(name).__name__}.")
     if not 0 < len(name) <= MAX_NAME or not _NAME.issuperset(name) or name[0] not in _WORD or not _has_valid_end(name):
@@ -38,7 +38,7 @@ def check_name(name: object) -> str:
 
 
 def to_api_name(name: str) -> str:
-    """The name a model API sees. Two different tool names never share one."""
+    """Return the name for model APIs. Different tool names have different API names."""
     candidate = name.replace(":", "__").replace(".", "--")
     if _is_api_name(candidate) and not _is_digested(candidate) and _from_plain(candidate) == name:
         return candidate
@@ -48,24 +48,24 @@ def to_api_name(name: str) -> str:
 
 
 def from_api_name(api_name: str) -> str | None:
-    """The tool name behind an API name, or None for a digested one (only a registry knows those)."""
+    """Return the tool name of an API name, None for one with a digest (only a registry can map those)."""
     if not _is_api_name(api_name) or _is_digested(api_name):
         return None
     return _from_plain(api_name)
 
 
 def mcp_server_name(name: str) -> str | None:
-    """The MCP server that the name or the source of a tool names, or None."""
+    """Return the MCP server in a tool's name or source, or None."""
     return name[len(MCP_PREFIX) :].partition(":")[0] or None if name.startswith(MCP_PREFIX) else None
 
 
 def is_pattern(entry: str) -> bool:
-    """Whether an entry of a list stands for all names that look like it: no name has these characters."""
+    """Whether an entry is a glob pattern: tool names cannot contain these characters."""
     return any(letter in entry for letter in "*?[")
 
 
 def _has_valid_end(name: str) -> bool:
-    """What stands after a colon is a name somebody else gave, and those of MCP may end in any of their characters."""
+    """Whether the last character is allowed. After a colon comes an MCP name, which may end in any character."""
     return name[-1] in _WORD or (name[-1] != ":" and ":" in name)
 
 

@@ -1,4 +1,4 @@
-"""Processes that outlive the call that started them, as tools see them."""
+"""Background processes, which outlive the call that started them: the protocol for tools."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ ProcessState = Literal["running", "exited", "lost"]
 
 
 class ProcessInfo(Struct, frozen=True, kw_only=True):
-    """A process in the background, now."""
+    """The current state of a background process."""
 
     id: str
     pid: int
     state: ProcessState
-    """`lost`: the runtime that started it ended, and it was killed."""
+    """`lost` means that it was killed because its runtime ended."""
     command: str
     cwd: str
     label: str | None
@@ -33,39 +33,39 @@ class ProcessInfo(Struct, frozen=True, kw_only=True):
 
 
 class ProcessOutput(Struct, frozen=True, kw_only=True):
-    """Lines a process has printed."""
+    """Lines from the output of a process."""
 
     text: str
     first: int
-    """The number of the first line, counted from 1."""
+    """The number of the first line, starting at 1."""
     total_lines: int
     dropped: int
-    """Lines from the start that are not kept any more."""
+    """The number of lines dropped from the start."""
 
 
 class Processes(Protocol):
-    """Starts processes, and knows those it started and those of other runtimes of the project.
+    """Starts background processes and manages all of the project's, including those of other runtimes.
 
-    A process is named by its id or its pid; `CallError` for one that holdfast did not start.
+    A process is named by its id or pid. Raises `CallError` for a process that holdfast did not start.
     """
 
     @property
     def end_with_call(self) -> bool:
-        """The runtime ends with the call, and what is not detached with it."""
+        """Whether the runtime ends after this call, which ends all processes that are not detached."""
         ...
 
     async def start(
         self, ctx: Context, command: Command, *, shown: str, label: str | None, detached: bool
     ) -> ProcessInfo:
-        """Raises `SandboxRefused` if it cannot be started."""
+        """Start a process. Raises `SandboxRefused` if it cannot be started."""
         ...
 
     def find(self, name: str | int) -> ProcessInfo: ...
     def list(self) -> list[ProcessInfo]: ...
     def output(self, name: str | int, *, offset: int | None, limit: int) -> ProcessOutput:
-        """Lines from number `offset`, or the last ones."""
+        """Return lines starting at number `offset`, or the last lines if it is None."""
         ...
 
     async def kill(self, name: str | int, signal: Signal, *, wait: float) -> ProcessInfo:
-        """Send a signal to all of it, and look for at most `wait` seconds whether it ends."""
+        """Send a signal to the process tree and wait up to `wait` seconds for it to end."""
         ...

@@ -1,4 +1,4 @@
-"""What happened: the result of a call, and the attachments it carries."""
+"""The result of a call, and its attachments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.contract.json import Args, Doc, Identifier, Json
 
 
 class Attachment(Struct, frozen=True, kw_only=True, tag_field="type", tag="attachment"):
-    """A typed piece of content that is not text."""
+    """Content other than text: an image, audio or a file."""
 
     kind: Literal["image", "audio", "file"]
     mime_type: str
@@ -22,7 +22,7 @@ class Attachment(Struct, frozen=True, kw_only=True, tag_field="type", tag="attac
 
 
 class Result(Struct, frozen=True, dict=True):
-    """Exactly one per call. `output` is for the model and the user, `structured` is the typed form of it."""
+    """The result of a call; every call has exactly one. `output` is text, `structured` is the same as JSON."""
 
     success: Annotated[bool, Doc("whether the tool did what was asked")]
     output: Annotated[str, Doc("what the tool returned, as text")] = ""
@@ -38,7 +38,7 @@ class Result(Struct, frozen=True, dict=True):
 
     @property
     def text(self) -> str:
-        """What a model is told: the output, or the error with whatever output there was."""
+        """The text for the model: the output, or the error with any partial output."""
         if self.success:
             return self.output
         error = self.error or "Unknown error"
@@ -50,12 +50,12 @@ class Result(Struct, frozen=True, dict=True):
 
     @property
     def exception(self) -> BaseException | None:
-        """What the tool raised, with its traceback: only in the process that ran it, never stored, sent or compared."""
+        """The exception that the tool raised, only in the process that ran it. Never stored, sent or compared."""
         return self.__dict__.get("_exception")
 
 
 def with_exception(result: Result, error: BaseException | None) -> Result:
-    """The result, which remembers what the tool raised; `replace` forgets it."""
+    """Attach the exception to the result and return it. `msgspec.structs.replace` drops it."""
     if error is not None:
         force_setattr(result, "_exception", error)
     return result

@@ -1,4 +1,7 @@
-"""JSON Schema: compile once, accept or explain, repair harmless slips. Validation is jsonschema-rs."""
+"""JSON Schema: compiles schemas, validates and coerces arguments, explains violations. Uses jsonschema-rs.
+
+Schemas and arguments may be hostile, so size, references and the cost of checking are limited.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,10 @@ _MAX_EXTERNAL_REFERENCES: Final = 32
 
 
 def count_subschemas(schema: Node, limit: int, worth: Callable[[Node], int] = lambda _: 1) -> int:
-    """The number of objects in the schema with every inner reference written out once per use, loops cut.
+    """Count the objects in a schema with every internal reference expanded at each use; cycles count once.
 
-    `worth` is what an object counts for. Counting stops a little above `limit`. A reference that is not found here
-    (into another document) counts as one part; more than a few of those count as too many, because nothing is known
-    about them.
+    `worth` is the weight of an object. Counting stops shortly after `limit`. A reference to another document counts as
+    one object; more than 32 of those exceed the limit, because their size is unknown.
     """
     return _SubschemaCounter(schema, limit, worth).parts(schema)
 
@@ -111,7 +113,7 @@ _WHOLE_VALUE: Final = "the whole value"
 
 
 def explain(errors: Iterable[jsonschema_rs.ValidationError], properties: Sequence[str]) -> list[str]:
-    """One sentence per violation, at most `MAX_VIOLATIONS` and a count of the rest."""
+    """Return one phrase per violation, at most `MAX_VIOLATIONS`, and the number of the others."""
     found: list[str] = []
     more = 0
     for error in errors:
@@ -175,7 +177,7 @@ def _describe_alternative(error: jsonschema_rs.ValidationError, inside: str) -> 
 
 
 NOT_BLANK: Final = r"\S"
-"""The pattern of a text that has more than blanks in it."""
+"""Pattern for a string that is not blank."""
 _PHRASES: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "type": lambda facts: f"be {describe_types(facts['types'])}",
     "enum": lambda facts: f"be one of {_describe_options(facts['options'])}",
@@ -229,65 +231,65 @@ JsonSchema = Mapping[str, Any]
 MAX_SCHEMA_BYTES: Final = 1024 * 1024
 MAX_SCHEMA_PARTS: Final = 100_000
 _MAX_EXPLAIN_COST: Final = 50_000
-"""Values times schema parts up to which every violation is looked for; each may cost some 10 µs."""
+"""Values times subschemas up to which all violations are collected; each may cost about 10 µs."""
 _MAX_CHECK_COST: Final = 20_000_000
-"""Values times weight that a schema from elsewhere may cost at all: a few tenths of a second."""
+"""Values times weight up to which arguments are checked against an untrusted schema: a few tenths of a second."""
 _CHEAP_WEIGHT: Final = 1000
-"""Weights for which no arguments are too many."""
+"""Schemas up to this weight are cheap enough for any arguments."""
 _BACKTRACK_LIMIT: Final = 20_000
-"""What one pattern that can go back weighs, in parts."""
+"""Step limit of a backtracking pattern, and its weight in subschemas."""
 _BACKTRACKING_SYNTAX: Final = re.compile(r"\(\?[=!<>(]|\\[1-9k]")
 _CHARS_PER_VALUE: Final = 16
-"""Characters of a text that take as long as a value."""
+"""Number of characters that cost as much as one value."""
 _REPAIR_ROUNDS: Final = 3
 _REGEX: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACK_LIMIT)
-"""Plain patterns run in linear time; those with look-around or back-references give up after this many steps."""
+"""Regular patterns run in linear time. Patterns with look-around or back-references stop at the step limit (ReDoS)."""
 
 
 class CompiledSchema(Struct, frozen=True):
-    """A schema ready to judge arguments."""
+    """A schema that is compiled for validation."""
 
     is_valid: Callable[[Any], bool]
     source: Mapping[str, Any]
     properties: tuple[str, ...]
     closed: bool
-    """Every value it lets through has a declared scalar type, so that it refuses infinity by itself."""
+    """Every accepted value has a declared scalar type, so the schema rejects infinity by itself."""
     nullable: tuple[str, ...]
-    """Properties that are required and may be null, which is what most callers leave out."""
+    """Properties that are required and nullable. Most callers omit them."""
     parts: int
-    """Subschemas, counted with every reference written out."""
+    """Number of subschemas with all references expanded."""
     weight: int
-    """What it may cost to check one value, in parts."""
+    """Worst-case cost of checking one value, in subschemas."""
     untrusted: bool
-    """A stranger wrote it: what would take too long to check is refused unchecked."""
+    """The schema comes from outside (an MCP server): arguments that are too expensive to check are rejected."""
     aliases: Mapping[str, str]
-    """Names that stand for properties, where these are not given."""
+    """Other names of properties, used if the property itself is missing."""
     _validator: jsonschema_rs.Validator
 
     def accepts(self, value: Any) -> bool:
         return is_json_value(value) and self.is_valid(value)
 
     def validate(self, args: Args, *, parsed: bool = False) -> Args:
-        """The arguments as the tool will get them; raises what `check` finds wrong."""
+        """Return the arguments as the tool will get them. Raises `InvalidArguments`."""
         judged = self.check(args, parsed=parsed)
         if isinstance(judged, InvalidArguments):
             raise judged
         return judged
 
     def check(self, args: Args, *, parsed: bool = False) -> Args | InvalidArguments:
-        """The arguments as the tool will get them, or the error with each violation named by path.
+        """Return the arguments as the tool will get them, or the error that lists the violations.
 
-        A valid value is returned as it is. Otherwise, on a copy: omitted nullable properties become null,
-        "500" becomes 500 where a number is wanted, "true" becomes true, JSON in a string becomes that JSON.
-        `parsed` promises that the arguments came from `parse_json` and nobody changed them since.
+        Valid arguments are returned unchanged. Otherwise a copy is coerced: omitted nullable properties become null,
+        "500" becomes 500 where a number is expected, "true" becomes true, JSON in a string is parsed. `parsed`
+        asserts that the arguments come unmodified from `parse_json`.
         """
         if self.untrusted and self.weight > _CHEAP_WEIGHT and not self.is_affordable(args):
-            return InvalidArguments(["they hold more than can be checked against a schema as large as this one"])
+            return InvalidArguments(["they are too large to be checked against a schema of this size"])
         plain = parsed or is_json_value(args)
         return args if plain and self.is_valid(args) else self.coerce(args, plain=plain)
 
     def is_affordable(self, value: Any) -> bool:
-        """Whether checking a value takes no longer than anybody should have to wait for it."""
+        """Whether checking a value stays within the cost limit for untrusted schemas."""
         values, chars, most = 0, 0, _MAX_CHECK_COST // self.weight
         waiting: list[Any] = [value]
         while waiting and values + len(waiting) <= most:
@@ -304,7 +306,7 @@ class CompiledSchema(Struct, frozen=True):
         return not waiting and values * self.weight + chars // _CHARS_PER_VALUE * self.parts <= _MAX_CHECK_COST
 
     def coerce(self, args: Args, *, plain: bool = True) -> Args | InvalidArguments:
-        """What `check` makes of arguments the schema refuses as they are."""
+        """Coerce arguments that are not valid as they are; see `check`."""
         if self.aliases and type(args) is dict:
             args = _apply_aliases(args, self.aliases)
             if plain and self.is_valid(args):
@@ -322,7 +324,7 @@ class CompiledSchema(Struct, frozen=True):
         return InvalidArguments(self.violations(copy))
 
     def violations(self, value: Any) -> list[str]:
-        """What is wrong with a value, one sentence each; of a very large one only the first."""
+        """Return one phrase per violation; only the first one if the value is very large."""
         try:
             plain = to_json_value(value)
         except ValueError as error:
@@ -349,7 +351,7 @@ class CompiledSchema(Struct, frozen=True):
 
 
 def _apply_aliases(args: Args, aliases: Mapping[str, str]) -> Args:
-    """What has another name under the schema's; a second value for the same property keeps its name, to be refused."""
+    """Rename aliases to properties. An alias of a property that is already set stays, to be rejected."""
     renamed: Args = {name: value for name, value in args.items() if name not in aliases}
     for name in args.keys() - renamed.keys():
         new = aliases[name]
@@ -365,9 +367,9 @@ def compile_schema(
     aliases: Mapping[str, str] | None = None,
     untrusted: bool = False,
 ) -> CompiledSchema:
-    """Compile a schema, or raise `InvalidSchema`.
+    """Compile a schema. Raises `InvalidSchema`.
 
-    Nothing is ever fetched: a `$ref` may point inside the schema or to one of `resources`, schemas by their URI.
+    Nothing is fetched: a `$ref` must point inside the schema or to one of `resources` (schemas by URI).
     """
     if not isinstance(schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidSchema(f"{what} must be a JSON object.")
@@ -382,7 +384,7 @@ def compile_schema_or_bool(
     aliases: Mapping[str, str] | None = None,
     untrusted: bool = False,
 ) -> CompiledSchema:
-    """`compile_schema` for parts of schemas too, where `true` and `false` are schemas."""
+    """Like `compile_schema`, but also accepts the boolean schemas `true` and `false`."""
     try:
         plain = cast(dict[str, Any] | bool, schema if is_json_value(schema) else to_json_value(schema))
     except ValueError as error:
@@ -394,7 +396,7 @@ def compile_schema_or_bool(
     refers = b'$ref"' in encoded or b'Ref"' in encoded
     parts = count_subschemas(fields, MAX_SCHEMA_PARTS) if refers else encoded.count(b"{")
     if parts > MAX_SCHEMA_PARTS:
-        raise InvalidSchema(f"{what} has more than {MAX_SCHEMA_PARTS:,} parts once its references are written out.")
+        raise InvalidSchema(f"{what} has more than {MAX_SCHEMA_PARTS:,} subschemas once its references are expanded.")
     slow = count_subschemas(fields, MAX_SCHEMA_PARTS, _slow_patterns) if b"attern" in encoded else 0
     validator = _validator(plain, what, resources or {})
     properties = _mapping(fields.get("properties"))
@@ -414,22 +416,22 @@ def compile_schema_or_bool(
 
 
 def _slow_patterns(part: Mapping[str, Any]) -> int:
-    """How many patterns of one part can go back, which is slow on every text."""
+    """Count the patterns of one subschema that need backtracking, which is slow on any text."""
     patterns = [part.get("pattern"), *_mapping(part.get("patternProperties"))]
     return sum(isinstance(pattern, str) and _BACKTRACKING_SYNTAX.search(pattern) is not None for pattern in patterns)
 
 
 def strict_problems(schema: JsonSchema, where: str = "") -> list[str]:
-    """What keeps a schema from the strict rules of providers: closed objects, every property required."""
+    """Return how a schema breaks the strict rules of providers: closed objects, all properties required."""
     problems: list[str] = []
     properties = cast(Mapping[str, Any], schema.get("properties") or {})
     if properties or schema.get("type") == "object":
         at = where or "the schema"
         if schema.get("additionalProperties") is not False:
-            problems.append(f"{at} must say `additionalProperties: false`")
+            problems.append(f"{at} must set `additionalProperties: false`")
         missing = [name for name in properties if name not in (schema.get("required") or ())]
         if missing:
-            problems.append(f"{at} must require {', '.join(missing)} (optional ones are nullable)")
+            problems.append(f"{at} must require {', '.join(missing)} (make optional ones nullable)")
     for name, part in properties.items():
         if isinstance(part, Mapping):
             problems += strict_problems(cast(JsonSchema, part), f"{where}.{name}" if where else name)
@@ -460,7 +462,7 @@ def _validator(schema: dict[str, Any] | bool, what: str, resources: Mapping[str,
 
 def _compile_error(error: Exception, outside: list[str]) -> str:
     if outside:
-        return f"it refers to {outside[0][:200]!r}, and nothing is fetched; copy that schema into its `$defs`"
+        return f"it refers to {outside[0][:200]!r}, which is not fetched; copy that schema into its `$defs`"
     if isinstance(error, jsonschema_rs.ValidationError):
         at = json_path(error.instance_path)
         return f"{at}: {error.message[:200]}" if at else error.message[:200]

@@ -1,4 +1,4 @@
-"""A tool: a name, an `execute`, and what the runtime may know about it before it runs."""
+"""`Tool`: a name, a schema, a function to execute, and metadata for the runtime."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Outcome = Result | str | Mapping[str, Any] | Sequence[Any] | int | float | bool 
 Execute = Callable[..., Outcome | Awaitable[Outcome]]
 """`execute(args)`, `execute(args, ctx)` or `execute(args, ctx, callback)`; sync or async.
 
-With a `callback` it may finish later: it calls `callback(result)` once, from any thread, and returns None or a function
-that cancels its work.
+With a `callback` it can finish later: it calls `callback(result)` once, from any thread, and returns None or a function
+that cancels the work.
 """
 Propose = Callable[[Args, Context], Result | Proposal | Awaitable[Result | Proposal]]
 Apply = Callable[[Args, Context], Outcome | Awaitable[Outcome]]
@@ -35,7 +35,7 @@ EMPTY_OBJECT: Final[JsonSchema] = {"type": "object", "properties": {}}
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tool:
-    """What can be done. Only `name` is required; without `execute` it is finished from outside."""
+    """A tool definition. Only `name` is required; without `execute`, the interface provides the result."""
 
     name: str
     execute: Execute | None = None
@@ -43,41 +43,41 @@ class Tool:
     input_schema: JsonSchema = field(default_factory=lambda: dict(EMPTY_OBJECT))
     output_schema: JsonSchema | None = None
     propose: Propose | None = None
-    """Two-phase tools: say what would happen. Comes with `apply`, instead of `execute`."""
+    """First phase of a two-phase tool: returns a proposal. Use with `apply`, in place of `execute`."""
     apply: Apply | None = None
     strict: bool = False
-    """Send `strict` to providers that know it."""
+    """Send `strict` to providers that support it."""
     timeout: float | None = None
-    """Seconds; None takes the configured default."""
+    """Seconds; None means the configured default."""
     risk: Risk = Risk.MEDIUM
     effects: frozenset[str] | None = None
-    """None means unknown. The empty set means pure: it changes nothing and reads nothing."""
+    """None means unknown. The empty set means pure: the tool reads and changes nothing."""
     touches: Callable[[Args], Sequence[str]] | None = None
-    """The paths a call will use, from its arguments."""
+    """Returns the paths a call will use, given its arguments."""
     capabilities: frozenset[str] = frozenset()
     required_secret_scopes: tuple[str, ...] = ()
     format_preview: Callable[[Args, int], str] | None = None
     summary: Callable[[Args], str] | None = None
     aliases: tuple[str, ...] = ()
-    """Its names in other systems: models, documents and lists that use them are understood."""
+    """Other names for the tool, accepted from models, documents and configuration lists."""
     argument_aliases: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Other names of arguments, each with the one in the schema: a caller that uses them is understood."""
+    """Other names of arguments, mapped to the names in the schema."""
     timeout_in_seconds: tuple[str, ...] = ()
-    """The aliases under which the argument `timeout` counts seconds; under its other names it counts milliseconds."""
+    """Tool aliases for which the argument `timeout` is in seconds; otherwise it is in milliseconds."""
     groups: tuple[str, ...] = ()
     profiles: tuple[Profile, ...] = ()
-    """The profiles it is in. Only what a built-in declares counts: nobody else's tool can put itself into one."""
+    """The profiles that contain it. Ignored except for built-in tools, so that no other tool can add itself."""
     presets: tuple[BuiltInPreset, ...] = ()
-    """The presets that approve it. As with profiles, only what a built-in declares counts."""
+    """The presets that approve it. Ignored except for built-in tools."""
     enabled: bool = True
-    """A tool that is not enabled exists only for callers that name it."""
+    """A disabled tool is available only to callers that name it."""
     needs_root: bool = False
     runs: Runs = "thread"
-    """Where a sync function runs: `inline` promises that it does not block; `process` can be killed."""
+    """Where a sync function runs: `inline` only if it does not block; `process` can be killed."""
     keeps: Keeps = "head"
-    """Which end of an output that is too long is kept."""
+    """Which end of a long output is kept."""
     source: str = "program"
-    """Where the tool comes from: program, builtin, an entry point, an MCP server."""
+    """The origin: program, builtin, an entry point or an MCP server."""
 
     schema: CompiledSchema = field(init=False)
     output_validator: CompiledSchema | None = field(init=False)
@@ -91,7 +91,7 @@ class Tool:
         if (self.propose is None) != (self.apply is None):
             raise ToolError(f"Tool '{self.name}' needs both `propose` and `apply`, or neither.")
         if self.propose is not None and self.execute is not None:
-            raise ToolError(f"Tool '{self.name}' has `execute` and `propose`: give one of them.")
+            raise ToolError(f"Tool '{self.name}' has both `execute` and `propose`: remove one of them.")
         put, foreign, output = object.__setattr__, self.source.startswith(MCP_PREFIX), self.output_schema
         for name, collect in _COLLECTIONS.items():
             put(self, name, _checked_collection(self, name, collect))
@@ -110,11 +110,19 @@ class Tool:
 
     @property
     def digest(self) -> str:
-        """Of everything that says what the tool is: approvals are bound to it. Computed when first needed."""
+        """Digest of the definition, to which approvals are bound. Computed on first use."""
         if not self._digest:
             effects = None if self.effects is None else sorted(self.effects)
-            said = [self.name, self.description, self.input_schema, self.output_schema, self.risk, effects, self.source]
-            object.__setattr__(self, "_digest", digest_of(said))
+            parts = [
+                self.name,
+                self.description,
+                self.input_schema,
+                self.output_schema,
+                self.risk,
+                effects,
+                self.source,
+            ]
+            object.__setattr__(self, "_digest", digest_of(parts))
         return self._digest
 
     @property
@@ -123,7 +131,7 @@ class Tool:
 
     @property
     def mutates(self) -> bool:
-        """Whether an interrupted call may have changed something; unknown effects count as yes."""
+        """Whether an interrupted call may have changed something; True if the effects are unknown."""
         return self.effects is None or not self.effects <= READING_EFFECTS
 
     @property
@@ -135,15 +143,15 @@ class Tool:
         return (self.name, *self.aliases)
 
     def in_group(self, group: str) -> bool:
-        """Whether it declares the group, or is named after it: `k8s.pods` is in `k8s`, `mcp:hub:issue` in `mcp`."""
+        """Whether it declares the group or has it as a prefix: `k8s.pods` is in `k8s`, `mcp:hub:issue` in `mcp`."""
         return group in self.groups or any(name.startswith((f"{group}.", f"{group}:")) for name in self.names)
 
     def strict_problems(self) -> list[str]:
-        """What keeps the schema from meeting the strict rules, if the tool asks for strict."""
+        """Return how the schema breaks the strict rules, if `strict` is set."""
         return strict_problems(self.input_schema) if self.strict else []
 
     def with_(self, **changes: Any) -> Self:
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         return replace(self, **changes)
 
 
@@ -168,13 +176,13 @@ _FUNCTIONS: Final = ("execute", "propose", "apply", "touches", "format_preview",
 
 
 def _checked_collection(tool: Tool, name: str, collect: Callable[[Iterable[str]], Any]) -> Any:
-    """A field that holds several names. One name alone would be taken for its letters."""
+    """Convert a field of names to its collection type. Rejects a bare string, which would be split into letters."""
     given: Any = getattr(tool, name)
     if given is None and name == "effects":
         return None
     known = f" Choose from: {', '.join(_CHOICES[name])}." if name in _CHOICES else ""
     if isinstance(given, str):
-        raise ToolError(f"The {name} of tool '{tool.name}' are a list: write {name}=({given!r},).{known}")
+        raise ToolError(f"The {name} of tool '{tool.name}' must be a list: use {name}=({given!r},).{known}")
     items: list[Any] | None = [*given] if isinstance(given, Iterable) else None
     if items is None or not all(isinstance(item, str) for item in items):
         raise ToolError(f"The {name} of tool '{tool.name}' must be a list of names, not {given!r}.{known}")
@@ -188,7 +196,7 @@ def _checked_choice(tool: Tool, name: str, value: object, known: Sequence[str]) 
 
 
 def suggest_choices(given: object, known: Iterable[str]) -> str:
-    """What can be written instead of a word that is not known."""
+    """Return a hint for an unknown word: the closest match and the list of valid words."""
     listed = [str(word) for word in known]
     meant = did_you_mean(str(given), listed)
     return f"{f'Did you mean {meant!r}? ' if meant else ''}Choose from: {', '.join(listed)}."
@@ -204,11 +212,11 @@ def _check_functions(tool: Tool) -> None:
     if timeout is not None and not (is_number and isfinite(timeout) and timeout > 0):
         raise ToolError(f"The timeout of tool '{tool.name}' must be a number of seconds above 0, not {timeout!r}.")
     if tool.runs == "process" and takes_callback(tool.execute):
-        raise ToolError(f"Tool '{tool.name}' runs in a process of its own, so its `execute` cannot take a callback.")
+        raise ToolError(f"Tool '{tool.name}' runs in its own process, so its `execute` cannot take a callback.")
 
 
 def parameters_by_position(function: Callable[..., Any]) -> list[Parameter] | None:
-    """What a function of a definition can be given by position; None if it does not say, or takes any number."""
+    """Return the positional parameters of a function; None if unknown or variadic."""
     try:
         parameters = signature(function, follow_wrapped=False).parameters.values()
     except (ValueError, TypeError):
@@ -219,18 +227,18 @@ def parameters_by_position(function: Callable[..., Any]) -> list[Parameter] | No
 
 
 def takes_callback(execute: Callable[..., Any] | None) -> bool:
-    """Whether a third parameter of `execute` is for the callback: it is called so, or must be given."""
+    """Whether `execute` takes a callback: its third parameter is named `callback` or has no default."""
     third = [] if execute is None else (parameters_by_position(execute) or [])[2:3]
     return any(item.name == "callback" or item.default is item.empty for item in third)
 
 
 def is_async(function: Callable[..., Any] | None) -> bool:
-    """Whether a function is a coroutine function (through decorators), so that it needs no thread."""
+    """Whether a function, without its decorators, is a coroutine function and so needs no thread."""
     return function is not None and iscoroutinefunction(unwrap(function))
 
 
 FIELDS: Final = frozenset(name for name, item in Tool.__dataclass_fields__.items() if item.init)
-"""What can be said of a tool."""
+"""The fields of a tool definition."""
 _SEED_SPELLINGS: Final = {
     "inputSchema": "input_schema",
     "parameters": "input_schema",
@@ -242,7 +250,7 @@ _SEED_SPELLINGS: Final = {
 
 
 def define(definition: Mapping[str, Any] | None = None, /, **fields: Any) -> Tool:
-    """A tool from a plain definition (name, JSON Schema, callable), in holdfast's or a seed's spelling."""
+    """Make a tool from a plain definition (name, JSON Schema, callable). Also accepts camelCase field names."""
     given = {**(definition or {}), **fields}
     later = given.pop("async", None)
     values: dict[str, Any] = {}
@@ -263,14 +271,14 @@ def define(definition: Mapping[str, Any] | None = None, /, **fields: Any) -> Too
 
 
 def _with_declared_async(name: str, execute: Any, later: object) -> Any:
-    """`execute` as the `async` of its definition says: with a callback, or with what it returns."""
+    """Return `execute` adapted to the definition's `async` field: with a callback, or without."""
     if not isinstance(later, bool):
         raise ToolError(f"The `async` of tool '{name}' must be true or false, not {later!r}.")
     if not callable(execute):
         return execute
     if later and not takes_callback(execute) and not is_async(execute):
         raise ToolError(
-            f"Tool '{name}' says `async`, but its `execute` takes no callback: write execute(args, ctx, callback)."
+            f"Tool '{name}' sets `async`, but its `execute` takes no callback: use execute(args, ctx, callback)."
         )
     if later or not takes_callback(execute):
         return execute

@@ -1,4 +1,4 @@
-"""Finding tools among many, as the tool that searches them sees it."""
+"""Tool search: the protocol behind the `tool.search` tool."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from holdfast.contract.context import Context
 from holdfast.contract.tool import Tool
 
 TOOL_SEARCH: Final = "tool.search"
-"""The tool a model with many tools finds the others with."""
+"""The tool with which a model finds other tools."""
 OUTPUT_READ: Final = "output.read"
-"""The tool that an output which was cut tells the model to read the rest with."""
+"""The tool with which a model reads the rest of a truncated output."""
 
 
 class ToolMatches(Struct, frozen=True):
     tools: tuple[Tool, ...]
-    """Those that fit, the best first."""
+    """The matching tools, best match first."""
     total: int
-    """How many there are to be found."""
+    """The number of searchable tools."""
 
 
 def schema_properties(tool: Tool) -> Mapping[str, Any]:
-    """The parameters at the top of a tool's schema."""
+    """Return the top-level properties of a tool's input schema."""
     properties = tool.input_schema.get("properties")
     return cast(dict[str, Any], properties) if isinstance(properties, dict) else {}
 
 
 class ToolFinder(Protocol):
     def find(self, ctx: Context, query: str, limit: int) -> ToolMatches:
-        """Of the tools that whoever made the call of `ctx` may see, at most `limit` that fit the words of `query`."""
+        """Return at most `limit` tools that match `query`, among those visible to the caller of `ctx`."""
         ...

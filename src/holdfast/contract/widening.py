@@ -1,4 +1,4 @@
-"""What a person lets one call reach beyond the sandbox's policy."""
+"""Access that the user grants to one call beyond the sandbox policy."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ WideningKind = Literal["hosts", "network", "read", "write", "outside"]
 
 
 class Widening(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """For one call only. It comes from the answer of a person, or from a command rule they wrote."""
+    """Additional access for one call, from the user's answer or from a command rule."""
 
     hosts: tuple[str, ...] = ()
-    """`host`, `*.host` or `host:port`, by HTTP and HTTPS."""
+    """`host`, `*.host` or `host:port`, over HTTP and HTTPS."""
     network: bool = False
-    """Every host, by any protocol."""
+    """Every host, over any protocol."""
     read: tuple[str, ...] = ()
-    """Paths that `sandbox.read_deny` or the sandbox hides."""
+    """Paths that `sandbox.read_deny` or the sandbox would hide."""
     write: tuple[str, ...] = ()
     """Folders outside `sandbox.writable`."""
     outside: bool = False
-    """It runs without a sandbox."""
+    """Run without a sandbox."""
 
     def __bool__(self) -> bool:
         return bool(self.kinds)
@@ -38,7 +38,7 @@ class Widening(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
 
     @property
     def description(self) -> str:
-        """For a person: what a call with this reaches."""
+        """The granted access in words, for the user."""
         parts = ["outside the sandbox"] if self.outside else []
         parts += ["reaches every host"] if self.network else [f"reaches {host}" for host in self.hosts]
         parts += [f"reads {path}" for path in self.read]
@@ -46,7 +46,7 @@ class Widening(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
 
     @property
     def kinds(self) -> tuple[WideningKind, ...]:
-        """What it adds to."""
+        """The kinds of access it grants."""
         given: dict[WideningKind, object] = {
             "hosts": self.hosts,
             "network": self.network,
@@ -58,7 +58,7 @@ class Widening(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
 
 
 def merge_widenings(some: Iterable[Widening | None]) -> Widening:
-    """Everything that any of them gives."""
+    """Return the union of all widenings."""
     whole = Widening()
     for one in some:
         whole = whole if one is None else whole | one

@@ -1,2 +1,2 @@
-"""File-system primitives, standard library only: open beneath a root, walk, write atomically, private files, locks,
+"""File-system primitives on the standard library: open beneath a root, walk, atomic replace, private files, file locks,
 protected paths."""

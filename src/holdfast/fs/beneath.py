@@ -1,7 +1,7 @@
-"""Files and folders opened beneath a root by descriptors, so that no link on the way is ever followed.
+"""Opens files and folders beneath a root without following symlinks (prevents TOCTOU and symlink races).
 
-A path that was checked is never trusted again: every step starts at a descriptor, and what was opened is looked at
-with `fstat`. docs/design/fs.md says which race each function closes.
+A checked path is never used again: each step starts at a descriptor (`openat`), and the opened file is checked with
+`fstat`. docs/design/fs.md lists the race that each function prevents.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from secrets import token_hex
 from typing import Final, NamedTuple, Self
 
 Opener = Callable[[int, Sequence[str], int], int]
-"""Opens names, one inside the other, starting at a folder's descriptor."""
+"""Opens a relative path, given as names, from a folder descriptor."""
 
-# O_NOFOLLOW: a link put in the place of the last name is an error, not a way out.
-# O_CLOEXEC: a command that another thread starts meanwhile inherits nothing.
+# O_NOFOLLOW: fail if the last component was replaced by a symlink.
+# O_CLOEXEC: a command started by another thread must not inherit the descriptor.
 _SAFE_FLAGS: Final = os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | _SAFE_FLAGS
-# O_NONBLOCK: a pipe put in the place of a file does not block; O_NOCTTY: a terminal does not become ours.
+# O_NONBLOCK: opening a FIFO in place of a file must not block. O_NOCTTY: nor may a terminal become controlling.
 FILE_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | _SAFE_FLAGS
-# O_PATH opens only the name: no device acts on it, and the mode does not matter.
+# O_PATH refers to the inode without opening it: no device side effects, and no permission on the file is needed.
 HANDLE_FLAGS: Final = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | _SAFE_FLAGS
-# O_EXCL: never a file or a link that is there already.
+# O_EXCL: fail if a file or symlink already exists.
 NEW_FILE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE_FLAGS
-# What the user named may be a link of the user's own.
+# Paths that the user chose may be symlinks.
 USER_FOLDER_FLAGS: Final = FOLDER_FLAGS & ~os.O_NOFOLLOW
 USER_FILE_FLAGS: Final = FILE_FLAGS & ~os.O_NOFOLLOW
 _STEP_FLAGS: Final = HANDLE_FLAGS | os.O_DIRECTORY
@@ -38,7 +38,7 @@ _STEP_FLAGS: Final = HANDLE_FLAGS | os.O_DIRECTORY
 _OPENAT2: Final = 437
 _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
 _MAX_OPEN_DEPTH: Final = 64
-"""Deeper folders are opened from there each time: a hostile tree must not use up the descriptors."""
+"""Deeper folders are reopened from this depth each time: a hostile tree must not exhaust the descriptors."""
 _A_FOLDER: Final = "a folder"
 _KINDS: Final = {
     stat.S_IFDIR: _A_FOLDER,
@@ -49,11 +49,11 @@ _KINDS: Final = {
     stat.S_IFBLK: "a device",
 }
 GONE_ERRNOS: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-"""It vanished, or something else is in its place."""
+"""The path vanished or was replaced by something else."""
 
 
 class NotRegular(OSError):
-    """There is something other than a file; the message says what."""
+    """The path is not a regular file; the message names the file type."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -71,7 +71,7 @@ def open_descriptor(path: str | Path, flags: int, at: int | None = None) -> Gene
 
 
 def open_beneath(root: Path, path: Path, flags: int) -> int:
-    """A descriptor of a real path below a real root. A link anywhere in between is an error, and so is `..`."""
+    """Open a resolved path below a resolved root. Raises `OSError` for a symlink in between or for `..`."""
     names = path.relative_to(root).parts
     if ".." in names:
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), str(path))
@@ -81,7 +81,7 @@ def open_beneath(root: Path, path: Path, flags: int) -> int:
 
 @contextlib.contextmanager
 def open_folder(root: Path, path: Path, *, create: bool = False, flags: int = FOLDER_FLAGS) -> Generator[int]:
-    """A folder beneath a root, made first with all that leads to it if asked."""
+    """Open a folder beneath a root. `create` makes it first, with missing parents."""
     if create:
         make_folders(root, path)
     descriptor = open_beneath(root, path, flags)
@@ -98,10 +98,10 @@ def make_folders(root: Path, path: Path) -> None:
 
 @contextlib.contextmanager
 def open_file_beneath(root: Path, path: Path) -> Generator[int]:
-    """A file beneath a root, opened for reading; `NotRegular` for anything that is not one."""
+    """Open a file beneath a root for reading. Raises `NotRegular`."""
     if path == root:
         raise NotRegular(_A_FOLDER)
-    with open_folder(root, path.parent, flags=_STEP_FLAGS) as parent:  # which need not be readable
+    with open_folder(root, path.parent, flags=_STEP_FLAGS) as parent:  # O_PATH: needs no read permission
         descriptor = open_regular(path.name, parent)
     try:
         yield descriptor
@@ -110,12 +110,12 @@ def open_file_beneath(root: Path, path: Path) -> Generator[int]:
 
 
 def open_regular(name: str | Path, at: int | None = None, *, follow: bool = False) -> int:
-    """A file opened for reading; `NotRegular` for anything that is not one. `follow`: the user may name a link."""
-    # Before it is opened, too: some devices act on that.
+    """Open a file for reading. Raises `NotRegular`. `follow`: the path may be a symlink, because the user chose it."""
+    # Also before opening: opening some devices has side effects.
     check_regular(os.stat(name, dir_fd=at, follow_symlinks=follow).st_mode)
     descriptor = os.open(name, USER_FILE_FLAGS if follow else FILE_FLAGS, dir_fd=at)
     try:
-        check_regular(os.fstat(descriptor).st_mode)  # another may have taken the name since; only this one counts
+        check_regular(os.fstat(descriptor).st_mode)  # the path may have been replaced after `stat`
     except BaseException:
         os.close(descriptor)
         raise
@@ -134,7 +134,7 @@ def check_regular(mode: int) -> None:
 
 @cache
 def select_opener() -> Opener:
-    """`openat2` where the kernel has it and no filter forbids it, else one name at a time."""
+    """Return `openat2` if the kernel supports it and no seccomp filter forbids it, else `open_by_components`."""
     if sys.platform != "linux":
         return open_by_components
     with open_descriptor("/", _STEP_FLAGS) as top:
@@ -158,8 +158,8 @@ def open_by_components(start: int, names: Sequence[str], flags: int) -> int:
 
 
 def openat2(start: int, names: Sequence[str], flags: int) -> int:
-    """The kernel resolves the whole path in one call, and refuses links, `..` and the magic links of /proc itself."""
-    import ctypes  # which takes longer to load than all of this
+    """Resolve the whole path in one system call. The kernel rejects symlinks, `..` and the magic links of /proc."""
+    import ctypes  # slow to import
 
     path = os.fsencode("/".join(names) or ".")
     how = (ctypes.c_uint64 * 3)(flags, 0, _BENEATH | _NO_MAGICLINKS | _NO_SYMLINKS)
@@ -185,7 +185,7 @@ def _syscall() -> Callable[..., int]:
 
 
 def set_mode(descriptor: int, mode: int) -> None:
-    """Also of what is only opened by name, which `fchmod` refuses; /proc leads to what is open, not to its name."""
+    """Set the mode, also through an O_PATH descriptor, which `fchmod` rejects; /proc/self/fd names the open inode."""
     if hasattr(os, "O_PATH"):
         os.chmod(f"/proc/self/fd/{descriptor}", mode)  # noqa: PTH101
     else:
@@ -193,11 +193,11 @@ def set_mode(descriptor: int, mode: int) -> None:
 
 
 def change_mode(name: str | Path, change: Callable[[int], int], at: int | None = None) -> int:
-    """Set the mode of what has this name, never of what a link leads to; gives the mode it had."""
+    """Change the mode without following a symlink. Returns the old mode."""
     with open_descriptor(name, HANDLE_FLAGS, at) as handle:
         facts = os.fstat(handle)
         if stat.S_ISLNK(facts.st_mode):
-            raise OSError(errno.ELOOP, "It is a symlink by now", str(name))
+            raise OSError(errno.ELOOP, "It has become a symlink", str(name))
         mode = stat.S_IMODE(facts.st_mode)
         if (wanted := change(mode)) != mode:
             set_mode(handle, wanted)
@@ -205,18 +205,18 @@ def change_mode(name: str | Path, change: Callable[[int], int], at: int | None =
 
 
 def with_owner_access(mode: int) -> int:
-    """A mode in which the owner can work in a folder."""
+    """Return the mode with read, write and search permission for the owner."""
     return mode | stat.S_IRWXU
 
 
 class WalkEntry(NamedTuple):
-    """An entry that a walk met; `open_regular(entry.name, folder)` opens a file."""
+    """An entry found by `FolderTree.walk`; `open_regular(entry.name, folder)` opens a file."""
 
     path: str
-    """Below the root."""
+    """Relative to the root."""
     entry: os.DirEntry[str]
     folder: int
-    """The folder it lies in, open until the walk goes on."""
+    """Descriptor of the containing folder, valid until the next entry."""
 
 
 def _raise_unless_gone(path: str, error: OSError) -> None:
@@ -225,19 +225,19 @@ def _raise_unless_gone(path: str, error: OSError) -> None:
 
 
 class FolderTree:
-    """Folders below a root by their paths (the root is the empty one), opened one name at a time.
+    """Opens folders below a root by relative path (the root is the empty path), one component at a time.
 
-    The descriptors of the last path stay open, so that a walk opens each folder once. With `loosen` a folder of this
-    user's own that shuts its owner out is opened up, and gets its mode back at the end.
+    The descriptors of the current path stay open, so that a walk opens each folder once. With `loosen`, a folder whose
+    mode locks out its owner is made accessible, and gets its mode back at the end.
     """
 
     def __init__(self, root: str | Path, path: Path | None = None, *, loosen: bool = False) -> None:
-        """`path`: begin at this folder beneath the root."""
+        """`path`: start at this folder beneath the root."""
         self.root = str(root)
         self._loosens = loosen
         self._loosened: dict[str, tuple[os.stat_result, int]] = {}
-        self._way: list[tuple[str, int]] = []
-        self._deep = -1
+        self._open_path: list[tuple[str, int]] = []
+        self._deepest = -1
         self.top = self._enter(None, self.root, "") if path is None else open_beneath(Path(root), path, FOLDER_FLAGS)
 
     def __enter__(self) -> Self:
@@ -247,39 +247,39 @@ class FolderTree:
         try:
             self.restore_modes()
         finally:
-            self._forget(0)
+            self._close_below(0)
             os.close(self.top)
 
     def open(self, path: str, *, make: bool = False) -> int:
-        """A folder; its descriptor is good until another one is asked for."""
+        """Return the descriptor of a folder, valid until the next call. `make` creates missing folders."""
         names = path.split("/") if path else []
         common = 0
-        while common < min(len(names), len(self._way)) and self._way[common][0] == names[common]:
+        while common < min(len(names), len(self._open_path)) and self._open_path[common][0] == names[common]:
             common += 1
-        self._forget(common)
-        here = self._way[-1][1] if self._way else self.top
+        self._close_below(common)
+        here = self._open_path[-1][1] if self._open_path else self.top
         for number in range(common, len(names)):
             name = names[number]
             if name == "..":
                 raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
             if make:
-                self._let_in(here, "/".join(names[:number]))
+                self._grant_access(here, "/".join(names[:number]))
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(name, dir_fd=here)
             here = self._enter(here, name, "/".join(names[: number + 1]))
             if number < _MAX_OPEN_DEPTH:
-                self._way.append((name, here))
+                self._open_path.append((name, here))
             else:
                 self._close_deep()
-                self._deep = here
+                self._deepest = here
         return here
 
     def parent(self, path: str, *, writable: bool = False, make: bool = False) -> tuple[int, str]:
-        """The folder a path lies in, and its name there. `writable`: its owner can work in it."""
+        """Return the parent folder of a path, and the last name. `writable` makes the folder writable for its owner."""
         above, _, name = path.rpartition("/")
         here = self.open(above, make=make)
         if writable:
-            self._let_in(here, above)
+            self._grant_access(here, above)
         return here, name
 
     def walk(
@@ -289,9 +289,9 @@ class FolderTree:
         enter: Callable[[str], bool] | None = None,
         failed: Callable[[str, OSError], None] = _raise_unless_gone,
     ) -> Iterator[WalkEntry]:
-        """Everything below a folder, each folder before what is in it. No link is entered, nor what `enter` refuses.
+        """Yield everything below a folder, parents first. Does not enter symlinks, nor folders that `enter` rejects.
 
-        Nothing is read ahead: who takes a bounded number of entries does bounded work.
+        Lazy: taking a bounded number of entries takes bounded work.
         """
         pending = [scope]
         while pending:
@@ -311,7 +311,7 @@ class FolderTree:
                         pending.append(path)
 
     def set_mode(self, path: str, mode: int) -> None:
-        """For good."""
+        """Set a mode that `restore_modes` keeps."""
         self._loosened.pop(path, None)
         if path:
             here, name = self.parent(path)
@@ -320,21 +320,21 @@ class FolderTree:
             set_mode(self.top, mode)
 
     def restore_modes(self) -> None:
-        """Give the folders that were opened up their modes back, the deepest first."""
+        """Restore the modes of folders that were made accessible, deepest first."""
         for path in sorted(self._loosened, reverse=True):
             known, mode = self._loosened[path]
-            with contextlib.suppress(OSError):  # it is gone, or another is in its place
+            with contextlib.suppress(OSError):  # removed or replaced
                 here, name = self.parent(path) if path else (None, self.root)
                 with open_descriptor(name, _STEP_FLAGS, here) as handle:
                     if os.path.samestat(known, os.fstat(handle)):
                         set_mode(handle, mode)
         self._loosened.clear()
 
-    def forget(self, path: str) -> None:
-        """Let go of a folder that is about to be removed."""
+    def close_folder(self, path: str) -> None:
+        """Close the descriptors of a folder that is about to be removed."""
         depth = path.count("/")
-        if [name for name, _ in self._way[: depth + 1]] == path.split("/"):
-            self._forget(depth)
+        if [name for name, _ in self._open_path[: depth + 1]] == path.split("/"):
+            self._close_below(depth)
         self._loosened.pop(path, None)
 
     def _enter(self, here: int | None, name: str, path: str) -> int:
@@ -344,33 +344,33 @@ class FolderTree:
             if not self._loosens:
                 raise
         if here is not None:
-            self._let_in(here, path.rpartition("/")[0])  # who may not search a folder cannot even look at what is in it
+            self._grant_access(here, path.rpartition("/")[0])  # without search permission not even O_PATH works inside
         with open_descriptor(name, _STEP_FLAGS, here) as handle:
-            self._let_in(handle, path)
+            self._grant_access(handle, path)
         return os.open(name, FOLDER_FLAGS, dir_fd=here)
 
-    def _let_in(self, descriptor: int, path: str) -> None:
+    def _grant_access(self, descriptor: int, path: str) -> None:
         facts = os.fstat(descriptor)
         mode = stat.S_IMODE(facts.st_mode)
         if self._loosens and with_owner_access(mode) != mode and facts.st_uid == os.geteuid() != 0:
             self._loosened.setdefault(path, (facts, mode))
             set_mode(descriptor, with_owner_access(mode))
 
-    def _forget(self, keep: int) -> None:
+    def _close_below(self, keep: int) -> None:
         self._close_deep()
-        while len(self._way) > keep:
-            os.close(self._way.pop()[1])
+        while len(self._open_path) > keep:
+            os.close(self._open_path.pop()[1])
 
     def _close_deep(self) -> None:
-        if self._deep >= 0:
-            os.close(self._deep)
-            self._deep = -1
+        if self._deepest >= 0:
+            os.close(self._deepest)
+            self._deepest = -1
 
 
 def remove_tree(name: str | Path, at: int | None = None) -> None:
-    """Remove a file, or a folder with all that is in it, whatever modes that has and however deep it is.
+    """Remove a file or a folder tree of any mode and depth. Idempotent.
 
-    Folders are moved up before they are emptied, so that neither paths nor calls get too long. Again is harmless.
+    Subfolders are moved to the top before they are emptied, which avoids ENAMETOOLONG and recursion.
     """
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
@@ -388,13 +388,13 @@ def remove_tree(name: str | Path, at: int | None = None) -> None:
 
 
 def _empty_folder(here: int, top: int) -> list[str]:
-    """Unlink the files in an open folder and move its folders to the top; their names there."""
+    """Unlink the files in an open folder and move its subfolders to the top. Returns their new names."""
     moved: list[str] = []
     with os.scandir(here) as found:
         entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
     for name, is_folder in entries:
         if is_folder:
-            change_mode(name, with_owner_access, here)  # a folder that may not be written cannot be moved
+            change_mode(name, with_owner_access, here)  # moving a folder needs write permission on it
             moved.append(token_hex(8))
             os.rename(name, moved[-1], src_dir_fd=here, dst_dir_fd=top)
         else:

@@ -1,10 +1,9 @@
-"""What commands may write in a git folder: what git keeps as data. The rest is obeyed or run by git or its extensions.
+"""Which files in a `.git` folder commands may write: data only, not files that git or its extensions obey or run.
 
-Names are folded and counted from inside the folder. Folders of submodules and worktrees lie in it and are git folders
-themselves. Files that git goes on from (a rebase, a cherry-pick, a series of patches, a bisection) may name programs,
-options or shell code, so each is allowed only as git itself writes it, byte by byte: a file that is not listed here, or
-says anything else, is refused. The forms are those of git 2.20 to 2.52 (`sequencer.c`,
-`builtin/{rebase,am,bisect}.c`).
+Names are folded and relative to the `.git` folder. It also contains the git folders of submodules and worktrees. The
+state files of an operation in progress (rebase, cherry-pick, am, bisect) can name programs, options or shell code. They
+are allowed only if their content matches the format that git itself writes; unlisted files are refused. The formats are
+those of git 2.20 to 2.52 (`sequencer.c`, `builtin/{rebase,am,bisect}.c`).
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from holdfast.fs.paths import fold, fold_path, split_path
 
 GIT_FOLDER: Final = ".git"
 LEGACY_REMOTES: Final = frozenset({"branches", "remotes"})
-"""Folders of remotes in the old style: nearly always there, and empty."""
+"""Remotes in the legacy format: these folders usually exist and are empty."""
 CONTROL_NAMES: Final = frozenset({"hooks", "config", "config.worktree", "commondir", "gitdir", *LEGACY_REMOTES})
-"""Names directly in a git folder that git obeys, runs, or finds another folder by."""
+"""Names at the top of a git folder that git obeys, runs, or uses to locate another folder."""
 RERERE_CACHE: Final = "rr-cache"
-"""Recorded resolutions of conflicts. Git applies them by itself as soon as the folder is there."""
+"""Recorded conflict resolutions. Git applies them automatically if the folder exists."""
 REPOSITORY_NAMES: Final = ("HEAD", "objects", "refs", "commondir")
-"""What makes a folder a repository."""
+"""Names by which git recognizes a repository."""
 _REPOSITORY_NAMES: Final = {name.lower(): name for name in REPOSITORY_NAMES}
 NESTED_FOLDERS: Final = frozenset({"modules", "worktrees"})
 _CONTROL_PATHS: Final = (
@@ -39,7 +38,7 @@ _DATA_FILES: Final = (
     r"head|index(?:\..+)?|sharedindex\..+|packed-refs(?:\.new)?|shallow|description|gc\.(?:log|pid)|.+\.lock"
     r"|[a-z]+(?:_[a-z]+)+(?:\.patch)?|addp-hunk-edit\.diff"
 )
-"""Files with data: the names with underscores are references and messages, as `ORIG_HEAD` and `COMMIT_EDITMSG`."""
+"""Data files. Names with underscores are references and messages, such as `ORIG_HEAD` and `COMMIT_EDITMSG`."""
 _DATA_FOLDERS: Final = {
     "objects": (
         r"(?:tmp_objdir[^/]*/)?(?:[0-9a-f]{2}|pack)(?:/[^/]+)?|tmp_objdir[^/]*|pack/multi-pack-index\.d/[^/]+|[^/]+\.lock"
@@ -53,23 +52,23 @@ _DATA_FOLDERS: Final = {
     "info": r"exclude|sparse-checkout|refs|grafts|[^/]+\.lock",
     "notes_merge_worktree": r"[^/]+",
 }
-"""Folders with data, and what paths in them look like: nothing that could be a repository of its own."""
+"""Data folders and the paths allowed in them: none that could form another repository."""
 SEQUENCER_FOLDERS: Final = frozenset({"rebase-merge", "rebase-apply", "sequencer"})
-"""What git does next when it is told to continue."""
+"""State of an operation that `--continue` resumes."""
 
 _HEX: Final = rb"[0-9a-f]{4,64}"
 _QUOTED: Final = rb"'(?:[^'\0]|'\\['!]')*+'"
-"""As git quotes for a shell: whatever is in it, a shell takes it for one word."""
+"""A word quoted for the shell by git (`sq_quote`)."""
 _REF: Final = rb"refs(?:/[^\x00-\x20./~^:?*\[\\\x7f][^\x00-\x20/~^:?*\[\\\x7f]*)+"
 _STRATEGY: Final = rb"(?:ort|recursive|resolve|octopus|ours|subtree)"
-"""Git runs `git-merge-NAME` for any other, which may be a path."""
+"""For any other name, git runs `git-merge-NAME`, which can be a path."""
 _MERGE_OPTION: Final = (
     rb"(?:ours|theirs|patience|histogram|minimal|renormalize|no-renormalize|no-renames|subtree(?:=[\w./-]*)?"
     rb"|diff-algorithm=\w+|ignore-(?:space-change|all-space|space-at-eol|cr-at-eol)"
     rb"|(?:find-renames|rename-threshold)(?:=\d+%?)?)"
 )
 _KEY: Final = rb"[\w@.+<> -]*"
-"""What names a key to sign with. No path: for SSH it would be a file."""
+"""A signing key id. Not a path: for SSH it would name a file."""
 _SWITCHES: Final = (
     b"no-commit|edit|allow-empty|allow-empty-message|drop-redundant-commits|keep-redundant-commits|signoff"
     b"|record-origin|allow-ff|allow-rerere-auto"
@@ -83,7 +82,7 @@ _TODO_LINE: Final = (
     rb"[ \t]*(?:[!-/:-@\[-`{-~][^\n\0]*|(?:pick|p|revert|reword|r|edit|e|squash|s|fixup|f|label|l|reset|t|merge|m"
     rb"|update-ref|u|drop|d|noop|break|b)(?:[ \t][^\n\0]*)?)?\r?"
 )
-"""All but `exec`. Comments begin with whatever character the person configured."""
+"""Every todo command except `exec`. The comment character is configurable."""
 _TODO_LINES: Final = rb"(?:" + _TODO_LINE + rb"\n)*+(?:" + _TODO_LINE + rb")?"
 _AUTHOR: Final = rb"GIT_AUTHOR_NAME=%b\nGIT_AUTHOR_EMAIL=%b\nGIT_AUTHOR_DATE=%b\n?" % (_QUOTED, _QUOTED, _QUOTED)
 _EMPTY: Final = rb"\n?"
@@ -91,7 +90,7 @@ _BOOLEAN: Final = rb"[tfb]?\n?"
 _OBJECT: Final = rb"(?:%b)?\n?" % _HEX
 _NUMBER: Final = rb"\d{1,9}\n?"
 _TEXT: Final = rb"(?s:.*)"
-"""Git takes it for a message, a patch or an index, and for nothing else."""
+"""Git uses the file only as a message, patch or index."""
 _ONE_OPTION: Final = rb"(?:(?:--)?%b|'(?:--)?%b'|\"%b\")" % (_MERGE_OPTION, _MERGE_OPTION, _MERGE_OPTION)
 
 _EITHER_REBASE: Final[Mapping[str, bytes]] = {
@@ -129,13 +128,13 @@ _FORMATS: Final[Mapping[str, Mapping[str, bytes]]] = {
         **dict.fromkeys(("final-commit", "info", "msg", "msg-clean", "patch-merge-index"), _TEXT),
         **dict.fromkeys(("applying", "rebasing", "dirtyindex", "keep", "messageid", "no-inbody-headers"), _BOOLEAN),
         **dict.fromkeys(("rerere-autoupdate", "scissors", "sign", "threeway", "utf8"), _BOOLEAN),
-        "apply-opt": _EMPTY,  # `git apply` has options that let a patch write outside
+        "apply-opt": _EMPTY,  # `git apply` options can let a patch write outside the repository
         "rewritten": rb"(?:%b %b\n)*" % (_HEX, _HEX),
         "quoted-cr": rb"(?:nowarn|warn|strip)?\n?",
     },
     "sequencer": {"head": _OBJECT, "abort-safety": _OBJECT, "todo": _TODO_LINES, "opts": _OPTIONS},
     "": {
-        "bisect_names": rb"(?: %b)*\n?" % _QUOTED,  # older versions hand it to `eval`
+        "bisect_names": rb"(?: %b)*\n?" % _QUOTED,  # older versions pass it to `eval`
         "bisect_terms": rb"(?:[a-zA-Z][\w/-]*\n[a-zA-Z][\w/-]*\n)?",
         "bisect_start": rb"(?:[^\x00-\x20-][^\x00-\x20]*)?\n?",
         "bisect_log": rb"(?:(?:# [^\n\0]*|git bisect [a-z][\w/-]*(?: (?:%b|%b))*)\n|\n)*" % (_QUOTED, _HEX),
@@ -145,23 +144,23 @@ _FORMATS: Final[Mapping[str, Mapping[str, bytes]]] = {
         "bisect_reset_when_found": rb"[^\x00-\x20]*\n?",
     },
 }
-"""Files by folder; those directly in the git folder by none."""
+"""Formats by folder and file name; the empty folder is the top of the git folder."""
 _MAX_FILE_BYTES: Final = 1024 * 1024
-"""A rebase with more steps than fit is not looked at, and so not left to a command."""
+"""A longer todo list is not parsed, and so refused."""
 GIT_NAMES: Final = frozenset(
     {*REPOSITORY_NAMES, *CONTROL_NAMES, *NESTED_FOLDERS, *SEQUENCER_FOLDERS, RERERE_CACHE, "info"}
 )
-"""Names directly in a git folder that make it one, or that git obeys."""
+"""Names at the top of a git folder that identify it, or that git obeys."""
 
 
 def is_git_folder(name: str) -> bool:
-    """Whether it is what git calls its folder, as a careless file system sees it."""
+    """Whether the name is `.git`, also on a case-insensitive file system."""
     return fold(name) == GIT_FOLDER
 
 
 def is_locked(names: Sequence[str], *, whole: bool = True) -> bool:
-    """Whether commands may not write there. `whole`: it is a `.git` and nothing else, so what is not known is locked;
-    in a folder that only looks like one, other things may lie."""
+    """Whether commands may not write at this path. With `whole`, the folder is a `.git` folder, so unknown names are
+    locked; a folder that only resembles one can contain other files."""
     first, rest = names[0], names[1:]
     if first in CONTROL_NAMES or first in SEQUENCER_FOLDERS:
         return True
@@ -179,7 +178,7 @@ def is_locked(names: Sequence[str], *, whole: bool = True) -> bool:
 
 
 def _is_locked_in_module(names: Sequence[str], *, whole: bool) -> bool:
-    """The name of a submodule may have slashes, so nobody can tell where its folder begins."""
+    """Like `is_locked`, for a submodule. Its name can contain slashes, so every split is tried."""
     inner = [names[start:] for start in range(1, len(names))]
     if any(is_locked(one, whole=False) for one in inner):
         return True
@@ -187,8 +186,8 @@ def _is_locked_in_module(names: Sequence[str], *, whole: bool) -> bool:
 
 
 def sequencer_file(names: Sequence[str]) -> tuple[str, str] | None:
-    """Folder and name of a path that git goes on from, which is judged by what it says; None for any other path. The
-    name is empty for the folder itself."""
+    """Return folder and name of a state file of an operation in progress, which is checked by content; None for other
+    paths. The name is empty for the folder itself."""
     if not names:
         return None
     first, rest = names[0], names[1:]
@@ -206,17 +205,17 @@ def sequencer_file(names: Sequence[str]) -> tuple[str, str] | None:
 
 
 def is_rerere_cache(names: Sequence[str]) -> bool:
-    """Whether a path is that of the folder with recorded resolutions, in a git folder or in that of a submodule."""
+    """Whether a path is the rerere cache of a repository or submodule."""
     return bool(names) and names[-1] == RERERE_CACHE and (len(names) == 1 or names[0] in NESTED_FOLDERS)
 
 
 def is_repository(names: Collection[str]) -> bool:
-    """Whether git takes a folder with these names in it for a repository, whatever it is called."""
+    """Whether git recognizes a folder with these entries as a repository, regardless of its name."""
     return "HEAD" in names and ("commondir" in names or ("objects" in names and "refs" in names))
 
 
 def is_in_repository(path: str) -> bool:
-    """Whether a path lies in such a folder, or would complete one: git then obeys what is in it."""
+    """Whether a path is in a folder that git recognizes as a repository, or would make it one."""
     parts = path.split("/")
     for place, name in enumerate(map(fold, parts)):
         if name in CONTROL_NAMES or name in _REPOSITORY_NAMES or name == "info":
@@ -230,30 +229,30 @@ def is_in_repository(path: str) -> bool:
 
 
 def names_inside_git(names: Sequence[str], root: Sequence[str] = ()) -> Sequence[str]:
-    """What of a path lies inside the first `.git` on it; nothing if there is none. One above the project does not count
-    in the project: a worktree may lie there."""
+    """Return the names of a path inside its first `.git`; empty if there is none. A `.git` above the root does not
+    count, since a worktree can be there."""
     below = names[len(root) :] if names[: len(root)] == root else names
     return below[below.index(GIT_FOLDER) + 1 :] if GIT_FOLDER in below else ()
 
 
 def path_names_inside_git(path: str | Path, root: Path | None) -> Sequence[str]:
-    """The same for a path that is not folded."""
+    """Like `names_inside_git`, for a path that is not folded."""
     top = [] if root is None else split_path(fold_path(str(root)))
     return names_inside_git(split_path(fold_path(str(path))), top)
 
 
 def is_pointer_name(path: Path) -> bool:
-    """Whether a file of that name, where a folder belongs, makes version control obey another folder."""
+    """Whether a file of this name redirects version control to another folder (a `.git` file)."""
     return is_git_folder(path.name) or (fold(path.name) == "repo" and fold(path.parent.name) == ".jj")
 
 
 def leads_to_control_file(names: Sequence[str]) -> bool:
-    """Whether something that git obeys may lie below: such a folder must not be a link."""
+    """Whether control files can be below this path, so that it must not be a symlink."""
     return names[0] in ("info", "objects", *NESTED_FOLDERS) and not is_locked(names, whole=False)
 
 
 def matches_git_format(state: tuple[str, str], content: bytes) -> bool:
-    """Whether git itself writes such a file with that content, so that it makes git run nothing."""
+    """Whether the content matches the format that git writes, so that it cannot make git run a program."""
     folder, name = state
     if folder == "rebase-apply" and re.fullmatch(r"\d{4,9}", name):
         return True
@@ -262,7 +261,7 @@ def matches_git_format(state: tuple[str, str], content: bytes) -> bool:
 
 
 def file_matches_git_format(state: tuple[str, str], path: str) -> bool:
-    """Whether such a path, as a command left it, is what git writes there itself: then it makes git run nothing."""
+    """Whether the file at a path, as a command left it, matches the format that git writes."""
     with suppress(OSError):
         opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

@@ -1,9 +1,9 @@
-"""Files that something already in a project includes or runs by itself: a folder named by `core.hooksPath`, a script
-of an install hook, what `.envrc` sources.
+"""Finds files that project files include or run automatically: a folder in `core.hooksPath`, the script of an install
+hook, a file sourced by `.envrc`.
 
-The sources belong to the project, so nothing of them is believed but names: all they can do is protect one path more.
-Read are the first 64 KB of a few files, without running or expanding anything but the ways to write "this project". A
-name that is too many costs one question about one file, so whatever may be run counts as run.
+The sources are untrusted, so they can only add protected paths. Only the first 64 KB of a few known files are read, and
+nothing is executed or expanded except the usual ways to write the project root. A false positive costs one approval, so
+in doubt a name counts as run.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from holdfast.fs.paths import fold_path
 
 _MAX_BYTES: Final = 64 * 1024
 _MAX_NAMES: Final = 500
-"""Names that are taken from one file."""
+"""Maximum names taken from one file."""
 _MAX_HOOKS: Final = 32
-"""Hooks that are read in one folder."""
+"""Maximum hooks read in one folder."""
 _RECENT_NS: Final = 50_000_000
-"""A file changed this short (ns) before it was looked at may change again without its times telling."""
+"""A file modified less than this ago (ns) may change again without a different timestamp, so it is not cached."""
 
 
 class ReferenceKind(IntEnum):
-    """A folder counts with all that is in it, a mention only where a file is there."""
+    """A folder includes everything below it; a mention counts only if the file exists."""
 
     MENTION = 0
     FILE = 1
@@ -39,24 +39,24 @@ class ReferenceKind(IntEnum):
 
 
 References = Iterator[tuple[ReferenceKind, str]]
-"""The names in the text of a file."""
+"""The references in the text of a file."""
 Stamp = tuple[int, ...]
 
 
 def find_references(root: Path) -> Mapping[str, tuple[ReferenceKind, str]]:
-    """What the files of a project name now: by folded path how it is named, and by which file."""
+    """Return the references in the project's files: folded path to kind and source file."""
     top, now = str(root), time.time_ns()
     home = os.path.expanduser("~")  # noqa: PTH111
     sources = [
         *_sources(top, now),
-        (_GIT_CONFIG, f"{home}/.gitconfig"),  # a relative hooksPath is one in every project
+        (_GIT_CONFIG, f"{home}/.gitconfig"),  # a relative hooksPath applies to every project
         (_GIT_CONFIG, f"{home}/.config/git/config"),
     ]
     return _merge_references(top, tuple((source, path, _stamp(path, now)) for source, path in sources))
 
 
 def reference_reason(root: Path, subjects: Iterable[tuple[str, str]]) -> str | None:
-    """Why one of some paths, or a folder it lies in, is protected. They are given folded, and as they were before."""
+    """Return why one of some paths, given as (folded, original), or a folder above it is referenced, or None."""
     found = find_references(root)
     for folded, place in subjects if found else ():
         kind, source = found.get(folded, (None, ""))
@@ -83,14 +83,14 @@ def _sources(root: str, now: int) -> Iterator[tuple[str, str]]:
 
 @lru_cache(maxsize=8)
 def _folders(root: str, stamp: Stamp) -> tuple[str, ...]:
-    """The folders with sources whose first name is there, so that the others are not looked for each time."""
+    """Return the folders that can contain sources and whose first component exists. Cached by the root's stamp."""
     wanted = dict.fromkeys((*(source.rpartition("/")[0] for source in _SOURCES), *_HOOK_FOLDERS))
     return tuple(name for name in wanted if name and os.path.lexists(f"{root}/{name.partition('/')[0]}"))
 
 
 @lru_cache(maxsize=128)
 def _sources_in(root: str, folder: str, stamp: Stamp) -> tuple[tuple[str, str], ...]:
-    """The sources directly in a folder that are there, and where."""
+    """Return the existing sources in a folder, as name and path."""
     try:
         names = sorted(os.listdir(f"{root}/{folder}"))  # noqa: PTH208
     except OSError:
@@ -104,7 +104,7 @@ def _sources_in(root: str, folder: str, stamp: Stamp) -> tuple[tuple[str, str], 
 
 
 def _stamp(path: str, now: int) -> Stamp:
-    """The same as long as the file is surely the same; something new each time while it is young."""
+    """Return a cache key that is stable while the file is unchanged, and unique while it was modified recently."""
     try:
         about = os.stat(path)  # noqa: PTH116
     except OSError:
@@ -136,7 +136,7 @@ def _references_of(root: str, source: str, path: str, stamp: Stamp) -> dict[str,
     above = f"{root.rstrip('/')}/"
     readers = _SOURCES.get(source) or [_HOOK_FOLDERS[source.rpartition("/")[0]]]
     every = (name for reader in readers for name in reader(text))
-    for kind, name in islice(every, 8 * _MAX_NAMES):  # some of them again and again
+    for kind, name in islice(every, 8 * _MAX_NAMES):  # names can repeat
         if len(names) >= _MAX_NAMES:
             break
         place = os.path.normpath(os.path.join(root, name.replace("\0", "")))  # noqa: PTH118
@@ -147,7 +147,7 @@ def _references_of(root: str, source: str, path: str, stamp: Stamp) -> dict[str,
 
 
 def _git_config(root: str) -> str:
-    """Where the configuration of a worktree is: its `.git` is a file that leads there."""
+    """Return the configuration of a worktree, whose `.git` is a file with the location."""
     try:
         pointer = Path(root, ".git").read_text("utf-8", "replace")[:_MAX_BYTES]
         folder = os.path.join(root, pointer.partition("gitdir:")[2].strip())  # noqa: PTH118
@@ -157,7 +157,7 @@ def _git_config(root: str) -> str:
         return f"{root}/{_GIT_CONFIG}"
 
 
-# What a command line runs, as far as its text tells: nothing is expanded and nothing is run.
+# Programs in command lines. Nothing is expanded or executed.
 
 _DYNAMIC: Final = r"[$*?{}()<>`~]|://"
 _SEPARATORS: Final = r"&&|\|\||[;|&\n()`]"
@@ -168,12 +168,12 @@ _ROOT_PREFIX: Final = re.compile(
     rf"(?P<quote>\"?)\$(?:\{{(?:env:)?{_ROOT_VARIABLE}(?::[^}}\n]{{0,80}})?\}}|{_ROOT_VARIABLE}"
     r"|\((?:pwd|git rev-parse --show-toplevel|dirname [^()\n]{0,80})\))(?P=quote)/"
 )
-"""Ways to write the folder of the project, or of the file that is read."""
+"""Ways to write the project root, or the folder of the file that is read."""
 _STARTERS: Final = (
     r"exec|eval|env|command|builtin|time|timeout|nice|nohup|setsid|stdbuf|sudo|xargs|run|cross-env|direnv|uvx?|poetry|pipenv"
     r"|npx|bunx|npm|pnpm|yarn|dlx|bundle|then|do|else|elif|if|while|until|!|\{|\d+[smh]?"
 )
-"""Words before the program that is run."""
+"""Words that can precede the program."""
 _INTERPRETERS: Final = (
     r"(?:ba|z|da|k|fi)?sh|source(?:_env(?:_if_exists)?)?|dotenv(?:_if_exists)?|\.|python[\d.]*|py"
     r"|ruby|perl|php|lua|rscript"
@@ -183,32 +183,32 @@ _FOLDER_OPTIONS: Final = r"cd|pushd|--directory|--cwd|--prefix|--dir|--project|-
 _MAX_FOLDERS: Final = 8
 _MAX_DEPTH: Final = 3
 _MAX_SHLEX_CHARS: Final = 4096
-"""Commands that are longer are split at blanks, which takes no time."""
+"""Longer commands are split at white space: `shlex` would be too slow."""
 
 
 def _without_root(text: str) -> str:
-    """The text with names that are relative to the project, where they said so by a variable."""
+    """Replace variables for the project root, which makes the names relative."""
     return re.sub(_ROOT_PREFIX, "", text)
 
 
 def _is_literal(name: str) -> bool:
-    """Whether a name stands for itself."""
+    """Whether a name contains no shell expansion."""
     return name != "" and re.search(_DYNAMIC, name) is None
 
 
 def _is_script(name: str) -> bool:
-    """Whether a word is the name of a file that may be run, by its look."""
+    """Whether a word looks like the name of an executable file."""
     return ("/" in name or re.search(_SCRIPT, name) is not None) and _is_literal(name)
 
 
 def _module_files(module: str) -> tuple[str, str]:
-    """Where `python -m` looks for a module."""
+    """Return the files that `python -m` looks for."""
     path = module.replace(".", "/")
     return f"{path}.py", f"{path}/__main__.py"
 
 
 def _read_command(text: str) -> References:
-    """The files a script or command line runs, and every word in it that may be a path, wherever it stands."""
+    """Yield the files that a script or command line runs, and every other word that can be a path."""
     yield from ((ReferenceKind.FILE, name) for name in _programs_run(text))
     for word in re.findall(_WORD, _without_root(text)):
         if "/" in word or "." in word[1:]:
@@ -216,7 +216,7 @@ def _read_command(text: str) -> References:
 
 
 def _programs_run(text: str, depth: int = 0) -> Iterator[str]:
-    """The programs of a command line, and what it hands to interpreters."""
+    """Yield the programs in a command line and the scripts passed to interpreters."""
     folders = [""]
     plain = _without_root(re.sub(r"\\\r?\n", " ", text))
     for part in re.split(_SEPARATORS, plain):
@@ -270,7 +270,7 @@ def _programs_in_words(words: list[str], folders: list[str], depth: int) -> Iter
             return
 
 
-# How the names in each kind of file are found.
+# Readers for each kind of file.
 
 _GIT_CONFIG: Final = ".git/config"
 _ENTRY: Final = r'(?m)^[ \t]*(?:\[[^\]\n]*\][ \t]*)?([A-Za-z][\w-]*)[ \t]*=[ \t]*((?:[^"#;\n]|"(?:[^"\\\n]|\\.)*+")*+)'
@@ -289,7 +289,7 @@ def _read_git_config(text: str) -> References:
 
 _INSTALL_SCRIPTS: Final = "preinstall install postinstall dependencies prepublish preprepare prepare postprepare"
 _HOOK_KEYS: Final = ("husky", "simple-git-hooks", "lint-staged", "pre-commit", "pre-push", "gitHooks")
-"""Keys of a manifest that tools for hooks read."""
+"""Keys of package.json that hook managers read."""
 _SCRIPT_RUNNERS: Final = r"\b(?:npm|pnpm|yarn|bun|nr|run-[sp]|npm-run-all2?|concurrently|turbo|nx|lerna)\b"
 
 
@@ -297,7 +297,7 @@ def _read_package(text: str) -> References:
     import json
 
     try:
-        package: Any = json.loads(text, parse_int=float)  # an integer may be too long to be one
+        package: Any = json.loads(text, parse_int=float)  # `int` rejects more than 4,300 digits
         scripts: dict[str, Any] = dict(package.get("scripts", {}))
         hooks = json.dumps([package[key] for key in _HOOK_KEYS if key in package], ensure_ascii=False)
     except (ValueError, TypeError, AttributeError, RecursionError):
@@ -329,11 +329,11 @@ _WORKING_FOLDER: Final = (
     r'"(?:--directory|--cwd|--prefix|--project|-C)"\s*,\s*"([^"\n]+)"'
     r'|"?\b(?:cwd|workingDirectory)"?\s*[:=]\s*"([^"\n]+)"'
 )
-"""Where a server is started."""
+"""The working directory of a server."""
 
 
 def _read_strings(text: str) -> References:
-    """The names in the strings of a file with settings, JSON with comments or TOML, whatever their keys."""
+    """Yield the references in all strings of a settings file (JSON with comments, or TOML), under any key."""
     folders = ["", *(one or other for one, other in re.findall(_WORKING_FOLDER, text))][:_MAX_FOLDERS]
     for written in filter(None, (found[1] or found[2] for found in re.finditer(_STRING, text))):
         string = _without_root(re.sub(r"\\(.)", r"\1", written))
@@ -346,7 +346,7 @@ def _read_strings(text: str) -> References:
 
 
 def _read_yaml_keys(keys: str, text: str) -> References:
-    """The commands that are the values of some keys of a YAML file, in one line, as a block or in flow style."""
+    """Yield the references in commands that are values of some YAML keys, in one line, as a block or in flow style."""
     lines: list[str] = []
     counts = False
     for piece in re.split(r"\n|[{}]|,[ \t]", _without_root(text)):
@@ -359,13 +359,13 @@ def _read_yaml_keys(keys: str, text: str) -> References:
 
 
 def _read_commands(pattern: str, text: str) -> References:
-    """Every group of the pattern is a command."""
+    """Yield the references in commands; each group of the pattern is a command."""
     for found in re.findall(pattern, text):
         yield from _read_command(found.replace(",", " ").strip(" \t\r'\""))
 
 
 def _read_lists(pattern: str, text: str, kind: ReferenceKind = ReferenceKind.FILE) -> References:
-    """Every group of the pattern is a list of names."""
+    """Yield the names in lists; each group of the pattern is a list of names."""
     for words in re.findall(pattern, _without_root(text)):
         yield from ((kind, word) for word in re.split(r"[\s,\"'\[\]]+", words) if _is_literal(word))
 
@@ -418,4 +418,4 @@ _HOOK_FOLDERS: Final[Mapping[str, Reader]] = {
     **dict.fromkeys((".git/hooks", ".husky", ".githooks", ".git-hooks"), _read_script),
     ".github/hooks": _read_strings,
 }
-"""Folders of which every file is a source."""
+"""Folders in which every file is a source."""

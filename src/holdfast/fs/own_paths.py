@@ -1,6 +1,7 @@
-"""holdfast's own paths: the user's configuration and state, where holdfast is installed, and the documents that calls
-are remembered of, whatever they are called: one link per document in the state folder, so that every conversation and
-every process can tell in one look."""
+"""holdfast's own paths: user configuration, state, installation, and the registry of documents with stored calls.
+
+The registry has one symlink per document in the state folder, so that any process can look up a document of any name.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ from holdfast.fs.paths import fold_path
 
 
 def config_folder() -> Path:
-    """The folder of the user's configuration as it is named: its symlinks are not followed."""
+    """Return the user's configuration folder, without resolving symlinks."""
     return _xdg_folder("XDG_CONFIG_HOME", ".config")
 
 
 def state_folder() -> Path:
-    """The folder of the user's state as it is named."""
+    """Return the user's state folder, without resolving symlinks."""
     return _xdg_folder("XDG_STATE_HOME", ".local/state")
 
 
@@ -35,7 +36,7 @@ def user_state_dir() -> Path:
 
 
 def _xdg_folder(variable: str, default: str) -> Path:
-    # The XDG specification says to ignore a relative value; here it would also be a way into the project.
+    # The XDG specification says to ignore a relative value; here it would also point into the project.
     given = os.environ.get(variable, "")
     return (Path(given) if given.startswith(os.sep) else Path.home() / default) / "holdfast"
 
@@ -45,10 +46,10 @@ def _with_real_parent(folder: Path) -> Path:
 
 
 def installation_paths(root: str = "") -> tuple[Path, ...]:
-    """Where holdfast is installed: its package, what it imports, its interpreter, and the script that starts it.
+    """Return where holdfast is installed: the package, its dependencies, the interpreter and the start script.
 
-    Real paths of folders and files, none inside another. A whole environment that holds the project is left out: of
-    that only the folders holdfast imports from count, or nothing in the project could be changed.
+    Resolved paths, none inside another. An environment that contains the project is not included as a whole, only the
+    folders that holdfast imports from; otherwise nothing in the project could be changed.
     """
     import shutil
     import sysconfig
@@ -60,7 +61,7 @@ def installation_paths(root: str = "") -> tuple[Path, ...]:
     parts = [str(Path(__file__).parent.parent), str(Path(os.__file__).parent)]
     if (dependency := find_spec("msgspec")) is not None and dependency.origin is not None:
         parts.append(str(Path(dependency.origin).parent.parent))
-    with suppress(ImportError):  # a Python without the record of how it was built
+    with suppress(ImportError):  # a Python without its build configuration
         parts += (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
     parts += (sys.executable, shutil.which("holdfast") or "")
     found += (Path(os.path.realpath(part)) for part in parts if part and part != here)
@@ -72,7 +73,7 @@ def installation_paths(root: str = "") -> tuple[Path, ...]:
 
 
 def register_document(path: Path) -> None:
-    """From now on this document, given by its real path, is protected. Raises `OSError`."""
+    """Register a document by its resolved path, which protects it from now on. Raises `OSError`."""
     entry = _registry_entry(fold_path(str(path)))
     if not os.path.islink(entry):  # noqa: PTH114
         Path(entry).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -81,7 +82,7 @@ def register_document(path: Path) -> None:
 
 
 def is_registered_document(path: str, folded: str | None = None) -> bool:
-    """Whether it is such a document, another name of the same file, or one a careless file system takes for it."""
+    """Whether the path is a registered document, a hard link to one, or equal to one on a case-insensitive system."""
     if os.path.islink(_registry_entry(folded or fold_path(path))):  # noqa: PTH114
         return True
     try:
@@ -92,7 +93,7 @@ def is_registered_document(path: str, folded: str | None = None) -> bool:
 
 
 def registered_documents() -> Iterator[str]:
-    """The documents, as they were named when something was first remembered of them."""
+    """Yield the paths of registered documents, as they were when registered."""
     with suppress(OSError), os.scandir(_registry_folder()) as entries:
         for entry in entries:
             with suppress(OSError):
@@ -100,7 +101,7 @@ def registered_documents() -> Iterator[str]:
 
 
 def document_identities() -> set[tuple[int, int]]:
-    """Device and inode of those that are there now."""
+    """Return device and inode of the registered documents that exist."""
     found: set[tuple[int, int]] = set()
     for path in registered_documents():
         with suppress(OSError):
@@ -115,7 +116,7 @@ def _registry_folder() -> str:
 
 @lru_cache(maxsize=4)
 def _documents_folder(given: str | None, home: str | None) -> str:
-    """Found once: to follow every link on the way takes longer than all the rest."""
+    """Return the registry folder. Cached, because resolving symlinks is slow; the arguments are the cache key."""
     return str(user_state_dir() / "documents")
 
 

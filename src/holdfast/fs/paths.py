@@ -1,7 +1,6 @@
-"""Paths as a call names them, made absolute and held inside the root.
+"""Path checks before a file is opened: resolution, confinement to the root, name folding and glob patterns.
 
-This is the half that looks before the file is opened; what changes between the look and the open is caught
-where files are opened.
+Changes between this check and the open (TOCTOU) are caught in `beneath`.
 """
 
 from __future__ import annotations
@@ -23,15 +22,14 @@ _SEPARATORS: Final = re.compile(r"[/\\]")
 
 
 def resolve(path: str | Path, base: Path) -> Path:
-    """The real path: absolute, `~` and `base` filled in, symlinks and `..` followed as the system would."""
+    """Return the real path: absolute, with `~` and `base` applied, symlinks and `..` resolved like the system does."""
     return Path(os.path.realpath(absolute(str(path), base)))
 
 
 def confine(path: str | Path, *, root: Path, base: Path, mutating: bool) -> Path:
-    """The real path, or `PathRefused` when it is outside the root.
+    """Return the real path. Raises `PathRefused` if it is outside the root.
 
-    A path that will be changed may hold no `..` and no symlink below the root; one that is read is resolved
-    the way the system would.
+    With `mutating`, a path with `..` or with a symlink below the root is refused. Otherwise symlinks are resolved.
     """
     bounds = Path(os.path.realpath(root))
     if mutating:
@@ -66,7 +64,7 @@ def _confine_mutating(text: str, full: Path, bounds: Path) -> Path:
 
 
 def _relative_to_root(full: Path, bounds: Path) -> Path | None:
-    """The part of `full` under the root; symlinks above the root are followed, those below it are kept to be seen."""
+    """Return `full` relative to the root. Symlinks above the root are resolved, those below stay for the caller."""
     if full.is_relative_to(bounds):
         return full.relative_to(bounds)
     for folder in (*reversed(full.parents), full):
@@ -76,7 +74,7 @@ def _relative_to_root(full: Path, bounds: Path) -> Path | None:
 
 
 def absolute(text: str, base: Path) -> Path:
-    """The path from the real `base`, with `~` filled in; its own symlinks and `..` are not followed."""
+    """Return the absolute path from the resolved `base`, with `~` expanded. Its symlinks and `..` are not resolved."""
     _check_path_text(text)
     if text == "~" or text.startswith("~/"):
         return Path.home() / text[1:].lstrip("/")
@@ -91,7 +89,7 @@ def _check_path_text(text: str) -> None:
     try:
         size = len(os.fsencode(text))
     except UnicodeEncodeError:
-        raise PathRefused(f"{_quote_path(text)} contains broken Unicode; send the name as it is on disk.") from None
+        raise PathRefused(f"{_quote_path(text)} contains invalid Unicode; send the name as it is on disk.") from None
     if size > MAX_PATH_BYTES:
         raise PathRefused(f"The path is {size:,} bytes long; at most {MAX_PATH_BYTES:,} are accepted.")
     if text.startswith("~") and text != "~" and not text.startswith("~/"):
@@ -99,7 +97,7 @@ def _check_path_text(text: str) -> None:
             f"{_quote_path(text)} names another user's home; write the path out, or './' before a real '~'."
         )
     if "%" in text and ".." in _SEPARATORS.split(_percent_decoded(text)) and ".." not in _SEPARATORS.split(text):
-        raise PathRefused(f"{_quote_path(text)} hides '..' in percent signs; paths are not URLs, write it out.")
+        raise PathRefused(f"{_quote_path(text)} contains a percent-encoded '..'; paths are not URLs, decode it.")
 
 
 def _percent_decoded(text: str) -> str:
@@ -122,13 +120,13 @@ _STAR: Final = "[^/]*"
 _SHORT_NAMES: Final = {"git~1": ".git"}
 _SHORT_NAME: Final = r"[^.~]{1,6}~[0-9]{1,6}(?:\.[^.~]{0,3})?"
 _LOCAL_MARKER: Final = re.compile(r"[-._](?:local|overrides?)(?=\.|$)")
-"""What people put into a name for a variant that is not shared: the program that obeys the one obeys the other."""
+"""Marks a local variant of a file (`x.local.json`, `x-override.yml`), which the same program reads."""
 _CACHE_SIZE: Final = 4096
-"""Names that are remembered: most names of a path are those of folders, which come again."""
+"""Cache size for names: most components of a path are folders that occur again."""
 
 
 class PathPattern(NamedTuple):
-    """Names that stand next to each other, folded; `anchored` ones begin at the top of the file system."""
+    """A pattern of consecutive folded names; an `anchored` one starts at the file-system root."""
 
     names: tuple[str, ...]
     anchored: bool
@@ -136,11 +134,11 @@ class PathPattern(NamedTuple):
 
 
 _Candidate = tuple[PathPattern, list[re.Pattern[str]]]
-"""A pattern, and its names before the last one."""
+"""A pattern, and the regexes of its names before the last one."""
 
 
 class PathMatcher:
-    """Which of many patterns match a path. Looks up the last name of each, so that most names cost one look-up."""
+    """Matches a path against many patterns. Indexed by the last name, so that most names cost one look-up."""
 
     def __init__(self, patterns: Iterable[PathPattern]) -> None:
         self._exact: dict[str, list[_Candidate]] = {}
@@ -153,18 +151,18 @@ class PathMatcher:
             else:
                 self._exact.setdefault(last, []).append((pattern, before))
         every = {last.pattern for last, _ in self._wild}
-        ends = {regex for regex in every if regex.startswith(_STAR)}  # each alone looks through the whole name
+        ends = {regex for regex in every if regex.startswith(_STAR)}  # combined, they scan the name only once
         tails = "|".join(sorted(regex.removeprefix(_STAR) for regex in ends)) if ends else "(?!)"
         self._any_wild = re.compile("|".join((*sorted(every - ends), f"{_STAR}(?:{tails})")))
         self._ending = lru_cache(maxsize=_CACHE_SIZE)(self._find_ending)
 
     def may_match_last(self, name: str) -> bool:
-        """Whether a folded name is the last one of a pattern."""
+        """Whether a folded name matches the last name of a pattern."""
         return name in self._exact or self._any_wild.fullmatch(name) is not None
 
     def reason(self, names: Sequence[str], *, whole: bool = False) -> str | None:
-        """Why a path matches, given as folded names from the top: the deepest match counts, as it says most. With
-        `whole` the path must not lie beneath a match."""
+        """Return the reason of the deepest match of a path, given as folded names from the root, or None. With `whole`,
+        the path itself must match, not one of its parents."""
         for end in range(len(names) - 1, len(names) - 2 if whole else -1, -1):
             for pattern, before in self._ending(names[end]):
                 start = end - len(before)
@@ -186,7 +184,7 @@ def fold_path(path: str) -> str:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def fold(name: str) -> str:
-    """What a file system that is careless about case, accents, dots or streams may take the name for."""
+    """Fold a name as case-insensitive and normalizing file systems do: case, accents, trailing dots, NTFS streams."""
     text = name.lower() if name.isascii() and name.isprintable() else _fold_unicode(name)
     text = text.partition(":")[0] or text
     text = text.rstrip(". ") or text
@@ -200,7 +198,7 @@ def _fold_unicode(name: str) -> str:
 
 
 def without_local_markers(names: Sequence[str]) -> Sequence[str] | None:
-    """The names without what marks a local variant; None if none of them is one."""
+    """Return the names without markers of local variants; None if there are none."""
     if not any("local" in name or "override" in name for name in names):
         return None
     shared = [_LOCAL_MARKER.sub("", name) or name for name in names]
@@ -208,7 +206,7 @@ def without_local_markers(names: Sequence[str]) -> Sequence[str] | None:
 
 
 def may_be_short_name(name: str) -> bool:
-    """Whether a folded name looks like one that NTFS or FAT gives to a longer name: nobody can tell which."""
+    """Whether a folded name looks like an 8.3 short name of NTFS or FAT, which can stand for any longer name."""
     return "~" in name and re.fullmatch(_SHORT_NAME, name) is not None
 
 
@@ -217,8 +215,8 @@ def split_path(folded: str) -> list[str]:
 
 
 def _name_regex(name: str) -> str:
-    """A glob as a regex whose stars do not backtrack: an untrusted file's pattern must not take for ever."""
-    pieces = [""]  # what stands between the stars
+    """Convert a glob to a regex whose stars do not backtrack: the pattern may come from an untrusted file (ReDoS)."""
+    pieces = [""]  # the literals between the stars
     for part in _GLOB_PARTS.findall(name):
         if part == "*":
             pieces.append("")

@@ -1,7 +1,7 @@
-"""The protected names: files that a program of the person runs or obeys by itself, by which kind of program does so.
+"""The list of protected names: files that some program runs or obeys automatically, grouped by kind of program.
 
-Names are separated by blanks; `paths` explains what they match. They are compared without regard to case, and
-every name stands for its local variants too (`lefthook-local.yml`, `AGENTS.override.md`), so those are not listed.
+Names are separated by white space and matched by `paths.PathMatcher`: case-insensitive, and including local variants
+(`lefthook-local.yml`, `AGENTS.override.md`), which are therefore not listed.
 """
 
 from __future__ import annotations
@@ -129,15 +129,15 @@ _PROTECTED: Final = {
     """,
 }
 PROTECTED: Final[Mapping[str, tuple[str, ...]]] = {why: tuple(names.split()) for why, names in _PROTECTED.items()}
-"""The patterns, by the reason that is given for them."""
+"""The patterns by reason."""
 
 PACKAGE_FOLDERS: Final = frozenset({"node_modules", "site-packages", "dist-packages"})
-"""Folders of installed packages: all of it is code that is run, so single names in it are not held, but for those of
+"""Folders of installed packages. All of it is executed anyway, so names inside are not protected, except in
 repositories."""
 MASKED_FOLDERS: Final = (".git", ".git/hooks")
 MASKED_FILES: Final = (".envrc", ".vscode", ".mcp.json", ".claude")
-"""Names at the top of a writable folder that something may obey at once: where they are absent, nothing can be made at
-them while a command runs."""
+"""Names at the top of a writable folder that programs obey immediately. If absent, they are masked while a command
+runs, so that it cannot create them."""
 
 _OPEN_TO_COMMANDS: Final = """
     .git .svn .fslckout _FOSSIL_ bin/activate bin/activate.* bin/activate_this.py Scripts/activate* pyvenv.cfg
@@ -178,26 +178,29 @@ COMMAND_PATTERNS: Final[Mapping[str, tuple[str, ...]]] = {
     **{name: (f"$root/{name}",) for name in _ONLY_AT_TOP.split()},
     **{name: tuple(parts.split()) for name, parts in _ONLY_PARTS.items()},
 }
-"""What commands may not change, where that is not the pattern itself. Of version control: what it obeys, so that they
-can commit (`git_folder` says which parts of `.git`). Of files that builds make by the dozen: those at the top of the
-project. Of an environment: nothing, as whoever may install packages into it decides what runs there; of one that is
-cached: what a shell evaluates at the next `cd`. Of manifests with a project's dependencies: nothing, nor of what is
-evaluated together with them."""
+"""Patterns that apply to commands in place of the pattern in `PROTECTED`.
+
+- Version control: only the files it obeys, so that commands can commit (`git_folder` lists the parts of `.git`).
+- Files that builds generate in many folders: only those at the top of the project.
+- Environments: none, because a command that may install packages controls what runs there anyway. Cached environments:
+  the files that a shell evaluates at the next `cd`.
+- Dependency manifests, and files that are evaluated together with them: none.
+"""
 
 _INERT: Final = """
     .gitignore .gitkeep .keep .empty .editorconfig .mailmap .git-blame-ignore-revs .nojekyll .ignore .env.example
     .env.sample .env.template .env.dist
 """
 INERT: Final = frozenset(_INERT.split())
-"""Names that nothing runs, although they look like some that are. At the top of a project they are not asked about, nor
-are names that end in `ignore`."""
+"""Names that no program runs, although they resemble protected ones. At the top of a project they need no approval, nor
+do names that end in `ignore`."""
 
 _INERT_AT_TOP: Final = """
     .cache .changeset .coverage .ds_store .hypothesis .mypy_cache .pytest_cache .ruff_cache .scratch .temp .tmp
     .well-known
 """
 INERT_AT_TOP: Final = frozenset(_INERT_AT_TOP.split())
-"""Names with a dot at the top of a project with data below them: notes, caches, what a web server hands out."""
+"""Dotted names at the top of a project that contain only data: notes, caches, files for a web server."""
 
 FORGE_FOLDERS: Final[Mapping[str, str]] = {
     ".github": (
@@ -207,4 +210,4 @@ FORGE_FOLDERS: Final[Mapping[str, str]] = {
     ),
     ".gitlab": r"(?:issue|merge_request)_templates(?:/.*)?|.*\.(?:png|jpe?g|gif|svg|webp)",
 }
-"""Folders at the top of a project whose forge obeys whatever is below them, but for these."""
+"""Folders at the top of a project that a forge obeys, with the exceptions below each."""

@@ -1,7 +1,7 @@
-"""Protected paths: files that something obeys or runs later, which no general "may write" covers.
+"""Protected paths: files that a program obeys or runs later, so general write permission does not cover them.
 
-`protected_list` has their names. Protected beside them: what begins with a dot at the top of a project, what something
-there includes or runs (`included_files`), and holdfast's own files (`own_paths`).
+These are the names in `protected_list`, dotted names at the top of a project, files that project files include or run
+(`included_files`), and holdfast's own files (`own_paths`).
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ HOME_REASON: Final = "a program of this user obeys it"
 _DOTS: Final = (".", "\N{FULLWIDTH FULL STOP}", "\N{ONE DOT LEADER}", "\N{SMALL FULL STOP}")
 
 _Pins = tuple[str, str | None, str | None, str]
-"""What pins patterns to places: the home folder, the user's folders where the environment names them, the project."""
+"""What `~/` and `$root/` in patterns stand for: the home folder, the XDG variables (as cache key), the project root."""
 
 
 def protected_reason(
     path: Path, *, root: Path | None, extra: Iterable[str] = (), for_commands: bool = False, as_document: bool = True
 ) -> str | None:
-    """Why a path is protected, or None. Both the path as written and where its symlinks lead are looked at.
+    """Return why a path is protected, or None. Checks the path as written and its resolved form.
 
-    `for_commands`: inside `.git` only what git obeys or runs counts, so that a command can commit, below the top of the
-    project build files do not count, so that it can build, and names with a dot do not count only for that, since
-    programs cache there. `as_document`: being named like a document is a reason.
+    `for_commands` relaxes the rules for commands: in `.git` only files that git obeys or runs count, so that a command
+    can commit; build files count only at the top of the project, so that it can build; dotted names alone do not count,
+    because programs keep caches there. `as_document`: a document's name is a reason.
     """
     top = "" if root is None else str(root)
     full = os.path.join(top or os.getcwd(), path)  # noqa: PTH109, PTH118 - a Path takes longer than the rest
@@ -97,7 +97,7 @@ def protected_reason(
 def symlink_reason(
     path: Path, *, root: Path | None, extra: Iterable[str] = (), for_commands: bool = False
 ) -> str | None:
-    """Why a path may not be a symlink, or None: through it something else would stand where a protected path does."""
+    """Return why a path must not be a symlink, or None: it would put another file at a protected path."""
     names = split_path(fold_path(os.path.normpath((root or Path.cwd()) / path)))
     if (inside := git_folder.names_inside_git(names)) and git_folder.leads_to_control_file(inside):
         return GIT_REASON
@@ -107,7 +107,7 @@ def symlink_reason(
 
 @lru_cache(maxsize=4096)
 def may_be_protected_name(name: str, extra: tuple[str, ...] = ()) -> bool:
-    """Whether a name alone is that of a protected path, wherever it stands: a quick look before `is_protected`."""
+    """Whether a name can be that of a protected path: a fast filter before `protected_reason`."""
     name, matcher = fold(name), _last_name_matcher(extra)
     if matcher.may_match_last(name) or may_be_short_name(name):
         return True
@@ -118,7 +118,7 @@ def may_be_protected_name(name: str, extra: tuple[str, ...] = ()) -> bool:
 def command_locked_reason(
     path: str | Path, *, root: Path | None, extra: Sequence[str] = (), writable: Sequence[Path] = ()
 ) -> str | None:
-    """Why a command may not change a path, or None."""
+    """Return why a command may not change a path, or None."""
     path = Path(path)
     if _is_exempt(path, root, writable):
         return None
@@ -126,7 +126,7 @@ def command_locked_reason(
     if reason is None and git_folder.is_pointer_name(path):
         with suppress(OSError):
             return None if stat.S_ISDIR(os.lstat(path).st_mode) else GIT_REASON
-    if reason is None and os.path.islink(path):  # noqa: PTH114 - False where nobody may look
+    if reason is None and os.path.islink(path):  # noqa: PTH114 - unlike Path, returns False on PermissionError
         return command_symlink_reason(path, root=root, extra=extra, writable=writable)
     return reason
 
@@ -134,18 +134,18 @@ def command_locked_reason(
 def command_symlink_reason(
     path: Path, *, root: Path | None, extra: Sequence[str] = (), writable: Sequence[Path] = ()
 ) -> str | None:
-    """Why a command may not put a symlink at a path, or take it from there; None if it may."""
+    """Return why a command may not create or remove a symlink at a path, or None."""
     if _is_exempt(path, root, writable):
         return None
     if git_folder.path_names_inside_git(path, root):
-        return GIT_REASON  # git writes through links: its messages and logs would end up where they lead
+        return GIT_REASON  # git writes through symlinks: its messages and logs would end up at the target
     return symlink_reason(path, root=root, extra=extra, for_commands=True)
 
 
 def _is_exempt(path: Path, root: Path | None, writable: Sequence[Path]) -> bool:
-    """Whether it lies in a folder of installed packages; what is above the top folder it is in does not matter.
+    """Whether a path is in a folder of installed packages, below the root or writable folder that contains it.
 
-    Nothing in a git folder does: a submodule or a worktree may be called `node_modules`.
+    Paths in a git folder are not exempt: a submodule or a worktree may be named `node_modules`.
     """
     tops = (*(() if root is None else (root,)), *writable)
     top = next((top for top in tops if path.is_relative_to(top)), None)
@@ -154,25 +154,25 @@ def _is_exempt(path: Path, root: Path | None, writable: Sequence[Path]) -> bool:
 
 
 def is_document_name(name: str) -> bool:
-    """Whether it is the name of a conversation."""
+    """Whether the name has the suffix of a document."""
     return fold(name).endswith(DOCUMENT_SUFFIX)
 
 
 def is_conversation_path(path: str | Path, extra: Sequence[str]) -> bool:
-    """Whether it is a document, or named as a single path, as the document that is being driven is."""
+    """Whether a path is a document by name, by registration, or by an exact pattern (the document in use)."""
     return is_document_name(Path(path).name) or exact_pattern(path) in extra or is_registered_document(str(path))
 
 
 def is_inert_document(path: str | Path, tops: Sequence[Path | None], extra: Sequence[str] = ()) -> bool:
-    """Whether a new file there would be a document and nothing else: nothing is remembered of it, so nothing obeys
-    what it says, and a command may make one."""
+    """Whether a new file there would be only a document. Nothing obeys it without registration, so a command may
+    create it."""
     path = Path(path)
     reasons = (protected_reason(path, root=top, extra=extra, for_commands=True, as_document=False) for top in tops)
     return is_document_name(path.name) and all(reason is None for reason in reasons)
 
 
 def exact_pattern(path: str | Path) -> str:
-    """The pattern of one path, whatever characters are in it."""
+    """Return the pattern that matches only this path."""
     return escape(fold_path(os.path.abspath(path)))  # noqa: PTH100 - its symlinks are not followed
 
 
@@ -191,7 +191,7 @@ def _location_reason(places: Iterable[str], root: str, home: str) -> str | None:
 
 
 def _is_dotted(place: str, root: str) -> bool:
-    """Whether it is, or lies in, something with a dot at the top of the project that is not known to be inert."""
+    """Whether a path is at or below a dotted name at the top of the project that is not known to be inert."""
     written = _first_name_below(place, root)
     if not written.startswith(_DOTS):
         return False
@@ -203,13 +203,13 @@ def _is_dotted(place: str, root: str) -> bool:
 
 
 def _is_environment_program(place: str) -> bool:
-    """Whether it is one of the programs of a Python environment, whatever the environment is called."""
+    """Whether a path is a program of a Python environment of any name."""
     folder, _, programs = place.rpartition("/")[0].rpartition("/")
     return programs.lower() in ("bin", "scripts") and os.path.lexists(f"{folder}/pyvenv.cfg")
 
 
 def _first_name_below(path: str, folder: str) -> str:
-    """The name directly in a folder that a path goes through; empty if it does not lie in it."""
+    """Return the first component of a path below a folder; empty if it is not inside."""
     above = f"{folder.rstrip('/')}/"
     return path.removeprefix(above).partition("/")[0] if path.startswith(above) else ""
 
@@ -231,7 +231,7 @@ def _configured_matcher(around: _Pins, extra: tuple[str, ...]) -> PathMatcher:
 
 @lru_cache(maxsize=16)
 def _ancestor_matcher(around: _Pins, extra: tuple[str, ...], for_commands: bool) -> PathMatcher:
-    """What lies on the way to a pattern, but for the pattern itself."""
+    """Return a matcher of the parents of all patterns, without the patterns themselves."""
     patterns = _patterns({**_patterns_by_reason(for_commands, True, around[-1]), CONFIGURED_REASON: extra}, around)
     return PathMatcher(
         pattern._replace(names=pattern.names[:count]) for pattern in patterns for count in range(1, len(pattern.names))
@@ -267,7 +267,7 @@ def _patterns(groups: dict[str, Iterable[str]], around: _Pins) -> Iterator[PathP
 
 
 def _expand_pin(pattern: str, around: _Pins) -> Iterable[str]:
-    """The pattern with its pin filled in, as written and with symlinks followed."""
+    """Expand `~/` and `$root/` in a pattern, as written and with symlinks resolved."""
     for pin, folder in (("~/", around[0]), ("$root/", around[-1])):
         if pattern.startswith(pin):
             return {f"{escape(place)}/{pattern.removeprefix(pin)}" for place in (folder, _real_path(folder)) if folder}
@@ -275,7 +275,7 @@ def _expand_pin(pattern: str, around: _Pins) -> Iterable[str]:
 
 
 def _real_path(path: Path | str) -> str:
-    """Where a path leads; the path itself where that changes too quickly to be seen."""
+    """Resolve a path. Retries if it changes meanwhile; returns the path itself if it keeps changing."""
     for _ in range(8):
         try:
             return os.path.realpath(path)

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and take the place of others in one step."""
+"""Atomic file replacement, private files (mode 0600) and file locks."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from holdfast.fs.beneath import NEW_FILE_FLAGS, USER_FOLDER_FLAGS, NotRegular, o
 from holdfast.fs.temporary import temporary_name
 
 _NO_TMPFILE_ERRNOS: Final = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.ENOSYS})
-"""What file systems and kernels without nameless files answer."""
+"""Errors of file systems and kernels without O_TMPFILE."""
 _NO_HARD_LINK_ERRNOS: Final = (errno.EPERM, errno.ENOTSUP, errno.EMLINK)
-"""What file systems without hard links answer."""
+"""Errors of file systems without hard links."""
 _NO_FOLDER_SYNC_ERRNOS: Final = (errno.EINVAL, errno.ENOTSUP)
-"""What file systems that cannot sync a folder answer."""
+"""Errors of file systems that cannot sync a folder."""
 _NO_EXCHANGE_ERRNOS: Final = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 _KEPT_ATTRIBUTES: Final = ("user.", "system.posix_acl_access")
-"""Access lists and the user's own; those that grant power to a program belong to its old content."""
+"""ACLs and user attributes. Not security.capability: new content must not inherit privileges."""
 _RENAME_EXCHANGE: Final = 2
 _AT_FDCWD: Final = -100
 
 
 class FileMetadata(NamedTuple):
-    """What a new file takes over from the one it replaces."""
+    """Metadata that a new file inherits from the file it replaces."""
 
     mode: int
     owner: tuple[int, int]
@@ -41,14 +41,14 @@ def read_metadata(opened: int) -> FileMetadata:
     facts = os.fstat(opened)
     attributes: tuple[tuple[str, bytes], ...] = ()
     if hasattr(os, "listxattr"):
-        with suppress(OSError):  # the file system has none, or they changed just now
+        with suppress(OSError):  # not supported, or changed meanwhile
             names = [name for name in os.listxattr(opened) if name.startswith(_KEPT_ATTRIBUTES)]
             attributes = tuple((name, os.getxattr(opened, name)) for name in names)
     return FileMetadata(stat.S_IMODE(facts.st_mode), (facts.st_uid, facts.st_gid), attributes)
 
 
 class NewFile:
-    """A file in an open folder that nobody sees before it is whole. Used as a context: what got no name is gone."""
+    """A file that is invisible until it is complete. Use it as a context manager, which removes an unpublished file."""
 
     def __init__(self, folder: int, mode: int = 0o600) -> None:
         self._folder = folder
@@ -74,7 +74,7 @@ class NewFile:
             rest = rest[os.write(self.fd, rest) :]
 
     def copy_metadata(self, traits: FileMetadata) -> None:
-        """As far as this process may."""
+        """Apply owner, attributes and mode, as far as this process is permitted to."""
         facts = os.fstat(self.fd)
         if (facts.st_uid, facts.st_gid) != traits.owner:
             with suppress(OSError):
@@ -82,19 +82,19 @@ class NewFile:
         for name, value in traits.attributes:
             with suppress(OSError):
                 os.setxattr(self.fd, name, value)
-        # After the owner, whose change clears bits. As the kernel does on a write: new content has not earned setuid.
+        # After the owner, since chown clears bits. Drop setuid and setgid, as the kernel does on a write.
         os.fchmod(self.fd, traits.mode & 0o1777)
 
     def link(self, name: str) -> None:
-        """Give it a name that is free. Raises `FileExistsError`, or `OSError` where the file system has no links."""
-        # A rename would overwrite what appeared meanwhile; a link fails.
+        """Publish under a new name. Raises `FileExistsError`, or `OSError` if the file system has no hard links."""
+        # A rename would overwrite a file created meanwhile; link fails.
         if self._temporary is None:
             os.link(f"/proc/self/fd/{self.fd}", name, dst_dir_fd=self._folder, follow_symlinks=True)
         else:
             os.link(self._temporary, name, src_dir_fd=self._folder, dst_dir_fd=self._folder, follow_symlinks=False)
 
     def claim(self, name: str) -> None:
-        """Like `link`, also where there are no links: there the name is claimed by an empty file first."""
+        """Like `link`, but without hard links claims the name with an empty file (O_EXCL) first."""
         try:
             self.link(name)
         except OSError as error:
@@ -104,12 +104,12 @@ class NewFile:
             self.replace(name)
 
     def replace(self, name: str) -> None:
-        """Give it a name, in place of whatever has it."""
+        """Publish under a name, atomically replacing an existing file."""
         os.rename(self.ensure_name(), name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
 
     def ensure_name(self) -> str:
-        """The name it has for now."""
-        if self._temporary is None:  # a nameless file cannot take the place of another
+        """Return the temporary name, created if needed."""
+        if self._temporary is None:  # an O_TMPFILE file cannot be renamed over another
             os.link(f"/proc/self/fd/{self.fd}", self._new_temporary(), dst_dir_fd=self._folder, follow_symlinks=True)
         assert self._temporary is not None
         return self._temporary
@@ -119,7 +119,7 @@ class NewFile:
         return self._temporary
 
     def close(self) -> None:
-        """Again is harmless."""
+        """Close the file and remove its temporary name. Idempotent."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -128,33 +128,33 @@ class NewFile:
 
 @contextmanager
 def new_file(folder: int, data: bytes, like: FileMetadata | None = None, *, mode: int = 0o666) -> Generator[NewFile]:
-    """A new file with this content on the disk; it has no name yet."""
-    with NewFile(folder, mode if like is None else 0o600) as new:  # private until it has the mode it shall have
+    """Create a file with this content, synced to disk but not yet published."""
+    with NewFile(folder, mode if like is None else 0o600) as new:  # private until the final mode is set
         new.write(data)
         if like is not None:
             new.copy_metadata(like)
-        # Before it gets its name: after a power failure the name must not lead to an empty file.
+        # Before publishing: after a power failure the name must not lead to an empty file.
         os.fsync(new.fd)
         yield new
 
 
 def _open_tmpfile(folder: int, mode: int) -> int:
-    """A file that can be given a name later; -1 where the system, or this file system, has none."""
+    """Open an unnamed file that can be linked later; -1 if the system or file system does not support it."""
     try:
-        # O_TMPFILE: a process that is killed leaves nothing behind.
+        # O_TMPFILE: a killed process leaves no file behind.
         fd = os.open(".", os.O_WRONLY | os.O_CLOEXEC | os.O_TMPFILE, mode, dir_fd=folder)
     except (AttributeError, OSError) as error:
         if isinstance(error, OSError) and error.errno not in _NO_TMPFILE_ERRNOS:
             raise
         return -1
-    if os.path.exists(f"/proc/self/fd/{fd}"):  # noqa: PTH110 - by which it gets its name; /proc may be missing
+    if os.path.exists(f"/proc/self/fd/{fd}"):  # noqa: PTH110 - needed to link the file; /proc may be missing
         return fd
     os.close(fd)
     return -1
 
 
 def sync_folder(folder: int) -> None:
-    """The names in it are on the disk before this returns, where the file system can do that."""
+    """Sync the folder's entries to disk, if the file system supports it."""
     try:
         os.fsync(folder)
     except OSError as error:
@@ -163,9 +163,9 @@ def sync_folder(folder: int) -> None:
 
 
 def exchange_files(first: Path, second: Path) -> bool:
-    """Exchange two files in one step, so that neither name is ever missing and neither content lost.
+    """Exchange two existing files atomically (RENAME_EXCHANGE): neither name is ever missing, neither content lost.
 
-    False, and nothing changed, where the system or the file system cannot do it. Both have to exist.
+    Returns False, without changes, if the system or file system does not support it.
     """
     rename = _renameat2()
     if rename is None:
@@ -180,7 +180,7 @@ def exchange_files(first: Path, second: Path) -> bool:
 def _renameat2() -> Callable[[bytes, bytes], int] | None:
     if not sys.platform.startswith("linux"):
         return None
-    import ctypes  # which takes longer to load than all of this
+    import ctypes  # slow to import
 
     library = ctypes.CDLL(None, use_errno=True)
     if not hasattr(library, "renameat2"):
@@ -195,14 +195,14 @@ def _renameat2() -> Callable[[bytes, bytes], int] | None:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Create what is missing of the path with mode 0700; what is there stays as it is."""
+    """Create a folder and missing parents with mode 0700. Existing folders keep their mode."""
     for part in (*reversed(folder.parents), folder):
         if not part.exists():
             part.mkdir(mode=0o700, exist_ok=True)
 
 
 class PrivateFile(NewFile):
-    """A file of mode 0600 that is written in pieces; `publish` gives it its name."""
+    """A file of mode 0600 that is written in pieces; `publish` makes it visible."""
 
     def __init__(self, folder: Path) -> None:
         make_private_folder(folder)
@@ -214,13 +214,13 @@ class PrivateFile(NewFile):
             raise
 
     def publish(self, path: Path, *, sync: bool) -> None:
-        """With `sync` the content and the name are on the disk before this returns."""
+        """Publish under a name. With `sync`, content and name are on disk before this returns."""
         if sync:
             os.fsync(self.fd)
         make_private_folder(path.parent)
         try:
             self.link(str(path))
-        except OSError:  # there is one already, or the file system has no links
+        except OSError:  # the name exists, or the file system has no hard links
             self.replace(str(path))
         self.close()
         if sync:
@@ -234,26 +234,26 @@ class PrivateFile(NewFile):
 
 
 def write_private(path: Path, data: bytes, *, sync: bool = False) -> None:
-    """Write a file of mode 0600 whole, in place of what has its name."""
+    """Write a file of mode 0600 atomically, replacing an existing one."""
     with PrivateFile(path.parent) as new:
         new.write(data)
         new.publish(path, sync=sync)
 
 
 def create_private_once(path: Path, make: Callable[[], bytes]) -> None:
-    """Write a file of mode 0600 if there is none: whole, on the disk, and the same one for all who come at once."""
+    """Create a file of mode 0600 if it does not exist, synced to disk. Concurrent callers get the same file."""
     make_private_folder(path.parent)
     with open_descriptor(path.parent, USER_FOLDER_FLAGS) as folder:
         with NewFile(folder) as new:
             new.write(make())
             os.fsync(new.fd)
-            with suppress(FileExistsError):  # another process was faster, and its content is as good
+            with suppress(FileExistsError):  # another process won the race; its content is as good
                 new.link(path.name)
         sync_folder(folder)
 
 
 def read_private(path: Path, most: int) -> bytes:
-    """What a file of this user's own holds, up to `most` bytes. Raises `PermissionError` for one others may know."""
+    """Read up to `most` bytes of a private file. Raises `PermissionError` if other users can access it."""
     try:
         descriptor = open_regular(path)
     except NotRegular as error:
@@ -266,13 +266,13 @@ def read_private(path: Path, most: int) -> bytes:
 
 
 def open_lock(path: Path) -> int:
-    """A private file to be locked; it is never removed, so that all who come lock the same one."""
+    """Open a private lock file. It is never removed, so that all processes lock the same inode."""
     make_private_folder(path.parent)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def try_lock(descriptor: int) -> bool:
-    """Whether the lock is ours now. It ends with the descriptor, or with the process, however that ends."""
+    """Try to take the lock. The kernel releases it when the descriptor is closed or the process dies."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,8 +1,7 @@
-"""Files and folders that must not outlive the process that makes them, not even where it is killed.
+"""Temporary files and folders that are cleaned up even if the process is killed.
 
-A file gets its name when it is whole, where the file system can do that. Whatever has to have a name earlier says in it
-which process it belongs to, and is noted in the state folder for as long as it is there: the next start removes what
-dead processes have left.
+The name of a temporary file contains the process that made it, and a journal entry (a symlink in the state folder)
+points to it while it exists. The next start removes the files of dead processes.
 """
 
 from __future__ import annotations
@@ -23,37 +22,37 @@ from holdfast.fs.beneath import remove_tree
 
 _NAME: Final = re.compile(r"holdfast-(\d+)-(\d+)-([0-9a-f]{8}-[0-9a-f]{8})-[0-9a-f]{8}")
 _START_FIELD: Final = 19
-"""Where the start time is in /proc/PID/stat, counted from the state, which follows the name in brackets."""
+"""Index of the start time in /proc/PID/stat, counted after the command name in parentheses."""
 _DAY: Final = 86_400.0
-"""After which what a process of another machine or container has made counts as left behind."""
+"""Age after which a file of another machine or container counts as orphaned."""
 _journal_folder: list[Path] = []
-"""Where notes are kept, once that is known."""
+"""The journal folder, once known."""
 _made_folders: list[Path] = []
-"""Folders that this process made for its notes, the innermost last."""
+"""Folders that this process created for the journal, innermost last."""
 _journal_lock: Final = threading.Lock()
 _ATTEMPTS: Final = 5
 _folder_entries: dict[Path, Path | None] = {}
-"""The notes of folders that are there."""
+"""The journal entries of existing temporary folders."""
 
 
 def new_temporary_name() -> str:
-    """A name that says which process it belongs to."""
+    """Return a unique name that identifies this process."""
     return f"holdfast-{os.getpid()}-{process_start_time(os.getpid()) or 0}-{_name_scope()}-{os.urandom(4).hex()}"
 
 
 def is_orphaned(name: str, since: float | None = None) -> bool:
-    """Whether a name belongs to a process that is gone; `since`: when it was given, if that is known."""
+    """Whether a name belongs to a dead process; `since` is its age stamp, if known."""
     found = _NAME.search(name)
     if found is None:
         return False
     pid, started, scope = found.groups()
-    if scope != _name_scope():  # its numbers mean nothing here
+    if scope != _name_scope():  # another boot or container: its pids are meaningless here
         return since is not None and time.time() - since > _DAY
     return process_start_time(int(pid)) != (int(started) or None)
 
 
 def use_cleanup_journal(folder: Path) -> None:
-    """Note in this folder what is made from now on, and remove what dead processes have noted there."""
+    """Keep the journal in this folder from now on, and remove the files of dead processes listed there."""
     _journal_folder[:] = [folder]
     try:
         entries = list(os.scandir(folder))
@@ -67,14 +66,14 @@ def use_cleanup_journal(folder: Path) -> None:
 
 
 def _remove_orphan(path: Path, note: str) -> None:
-    """Only what is known to be ours by its name, or that nobody could miss: a socket, or an empty folder."""
+    """Remove a path if its name shows that it is ours, or if it is a socket or an empty folder."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
         return
     ours = (found := _NAME.search(path.name)) is not None and note.startswith(found[0].rpartition("-")[0])
     if not ours and _is_mounted_on(path):
-        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))  # a command that outlives its holdfast needs it
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))  # a command that outlived holdfast still uses it
     if stat.S_ISDIR(mode):
         remove_temporary_folder(path) if ours else path.rmdir()
     elif ours or stat.S_ISSOCK(mode):
@@ -82,9 +81,9 @@ def _remove_orphan(path: Path, note: str) -> None:
 
 
 def _is_mounted_on(path: Path) -> bool:
-    """In the namespace of any process: there an unlink would take the mount away with the name."""
+    """Whether the path is a mount point in the namespace of any process: unlinking it would also remove the mount."""
     spelt = os.fsencode(path)
-    for code in b"\\ \t\n":  # as the kernel writes them, the backslash first
+    for code in b"\\ \t\n":  # mountinfo uses octal escapes; the backslash must be first
         spelt = spelt.replace(bytes([code]), b"\\%03o" % code)
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -94,7 +93,7 @@ def _is_mounted_on(path: Path) -> bool:
 
 
 class CleanupEntries:
-    """That there will be something at some paths, until it is called."""
+    """Journal entries for paths that are about to be created. Calling it removes the entries."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._notes = [_add_entry(path) for path in paths]
@@ -107,7 +106,7 @@ class CleanupEntries:
 
 @contextmanager
 def temporary_name(folder: int) -> Generator[str]:
-    """A name for what is made in an open folder and renamed before the block ends; what is still there then goes."""
+    """Yield a name for a file that is renamed within the block; otherwise the file is removed at the end."""
     name = f".{new_temporary_name()}.tmp"
     note = _add_entry(f"{os.path.realpath(f'/proc/self/fd/{folder}')}/{name}")
     try:
@@ -125,18 +124,18 @@ def _add_entry(path: str) -> Path | None:
     for _ in range(_ATTEMPTS):
         try:
             os.symlink(path, note)  # noqa: PTH211
-        except FileNotFoundError:  # not made yet, or just removed by a process that had made it
+        except FileNotFoundError:  # not created yet, or just removed by the process that created it
             if not _make_journal_folder(_journal_folder[0]):
                 break
         except OSError:
             break
         else:
             return note
-    return None  # a state folder that cannot be written: the name alone has to do
+    return None  # the state folder is not writable: the name alone has to do
 
 
 def _make_journal_folder(folder: Path) -> bool:
-    """Like `mkdir -p`. What is made here goes with the last note: who only looks leaves no state folder behind."""
+    """Like `mkdir -p`. Removed with the last entry, so that read-only use leaves no state folder behind."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     with _journal_lock:
         for one in reversed(missing):
@@ -157,13 +156,13 @@ def _remove_entry(note: Path | None) -> None:
         os.unlink(note)  # noqa: PTH108
         while _made_folders:
             with suppress(FileNotFoundError):
-                _made_folders[-1].rmdir()  # fails while there is anything in it
+                _made_folders[-1].rmdir()  # fails while the folder is not empty
             _made_folders.pop()
 
 
 def make_temporary_folder(kind: str, inside: Path | None = None) -> Path:
-    """A private folder, to be removed with `remove_folder`."""
-    # Not from `tempfile`, which makes a file of its own to see whether it can.
+    """Create a private folder; remove it with `remove_temporary_folder`."""
+    # Not `tempfile`, which creates a probe file.
     given = os.environ.get("TMPDIR", "")
     everybody = given if given.startswith(os.sep) and os.access(given, os.W_OK) else "/tmp"  # noqa: S108
     folder = Path(os.path.realpath(inside or everybody), f"{new_temporary_name()}.{kind}")
@@ -173,14 +172,14 @@ def make_temporary_folder(kind: str, inside: Path | None = None) -> Path:
 
 
 def remove_temporary_folder(folder: Path) -> None:
-    """With all that is in it, whatever modes that has; again is harmless."""
+    """Remove a folder tree of any mode. Idempotent."""
     with suppress(OSError):
         remove_tree(folder)
     _remove_entry(_folder_entries.pop(folder, None))
 
 
 def process_start_time(pid: int) -> int | None:
-    """When a process began, in ticks; None for one that is gone or only waits to be reaped."""
+    """Return the start time of a process in clock ticks; None if it is gone or a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
             fields = file.read().rpartition(b")")[2].split()
@@ -191,9 +190,9 @@ def process_start_time(pid: int) -> int | None:
 
 @cache
 def pid_namespace() -> tuple[str, int]:
-    """The boot and the container in which the number of a process means that process."""
+    """Return the boot id and the PID namespace, within which a pid is meaningful."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_bytes().decode().strip()  # no codec to be loaded
+        boot = Path("/proc/sys/kernel/random/boot_id").read_bytes().decode().strip()
         return boot, os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116
     except OSError:
         return "", 0

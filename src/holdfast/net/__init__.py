@@ -1,1 +1,1 @@
-"""The network gateway: which hosts and addresses can be reached, and every connection to them."""
+"""The network gateway: host and address rules, DNS resolution, connections and the proxy for sandboxed commands."""

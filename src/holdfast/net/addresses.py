@@ -1,4 +1,4 @@
-"""What an address is: public, or one of the kinds that only mean something on this machine or in its network."""
+"""Classifies IP addresses: public, loopback, link-local, cloud metadata, private and so on (prevents SSRF)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AddressKind(StrEnum):
 
 _K = AddressKind
 LOCAL_KINDS: Final = frozenset({_K.LOOPBACK, _K.UNSPECIFIED, _K.LINK_LOCAL, _K.METADATA})
-"""This machine, and what only answers because it is asked from this machine."""
+"""This machine, and services that answer only requests from this machine."""
 NOT_PUBLIC: Final = frozenset(AddressKind) - {_K.PUBLIC}
 
 _KINDS: Final[tuple[tuple[AddressKind, tuple[IPv4Network | IPv6Network, ...]], ...]] = tuple(
@@ -47,7 +47,7 @@ _KINDS: Final[tuple[tuple[AddressKind, tuple[IPv4Network | IPv6Network, ...]], .
         (_K.RESERVED, "::/0"),
     )
 )
-"""The special-purpose registries of IANA; the first network that holds an address says what it is."""
+"""The IANA special-purpose registries; the first network that contains an address determines its kind."""
 _COMPATIBLE: Final = IPv6Network("::/96")
 _TRANSLATED: Final = IPv6Network("::ffff:0:0:0/96")
 _NAT64: Final = IPv6Network("64:ff9b::/96")
@@ -55,7 +55,7 @@ _ISATAP: Final = (0x00005EFE, 0x02005EFE)
 
 
 def address_kind(address: Address) -> AddressKind:
-    """The kind of an address; of one that holds IPv4 addresses, theirs, unless all of them are public."""
+    """Return the kind of an address. Embedded IPv4 addresses that are not public take precedence."""
     own = next(kind for kind, networks in _KINDS if any(address in network for network in networks))
     if own in LOCAL_KINDS or isinstance(address, IPv4Address):
         return own
@@ -63,7 +63,7 @@ def address_kind(address: Address) -> AddressKind:
 
 
 def _embedded(address: IPv6Address) -> Iterator[IPv4Address]:
-    """The IPv4 addresses that packets to it may end at."""
+    """Yield the embedded IPv4 addresses: mapped, NAT64, 6to4, Teredo, ISATAP."""
     low = int(address) & 0xFFFFFFFF
     if address.ipv4_mapped is not None or any(address in net for net in (_COMPATIBLE, _TRANSLATED, _NAT64)):
         yield IPv4Address(low)
@@ -76,7 +76,7 @@ def _embedded(address: IPv6Address) -> Iterator[IPv4Address]:
 
 
 def parse_address(host: str) -> Address | None:
-    """An address in its usual spelling."""
+    """Parse an IP address in standard notation; None if it is not one."""
     try:
         return ip_address(host)
     except ValueError:
@@ -84,7 +84,7 @@ def parse_address(host: str) -> Address | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether what is sent there stays here. A name other than `localhost` may lead anywhere."""
+    """Whether a host is `localhost` or a loopback address. Other names may resolve to anything."""
     address = parse_address(host)
     if address is None:
         return host.lower() == "localhost"
@@ -92,7 +92,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_local(host: str) -> bool:
-    """Whether it is this machine or link-local, in any of the spellings that programs take for such an address."""
+    """Whether a host is this machine or link-local, in any notation that programs accept."""
     host = host.lower().rstrip(".")
     if host == "localhost" or host.endswith(".localhost"):
         return True
@@ -101,7 +101,7 @@ def is_local(host: str) -> bool:
 
 
 def _legacy_address(host: str) -> IPv4Address | None:
-    """`127.1`, `0x7f000001` and `2130706433` are 127.0.0.1 for most resolvers."""
+    """Parse legacy notations: most resolvers accept `127.1`, `0x7f000001` and `2130706433` as 127.0.0.1."""
     try:
         return IPv4Address(socket.inet_aton(host))
     except (OSError, ValueError):

@@ -1,4 +1,7 @@
-"""The gateway: decides whether a host can be reached, resolves it once, and connects to the addresses it checked."""
+"""The gateway: decides whether a host is allowed, resolves it once, and connects only to the checked addresses.
+
+Resolving once prevents DNS rebinding.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from holdfast.net.addresses import AddressKind, address_kind, parse_address
 from holdfast.net.hosts import AllowList, normalize_host, parse_origin
 
 HEAD_START: Final = 0.25
-"""Seconds before the next address of a host is tried as well (RFC 8305)."""
+"""Seconds before the next address is tried in parallel (happy eyeballs, RFC 8305)."""
 
 Connection = TypeVar("Connection")
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -23,31 +26,31 @@ Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 class AllowedHost(Struct, frozen=True):
-    """A host that can be reached, as far as its name tells."""
+    """A host that is allowed by name; its addresses are not checked yet."""
 
     host: str
     port: int
     blocked_kinds: frozenset[AddressKind] = frozenset()
-    """The kinds of addresses it must not lead to."""
+    """The address kinds it must not resolve to."""
 
 
 class RefusedHost(Struct, frozen=True):
     reason: str
-    """One sentence with the host in it."""
+    """A sentence that names the host."""
 
 
 async def resolve_by_system(host: str, port: int) -> Sequence[str]:
-    """All addresses of a name, as the system's resolver orders them."""
+    """Return all addresses of a name in the order of the system resolver."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    # A link-local address without its interface leads nowhere.
+    # A link-local address needs its interface.
     return list(dict.fromkeys(f"{at[0]}%{at[3]}" if len(at) == 4 and at[3] else str(at[0]) for *_, at in found))
 
 
 class Gateway:
-    """What one part of holdfast can reach. Hosts on `listed` are admitted wherever they lead: a person chose them.
+    """Controls outgoing connections. Hosts in `listed` are allowed with any address, because the user chose them.
 
-    `others` is "refused", or the kinds of addresses that any other host must not lead to. `name` is what the list is
-    called in a refusal.
+    `others` is "refused", or the address kinds that any other host must not resolve to. `name` is the name of the list
+    in refusals.
     """
 
     def __init__(
@@ -65,7 +68,7 @@ class Gateway:
 
     @classmethod
     def for_origin(cls, url: str, *, others: frozenset[AddressKind] | Literal["refused"] = "refused") -> Gateway:
-        """Admits the host and port of a configured address, and of other hosts what `others` says."""
+        """Make a gateway that allows the host and port of a configured URL, and other hosts according to `others`."""
         _, name, port = parse_origin(url)
         host = normalize_host(name)
         address = f"[{host}]" if host is not None and ":" in host else host
@@ -74,32 +77,32 @@ class Gateway:
     def decide(self, host: str, port: int) -> AllowedHost | RefusedHost:
         spelled = normalize_host(host)
         if spelled is None:
-            return RefusedHost(
-                f"{host!r} is not a host that every program reads in the same way, so it is not reached."
-            )
+            return RefusedHost(f"{host!r} is not an unambiguous host name, so the connection is refused.")
         if self._listed.allows(spelled, port):
             return AllowedHost(spelled, port)
         if self._others == "refused":
-            return RefusedHost(f"{spelled}:{port} is not in {self._name}, so it is not reached.")
+            return RefusedHost(f"{spelled}:{port} is not in {self._name}, so the connection is refused.")
         address = parse_address(spelled)
         if address is not None and (kind := address_kind(address)) in self._others:
-            return RefusedHost(f"{spelled} is {kind}, so it is not reached.")
+            return RefusedHost(f"{spelled} is {kind}, so the connection is refused.")
         return AllowedHost(spelled, port, self._others)
 
     async def resolve(self, admitted: AllowedHost) -> Sequence[str]:
         """Return the addresses to dial. Raises `NetworkRefused` for a blocked one, `OSError` if there are none."""
         if parse_address(admitted.host) is not None:
-            return (admitted.host,)  # checked by `decide`, and the loop's few threads may all be taken
+            return (admitted.host,)  # checked by `decide`; the resolver would need one of the loop's few threads
         found = await self._resolver(admitted.host, admitted.port)
         for address in found:
             if (kind := address_kind(ip_address(address))) in admitted.blocked_kinds:
-                raise NetworkRefused(f"{admitted.host} leads to {address}, which is {kind}, so it is not reached.")
+                raise NetworkRefused(
+                    f"{admitted.host} resolves to {address}, which is {kind}, so the connection is refused."
+                )
         if not found:
             raise OSError(f"{admitted.host} has no address")
         return found
 
     async def connect(self, host: str, port: int) -> Streams:
-        """A TCP connection to the first checked address that answers. Raises `NetworkRefused` or OSError."""
+        """Open a TCP connection to the first checked address that answers. Raises `NetworkRefused` or `OSError`."""
         return await self.connect_with(host, port, lambda address: asyncio.open_connection(address, port), _close)
 
     async def connect_with(
@@ -109,7 +112,7 @@ class Gateway:
         dial: Callable[[str], Coroutine[Any, Any, Connection]],
         close: Callable[[Connection], Coroutine[Any, Any, None]],
     ) -> Connection:
-        """What `dial` makes of the first checked address that answers; `close` ends a connection that came too late.
+        """Return the first connection that `dial` makes to a checked address; `close` closes the slower ones.
 
         Raises `NetworkRefused`, or the error of the first address.
         """
@@ -129,9 +132,9 @@ class Gateway:
                 if winner is not None:
                     await _close_all([task for task in dials if task is not winner], close)
                     return winner.result()
-            return dials[0].result()  # which raises
+            return dials[0].result()  # raises
         except BaseException:
-            # The winner too: the caller gets none. Shielded, since a caller can be cancelled once more meanwhile.
+            # Also closes the winner, since the caller gets none. Shielded against a second cancellation of the caller.
             await asyncio.shield(_close_all(dials, close))
             raise
 

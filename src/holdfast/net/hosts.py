@@ -1,4 +1,4 @@
-"""Names of hosts: the one spelling that is compared, lists of hosts, and the addresses (URLs) that name them."""
+"""Host names: normalization, allow-lists, and checks of URLs from untrusted servers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Origin = tuple[str, str, int | None]
 
 
 def normalize_host(name: str) -> str | None:
-    """A host as it is compared: lower case, in the letters of DNS, without the last dot; an address in one spelling.
+    """Normalize a host: lower case, IDNA-encoded, without the trailing dot; IP addresses in canonical form.
 
-    None for anything that two programs could read differently.
+    Returns None for anything that two programs could parse differently.
     """
     literal = name[1:-1] if name.startswith("[") and name.endswith("]") else name
     if (address := parse_address(literal)) is not None:
@@ -36,7 +36,7 @@ def normalize_host(name: str) -> str | None:
 
 
 def split_port(text: str, default: int | None) -> tuple[str, int | None]:
-    """Host and port; port 0 if there is one that is none."""
+    """Split host and port; the port is 0 if it is invalid."""
     host, colon, port = text.rpartition(":")
     if not colon or (text.startswith("[") and text.endswith("]")):
         return text, default
@@ -46,7 +46,7 @@ def split_port(text: str, default: int | None) -> tuple[str, int | None]:
 
 
 class AllowList:
-    """Hosts a person listed: `host`, `*.host` for what is below it, each with `:port` or for the web's two."""
+    """An allow-list of `host` and `*.host` (subdomains) entries, each with `:port` or for ports 80 and 443."""
 
     def __init__(self, entries: Iterable[str] = ()) -> None:
         self._exact: set[tuple[str, int]] = set()
@@ -56,12 +56,12 @@ class AllowList:
             below = name.startswith("*.")
             host = normalize_host(name[2:] if below else name)
             if host is None or port == 0:
-                raise ConfigError(f"sandbox.network names {entry!r}; write host, *.host or host:port.")
+                raise ConfigError(f"sandbox.network names {entry!r}; use host, *.host or host:port.")
             target = self._below if below else self._exact
             target.update((host, one) for one in (_PORTS.values() if port is None else (port,)))
 
     def allows(self, host: str, port: int) -> bool:
-        """`host` as `to_host` spells it."""
+        """Whether a host, normalized by `normalize_host`, is allowed."""
         if (host, port) in self._exact:
             return True
         labels = host.split(".")
@@ -69,7 +69,7 @@ class AllowList:
 
 
 def is_allow_list_entry(text: str) -> bool:
-    """Whether an `AllowList` can have this entry."""
+    """Whether a text is a valid `AllowList` entry."""
     try:
         AllowList((text,))
     except ConfigError:
@@ -78,28 +78,28 @@ def is_allow_list_entry(text: str) -> bool:
 
 
 def parse_origin(url: str) -> Origin:
-    """Scheme, host and port; raises ValueError where the address has none."""
+    """Return scheme, host and port of a URL. Raises `ValueError` for an invalid port."""
     parts = urlsplit(url)
     return parts.scheme, (parts.hostname or "").lower(), parts.port or _PORTS.get(parts.scheme)
 
 
 def url_problem(url: str, *, loopback: bool) -> str | None:
-    """Why an address a server named must not be opened; None if it may. `loopback`: the server is on this machine."""
+    """Return why a URL from a server must not be opened, or None. `loopback`: the server runs on this machine."""
     if len(url) > _MAX_URL_CHARS:
         return f"it is longer than {_MAX_URL_CHARS} characters"
     if not url.isascii() or not url.isprintable() or any(letter in url for letter in ' "<>\\^`{|}'):
-        return "it holds characters that an address cannot have"
+        return "it contains characters that are not valid in a URL"
     try:
         parts = urlsplit(url)
         scheme, host, _ = parse_origin(url)
     except ValueError:
-        return "it is not an address"
+        return "it is not a valid URL"
     if parts.username is not None or parts.password is not None:
-        return "it holds a user name or password, which can pass for a host"
+        return "it contains a user name or password, which can be mistaken for a host"
     if not host or scheme not in _PORTS:
         return "its scheme is not https"
     if scheme == "http" and not (loopback and is_loopback(host)):
         return "it is not https"
     if not loopback and is_local(host):
-        return "it is on this machine or its own network link, where a server from elsewhere has no business"
+        return "it points to this machine or its network link, which a remote server must not do"
     return None

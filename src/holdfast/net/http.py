@@ -1,4 +1,4 @@
-"""The gateway for HTTP clients: connections go to checked addresses, TLS and `Host` keep the name."""
+"""HTTP transport that connects through the gateway. TLS verification and the `Host` header use the host name."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from holdfast.net.gateway import Gateway
 
 
 class GatewayTransport(httpx2.AsyncHTTPTransport):
-    """What the gateway refuses, or cannot reach, is a `ConnectError`. `verify=False` is for plain http only."""
+    """Raises `ConnectError` if the gateway refuses or fails to connect. Use `verify=False` for plain http only."""
 
     def __init__(self, gateway: Gateway, *, verify: ssl.SSLContext | bool = True) -> None:
         context = verify if isinstance(verify, ssl.SSLContext) else httpx2.create_ssl_context(verify)
         super().__init__(verify=context)
-        # The transport has no parameter for the network backend, which its pool has.
+        # The transport has no parameter for the network backend, but its pool does.
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=context,
             max_connections=100,

@@ -1,4 +1,4 @@
-"""The HTTP proxy of sandboxed commands: one request per connection, to hosts the gateway admits."""
+"""The HTTP proxy for sandboxed commands: one request per connection, to hosts that the gateway allows."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ HEAD_SECONDS: Final = 30.0
 DIAL_SECONDS: Final = 30.0
 _ABSOLUTE: Final = re.compile(rb"(?i:http)://([^/?#]+)([^#]*)")
 _BARE_CONTROL: Final = re.compile(rb"[\r\n\0]")
-"""What a server might take for the end of a line, where we do not."""
+"""Bare CR, LF or NUL: a server might parse it as a line end where the proxy does not (request smuggling)."""
 
 
 async def serve(connection: socket.socket, gateway: Gateway) -> None:
-    """Serves one request on a connection of a command, and closes it."""
+    """Serve one request on a connection and close it."""
     try:
         reader, writer = await asyncio.open_unix_connection(sock=connection, limit=MAX_HEAD)
     except (OSError, ValueError):
@@ -34,7 +34,7 @@ async def serve(connection: socket.socket, gateway: Gateway) -> None:
             return
         wanted = parse_request(head)
         if wanted is None:
-            await _refuse(writer, 400, "holdfast could not read this request; it serves CONNECT and http:// only.")
+            await _refuse(writer, 400, "holdfast cannot parse this request; only CONNECT and http:// are supported.")
             return
         host, port, forward = wanted
         try:
@@ -58,7 +58,7 @@ async def serve(connection: socket.socket, gateway: Gateway) -> None:
 
 
 def parse_request(head: bytes) -> tuple[str, int, bytes] | None:
-    """(host, port, what to send on first) of a request to a proxy; None if it is not one we serve."""
+    """Parse the head of a proxy request into (host, port, head to forward); None if it is invalid or unsupported."""
     if _BARE_CONTROL.search(head.replace(b"\r\n", b"")):
         return None
     line, _, rest = head.partition(b"\r\n")
@@ -89,7 +89,7 @@ def parse_request(head: bytes) -> tuple[str, int, bytes] | None:
 
 
 def _is_hop_header(header: bytes) -> bool:
-    """What is for the proxy, and what we say ourselves: a request names one host, in one place."""
+    """Whether a header is for the proxy, or is set by the proxy, so that the request has exactly one host."""
     name = header.partition(b":")[0].strip().lower()
     return name in (b"host", b"connection", b"keep-alive") or name.startswith(b"proxy-")
 

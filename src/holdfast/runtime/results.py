@@ -377,7 +377,7 @@ _NOTICE_BYTES: Final = 8192
 
 
 class LedgerCallStorage:
-    """Satisfies the `CallStorage` protocol for one call."""
+    """Implements `StorageTools` for one call."""
 
     __slots__ = ("_call_id", "_ledger")
 

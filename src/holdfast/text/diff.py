@@ -1,7 +1,7 @@
-"""Unified diffs that stay fast and bounded whatever they are given.
+"""Unified diffs with bounded time and size for any input (a patience diff with a step limit).
 
-Common ends are trimmed, lines that occur once on both sides cut the rest into small regions, and only those are
-compared line by line. A region too costly for that is shown as replaced: longer than need be, never wrong.
+Common prefixes and suffixes are trimmed, lines that occur once on both sides split the rest into small regions, and
+only those are compared line by line. A region that is too expensive is shown as replaced: longer, but correct.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ MAX_DIFF_LINES: Final = 2000
 MAX_DIFF_LINE_CHARS: Final = 1000
 _REGION_STEPS: Final = 1_000_000
 _ALL_STEPS: Final = 4_000_000
-"""How much comparing one region, and one diff, may take at worst; four million steps are under a second."""
+"""Step limits for one region and for one diff; four million steps take less than a second."""
 _MAX_DEPTH: Final = 8
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _NEEDS_QUOTES: Final = re.compile(r'[\x00-\x1f\x7f"\\]')
 
 
 class _Span(NamedTuple):
-    """Lines `a1:a2` of the old side stand where lines `b1:b2` of the new side do."""
+    """Lines `a1:a2` of the old side correspond to lines `b1:b2` of the new side."""
 
     a1: int
     a2: int
@@ -37,10 +37,10 @@ class _Span(NamedTuple):
 def unified_diff(
     before: str | None, after: str | None, path: str, context: int = 3, max_lines: int | None = MAX_DIFF_LINES
 ) -> str:
-    """The diff from `before` to `after`, `""` if they are equal; None stands for a file that does not exist.
+    """Return the diff from `before` to `after`, `""` if they are equal. None means that the file does not exist.
 
-    Past `max_lines` lines the middle is left out and a line in brackets says how much; with None nothing is cut and
-    the diff can be applied.
+    A diff of more than `max_lines` lines has its middle replaced by a line in brackets with the number of hidden lines.
+    With None the diff is complete and can be applied.
     """
     if before == after:
         return ""
@@ -103,7 +103,7 @@ def _trimmed(old: list[str], new: list[str], span: _Span) -> _Span:
 
 
 def _steps(a: list[str], b: list[str]) -> int:
-    """What difflib may need at worst: every pair of equal lines, once for each block it finds."""
+    """Return difflib's worst case: every pair of equal lines, once for each matching block."""
     in_b = Counter(b)
     return sum(in_b[line] for line in a) * min(len(a), len(b))
 
@@ -115,7 +115,7 @@ def _line_by_line(a: list[str], b: list[str], at: _Span) -> Iterator[_Span]:
 
 
 def _anchors(a: list[str], b: list[str]) -> list[tuple[int, int]]:
-    """Lines that occur once on each side, the longest series of them that is in the same order on both."""
+    """Return the lines that occur once on each side, as their longest common subsequence."""
     once_a, once_b = Counter(a), Counter(b)
     place = {line: j for j, line in enumerate(b) if once_b[line] == 1}
     pairs = [(i, place[line]) for i, line in enumerate(a) if once_a[line] == 1 and line in place]
@@ -173,7 +173,7 @@ def _marked(mark: str, lines: list[str]) -> Iterator[str]:
 
 
 def _bounded(lines: list[str], max_lines: int, spans: Sequence[_Span]) -> list[str]:
-    """Beginning and end; the line between them starts with `[`, as no line of a diff does."""
+    """Keep the beginning and the end. The note between them starts with `[`, which no diff line does."""
     hidden = len(lines) - max_lines
     if hidden > 0:
         tail = max_lines // 4

@@ -1,9 +1,8 @@
-r"""Text made safe to look at: whatever a terminal would obey, hide or reorder is written out, and nothing is dropped.
+r"""Escapes untrusted text for display: control, invisible and bidi characters, excess combining marks.
 
-A hidden character is shown as `‹\x1b›` or `‹\u{202e}›`, a run of the same one as `‹\xa0×5000›`, and more spaces in a
-row than anybody would count as `‹␠×400›`. Only `‹` opens an escape, and a `‹` of the text's own is itself escaped, so a
-literal `\x1b` stays as it is and is not taken for one. Escape once, at the place where text is shown: escaping twice
-escapes the escapes.
+Nothing is dropped. A character is escaped as `‹\x1b›` or `‹\u{202e}›`, a run of the same one as `‹\xa0×5000›`, and a
+long run of spaces as `‹␠×400›`. Only `‹` starts an escape, and a `‹` in the text is itself escaped, so a literal `\x1b`
+is not mistaken for one. Escape once, where text is displayed: escaping twice escapes the escapes.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ ELLIPSIS: Final = "…"
 
 
 def char_width(char: str) -> int:
-    """Columns of one character, at most: two for wide ones and for symbols, about which terminals disagree, none for
-    those drawn onto the one before."""
+    """Return the maximum number of terminal columns of a character: 2 for wide characters and for symbols, on which
+    terminals disagree, 0 for combining characters."""
     kind = category(char)
     if kind in ("Mn", "Me", "Cf"):
         return 0
@@ -35,7 +34,7 @@ def text_width(text: str) -> int:
 
 
 def clip(text: str, width: int) -> str:
-    """The text, or as much of its beginning as fits in `width` columns together with `…`."""
+    """Return the text, or the beginning of it that fits in `width` columns with `…`."""
     if width <= 0:
         return ""
     if text.isascii():
@@ -52,7 +51,7 @@ def clip(text: str, width: int) -> str:
 
 
 def clip_middle(text: str, limit: int) -> str:
-    """At most `limit` characters: the beginning, how many are hidden, and the end."""
+    """Return at most `limit` characters: the beginning, the number of hidden characters, and the end."""
     if len(text) <= limit:
         return text
     if limit <= 0:
@@ -65,7 +64,7 @@ def clip_middle(text: str, limit: int) -> str:
 
 
 def fingerprint(text: str) -> str:
-    """Length and digest of a text, to show beside a cut one."""
+    """Return the length and digest of a text, to display with a truncated one."""
     digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{len(text):,} characters, sha256 {digest}"
 
@@ -88,20 +87,20 @@ _INVISIBLE: Final = (
     "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u303f\u3164\ufe00-\ufe0f\uffa0\ufffc"
     "\U00013441\U00013442\U00016fe4\U0001d159\U000e0100-\U000e01ef"
 )
-"""Printable to Unicode, yet nothing is seen: fillers, variation selectors, the empty braille cell."""
+"""Printable according to Unicode, but invisible: fillers, variation selectors, the empty braille cell."""
 _MAX_MARKS: Final = 4
-"""More combining marks than this on one letter paint over the neighbouring lines."""
+"""More combining marks on one letter overlap the neighbouring lines."""
 _MAX_SPACES: Final = 8
-"""Spaces in a row that are shown as spaces."""
+"""Longer runs of spaces are escaped: they can push text out of view."""
 
-# The patterns for what is rare are compiled when they are first needed: most text is plain, and start-up is counted.
+# Patterns for rare cases are compiled on first use, to save start-up time.
 _ALWAYS_ESCAPED: Final = f"[{_OPEN}{_INVISIBLE}]"
 _MANY_SPACES: Final = " " * (_MAX_SPACES + 1)
 _NOT_ASCII: Final = re.compile("[^ -~]+")
 _NOT_ASCII_IN_BLOCK: Final = re.compile("[^\n\t -~]+")
 
 _ESCAPE_PATTERN: Final = r"(‹(?:\\(?:[tr]|x[0-9a-f]{2}|u\{[0-9a-f]{1,6}\})|␠)(?:×[0-9]+)?›|↵|‹↩›)"
-"""What stands for something that cannot be seen, and for the end of a line that goes on."""
+"""An escape, or the mark of a newline or of a wrapped line."""
 
 _PLAIN_URL: Final = (
     r"(?:https?|wss?|ftp)://"
@@ -112,37 +111,36 @@ _PLAIN_URL: Final = (
 _AUTHORITY: Final = r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)"
 _READABLE_HOST: Final = r"[a-z0-9._-]+|\[[0-9a-f:.]+\]"
 _HOST_CHARS: Final = 60
-"""A longer host is cut at its front: who owns it stands at its end."""
+"""A longer host loses its beginning: the registered domain is at its end."""
 
 
 def escape(text: str, *, newline: str = NEWLINE) -> str:
-    """One line in which every character can be seen; a newline is shown as `newline`."""
+    """Escape to a single line of visible characters; newlines become `newline`."""
     if not (text.isascii() and text.isprintable()):
         text = _NOT_ASCII.sub(lambda found: _escape_run(found, newline), text)
     return re.sub(f"{_MANY_SPACES}+", _count_spaces, text) if _MANY_SPACES in text else text
 
 
 def escape_name(text: str) -> str:
-    """An id or a name among words of ours: as it is, or in quotes where it could be read as some of those words."""
+    """Escape a name for use inside a sentence; quoted if it contains spaces or non-ASCII characters."""
     return text if text.isascii() and text.isprintable() and text and " " not in text else f"'{escape(text)}'"
 
 
 def escape_block(text: str) -> str:
-    """Several lines, such as the output of a tool: newlines, tabs and runs of spaces stay, all else that cannot be seen
-    is written out."""
+    """Escape multi-line text, such as tool output. Newlines, tabs and runs of spaces stay."""
     return _NOT_ASCII_IN_BLOCK.sub(lambda found: _escape_run(found, "\n"), text)
 
 
 def escape_once(text: str) -> str:
-    """The same as `visible` for a text that was made visible in parts: what stands for a character in it stays. It can
-    pretend that something was hidden, and can hide nothing."""
+    """Like `escape`, for text of which parts are already escaped: existing escapes stay. The text can fake an escape,
+    but cannot hide a character."""
     return (
         text if text.isascii() and text.isprintable() and _MANY_SPACES not in text else _escape_unescaped(text, escape)
     )
 
 
 def escape_block_once(text: str) -> str:
-    """The same for several lines."""
+    """Like `escape_once`, for multi-line text."""
     return _escape_unescaped(text, escape_block)
 
 
@@ -151,10 +149,10 @@ def _escape_unescaped(text: str, show: Callable[[str], str]) -> str:
 
 
 def escape_url(url: str) -> str:
-    """The address as `visible` shows it, led by `[host: …]` in punycode unless its host cannot be misread.
+    """Escape a URL and prefix it with `[host: …]` in punycode, unless the host is unambiguous.
 
-    That is: a lower-case ASCII name of at most 40 characters after a common scheme, no user part, no punycode, no
-    number in place of the name. Where programs disagree about what the host is, it says `[no clear host]`.
+    Unambiguous means: a lower-case ASCII name of at most 40 characters after a common scheme, without user info, not
+    punycode and not a number. If programs may disagree about the host, the prefix is `[no clear host]`.
     """
     if re.fullmatch(_PLAIN_URL, url):
         return url
@@ -189,7 +187,7 @@ def _count_spaces(found: re.Match[str]) -> str:
 
 
 def _escape_run(found: re.Match[str], newline: str) -> str:
-    """A run that holds no printable ASCII; the character before it may be what a mark at its beginning is drawn on."""
+    """Escape a run without printable ASCII. The character before the run can be the base of a leading mark."""
     run = found[0]
     if newline not in run and all(_is_unmarked(char) for char in set(run)):
         return run
@@ -223,15 +221,15 @@ def _is_visible(char: str) -> bool:
 
 
 def _is_mark(char: str) -> bool:
-    """Drawn onto the character before it, or joined to it: combining marks, and the vowels and finals of Hangul."""
+    """Whether a character combines with the one before it: combining marks, Hangul vowels and finals."""
     if "\u1161" <= char <= "\u11ff" or "\ud7b0" <= char <= "\ud7fb":
         return char.isprintable()
     return category(char) in ("Mn", "Me", "Mc") and _is_visible(char)
 
 
 def _can_carry(base: str, mark: str) -> bool:
-    """Whether the mark belongs on what stands before it, so that a terminal draws both: an accent on any narrow letter,
-    other signs on letters of their script. Elsewhere terminals drop them, or what follows them."""
+    """Whether terminals draw the mark on the base: an accent on any narrow letter, other marks on letters of the same
+    script. Otherwise terminals drop the mark, or the character after it."""
     if not base:
         return False
     return ord(base) >> 8 == ord(mark) >> 8 or (combining(mark) > 0 and char_width(base) == 1)

@@ -1,4 +1,4 @@
-"""One line that says what a call would do: `name: body`, cut to the width of the screen."""
+"""One-line previews and summaries of calls: `name: body`, clipped to the terminal width."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, Final, cast
 from holdfast.text.escape import ELLIPSIS, clip, escape, text_width
 
 FormatPreview = Callable[[Any, int], object]
-"""What `Tool.format_preview` is: `format_preview(args, width)`, trusted to return a string only after a look."""
+"""The type of `Tool.format_preview(args, width)`. Its return value is checked before use."""
 
 DEFAULT_WIDTH: Final = 80
 _KEYS_SHOWN: Final = 2
 _SHORT: Final = 200
 _RUN: Final = 20
 _READ_PER_COLUMN: Final = 8
-"""Characters looked at for each column there is: a long argument is not escaped in full to show its beginning."""
+"""Characters escaped per column, so that a long argument is not escaped in full to show its beginning."""
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 _PLAIN_KEY: Final = re.compile(r"[\w.$@/-]+")
 _BACKSLASHES_BEFORE_QUOTE: Final = re.compile(r'\\+(?="|\Z)')
@@ -27,7 +27,7 @@ _BACKSLASHES_BEFORE_QUOTE: Final = re.compile(r'\\+(?="|\Z)')
 def preview(
     name: str, args: Mapping[str, object], width: int = DEFAULT_WIDTH, format_preview: FormatPreview | None = None
 ) -> str:
-    """`name: body` in at most `width` columns; `name` is the one the model used, alone if there is nothing to say."""
+    """Return `name: body` in at most `width` columns; only `name` (as the model wrote it) if the body is empty."""
     shown_name = _escape_start(name, width)
     room = max(0, width - text_width(shown_name) - len(": "))
     body = None if format_preview is None else _custom_body(format_preview, args, room)
@@ -38,7 +38,7 @@ def preview(
 
 
 def arguments_preview(args: Mapping[str, object], width: int = DEFAULT_WIDTH) -> str:
-    """`a="text", n=3, list=[2 items], map={x, y}`: scalars first, then containers, each sorted by name."""
+    """Return `a="text", n=3, list=[2 items], map={x, y}`: scalars first, then containers, each sorted by name."""
     body = ""
     for key in sorted(args, key=lambda name: (_is_container(args[name]), name)):
         item = f"{_key(key, width)}={_value(args[key], width)}"
@@ -49,9 +49,9 @@ def arguments_preview(args: Mapping[str, object], width: int = DEFAULT_WIDTH) ->
 
 
 def format_arguments(args: Mapping[str, object]) -> str:
-    """All of the arguments, to be quoted: `name: value`, a value of several lines below its name and indented, so that
-    none of them can look like a name. A text that spells another value (`5`, `null`) is in quotes. Long ones come last:
-    where something is cut, it is the middle of those."""
+    """Format all arguments as `name: value` lines. Multi-line values are indented below the name, so that none of their
+    lines looks like an argument. Strings that read as JSON (`5`, `null`) are quoted. Long values come last, so that
+    truncation affects only them."""
     texts = [_argument(name, value) for name, value in args.items()]
     return "\n".join(sorted(texts, key=lambda text: len(text) > _SHORT or "\n" in text)) or "(no arguments)"
 
@@ -64,8 +64,8 @@ def _argument(name: str, value: object) -> str:
 
 
 def _reads_as_json(text: str) -> bool:
-    """Whether the text would be read as nothing, or as some other value: `5`, `null`, `[]`. Only strings have several
-    lines, so those are never taken for anything else."""
+    """Whether a string is blank or reads as another JSON value: `5`, `null`, `[]`. A multi-line value is always a
+    string."""
     if not text.strip():
         return True
     if "\n" in text:
@@ -80,7 +80,7 @@ def _reads_as_json(text: str) -> bool:
 
 
 def with_label(body: str, args: Mapping[str, object]) -> str:
-    """The body of a built-in's preview, followed by the `label` the model gave as its reason."""
+    """Append the `label` argument, the model's reason for the call, to a preview body."""
     label = args.get("label")
     return f"{body}  # {label}" if isinstance(label, str) and label.strip() else body
 
@@ -94,7 +94,7 @@ def _custom_body(format_preview: FormatPreview, args: Mapping[str, object], room
 
 
 def _escape_start(text: str, width: int, write: Callable[[str], str] = str) -> str:
-    """Visible and on one line, as `write` writes it; a text too long to be looked at in full ends in `…`."""
+    """Escape the text to one line after applying `write`; only the beginning, followed by `…`, if it is too long."""
     limit = max(1, width) * _READ_PER_COLUMN
     while True:
         start = _start_of_run(text, limit)
@@ -103,11 +103,11 @@ def _escape_start(text: str, width: int, write: Callable[[str], str] = str) -> s
             return shown
         if text_width(shown) > width:
             return shown + ELLIPSIS
-        limit = 2 * len(start)  # it is made of runs, which take little room
+        limit = 2 * len(start)  # escaped runs are short, so there is room for more
 
 
 def _start_of_run(text: str, limit: int) -> str:
-    """Of a run that is shown by its length all or nothing."""
+    """Return the first `limit` characters, extended to the end of a run that is escaped as one."""
     start, rest = text[:limit], text[limit:]
     run = start[-1:] * _RUN
     return start if escape(run) == run else start + rest[: len(rest) - len(rest.lstrip(start[-1]))]
@@ -146,13 +146,13 @@ def _some_keys(value: Mapping[object, object], width: int) -> Iterator[str]:
 
 
 def _key(key: str, width: int) -> str:
-    """A key as it is, or quoted when it could be read as something else than one key."""
+    """Return the key, quoted unless it reads as a single key."""
     start = key[: width * _READ_PER_COLUMN + 1]
     return _escape_start(key, width) if _PLAIN_KEY.fullmatch(start) else f'"{_escape_start(key, width, _quoted)}"'
 
 
 def _quoted(text: str) -> str:
-    """Inner quotes escaped; a backslash is doubled only where it would otherwise seem to escape a quote."""
+    """Escape inner quotes; double a backslash only where it would appear to escape a quote."""
     doubled = _BACKSLASHES_BEFORE_QUOTE.sub(lambda found: found[0] * 2, text)
     return doubled.replace('"', '\\"')
 
@@ -166,9 +166,9 @@ _PATHS: Final = frozenset({"file_path", "notebook_path", "path"})
 
 
 def default_summary(args: Mapping[str, object] | None, cwd: str | None = None, home: str | None = None) -> str:
-    """How many questions, else the pattern and where, else the first field of a fixed order; else nothing.
+    """Return the number of questions, else the pattern and its path, else the first of some well-known arguments.
 
-    The text is the argument's own: show it through `visible`.
+    The text comes from the arguments: `escape` it for display.
     """
     args = args or {}
     questions = args.get("questions")
@@ -187,7 +187,7 @@ def default_summary(args: Mapping[str, object] | None, cwd: str | None = None, h
 def call_summary(
     args: Mapping[str, object], own: Callable[[Any], object] | None, cwd: str | None = None, home: str | None = None
 ) -> str:
-    """The tool's own summary of a call, if it has one that works; else the default one."""
+    """Return the tool's own summary if it returns one, else the default summary."""
     if own is not None:
         try:
             said = own(deepcopy(dict(args)))
@@ -199,7 +199,7 @@ def call_summary(
 
 
 def display_path(path: str, cwd: str | None = None, home: str | None = None) -> str:
-    """Relative to `cwd` if it lies there, else with `~` for `home`, else as given."""
+    """Return the path relative to `cwd` if it is inside, else with `~` for `home`, else unchanged."""
     if (inside := _inside(path, cwd)) is not None:
         return inside or "."
     if (inside := _inside(path, home)) is not None:

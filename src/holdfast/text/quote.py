@@ -1,7 +1,7 @@
-"""Text of others behind a gutter, so that no line of it can be taken for a line of holdfast's own.
+"""Quotes untrusted text behind a gutter, so that it cannot imitate holdfast's own lines (spoofing).
 
-Every line begins with `│ `; one that does not fit goes on below, behind `│↳`. No line of ours begins so, and wherever
-such text is shown it is wrapped here and not by the terminal, which would begin the next line without a gutter.
+Every line begins with `│ `, and its continuation with `│↳`. No line of holdfast's own begins like that. Quoted text is
+always wrapped here: the terminal would wrap it without a gutter.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ GUTTER: Final = "│ "
 CONTINUATION: Final = "│↳"
 _MARGIN: Final = max(text_width(GUTTER), text_width(CONTINUATION))
 _MIN_COLUMNS: Final = 4
-"""Columns of text in a line, however narrow the screen is."""
+"""Minimum columns of text per line on a narrow terminal."""
 _INDENT: Final = re.compile("[-+ ]? {9,24}(?! )")
-"""Spaces that begin a line, or follow the sign of a line of a diff; deeper ones are counted like other runs."""
+"""Indentation at the start of a line or after a diff sign. Deeper indentation is escaped like any long run."""
 _TOKEN: Final = re.compile("‹[^‹›]*›|.", re.DOTALL)
-"""An escape stays in one piece."""
+"""An escape sequence or a single character."""
 
 EscapeLine = Callable[[str], str]
 _T = TypeVar("_T")
 
 
 class Row(NamedTuple):
-    """One line on the screen."""
+    """One line on the terminal."""
 
     line: int
-    """The line of the text it belongs to."""
+    """The index of the line in the text."""
     gutter: str
     text: str
 
 
 def quote_rows(text: str, columns: int, show: EscapeLine | None = None) -> Iterator[Row]:
-    """All of the text, made visible by `show` line by line and wrapped so that no row is wider than `columns`."""
+    """Yield the text escaped line by line (by `show` if given) and wrapped to `columns`."""
     room = max(_MIN_COLUMNS, columns - _MARGIN)
     for number, line in enumerate(text.split("\n")):
         gutter = GUTTER
@@ -46,7 +46,7 @@ def quote_rows(text: str, columns: int, show: EscapeLine | None = None) -> Itera
 
 
 def escape_line(line: str, show: EscapeLine | None = None) -> str:
-    """One line of a text of several: as `visible` shows it, or `show`, with its indentation."""
+    """Escape one line of a multi-line text (by `show` if given); its indentation stays."""
     indent = _INDENT.match(line)
     kept = "" if indent is None else indent[0]
     rest = line[len(kept) :]
@@ -58,7 +58,7 @@ def quote_lines(text: str, columns: int, show: EscapeLine | None = None) -> list
 
 
 def split_ends(rows: list[_T], limit: int | None) -> tuple[list[_T], int, list[_T]]:
-    """The beginning, how many rows are hidden, and the end; only the number of rows decides what is hidden."""
+    """Return the first rows, the number of hidden rows, and the last rows."""
     if limit is None or len(rows) <= limit:
         return rows, 0, []
     tail = max(1, limit // 4)
@@ -66,7 +66,8 @@ def split_ends(rows: list[_T], limit: int | None) -> tuple[list[_T], int, list[_
 
 
 def wrap_line(line: str, room: int) -> Iterator[str]:
-    """The pieces of a line, after a space where there is one in the second half. Put together they are the line."""
+    """Yield the pieces of a wrapped line, broken after a space in the second half if possible. Joined, they are the
+    line."""
     units = line if line.isascii() else list(_units(line, room))
     start = used = 0
     for at, unit in enumerate(units):
@@ -81,7 +82,7 @@ def wrap_line(line: str, room: int) -> Iterator[str]:
 
 
 def _units(line: str, room: int) -> Iterator[str]:
-    """What is never parted: an escape that fits, a character with the marks drawn onto it."""
+    """Yield the units that are never split: an escape that fits, or a character with its combining marks."""
     held = ""
     for token in _TOKEN.findall(line):
         if held and len(token) == 1 and char_width(token) == 0:
@@ -98,7 +99,7 @@ def _units(line: str, room: int) -> Iterator[str]:
 
 
 def _break(units: str | list[str], start: int, end: int, spare: int) -> int:
-    """After the last space, unless that leaves more than `spare` columns empty."""
+    """Return the index after the last space, unless that leaves more than `spare` columns empty."""
     for at in range(end, start, -1):
         if units[at - 1] == " ":
             return at

@@ -1,4 +1,4 @@
-"""The name somebody probably meant."""
+"""Suggestions for misspelled names ("did you mean"), by edit distance."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ MAX_EDITS: Final = 3
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """The known name closest to `word`, if a few edits lead to it; case does not count.
+    """Return the known name closest to `word`, ignoring case, or None.
 
-    A few is at most three and fewer than the word has letters. Of equally close names the first in order is taken.
-    Give only the names the caller may see, aliases included.
+    The distance is at most three edits and less than the length of the word. Ties go to the name that sorts first. Pass
+    only names that the caller may see, including aliases.
     """
     wanted = word.casefold()
     limit = min(MAX_EDITS, len(wanted) - 1)
@@ -21,7 +21,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     best: tuple[int, str] | None = None
     for name in known:
         folded = name.casefold()
-        # Each letter the name lacks is at least one edit: a cheap way to pass over most names.
+        # Each missing letter is at least one edit: a cheap filter for most names.
         if name == word or abs(len(folded) - len(wanted)) > limit or len(letters.difference(folded)) > limit:
             continue
         edits = _edits(wanted, folded, limit)
@@ -31,7 +31,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
 
 
 def _edits(left: str, right: str, limit: int) -> int:
-    """The Levenshtein distance; where that is over the limit, some number that is over it too."""
+    """Return the Levenshtein distance, or any number above the limit if it exceeds the limit."""
     common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))
     left, right = left[common:], right[common:]
     if not left or not right or not limit:

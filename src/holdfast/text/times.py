@@ -1,4 +1,4 @@
-"""Times as people type them: `yesterday`, `2h`, `14:30`, ISO dates."""
+"""Parses times that users type: `yesterday`, `2h`, `14:30`, ISO dates."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _DAYS: Final = {"today": 0, "yesterday": 1}
 
 
 def parse_time(text: str, now: datetime, *, end: bool = False) -> float:
-    """Seconds since 1970. Times without a zone are local; a day means its beginning, or with `end` the end of it.
+    """Return a Unix timestamp. Times without a zone are local; a day means its start, or its end with `end`.
 
-    Raises `ValueError` with a sentence.
+    Raises `ValueError` with a message for the user.
     """
     words = " ".join(text.lower().split())
     try:

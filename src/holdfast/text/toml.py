@@ -1,4 +1,4 @@
-"""Values as people write them in a TOML file."""
+"""Formats values as TOML."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CONTROL: Final = re.compile("[\x7f-\x9f]")
 
 
 def toml_value(value: Any) -> str:
-    """On one line. A table leaves out what is None, which TOML cannot say."""
+    """Format a value on one line. None is omitted from tables, since TOML has no null."""
     if isinstance(value, str):
         return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
     if isinstance(value, bool):
@@ -27,7 +27,7 @@ def toml_value(value: Any) -> str:
 
 
 def toml_lines(section: str, name: str, value: Any) -> list[str]:
-    """An option of a section as a file would set it: a list of tables with a heading for each, all else on one line."""
+    """Format an option of a section: a list of tables as `[[section.name]]` blocks, anything else on one line."""
     items = cast(list[object], value) if isinstance(value, list) else []
     if not items or not all(isinstance(item, Mapping) for item in items):
         return [f"{toml_key(name)} = {toml_value(value)}"]

@@ -1,7 +1,7 @@
-"""Cutting outputs to size by whole lines and by bytes. `Limits` is what a tool gets as `ctx.truncate`.
+"""Truncates output by whole lines and by bytes. Tools get a `Truncator` as `ctx.truncate`.
 
-Lines are what lies between newlines, so a trailing newline begins one more (empty) line. Bytes are UTF-8; half of a
-surrogate pair counts as the three bytes it would take.
+Lines are separated by newlines, so a trailing newline starts one more (empty) line. Bytes are UTF-8; a lone surrogate
+counts as three bytes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ End = Literal["head", "tail"]
 
 
 def head(text: str, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> TruncatedText:
-    """Whole lines from the start."""
+    """Keep whole lines from the start."""
     return _truncate(text, max(0, max_lines), max(0, max_bytes), "head")
 
 
 def tail(text: str, max_lines: int = MAX_LINES, max_bytes: int = MAX_BYTES) -> TruncatedText:
-    """Whole lines from the end; the end of the last line if that alone is too long."""
+    """Keep whole lines from the end; only the end of the last line if it exceeds the limit."""
     return _truncate(text, max(0, max_lines), max(0, max_bytes), "tail")
 
 
@@ -35,7 +35,7 @@ def _truncate(text: str, max_lines: int, max_bytes: int, kept: End) -> Truncated
     whole = _untruncated(text)
     if whole.total_lines <= max_lines and whole.total_bytes <= max_bytes:
         return whole
-    # A character is at least one byte, so what lies past this window cannot fit.
+    # A character has at least one byte, so nothing outside this window can fit.
     if kept == "head":
         window = text[: max_bytes + 1].split("\n", max_lines)[:max_lines]
     else:
@@ -56,7 +56,7 @@ def _untruncated(text: str) -> TruncatedText:
 
 
 class Truncator:
-    """Cutting to the configured size, unless another is named."""
+    """Truncates to the configured limits unless others are given."""
 
     def __init__(self, max_lines: int, max_bytes: int) -> None:
         self._limits = (max_lines, max_bytes)
@@ -83,7 +83,7 @@ class Truncator:
 
 
 def truncate_by_bytes(text: str, max_bytes: int, kept: End) -> TruncatedText:
-    """Lines do not count: the first or the last bytes, cut between characters."""
+    """Keep the first or last bytes, split between characters; lines do not matter."""
     whole = _untruncated(text)
     if whole.total_bytes <= max_bytes:
         return whole
@@ -94,7 +94,7 @@ def truncate_by_bytes(text: str, max_bytes: int, kept: End) -> TruncatedText:
 
 
 def with_notice(cut: TruncatedText, kept: End, full_output: str | None = None, max_bytes: int = MAX_BYTES) -> str:
-    """The content, and after a blank line what is hidden and where the full output is."""
+    """Return the content, followed by a note about which part it is and where the full output is."""
     if not cut.truncated:
         return cut.content
     where = f". Full output: {full_output}" if full_output else ""
@@ -110,7 +110,7 @@ def with_notice(cut: TruncatedText, kept: End, full_output: str | None = None, m
 
 
 def truncate_bytes(text: str, limit: int) -> str:
-    """The first `limit` bytes, then a line that says how many are hidden; the text itself if it fits."""
+    """Return the text, or its first `limit` bytes and a line with the number of hidden bytes."""
     size = byte_size(text)
     limit = max(0, limit)
     if size <= limit:
@@ -120,14 +120,14 @@ def truncate_bytes(text: str, limit: int) -> str:
 
 
 def truncate_line(line: str, limit: int = MAX_LINE_CHARS) -> str:
-    """A line of at most `limit` bytes, the suffix that says it was cut included."""
+    """Return a line of at most `limit` bytes, including the suffix that marks a truncated line."""
     if byte_size(line) <= limit:
         return line
     return _first_bytes(line, max(0, limit - len(_LINE_SUFFIX))) + _LINE_SUFFIX
 
 
 def format_size(size: int) -> str:
-    """12345 → 12.1KB."""
+    """Format a byte count: 12345 becomes 12.1KB."""
     if size < 1024:
         return f"{size}B"
     amount = size / 1024
@@ -139,14 +139,14 @@ def format_size(size: int) -> str:
 
 
 def byte_size(text: str) -> int:
-    """Bytes of the text in UTF-8, without holding a second copy of a large one."""
+    """Return the size in UTF-8. Encodes in chunks to avoid a second copy of a large text."""
     if text.isascii():
         return len(text)
     return sum(len(_encode(text[start : start + _CHUNK])) for start in range(0, len(text), _CHUNK))
 
 
 def _fitting(lines: list[str], max_bytes: int) -> tuple[int, int]:
-    """How many of the lines fit, joined by newlines, and their size."""
+    """Return how many lines fit, joined by newlines, and their size."""
     used = 0
     for index, line in enumerate(lines):
         more = byte_size(line) + (1 if index else 0)

@@ -152,7 +152,7 @@ class Tree(FolderTree):
     def remove(self, path: str, *, folder: bool) -> None:
         parent, name = self.parent(path, writable=True)
         if folder:
-            self.forget(path)
+            self.close_folder(path)
             os.rmdir(name, dir_fd=parent)
         else:
             os.unlink(name, dir_fd=parent)

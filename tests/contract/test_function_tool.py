@@ -201,7 +201,7 @@ def test_a_tool_needs_both_phases_or_neither() -> None:
 
     with pytest.raises(ToolError, match="both"):
         Tool(name="half", propose=propose)
-    with pytest.raises(ToolError, match="give one of them"):
+    with pytest.raises(ToolError, match="remove one of them"):
         Tool(name="two", propose=propose, apply=propose, execute=propose)
 
 
@@ -305,10 +305,10 @@ def test_a_method_becomes_a_tool_of_its_instance() -> None:
     ("make", "words"),
     [
         (lambda: Runtime(tools=[Account.balance]), r"register it through an instance: Account\(...\).balance"),
-        (lambda: Account("ann").copied, "'copied' returns Account, which cannot be kept as a result. Return text"),
-        (lambda: Account("ann").away, "runs in a process of its own, so it cannot be a method"),
-        (lambda: tool(Account), "not of the class 'Account'"),
-        (lambda: tool(Account("ann").balance), "not of 'balance', which is one"),
+        (lambda: Account("ann").copied, "'copied' returns Account, which cannot be stored as a result. Return text"),
+        (lambda: Account("ann").away, "runs in its own process, so it cannot be a method"),
+        (lambda: tool(Account), "not the class 'Account'"),
+        (lambda: tool(Account("ann").balance), "not 'balance', which already is a tool"),
     ],
 )
 def test_a_method_that_cannot_be_a_tool_says_why(make: Callable[[], Any], words: str) -> None:
@@ -327,9 +327,9 @@ def _lines() -> Iterator[str]:
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (_connection, "'_connection' returns Connection, which cannot be kept as a result. Return text, JSON"),
-        (_several, "returns Connection, which cannot be kept"),
-        (_lines, "is a generator, which cannot be kept as a result. Return a list"),
+        (_connection, "'_connection' returns Connection, which cannot be stored as a result. Return text, JSON"),
+        (_several, "returns Connection, which cannot be stored"),
+        (_lines, "is a generator, which cannot be stored as a result. Return a list"),
     ],
 )
 def test_a_result_that_cannot_be_kept_is_refused_before_the_tool_acts(function: Any, words: str) -> None:
@@ -363,15 +363,15 @@ EFFECTS = "Choose from: external, fs.read, fs.write, network, person, process, s
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"effects": "network"}, f"The effects of tool '_nothing' are a list: write effects=('network',). {EFFECTS}"),
+        ({"effects": "network"}, f"The effects of tool '_nothing' must be a list: use effects=('network',). {EFFECTS}"),
         ({"effects": ["netwrk"]}, f"cannot be 'netwrk'. Did you mean 'network'? {EFFECTS}"),
         ({"effects": 5}, f"must be a list of names, not 5. {EFFECTS}"),
         ({"efects": ()}, "@tool has no option 'efects'. Did you mean 'effects'? Choose from: aliases, "),
         ({"risk": "hgih"}, "The risk of tool '_nothing' cannot be 'hgih'. Did you mean 'high'? Choose from: low, "),
         ({"runs": "proces"}, "cannot be 'proces'. Did you mean 'process'? Choose from: inline, thread, process."),
         ({"keeps": "hed"}, "cannot be 'hed'. Did you mean 'head'?"),
-        ({"groups": "fs"}, "The groups of tool '_nothing' are a list: write groups=('fs',)."),
-        ({"required_secret_scopes": "github"}, "write required_secret_scopes=('github',)."),
+        ({"groups": "fs"}, "The groups of tool '_nothing' must be a list: use groups=('fs',)."),
+        ({"required_secret_scopes": "github"}, "use required_secret_scopes=('github',)."),
         ({"timeout": "5"}, "must be a number of seconds above 0, not '5'"),
         ({"summary": "text"}, "The `summary` of tool '_nothing' must be a function, not str."),
     ],
