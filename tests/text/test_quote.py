@@ -10,7 +10,7 @@ from holdfast.text.escape import escape, text_width
 from holdfast.text.quote import CONTINUATION, GUTTER, quote_lines, quote_rows, split_ends, wrap_line
 
 from .strategies import ANY_TEXT
-from .test_visible import is_hidden, unescape
+from .test_escape import is_hidden, unescape
 
 LINE = ANY_TEXT | st.sampled_from(["", " " * 30, "x" * 200, "東" * 90, "│ ", "│↳", "‹␠×9›"])
 TEXT = st.lists(LINE, max_size=8).map("\n".join)
