@@ -198,6 +198,6 @@ def run_into(cli: Cli, stdout: int, *args: str) -> subprocess.CompletedProcess[s
 def test_a_process_that_would_end_with_the_command_is_not_started(cli: Cli) -> None:
     refused = cli.run("call", "process.start", "command=sleep 60")
     assert refused.code == 1
-    assert refused.sentence.endswith("would end with this command, which makes only one call; use detached=true.")
+    assert refused.sentence.endswith("would end with this command, which makes only one call. Use detached=true.")
     assert "Started" not in refused.out
     cli.make_pending("process.start", "command=sleep 60", "detached=true")

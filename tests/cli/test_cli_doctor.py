@@ -123,7 +123,7 @@ def test_an_unknown_backend_is_a_mistake_with_the_names_there_are(cli: Cli) -> N
     cli.configure('[sandbox]\nbackend = "jail"\n')
     done = cli.run("doctor")
     assert done.code == 1
-    assert "bad   config    sandbox.backend is 'jail', which is not known; use \"auto\" or one of: " in done.out
+    assert "bad   config    sandbox.backend is 'jail', which is unknown. Use \"auto\" or one of: " in done.out
 
 
 @pytest.mark.spec("N1", "N6")

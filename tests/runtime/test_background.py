@@ -239,7 +239,7 @@ def test_what_a_person_makes_while_a_process_runs_stays_if_it_is_a_document_and_
 
     text = run(main()).text
     assert mine.read_text() == "my words"
-    assert f"What was at {other} was taken away and is kept as {tmp_path / 'state' / 'blocked'}" in text
+    assert f"Removed {other}; a copy is at {tmp_path / 'state' / 'blocked'}" in text
     assert not other.exists()
 
 

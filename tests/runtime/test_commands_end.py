@@ -159,7 +159,7 @@ def test_a_watcher_that_is_killed_is_reported_and_replaced(tmp_path: Path) -> No
 
     lost, again = run(main())
     assert (lost.state, again.output) == (State.UNKNOWN, "again")
-    assert "watched the command was killed" in (lost.error or "")
+    assert "supervisor's worker was killed" in (lost.error or "")
 
 
 def _outermost(marker: str) -> int:

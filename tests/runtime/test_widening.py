@@ -275,7 +275,7 @@ def test_the_configuration_can_forbid_what_an_approval_and_a_rule_would_give(tmp
     ("widening", "words"),
     [
         ({"hosts": ("a b",)}, "is not a host"),
-        ({"read": ("/no/such/path",)}, "There is no /no/such/path"),
+        ({"read": ("/no/such/path",)}, "/no/such/path does not exist"),
         ({"write": ("/",)}, "cannot be made writable"),
         ({"write": ("/proc",)}, "cannot be made writable"),
         ({"write": ("/etc/passwd",)}, "is not a folder"),

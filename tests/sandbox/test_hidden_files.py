@@ -35,14 +35,14 @@ def secret_files() -> HiddenFilePatterns:
 @pytest.mark.spec("N2")
 @pytest.mark.parametrize("name", SECRETS)
 def test_environment_files_private_keys_and_credentials_are_asked_about(name: str) -> None:
-    assert secret_files().effect(f"/p/{name}") == "ask"
-    assert secret_files().effect(f"/elsewhere/{name}") is None
+    assert secret_files().restriction(f"/p/{name}") == "ask"
+    assert secret_files().restriction(f"/elsewhere/{name}") is None
 
 
 @pytest.mark.spec("N2")
 @pytest.mark.parametrize("name", ORDINARY)
 def test_templates_certificates_and_ordinary_files_are_not(name: str) -> None:
-    assert secret_files().effect(f"/p/{name}") is None
+    assert secret_files().restriction(f"/p/{name}") is None
 
 
 @pytest.mark.spec("N2")

@@ -52,9 +52,9 @@ def test_control_groups_are_made_with_the_limits_and_removed() -> None:
     assert groups.folders
     assert all(Path(folder).is_dir() for folder in groups.folders)
     assert said in ([], ["33"])
-    groups()
+    groups.remove()
     assert not any(Path(folder).exists() for folder in groups.folders)
-    groups()
+    groups.remove()
 
 
 @pytest.mark.spec("N2")

@@ -148,7 +148,7 @@ def test_what_is_exchanged_for_a_link_after_it_was_found_is_not_mounted(
         (root / "d").symlink_to(secrets)
 
     _exchanged(monkeypatch, "choose_mounts", exchange)
-    with pytest.raises(SandboxRefused, match="try again"):
+    with pytest.raises(SandboxRefused, match="Try again"):
         launched(backend, policy(root, read_deny=(str(secrets),)), ["true"], cwd=root)
     assert {path.name for path in root.iterdir()} == {"d", "e"}
 
@@ -193,7 +193,7 @@ def test_content_that_is_kept_does_not_come_from_where_a_link_leads(
         return [replace(item, identity=(about.st_dev, about.st_ino))]
 
     monkeypatch.setattr(bubblewrap, "find_protected", find)
-    with pytest.raises(SandboxRefused, match="try again"):
+    with pytest.raises(SandboxRefused, match="Try again"):
         launched(newest, policy(root), ["true"], cwd=root)
 
 
@@ -250,8 +250,8 @@ def test_open_files_of_a_command_that_never_starts_are_closed(tmp_path: Path) ->
     (tmp_path / "x").touch()
     opened.add(tmp_path, str(tmp_path / "x"))
     fd = opened.fds[0]
-    opened()
-    opened()
+    opened.close()
+    opened.close()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(fd)
 
@@ -263,7 +263,7 @@ def test_an_old_bubblewrap_pins_nothing_while_another_command_runs(tmp_path: Pat
     turn = FolderUse(tmp_path, exclusive=False)
     with pytest.raises(SandboxRefused, match=r"0\.10"):
         launched(old, place, ["true"], cwd=tmp_path)
-    turn()
+    turn.end()
     clean_up(launched(old, place, ["true"], cwd=tmp_path))
 
 
@@ -276,7 +276,7 @@ def test_a_path_is_opened_only_if_it_is_the_same_and_no_link_leads_to_it(tmp_pat
     known = (about.st_dev, about.st_ino)
     os.close(open_unchanged(tmp_path, str(tmp_path / "d" / "f"), known))
     for path, identity in (("link/f", known), ("d/f", (0, 0)), ("gone", known)):
-        with pytest.raises(SandboxRefused, match="try again"):
+        with pytest.raises(SandboxRefused, match="Try again"):
             open_unchanged(tmp_path, str(tmp_path / path), identity)
 
 
@@ -287,7 +287,7 @@ def test_more_than_can_be_handed_over_is_refused(tmp_path: Path) -> None:
     try:
         for _ in range(MAX_OPEN_FILES):
             opened.add(tmp_path, str(tmp_path / "f"))
-        with pytest.raises(SandboxRefused, match=r"narrow sandbox\.writable"):
+        with pytest.raises(SandboxRefused, match=r"Narrow sandbox\.writable"):
             opened.add(tmp_path, str(tmp_path / "f"))
     finally:
-        opened()
+        opened.close()

@@ -173,9 +173,9 @@ def test_masks_leave_nothing_behind_and_git_does_not_see_them(tmp_path: Path, ba
 def test_two_commands_at_once_share_their_masks(tmp_path: Path) -> None:
     first, second = MountStubs(tmp_path), MountStubs(tmp_path)
     assert (first.files, first.folders) == (second.files, second.folders)
-    first()
+    first.remove()
     assert all(Path(path).exists() for path in (*second.files, *second.folders))
-    second()
+    second.remove()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -216,7 +216,7 @@ def test_when_a_launch_cannot_be_made_its_masks_are_gone(tmp_path: Path, monkeyp
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "Makefile").write_text("long enough")
     config = policy(tmp_path, writable=(str(tmp_path / "one"), str(tmp_path / "two")))
-    with pytest.raises(SandboxRefused, match=r"narrow sandbox\.writable"):
+    with pytest.raises(SandboxRefused, match=r"Narrow sandbox\.writable"):
         launched(bubblewraps()[0], config, ["true"])
     assert list((tmp_path / "one").iterdir()) == []
 

@@ -119,7 +119,7 @@ def test_a_plant_too_deep_to_be_copied_is_taken_away_and_the_rest_too(tmp_path: 
 
 @pytest.mark.spec("N2")
 def test_what_is_kept_of_plants_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.sandbox.restore_protected.KEPT_TOTAL", 40_000)
+    monkeypatch.setattr("holdfast.sandbox.restore_protected.MAX_QUARANTINE_BYTES", 40_000)
     root, kept = tmp_path / "root", tmp_path / "kept"
     for count in range(6):
         root.mkdir(exist_ok=True)
@@ -223,7 +223,7 @@ def test_what_a_killed_process_left_is_put_right_by_the_next(tmp_path: Path) -> 
     assert (root / ".envrc").exists() and (root / "sub" / ".npmrc").exists()
     living = Restorer(root, [], keep=keep)
     assert restore_protected.recover(keep) == ()
-    living.forget()
+    living.discard()
     assert restore_protected.recover(keep) == (str(root / "sub" / ".npmrc"),)
     assert [path.name for path in root.rglob("*")] == ["sub"]
     assert list((tmp_path / "state" / "sweeps").iterdir()) == []

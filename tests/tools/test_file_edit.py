@@ -55,7 +55,7 @@ def test_the_one_occurrence_is_replaced(tmp_path: Path) -> None:
         ("x", "y", NOT_FOUND),
         ("aa", "b", NOT_UNIQUE),
         ("end", "end", "No changes made to a.txt. The replacement produced identical content."),
-        ("", "b", "The search text is empty; give the exact text to replace."),
+        ("", "b", "The search text is empty. Give the exact text to replace."),
     ],
 )
 @pytest.mark.spec("B1")
@@ -226,7 +226,10 @@ def test_the_last_check_is_made_when_the_edit_is_applied(tmp_path: Path) -> None
             target.write_text(theirs)
         assert FILE_EDIT.apply is not None
         result: Any = FILE_EDIT.apply(dict(proposed.payload), StandIn(tmp_path))  # pyright: ignore[reportArgumentType]
-        assert result.error == "a.txt has changed since this was proposed, so nothing was written; propose it again."
+        assert (
+            result.error
+            == "a.txt has changed since this was proposed, so nothing was written. Propose the change again."
+        )
         assert theirs is None or target.read_text() == theirs
 
 

@@ -113,7 +113,7 @@ both = [use(FILE_WRITE, StandIn(root), path=name, content="x" * 8192) for name i
 print(json.dumps([result.error for result in both]))
 """,
     )
-    words = "was not written: it would be larger than a file may be here."
+    words = "was not written: it would exceed the file size limit."
     assert said == [f"a.txt {words}", f"b.txt {words}"]
     assert (root / "a.txt").read_text() == "old\n"
     assert [item.name for item in root.iterdir()] == ["a.txt"]

@@ -138,7 +138,7 @@ def test_odd_names_cannot_forge_lines(tmp_path: Path) -> None:
 def test_what_is_no_folder_or_hidden_is_said(tmp_path: Path) -> None:
     _make(tmp_path, "a.txt", "secret/key", "open/x")
     assert _list(tmp_path, "missing").error == "Directory not found: missing"
-    assert _list(tmp_path, "a.txt").error == "a.txt is a file, not a folder; use file.read to see what is in it."
+    assert _list(tmp_path, "a.txt").error == "a.txt is a file, not a folder. Use file.read to read it."
     assert _list(tmp_path, "a.txt/x").error == "Directory not found: a.txt/x"
     hiding = StandIn(tmp_path, read=tmp_path / "secret")
     assert "may not be read" in (use(FILE_LIST, hiding, path="secret").error or "")

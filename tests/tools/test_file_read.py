@@ -105,7 +105,7 @@ def test_a_line_too_long_to_show_is_named_with_a_command_that_shows_it(tmp_path:
         ("sub", {}, "sub is a folder, not a regular file; use file.list."),
         ("pipe", {}, "pipe is a named pipe, not a regular file."),
         ("a.txt", {"encoding": "base64", "limit": 1},
-         "offset and limit count lines of text; leave them out with encoding base64."),
+         "offset and limit count lines of text. Leave them out with encoding base64."),
     ],
 )  # fmt: skip
 @pytest.mark.spec("B1", "N3")
@@ -286,7 +286,7 @@ def test_without_a_project_reading_stays_in_the_working_folder(tmp_path: Path) -
     assert run(runtime.call("file.read", {"path": "a.txt"})).output == "inside"
     for path in ("../out.txt", "link", "/etc/passwd"):
         refused = run(runtime.call("file.read", {"path": path}))
-        assert refused.error == f"{path!r} is outside the working folder {here}; use a path inside it."
+        assert refused.error == f"{path!r} is outside the working folder {here}. Use a path inside it."
 
 
 @pytest.mark.parametrize(

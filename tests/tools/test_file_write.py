@@ -265,7 +265,7 @@ def test_a_file_too_large_to_be_put_back_is_left_alone(tmp_path: Path) -> None:
         file.truncate(10 * 1024**3)
     result = propose(FILE_WRITE, StandIn(tmp_path), path="huge", content="x")
     assert isinstance(result, Result)
-    assert result.error == f"huge is 10.0GB; only files up to {MAX_BYTES // 1024**2}.0MB are changed."
+    assert result.error == f"huge is 10.0GB; only files up to {MAX_BYTES // 1024**2}.0MB can be changed."
 
 
 @pytest.mark.spec("O2")

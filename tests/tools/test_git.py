@@ -162,7 +162,7 @@ def test_outside_a_repository_and_without_git_the_error_is_always_the_same(
     result = look(tmp_path, name)
     assert result.error == f"Not a git repository: {tmp_path.name} and the folders above it have no .git."
     monkeypatch.setattr(helper_process, "PROGRAM_FOLDERS", (str(tmp_path),))
-    assert look(tmp_path, name).error == "git is not installed; the git tools need it."
+    assert look(tmp_path, name).error == "git is not installed. Install it to use the git tools."
 
 
 @pytest.mark.spec("B3")

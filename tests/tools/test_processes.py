@@ -266,9 +266,9 @@ def test_a_person_sees_what_is_started_and_killed(tmp_path: Path) -> None:
     assert start.risk is Risk.HIGH
     assert start.summary == "start npm run 'dev server' (detached)"
     assert start.preview == "npm run 'dev server'"
-    assert start.surroundings.undo == "cannot be undone: what a process changes while it runs is not recorded"
-    assert start.surroundings.lasts == "runs on after holdfast has ended"
-    assert kill.preview.startswith("SIGTERM to this process, and to everything it started:\n")
+    assert start.surroundings.undo == "cannot be undone: the changes of a background process are not recorded"
+    assert start.surroundings.lasts == "keeps running after holdfast exits"
+    assert kill.preview.startswith("SIGTERM to this process and all its descendants:\n")
     assert kill.preview.endswith("running: sleep 100")
     assert kill.surroundings.undo == "cannot be undone"
 

@@ -243,8 +243,8 @@ def test_globs_case_and_patterns_narrow_or_widen_it(tmp_path: Path) -> None:
 def test_a_pattern_that_cannot_be_read_is_refused_with_the_reason(tmp_path: Path, query: str) -> None:
     _project(tmp_path, {"a.py": "x\n"})
     error = _search(tmp_path, query, regex=True).error or ""
-    assert error.startswith("The pattern cannot be read: ") and "; correct it" in error
-    assert not error.startswith("The pattern cannot be read: ;")
+    assert error.startswith("The pattern is invalid: ") and "; correct it" in error
+    assert not error.startswith("The pattern is invalid: ;")
 
 
 @pytest.mark.spec("B2")

@@ -191,7 +191,7 @@ def test_a_folder_swapped_for_a_link_while_files_are_read_never_leads_outside(tm
                 seen.update(line.text for line in file.lines)
             plain = Scan(str(root))
             walked.update(plain.walk(""))
-            counted.update(path for path, _, _ in plain.counts(plain.walk(""), line_matcher("outside"), 0))
+            counted.update(path for path, _, _ in plain.count_matches(plain.walk(""), line_matcher("outside"), 0))
             plain.close()
     finally:
         stop.set()

@@ -187,7 +187,7 @@ def test_what_a_recorded_command_changes_is_counted_and_protected_paths_are_repo
     structured = cast(Any, result.structured)
     assert structured["changed_paths"] >= 2
     assert any(path.endswith("pre-commit") for path in structured["violations"])
-    assert "The sandbox kept the command from this:" in result.output
+    assert "The sandbox prevented these changes:" in result.output
 
 
 @pytest.mark.spec("N1", "B4")

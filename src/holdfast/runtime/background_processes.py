@@ -259,7 +259,7 @@ class BackgroundProcesses:
         watched = is_alive(record.worker)  # asked first: the worker writes down the end before it goes
         end = self._read_end(record.id)
         status, ended, alone = end or (None, None, True)
-        gone = None if status is None else ExitStatus.of(status)
+        gone = None if status is None else ExitStatus.from_wait_status(status)
         lost = end is None or (alone and not record.detached)
         return ProcessInfo(
             id=record.id,

@@ -1,7 +1,7 @@
-"""Attacks on the sandbox from inside it, one per name. Started as a script, standard library only.
+"""Attacks on the sandbox, run inside it: one function per attack. Started as a script, standard library only.
 
-Each returns what it reached, or None; an `OSError` counts as contained. The other half is `battery`, which also looks
-at the host: what an attack says about itself is never enough.
+Each returns what it reached, or None; an `OSError` counts as contained. `escape_tests` also checks the host, since an
+attack's own report is never enough.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def syscall_number(x86: int, arm: int) -> int:
 
 
 def syscall(nr: int, *args: int | bytes | None) -> int:
-    """A system call; raises what the kernel answers."""
+    """Make a system call; raises its error as `OSError`."""
     result = int(_libc.syscall(nr, *(ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args)))
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -42,7 +42,7 @@ def syscall(nr: int, *args: int | bytes | None) -> int:
 
 
 def succeeded(attempts: dict[str, Callable[[], object]]) -> str | None:
-    """The attempts that did not fail."""
+    """Return the names of the attempts that raised no `OSError`, or None."""
     reached: list[str] = []
     for name, attempt in attempts.items():
         try:
@@ -79,19 +79,21 @@ def usable(args: Args) -> str | None:
 
 def write_outside(args: Args) -> str | None:
     succeeded({path: writer(path) for path in args["outside"]})
-    return None  # a private folder may lie there: whether it arrived is seen on the host
+    return None  # it may have written to a private tmpfs: only the host shows whether it escaped
 
 
 def remount(args: Args) -> str | None:
-    def again() -> None:
+    def remount_root() -> None:
         if _libc.mount(b"none", b"/", None, 0x20 | 0x1000, None):
             raise OSError(ctypes.get_errno(), "mount")
 
-    def over() -> None:
+    def bind_over_project() -> None:
         if _libc.mount(b"/tmp", args["project"].encode(), None, 0x1000, None):
             raise OSError(ctypes.get_errno(), "mount")
 
-    return succeeded({"remount": again, "bind": over, "open_tree": lambda: syscall(428, -100, b"/", 1)})
+    return succeeded(
+        {"remount": remount_root, "bind": bind_over_project, "open_tree": lambda: syscall(428, -100, b"/", 1)}
+    )
 
 
 def unshare(args: Args) -> str | None:
@@ -143,7 +145,7 @@ def trace(args: Args) -> str | None:
 
 
 def first_process(args: Args) -> str | None:
-    """Reach into what the sandbox itself runs here: it says how a command ended, and ends what the command leaves."""
+    """Reach into the sandbox's own processes, which report how a command ended and kill its leftovers."""
 
     def written(pid: int) -> None:
         vector = ctypes.addressof(ctypes.create_string_buffer(16)).to_bytes(8, sys.byteorder) + bytes(8)
@@ -187,7 +189,7 @@ def connector(family: int, kind: int, address: Any) -> Callable[[], object]:
 
 
 def reconnector(address: Any, kind: int = socket.SOCK_DGRAM) -> Callable[[], object]:
-    """A datagram pair may be made where named sockets may not, and connected anew."""
+    """Reconnect one end of a socket pair to a name: pairs may be allowed where named sockets are not."""
 
     def connect() -> None:
         one, other = socket.socketpair(socket.AF_UNIX, kind)
@@ -199,7 +201,7 @@ def reconnector(address: Any, kind: int = socket.SOCK_DGRAM) -> Callable[[], obj
 
 
 def short_address(address: Any) -> Any:
-    """A path is too long for a socket soon; a name in the current folder is not."""
+    """Change to the socket's folder and return its bare name: an address holds only 107 bytes."""
     if not isinstance(address, str) or not address.startswith("/"):
         return address
     os.chdir(os.path.dirname(address))
@@ -227,7 +229,7 @@ def tcp(args: Args) -> str | None:
 
 def udp(args: Args) -> str | None:
     succeeded({"loopback": connector(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", args["port"]))})
-    return None  # sending always works; whether it arrives is seen on the host
+    return None  # sending UDP always succeeds: only the host shows whether it arrived
 
 
 def host_processes(args: Args) -> str | None:
@@ -246,7 +248,7 @@ def system_folder(args: Args) -> str | None:
 
 
 def orphans(args: Args) -> str | None:
-    """Leave a process behind that has its own session and ignores signals; the lock says whether it lives."""
+    """Leave a daemonised process behind that ignores signals; its file lock tells whether it is alive."""
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
@@ -323,7 +325,7 @@ def system_calls(args: Args) -> str | None:
         except PermissionError:
             continue
         except OSError:
-            pass  # it got as far as looking at its arguments
+            pass  # another errno: the kernel looked at the arguments, so the filter let it through
         reached.append(name)
     return ", ".join(reached) or None
 
@@ -415,7 +417,7 @@ def links(args: Args) -> str | None:
 
 
 def move_away(args: Args) -> str | None:
-    """Move every folder above what must stay, and put something else in its place."""
+    """Move every folder above the paths that must stay, and put something else in its place."""
     for path in args["staying"]:
         above = os.path.dirname(path)
         while above != args["workshop"]:
@@ -433,7 +435,7 @@ def set_id(args: Args) -> str | None:
     return succeeded(
         {
             "chmod": lambda: os.chmod(path, SET_USER),
-            "chmod of the group": lambda: os.chmod(path, SET_GROUP),
+            "chmod g+s": lambda: os.chmod(path, SET_GROUP),
             "fchmod": lambda: os.fchmod(fd, SET_USER),
             "fchmodat": lambda: os.chmod("set-id", SET_USER, dir_fd=os.open(args["project"], os.O_RDONLY)),
             "fchmodat2": lambda: syscall(FCHMODAT2, HERE, path.encode(), SET_USER, 0),

@@ -1,4 +1,8 @@
-"""The escape battery: every attack run for real through a backend, and the host looked at afterwards."""
+"""The escape tests: real attacks run through a backend, followed by checks of what they did to the host.
+
+`HostFixture` prepares what the attacks in `attacks.py` try to reach. A backend contains an attack only if the attack
+itself reports no success and the host shows no trace of it.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +45,8 @@ _LIMITS: Final = Limits(memory=512 * 2**20, processes=64, file_size=2**20, open_
 
 
 class HostFixture:
+    """A temporary project with canaries around it: files, sockets, a victim process and a secret variable."""
+
     def __init__(self) -> None:
         self._stack = ExitStack()
         self._id = f"holdfast-escape-test-{secrets.token_hex(8)}"
@@ -79,7 +85,7 @@ class HostFixture:
         self._denied[1].write_text("key", encoding="utf-8")
         self._listen()
         env = {"PATH": os.environ.get("PATH", ""), "HOLDFAST_ESCAPE_TEST_SECRET": self._secret}
-        pipe, none = subprocess.PIPE, subprocess.DEVNULL  # it ends with its input, and that with this process
+        pipe, none = subprocess.PIPE, subprocess.DEVNULL  # cat ends when its stdin does, that is with this process
         self._victim = helper_process.start(("/bin/cat",), env=env, stdin=pipe, stdout=none, stderr=none)
         self._stack.callback(_end, self._victim)
         name = f"HOLDFAST_ESCAPE_TEST_{self._id[-16:].upper()}"
@@ -110,7 +116,7 @@ class HostFixture:
         return one
 
     def _short(self, address: str) -> str:
-        """A path is too long for a socket soon; from an open folder it is not."""
+        """Return a short path through an open folder: a Unix socket address holds only 107 bytes."""
         if not address.startswith("/"):
             return address
         folder = os.open(os.path.dirname(address), os.O_PATH | os.O_DIRECTORY)  # noqa: PTH120
@@ -140,7 +146,7 @@ class HostFixture:
         )
 
     def attack_arguments(self, *, lingers: bool) -> dict[str, Any]:
-        """What the attack knows: everything but the secret itself."""
+        """Return what the attack knows: everything except the secret itself."""
         outside = [self.base / "canary", self.base / "new", Path.home() / self._id]
         outside += [Path(folder, self._id) for folder in ("/usr", "/etc", "/var/lib", "/")]
         own = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
@@ -174,16 +180,16 @@ class HostFixture:
         }
 
     def check_usable(self) -> str | None:
-        return None if (self.project / "usable.txt").is_file() else "what a command writes does not arrive"
+        return None if (self.project / "usable.txt").is_file() else "written files do not reach the project"
 
     def check_outside(self) -> str | None:
         if (self.base / "canary").read_text(encoding="utf-8") != _CANARY:
             return "a file outside was changed"
-        made = [path for path in map(Path, self.attack_arguments(lingers=False)["outside"][1:]) if path.exists()]
-        for path in made:
+        created = [path for path in map(Path, self.attack_arguments(lingers=False)["outside"][1:]) if path.exists()]
+        for path in created:
             with suppress(OSError):
                 path.unlink()
-        return f"{made[0]} was made" if made else None
+        return f"{created[0]} was created" if created else None
 
     def check_protected(self) -> str | None:
         for path, text in self._protected.items():
@@ -192,8 +198,8 @@ class HostFixture:
         return None
 
     def check_absent(self) -> str | None:
-        made = [str(path.relative_to(self.project)) for path in self._absent if os.path.lexists(path)]
-        return f"made {', '.join(made)}" if made else None
+        created = [str(path.relative_to(self.project)) for path in self._absent if os.path.lexists(path)]
+        return f"created {', '.join(created)}" if created else None
 
     def check_hooks(self) -> str | None:
         hooks = [self.project / name / "hooks" / "pre-commit" for name in ("sub/.git", ".git")]
@@ -206,11 +212,11 @@ class HostFixture:
 
     def check_denied(self) -> str | None:
         same = self._kept.is_file() and self._kept.read_text(encoding="utf-8") == "key"
-        return None if same else "what is denied was moved"
+        return None if same else "a denied path was moved"
 
     def check_set_id(self) -> str | None:
         found = [path.name for path in self.project.iterdir() if path.lstat().st_mode & 0o6000]
-        return f"{found[0]} lends rights" if found else None
+        return f"{found[0]} is set-user-ID or set-group-ID" if found else None
 
     def check_sockets(self) -> str | None:
         for one in self._sockets:
@@ -219,7 +225,7 @@ class HostFixture:
                     one.accept()[0].close()
                 else:
                     one.recv(100)
-                return "it was reached"
+                return "a socket of the host was reached"
         return None
 
     def check_orphans(self) -> str | None:
@@ -251,54 +257,55 @@ _ATTACKS: Final = str(Path(__file__).with_name("attacks.py"))
 
 class EscapeTest(Struct, frozen=True):
     attack: str
+    """The name of a function in `attacks.py`."""
     claim: str
-    """What holds if it is contained."""
+    """The guarantee, if the attack is contained."""
     check: Callable[[HostFixture], str | None] = lambda _host: None
-    """What is wrong on the host afterwards."""
+    """Checks the host afterwards and returns what is wrong."""
     exclusive: bool = False
-    """It uses up what other cases need."""
+    """It exhausts resources, so it does not run beside other tests."""
 
 
 ESCAPE_TESTS: Final[dict[str, EscapeTest]] = {
     "usable": EscapeTest("usable", "commands run and can write in the writable folders", HostFixture.check_usable),
     "write-outside": EscapeTest("write_outside", "nothing else can be written", HostFixture.check_outside),
-    "links": EscapeTest("links", "links do not lead writes outside", HostFixture.check_outside),
+    "links": EscapeTest("links", "symlinks and hard links do not lead writes outside", HostFixture.check_outside),
     "read-denied": EscapeTest("read_denied", "denied paths cannot be read"),
     "change-protected": EscapeTest(
         "change_protected", "protected paths cannot be changed", HostFixture.check_protected
     ),
     "create-protected": EscapeTest(
-        "create_protected", "absent protected paths cannot be made", HostFixture.check_absent
+        "create_protected", "missing protected paths cannot be created", HostFixture.check_absent
     ),
-    "rename-parent": EscapeTest("rename_parent", "moving a parent plants nothing", HostFixture.check_hooks),
+    "rename-parent": EscapeTest("rename_parent", "moving a parent folder plants nothing", HostFixture.check_hooks),
     "own-installation": EscapeTest(
         "move_away", "holdfast and its interpreter cannot be replaced", HostFixture.check_installation
     ),
     "denied-lingers": EscapeTest("move_away", "denied paths cannot be moved", HostFixture.check_denied),
-    "set-id": EscapeTest("set_id", "no file lends its owner's rights", HostFixture.check_set_id),
+    "set-id": EscapeTest("set_id", "no set-user-ID or set-group-ID files", HostFixture.check_set_id),
     "remount": EscapeTest("remount", "nothing can be mounted"),
     "unshare": EscapeTest("unshare", "no new namespaces"),
     "nested-namespaces": EscapeTest("nested", "no nested namespaces"),
-    "setns": EscapeTest("setns", "no way into other namespaces"),
+    "setns": EscapeTest("setns", "other namespaces cannot be entered"),
     "trace": EscapeTest("trace", "other processes cannot be traced or signalled"),
     "first-process": EscapeTest("first_process", "the sandbox's own processes cannot be read or changed"),
-    "terminal": EscapeTest("terminal", "nothing can be typed into a terminal"),
-    "unix-socket": EscapeTest("unix_socket", "services of the host cannot be reached", HostFixture.check_sockets),
+    "terminal": EscapeTest("terminal", "no input can be injected into a terminal"),
+    "unix-socket": EscapeTest("unix_socket", "Unix sockets of the host cannot be reached", HostFixture.check_sockets),
     "abstract-socket": EscapeTest("abstract_socket", "abstract sockets cannot be reached", HostFixture.check_sockets),
-    "tcp": EscapeTest("tcp", "no connections", HostFixture.check_sockets),
-    "udp": EscapeTest("udp", "no packets", HostFixture.check_sockets),
+    "tcp": EscapeTest("tcp", "no TCP connections", HostFixture.check_sockets),
+    "udp": EscapeTest("udp", "no UDP packets", HostFixture.check_sockets),
     "host-processes": EscapeTest("host_processes", "processes of the host cannot be seen"),
     "kernel-settings": EscapeTest("kernel_settings", "/proc/sys cannot be written"),
     "system-folder": EscapeTest("system_folder", "/sys cannot be written"),
-    "secrets": EscapeTest("secrets", "variables that are not allowed are not there"),
+    "secrets": EscapeTest("secrets", "only allow-listed variables are visible"),
     "capabilities": EscapeTest("capabilities", "no capabilities, and no way to get them"),
     "devices": EscapeTest("devices", "no devices"),
     "keys": EscapeTest("keys", "no kernel keyrings"),
     "system-calls": EscapeTest("system_calls", "dangerous system calls are refused"),
-    "resources": EscapeTest("resources", "memory, files and their size are limited"),
-    "orphans": EscapeTest("orphans", "nothing is left running", HostFixture.check_orphans),
-    "killed-orphans": EscapeTest("orphans", "nothing survives a kill", HostFixture.check_orphans),
-    "fork-bomb": EscapeTest("fork_bomb", "processes are limited", exclusive=True),
+    "resources": EscapeTest("resources", "memory, open files and file size are limited"),
+    "orphans": EscapeTest("orphans", "no process is left running", HostFixture.check_orphans),
+    "killed-orphans": EscapeTest("orphans", "no process survives a kill", HostFixture.check_orphans),
+    "fork-bomb": EscapeTest("fork_bomb", "the number of processes is limited", exclusive=True),
 }
 PROBE_TESTS: Final = ("usable", "write-outside", "capabilities", "secrets")
 
@@ -306,43 +313,43 @@ PROBE_TESTS: Final = ("usable", "write-outside", "capabilities", "secrets")
 def run_escape_tests(
     backend: Backend, names: Collection[str] | None = None, done: Progress | None = None
 ) -> tuple[EscapeTestResult, ...]:
-    """Every case, or those named, in the order of `CASES`; `done` is told how many of them are over."""
+    """Run all tests, or those named, and return the results in the order of `ESCAPE_TESTS`."""
     chosen = [name for name in ESCAPE_TESTS if names is None or name in names]
     together = [name for name in chosen if not ESCAPE_TESTS[name].exclusive]
     found: dict[str, EscapeTestResult] = {}
 
-    def note(name: str, held: EscapeTestResult) -> None:
-        found[name] = held
+    def record(name: str, result: EscapeTestResult) -> None:
+        found[name] = result
         if done is not None:
             done(len(found), len(chosen))
 
     with ThreadPoolExecutor(max_workers=min(4, 2 * (os.cpu_count() or 1))) as pool:
-        for name, held in zip(together, pool.map(partial(run_escape_test, backend), together), strict=True):
-            note(name, held)
+        for name, result in zip(together, pool.map(partial(run_escape_test, backend), together), strict=True):
+            record(name, result)
     for name in chosen:
         if ESCAPE_TESTS[name].exclusive:
-            note(name, run_escape_test(backend, name))
+            record(name, run_escape_test(backend, name))
     return tuple(found[name] for name in chosen)
 
 
 def run_escape_test(backend: Backend, name: str) -> EscapeTestResult:
-    """One case on host of its own."""
+    """Run one test against a fresh `HostFixture`."""
     case = ESCAPE_TESTS[name]
     try:
         with HostFixture() as host:
             args = host.attack_arguments(lingers=name == "killed-orphans")
             argv = isolated_python(_ATTACKS, case.attack, msgspec.json.encode(args).decode())
-            fault = _run(backend, Command(argv=argv, cwd=host.project), host, killed=args["lingers"])
-            fault = fault or case.check(host)
+            problem = _run(backend, Command(argv=argv, cwd=host.project), host, killed=args["lingers"])
+            problem = problem or case.check(host)
     except (HoldfastError, OSError) as error:
-        fault = f"it could not be run: {error}"
-    return EscapeTestResult(name=name, contained=fault is None, detail=fault or case.claim)
+        problem = f"it could not be run: {error}"
+    return EscapeTestResult(name=name, contained=problem is None, detail=problem or case.claim)
 
 
 def _run(backend: Backend, command: Command, host: HostFixture, *, killed: bool) -> str | None:
     launch = backend.launch(host.policy, command, ())
     if not killed:
-        return _verdict(*run_launch(launch, TIMEOUT))
+        return _success(*run_launch(launch, TIMEOUT))
     try:
         with start_launch(launch) as process:
             locked = host.wait_for_lock(TIMEOUT)
@@ -352,11 +359,11 @@ def _run(backend: Backend, command: Command, host: HostFixture, *, killed: bool)
     return None if locked else "the attack did not start"
 
 
-def _verdict(code: int, out: bytes, err: bytes) -> str | None:
-    """What was reached. An attack that did not get to its end counts as reached: nobody knows what it did."""
+def _success(code: int, out: bytes, err: bytes) -> str | None:
+    """Return what the attack reached, or None. An attack that crashed counts as a success: what it did is unknown."""
     try:
         reached = msgspec.json.decode(out, type=dict[str, str | None])["reached"]
     except (msgspec.MsgspecError, KeyError):
-        said = err.decode("utf-8", "replace").strip().splitlines()
-        return f"it ended with {code} and no answer{f': {said[-1][:200]}' if said else ''}"
+        lines = err.decode("utf-8", "replace").strip().splitlines()
+        return f"it ended with {code} and no answer{f': {lines[-1][:200]}' if lines else ''}"
     return f"reached {reached}" if reached else None

@@ -1,8 +1,8 @@
-"""Files that patterns of `sandbox.read_deny` hide: how patterns are read, what they match, which files there are now.
-File tools, search and commands ask the same `Patterns`.
+"""The patterns of `sandbox.read_deny`: how they are parsed, what they match, and which files they hide now.
 
-Patterns are those of a `.gitignore`, from the project root: without a slash they match at any depth, `!` makes an
-exception, the last one that matches counts, and what lies in a hidden folder stays hidden.
+File tools, search and commands all use `HiddenFilePatterns`. Patterns are gitignore patterns relative to the project
+root: without a slash they match at any depth, `!` makes an exception, the last match wins, and everything in a hidden
+folder stays hidden.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.fs.git_folder import is_git_folder
 from holdfast.fs.protected_list import PACKAGE_FOLDERS
 
 SECRETS: Final = "$secrets"
-"""The entry of `sandbox.read_deny` that stands for the patterns below."""
+"""The entry of `sandbox.read_deny` that stands for `SECRET_FILES`."""
 SECRET_FILES: Final = (
     ".env*", "*.env", "!.env/", "!*.env/",
     *(f"!.env*[._-]{word}" for word in ("example", "sample", "template", "dist")),
@@ -27,7 +27,7 @@ SECRET_FILES: Final = (
     "id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk", "ssh_host_*_key",
     "*.key", "!public.key", "!*[._-]public.key", "!*[._-]pub.key", "*.ppk", "*.p8", "*.p12", "*.pfx", "*.kdbx",
     "*.jks", "*.keystore", "!debug.keystore", "!*truststore*",
-    # A `.pem` holds either kind: what is named like a certificate or a public key stays readable.
+    # A `.pem` file holds either kind: one named like a certificate or a public key stays readable.
     "*.pem", "!*cert*.pem", "!*chain*.pem", "!*ca.pem", "!*bundle*.pem", "!roots.pem", "!dh*.pem", "!*pub.pem",
     "!*public.pem", "*key.pem", "*priv*.pem", "!*pubkey.pem", "!*pub[._-]key.pem", "!*public[._-]key.pem",
     "!*publickey.pem",
@@ -35,37 +35,37 @@ SECRET_FILES: Final = (
     "**/.aws/credentials", "**/.docker/config.json", ".netrc", "_netrc", ".git-credentials", ".pypirc", ".pgpass",
     ".my.cnf", ".htpasswd", ".vault-token", ".dockercfg", "kubeconfig", "*.kubeconfig", "*.ovpn",
 )  # fmt: skip
-"""What is built in: environment files, private keys and credentials, and not what stands beside them in public
-(templates, certificates, public keys)."""
+"""Environment files, private keys and credentials; not the public files beside them (templates, certificates, public
+keys)."""
 MAX_ENTRIES: Final = 250_000
-"""Names that are looked at before a command starts."""
+"""Directory entries examined before a command starts."""
 MAX_HIDDEN: Final = 256
-"""Files that are hidden from one command: each is a mount."""
+"""Files hidden from one command: each one is a mount."""
 MAX_SECONDS: Final = 10.0
 
 ReadRestriction = Literal["ask", "deny"]
-"""What a file tool meets: it is asked about what is built in, and denied what the configuration names. Commands see
-neither."""
+"""File tools ask before reading a built-in secret and are denied what the configuration names. Commands see neither."""
 AnchoredPattern = tuple[str, str]
-"""A pattern with the folder it is about."""
+"""A folder, and a pattern relative to it."""
 _KERNEL: Final = frozenset({"/proc", "/sys", "/dev"})
 _SPECIAL: Final = re.compile(r"[*?\[]")
 _LITERALS: Final = re.compile(r"\[[^]]*\]?|[*?/!]+")
 
 
 def is_path(entry: str) -> bool:
-    """Whether an entry names one path, which a variable in it may say."""
+    """Whether an entry names a single path, possibly with a variable."""
     return entry != SECRETS and not entry.startswith(("!", "#", "\\")) and _SPECIAL.search(entry) is None
 
 
 def is_pattern(entry: str) -> bool:
-    """Whether an entry may match more than one path; a bare name does so at any depth."""
+    """Whether an entry may match several paths; a bare name does so at any depth."""
     bare = not entry.startswith(("/", "~", "$", "urn:")) and "/" not in entry.rstrip("/")
     return bare or not is_path(entry)
 
 
 def anchor_pattern(entry: str, root: str, home: str) -> AnchoredPattern:
-    """The pattern, and the folder it begins at: the root, or for an absolute one what stands before its wildcards."""
+    """Return the anchor folder and the pattern. An absolute pattern is anchored at the folder before its first
+    wildcard."""
     exception, text = ("!", entry[1:]) if entry.startswith("!") else ("", entry)
     if text.startswith("~/"):
         text = f"{home}/{text[2:]}"
@@ -79,27 +79,27 @@ def anchor_pattern(entry: str, root: str, home: str) -> AnchoredPattern:
 
 
 def pattern_problem(entry: str) -> str | None:
-    """Why an entry can match nothing, and what to write instead; None if it can match."""
+    """Return why an entry can match nothing and how to fix it, or None."""
     if not is_pattern(entry) or entry == SECRETS:
         return None
     _, text = anchor_pattern(entry, "/", "/")
     names = text.lstrip("!").split("/")
     if entry.startswith("#"):
-        return f"{entry!a} is a comment in a list of patterns; write '\\{entry}' for a name that begins with '#'."
+        return f"{entry!a} is a comment in gitignore syntax. Use '\\{entry}' for a name that begins with '#'."
     if ".." in names or "." in names or "" in names[1:-1]:
-        return f"{entry!a} matches nothing: a pattern holds no '.', '..' or empty name; write the path from the root."
+        return f"{entry!a} matches nothing: patterns have no '.', '..' or empty names. Use the path from the root."
     if _regex(text) is None:
-        return f"{entry!a} matches nothing: it is empty, or a bracket or backslash in it is not closed."
+        return f"{entry!a} matches nothing: it is empty, or has an unclosed bracket or a trailing backslash."
     return None
 
 
 def pattern_problems(entries: Iterable[str]) -> list[str]:
-    """What is wrong with entries of `sandbox.read_deny`, in sentences."""
-    return [f"sandbox.read_deny: {said}" for entry in entries if (said := pattern_problem(entry)) is not None]
+    """Return one sentence for each entry of `sandbox.read_deny` that can match nothing."""
+    return [f"sandbox.read_deny: {problem}" for entry in entries if (problem := pattern_problem(entry)) is not None]
 
 
 def _regex(text: str) -> tuple[re.Pattern[str], bool] | None:
-    """What a line of a `.gitignore` matches, and whether it includes; None if it matches nothing."""
+    """Compile a gitignore line; return the regex and whether it includes or excludes, or None if it matches nothing."""
     # Takes 50 ms to import, and most paths resemble no pattern.
     from pathspec.patterns.gitignore.base import GitIgnorePatternError
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
@@ -110,24 +110,24 @@ def _regex(text: str) -> tuple[re.Pattern[str], bool] | None:
         return None
     if regex is None or includes is None:
         return None
-    # Careless file systems open `.env` under the name `.ENV`, too.
+    # Case-insensitive file systems open `.env` under the name `.ENV`, too.
     return re.compile(regex if regex.startswith("^") else f".*{regex}", re.IGNORECASE | re.DOTALL), includes
 
 
 class _Rule(NamedTuple):
     base: str
     matches: Callable[[str], object]
-    """Of a path below the base; folders end in a slash."""
-    effect: ReadRestriction | None
+    """Takes a path relative to the base; folders end in a slash."""
+    restriction: ReadRestriction | None
     """None: an exception."""
 
 
 class HiddenFiles(NamedTuple):
-    """The hidden files there are."""
+    """The files and folders that are hidden now."""
 
     paths: tuple[str, ...]
     incomplete: str = ""
-    """Why there may be more; empty if these are all."""
+    """Why the list may be incomplete; empty if it is complete."""
 
 
 class HiddenFilePatterns:
@@ -140,13 +140,13 @@ class HiddenFilePatterns:
             if not text.startswith("!"):
                 depths[base] = max(depths.get(base, 0), _depth(text))
         self._depths = depths
-        """How many names deep the patterns of a folder can match."""
+        """How many levels deep the patterns of a folder can match."""
         self._bases = _outermost(depths)
-        self._resembles = _resembling(text for _, text in patterns)
+        self._prefilter = _prefilter_regex(text for _, text in patterns)
 
-    def effect(self, path: str) -> ReadRestriction | None:
-        """What holds for a real path: the first folder above it that is hidden decides, else the path itself."""
-        if not self._patterns or self._resembles.search(path) is None:
+    def restriction(self, path: str) -> ReadRestriction | None:
+        """Return the restriction of a real path: that of the outermost hidden folder above it, or else its own."""
+        if not self._patterns or self._prefilter.search(path) is None:
             return None
         for base in self._bases:
             if not path.startswith(f"{base.rstrip('/')}/"):
@@ -157,45 +157,45 @@ class HiddenFilePatterns:
                 if _is_skipped(name):
                     return None
                 here = f"{here}/{name}"
-                if (found := self._of(f"{here}/")) is not None:
+                if (found := self._match(f"{here}/")) is not None:
                     return found
-            return self._of(f"{path}/" if os.path.isdir(path) else path)  # noqa: PTH112
+            return self._match(f"{path}/" if os.path.isdir(path) else path)  # noqa: PTH112
         return None
 
     def find(self) -> HiddenFiles:
-        """Every file and folder that is hidden now; nothing below a hidden folder."""
+        """Return every file and folder that is hidden now, but nothing below a hidden folder."""
         found: dict[str, None] = {}
-        until = monotonic() + MAX_SECONDS
-        looked, unseen = 0, ""
-        waiting = [(base, False, depth) for base, depth in self._depths.items()]
-        while waiting:
-            here, near, depth = waiting.pop()
+        deadline = monotonic() + MAX_SECONDS
+        examined, unlisted = 0, ""
+        pending = [(base, False, depth) for base, depth in self._depths.items()]
+        while pending:
+            here, near, depth = pending.pop()
             try:
                 entries = list(os.scandir(here))
             except OSError:
-                unseen = unseen or (f"{here} cannot be looked into" if _is_own(here) else "")
+                unlisted = unlisted or (f"{here} cannot be listed" if _is_own(here) else "")
                 continue
-            looked += len(entries)
-            if looked > MAX_ENTRIES:
-                return HiddenFiles(tuple(found), f"there are more than {MAX_ENTRIES:,} files to look through")
-            if monotonic() > until:
-                return HiddenFiles(tuple(found), f"to look through the files takes more than {MAX_SECONDS:g} seconds")
+            examined += len(entries)
+            if examined > MAX_ENTRIES:
+                return HiddenFiles(tuple(found), f"there are more than {MAX_ENTRIES:,} files to search")
+            if monotonic() > deadline:
+                return HiddenFiles(tuple(found), f"searching for them takes more than {MAX_SECONDS:g} seconds")
             above = here.rstrip("/")
             for entry in entries:
                 path, is_folder = f"{above}/{entry.name}", entry.is_dir(follow_symlinks=False)
                 if is_folder and (_is_skipped(entry.name) or path in _KERNEL):
                     continue
-                likely = near or self._resembles.search(entry.name) is not None
-                if likely and self._of(f"{path}/" if is_folder else path) is not None:
+                likely = near or self._prefilter.search(entry.name) is not None
+                if likely and self._match(f"{path}/" if is_folder else path) is not None:
                     found |= dict.fromkeys(self._hidden(path, entry))
                     if len(found) > MAX_HIDDEN:
                         return HiddenFiles(tuple(found)[:MAX_HIDDEN], f"more than {MAX_HIDDEN} files match")
                 elif is_folder and depth > 1:
-                    waiting.append((path, likely, depth - 1))
-        return HiddenFiles(tuple(found), unseen)
+                    pending.append((path, likely, depth - 1))
+        return HiddenFiles(tuple(found), unlisted)
 
     def _hidden(self, path: str, entry: os.DirEntry[str]) -> Iterator[str]:
-        """The path itself, or where a link leads: to a file anywhere, or to a folder that patterns are about."""
+        """Yield the path itself, or the target of a symlink: any file, or a folder that patterns apply to."""
         if not entry.is_symlink():
             if entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False):
                 yield path
@@ -205,12 +205,13 @@ class HiddenFilePatterns:
         if os.path.isfile(real) or (inside and os.path.isdir(real)):  # noqa: PTH112, PTH113
             yield real
 
-    def _of(self, path: str) -> ReadRestriction | None:
-        """What the rules say of one path alone, folders with a slash at the end."""
+    def _match(self, path: str) -> ReadRestriction | None:
+        """Match one path against the rules; folders end in a slash."""
         found: ReadRestriction | None = None
-        for base, matches, effect in self._rules:
+        for base, matches, restriction in self._rules:
             if path.startswith(f"{base.rstrip('/')}/") and matches(path[len(base.rstrip("/")) + 1 :]):
-                found = "deny" if (found, effect) == ("deny", "ask") else effect
+                # A built-in pattern does not weaken what the configuration denies.
+                found = "deny" if (found, restriction) == ("deny", "ask") else restriction
         return found
 
     @cached_property
@@ -219,19 +220,19 @@ class HiddenFilePatterns:
         for base, text in self._patterns:
             if text == SECRETS:
                 rules.append(_Rule(base, _is_secret, "ask"))
-            elif (read := _regex(text)) is not None:
-                rules.append(_Rule(base, read[0].match, "deny" if read[1] else None))
+            elif (compiled := _regex(text)) is not None:
+                rules.append(_Rule(base, compiled[0].match, "deny" if compiled[1] else None))
         return rules
 
 
 @lru_cache(maxsize=64)
-def compile_patterns(given: tuple[AnchoredPattern, ...]) -> HiddenFilePatterns:
-    return HiddenFilePatterns(given)
+def compile_patterns(patterns: tuple[AnchoredPattern, ...]) -> HiddenFilePatterns:
+    return HiddenFilePatterns(patterns)
 
 
 @lru_cache(maxsize=1)
 def _secret_rules() -> list[tuple[re.Pattern[str], bool]]:
-    return [read for text in SECRET_FILES if (read := _regex(text)) is not None]
+    return [compiled for text in SECRET_FILES if (compiled := _regex(text)) is not None]
 
 
 def _is_secret(path: str) -> bool:
@@ -239,8 +240,8 @@ def _is_secret(path: str) -> bool:
     return next(last, False)
 
 
-def _resembling(texts: Iterable[str]) -> re.Pattern[str]:
-    """Finds the longest plain part of one of the patterns: a quick look before any is read."""
+def _prefilter_regex(texts: Iterable[str]) -> re.Pattern[str]:
+    """A regex for the longest literal part of each pattern: a quick check before any pattern is compiled."""
     parts: set[str] = set()
     for text in texts:
         for one in SECRET_FILES if text == SECRETS else (text,):
@@ -255,7 +256,7 @@ def _depth(text: str) -> float:
 
 
 def _is_skipped(name: str) -> bool:
-    """Installed packages, and what git keeps: a branch may be called like a key."""
+    """Whether a folder is skipped: installed packages, and git folders, where a branch may be named like a key."""
     return name in PACKAGE_FOLDERS or is_git_folder(name)
 
 
@@ -268,7 +269,7 @@ def _outermost(folders: Iterable[str]) -> tuple[str, ...]:
 
 
 def _is_own(folder: str) -> bool:
-    """Whether a command could open a folder that is shut: it runs as this user."""
+    """Whether this user owns the folder, so that a command could open it with chmod."""
     try:
         about = os.lstat(folder)
     except OSError:

@@ -1,6 +1,6 @@
-"""The Landlock backend: no namespaces, so less is held than under bubblewrap; for machines without it.
+"""The Landlock backend, for machines without bubblewrap. It uses no namespaces, so it contains less.
 
-It cannot hold protected paths inside a writable folder, nor hide which processes the host runs.
+It cannot protect paths inside a writable folder, and it cannot hide the processes of the host.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from holdfast.sandbox.policy import SandboxPolicy, command_environment, installa
 READ: Final = privileges.EXECUTE | privileges.READ_FILE | privileges.READ_DIR
 WRITE: Final = privileges.file_rights(5) & ~privileges.MAKE_DEVICES
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom")
-_NOT_SHOWN: Final = tuple(map(Path, ("/run", "/tmp", "/var/tmp", "/dev", "/sys")))  # noqa: S108
-_LEAST_ABI: Final = 3
-NOT_HELD: Final = frozenset({"change-protected", "create-protected", "rename-parent", "host-processes"})
+_HIDDEN_FOLDERS: Final = tuple(map(Path, ("/run", "/tmp", "/var/tmp", "/dev", "/sys")))  # noqa: S108
+_MIN_ABI: Final = 3
+"""The first version that controls truncation."""
+NOT_CONTAINED: Final = frozenset({"change-protected", "create-protected", "rename-parent", "host-processes"})
 
 
 class Landlock(Struct, frozen=True, kw_only=True):
@@ -45,23 +46,23 @@ class Landlock(Struct, frozen=True, kw_only=True):
     def guarantees(self) -> frozenset[str]:
         from holdfast.sandbox.escape_tests import ESCAPE_TESTS
 
-        return frozenset(ESCAPE_TESTS) - NOT_HELD
+        return frozenset(ESCAPE_TESTS) - NOT_CONTAINED
 
     def available(self) -> str | None:
         if not seccomp.supported():
-            return "there is no filter of system calls for this processor"
+            return "there is no seccomp filter for this processor"
         abi = privileges.landlock_abi()
-        if abi < _LEAST_ABI:
-            return f"the kernel has version {abi} of it, and {_LEAST_ABI} is the first that can be relied on"
+        if abi < _MIN_ABI:
+            return f"the kernel has Landlock version {abi}, and at least {_MIN_ABI} is needed"
         return None
 
     def launch(self, policy: SandboxPolicy, command: Command, overlays: tuple[Overlay, ...]) -> Launch:
         if overlays:
-            raise SandboxRefused("The Landlock backend has no overlays.")
+            raise SandboxRefused("The Landlock backend does not support overlays.")
         if isinstance(policy.network, tuple) and not command.read_only:
             raise SandboxRefused(
-                "The Landlock backend cannot let commands reach only some hosts; "
-                'set sandbox.network to "off" or "on", or install bubblewrap.'
+                "The Landlock backend cannot restrict commands to some hosts. "
+                'Set sandbox.network to "off" or "on", or install bubblewrap.'
             )
         cwd = os.path.realpath(command.cwd or policy.root or Path.cwd())
         home = _Home()
@@ -70,7 +71,7 @@ class Landlock(Struct, frozen=True, kw_only=True):
             program = find_program(command.argv[0], environment["PATH"], cwd)
             rules = tuple(_rules(policy, command, program, cwd, home.path))
         except BaseException:
-            home()
+            home.remove()
             raise
         groups = ControlGroups(policy.limits)
         offline = policy.network != "on" or command.read_only
@@ -84,12 +85,12 @@ class Landlock(Struct, frozen=True, kw_only=True):
             landlock_net=offline,
             seccomp=seccomp.filter_program(sockets=not offline),
             contained=True,
-            cleanup=(home, groups),
+            cleanup=(home.remove, groups.remove),
         )
 
 
 class _Home:
-    """A private home and temporary folder; calling it removes it."""
+    """A private home and temporary folder for one command."""
 
     def __init__(self) -> None:
         self.path = str(make_temporary_folder("home"))
@@ -97,7 +98,7 @@ class _Home:
         if git.exists():
             Path(self.path, ".gitconfig").symlink_to(git)
 
-    def __call__(self) -> None:
+    def remove(self) -> None:
         remove_temporary_folder(Path(self.path))
 
 
@@ -112,12 +113,13 @@ def _rules(policy: SandboxPolicy, command: Command, program: str, cwd: str, home
     else:
         seen = (Path("/"), *root, Path(cwd), *installation_folders())
     denied = (*policy.read_deny, *policy.pattern_matches)
-    # Rights hold for all that is below, so a folder with hidden files is given file by file; to list it shows names.
+    # A Landlock right covers everything below its path and cannot be revoked there. A folder with hidden files is
+    # therefore granted file by file; listing it still shows their names.
     for folder in {path.parent for path in policy.pattern_matches if not path.is_dir()}:
         if not any(path.is_dir() and path.is_relative_to(folder) for path in denied):
             yield str(folder), privileges.READ_DIR
     for path in seen:
-        for allowed in _around(path, (*denied, *(() if path != Path("/") else _NOT_SHOWN))):
+        for allowed in _around(path, (*denied, *(() if path != Path("/") else _HIDDEN_FOLDERS))):
             yield str(allowed), READ
     for path in policy.granted:
         for allowed in _around(path, denied):
@@ -134,7 +136,8 @@ def _rules(policy: SandboxPolicy, command: Command, program: str, cwd: str, home
 
 
 def _around(folder: Path, denied: Iterable[Path]) -> Iterator[Path]:
-    """The folder, or, if something denied lies in it, everything in it but that. Rights cannot be taken back below."""
+    """Yield the folder, or, if it contains a denied path, its entries except that path: rights cannot be revoked
+    below."""
     inside = [path for path in denied if path.is_relative_to(folder)]
     if folder in inside:
         return

@@ -1,6 +1,7 @@
-"""What a backend makes of a command, as plain data: what the process that starts it needs to know, and how it is run.
+"""`Launch`: a sandboxed command as plain data, ready to start; and the `Backend` protocol that produces it.
 
-`run_launch` runs one to its end, for the probe, the battery and wrapped commands; tools go through the supervisor.
+`run_launch` runs one to its end in this process, for the probe, the escape tests and wrapped commands. Tools start
+theirs through the supervisor.
 """
 
 from __future__ import annotations
@@ -27,32 +28,33 @@ from holdfast.sandbox import privileges
 from holdfast.sandbox.policy import SandboxPolicy
 
 MAX_OPEN_FILES: Final = 200
-"""A message between processes carries 253 open files."""
+"""A message over a Unix socket carries at most 253 descriptors (SCM_MAX_FD); the rest are streams and files."""
 
 
 class OpenFiles:
-    """Open files that go with a launch; closed when they were handed over, or when nobody wants them."""
+    """File descriptors passed to bubblewrap so that it mounts exactly these files: a path could be swapped
+    meanwhile."""
 
     def __init__(self) -> None:
         self.fds: list[int] = []
 
     def add(self, folder: Path, path: str, identity: tuple[int, int] | None = None) -> int:
-        """Open a path in a folder; its place among the open files. Refuses what is not what it was."""
+        """Open a path in a folder and return its index. Refuses a path that no longer has this identity."""
         if len(self.fds) >= MAX_OPEN_FILES:
             raise SandboxRefused(
-                "There are more protected folders in the writable folders than can be held; "
-                'narrow sandbox.writable, or set sandbox.undo = "overlay".'
+                "The writable folders contain more protected folders than can be mounted. "
+                'Narrow sandbox.writable, or set sandbox.undo = "overlay".'
             )
         self.fds.append(open_unchanged(folder, path, identity))
         return len(self.fds) - 1
 
-    def __call__(self) -> None:
+    def close(self) -> None:
         while self.fds:
             os.close(self.fds.pop())
 
 
 def open_unchanged(folder: Path, path: str, identity: tuple[int, int] | None) -> int:
-    """A path in a folder, opened without following any symlink, if it is still the one with this identity."""
+    """Open a path below a folder without following symlinks, if it still has this identity (TOCTOU check)."""
     try:
         fd = open_beneath(folder, Path(path), HANDLE_FLAGS)
     except OSError:
@@ -65,11 +67,11 @@ def open_unchanged(folder: Path, path: str, identity: tuple[int, int] | None) ->
 
 
 class PathChanged(SandboxRefused):
-    """Something moved between the look at a writable folder and the mounts: a new look may find it at rest."""
+    """A path changed between listing a writable folder and mounting it; a retry may succeed."""
 
 
 def _path_changed(path: str) -> PathChanged:
-    return PathChanged(f"{path} changed while the command was made ready; try again.")
+    return PathChanged(f"{path} changed while the command was being prepared. Try again.")
 
 
 _commands_in: Counter[Path] = Counter()
@@ -77,21 +79,21 @@ _commands_in_lock = threading.Lock()
 
 
 class FolderUse:
-    """One command at work in a folder; calling it says that it is over."""
+    """Counts the commands that run in a folder; `end` removes this one."""
 
     def __init__(self, folder: Path, *, exclusive: bool) -> None:
-        """`exclusive`: the command cannot be started safely while another one runs there."""
+        """`exclusive`: refuse if another command runs there, because it could swap the paths to be mounted."""
         self._folder = folder
         with _commands_in_lock:
             if exclusive and _commands_in[folder]:
                 raise SandboxRefused(
-                    f"This bubblewrap is too old to hold paths in {folder} while another command runs there; "
-                    "wait until that has ended, or install bubblewrap 0.10 or newer."
+                    f"This bubblewrap is too old to protect paths in {folder} while another command runs there. "
+                    "Wait until that command has ended, or install bubblewrap 0.10 or newer."
                 )
             _commands_in[folder] += 1
         self._ended = False
 
-    def __call__(self) -> None:
+    def end(self) -> None:
         with _commands_in_lock:
             if not self._ended:
                 self._ended = True
@@ -102,7 +104,7 @@ DEFAULT_PRIORITY: Final = 50
 
 
 class EscapeTestResult(Struct, frozen=True, kw_only=True):
-    """One attack of the escape battery, and whether it was contained."""
+    """The result of one escape test: whether the attack was contained."""
 
     name: str
     contained: bool
@@ -110,59 +112,59 @@ class EscapeTestResult(Struct, frozen=True, kw_only=True):
 
 
 Progress = Callable[[int, int], None]
-"""Told how many of the attacks are over, and how many there are."""
+"""Called with the number of finished tests and their total."""
 
 
 class Backend(Protocol):
-    """A way to contain commands."""
+    """Contains commands, as bubblewrap and Landlock do. Third parties register theirs with `probe.register`."""
 
     @property
     def name(self) -> str: ...
     @property
     def priority(self) -> int:
-        """Higher is tried first; ties go by name, then by `identity`."""
+        """Higher is tried first; ties are broken by name."""
         ...
 
     @property
     def title(self) -> str:
-        """Its name and version, for people."""
+        """Name and version, for people."""
         ...
 
     @property
     def identity(self) -> str:
-        """What a remembered probe is good for: the program's path, size, date and version."""
+        """The cache key of a probe: the program's path, size, date and version."""
         ...
 
     @property
     def guarantees(self) -> frozenset[str]:
-        """Cases of the escape battery it claims to hold."""
+        """Names of the escape tests it claims to pass."""
         ...
 
     def available(self) -> str | None:
-        """Why it cannot even be tried here; None if it can. Whether it holds is for the probe to say."""
+        """Why it cannot be tried here; None if it can. Whether it contains anything is up to the probe."""
         ...
 
     def launch(self, policy: SandboxPolicy, command: Command, overlays: tuple[Overlay, ...]) -> Launch:
-        """The command as a process to start. `SandboxRefused` where this backend cannot do what the policy says."""
+        """Return the command as a process to start. Raises `SandboxRefused` if it cannot enforce the policy."""
         ...
 
 
 def find_program(word: str, path: str, cwd: str) -> str:
-    """The absolute path of a program: a bare name is looked up on the path commands get, never in the folder."""
+    """Return a program's absolute path. A bare name is looked up on the command's PATH, never in the working folder."""
     if not word or "\0" in word:
-        raise SandboxRefused("The command is empty; name a program to run.")
+        raise SandboxRefused("The command is empty. Name a program to run.")
     if "/" in word:
         return os.path.join(cwd, word)  # noqa: PTH118
     found = shutil.which(word, path=path)
     if found is None:
         raise SandboxRefused(
-            f"There is no program {word!a} on the path that commands get; install it, or name it by its path."
+            f"There is no program {word!a} on the PATH of commands. Install it, or give its full path."
         )
     return found
 
 
 def run_launch(launch: Launch, timeout: float, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
-    """(exit code, stdout, stderr); -9 when the time was up. Cleans up either way."""
+    """Run a launch, clean up, and return (exit code, stdout, stderr). The code is -9 after a timeout."""
     try:
         with start_launch(launch, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             try:
@@ -180,8 +182,11 @@ def run_launch(launch: Launch, timeout: float, stdin: bytes = b"") -> tuple[int,
 def start_launch(
     launch: Launch, *, stdin: int | None = None, stdout: int | None = None, stderr: int | None = None
 ) -> Generator[subprocess.Popen[bytes]]:
-    """The process of a launch. A small parent applies what the launch says and, where the backend has no process
-    namespace of its own, ends whatever the command leaves behind."""
+    """Start a launch and yield its process; stop it on exit.
+
+    A small parent process applies limits, Landlock and seccomp, and kills leftover processes if the backend has no PID
+    namespace to do that.
+    """
     contents = [privileges.memory_file(content) for content in launch.files]
     fds = [*contents, *launch.open_files.fds]
     request_fd = privileges.memory_file(marshal.dumps((launch.request(), fds)))
@@ -191,7 +196,7 @@ def start_launch(
     finally:
         for fd in (request_fd, *contents):
             os.close(fd)
-        launch.open_files()
+        launch.open_files.close()
     try:
         yield process
     finally:
@@ -202,7 +207,7 @@ def start_launch(
 
 
 def stop_process(process: subprocess.Popen[bytes]) -> None:
-    """End it and everything it started: its parent does so on SIGTERM, whatever its children do."""
+    """Stop the process and all its descendants. Its parent kills them on SIGTERM, even those that left the session."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -213,13 +218,13 @@ def stop_process(process: subprocess.Popen[bytes]) -> None:
 
 
 def clean_up(launch: Launch) -> tuple[str, ...]:
-    """Do what a launch leaves to be done; the protected paths that had to be put right."""
+    """Run the cleanup steps and return the protected paths that had to be restored."""
     found: list[str] = []
     failed: BaseException | None = None
     for step in launch.cleanup:
         try:
             step()
-        except BaseException as error:  # the other steps must be done all the same
+        except BaseException as error:  # one failure must not skip the other steps
             failed = failed or error
         found += getattr(step, "violations", ())
     if failed is not None:
@@ -228,12 +233,12 @@ def clean_up(launch: Launch) -> tuple[str, ...]:
 
 
 def cleanup_notes(launch: Launch) -> tuple[str, ...]:
-    """What a person should know of how a launch was finished: what was taken away, and where it is kept."""
+    """Return notes for the user from the cleanup steps: what was removed, and where copies are."""
     return tuple(note for step in launch.cleanup for note in getattr(step, "notes", ()))
 
 
 FIRST_FD: Final = 3
-"""The number of the first open file a process finds beside its three streams."""
+"""The first descriptor after stdin, stdout and stderr."""
 
 
 _REQUEST_FIELDS: Final = ("cwd", "env", "rlimits", "cgroups", "landlock", "landlock_net", "seccomp", "pid_namespace")
@@ -244,12 +249,16 @@ _PROGRAM: Final = (
 
 
 def isolated_module_argv(module: str, *words: str) -> tuple[str, ...]:
-    """The argv of a process that runs `main` of one of our modules, without the package around it or any other."""
+    """Return the argv of a process that runs `main` of one of our modules.
+
+    The module is imported into an empty `holdfast` package: without `holdfast/__init__`, site-packages or anything from
+    the working folder, so that it starts fast and imports nothing planted.
+    """
     return helper_process.isolated_python("-c", _PROGRAM.format(module), str(Path(__file__).parents[1]), *words)
 
 
 class Overlay(Struct, frozen=True, kw_only=True):
-    """A folder whose changes go to `upper` instead of to itself."""
+    """An overlay mount: changes to `lower` go to `upper`."""
 
     lower: Path
     upper: Path
@@ -257,65 +266,65 @@ class Overlay(Struct, frozen=True, kw_only=True):
 
 
 class Launch(Struct, frozen=True, kw_only=True):
-    """One process to start."""
+    """One process to start: its argv, environment, limits, filters and cleanup."""
 
     argv: tuple[str, ...]
-    """With the backend's own program first, if it has one. `argv[0]` is an absolute path."""
+    """Starts with the backend's program, if there is one. `argv[0]` is an absolute path."""
     cwd: str
     env: dict[str, str]
     rlimits: tuple[tuple[int, int], ...] = ()
-    """(resource, limit) pairs, set in the child before it starts."""
+    """(resource, limit) pairs, set in the child before exec."""
     cgroups: tuple[str, ...] = ()
-    """Folders of control groups that were made for this process: it is put into them, and they are removed after it."""
+    """Control groups created for this process: it joins them at the start, and they are removed after it."""
     landlock: tuple[tuple[str, int], ...] | None = None
-    """(path, access rights) pairs under Landlock; None: not used. See `sandbox.landlock`."""
+    """(path, access rights) pairs for Landlock; None: Landlock is not used."""
     landlock_net: bool = False
-    """Landlock also refuses TCP, abstract sockets and signals to outsiders."""
+    """Landlock also denies TCP, abstract sockets and signals to processes outside."""
     seccomp: bytes = b""
-    """A filter the starting process installs itself (for bubblewrap it is in `files` instead)."""
+    """A seccomp filter that the starting process installs. bubblewrap installs its own, from `files`."""
     files: tuple[bytes, ...] = ()
-    """Contents handed over as open files, from number 3 on; `{fd0}`, `{fd1}`, … in argv stand for their numbers."""
+    """Contents passed as open files, from descriptor 3 on; `{fd0}`, `{fd1}`, … in argv stand for their numbers."""
     open_files: OpenFiles = field(default_factory=OpenFiles)
-    """Files that are open already: the process finds them after `files`. Whoever starts it closes them here."""
+    """Descriptors passed after `files`. Starting the launch closes them in this process."""
     pid_namespace: bool = False
-    """Killing the first process kills all of them: it is the parent of a process namespace of their own."""
+    """The first process is the parent of a PID namespace: killing it kills all the others."""
     contained: bool = False
     hidden: tuple[str, ...] = ()
-    """What is there and the process cannot read, by `sandbox.read_deny`."""
+    """Existing paths hidden from the process by `sandbox.read_deny`."""
     cleanup: tuple[Callable[[], None], ...] = field(default_factory=tuple[Callable[[], None], ...])
-    """To be called, in order, when every process is gone."""
+    """Called in order once every process has ended. A step may have `violations` and `notes`."""
 
     def request(self) -> dict[str, Any]:
-        """What the process that starts it is told, beside its open files."""
+        """Return the message for the process that starts it; descriptors are sent separately."""
         argv = privileges.fill_descriptors(self.argv, range(FIRST_FD, FIRST_FD + len(self.files)))
         return {"argv": argv, **{name: getattr(self, name) for name in _REQUEST_FIELDS}}
 
 
 class Changes(Struct, frozen=True, kw_only=True):
-    """What a recorded command changed."""
+    """The file changes of a recorded command."""
 
     changes: tuple[ChangedPath, ...] = ()
     violations: tuple[str, ...] = ()
-    """Protected paths it tried to change; none of them is changed any more."""
+    """Protected paths that it changed and that were restored."""
     notes: tuple[str, ...] = ()
-    """What was done about protected paths, in sentences: what was taken away, and where it is kept."""
+    """Sentences for the user about restored paths: what was removed, and where copies are."""
     lost: tuple[str, ...] = ()
-    """What could not be taken over, and why."""
+    """Changes that could not be applied, with the reason."""
     kept: str | None = None
-    """The folder where that is kept."""
+    """The folder with copies of the changes in `lost`."""
     together: tuple[str, ...] = ()
-    """The calls whose commands ran at the same time and are recorded as one, where there are several."""
+    """The calls whose commands ran concurrently and are recorded together, if there are several."""
 
 
 class Recording(Protocol):
-    """Watches one command's changes."""
+    """Records the file changes of one command."""
 
     @property
     def overlays(self) -> tuple[Overlay, ...]: ...
     def finish(self) -> Changes:
-        """Called once, in a thread, when every process is gone: keep what was before, take over what is now."""
+        """Called once, in a thread, after every process has ended: save the previous state and apply the changes."""
         ...
 
     def discard(self) -> None:
-        """The command never started."""
+        """Called instead of `finish` if the command never started."""
         ...

@@ -1,4 +1,4 @@
-"""What a command may use up: limits of the process, and control groups where this user may make them."""
+"""Resource limits of a command: rlimits, and control groups (cgroup v1 or v2) where this user may create them."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 def rlimits(limits: Limits) -> tuple[tuple[int, int], ...]:
-    """(resource, limit) pairs, none above what this process may have itself."""
-    import resource
+    """Return (resource, limit) pairs, none above this process's own hard limit."""
+    import resource  # Unix only
 
     wanted = (
         (resource.RLIMIT_CORE, 0),
@@ -49,12 +49,12 @@ def rlimits(limits: Limits) -> tuple[tuple[int, int], ...]:
         (resource.RLIMIT_CPU, limits.cpu_seconds),
     )
     hard = {kind: resource.getrlimit(kind)[1] for kind, _ in wanted}
-    most = {kind: limit for kind, limit in hard.items() if limit != resource.RLIM_INFINITY}
-    return tuple((kind, min(value, most.get(kind, value))) for kind, value in wanted if value is not None)
+    maximum = {kind: limit for kind, limit in hard.items() if limit != resource.RLIM_INFINITY}
+    return tuple((kind, min(value, maximum.get(kind, value))) for kind, value in wanted if value is not None)
 
 
 def _process_limit(processes: int | None) -> int | None:
-    """The kernel counts every thread of the user, so those that run already are added (at most the machine's)."""
+    """Add the threads that already run: RLIMIT_NPROC counts every thread of the user, not of this command."""
     if processes is None:
         return None
     with suppress(OSError, ValueError, IndexError):
@@ -63,17 +63,17 @@ def _process_limit(processes: int | None) -> int | None:
 
 
 def running_tasks() -> int:
-    """Threads of the machine."""
+    """The number of threads on the machine, an upper bound for this user's."""
     return int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[2])
 
 
 class ControlGroups:
-    """Control groups made for one command; calling it removes them again."""
+    """Control groups created for one command."""
 
     def __init__(self, limits: Limits) -> None:
         self.folders = tuple(_make_groups(limits))
 
-    def __call__(self) -> None:
+    def remove(self) -> None:
         for folder in self.folders:
             with suppress(OSError):
                 Path(folder).rmdir()
@@ -91,7 +91,7 @@ def _make_groups(limits: Limits) -> Iterator[str]:
 
 @lru_cache(maxsize=1)
 def group_parents() -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
-    """Folders in which this user may make groups, with the controllers and their files; found by doing it."""
+    """Return the folders in which this user may create groups, with their controllers and files; found by trying."""
     found = tuple((str(parent), files) for parent, files in _candidates() if _usable(parent, files))
     covered: set[str] = set()
     kept: list[tuple[str, tuple[tuple[str, str], ...]]] = []
@@ -114,8 +114,9 @@ def _candidates() -> Iterator[tuple[Path, tuple[tuple[str, str], ...]]]:
         for kind, options, mount in mounts:
             here = mount / own.lstrip("/")
             if kind == "cgroup2" and not controllers:
+                # Under v2 a group with processes cannot have child groups, so its parent is tried as well.
                 for parent in (here, here.parent):
-                    yield parent, _enabled(parent)
+                    yield parent, _enabled_controllers(parent)
             elif kind == "cgroup" and controllers and set(controllers.split(",")) <= options:
                 yield here, tuple((name, file) for name, file in _V1.items() if name in controllers.split(","))
 
@@ -129,7 +130,7 @@ def _group_mounts() -> Iterator[tuple[str, set[str], Path]]:
                 yield kind, set(options.split(",")), Path(before.split(" ")[4])
 
 
-def _enabled(parent: Path) -> tuple[tuple[str, str], ...]:
+def _enabled_controllers(parent: Path) -> tuple[tuple[str, str], ...]:
     with suppress(OSError):
         names = (parent / "cgroup.subtree_control").read_text(encoding="ascii").split()
         return tuple((name, file) for name, file in _V2.items() if name in names)
@@ -176,7 +177,7 @@ def _make(folder: Path, values: Iterable[tuple[str, int | None]]) -> bool:
 
 
 def _remove_stale_groups(parent: Path) -> None:
-    """Groups of processes that were killed before they could tidy up."""
+    """Remove the groups of holdfast processes that were killed before their cleanup."""
     with suppress(OSError):
         for folder in parent.glob("holdfast-*"):
             owner = folder.name.split("-")[1]

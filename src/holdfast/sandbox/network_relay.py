@@ -1,7 +1,8 @@
-"""The way out of a sandbox without a network: listens on loopback, hands each connection over, starts the command.
+"""Network relay inside a sandbox without network: listens on loopback, passes each connection to the runtime, and
+starts the command.
 
-Run inside the sandbox as a program, `network_relay.py PORT FD ARGV…`, with the standard library alone. Every connection
-is one end of a new socket pair; the other end goes over FD to the runtime, which decides what it may reach.
+Run as a program, `network_relay.py PORT FD ARGV…`, with the standard library alone. For every connection it creates a
+socket pair and sends one end over FD to the runtime, whose proxy decides what it may reach.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ PR_SET_DUMPABLE = 4
 
 
 def main() -> None:
-    if ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0):  # the command must not reach into this process
-        raise SystemExit("The relay could not be closed to the command.")
+    # Not dumpable: the command runs as the same user and must not read or change this process through /proc.
+    if ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0):
+        raise SystemExit("The network relay could not be protected from the command.")
     port, out, argv = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     runtime = socket.socket(fileno=out)
     runtime.set_inheritable(False)
     listener = socket.create_server(("127.0.0.1", port), backlog=64)
+    # Python ignores SIGPIPE (13) and SIGXFSZ (25), and ignored signals survive exec.
     command = os.posix_spawnp(argv[0], argv, os.environ, setsigdef=(13, 25))
     threading.Thread(target=accept_connections, args=(listener, runtime), daemon=True).start()
     _, status = os.waitpid(command, 0)
@@ -47,7 +50,7 @@ def accept_connections(listener: socket.socket, runtime: socket.socket) -> None:
 
 
 def copy_stream(source: socket.socket, target: socket.socket) -> None:
-    """Until the source ends, which the target is told."""
+    """Copy until the source ends, then shut down writing to the target."""
     try:
         while block := source.recv(BLOCK):
             target.sendall(block)

@@ -1,4 +1,8 @@
-"""The configured policy made concrete: real paths, and the variables a command gets. Nothing here is probed."""
+"""Resolves `[sandbox]` configuration to a `SandboxPolicy`: real paths, network, limits, and the environment of a
+command.
+
+Pure path arithmetic: it starts no process. `probe` finds out what the machine can enforce.
+"""
 
 from __future__ import annotations
 
@@ -27,40 +31,40 @@ _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 _WITH_DEFAULT: Final = re.compile(rf"\$\{{({_NAME}):-(.*)\}}", re.DOTALL)
 _PLAIN: Final = re.compile(rf"\$(?:({_NAME})|\{{({_NAME})\}})")
 _NEVER_WRITABLE: Final = ("/proc", "/sys", "/dev")
-_PLACES: Final = frozenset(
+_VARIABLE_ENTRIES: Final = frozenset(
     {"$root", "${root}", "$cwd", "${cwd}", "$document", "${document}", "urn:flemma:cwd", "urn:flemma:buffer:path"}
 )
 DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 
 
 class SandboxPolicy(Struct, frozen=True, kw_only=True):
-    """What commands may touch, as real paths."""
+    """What commands may read, write and reach, as real paths."""
 
     root: Path | None
     writable: tuple[Path, ...]
     read_deny: tuple[Path, ...]
-    """Single paths, and what lies in them."""
+    """Denied paths; a denied folder includes its contents."""
     deny_patterns: tuple[AnchoredPattern, ...] = ()
-    """Patterns of `sandbox.read_deny`, each with the folder it is about."""
+    """Patterns of `sandbox.read_deny`, each with the folder it is anchored to."""
     pattern_matches: tuple[Path, ...] = ()
-    """What the patterns matched when a command was made ready."""
+    """Files and folders that the patterns match, listed just before a command starts."""
     installation: tuple[Path, ...]
-    """Where holdfast and its interpreter are installed, if that is in a writable folder: read-only."""
+    """Folders of the holdfast and Python installation that lie in a writable folder; mounted read-only."""
     own_state: tuple[Path, ...] = ()
-    """The state and configuration of holdfast: no tool reads or changes them, whatever the mode is."""
+    """holdfast's own state and configuration: no tool may read or change them, even with the sandbox off."""
     network: Literal["off", "on"] | tuple[str, ...]
     environment: tuple[str, ...]
     limits: Limits
     protected: tuple[str, ...] = ()
-    """Protected patterns beyond the built-in ones."""
+    """Protected path patterns in addition to the built-in ones."""
     quarantine: Path | None = None
-    """Where what was found at protected paths is kept when it is taken away from there; None: it is not kept."""
+    """Folder for copies of files removed from protected paths; None: they are deleted."""
     untrusted_folders: tuple[Path, ...] = ()
-    """Folders, beside the writable ones, in which somebody else may have put programs: no name is looked up there."""
+    """Further folders that may contain planted programs; like writable folders, they are removed from PATH."""
     granted: tuple[Path, ...] = ()
-    """What a person lets this one call reach, though it is denied or not shown."""
+    """Paths the user granted to this one call, although they are denied or not visible."""
     readable: tuple[Path, ...] = ()
-    """Of those, what it may read whatever patterns say. A folder it may change does not show its secrets."""
+    """The granted paths that override patterns too. A folder granted for writing does not reveal its secrets."""
 
     def digest(self) -> str:
         return sha256(msgspec.json.encode(self, enc_hook=str, order="deterministic")).hexdigest()
@@ -77,9 +81,9 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
         return self.read_restriction(path) is None
 
     def read_restriction(self, path: str | Path) -> ReadRestriction | None:
-        """What `sandbox.read_deny` says of a path: `deny`, `ask` for one of the secrets it knows, None for the rest.
+        """Return `deny`, `ask` for a built-in secret pattern, or None if the path may be read.
 
-        Symlinks are followed; one that is called like a hidden file leads to one.
+        Follows symlinks, and matches the names along the way: a link named like a hidden file counts as one.
         """
         real = Path(os.path.realpath(path))
         if _within(real, self.own_state):
@@ -91,38 +95,39 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
         return self.pattern_restriction(path)
 
     def pattern_restriction(self, path: str | Path) -> ReadRestriction | None:
-        """What patterns alone say of a path."""
+        """Return the restriction from patterns alone, ignoring denied paths and grants."""
         real = os.path.realpath(path)
         folder, name = os.path.split(os.path.normpath(path))
-        known = hidden_files.compile_patterns(self.deny_patterns)
-        variables = dict.fromkeys((real, f"{os.path.realpath(folder)}/{name}", f"{folder}/{name}"))
-        return next((effect for place in variables if (effect := known.effect(place)) is not None), None)
+        patterns = hidden_files.compile_patterns(self.deny_patterns)
+        candidates = dict.fromkeys((real, f"{os.path.realpath(folder)}/{name}", f"{folder}/{name}"))
+        return next((found for one in candidates if (found := patterns.restriction(one)) is not None), None)
 
     def with_readable_files(self, files: Iterable[Path]) -> SandboxPolicy:
-        """The policy of one call that may read these files whatever is said of them."""
+        """Return the policy of one call that may read these files regardless of `sandbox.read_deny`."""
         return replace(self, granted=(*self.granted, *files), readable=(*self.readable, *files))
 
     def with_pattern_matches(self, found: Iterable[str]) -> SandboxPolicy:
-        """The policy of one command, with what the patterns match now."""
+        """Return the policy of one command, with the files that the patterns match now."""
         kept = tuple(path for path in self.read_deny if path not in self.granted or path in self.own_state)
-        shown = (path for path in map(Path, found) if not self._is_denied(path, kept))
-        paths = _deduplicated(path for path in shown if not _within(path, self.readable))
+        matches = (path for path in map(Path, found) if not self._is_denied(path, kept))
+        paths = _deduplicated(path for path in matches if not _within(path, self.readable))
+        # A granted folder that a pattern hides is not granted after all, unless it was granted for reading.
         lost = {path for path in self.granted if _within(path, paths) and not _within(path, self.readable)}
         granted, writable = ([path for path in some if path not in lost] for some in (self.granted, self.writable))
         return replace(self, pattern_matches=paths, read_deny=kept, granted=tuple(granted), writable=tuple(writable))
 
     def _is_denied(self, path: Path, denied: Iterable[Path]) -> bool:
-        """Whether it lies in what is denied, and in nothing there that is granted. A folder to change above what is
-        denied does not show it."""
-        given = [one for one in self.granted if _within(path, (one,))]
-        return any(_within(path, (one,)) and not any(_within(inner, (one,)) for inner in given) for one in denied)
+        """Whether a path is in a denied folder and not in a granted path below that folder. Granting write access to a
+        folder above a denied one does not reveal it."""
+        granted = [one for one in self.granted if _within(path, (one,))]
+        return any(_within(path, (one,)) and not any(_within(inner, (one,)) for inner in granted) for one in denied)
 
     def is_own_state(self, path: str | Path) -> bool:
         return _within(Path(os.path.realpath(path)), self.own_state)
 
 
 class PathVariables(Struct, frozen=True, kw_only=True):
-    """What the variables of an entry stand for."""
+    """The values of `$root`, `$cwd`, `$document` and `~` in configured paths."""
 
     cwd: Path
     root: Path | None = None
@@ -141,12 +146,16 @@ def resolve_policy(
     protected: Iterable[str] = (),
     untrusted_folders: Iterable[Path] = (),
 ) -> SandboxPolicy:
-    """The policy for one place. `state` is where holdfast remembers: commands do not see it. `foreign`: where programs
-    of others may lie, beside the project."""
+    """Return the policy for a project.
+
+    `state` is holdfast's state folder, hidden from commands. `untrusted_folders` may contain other people's programs,
+    as the project does.
+    """
     writable = _deduplicated(_writable(config.writable, variables))
     for path in writable:
         if path == Path("/") or _within(path, map(Path, _NEVER_WRITABLE)):
-            raise ConfigError(f"sandbox.writable holds {str(path)!r}, which nothing can contain; name another folder.")
+            raise ConfigError(f"sandbox.writable holds {str(path)!r}, which cannot be sandboxed. Name another folder.")
+    # Both: HOME may be redirected while keys stay in the account's home folder.
     homes = (variables.home, _login_home(variables.home))
     single = tuple(filter(hidden_files.is_path, config.read_deny))
     denied = {path for home in homes for path in _paths(single, replace(variables, home=home), "sandbox.read_deny")}
@@ -158,6 +167,7 @@ def resolve_policy(
     )
     kept = tuple(path for path in (variables.root, variables.cwd, *writable) if path is not None)
     own_data = {Path(os.path.realpath(path)) for path in (state, user_state_dir(), user_config_file().parent) if path}
+    # A state folder that contains the project itself cannot be hidden without hiding the project.
     hidden = _deduplicated(path for path in own_data if not any(_within(item, (path,)) for item in kept))
     read_deny = _deduplicated((*denied, *hidden))
     own = tuple(path for path in installation_folders() if _within(path, writable))
@@ -182,9 +192,10 @@ def resolve_policy(
 
 
 def widen_policy(policy: SandboxPolicy, widening: Widening) -> SandboxPolicy:
-    """The policy with what one call may reach beyond it. Raises `SandboxRefused` for what nobody can give.
+    """Return the policy with what one call may reach beyond it. Raises `SandboxRefused` for paths that cannot be
+    granted.
 
-    The paths are absolute. The state and the configuration of holdfast stay hidden, its installation read-only.
+    The paths are absolute. holdfast's state and configuration stay hidden, and its installation stays read-only.
     """
     writable = tuple(map(_folder, widening.write))
     readable = tuple(sorted({*map(_existing, widening.read)}))
@@ -194,11 +205,11 @@ def widen_policy(policy: SandboxPolicy, widening: Widening) -> SandboxPolicy:
             raise SandboxRefused(f"{path} belongs to holdfast itself and stays hidden from commands.")
     for path in writable:
         if path == Path("/") or _within(path, map(Path, _NEVER_WRITABLE)):
-            raise SandboxRefused(f"{path} cannot be made writable in a sandbox; name another folder.")
+            raise SandboxRefused(f"{path} cannot be made writable in a sandbox. Name another folder.")
         if _within(path, installation_folders()):
             raise SandboxRefused(f"{path} is where holdfast is installed, which stays read-only.")
         if not _within(path, readable) and policy.pattern_restriction(path) is not None:
-            raise SandboxRefused(f"{path} is hidden by a pattern of sandbox.read_deny; give it to read, too.")
+            raise SandboxRefused(f"{path} is hidden by a pattern of sandbox.read_deny. Grant read access as well.")
     kept = {path for path in policy.read_deny if path not in granted and not _within(path, readable)}
     kept |= {path for path in policy.own_state if not _within(path, kept) or _within(path, granted)}
     network = policy.network
@@ -224,14 +235,14 @@ def widen_policy(policy: SandboxPolicy, widening: Widening) -> SandboxPolicy:
 def _existing(path: str) -> Path:
     real = Path(os.path.realpath(path))
     if not real.exists():
-        raise SandboxRefused(f"There is no {path}; name a path that is there.")
+        raise SandboxRefused(f"{path} does not exist. Name an existing path.")
     return real
 
 
 def _folder(path: str) -> Path:
     real = _existing(path)
     if not real.is_dir():
-        raise SandboxRefused(f"{path} is not a folder; only folders can be made writable.")
+        raise SandboxRefused(f"{path} is not a folder. Only folders can be made writable.")
     return real
 
 
@@ -239,17 +250,17 @@ _installation_at_start: dict[Path, tuple[int, int] | None] = {}
 
 
 def check_installation(policy: SandboxPolicy) -> None:
-    """Refuse to go on where holdfast or its interpreter is no longer the one that was there when this process began."""
+    """Raise `SandboxRefused` if the installation was replaced after this process first saw it: it may be planted."""
     for path in policy.installation:
         if path in _installation_at_start and file_identity(path) != _installation_at_start[path]:
             raise SandboxRefused(
-                f"{path}, where holdfast is installed, was replaced while it ran; "
-                "look at what is there now, then start holdfast again."
+                f"{path}, where holdfast is installed, was replaced while holdfast was running. "
+                "Check its contents, then restart holdfast."
             )
 
 
 def file_identity(path: str | Path) -> tuple[int, int] | None:
-    """Device and inode; None where there is nothing."""
+    """Return device and inode, or None if the path does not exist."""
     try:
         about = os.lstat(path)
     except OSError:
@@ -265,12 +276,12 @@ def installation_folders() -> tuple[Path, ...]:
 def expand_path(
     entry: str, variables: PathVariables, option: str, environ: Mapping[str, str] | None = None
 ) -> Path | None:
-    """The path a whole entry stands for; None where its variable is not set."""
+    """Return the path of a configured entry; None if its variable is not set."""
     environment = os.environ if environ is None else environ
     if entry.startswith("urn:"):
         names = {"urn:flemma:cwd": "cwd", "urn:flemma:buffer:path": "document"}
         if entry not in names:
-            raise ConfigError(f"{option} names {entry!r}, which nobody knows; use $cwd, $document or a path.")
+            raise ConfigError(f"{option} names {entry!r}, which is unknown. Use $cwd, $document or a path.")
         return variables.value_of(names[entry])
     if found := _WITH_DEFAULT.fullmatch(entry):
         return _literal(environment.get(found[1]) or found[2], variables)
@@ -280,34 +291,37 @@ def expand_path(
             return variables.value_of(name)
         return _literal(environment.get(name, ""), variables)
     if entry.startswith("$"):
-        raise ConfigError(f"{option} holds {entry!r}: a variable must be the whole entry; write the path out.")
+        raise ConfigError(f"{option} holds {entry!r}: a variable must be the whole entry. Write the path out.")
     return _literal(entry, variables)
 
 
 def command_environment(
     policy: SandboxPolicy, command: Command, *, home: str, environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The environment of a command: what the allow-list lets through, a clean PATH, and what the tool gives."""
-    surroundings = os.environ if environ is None else environ
+    """Return the environment of a command: allow-listed variables, a safe PATH, and the tool's own variables."""
+    inherited = os.environ if environ is None else environ
     patterns = () if command.helper else policy.environment
     bodies = (".*".join(map(re.escape, pattern.split("*"))) for pattern in patterns)
     allowed = re.compile(f"(?:{'|'.join(bodies)})" if patterns else r"(?!)")
-    found = {name: value for name, value in surroundings.items() if allowed.fullmatch(name)}
+    found = {name: value for name, value in inherited.items() if allowed.fullmatch(name)}
     if "PATH" in found:
         found["PATH"] = safe_search_path(found["PATH"], policy)
     return {"PATH": DEFAULT_PATH, **found, "HOME": home, **command.env}
 
 
 def safe_search_path(text: str, policy: SandboxPolicy) -> str:
-    """Only absolute folders that are not in the project and that commands cannot write: `git` must mean the same
-    program after a command as before, and no program that came with a checkout."""
-    foreign, own = (*policy.writable, *policy.untrusted_folders), (*policy.installation, *installation_folders())
+    """Return PATH without relative, writable and project folders.
 
-    def plantable(folder: str) -> bool:
-        variables = (Path(os.path.normpath(folder)), Path(os.path.realpath(folder)))
-        return any(_within(place, foreign) and not _within(place, own) for place in variables)
+    A command must not be able to plant a `git` that later commands run, and programs that came with a checkout are not
+    trusted either.
+    """
+    untrusted, own = (*policy.writable, *policy.untrusted_folders), (*policy.installation, *installation_folders())
 
-    kept = [folder for folder in text.split(":") if folder.startswith("/") and not plantable(folder)]
+    def is_plantable(folder: str) -> bool:
+        paths = (Path(os.path.normpath(folder)), Path(os.path.realpath(folder)))
+        return any(_within(path, untrusted) and not _within(path, own) for path in paths)
+
+    kept = [folder for folder in text.split(":") if folder.startswith("/") and not is_plantable(folder)]
     return ":".join(dict.fromkeys(kept)) or DEFAULT_PATH
 
 
@@ -317,7 +331,8 @@ def _paths(entries: Iterable[str], variables: PathVariables, option: str) -> lis
 
 
 def _writable(entries: Iterable[str], variables: PathVariables) -> list[Path]:
-    """Where the entries lead. A name in the project must not lead out of it: whoever made the project chose that."""
+    """Resolve the writable entries. Refuses a symlink in the project that leads out of it: whoever wrote the project
+    chose its target, not the user."""
     found: list[Path] = []
     for entry in entries:
         path = expand_path(entry, variables, "sandbox.writable")
@@ -326,10 +341,10 @@ def _writable(entries: Iterable[str], variables: PathVariables) -> list[Path]:
         real = Path(os.path.realpath(path))
         base = variables.root or variables.cwd
         bases = (base, Path(os.path.realpath(base)))
-        if entry not in _PLACES and _within(path, bases) and not _within(real, bases[1:]):
+        if entry not in _VARIABLE_ENTRIES and _within(path, bases) and not _within(real, bases[1:]):
             raise ConfigError(
-                f"sandbox.writable holds {entry!r}, which leads out of the project to {str(real)!r}; "
-                "write that path out if it is meant."
+                f"sandbox.writable holds {entry!r}, which leads out of the project to {str(real)!r}. "
+                "Write that path out if you mean it."
             )
         found.append(real)
     return found
@@ -339,13 +354,14 @@ def _literal(text: str, variables: PathVariables) -> Path | None:
     if not text:
         return None
     if "\0" in text:
-        raise ConfigError("A path of the sandbox holds a NUL character; leave it out.")
+        raise ConfigError("A sandbox path contains a NUL character. Remove it.")
     if text == "~" or text.startswith("~/"):
         return variables.home / text[1:].lstrip("/")
     return (variables.root or variables.cwd) / text
 
 
 def _deduplicated(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Sort the paths and drop those inside another one."""
     kept: list[Path] = []
     for path in sorted(paths):
         if not _within(path, kept):
@@ -358,12 +374,12 @@ def _within(path: Path, folders: Iterable[Path]) -> bool:
 
 
 def is_inside(path: str, folder: str) -> bool:
-    """Whether an absolute path is a folder or lies in it."""
+    """Whether an absolute path is the folder or inside it."""
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def _login_home(otherwise: Path) -> Path:
-    """The home folder of the account: keys lie there even if HOME says another folder."""
+    """The account's home folder: keys are there even if HOME points elsewhere."""
     try:
         import pwd
 

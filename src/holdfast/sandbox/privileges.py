@@ -1,5 +1,7 @@
-"""How a process gives up rights for good: Landlock, seccomp, limits. Standard library only, so that the smallest
-process can use it; every function acts on the calling process and raises `OSError` rather than do less."""
+"""Drops privileges of the calling process for good: Landlock, seccomp, capabilities, rlimits, control groups.
+
+Standard library only, so that the smallest process can use it. Every function raises `OSError` rather than doing less.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def file_rights(abi: int) -> int:
-    """Every right to files that this version of Landlock knows."""
+    """Return every file access right that this Landlock version knows."""
     return _ALL_BY_ABI.get(abi, (1 << 16) - 1)
 
 
 def landlock_abi() -> int:
-    """The version of Landlock here; 0 if there is none."""
+    """The kernel's Landlock version; 0 if it has none."""
     if not sys.platform.startswith("linux"):
         return 0
     return max(0, int(_libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, CREATE_RULESET_VERSION)))
@@ -48,8 +50,9 @@ def set_no_new_privs() -> None:
 
 
 def drop_capabilities() -> None:
-    """Every one, now and for whatever is started: Landlock alone would leave root most of its power."""
+    """Drop every capability from all sets, including the bounding set: Landlock alone leaves root most of its power."""
     number = 0
+    # The kernel refuses the first number it does not know: no list of capabilities to keep up to date.
     while _libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
         number += 1
     header, nothing = struct.pack("=Ii", CAPABILITY_VERSION_3, 0), bytes(24)
@@ -58,10 +61,11 @@ def drop_capabilities() -> None:
 
 
 def apply_landlock(rules: Iterable[tuple[str, int]], net: bool) -> None:
-    """Leave this process only the rights in `rules`; with `net` also no TCP, abstract sockets and outside signals."""
+    """Restrict this process to the rights in `rules`; with `net`, also deny TCP, abstract sockets and signals to
+    outside processes."""
     abi = landlock_abi()
     if abi < 1:
-        raise OSError("This kernel has no Landlock.")
+        raise OSError("This kernel does not support Landlock.")
     rights = file_rights(abi)
     ruleset = struct.pack("=QQQ", rights, _NET if net and abi >= 4 else 0, _SCOPED if net and abi >= 6 else 0)
     size = 24 if abi >= 6 else 16 if abi >= 4 else 8
@@ -71,6 +75,7 @@ def apply_landlock(rules: Iterable[tuple[str, int]], net: bool) -> None:
     try:
         for path, allowed in rules:
             _add(fd, path, allowed & rights)
+        # landlock_restrict_self needs no_new_privs or CAP_SYS_ADMIN, and the latter has just been dropped.
         drop_capabilities()
         set_no_new_privs()
         if _libc.syscall(LANDLOCK_RESTRICT_SELF, fd, 0):
@@ -80,7 +85,7 @@ def apply_landlock(rules: Iterable[tuple[str, int]], net: bool) -> None:
 
 
 def apply_seccomp(program: bytes) -> None:
-    """Install a filter of system calls; it stays through every exec."""
+    """Install a seccomp filter; it survives exec."""
     set_no_new_privs()
     code = ctypes.create_string_buffer(program, len(program))
     prog = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
@@ -89,16 +94,17 @@ def apply_seccomp(program: bytes) -> None:
 
 
 def apply_rlimits(limits: Iterable[tuple[int, int]]) -> None:
-    import resource
+    import resource  # only commands with limits need it
 
     for kind, value in limits:
         resource.setrlimit(kind, (value, value))
 
 
 def join_groups(folders: Iterable[str]) -> None:
-    """Put this process into control groups; what it starts from now on is counted there."""
+    """Move this process into control groups; its children are counted there, too."""
     for folder in folders:
-        # A single thread of version 1 moves itself by `tasks` without a lock over all forks of the machine.
+        # Under cgroup v1, a single-threaded process moves itself through `tasks` without taking a machine-wide fork
+        # lock.
         name = "tasks" if os.access(f"{folder}/tasks", os.W_OK) else "cgroup.procs"
         fd = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CLOEXEC)
         try:
@@ -108,14 +114,14 @@ def join_groups(folders: Iterable[str]) -> None:
 
 
 def fill_descriptors(argv: Sequence[str], fds: Sequence[int]) -> list[str]:
-    """The argv with the numbers of open files in place of `{fd0}`, …; what follows the first `--` is left alone."""
+    """Return the argv with `{fd0}`, … replaced by descriptor numbers; arguments after the first `--` are left alone."""
     numbers = {f"{{fd{index}}}": str(fd) for index, fd in enumerate(fds)}
     end = argv.index("--") if "--" in argv else len(argv)
     return [numbers.get(word, word) if index < end else word for index, word in enumerate(argv)]
 
 
 def memory_file(content: bytes) -> int:
-    """An inheritable open file with this content, which has no name anywhere."""
+    """Return an inheritable descriptor of an anonymous file (memfd) with this content."""
     fd = os.memfd_create("holdfast", 0)
     try:
         view = memoryview(content)
@@ -132,9 +138,10 @@ def _add(ruleset: int, path: str, rights: int) -> None:
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
-        return  # what is not there gets no right
+        return  # a missing path gets no rights
     try:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
+            # The kernel rejects directory rights on a file.
             rights &= FILE_RIGHTS
         rule = struct.pack("=Qi", rights, fd)
         if rights and _libc.syscall(LANDLOCK_ADD_RULE, ruleset, RULE_PATH_BENEATH, rule, 0):

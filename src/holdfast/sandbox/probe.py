@@ -1,6 +1,6 @@
-"""Which backends there are, and which works here: one that was run and held, not one that is installed.
+"""Backend selection: an installed backend counts only if it passes its probe, a few escape tests run for real.
 
-What was seen is remembered. Third parties register their backends here.
+Results are cached in memory and in the state folder. Third parties `register` their backends here.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from holdfast.sandbox.policy import SandboxPolicy
 SUCCESS_TTL: Final = 30 * 24 * 3600.0
 FAILURE_TTL: Final = 300.0
 _cache: dict[str, ProbeResult] = {}
-
 _registered: dict[str, Callable[[], list[Backend]]] = {}
 
 
 def register(name: str, make: Callable[[], list[Backend]]) -> Callable[[], None]:
-    """Add backends under a name, made when they are first needed; the answer takes them away again."""
+    """Register backends under a name; `make` is called when they are first needed. Returns a function that removes
+    them."""
     if name in _registered or name in (*_built_in(), "auto"):
-        raise ConfigError(f"There is a sandbox backend {name!r} already; choose another name.")
+        raise ConfigError(f"A sandbox backend named {name!r} already exists. Choose another name.")
     _registered[name] = make
 
     def remove() -> None:
@@ -47,17 +47,18 @@ def register(name: str, make: Callable[[], list[Backend]]) -> Callable[[], None]
 
 
 def backends(wanted: str = "auto") -> list[Backend]:
-    """Those to try, best first: all of them, or those of one name."""
+    """Return all backends, or those of one name, best first."""
     every = {**_built_in(), **_registered}
     if wanted != "auto" and wanted not in every:
         known = ", ".join(sorted(every))
-        raise ConfigError(f'sandbox.backend is {wanted!r}, which is not known; use "auto" or one of: {known}.')
+        raise ConfigError(f'sandbox.backend is {wanted!r}, which is unknown. Use "auto" or one of: {known}.')
     chosen = every if wanted == "auto" else {wanted: every[wanted]}
     found = [backend for make in chosen.values() for backend in make()]
     return sorted(found, key=lambda backend: (-backend.priority, backend.name))
 
 
 def _built_in() -> dict[str, Callable[[], list[Backend]]]:
+    # Imported here because the backends import the modules that probes import.
     from holdfast.sandbox.bubblewrap import installed
     from holdfast.sandbox.landlock import Landlock
 
@@ -66,7 +67,7 @@ def _built_in() -> dict[str, Callable[[], list[Backend]]]:
 
 
 class ProbeResult(Struct, frozen=True, kw_only=True):
-    """The outcome of cases that were run, and when."""
+    """Escape test results with their time."""
 
     at: float
     cases: tuple[EscapeTestResult, ...]
@@ -81,7 +82,7 @@ class ProbeResult(Struct, frozen=True, kw_only=True):
 
 
 class BackendSelector:
-    """The backends one configuration allows, tried when somebody asks."""
+    """Chooses the backend for one configuration, on first use."""
 
     def __init__(self, wanted: str, policy: SandboxPolicy, state: Path | None) -> None:
         self._wanted = wanted
@@ -98,24 +99,24 @@ class BackendSelector:
             return self._chosen[0]
 
     def failures(self) -> str:
-        """Every backend and why it was not taken."""
-        faults = [f"{backend.name}: {self._problem(backend)}" for backend in backends(self._wanted)]
-        return "; ".join(faults) or f"there is no backend for {sys.platform}"
+        """Describe why each backend was rejected."""
+        problems = [f"{backend.name}: {self._problem(backend)}" for backend in backends(self._wanted)]
+        return "; ".join(problems) or f"there is no backend for {sys.platform}"
 
     def failed_tests(self, backend: Backend) -> str:
-        """The cases of the whole battery that did not hold; empty if all of them did."""
+        """Return the names of the escape tests it fails; empty if it passes all."""
         return ", ".join(case.name for case in self._cached_result(backend, "escape-tests").cases if not case.contained)
 
     def run_escape_tests(self, backend: Backend, done: Progress | None = None) -> tuple[EscapeTestResult, ...]:
-        """Run the battery now; what it shows replaces what was known, and the probe is a part of it."""
+        """Run all escape tests now and cache the results; the probe is a subset of them."""
         from holdfast.sandbox import escape_tests
 
         found = escape_tests.run_escape_tests(backend, done=done)
-        for what, cases in (
+        for kind, cases in (
             ("escape-tests", found),
             ("probe", tuple(case for case in found if case.name in escape_tests.PROBE_TESTS)),
         ):
-            _cache[_key(backend, what)] = ProbeResult(at=time.time(), cases=cases)
+            _cache[_key(backend, kind)] = ProbeResult(at=time.time(), cases=cases)
         return found
 
     def overlay_works(self, backend: Backend, folder: Path) -> bool:
@@ -125,12 +126,12 @@ class BackendSelector:
             return self._overlays[folder]
 
     def _problem(self, backend: Backend) -> str | None:
-        fault = backend.available()
-        if fault is not None:
-            return fault
-        seen = self._cached_result(backend, "probe")
-        bad = [case for case in seen.cases if not case.contained]
-        return None if not bad else f"it did not hold ({'; '.join(f'{case.name}: {case.detail}' for case in bad)})"
+        problem = backend.available()
+        if problem is not None:
+            return problem
+        result = self._cached_result(backend, "probe")
+        bad = [case for case in result.cases if not case.contained]
+        return None if not bad else f"it failed its probe ({'; '.join(f'{case.name}: {case.detail}' for case in bad)})"
 
     def _cached_result(self, backend: Backend, kind: Literal["probe", "escape-tests"]) -> ProbeResult:
         from holdfast.sandbox import escape_tests
@@ -151,15 +152,15 @@ class BackendSelector:
             return seen
 
 
-def _key(backend: Backend, what: str) -> str:
+def _key(backend: Backend, kind: str) -> str:
     here = (platform.release(), platform.version(), str(os.geteuid()), code_version())
-    digest = sha256("\0".join((what, backend.name, backend.identity, *here)).encode()).hexdigest()
-    return f"{what}-{digest[:32]}.json"
+    digest = sha256("\0".join((kind, backend.name, backend.identity, *here)).encode()).hexdigest()
+    return f"{kind}-{digest[:32]}.json"
 
 
 @lru_cache(maxsize=1)
 def code_version() -> str:
-    """Which version of this room was probed with: its files, their sizes and dates."""
+    """Identify the version of this package by the names, sizes and dates of its files."""
     files = sorted(Path(__file__).parent.rglob("*.py"))
     return " ".join(f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files)
 
@@ -171,10 +172,10 @@ def _read(file: Path | None) -> ProbeResult | None:
 
 
 def _overlay_holds(backend: Backend, policy: SandboxPolicy, folder: Path, state: Path | None) -> bool:
-    """One run that changes and makes files, with the overlay where recordings are kept; the folder must not notice."""
+    """Run one command in an overlay on the folder and check that the folder itself is untouched."""
     about = folder.stat()
     if folder not in policy.writable or (about.st_uid, about.st_gid) != (os.geteuid(), os.getegid()):
-        return False  # what belongs to somebody else cannot be copied up: its owner does not exist inside
+        return False  # copy-up of another user's file fails: its owner is not mapped in the user namespace
     try:
         if state is not None:
             state.mkdir(mode=0o700, parents=True, exist_ok=True)

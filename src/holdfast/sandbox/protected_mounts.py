@@ -1,7 +1,8 @@
-"""Protected paths while a command runs: which there are, how each is held, and what is put right afterwards.
+"""Protected paths while a command runs: which exist, and how each is protected.
 
-What exists is mounted read-only or remembered, a few absent names are masked, and after a command that wrote to the
-folder itself (not to an overlay) a sweep removes what was planted and puts back what was moved.
+Existing ones are bind-mounted read-only, or their content is saved; a few missing names are masked by a mount. If the
+command writes to the folder itself and not to an overlay, `restore_protected` afterwards removes planted files and
+moves back what was moved.
 """
 
 from __future__ import annotations
@@ -35,97 +36,101 @@ from holdfast.fs.protected_paths import (
 
 MAX_MOUNTED: Final = 64
 MAX_MOUNTED_DOCUMENTS: Final = 32
-"""Documents that are mounted beside the others: those changed last."""
+"""Documents mounted in addition: the most recently changed ones."""
 MAX_SAVED_BYTES: Final = 32 * 1024 * 1024
 MAX_SAVED_MOUNTED_BYTES: Final = 1024 * 1024
-"""Of what is mounted: it needs its content only if the mount was carried away with the folder around it."""
+"""Per mounted file: its content is needed only if a command moves the folder around the mount."""
 _LINKS_WITHOUT_FOLDERS: Final = 2
-_HEX_FOLDER: Final = 2
-"""How long the names of folders of objects are."""
+"""The link count of a directory without subdirectories: its name and its `.` entry."""
+_OBJECT_FOLDER_LENGTH: Final = 2
+"""The length of the folder names in `.git/objects`: two hexadecimal digits."""
 
 Kind = Literal["folder", "file", "link", "other"]
 
 
 class ProtectedPath(Struct, frozen=True, kw_only=True):
-    """A protected path as it was before the command."""
+    """A protected path as it was before the command. Stored in restore records."""
 
     path: str
     kind: Kind
     identity: tuple[int, int]
     """Device and inode."""
     parent: tuple[int, int]
-    """Those of the folder it lies in."""
+    """Device and inode of its parent folder."""
     mode: int
     changed: int = 0
-    """When it was last changed or renamed."""
+    """The ctime in nanoseconds."""
     content: bytes | None = None
-    """Of a file that is not mounted read-only, or where a symlink leads."""
+    """The content of a file, or the target of a symlink; None if it is not saved."""
     mounted: bool = False
 
 
 def find_protected(
     folder: Path, extra: Sequence[str] = (), *, root: Path | None = None, unseen: list[str] | None = None
 ) -> list[ProtectedPath]:
-    """Every protected path in a folder, at any depth; nothing below a protected folder.
+    """Return every protected path in a folder at any depth, and nothing below a protected folder.
 
-    `root`: the project, where that is not the folder. `unseen` gets the folders nobody could look into.
+    `root` is the project, if it is not the folder itself. `unseen` receives the folders that could not be listed.
     """
-    with FolderReader(folder) as reach:
-        found = list(_protected_paths(_Scan(folder, extra, root, reach).everywhere()))
+    with FolderReader(folder) as reader:
+        found = list(_protected_paths(_Scan(folder, extra, root, reader).everywhere()))
         if unseen is not None:
-            unseen += reach.failed
+            unseen += reader.failed
     return found
 
 
 def find_protected_at_top(folder: Path, extra: Sequence[str] = (), *, root: Path | None = None) -> list[ProtectedPath]:
-    """Those directly in a folder, and in its git folder."""
-    with FolderReader(folder) as reach:
-        return list(_protected_paths(_Scan(folder, extra, root, reach).at_top()))
+    """Return the protected paths directly in a folder and in its git folder."""
+    with FolderReader(folder) as reader:
+        return list(_protected_paths(_Scan(folder, extra, root, reader).at_top()))
 
 
 def is_mask_stub(item: ProtectedPath, folder: Path) -> bool:
-    """Whether it is an empty stub for a mask: this command's, or another's that is running."""
+    """Whether the path is an empty mount stub, of this command or of another running one."""
     name = item.path.removeprefix(f"{folder}/")
     return name in (*MASKED_FOLDERS, *MASKED_FILES) and _is_stub(item.path)
 
 
 def choose_mounts(found: Sequence[ProtectedPath], extra: Sequence[str] = ()) -> list[ProtectedPath]:
-    """Decide what is mounted (folders first, then what is nearest to the top; documents apart from them), and keep the
-    content of the rest."""
+    """Choose what is mounted and save the content of the rest.
+
+    Folders come first, then paths nearest to the top. Documents have their own quota.
+    """
     mountable = [
         item for item in found if item.kind in ("folder", "file", "other") and not is_writable_but_pinned(item)
     ]
     documents = [item for item in mountable if item.kind == "file" and is_conversation_path(item.path, extra)]
     documents.sort(key=lambda item: (exact_pattern(item.path) not in extra, -item.changed))
-    apart = {item.path for item in documents}
-    mountable = [item for item in mountable if item.path not in apart]
+    document_paths = {item.path for item in documents}
+    mountable = [item for item in mountable if item.path not in document_paths]
     mountable.sort(key=lambda item: (item.kind != "folder", item.path.count("/"), item.path))
     folders = sum(item.kind == "folder" for item in mountable)
     mounted = {item.path for item in (*mountable[: max(MAX_MOUNTED, folders)], *documents[:MAX_MOUNTED_DOCUMENTS])}
-    room = MAX_SAVED_BYTES
-    held: list[ProtectedPath] = []
+    remaining = MAX_SAVED_BYTES
+    chosen: list[ProtectedPath] = []
     for item in found:
         content = item.content
         if item.kind == "file":
             content = _content(item, MAX_SAVED_MOUNTED_BYTES if item.path in mounted else MAX_SAVED_BYTES)
-            room -= 0 if item.path in mounted else len(content or b"")
-            if room < 0:
+            remaining -= 0 if item.path in mounted else len(content or b"")
+            if remaining < 0:
                 raise SandboxRefused(
-                    "There are more protected files in the writable folders than can be guarded; "
-                    'narrow sandbox.writable, or set sandbox.undo = "overlay".'
+                    "The writable folders contain more protected files than can be saved. "
+                    'Narrow sandbox.writable, or set sandbox.undo = "overlay".'
                 )
-        held.append(replace(item, content=content, mounted=item.path in mounted))
-    return held
+        chosen.append(replace(item, content=content, mounted=item.path in mounted))
+    return chosen
 
 
 def is_writable_but_pinned(item: ProtectedPath) -> bool:
-    """Whether commands may write in it, but neither make nor remove it."""
+    """Whether commands may write in the folder, but neither create nor remove it: git's recorded resolutions."""
     above, _, name = item.path.rpartition("/")
     return item.kind == "folder" and fold(name) == git_folder.RERERE_CACHE and os.path.lexists(f"{above}/HEAD")
 
 
 def _content(item: ProtectedPath, limit: int) -> bytes | None:
-    """What this user cannot read, its commands cannot change in place; what is too big is not kept."""
+    """Read a file up to a limit; None if it changed, is too large or cannot be read. A file that this user cannot read,
+    its commands cannot change in place."""
     with suppress(OSError), os.fdopen(open_regular(item.path), "rb") as file:
         about = os.fstat(file.fileno())
         if (about.st_dev, about.st_ino) == item.identity:
@@ -135,11 +140,12 @@ def _content(item: ProtectedPath, limit: int) -> bytes | None:
 
 
 class FolderReader:
-    """Looks into folders that commands write to; a mode that shuts the owner out is loosened until the block ends."""
+    """Lists folders that commands write to. A mode that locks the owner out is loosened until the block ends, so that
+    `chmod 0` cannot hide planted files."""
 
     def __init__(self, folder: Path) -> None:
         self.failed: list[str] = []
-        """Folders of this user that could not be looked into."""
+        """Folders of this user that could not be listed."""
         self._top = str(folder)
         self._opened = ExitStack()
         self._folders: FolderTree | None = None
@@ -151,28 +157,28 @@ class FolderReader:
         self._opened.close()
 
     def entries(self, folder: str) -> list[os.DirEntry[str]]:
-        """What is in a folder, in order; nothing where it is gone, or another user's and shut."""
+        """Return the sorted entries; empty if the folder is gone, or is another user's and closed."""
         try:
-            return _listed(folder)
+            return _list(folder)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError:
             try:
                 self._folders = self._folders or self._opened.enter_context(FolderTree(self._top, loosen=True))
                 self._folders.parent(f"{folder}/.".removeprefix(f"{self._top}/"), writable=True)
-                return _listed(folder)
+                return _list(folder)
             except OSError:
                 if _is_own(folder):
                     self.failed.append(folder)
                 return []
 
 
-def _listed(folder: str) -> list[os.DirEntry[str]]:
+def _list(folder: str) -> list[os.DirEntry[str]]:
     with os.scandir(folder) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     if entries:
         with suppress(FileNotFoundError):
-            entries[0].stat(follow_symlinks=False)  # a folder may be read and yet not be entered
+            entries[0].stat(follow_symlinks=False)  # fails for a folder with read but no execute permission
     return entries
 
 
@@ -186,13 +192,13 @@ def _is_own(folder: str) -> bool:
 
 
 class _Scan:
-    """A look for what is protected in a folder; what is known of single paths is read once."""
+    """Searches a folder for protected paths."""
 
-    def __init__(self, folder: Path, extra: Sequence[str], root: Path | None, reach: FolderReader) -> None:
+    def __init__(self, folder: Path, extra: Sequence[str], root: Path | None, reader: FolderReader) -> None:
         self._folder = str(folder)
         self._tops = (folder,) if root is None or root == folder else (folder, root)
         self._extra = tuple(extra)
-        self._reach = reach
+        self._reader = reader
         named = [
             *map(fold_path, registered_documents()),
             *(path for top in self._tops for path in find_references(top)),
@@ -214,8 +220,9 @@ class _Scan:
         return (entry for entry in self._in(self._folder, deep=False) if not isinstance(entry, str))
 
     def _in(self, here: str, *, deep: bool = True) -> Iterator[os.DirEntry[str] | str]:
-        """What is protected directly in a folder or in its git folder, and names of folders still to be looked into."""
-        entries = self._reach.entries(here)
+        """Yield the entries protected directly in a folder or in its git folder, and the names of folders to search
+        next."""
+        entries = self._reader.entries(here)
         if git_folder.is_repository({entry.name for entry in entries}):
             yield from self._git_parts(here, whole=False)
         for entry in entries:
@@ -231,7 +238,7 @@ class _Scan:
         name, extra = fold(entry.name), self._extra
         known = name in self._names or entry.inode() in self._numbers or may_be_protected_name(name, extra)
         if not known and not entry.is_symlink() and name != "repo":
-            return False  # as nearly all are
+            return False  # the fast path: nearly all files
         path = Path(entry.path)
         if entry.is_symlink():
             ways = (symlink_reason(path, root=top, extra=extra, for_commands=True) for top in self._tops)
@@ -243,13 +250,13 @@ class _Scan:
         return known and any(reason is not None for reason in reasons)
 
     def _git_parts(self, folder: str, *, whole: bool, deep: bool = True) -> Iterator[os.DirEntry[str]]:
-        """What commands may not write in a git folder, in those of its submodules and of its worktrees; without `deep`
-        not what may be hidden among its data."""
+        """Yield what commands may not write in a git folder and in those of its submodules and worktrees. Without
+        `deep`, skip what may be hidden among its objects."""
         pending: list[tuple[str, tuple[str, ...]]] = [(folder, ())]
         while pending:
             here, above = pending.pop()
-            for entry in self._reach.entries(here):
-                if above == ("objects",) and len(entry.name) == _HEX_FOLDER and not _has_folders(entry):
+            for entry in self._reader.entries(here):
+                if above == ("objects",) and len(entry.name) == _OBJECT_FOLDER_LENGTH and not _has_folders(entry):
                     continue
                 names = (*above, fold(entry.name))
                 locked = git_folder.is_locked(names, whole=whole)
@@ -273,22 +280,22 @@ class _Scan:
                     yield entry
 
     def _states(self, folder: os.DirEntry[str], name: str) -> Iterator[os.DirEntry[str]]:
-        """What of a rebase git would not have written: it may run something."""
-        for entry in self._reach.entries(folder.path):
+        """Yield the files of a rebase that git would not have written: they may run commands."""
+        for entry in self._reader.entries(folder.path):
             if not git_folder.file_matches_git_format((name, fold(entry.name)), entry.path):
                 yield entry
 
 
 def _may_hold(entry: os.DirEntry[str], names: Sequence[str], *, whole: bool) -> bool:
-    """Whether something that is locked may lie in a folder."""
+    """Whether a folder may contain locked paths."""
     if not whole:
         return git_folder.leads_to_control_file(names)
     return names[0] not in ("objects", "lfs") or len(names) == 1 or names[1] == "info" or _has_folders(entry)
 
 
 def _has_folders(entry: os.DirEntry[str]) -> bool:
-    """Whether there may be folders in it: most file systems count the links to a folder. Those of objects are many, and
-    none has any."""
+    """Whether a folder may have subfolders. Most file systems count them in the link count, which saves listing the
+    many object folders."""
     with suppress(OSError):
         about = entry.stat(follow_symlinks=False)
         return not stat.S_ISDIR(about.st_mode) or about.st_nlink != _LINKS_WITHOUT_FOLDERS
@@ -297,7 +304,7 @@ def _has_folders(entry: os.DirEntry[str]) -> bool:
 
 def _protected_paths(entries: Iterable[os.DirEntry[str]]) -> Iterator[ProtectedPath]:
     for entry in entries:
-        with suppress(OSError):  # gone in the meantime
+        with suppress(OSError):  # removed meanwhile
             yield _protected_path(entry)
 
 
@@ -329,27 +336,28 @@ _stub_users_lock = threading.Lock()
 
 
 class MountStubs:
-    """What masks are mounted on; calling it removes those nobody needs any more.
+    """The mount points of masks at missing protected names; `remove` deletes those that no running command needs.
 
-    On the host the mounts need stubs: empty folders, or sockets nobody listens on, which git does not see, nobody can
-    write to and are quickly removed. Every mount costs time, so other absent names are left to the sweep.
+    A mount needs something to mount on: empty folders, and Unix sockets for files. git ignores sockets, nobody can
+    write to them, and they are cheap to remove. Every mount costs time, so other missing names are left to
+    `restore_protected`.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folders: list[str] = []
         self.files: list[str] = []
         self.made: list[str] = []
-        """Those that stay until every command of this process that needs them is over."""
+        """Stubs in use by this process, removed once its last command that needs them has ended."""
         with _stub_users_lock:
             for name in MASKED_FOLDERS:
                 path = f"{folder}/{name}"
-                if path.rpartition("/")[0] not in self.folders and self._is_there(path, os.mkdir):
+                if path.rpartition("/")[0] not in self.folders and self._ensure(path, os.mkdir):
                     self.folders.append(path)
             for path in (f"{folder}/{name}" for name in MASKED_FILES):
-                if self._is_there(path, lambda path: os.mknod(path, stat.S_IFSOCK | 0o600)):
+                if self._ensure(path, lambda path: os.mknod(path, stat.S_IFSOCK | 0o600)):
                     self.files.append(path)
 
-    def _is_there(self, path: str, make: Callable[[str], None]) -> bool:
+    def _ensure(self, path: str, make: Callable[[str], None]) -> bool:
         if os.path.lexists(path):
             if path in _stub_users:
                 self._use(path)
@@ -364,7 +372,7 @@ class MountStubs:
         _stub_users[path] += 1
         self.made.append(path)
 
-    def __call__(self) -> None:
+    def remove(self) -> None:
         with _stub_users_lock:
             for path in reversed(self.made):
                 _stub_users[path] -= 1
@@ -376,7 +384,7 @@ class MountStubs:
 
 
 def remove_stale_stub(path: str) -> None:
-    """Remove a stub that a dead process left, unless one of ours needs it."""
+    """Remove a stub left by a dead process, unless a command of this one needs it."""
     with _stub_users_lock, suppress(OSError):
         if path not in _stub_users:
             _remove_stub(path)
@@ -384,7 +392,7 @@ def remove_stale_stub(path: str) -> None:
 
 def _remove_stub(path: str) -> None:
     if stat.S_ISDIR(os.lstat(path).st_mode):
-        os.rmdir(path)  # noqa: PTH106
+        os.rmdir(path)  # noqa: PTH106 - fails if a command has put something in it
     elif _is_stub(path):
         os.unlink(path)  # noqa: PTH108
 

@@ -1,4 +1,5 @@
-"""A command's way out to allowed hosts: the proxy in the runtime, which the sandbox reaches by sockets it passes."""
+"""`HostProxy`: network access to an allow-list of hosts. The proxy runs in the runtime; the relay in the sandbox passes
+it one socket per connection."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _VARIABLES: Final = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "
 
 
 class HostProxy:
-    """One command's way out. Used as a context: it is closed when the command has ended."""
+    """The proxy of one command. A context manager: close it when the command has ended."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
         self._gateway = Gateway(AllowList(hosts), name="sandbox.network")
@@ -41,7 +42,7 @@ class HostProxy:
         return (self._theirs.fileno(),)
 
     def wrap(self, command: Command) -> Command:
-        """The command, started by the relay, and told to use it."""
+        """Return the command wrapped in the relay, with proxy variables set."""
         url = f"http://127.0.0.1:{PORT}"
         proxies = {**dict.fromkeys(_VARIABLES, url), "no_proxy": "", "NO_PROXY": ""}
         program, *words = isolated_python(str(_RELAY), str(PORT), _FD)
@@ -49,7 +50,8 @@ class HostProxy:
         return replace(command, argv=argv, env={**proxies, **command.env})
 
     def with_relay_fd(self, launch: Launch) -> Launch:
-        """The launch with the descriptor the relay will find its socket at."""
+        """Return the launch with the relay's descriptor number filled in: it depends on how many files come before
+        it."""
         number = str(FIRST_FD + len(launch.files) + len(launch.open_files.fds))
         at = launch.argv.index(_FD)
         return replace(launch, argv=(*launch.argv[:at], number, *launch.argv[at + 1 :]))

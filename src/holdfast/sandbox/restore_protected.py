@@ -1,9 +1,11 @@
-"""After a command: what it planted at protected paths is taken away, what it moved or changed is put back.
+"""Restores protected paths after a command: removes what it planted, puts back what it moved or changed.
 
-Every step goes through open folders and follows no symlink, since another command may be running in the same place.
-What a person or another program did meanwhile cannot always be told from what the command did: where the command
-could only have done it after somebody else replaced what was mounted there, it stays, and what is taken away is kept.
-Documents that somebody wrote always stay: whoever obeys them must ask who could have written them.
+Every step works on open folders and follows no symlink, since another command may be racing in the same place. Changes
+by the user or another program cannot always be told from the command's: where the command could act only because
+somebody else had replaced a mounted path, the change stays, and everything removed is quarantined. Documents always
+stay; code that obeys a document must check who could have written it.
+
+A record on disk, written before the command starts, lets the next process finish the work after a crash.
 """
 
 from __future__ import annotations
@@ -34,11 +36,13 @@ from holdfast.sandbox.protected_mounts import (
 )
 from holdfast.store.process_identity import is_alive, this_process
 
-_FOLDER: Final = "sweeps"
-"""Beside the folder where what was taken away is kept."""
+_RECORDS: Final = "sweeps"
+"""The folder of the records, next to the quarantine."""
 
 
 class RestoreRecord(Struct, frozen=True, kw_only=True):
+    """What a `Restorer` has to do, on disk for the case that its process dies."""
+
     owner: ProcessIdentity
     folder: str
     before: list[ProtectedPath]
@@ -48,28 +52,30 @@ class RestoreRecord(Struct, frozen=True, kw_only=True):
 
 
 def recover(keep: Path | None, notes: list[str] | None = None) -> tuple[str, ...]:
-    """Do what dead processes left to be done, except where a living one is at work; what had to be put right.
+    """Restore for dead processes, except in folders where a living one works; return the restored paths.
 
-    `notes` gets where things are now.
+    `notes` receives sentences about where removed files are now.
     """
     if keep is None:
         return ()
-    found = _read_records(keep.with_name(_FOLDER))
-    busy = {note.folder for note in found.values() if is_alive(note.owner)}
+    records = _read_records(keep.with_name(_RECORDS))
+    busy = {record.folder for record in records.values() if is_alive(record.owner)}
     violations: list[str] = []
-    for path, note in found.items():
-        if note.folder in busy:
+    for path, record in records.items():
+        if record.folder in busy:
             continue
-        for stub in reversed(note.masked):
+        for stub in reversed(record.masked):
             remove_stale_stub(stub)
-        root = None if note.root is None else Path(note.root)
-        sweep = Restorer(Path(note.folder), note.before, extra=note.extra, masked=note.masked, keep=keep, root=root)
-        if Path(note.folder).is_dir():
-            sweep()
-            violations += sweep.violations
+        root = None if record.root is None else Path(record.root)
+        restorer = Restorer(
+            Path(record.folder), record.before, extra=record.extra, masked=record.masked, keep=keep, root=root
+        )
+        if Path(record.folder).is_dir():
+            restorer()
+            violations += restorer.violations
             if notes is not None:
-                notes += (f"Left by an earlier command: {note}" for note in sweep.notes)
-        sweep.forget()
+                notes += (f"Left by an earlier command: {note}" for note in restorer.notes)
+        restorer.discard()
         path.unlink(missing_ok=True)
     return tuple(violations)
 
@@ -88,18 +94,21 @@ MAX_QUARANTINED_BYTES: Final = 32 * 1024 * 1024
 MAX_QUARANTINE_BYTES: Final = 4 * MAX_QUARANTINED_BYTES
 MAX_QUARANTINED_FILES: Final = 1000
 _NAME_BYTES: Final = 4096
-"""What a name costs at least."""
+"""The least a file counts towards the limits."""
 _MAX_PASSES: Final = 3
 _MAX_REMOVED: Final = 1000
 _lock = threading.Lock()
 _active: WeakSet[Restorer] = WeakSet()
-"""Those whose commands run. What appears at a protected path meanwhile counts as planted for those that start later."""
+"""Restorers of running commands. A path that appears meanwhile counts as planted for those that start later, too."""
 _removed: dict[tuple[str, tuple[int, int]], int] = {}
-"""What was taken away while others ran, which may have seen it, and must not put it back."""
+"""Paths removed while other commands ran: those saw them before, and must not put them back."""
 
 
 class Restorer:
-    """Puts one writable folder right when called; `violations` says what had to be, `notes` where things are now."""
+    """Restores one writable folder when called, as a cleanup step.
+
+    `violations` are the restored paths, `notes` sentences about where removed files are now.
+    """
 
     def __init__(
         self,
@@ -120,14 +129,14 @@ class Restorer:
         self._root = root
         with _lock:
             others = [other for other in _active if other.folder == folder]
-            known = (item for item in before if all(other.is_innocent(item) for other in others))
+            known = (item for item in before if all(other.is_legitimate(item) for other in others))
             left = (item for item in known if _removed.get((item.path, item.identity)) != item.changed)
             self._before = {item.path: item for item in left}
             _active.add(self)
-        self._note = None if keep is None else keep.with_name(_FOLDER) / os.urandom(8).hex()
-        """Written for whoever comes after this process, and removed when all is put right."""
-        if self._note is not None:
-            note = RestoreRecord(
+        self._record = None if keep is None else keep.with_name(_RECORDS) / os.urandom(8).hex()
+        """Read by the next process if this one dies; removed when everything is restored."""
+        if self._record is not None:
+            record = RestoreRecord(
                 owner=this_process(),
                 folder=str(folder),
                 before=list(self._before.values()),
@@ -136,103 +145,105 @@ class Restorer:
                 root=None if root is None else str(root),
             )
             with suppress(OSError):
-                write_private(self._note, msgspec.msgpack.encode(note))
+                write_private(self._record, msgspec.msgpack.encode(record))
 
     def __call__(self) -> None:
         violations: list[str] = []
         try:
-            self._left()
+            self._report_changed_documents()
+            # Repeat: moving something back can uncover another planted file.
             for _ in range(_MAX_PASSES):
-                found = self._put_right()
+                found = self._restore()
                 violations += found
                 if not found:
                     break
         except Exception:
-            violations.append(str(self.folder))  # it may not be right: that must not pass for nothing
+            violations.append(str(self.folder))  # unknown state: report the folder rather than nothing
         finally:
             self.violations = tuple(dict.fromkeys(violations))
-            self.forget()
+            self.discard()
 
-    def forget(self) -> None:
-        """There is nothing to be done any more."""
+    def discard(self) -> None:
+        """Remove the record: nothing is left to restore."""
         with _lock:
             _active.discard(self)
-        if self._note is not None:
+        if self._record is not None:
             with suppress(OSError):
-                self._note.unlink(missing_ok=True)
+                self._record.unlink(missing_ok=True)
 
-    def _put_right(self) -> list[str]:
-        """What was wrong; nothing if all is as it should be."""
+    def _restore(self) -> list[str]:
+        """Restore once and return the paths that were wrong."""
         unseen: list[str] = []
         violations: list[str] = []
         known = {item.identity: item for item in self._before.values()}
         moved: list[tuple[ProtectedPath, str]] = []
         for item in find_protected(self.folder, self._extra, root=self._root, unseen=unseen):
-            if self.is_innocent(item):
+            if self.is_legitimate(item):
                 continue
             violations.append(item.path)
             origin = known.get(item.identity)
-            if origin is not None and origin.path != item.path and not self._is_at_home(origin):
+            if origin is not None and origin.path != item.path and not self._is_in_place(origin):
                 moved.append((origin, item.path))
             else:
-                self._take_away(item.path, item)
+                self._remove(item.path, item)
         wrong = [item for item in self._before.values() if not self._was_mounted_there(item) and self._differs(item)]
-        lost = {item.identity: item for item in wrong if not self._is_at_home(item)}
+        lost = {item.identity: item for item in wrong if not self._is_in_place(item)}
         for origin, _path in moved:
             lost.pop(origin.identity, None)
-        moved += self._search(lost)
+        moved += self._find_moved(lost)
         for origin, path in moved:
             if self._differs(origin):
                 self._move_back(path, origin.path)
         for item in wrong:
             violations.append(item.path)
             if self._differs(item):
-                self._take_away(item.path, None)
-                self._put_back(item)
+                self._remove(item.path, None)
+                self._recreate(item)
         return [*violations, *unseen]
 
     def _differs(self, item: ProtectedPath) -> bool:
-        """It is not what it was, and must be: a document may be what somebody made of it."""
+        """Whether a path differs from before and must be restored. A document that is still a file may have been
+        edited."""
         if self._is_document(item) and self._is_file(item.path):
             return False
-        return not self._is_at_home(item) or self._is_changed(item)
+        return not self._is_in_place(item) or self._is_changed(item)
 
     def _is_document(self, item: ProtectedPath) -> bool:
         return item.kind == "file" and is_conversation_path(item.path, self._extra)
 
-    def _left(self) -> None:
-        """Say which documents changed that were not mounted: the command could have written them all the time."""
+    def _report_changed_documents(self) -> None:
+        """Note the changed documents that were not mounted: the command could have written them."""
         for item in self._before.values():
-            open_to_it = self._is_document(item) and not self._was_mounted_there(item) and self._is_file(item.path)
-            if open_to_it and (not self._is_at_home(item) or self._is_changed(item)):
-                self._note_down(f"{item.path} changed while it was not guarded, and was left as it is now.")
+            was_writable = self._is_document(item) and not self._was_mounted_there(item) and self._is_file(item.path)
+            if was_writable and (not self._is_in_place(item) or self._is_changed(item)):
+                self._add_note(f"{item.path} changed while it was not protected, and was left as it is.")
 
-    def _search(self, lost: dict[tuple[int, int], ProtectedPath]) -> list[tuple[ProtectedPath, str]]:
-        """Where things went that are neither at home nor at a protected path: anywhere, packages included."""
+    def _find_moved(self, lost: dict[tuple[int, int], ProtectedPath]) -> list[tuple[ProtectedPath, str]]:
+        """Find files that were moved away, by inode, anywhere in the folder including installed packages."""
         found: list[tuple[ProtectedPath, str]] = []
         pending = [str(self.folder)]
-        with FolderReader(self.folder) as reach:
+        with FolderReader(self.folder) as reader:
             while pending and lost:
-                for entry in reach.entries(pending.pop()):
+                for entry in reader.entries(pending.pop()):
                     with suppress(OSError):
                         about = entry.stat(follow_symlinks=False)
                         origin = lost.get((about.st_dev, about.st_ino))
-                        if origin is not None and self._is_it(origin, entry.path):
+                        if origin is not None and self._is_same_file(origin, entry.path):
                             found.append((lost.pop(origin.identity), entry.path))
                         elif stat.S_ISDIR(about.st_mode):
                             pending.append(entry.path)
         return found
 
-    def _is_it(self, origin: ProtectedPath, path: str) -> bool:
-        """Not another document that got the number of one that is gone: that one is somebody's work."""
+    def _is_same_file(self, origin: ProtectedPath, path: str) -> bool:
+        """Whether the file is the original, and not another document that reuses its inode number."""
         if not self._is_document(origin) or origin.content is None:
             return True
         with suppress(OSError), self._parent(path) as (parent, name):
             return read_regular(name, len(origin.content) + 1, parent) == origin.content
         return False
 
-    def is_innocent(self, item: ProtectedPath) -> bool:
-        """It was there before, or the command cannot have put it there."""
+    def is_legitimate(self, item: ProtectedPath) -> bool:
+        """Whether the path existed before, or the command cannot have created it."""
         tops = (self.folder,) if self._root is None else (self.folder, self._root)
         if any(is_mask_stub(item, top) for top in tops):
             return True
@@ -246,8 +257,12 @@ class Restorer:
         return self._is_document(before) and item.kind == "file"
 
     def _was_mounted_there(self, item: ProtectedPath) -> bool:
-        """Mounted, in the folder that still holds its name: the command could not change it there. If another one is
-        there now, somebody else replaced it, which takes the mount away: from then on the command could write to it."""
+        """Whether the path was mounted and its parent folder is still in place, so that the command could not change it
+        there.
+
+        If another file is there now, somebody outside replaced it. That detaches the mount, and the command can write
+        to the new file from then on.
+        """
         if not item.mounted:
             return False
         with suppress(OSError), self._parent(item.path) as (parent, _name):
@@ -255,7 +270,7 @@ class Restorer:
             return (about.st_dev, about.st_ino) == item.parent
         return False
 
-    def _is_at_home(self, item: ProtectedPath) -> bool:
+    def _is_in_place(self, item: ProtectedPath) -> bool:
         with suppress(OSError), self._parent(item.path) as (parent, name):
             about = os.stat(name, dir_fd=parent, follow_symlinks=False)
             return (about.st_dev, about.st_ino) == item.identity
@@ -278,11 +293,12 @@ class Restorer:
             return read_regular(name, len(item.content) + 1, parent) != item.content
         return True
 
-    def _take_away(self, path: str, item: ProtectedPath | None) -> None:
-        """Make it harmless by one rename, keep a copy if that is wanted, remove it. What cannot be kept or removed
-        stays under its new name, shut."""
+    def _remove(self, path: str, item: ProtectedPath | None) -> None:
+        """Rename the path to a harmless name, quarantine a copy, and delete it. If it cannot be copied or deleted, it
+        stays under the new name without permissions."""
         with suppress(OSError), self._parent(path) as (parent, name):
             aside = f"holdfast-{secrets.token_hex(8)}.blocked"
+            # One atomic rename disarms it; copying and deleting can take long or fail.
             os.rename(name, aside, src_dir_fd=parent, dst_dir_fd=parent)
             if item is not None:
                 with _lock:
@@ -298,16 +314,16 @@ class Restorer:
             except OSError:
                 _lock_folder(parent, aside)
             if where is not None:
-                self._note_down(f"What was at {path} was taken away and is kept as {where}.")
+                self._add_note(f"Removed {path}; a copy is at {where}.")
 
-    def _note_down(self, note: str) -> None:
+    def _add_note(self, note: str) -> None:
         self.notes = (*self.notes, note)
 
     def _move_back(self, here: str, there: str) -> None:
         with suppress(OSError), self._parent(here) as (parent, name), self._parent(there, make=True) as (home, old):
             os.rename(name, old, src_dir_fd=parent, dst_dir_fd=home)
 
-    def _put_back(self, item: ProtectedPath) -> None:
+    def _recreate(self, item: ProtectedPath) -> None:
         if item.content is None:
             return
         with suppress(OSError), self._parent(item.path, make=True) as (parent, name):
@@ -330,9 +346,10 @@ def _remember(item: ProtectedPath) -> None:
     _removed[(item.path, item.identity)] = item.changed
 
 
-def _quarantine_copy(parent: int, name: str, folder: Path, called: str) -> str | None:
-    """Copy what lies in an open folder; where the copy is, or None if it is too much, and then there is none."""
+def _quarantine_copy(parent: int, name: str, folder: Path, label: str) -> str | None:
+    """Copy a file or folder into the quarantine; return the copy's path, or None if it is too large."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Through the open folder: its path may lead elsewhere by now.
     top = f"/proc/self/fd/{parent}/{name}"
     found = _below(top)
     size = sum(_NAME_BYTES + about.st_size for _path, about in found)
@@ -343,14 +360,14 @@ def _quarantine_copy(parent: int, name: str, folder: Path, called: str) -> str |
         > MAX_QUARANTINE_BYTES
     ):
         return None
-    target = f"{folder}/{secrets.token_hex(4)}-{called}"
+    target = f"{folder}/{secrets.token_hex(4)}-{label}"
     for path, about in found:
         _copy(path, target + path.removeprefix(top), about)
     return target
 
 
 def _below(top: str, most: int | None = MAX_QUARANTINED_FILES) -> list[tuple[str, os.stat_result]]:
-    """Something and all that is in it, folders before what is in them; it ends early where there is too much."""
+    """Return a path and everything below it, folders before their contents; stops early if there is too much."""
     found: list[tuple[str, os.stat_result]] = []
     pending = [top]
     while pending and (most is None or len(found) <= most):
@@ -373,7 +390,7 @@ def _copy(path: str, target: str, about: os.stat_result) -> None:
 
 
 def _lock_folder(parent: int, name: str) -> None:
-    """Let nobody enter a folder that stays."""
+    """Remove all permissions of a folder that could not be deleted."""
     with suppress(OSError):
         if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
             change_mode(name, lambda _: 0, parent)

@@ -1,7 +1,7 @@
-"""The sandbox of one place: its policy, the backend that held its probe, and every command made ready to start.
+"""`Sandbox`: the policy of a project, the backend whose probe passed, and every command prepared for launch.
 
-`python -m holdfast.sandbox.sandbox POLICY -- COMMAND …` is what `wrap_command` makes of a command, so that any way of
-starting a process starts it contained. It stays until the command has ended, then puts protected paths right.
+`python -m holdfast.sandbox.sandbox POLICY -- COMMAND …` is the argv that `wrap_command` returns: a command that
+contains itself however it is started. It waits for the command, then restores protected paths.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ from holdfast.sandbox.restore_protected import recover
 
 EXIT_NOT_STARTED: Final = 126
 _LAUNCH_ATTEMPTS: Final = 10
-"""How often a command is made ready anew where something changes meanwhile."""
+"""Attempts to prepare a command while other commands change the writable folders."""
 
 
 class Sandbox:
-    """What commands may touch here, and how they are held to it."""
+    """Prepares commands under the policy of one project."""
 
     def __init__(
         self,
@@ -93,10 +93,11 @@ class Sandbox:
             self._widen(widening)
 
     def widened(self, widening: Widening) -> Sandbox:
-        """This sandbox for one call that may reach more. Raises `SandboxRefused` for what nobody can give."""
+        """Return this sandbox for one call with wider access. Raises `SandboxRefused` for paths that cannot be
+        granted."""
         other = copy(self)
-        for made in ("profile", "incomplete_hiding", "_selector"):
-            other.__dict__.pop(made, None)
+        for cached in ("profile", "incomplete_hiding", "_selector"):
+            other.__dict__.pop(cached, None)
         other._widening = widening
         other._widen(widening)
         return other
@@ -107,10 +108,10 @@ class Sandbox:
             self._config = replace(self._config, mode="off")
 
     def resolve_widening(self, widening: Widening) -> Widening:
-        """The widening with the real paths that its entries stand for, and hosts as they are compared."""
+        """Return the widening with variables and symlinks resolved. Raises `SandboxRefused` for a malformed host."""
         for host in widening.hosts:
             if not is_allow_list_entry(host):
-                raise SandboxRefused(f"{host!a} is not a host; write host, *.host or host:port.")
+                raise SandboxRefused(f"{host!a} is not a host. Use host, *.host or host:port.")
         return replace(widening, read=self._real(widening.read), write=self._real(widening.write))
 
     def _real(self, entries: Sequence[str]) -> tuple[str, ...]:
@@ -123,29 +124,29 @@ class Sandbox:
 
     @cached_property
     def profile(self) -> str:
-        """A digest of everything the policy says; an approval holds for one profile only."""
+        """A digest of mode, backend and policy; an approval is valid for one profile only."""
         return f"{self.mode}:{self._config.backend}:{self.policy.digest()}"
 
     def is_path_writable(self, path: str | Path) -> bool:
         return not self.policy.is_own_state(path) and (self.mode == "off" or self.policy.is_writable(path))
 
     def is_path_readable(self, path: str | Path, granted: Sequence[Path] = ()) -> bool:
-        """`granted`: single files that may be read all the same."""
+        """`granted`: files that may be read despite `sandbox.read_deny`."""
         policy = self.policy.with_readable_files(granted) if granted else self.policy
         return not policy.is_own_state(path) and (self.mode == "off" or policy.is_readable(path))
 
     def is_secret(self, path: str | Path) -> bool:
-        """Whether a file tool must ask before it reads a path."""
+        """Whether a file tool needs approval before it reads a path."""
         return self.mode != "off" and self.policy.read_restriction(path) == "ask"
 
     @cached_property
     def incomplete_hiding(self) -> str:
-        """Why patterns of `sandbox.read_deny` may miss a file when a command runs; empty if they do not. As of the last
-        command, or else of now."""
+        """Why a command might see a file that `sandbox.read_deny` names; empty if all are hidden. Refers to the last
+        launch, or to now if there was none."""
         return compile_patterns(self.policy.deny_patterns).find().incomplete
 
     def reveals_hidden_files(self, widening: Widening) -> bool:
-        """Whether a command with this widening can read what `sandbox.read_deny` hides from others."""
+        """Whether a command with this widening can read files that `sandbox.read_deny` hides."""
         if not widening.read:
             return False
         hidden = (*map(str, self.policy.read_deny), *compile_patterns(self.policy.deny_patterns).find().paths)
@@ -155,7 +156,7 @@ class Sandbox:
         )
 
     def is_protected(self, path: str | Path) -> str | None:
-        """Why a command may not change a path, even in a writable folder; None if it may."""
+        """Why a command may not change a path even in a writable folder; None if it may."""
         root = self.policy.root
         full = Path(root or self._cwd, path)
         if any(full.is_relative_to(folder) for folder in self.policy.installation):
@@ -163,40 +164,40 @@ class Sandbox:
         return command_locked_reason(full, root=root, extra=self.policy.protected, writable=self.policy.writable)
 
     def backend(self) -> Backend | None:
-        """The first backend whose probe held here, for this user; None if there is none or the sandbox is off."""
+        """The first backend whose probe passes for this user; None if there is none or the sandbox is off."""
         return None if self.mode == "off" else self._selector.select()
 
     def backends(self) -> list[Backend]:
-        """Those the configuration allows, in the order they are tried."""
+        """The configured backends in the order they are tried."""
         return backends(self._config.backend)
 
     def run_escape_tests(self, backend: Backend, done: Progress | None = None) -> tuple[EscapeTestResult, ...]:
-        """The whole escape tests, run now, whatever is remembered; `done` is told how many cases are over."""
+        """Run all escape tests now, ignoring the cache. `done` receives the progress."""
         return self._selector.run_escape_tests(backend, done)
 
     def passes_escape_tests(self) -> bool:
-        """Whether every case of the escape battery held. Slow the first time on a machine, remembered after that."""
+        """Whether the backend passes every escape test. Slow the first time on a machine, cached afterwards."""
         backend = self.backend()
         return backend is not None and not self._selector.failed_tests(backend)
 
     def problem(self) -> str:
-        """Why there is no backend, or what the one there is did not hold; empty if all is well."""
+        """Why there is no backend, or which escape tests it fails; empty if all is well."""
         if self.mode == "off":
             return 'the sandbox is switched off (sandbox.mode = "off")'
         backend = self.backend()
         return self._selector.failures() if backend is None else self._selector.failed_tests(backend)
 
     def wrap_command(self, command: Sequence[str]) -> list[str]:
-        """The command as an argv that contains itself, for any way of starting it."""
+        """Return an argv that runs the command contained, however it is started."""
         if self.mode == "off":
             return list(command)
         if self.backend() is None:
             raise SandboxRefused(
-                f"The command cannot be contained: {self.problem()}. "
-                'Run `holdfast doctor`, or set sandbox.mode = "off" to run commands bare.'
+                f"The command cannot be sandboxed: {self.problem()}. "
+                'Run `holdfast doctor`, or set sandbox.mode = "off" to run commands without a sandbox.'
             )
         check_installation(self.policy)
-        told = _SandboxArguments(
+        arguments = _SandboxArguments(
             config=self._config,
             root=self.policy.root,
             document_dir=self._document_dir,
@@ -204,8 +205,8 @@ class Sandbox:
             extra_protected=self.policy.protected,
             widening=self._widening,
         )
-        words = msgspec.json.encode(told, enc_hook=str).decode()
-        return [*holdfast_module("holdfast.sandbox.sandbox", words), "--", *command]
+        encoded = msgspec.json.encode(arguments, enc_hook=str).decode()
+        return [*holdfast_module("holdfast.sandbox.sandbox", encoded), "--", *command]
 
     def launch(
         self,
@@ -215,44 +216,47 @@ class Sandbox:
         granted: Sequence[Path] = (),
         require_complete: bool = False,
     ) -> Launch:
-        """Everything needed to start the command. Without a backend it is bare in mode `auto`, since a person was
-        asked about it then, and refused in mode `required`. `granted`: single files that it may read, whatever
-        `sandbox.read_deny` says. `require_complete`: refuse where not everything can be hidden that should be."""
+        """Prepare a command.
+
+        Without a backend, mode `auto` runs it uncontained, which the user has approved in that case, and mode
+        `required` refuses. `granted`: files it may read despite `sandbox.read_deny`. `require_complete`: refuse if not
+        every file that should be hidden can be.
+        """
         if not command.argv or any("\0" in word for word in command.argv):
-            raise SandboxRefused("The command is empty or holds a NUL character; name a program and its arguments.")
+            raise SandboxRefused("The command is empty or contains a NUL character. Name a program and its arguments.")
         check_installation(self.policy)
         backend = self.backend()
         if backend is not None:
-            left = RecoveryNotes()
-            recover(self.policy.quarantine, left.notes)
+            recovery = RecoveryNotes()
+            recover(self.policy.quarantine, recovery.notes)
             policy = self._expanded(granted, require_complete=require_complete)
             launch = replace(_launch_with_retries(backend, policy, command, overlays), hidden=_hidden_paths(policy))
-            return replace(launch, cleanup=(*launch.cleanup, left)) if left.notes else launch
+            return replace(launch, cleanup=(*launch.cleanup, recovery)) if recovery.notes else launch
         if self.mode == "required":
             raise SandboxRefused(
-                f'sandbox.mode is "required" and the command cannot be contained: {self.problem()}. '
+                f'sandbox.mode is "required" and the command cannot be sandboxed: {self.problem()}. '
                 "Run `holdfast doctor` to see what is missing."
             )
         if overlays:
-            raise SandboxRefused("Without a sandbox there are no overlays.")
+            raise SandboxRefused("Overlays need a sandbox, and there is none.")
         return self._uncontained(command)
 
     def _expanded(self, granted: Sequence[Path], *, require_complete: bool) -> SandboxPolicy:
-        """The policy of one command: what the patterns match now, without what was granted."""
+        """Return the policy of one command, with the current pattern matches minus the granted files."""
         for path in self.policy.own_state:
-            if self.policy.is_writable(path.parent):  # what is not there cannot be covered, and could be made
+            if self.policy.is_writable(path.parent):  # only an existing folder can be masked
                 make_private_folder(path)
         found = compile_patterns(self.policy.deny_patterns).find()
         self.incomplete_hiding = found.incomplete
         if require_complete and found.incomplete:
             raise SandboxRefused(
-                f"Not every file that sandbox.read_deny names could be hidden: {found.incomplete}. "
-                "Nothing was run; ask again."
+                f"Some files that sandbox.read_deny names could not be hidden: {found.incomplete}. "
+                "Nothing was run. Try again."
             )
         return self.policy.with_readable_files(granted).with_pattern_matches(found.paths)
 
     def overlay_works(self, folder: Path) -> bool:
-        """Whether changes in a writable folder can go to an overlay; found by doing it once."""
+        """Whether changes in a writable folder can be redirected to an overlay; found by trying once."""
         backend = self.backend()
         return backend is not None and self._selector.overlay_works(backend, Path(os.path.realpath(folder)))
 
@@ -267,7 +271,7 @@ class Sandbox:
             env=environment,
             rlimits=rlimits(self.policy.limits),
             cgroups=groups.folders,
-            cleanup=(groups,),
+            cleanup=(groups.remove,),
         )
 
     @cached_property
@@ -278,7 +282,7 @@ class Sandbox:
 def _launch_with_retries(
     backend: Backend, policy: SandboxPolicy, command: Command, overlays: tuple[Overlay, ...]
 ) -> Launch:
-    """Commands that run at the same time put up masks and take them away, so one look may be out of date."""
+    """Launch, retrying while concurrent commands add and remove mount stubs that this one has already listed."""
     for _ in range(_LAUNCH_ATTEMPTS - 1):
         with suppress(PathChanged):
             return backend.launch(policy, command, overlays)
@@ -286,23 +290,23 @@ def _launch_with_retries(
 
 
 def _hidden_paths(policy: SandboxPolicy) -> tuple[str, ...]:
-    """What is hidden from a command and is there, but for holdfast's own files."""
+    """The existing paths hidden from a command, except holdfast's own."""
     denied = (path for path in policy.read_deny if path not in policy.own_state)
     return tuple(str(path) for path in (*policy.pattern_matches, *denied) if os.path.lexists(path))
 
 
 class RecoveryNotes:
-    """What had to be put right after earlier commands, told with what the next one leaves."""
+    """Notes about paths restored after a crashed process, reported with the next command's cleanup."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
 
     def __call__(self) -> None:
-        """It is done already."""
+        """A cleanup step without work: `recover` has run already."""
 
 
 class _SandboxArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a wrapped command is told: the arguments of its `Sandbox`."""
+    """The arguments of the `Sandbox` that a wrapped command creates."""
 
     config: SandboxConfig
     root: Path | None = None
@@ -314,10 +318,10 @@ class _SandboxArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 def main(argv: list[str]) -> int:
     if len(argv) < 3 or argv[1] != "--":
-        return _failed("it is started by wrap_command, not by hand")
+        return _failed("this module is started by wrap_command, not by hand")
     try:
-        told = msgspec.json.decode(argv[0], type=_SandboxArguments, dec_hook=lambda kind, text: kind(text))
-        return _run(Sandbox(**asdict(told)), tuple(argv[2:]))
+        arguments = msgspec.json.decode(argv[0], type=_SandboxArguments, dec_hook=lambda kind, text: kind(text))
+        return _run(Sandbox(**asdict(arguments)), tuple(argv[2:]))
     except (msgspec.MsgspecError, HoldfastError, OSError) as error:
         return _failed(str(error))
 
@@ -325,29 +329,29 @@ def main(argv: list[str]) -> int:
 def _run(sandbox: Sandbox, argv: tuple[str, ...]) -> int:
     if sandbox.backend() is None:
         return _failed(sandbox.problem())
-    stopping = _SignalHandler()
+    handler = _SignalHandler()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, stopping)
+        signal.signal(number, handler)
     launch = sandbox.launch(Command(argv=argv, cwd=Path.cwd()))
     try:
         try:
             with start_launch(launch) as process:
                 return process.wait()
         finally:
-            stopping.heard = True
+            handler.triggered = True  # cleanup must not be interrupted
     finally:
         for path in clean_up(launch):
-            sys.stderr.write(f"holdfast: the protected path {path!a} was put back.\n")
+            sys.stderr.write(f"holdfast: restored the protected path {path!a}.\n")
 
 
 class _SignalHandler:
-    """The first signal ends the command; those that come later do not disturb what is put right after it."""
+    """Ends the command on the first signal. Later signals are ignored, so that they do not interrupt the cleanup."""
 
-    heard = False
+    triggered = False
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
-        if not self.heard:
-            self.heard = True
+        if not self.triggered:
+            self.triggered = True
             raise SystemExit(128 + number)
 
 

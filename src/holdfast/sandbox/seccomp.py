@@ -1,5 +1,8 @@
-"""The filter of system calls: what no command needs and escapes are made of. Assembled by hand, since the only
-bindings to libseccomp need a C library that is often not there, and some fifty rules are a page of numbers."""
+"""The seccomp filter: denies system calls that no command needs and escapes are made of.
+
+The BPF program is assembled here, because the bindings to libseccomp need a C library that is often missing, and some
+fifty rules are a page of numbers.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,15 @@ _LOAD, _JEQ, _JGE, _JSET, _RET, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _NR, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24
 _ARG_SIZE: Final = 8
-_X32: Final = 0x40000000
-_NEW_NAMESPACES: Final = 0x7E020000
-_TERMINAL_INPUT: Final = (0x5412, 0x541C)
+_X32: Final = 0x40000000  # the x32 ABI numbers its calls from here, past all rules below
+_NEW_NAMESPACES: Final = 0x7E020000  # every CLONE_NEW* flag
+_TERMINAL_INPUT: Final = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 _SOCK_TYPE, _SOCK_STREAM, _SOCK_SEQPACKET = 0xF, 1, 5
 _INET, _INET6, _NETLINK = 2, 10, 16
 
 
 def _numbers(text: str) -> Mapping[str, tuple[int, int]]:
-    """A name and its numbers on x86_64 and aarch64, one after the other; -1: the machine does not have it."""
+    """Parse rows of a name and its numbers on x86_64 and aarch64; -1: that machine does not have the call."""
     rows = (row.split() for row in text.split(","))
     return {name: (int(x86), int(arm)) for name, x86, arm in rows}
 
@@ -45,11 +48,11 @@ _MODES: Final = {
     1: _numbers("chmod 90 -1, fchmod 91 52, creat 85 -1, mknod 133 -1"),
     2: _numbers("fchmodat 268 53, fchmodat2 452 452, mknodat 259 33"),
 }
-"""Calls that give a file its mode, by which argument that is."""
+"""Calls that set a file's mode, by the index of the mode argument."""
 _OPENING: Final = {1: _numbers("open 2 -1"), 2: _numbers("openat 257 56")}
-"""Calls that may make a file, by which argument says so; the mode is the next one."""
+"""Calls that may create a file, by the index of the flags argument; the mode is the next one."""
 _OPENAT2: Final = 437
-_MAKES_A_FILE: Final = 0x40 | 0x400000
+_CREATES_FILE: Final = 0x40 | 0x400000  # O_CREAT, and the bit of O_TMPFILE that is not O_DIRECTORY
 _SET_ID: Final = 0o6000
 _MACHINES: Final = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
@@ -58,17 +61,18 @@ def supported() -> bool:
     return platform.machine() in _MACHINES
 
 
-Step = tuple[int, ...]
-_REFUSE: Final[Step] = (_RET, _ERRNO | errno.EPERM)
-_MISSING: Final[Step] = (_RET, _ERRNO | errno.ENOSYS)
-_PASS: Final[Step] = (_RET, _ALLOW)
+Instruction = tuple[int, ...]
+_REFUSE: Final[Instruction] = (_RET, _ERRNO | errno.EPERM)
+_MISSING: Final[Instruction] = (_RET, _ERRNO | errno.ENOSYS)
+_PERMIT: Final[Instruction] = (_RET, _ALLOW)
 
 
 @lru_cache(maxsize=8)
 def filter_program(*, sockets: bool, machine: str | None = None) -> bytes:
-    """The filter. `sockets`: the network is contained some other way, so internet sockets may be made.
+    """Return the filter as a BPF program. `sockets`: internet sockets are allowed, since the network is contained by
+    other means.
 
-    Sockets by name (`AF_UNIX`) are refused either way, as they lead to the services of the host; pairs are kept.
+    Named Unix sockets are always denied, as they lead to services of the host; socket pairs are allowed.
     """
     column, arch = _MACHINES[machine or platform.machine()]
     number = {name: pair[column] for name, pair in _SPECIAL.items()}
@@ -77,46 +81,48 @@ def filter_program(*, sockets: bool, machine: str | None = None) -> bytes:
         *((_LOAD, _ARCH), (_JEQ, arch, 1, 0), (_RET, _KILL), (_LOAD, _NR)),
         *(((_JGE, _X32, 0, 1), (_RET, _KILL)) if column == 0 else ()),
         *(step for pair in _DENIED.values() for step in _on(pair[column], _REFUSE)),
+        # The flags of clone3 are in memory, which no filter can read. ENOSYS makes libc fall back to clone.
         *_on(number["clone3"], _MISSING),
-        # New processes and threads, but no new namespaces.
-        *_on(number["clone"], (_LOAD, _ARG0), (_JSET, _NEW_NAMESPACES, 0, 1), _REFUSE, _PASS),
-        *_on(number["socket"], (_LOAD, _ARG0), *_each(families, _PASS), _REFUSE),
-        # Only the kinds that stay connected: a pair of datagram (or raw) sockets can be connected anew, to a name.
+        # clone may create processes and threads, but no namespaces.
+        *_on(number["clone"], (_LOAD, _ARG0), (_JSET, _NEW_NAMESPACES, 0, 1), _REFUSE, _PERMIT),
+        *_on(number["socket"], (_LOAD, _ARG0), *_each(families, _PERMIT), _REFUSE),
+        # Only stream and seqpacket pairs: a datagram or raw pair can be reconnected to a named socket.
         *_on(
             number["socketpair"],
             *((_LOAD, _ARG1), (_AND, _SOCK_TYPE), (_JEQ, _SOCK_STREAM, 2, 0), (_JEQ, _SOCK_SEQPACKET, 1, 0)),
-            *(_REFUSE, _PASS),
+            *(_REFUSE, _PERMIT),
         ),
-        # Nobody types into the terminal of a person.
-        *_on(number["ioctl"], (_LOAD, _ARG1), *_each(_TERMINAL_INPUT, _REFUSE), _PASS),
-        *_on(_OPENAT2, _MISSING),  # its mode lies in memory, where no filter can look
+        # No injecting input into the user's terminal.
+        *_on(number["ioctl"], (_LOAD, _ARG1), *_each(_TERMINAL_INPUT, _REFUSE), _PERMIT),
+        *_on(_OPENAT2, _MISSING),  # its mode is in memory, which no filter can read
         *(step for at, calls in _MODES.items() for pair in calls.values() for step in _on(pair[column], *_mode(at))),
-        # The mode means something only where a file may be made; elsewhere it is whatever was left in a register.
+        # The mode argument counts only if a file may be created; otherwise the register holds leftovers.
         *(
             step
             for at, calls in _OPENING.items()
             for pair in calls.values()
-            for step in _on(pair[column], _load(at), (_JSET, _MAKES_A_FILE, 0, 3), *_mode(at + 1))
+            for step in _on(pair[column], _load(at), (_JSET, _CREATES_FILE, 0, 3), *_mode(at + 1))
         ),
-        _PASS,
+        _PERMIT,
     ]
     return b"".join(struct.pack("=HBBI", code, *(jump or (0, 0)), value) for code, value, *jump in steps)
 
 
-def _on(number: int, *steps: Step) -> tuple[Step, ...]:
-    """What is done about one system call, if the machine has it; all others go past it."""
+def _on(number: int, *steps: Instruction) -> tuple[Instruction, ...]:
+    """Return the instructions for one system call, skipped by all others; none if the machine does not have the
+    call."""
     return () if number < 0 else ((_JEQ, number, 0, len(steps)), *steps)
 
 
-def _each(values: Iterable[int], step: Step) -> Iterator[Step]:
+def _each(values: Iterable[int], step: Instruction) -> Iterator[Instruction]:
     for value in values:
         yield from ((_JEQ, value, 0, 1), step)
 
 
-def _load(at: int) -> Step:
+def _load(at: int) -> Instruction:
     return _LOAD, _ARG0 + at * _ARG_SIZE
 
 
-def _mode(at: int) -> tuple[Step, ...]:
-    """No set-user-ID and set-group-ID files: on the host they would lend their owner's rights to whoever runs them."""
-    return _load(at), (_JSET, _SET_ID, 0, 1), _REFUSE, _PASS
+def _mode(at: int) -> tuple[Instruction, ...]:
+    """Deny set-user-ID and set-group-ID modes: on the host, such a file would run with its owner's rights."""
+    return _load(at), (_JSET, _SET_ID, 0, 1), _REFUSE, _PERMIT

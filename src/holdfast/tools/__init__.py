@@ -1,4 +1,5 @@
-"""The built-in tools. They see the contract and the text room, and reach everything else through their context."""
+"""The built-in tools. They import `contract`, `text`, `fs` and `net`, and reach everything else through their
+context."""
 
 from __future__ import annotations
 
@@ -11,10 +12,10 @@ MODULES: Final = (
     "ask_user", "calculator", "files.edit", "files.file_list", "files.read", "files.write", "git.commands",
     "output_read", "processes", "search.search", "shell", "system_info", "tool_search",
 )  # fmt: skip
-"""Where the built-ins are: a tool is a constant of one of these modules, and declares everything else itself."""
+"""The modules with built-ins. A tool is a constant of its module and declares everything about itself."""
 
 
 def builtin_tools() -> list[Tool]:
-    """Every built-in, with or without a project root."""
+    """Return every built-in, including those that need a project root."""
     modules = (import_module(f"{__name__}.{name}") for name in MODULES)
     return [value for module in modules for value in vars(module).values() if isinstance(value, Tool)]

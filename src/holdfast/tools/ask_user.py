@@ -1,4 +1,4 @@
-"""`ask.user`: questions for the person. It has no `execute`: the person's answer is its result."""
+"""`ask.user`: questions for the user. It has no `execute`: the user's answer is its result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.tools.schemas import LABEL, builtin_tool, nullable, strict_object,
 
 _QUESTION: Final = strict_object(
     question=text("What to ask."),
-    options=nullable("array", "Answers to choose from; any other answer is possible too.", items={"type": "string"}),
+    options=nullable("array", "Suggested answers; the user may give any other.", items={"type": "string"}),
 )
 
 

@@ -1,4 +1,4 @@
-"""`calculator`, and `calculator_async`, which waits first and is off unless it is asked for by name."""
+"""`calculator`, and `calculator_async`, which waits first and is disabled unless enabled by name."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _MAX_DEPTH: Final = 60
 
 
 class ArithmeticProblem(Exception):
-    """The expression is not one, or its value is not a number we can give."""
+    """The expression is invalid, or its value cannot be represented."""
 
 
 def evaluate(expression: str) -> Number:
-    """The value of an expression such as `2 * (3 + 4)`, `sqrt(16)` or `2^10`."""
+    """Evaluate an expression such as `2 * (3 + 4)`, `sqrt(16)` or `2^10`. Raises `ArithmeticProblem`."""
     if len(expression) > MAX_EXPRESSION:
         raise ArithmeticProblem(f"the expression is longer than {MAX_EXPRESSION} characters")
     try:

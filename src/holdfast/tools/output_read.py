@@ -1,4 +1,4 @@
-"""`output.read`: read back the part of an output that was too long to show."""
+"""`output.read`: page through an output that was too long to show."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from holdfast.tools.schemas import INTEGER, LABEL, STRING, nullable, read_only_t
 class Page(Struct, frozen=True):
     content: str
     lines: int
-    """How many lines are shown, one that is cut among them."""
+    """Number of lines shown, including a cut one."""
     cut: bool
     range: str
-    """Which lines these are, in words."""
+    """The range in words, such as `lines 1-20`."""
 
 
 def first_page(text: str, first: int, ctx: Context) -> Page:
-    """What is shown of a text whose first line has the number `first`."""
+    """Return the first page of a text whose first line has the number `first`."""
     found = ctx.truncate.head(text)
     if not found.first_line_exceeds_limit:
         last = first + found.output_lines - 1
         return Page(found.content, found.output_lines, found.truncated, f"lines {first}-{last}")
     line, newline, _ = text.partition("\n")
     start = truncate_by_bytes(line, ctx.truncate.MAX_BYTES, "head").content
-    # A line that is not followed by another may have been cut before it came here.
+    # Without a newline after it, the line may have been cut before it got here.
     size = f"{'' if newline else 'at least '}{format_size(byte_size(line))}"
     return Page(start, 1, True, f"the first {format_size(byte_size(start))} of line {first} ({size} long)")
 
@@ -69,11 +69,11 @@ def _preview(args: Args, width: int) -> str:
 
 OUTPUT_READ_TOOL: Final = read_only_tool(
     name=OUTPUT_READ,
-    description="Read lines of an earlier call's full output that was cut when it was shown.",
+    description="Read lines of the full output of an earlier call whose output was cut.",
     input_schema=strict_object(
         call=text("The id of the call whose output was cut."),
         offset=nullable("integer", "First line, counted from 1 (default 1).", minimum=1),
-        limit=nullable("integer", f"How many lines (default {DEFAULT_LINES}).", minimum=1, maximum=2000),
+        limit=nullable("integer", f"Number of lines (default {DEFAULT_LINES}).", minimum=1, maximum=2000),
         label=LABEL,
     ),
     output_schema=strict_object(call=STRING, offset=INTEGER, lines=INTEGER, total_lines=INTEGER, content=STRING),

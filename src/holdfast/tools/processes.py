@@ -1,4 +1,5 @@
-"""`process.*`: processes that go on after the call that started them. Only those that holdfast started can be named."""
+"""`process.*`: background processes, which outlive the call that started them. Only those holdfast started are
+accessible."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ from holdfast.tools.schemas import (
 
 PID: Final = {
     "type": ["integer", "string"],
-    "description": "Process ID, as process.start gave it; the id it gave works as well.",
+    "description": "The pid or id that process.start returned.",
 }
 ARGUMENT_ALIASES: Final = {"id": "pid"}
 STATE: Final = {"enum": ["running", "exited", "lost"]}
@@ -59,16 +60,16 @@ PROCESS: Final = {
     ),
     "required": ["id", "pid", "state", "command", "cwd", "detached", "contained", "started", "exit_code", "signal"],
 }
-_UNDO: Final = "cannot be undone: what a process changes while it runs is not recorded"
-_WOULD_END: Final = "The process would end with this command, which makes only one call; use detached=true."
+_UNDO: Final = "cannot be undone: the changes of a background process are not recorded"
+_WOULD_END: Final = "The process would end with this command, which makes only one call. Use detached=true."
 DEFAULT_LINES: Final = 500
 _DEFAULT_SIGNAL: Final = "SIGTERM"
 _WAIT: Final = 1.0
-"""Seconds in which a process mostly ends when it is asked to."""
+"""Seconds within which most processes end after SIGTERM."""
 
 
 def process_name(args: Args) -> str | int:
-    """The pid or the id that was given. Some models write numbers as text."""
+    """Return the pid or id argument; some models write numbers as strings."""
     name = cast("str | int", args["pid"])
     return int(name) if isinstance(name, str) and name.isdecimal() and len(name) < 10 else name
 
@@ -78,13 +79,13 @@ def to_json(info: ProcessInfo) -> Args:
 
 
 def describe(info: ProcessInfo) -> str:
-    """`1234 (abcd) running: npm run dev`."""
+    """Format as `1234 (abcd) running: npm run dev`."""
     return f"{info.pid} ({info.id}) {_state(info)}: {info.command}"
 
 
 def _state(info: ProcessInfo) -> str:
     if info.state == "lost":
-        return "lost, since the runtime that started it has ended"
+        return "lost, because the runtime that started it has ended"
     if info.state == "exited":
         return f"ended by {info.signal}" if info.exit_code is None else f"exited with code {info.exit_code}"
     return "running, detached" if info.detached else "running"
@@ -116,7 +117,7 @@ async def _propose_start(args: Args, ctx: Context) -> Proposal | Result:
     except HoldfastError as error:
         return fail(str(error))
     shown = _display_command(payload)
-    until = "runs on after holdfast has ended" if detached else "runs until it ends or holdfast does"
+    until = "keeps running after holdfast exits" if detached else "runs until it ends or holdfast exits"
     return Proposal(
         tool_name="process.start",
         summary=f"start {shown.strip().partition(chr(10))[0]}" + (" (detached)" if detached else ""),
@@ -143,13 +144,13 @@ async def _apply_start(payload: Args, ctx: Context) -> Result:
         return fail(f"Sandbox error: {error}")
     return ok(
         f"Started {info.command} as process {info.pid} ({info.id}). "
-        f"process.output shows what it prints, process.kill ends it.",
+        f"Use process.output to read its output, process.kill to stop it.",
         structured=to_json(info),
     )
 
 
 def _without_hosts(outlook: CommandPreview) -> CommandPreview:
-    """The way out to a list of hosts ends with the call, so that a process has none."""
+    """Report no network for a list of hosts: the proxy ends with the call, so the process cannot use it."""
     return outlook if outlook.network in ("on", "off") else replace(outlook, network="off")
 
 
@@ -180,7 +181,7 @@ def _status(args: Args, ctx: Context) -> Result:
 
 def _list(args: Args, ctx: Context) -> Result:
     found = ctx.service(Processes).list()
-    text = "\n".join(map(describe, found)) or "holdfast has started no process here."
+    text = "\n".join(map(describe, found)) or "No background processes."
     return ok(text, structured=cast(Json, {"processes": [to_json(info) for info in found]}))
 
 
@@ -214,7 +215,7 @@ def _output(args: Args, ctx: Context) -> Result:
 
 
 def _end(page: ProcessOutput, ctx: Context) -> tuple[int, Page]:
-    """The last lines, and the number of the first of them."""
+    """Return the number of the first line shown, and the last lines."""
     cut = ctx.truncate.tail(page.text)
     first = page.first + cut.total_lines - cut.output_lines
     last = first + cut.output_lines - 1
@@ -225,7 +226,7 @@ def _end(page: ProcessOutput, ctx: Context) -> tuple[int, Page]:
 def _notice(page: ProcessOutput, last: int, shown: Page, *, whole: bool) -> str:
     if whole and last >= page.total_lines:
         return ""
-    dropped = f" Lines 1-{page.dropped} are not kept any more." if page.dropped else ""
+    dropped = f" Lines 1-{page.dropped} are no longer kept." if page.dropped else ""
     more = f" Use offset={last + 1} to continue." if last < page.total_lines else ""
     return f"[Showing {shown.range} of {page.total_lines}.{more}{dropped}]"
 
@@ -254,7 +255,7 @@ def _propose_kill(args: Args, ctx: Context) -> Proposal | Result:
         summary=f"send {signal} to {info.pid}: {info.command}",
         risk=Risk.MEDIUM,
         payload={"id": info.id, "signal": signal},
-        preview=f"{signal} to this process, and to everything it started:\n{describe(info)}",
+        preview=f"{signal} to this process and all its descendants:\n{describe(info)}",
         surroundings=RunConditions(undo="cannot be undone"),
         preconditions=(Precondition(kind="process", subject=str(info.pid), value=f"{info.id} {info.started}"),),
     )
@@ -277,13 +278,13 @@ def _kill_preview(args: Args, width: int) -> str:
 
 PROCESS_START: Final = builtin_tool(
     name="process.start",
-    description="Start a background process. It ends, with all it started, when its first process ends, when it is "
-    "killed, or when holdfast ends, unless it is detached.",
+    description="Start a background process. It ends, with all its descendants, when its first process ends, when it "
+    "is killed, or when holdfast exits, unless it is detached.",
     input_schema=strict_object(
-        command=text("Command to execute: a program if there are args, else a line for the shell."),
+        command=text("The command: a program if args is given, otherwise a shell command line."),
         args=nullable("array", "Command arguments.", items={"type": "string"}),
         cwd=nullable("string", "Working directory, relative to the project root (default: the root)."),
-        detached=nullable("boolean", "Let it run on when holdfast ends (default false)."),
+        detached=nullable("boolean", "Keep it running when holdfast exits (default false)."),
         label=LABEL,
     ),
     output_schema=PROCESS,
@@ -313,11 +314,11 @@ PROCESS_STATUS: Final = read_only_tool(
 
 PROCESS_OUTPUT: Final = read_only_tool(
     name="process.output",
-    description="Read what a background process has printed: the last lines, or lines from an offset on.",
+    description="Read the output of a background process: the last lines, or lines from an offset.",
     input_schema=strict_object(
         pid=PID,
         offset=nullable("integer", "First line, counted from 1 (default: the last lines).", minimum=1),
-        limit=nullable("integer", f"How many lines (default {DEFAULT_LINES}).", minimum=1, maximum=2000),
+        limit=nullable("integer", f"Number of lines (default {DEFAULT_LINES}).", minimum=1, maximum=2000),
         label=LABEL,
     ),
     output_schema=strict_object(
@@ -353,7 +354,7 @@ PROCESS_LIST: Final = read_only_tool(
 
 PROCESS_KILL: Final = builtin_tool(
     name="process.kill",
-    description="Kill a background process that process.start started, with everything it started.",
+    description="Kill a background process started by process.start, with all its descendants.",
     input_schema=strict_object(
         pid=PID,
         signal={

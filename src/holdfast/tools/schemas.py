@@ -1,4 +1,4 @@
-"""How built-ins are declared, with strict schemas: every property required, optional ones nullable."""
+"""Helpers to declare built-in tools with strict schemas: every property is required, and optional ones are nullable."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def text(description: str) -> Schema:
 
 
 def non_blank(description: str) -> Schema:
-    """A text with something in it: blanks alone are invalid."""
+    """A string that is not blank."""
     return {"type": "string", "description": description, "pattern": NOT_BLANK}
 
 

@@ -1,6 +1,6 @@
-"""`shell.exec`: run a command in a shell. Streams, keeps the end of a long output, kills all of it when time is up.
+"""`shell.exec`: run a shell command. Streams output, keeps the end of long output, and kills all processes on timeout.
 
-What it shares with the other tool that runs commands comes first: which shell, where, and what a person is shown.
+The first part is shared with `processes`: which shell, which folder, and what an approval shows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _STATES: Final = {"timeout": (State.TIMED_OUT, Failure.TIMEOUT), "cancelled": (S
 
 
 def shell_settings(ctx: Context) -> tuple[str, dict[str, str]]:
-    """The shell and the variables the tool's configuration names."""
+    """Return the configured shell and environment variables."""
     given: dict[str, Any] = dict(ctx.config() or {})
     shell = given.get("shell")
     env = given.get("env")
@@ -47,13 +47,13 @@ def shell_settings(ctx: Context) -> tuple[str, dict[str, str]]:
 
 
 def working_folder(args: Args, ctx: Context) -> str | None:
-    """Where to run: a folder of the project; None: where the call was made."""
+    """Return the requested working folder in the project; None: the call's own."""
     given = args.get("cwd")
     if not isinstance(given, str):
         return None
     folder = ctx.path.confine(given)
     if not folder.is_dir():
-        raise PathRefused(f"{given} is not a folder; name one in the project, or leave cwd out.")
+        raise PathRefused(f"{given} is not a folder. Name one in the project, or leave cwd out.")
     return str(folder)
 
 
@@ -72,14 +72,14 @@ def risk_of(outlook: CommandPreview) -> Risk:
 def describe_surroundings(
     folder: str | None, outlook: CommandPreview, ctx: Context, *, undo: str, lasts: str = ""
 ) -> RunConditions:
-    """Where it runs, what contains it, and whether it can be undone."""
-    held = "not contained" if outlook.contained_by is None else f"contained by {outlook.contained_by}"
-    reach = "; ".join((held, f"network {outlook.network}", *outlook.paths))
+    """Describe for an approval where the command runs, what contains it, and whether it can be undone."""
+    containment = "not contained" if outlook.contained_by is None else f"contained by {outlook.contained_by}"
+    reach = "; ".join((containment, f"network {outlook.network}", *outlook.paths))
     return RunConditions(where=display_folder(folder, ctx), sandbox=reach, undo=undo, lasts=lasts)
 
 
 def describe_undo(outlook: CommandPreview) -> str:
-    """Only of files: what has been sent cannot be taken back."""
+    """Describe what can be undone: changes to files, but not what was sent."""
     if outlook.undo_note is not None:
         return f"cannot be undone: {outlook.undo_note}"
     if outlook.undo_only_in:
@@ -95,9 +95,9 @@ def preview(args: Args, width: int) -> str:
 
 
 def shell_precondition(command: Command, outlook: CommandPreview) -> Precondition:
-    """What was shown beside the command: the shell and its variables, what holds it, and whether it can be undone.
+    """Return a digest of the shell, its variables, the containment and whether it can be undone.
 
-    All of it comes from the configuration and the machine, which may be others when the approval comes.
+    These come from the configuration and the machine, which may change between the proposal and its approval.
     """
     undoable = outlook.undo_note is None
     env = cast(Json, dict(command.env))
@@ -155,7 +155,7 @@ async def _apply(payload: Args, ctx: Context) -> Result:
     state, failure = (State.FAILED, Failure.TOOL_ERROR) if ran.stopped is None else _STATES[ran.stopped]
     return Result(
         False,
-        error="\n\n".join((*parts, *_surrounded(ran), _end(ran, ctx))),
+        error="\n\n".join((*parts, *_restrictions(ran), _end(ran, ctx))),
         structured=_structured(ran),
         metadata=metadata,
         state=state,
@@ -177,18 +177,18 @@ def _violations(ran: CommandResult) -> list[str]:
     if not ran.violations:
         return notes
     listed = "\n".join(f"- {item}" for item in ran.violations)
-    return [f"[The sandbox kept the command from this:\n{listed}]", *notes]
+    return [f"[The sandbox prevented these changes:\n{listed}]", *notes]
 
 
 def _hidden(ran: CommandResult, command: str, ctx: Context) -> list[str]:
-    """What it could not read: whatever it names, and if it failed whatever in the project may be why."""
+    """Name hidden files that the command mentions, and, if it failed, those in the project that may be the cause."""
     top = f"{ctx.root or ctx.cwd}/"
     failed = ran.code != 0
-    told = [path for path in ran.hidden if Path(path).name in command or (failed and path.startswith(top))]
-    if not told:
+    relevant = [path for path in ran.hidden if Path(path).name in command or (failed and path.startswith(top))]
+    if not relevant:
         return []
-    names = [path.removeprefix(top) for path in told[:_MAX_HIDDEN_SHOWN]]
-    more = f" and {len(told) - len(names)} more" if len(told) > len(names) else ""
+    names = [path.removeprefix(top) for path in relevant[:_MAX_HIDDEN_SHOWN]]
+    more = f" and {len(relevant) - len(names)} more" if len(relevant) > len(names) else ""
     return [f"[Hidden from the command by sandbox.read_deny: {', '.join(names)}{more}]"]
 
 
@@ -204,8 +204,8 @@ def _changed(ran: CommandResult, ctx: Context) -> list[str]:
     return [f"[Changed {len(ran.changes)} {paths}; {undo}]"]
 
 
-def _surrounded(ran: CommandResult) -> list[str]:
-    """What may be why a command failed in a sandbox and would not have outside."""
+def _restrictions(ran: CommandResult) -> list[str]:
+    """Describe sandbox restrictions that may explain a failure."""
     if not ran.contained or ran.stopped is not None:
         return []
     writable = f"only {', '.join(ran.writable)} is writable" if ran.writable else "nothing else is writable"
@@ -229,8 +229,8 @@ def _structured(ran: CommandResult) -> Args:
 
 SHELL_EXEC: Final = builtin_tool(
     name="shell.exec",
-    description="Run a shell command and return what it prints. Everything it started is gone when it returns: "
-    "for a process that goes on, use process.start.",
+    description="Run a shell command and return its output. All its processes are killed when it returns: "
+    "to keep one running, use process.start.",
     input_schema=strict_object(
         command=text("The shell command to execute."),
         cwd=nullable("string", "Working directory, relative to the project root (default: the root)."),

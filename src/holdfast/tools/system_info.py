@@ -1,4 +1,4 @@
-"""`system.info`: what machine this is, without anything that identifies its user."""
+"""`system.info`: facts about the machine, without anything that identifies its user."""
 
 from __future__ import annotations
 

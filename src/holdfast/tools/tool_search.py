@@ -1,4 +1,4 @@
-"""`tool.search`: find tools by what they do, where there are too many to show them all."""
+"""`tool.search`: find tools by description, when there are too many to list."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _execute(args: Args, ctx: Context) -> Result:
 
 
 def _match(tool: Tool) -> dict[str, Any]:
-    """What a stranger wrote is cut, and one line whatever is in it."""
+    """Return a match with third-party text cut and reduced to one line."""
     return {
         "name": tool.name,
         "api_name": tool.api_name,
@@ -40,25 +40,25 @@ def _match(tool: Tool) -> dict[str, Any]:
     }
 
 
-def _line(said: str, width: int) -> str:
-    return clip(" ".join("".join(char if char.isprintable() else " " for char in said[: 4 * width]).split()), width)
+def _line(text: str, width: int) -> str:
+    return clip(" ".join("".join(char if char.isprintable() else " " for char in text[: 4 * width]).split()), width)
 
 
 def _render(query: str, tools: int, matches: list[dict[str, Any]]) -> str:
     if not matches:
         shown = _line(query, _PARAMETER)
         return (
-            f"None of {tools} tools fits '{shown}'. Try other words: what it is to do, what it works on, "
-            "or the name of the server it comes from."
+            f"None of {tools} tools fits '{shown}'. Try other words: what it should do, what it works on, "
+            "or the name of its server."
         )
-    head = f"{len(matches)} of {tools} tools, the best match first. They can be called from now on:"
+    head = f"{len(matches)} of {tools} tools, best match first. They can be called from now on:"
     return "\n".join((head, "", *map(_entry, matches)))
 
 
 def _entry(match: dict[str, Any]) -> str:
     known_as = "" if match["api_name"] == match["name"] else f" [{match['api_name']}]"
-    said = f": {match['description']}" if match["description"] else ""
-    return f"- {match['name']}{known_as} ({', '.join(match['parameters'])}){said}"
+    description = f": {match['description']}" if match["description"] else ""
+    return f"- {match['name']}{known_as} ({', '.join(match['parameters'])}){description}"
 
 
 def _preview(args: Args, width: int) -> str:
@@ -68,12 +68,12 @@ def _preview(args: Args, width: int) -> str:
 TOOL_SEARCH_TOOL: Final = builtin_tool(
     name=TOOL_SEARCH,
     description=(
-        "Find further tools. There are more than are listed here: search for what you need in a few words, "
-        "and the tools that fit can be called from your next turn on."
+        "Find more tools than are listed here: describe what you need in a few words, "
+        "and you can call the matching tools from your next turn on."
     ),
     input_schema=strict_object(
-        query=non_blank("What the tool is to do, or its name, in a few words: `create issue github`."),
-        limit=nullable("integer", f"How many to find at most (default {DEFAULT_LIMIT}).", minimum=1, maximum=MAX_LIMIT),
+        query=non_blank("What the tool should do, or its name, in a few words: `create issue github`."),
+        limit=nullable("integer", f"Maximum number of tools (default {DEFAULT_LIMIT}).", minimum=1, maximum=MAX_LIMIT),
         label=LABEL,
     ),
     output_schema=strict_object(

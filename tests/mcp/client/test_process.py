@@ -144,7 +144,7 @@ def test_the_program_of_a_server_is_never_one_of_the_project(
 
     async def go() -> None:
         async with Runtime(config=config, workspace=Workspace(root=project, state=tmp_path / "state")) as runtime:
-            with pytest.raises(SandboxRefused, match="There is no program 'uvx' on the path"):
+            with pytest.raises(SandboxRefused, match="There is no program 'uvx' on the PATH"):
                 await start_server(runtime, "odd", McpServer(command="uvx"))
 
     run(go())

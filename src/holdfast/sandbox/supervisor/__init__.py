@@ -1,1 +1,4 @@
-"""The process that starts every command of a runtime. `client` is the runtime side; the rest runs in the supervisor."""
+"""The supervisor: a process that starts and stops every command of a runtime.
+
+`client` is the runtime's side; `server` and `process` run in the supervisor and import almost nothing.
+"""

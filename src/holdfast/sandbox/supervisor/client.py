@@ -1,4 +1,5 @@
-"""The runtime's side of the supervisor: starts it when the first command comes, and hands commands to its workers."""
+"""The runtime's side of the supervisor: starts it with the first command, and hands commands to its workers over
+sockets."""
 
 from __future__ import annotations
 
@@ -23,12 +24,12 @@ from holdfast.sandbox.privileges import memory_file
 
 MAX_IDLE: Final = 4
 _CLOSE_SECONDS: Final = 2.0
-"""Seconds a supervisor has to end by itself."""
+"""Seconds a supervisor has to exit on its own."""
 _supervisors: Final[weakref.WeakSet[Supervisor]] = weakref.WeakSet()
 
 
 class SupervisorLost(Exception):
-    """The process that watched a command is gone: whether the command ended is not known."""
+    """The worker died: whether its command ended is unknown."""
 
 
 class CommandNotStarted(Exception):
@@ -40,30 +41,32 @@ class CommandNotStarted(Exception):
 
 
 class ExitStatus(Struct, frozen=True):
-    """How a command ended; everything it started is gone."""
+    """How a command ended. All its processes are gone, except survivors."""
 
     code: int | None
     signal: int | None
     survivors: int = 0
-    """Processes that could not be killed."""
+    """Number of processes that could not be killed."""
 
     @classmethod
-    def of(cls, status: int, survivors: int = 0) -> ExitStatus:
+    def from_wait_status(cls, status: int, survivors: int = 0) -> ExitStatus:
         if os.WIFSIGNALED(status):
             return cls(None, os.WTERMSIG(status), survivors)
         return cls(os.waitstatus_to_exitcode(status), None, survivors)
 
 
 class LogTarget(Struct, frozen=True, kw_only=True):
-    """Where a worker keeps the output of a command that runs in the background."""
+    """Where a worker writes the output of a background command."""
 
     base: str
-    """A path, to which the worker adds endings."""
+    """Path prefix of the log files."""
     limit: int
+    """Bytes kept."""
 
 
 class Supervisor:
-    """One for a runtime. Everything it started, but what is detached, ends when it is closed or forgotten."""
+    """Starts commands for one runtime. Closing it or dropping it ends everything it started, except detached
+    commands."""
 
     def __init__(self) -> None:
         self._sockets: set[socket.socket] = set()
@@ -86,11 +89,10 @@ class Supervisor:
         detached: bool = False,
         wait_for_namespaces: bool = False,
     ) -> SupervisedCommand:
-        """Hand a command to a worker. With a log the worker keeps the output, and the two descriptors are not used.
+        """Start a command in a worker. With a log, the worker keeps the output, and `stdout` and `stderr` are not used.
 
-        The command finds the launch's files from descriptor 3 on, then those that are open, then the `passed_fds` ones;
-        the open ones are closed here. `wait_for_namespaces`: the
-        end is told when also its namespaces are gone, not only all that ran in them.
+        The command gets the launch's files from descriptor 3 on, then its open files, then `passed_fds`; the open files
+        are closed in this process. `wait_for_namespaces`: report the end only after its namespaces are gone, too.
         """
         contents = [memory_file(content) for content in launch.files]
         try:
@@ -101,7 +103,7 @@ class Supervisor:
         finally:
             for fd in contents:
                 os.close(fd)
-            launch.open_files()
+            launch.open_files.close()
         self._commands.add(job)
         return job
 
@@ -114,6 +116,7 @@ class Supervisor:
                 self.close_worker(worker)
             else:
                 return worker
+        # A fresh worker can still fail if the supervisor itself was killed; the second attempt starts a new one.
         for _ in range(2):
             worker = self._new_worker()
             try:
@@ -122,7 +125,7 @@ class Supervisor:
                 self.close_worker(worker)
             else:
                 return worker
-        raise SandboxRefused("The process that starts commands ends before it takes one; nothing ran.")
+        raise SandboxRefused("The supervisor process keeps exiting before it accepts a command. Nothing was run.")
 
     def _new_worker(self) -> socket.socket:
         ours, theirs = socket.socketpair()
@@ -138,7 +141,7 @@ class Supervisor:
                     self.close_worker(self._control)
                     self._control = None
                     if attempt == 2:
-                        raise SandboxRefused("The process that starts commands cannot be started.") from None
+                        raise SandboxRefused("The supervisor process cannot be started.") from None
                 else:
                     break
         finally:
@@ -160,25 +163,23 @@ class Supervisor:
                 theirs.close()
         except OSError as error:
             self.close_worker(ours)
-            raise SandboxRefused(
-                f"The process that starts commands cannot be started: {argv[0]}: {error.strerror}."
-            ) from None
+            raise SandboxRefused(f"The supervisor process cannot be started: {argv[0]}: {error.strerror}.") from None
         self._control = ours
 
     def release(self, worker: socket.socket) -> None:
-        """The worker has ended its command and can take another."""
+        """Reuse the worker: its command has ended."""
         if len(self._idle) < MAX_IDLE and worker in self._sockets:
             self._idle.append(worker)
         else:
             self.close_worker(worker)
 
     def close_worker(self, worker: socket.socket) -> None:
-        """Whatever the worker still runs is killed, unless it is detached."""
+        """Disconnect the worker, which kills what it still runs unless that is detached."""
         self._sockets.discard(worker)
         worker.close()
 
     def close_after_fork(self) -> None:
-        """Close it in a fork, where the processes are not its own and the loop listens for its parent."""
+        """Close this copy in a forked child: the processes and the event loop belong to the parent."""
         self._pids.clear()
         for job in list(self._commands):
             job.forget_loop()
@@ -194,7 +195,7 @@ class Supervisor:
 
 
 class SupervisedCommand:
-    """A command that a worker runs. `wait` for it, or `abandon` it."""
+    """A command that a worker runs: `wait` for it, or `abandon` it."""
 
     def __init__(self, supervisor: Supervisor, worker: socket.socket, *, once: bool) -> None:
         self._supervisor = supervisor
@@ -204,15 +205,16 @@ class SupervisedCommand:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.exit: ExitStatus | None = None
         self.finished = False
-        """The worker is no longer ours."""
+        """The worker was released or closed."""
 
     def stop(self, grace: float = 0.0) -> None:
-        """End the command: SIGTERM and, `grace` seconds later, SIGKILL for all that is left of it."""
+        """Stop the command: SIGTERM, then SIGKILL for all its processes after `grace` seconds."""
         with contextlib.suppress(OSError):
             _send(self._worker, marshal.dumps({"kill": grace}), ())
 
     def read(self) -> tuple[Any, ...] | None:
-        """The next message of the worker; None if there is none yet. Raises what went wrong."""
+        """Return the worker's next message, or None if there is none yet. Raises `SupervisorLost` or
+        `CommandNotStarted`."""
         size = int.from_bytes(self._unread[:4], "little")
         if len(self._unread) < 4 or len(self._unread) < 4 + size:
             try:
@@ -223,7 +225,7 @@ class SupervisedCommand:
                 data = b""
             if not data:
                 self.abandon()
-                raise SupervisorLost("The process that watched the command was killed; whether it ended is not known.")
+                raise SupervisorLost("The supervisor's worker was killed, so whether the command ended is not known.")
             self._unread += data
             return self.read()
         message: tuple[Any, ...] = marshal.loads(self._unread[4 : 4 + size])
@@ -232,7 +234,7 @@ class SupervisedCommand:
             self._release()
             raise CommandNotStarted(message[1], message[2])
         if message[0] == "ended":
-            self.exit = ExitStatus.of(message[1], message[2])
+            self.exit = ExitStatus.from_wait_status(message[1], message[2])
             if self.exit.survivors or self._once:
                 self.abandon()
             else:
@@ -258,18 +260,18 @@ class SupervisedCommand:
         return found
 
     def on_message(self, callback: Callable[[], None]) -> None:
-        """Call a function when `read` may have something to say."""
+        """Call a function when `read` may return a message."""
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._worker, callback)
 
     async def wait(self) -> ExitStatus:
-        """Until everything the command started is gone."""
+        """Wait until every process of the command has ended."""
         while self.exit is None:
             await self.message()
         return self.exit
 
     def wait_blocking(self, seconds: float) -> None:
-        """`wait` in a thread, for a command that was told to stop."""
+        """The blocking version of `wait`, for a thread, after `stop`."""
         try:
             poll = select.poll()
             poll.register(self._worker, select.POLLIN)
@@ -281,21 +283,22 @@ class SupervisedCommand:
             self.abandon()
 
     def abandon(self) -> None:
-        """Let go of the worker: it kills what it still runs, and ends."""
+        """Disconnect the worker, which kills what it still runs and exits."""
         self.finished = True
         self.stop_listening()
         self._supervisor.close_worker(self._worker)
 
     def stop_listening(self) -> None:
-        """Listen no more in the event loop."""
+        """Remove the reader from the event loop."""
         if self._loop is not None:
             if self._worker.fileno() >= 0:
-                with contextlib.suppress(RuntimeError):  # the loop may be closed
+                with contextlib.suppress(RuntimeError):  # the loop may be closed already
                     self._loop.remove_reader(self._worker)
             self._loop = None
 
     def forget_loop(self) -> None:
-        """In a fork: what is taken out of its loop is no longer listened to in the parent either."""
+        """Forget the event loop in a forked child: its epoll descriptor is shared, so removing a reader would also
+        remove the parent's."""
         self._loop = None
 
 
@@ -312,10 +315,11 @@ def _request(launch: Launch, log: LogTarget | None, *, detached: bool, wait_for_
 
 
 def _send(worker: socket.socket, request: bytes, fds: Sequence[int]) -> None:
-    """Raises `OSError` only if the worker did not get all of it: then nothing runs, and another can be asked."""
+    """Send a message. Raises `OSError` only if the worker did not receive all of it: nothing runs then, and another
+    worker can be tried."""
     message = memoryview(len(request).to_bytes(4, "little") + request)
     sent = socket.send_fds(worker, [message], list(fds)) if fds else 0
-    if sent < len(message):  # after the last byte the worker may have run the command, and be gone
+    if sent < len(message):  # no empty send: the worker may have run the command and exited already
         worker.sendall(message[sent:])
 
 
@@ -328,7 +332,7 @@ def _close_all(sockets: set[socket.socket], pids: list[int]) -> None:
 
 
 def _reap(pid: int) -> None:
-    """It ends as soon as its socket is closed, unless somebody has stopped it."""
+    """Wait for the supervisor, which exits when its socket closes; kill it if it is stopped or stuck."""
     deadline = time.monotonic() + _CLOSE_SECONDS
     while os.waitpid(pid, os.WNOHANG) == (0, 0):
         if time.monotonic() > deadline:
@@ -339,7 +343,7 @@ def _reap(pid: int) -> None:
 
 
 def _forget_in_child() -> None:
-    """A fork of the runtime must not keep the sockets open: the commands would outlive the runtime."""
+    """A forked child must not hold the sockets open: commands would outlive the runtime."""
     for supervisor in list(_supervisors):
         supervisor.close_after_fork()
 

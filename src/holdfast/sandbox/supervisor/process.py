@@ -1,6 +1,6 @@
-"""How a request becomes a running command, and how all that is below a process is found, killed and reaped.
+"""Starts a command from a request, and finds, kills and reaps its descendants.
 
-Standard library only, and little of it: the workers of the supervisor load this, and the parent of a single command.
+Loaded by the supervisor's workers and by the parent of a single command, so it imports little of the standard library.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 SIGKILL, SIGPIPE, SIGTERM, SIGXFSZ = 9, 13, 15, 25
 FIRST_FD, HIGH_FD = 3, 300
 KILL_SECONDS = 3.0
-"""Seconds after which processes that do not die are given up."""
+"""Seconds after which unkillable processes are given up."""
 
 _libc = ctypes.CDLL(None)
-_signal, _prctl = _libc.signal, getattr(_libc, "prctl", None)  # found here once, not in every child
+_signal, _prctl = _libc.signal, getattr(_libc, "prctl", None)  # resolved once here, not in every child
 
 
 def start(request: dict[str, Any], fds: list[int]) -> int:
-    """The pid of the new process. Raises `OSError` if it could not be started as asked."""
+    """Start the command and return its pid. Raises `OSError` if it could not be started as requested."""
     if request["confined"] or len(fds) > 3:
         return _fork(request, fds)
+    # posix_spawn is faster than fork and exec, but cannot change directory: the worker does it around the call.
     os.chdir(request["cwd"])
     try:
         return os.posix_spawn(
@@ -48,14 +49,16 @@ def start(request: dict[str, Any], fds: list[int]) -> int:
         os.chdir("/")
 
 
-def main(told: str) -> None:
-    """The parent of a single command, which it confines as an open file says and ends with all that it started."""
+def main(request_fd: str) -> None:
+    """Run a single command as its parent: read the request from an open file, confine the command, and kill all its
+    descendants at the end."""
     import signal
 
-    with os.fdopen(int(told), "rb") as file:
+    with os.fdopen(int(request_fd), "rb") as file:
         request, fds = marshal.load(file)
     become_subreaper()
     if _prctl is not None:
+        # If the runtime dies, stop the command as for any SIGTERM.
         _prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0)
     stopping = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     signal.pthread_sigmask(signal.SIG_BLOCK, (*stopping, signal.SIGCHLD))
@@ -65,7 +68,7 @@ def main(told: str) -> None:
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             high = _duplicate_high(fds)
             for fd in fds:
-                os.close(fd)  # the command gets no other than those it expects
+                os.close(fd)  # the command gets only the descriptors it expects
             _become_command(request, high, FIRST_FD)
         except BaseException as error:
             os.write(2, f"holdfast: the command could not be started: {error}\n".encode())
@@ -83,7 +86,7 @@ def main(told: str) -> None:
 
 
 def _kill_all(ended: dict[int, int]) -> None:
-    """Kill until nothing is left. Never groups: the command may have joined one of the session it was started in."""
+    """Kill all descendants. Never a process group: the command may have joined one of the session it was started in."""
     while True:
         for pid, _group in descendants(os.getpid()):
             send_signal(pid, SIGKILL)
@@ -96,6 +99,7 @@ def _kill_all(ended: dict[int, int]) -> None:
 
 def _fork(request: dict[str, Any], fds: list[int]) -> int:
     __import__("resource")  # loaded once here, not in every child
+    # Reports a failed exec: the pipe is close-on-exec, so it just closes if exec succeeds.
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -109,7 +113,7 @@ def _fork(request: dict[str, Any], fds: list[int]) -> int:
         finally:
             os._exit(127)
     os.close(writing)
-    failure = os.read(reading, 1 << 16)  # ends when the program runs
+    failure = os.read(reading, 1 << 16)
     os.close(reading)
     if failure:
         os.waitpid(pid, 0)
@@ -118,17 +122,19 @@ def _fork(request: dict[str, Any], fds: list[int]) -> int:
 
 
 def _duplicate_high(fds: list[int]) -> list[int]:
-    """The same open files under numbers that none of them is moved to."""
+    """Duplicate the descriptors to high numbers, so that dup2 to their final numbers cannot overwrite one of them."""
     return [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, HIGH_FD) for fd in fds]
 
 
 def _become_command(request: dict[str, Any], fds: list[int], first: int) -> None:
-    """Become the program, with these open files from number `first` on."""
+    """Replace this process by the program, with the descriptors from number `first` on."""
+    # Python ignores these signals, and ignored signals survive exec: restore the defaults.
     for number in (SIGPIPE, SIGXFSZ):
         _signal(number, None)
     os.chdir(request["cwd"])
     for number, fd in enumerate(fds, first):
         os.dup2(fd, number, inheritable=True)
+    # Landlock and seccomp come last: they would deny the calls before them.
     privileges.join_groups(request["cgroups"])
     privileges.apply_rlimits(request["rlimits"])
     if request["landlock"] is not None:
@@ -139,7 +145,7 @@ def _become_command(request: dict[str, Any], fds: list[int], first: int) -> None
 
 
 def remove_groups(folders: list[str], *, patient: bool) -> list[str]:
-    """Remove control groups; those that are still busy, which they are for a moment after their last process."""
+    """Remove control groups and return those that are still busy, as they are for a moment after their last process."""
     left: list[str] = []
     for folder in folders:
         for _ in range(50 if patient else 1):
@@ -158,7 +164,7 @@ def remove_groups(folders: list[str], *, patient: bool) -> list[str]:
 
 
 def kill_descendants() -> int:
-    """Kill and reap all that is left below this process; how many did not die."""
+    """Kill and reap all descendants of this process; return how many did not die."""
     give_up = time.monotonic() + KILL_SECONDS
     pause = 0.0005
     while _has_children():
@@ -172,10 +178,10 @@ def kill_descendants() -> int:
 
 
 def kill_idle_inits() -> bool:
-    """If all that is left below this process is the first process of a namespace, with nothing below it: kill it.
+    """Kill the init processes of PID namespaces if they are the only descendants left and have no children.
 
-    For a command that ended by itself. That process ends by itself too, and taking its namespaces down is slow, so
-    nobody waits; but whatever it does instead, no instruction of it runs after the command's end was told.
+    For a command that ended by itself. Its init exits on its own, but tearing down the namespaces is slow, so nobody
+    waits for that. The kill makes sure that it runs no instruction after the command's end was reported.
     """
     inits = _children(os.getpid())
     if inits is None or any(_children(pid) != [] for pid in inits):
@@ -186,7 +192,7 @@ def kill_idle_inits() -> bool:
 
 
 def _children(pid: int) -> list[int] | None:
-    """Of a process with one thread; None where the kernel does not tell."""
+    """Return the children of a single-threaded process; None if the kernel does not provide the list."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
             return [int(word) for word in file.read().split()]
@@ -204,7 +210,7 @@ def _has_children() -> bool:
 
 
 def reap() -> list[tuple[int, int]]:
-    """Every child that has ended, with its status."""
+    """Reap all ended children; return (pid, status) pairs."""
     found: list[tuple[int, int]] = []
     while True:
         try:
@@ -217,7 +223,7 @@ def reap() -> list[tuple[int, int]]:
 
 
 def descendants(root: int) -> list[tuple[int, int]]:
-    """Every process below `root`, with its group."""
+    """Return (pid, process group) of every descendant of `root`."""
     table = processes()
     below: list[tuple[int, int]] = []
     level = {root}
@@ -229,13 +235,13 @@ def descendants(root: int) -> list[tuple[int, int]]:
 
 
 def processes() -> list[tuple[int, int, int]]:
-    """(pid, parent, group) of every process that can be seen."""
+    """Return (pid, parent, process group) of every visible process."""
     found: list[tuple[int, int, int]] = []
     for name in os.listdir("/proc") if os.path.exists("/proc") else ():
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
+                    fields = file.read().rpartition(b")")[2].split()  # the name may contain spaces and brackets
                 found.append((int(name), int(fields[1]), int(fields[2])))
             except (OSError, IndexError, ValueError):
                 continue
@@ -243,7 +249,8 @@ def processes() -> list[tuple[int, int, int]]:
 
 
 def kill_group(pid: int, group: int) -> None:
-    """A group dies as one, so that nothing in it can fork in between. Groups of the worker's own are never meant."""
+    """Kill a process and its group: the group at once, so that no member can fork in between. Never the worker's own
+    group."""
     if group > 1 and group != os.getpgrp():
         send_signal(-group, SIGKILL)
     send_signal(pid, SIGKILL)
@@ -257,6 +264,7 @@ def send_signal(pid: int, number: int) -> None:
 
 
 def become_subreaper() -> None:
+    """Adopt orphaned descendants, so that setsid and double forks do not escape."""
     if _prctl is not None:
         _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 

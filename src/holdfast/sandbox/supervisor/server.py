@@ -1,12 +1,13 @@
-"""The supervisor process: starts commands and lets none outlive its deadline. Standard library only, for a fast start.
+"""The supervisor process: starts commands, stops them, and leaves none behind. Standard library only, for a fast start.
 
-The supervisor forks a worker for every socket it is sent. A worker serves one command after another and reaps all they
-leave behind: `setsid` and double forks do not get away from it. A socket that closes ends what its worker runs.
+The supervisor forks a worker for every socket it receives. A worker runs one command after another and, as a subreaper,
+kills and reaps everything they leave behind: setsid and double forks do not escape it. When the runtime closes a
+socket, its worker kills what it runs.
 """
 
 from __future__ import annotations
 
-import _socket  # without the enums of `socket`, which take longer to load than all of this
+import _socket  # not `socket`: building its enums takes longer than loading all of this
 import gc
 import marshal
 import os
@@ -23,16 +24,16 @@ if TYPE_CHECKING:
 MAX_FDS = 253
 LOG_BLOCK = 65_536
 REAP_INTERVAL_MS = 1000
-"""How often a worker reaps what was orphaned while its command runs."""
+"""How often a worker reaps orphans while its command runs."""
 
 
 def main(control: str) -> None:
-    """Fork a worker for every socket that arrives; end when the runtime does."""
+    """Fork a worker for every socket that arrives; exit when the runtime closes the control socket."""
     control_fd = int(control)
     process.become_subreaper()
     if os.getsid(0) != os.getpid():
         os.setsid()
-    os.chdir("/")  # it was started where the runtime is, in the project
+    os.chdir("/")  # do not keep the project folder busy
     _close_inherited(control_fd)
     connection = _socket.socket(fileno=control_fd)
     workers: set[int] = set()
@@ -54,7 +55,7 @@ def main(control: str) -> None:
 
 
 def _close_inherited(control_fd: int) -> None:
-    """What the runtime had open and inheritable is not for commands."""
+    """Close inheritable descriptors of the runtime, so that commands do not get them."""
     for name in os.listdir("/dev/fd"):
         if int(name) > 2 and int(name) != control_fd:
             try:
@@ -64,7 +65,7 @@ def _close_inherited(control_fd: int) -> None:
 
 
 def _reap_workers(workers: set[int]) -> None:
-    """Reap workers. What one left behind that was killed is killed too."""
+    """Reap workers, and kill the processes that a crashed worker left behind: they are now children of this one."""
     killed = False
     while reaped := process.reap():
         for pid, status in reaped:
@@ -80,7 +81,7 @@ def _reap_workers(workers: set[int]) -> None:
 
 def _become_worker(fd: int) -> None:
     code = 1
-    gc.disable()  # nothing here makes cycles, and a child that is about to exec has better to do
+    gc.disable()  # no reference cycles here, and a collection in a forked child would copy pages
     gc.freeze()
     try:
         process.become_subreaper()
@@ -93,19 +94,19 @@ def _become_worker(fd: int) -> None:
 
 
 class CommandWorker:
-    """One command at a time."""
+    """Runs one command after another for the runtime at the other end of a socket."""
 
     def __init__(self, connection: _socket.socket) -> None:
         self._connection = connection
         self._received = b""
         self._disconnected = False
-        """The runtime closed its end."""
+        """The runtime closed the socket."""
         self._first = 0
         self._pid_namespace = False
         self._stopping = False
-        """The command was told to end."""
+        """The command was asked to stop."""
         self._groups: list[str] = []
-        """Control groups that were still busy when they should have been removed."""
+        """Control groups that were busy when they should have been removed."""
 
     def serve(self) -> None:
         self._serve()
@@ -115,7 +116,7 @@ class CommandWorker:
         while (received := self._read_request(blocking=True)) is not None:
             request, fds = received
             if "argv" not in request:
-                continue  # a kill that came too late
+                continue  # a stop request that came after the command had ended
             self._pid_namespace, self._stopping = request["pid_namespace"], False
             log = RotatingLog(request["log"]) if request["log"] else None
             try:
@@ -144,10 +145,11 @@ class CommandWorker:
                 return
 
     def _watch(self, log: RotatingLog | None, detached: bool) -> int:
-        """Until the first process has ended; its wait status."""
+        """Wait for the first process and return its wait status; meanwhile handle stop requests and pump the log."""
         poll = select.poll()
         if not self._disconnected:
             poll.register(self._connection.fileno(), select.POLLIN)
+        # A pidfd becomes readable when the process exits; without it (old kernels), poll every 10 ms.
         pidfd = process.open_pidfd(self._first)
         if pidfd >= 0:
             poll.register(pidfd, select.POLLIN)
@@ -184,7 +186,10 @@ class CommandWorker:
         return None if received is None else received[0]["kill"]
 
     def _stop(self, grace: float) -> float:
-        """Ask politely if there is time for it; when to insist."""
+        """Send SIGTERM if there is a grace period; return the time for SIGKILL.
+
+        A PID namespace is killed at once: a SIGTERM to its outer process would end it just as abruptly.
+        """
         self._stopping = True
         if grace and not self._pid_namespace:
             self.signal(process.SIGTERM)
@@ -198,21 +203,23 @@ class CommandWorker:
                 process.kill_group(pid, group)
 
     def signal(self, number: int) -> None:
-        """To everything the command started; the outermost process of a namespace would take all others with it."""
+        """Send a signal to all processes of the command, except the outer process of a PID namespace, whose death would
+        kill the others."""
         for pid, _ in process.descendants(os.getpid()):
             if pid != self._first or not self._pid_namespace:
                 process.send_signal(pid, number)
 
     def _listen_to_signals(self) -> None:
-        """A process that outlives the runtime is reached by signals to its worker."""
-        import signal
+        """Handle signals: a detached command that outlives the runtime is controlled by signals to its worker."""
+        import signal  # only background commands need it
 
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda number, frame: self.signal(number))
         signal.signal(signal.SIGUSR1, lambda number, frame: self._kill_command())
 
     def _read_request(self, *, blocking: bool) -> tuple[dict[str, Any], list[int]] | None:
-        """The next message; None when the runtime is gone, or when there is no whole one yet and we may not wait."""
+        """Return the next message and its descriptors; None if the runtime is gone, or if no complete message is there
+        and `blocking` is false."""
         fds: list[int] = []
         while True:
             size = int.from_bytes(self._received[:4], "little")
@@ -235,11 +242,11 @@ class CommandWorker:
                 data = marshal.dumps(message)
                 self._connection.sendall(len(data).to_bytes(4, "little") + data)
             except OSError:
-                pass  # it is gone, but what it asked for last is still to be read
+                pass  # the runtime is gone, but its last request may still be unread
 
 
 def _receive_fds(connection: _socket.socket, size: int) -> tuple[bytes, list[int]] | None:
-    """Some bytes and the open files that came with them; None at the end."""
+    """Receive bytes and descriptors; None at the end of the stream."""
     space = _socket.CMSG_SPACE(MAX_FDS * 4)
     try:
         data, ancillary, _, _ = connection.recvmsg(size, space, getattr(_socket, "MSG_CMSG_CLOEXEC", 0))
@@ -255,14 +262,14 @@ def _receive_fds(connection: _socket.socket, size: int) -> tuple[bytes, list[int
 
 
 class RotatingLog:
-    """The output of a command that runs in the background, in two files of which the older is dropped in turn."""
+    """The output of a background command, in two rotating files."""
 
     def __init__(self, wanted: dict[str, Any]) -> None:
         self.fd, self.pipe = os.pipe()
         os.set_blocking(self.fd, False)
         self._base, self._half = wanted["base"], max(1, wanted["limit"] // 2)
         self._file = -1
-        self._room = self._lines = 0
+        self._remaining = self._lines = 0
         self._files: list[str] = []
 
     def started(self) -> None:
@@ -270,20 +277,20 @@ class RotatingLog:
         self._next_file()
 
     def close(self) -> None:
-        """The command was not started."""
+        """Close the pipe if the command was not started."""
         os.close(self.pipe)
         os.close(self.fd)
 
     def pump(self) -> bool | None:
-        """Take what is there now; False at the end, None when there is nothing now."""
+        """Copy one block of output to the file. Returns False at the end, None if there is nothing to read now."""
         try:
             block = os.read(self.fd, LOG_BLOCK)
         except BlockingIOError:
             return None
         if not block:
             return False
-        if self._room < len(block):
-            end = block.rfind(b"\n") + 1  # a file begins with a line
+        if self._remaining < len(block):
+            end = block.rfind(b"\n") + 1  # rotate at a line boundary
             self._write(block[:end])
             self._next_file()
             block = block[end:]
@@ -294,12 +301,12 @@ class RotatingLog:
         try:
             os.write(self._file, block)
         except OSError:
-            pass  # a full disk must not stop the process
-        self._room -= len(block)
+            pass  # a full disk must not stop the command
+        self._remaining -= len(block)
         self._lines += block.count(b"\n")
 
     def finish(self, status: int, *, alone: bool) -> None:
-        """Take the rest, and write down how the command ended; `alone`: nobody was there to be told."""
+        """Copy the rest and write the exit status to a file; `alone`: the runtime was gone by then."""
         while self.pump():
             pass
         new = f"{self._base}.end.new"
@@ -309,19 +316,19 @@ class RotatingLog:
             os.close(fd)
             os.rename(new, f"{self._base}.end")
         except OSError:
-            pass  # then nobody will know
+            pass  # the runtime then reports the process as lost
 
     def _next_file(self) -> None:
-        """Named by the number of lines that came before it."""
+        """Start the next file; its name contains the number of lines before it."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
         name = f"{self._base}.out.{len(self._files)}.{self._lines}"
         self._files.append(name)
-        self._room = self._half
+        self._remaining = self._half
         try:
             self._file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             if len(self._files) > 2:
                 os.unlink(self._files[-3])
         except OSError:
-            pass  # the folder may be gone; the process goes on
+            pass  # the folder may be gone; the command keeps running

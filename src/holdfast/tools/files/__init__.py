@@ -1,1 +1,1 @@
-"""Reading, writing, editing and listing files beneath the project root."""
+"""`file.read`, `file.write`, `file.edit` and `file.list`: files beneath the project root."""

@@ -1,4 +1,4 @@
-"""`file.edit`: replace an exact piece of text in a file. Proposes a diff; changes only what was shown."""
+"""`file.edit`: replace an exact text in a file. Proposes a diff, and applies only what was shown."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _MAX_COMPARED: Final = 100_000_000
 class Replacement(Struct, frozen=True):
     content: bytes
     count: int
-    """How many places were changed."""
+    """Number of replacements."""
     lines: int
-    """How many lines the replaced text had, all places together."""
+    """Lines of the replaced text, over all replacements."""
     crlf: bool
-    """Newlines of the edit were written as CRLF, as the file has them."""
+    """The edit was converted to CRLF to match the file."""
 
 
 class TextNotFound(Exception):
@@ -52,7 +52,7 @@ class TextNotUnique(Exception):
 
 
 def replace_text(content: bytes, search: str, replace: str, mode: Mode = "unique") -> Replacement:
-    """The content with `search` replaced. Raises `NotFound`, or `NotUnique` in the mode that wants it to be."""
+    """Replace `search` in the content. Raises `TextNotFound`, or `TextNotUnique` in mode `unique`."""
     old, new = search.encode(), replace.encode()
     crlf = _wants_crlf(content, old, new)
     if crlf:
@@ -68,16 +68,17 @@ def replace_text(content: bytes, search: str, replace: str, mode: Mode = "unique
 
 
 def occurrences(content: bytes, wanted: bytes) -> int:
-    """How often `wanted` occurs, overlapping ones included; counting stops where it would take for ever."""
-    enough = max(2, min(_MAX_COUNTED, _MAX_COMPARED // len(wanted)))
+    """Count occurrences, including overlapping ones; stops early where counting would take too long."""
+    maximum = max(2, min(_MAX_COUNTED, _MAX_COMPARED // len(wanted)))
     count, at = 0, content.find(wanted)
-    while at >= 0 and count < enough:
+    while at >= 0 and count < maximum:
         count, at = count + 1, content.find(wanted, at + 1)
     return count
 
 
 def _wants_crlf(content: bytes, old: bytes, new: bytes) -> bool:
-    """Models write LF. In a file that has only CRLF it means that; in a mixed one, where nothing else is found."""
+    """Whether to convert the edit to CRLF, because models write LF: in a file with only CRLF always, in a mixed file if
+    the LF text is not found."""
     if b"\r" in old or b"\r" in new or b"\n" not in old + new:
         return False
     ends = content.count(b"\r\n")
@@ -93,13 +94,13 @@ def _to_crlf(text: bytes) -> bytes:
 def _propose(args: Args, ctx: Context) -> Proposal | Result:
     given = cast(str, args["path"])
     if not args["search"]:
-        return fail("The search text is empty; give the exact text to replace.")
+        return fail("The search text is empty. Give the exact text to replace.")
     try:
         place = path_to_change(ctx, given)
         state = read_state(place.root, place.path)
         if state.content is None:
             return fail(f"File not found: {given}")
-        edited = _replaced(state.content, args)
+        edited = _replace(state.content, args)
     except PathRefused as error:
         return fail(str(error))
     except (NotRegular, TooLarge) as error:
@@ -137,7 +138,7 @@ def _apply(payload: Args, ctx: Context) -> Result:
         return fail(str(error))
     try:
         state = read_state(place.root, place.path)
-        edited = _replaced(state.content or b"", payload)
+        edited = _replace(state.content or b"", payload)
     except (TextNotFound, TextNotUnique, NotRegular, TooLarge):
         return file_changed_result(place)
     except OSError as error:
@@ -155,7 +156,7 @@ def _apply(payload: Args, ctx: Context) -> Result:
     return ok(_text(done), structured=done)
 
 
-def _replaced(content: bytes, args: Args) -> Replacement:
+def _replace(content: bytes, args: Args) -> Replacement:
     mode = cast(Mode, args["mode"] or "unique")
     return replace_text(content, cast(str, args["search"]), cast(str, args["replace"]), mode)
 
@@ -177,13 +178,13 @@ def _touches(args: Args) -> list[str]:
 FILE_EDIT: Final = builtin_tool(
     name="file.edit",
     description=(
-        "Replace an exact piece of text in a file. It must match in every space and newline, and occur once, "
+        "Replace an exact text in a file. It must match including whitespace and newlines, and occur once, "
         "unless mode says otherwise."
     ),
     input_schema=strict_object(
         path=text("The file, relative to the project root."),
         search=text("The exact text to replace."),
-        replace=text("What to put in its place; empty to delete it."),
+        replace=text("The replacement; empty to delete the text."),
         mode={
             "type": ["string", "null"],
             "enum": ["unique", "first", "all", None],
@@ -194,8 +195,8 @@ FILE_EDIT: Final = builtin_tool(
     output_schema=strict_object(
         path=text("Relative to the project root."),
         replacements={"type": "integer"},
-        lines={"type": "integer", "description": "Lines of the text that was replaced."},
-        bytes={"type": "integer", "description": "Size of the file now."},
+        lines={"type": "integer", "description": "Lines of the replaced text."},
+        bytes={"type": "integer", "description": "New size of the file."},
         line_endings={"enum": ["as given", "crlf"]},
     ),
     propose=_propose,

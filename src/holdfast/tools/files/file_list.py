@@ -1,4 +1,4 @@
-"""`file.list`: what is in a folder."""
+"""`file.list`: the entries of a folder."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _BUILD_FOLDERS: Final = frozenset(
 
 
 class Entry(NamedTuple):
-    """Ordered as they are listed: folders first, then by name whatever its case, then exactly."""
+    """One entry. Tuples sort as they are listed: folders first, then names case-insensitively, then exactly."""
 
     not_folder: bool
     folded: str
     path: str
-    """Relative to the folder that is listed."""
+    """Relative to the listed folder."""
     kind: Literal["dir", "file", "link", "other"]
     link: bool
 
 
 class Listing:
-    """What is in a folder and, as deep as asked, below it, without following a link."""
+    """Lists a folder to a given depth without following symlinks."""
 
     def __init__(self, folders: FolderTree, place: ConfinedPath, depth: int, ctx: Context) -> None:
         self._folders = folders
@@ -51,16 +51,16 @@ class Listing:
         self.place = place
         self.depth = depth
         self.total = 0
-        self.left_out: set[str] = set()
-        """Names of the build and version control folders that are not shown."""
+        self.skipped: set[str] = set()
+        """Names of the skipped build and version control folders."""
 
     def entries(self) -> Iterator[Entry]:
-        # A folder that is gone, swapped for a link, or closed to us is listed, and not entered.
+        # A folder that vanished, was swapped for a symlink or is not accessible is listed but not entered.
         for path, found, _ in self._folders.walk(enter=self._may_enter, failed=lambda _path, _error: None):
             if self.total >= MAX_VISITED or (self.total % 1024 == 0 and self._ctx.cancelled):
                 return
             if found.name in _BUILD_FOLDERS and found.is_dir(follow_symlinks=False):
-                self.left_out.add(found.name)
+                self.skipped.add(found.name)
                 continue
             self.total += 1
             link = found.is_symlink()
@@ -71,9 +71,9 @@ class Listing:
             yield Entry(kind != "dir", path.casefold(), path, kind, link)
 
     def shown(self, entry: Entry) -> str:
-        """Its path from the root: what is listed here, another tool can read."""
+        """Its path from the root, which other tools accept."""
         folder = self.place.shown
-        return _readable(entry.path if folder == "." else f"{folder}/{entry.path}")
+        return _escape_bytes(entry.path if folder == "." else f"{folder}/{entry.path}")
 
     def described(self, entry: Entry) -> Json:
         size: int | None = None
@@ -119,7 +119,7 @@ def _execute(args: Args, ctx: Context) -> Result:
 
 def _no_folder(given: str, place: ConfinedPath | None) -> str:
     if place is not None and place.path.is_file():
-        return f"{given} is a file, not a folder; use file.read to see what is in it."
+        return f"{given} is a file, not a folder. Use file.read to read it."
     return f"Directory not found: {given}"
 
 
@@ -134,7 +134,7 @@ def _result(entries: list[Entry], listing: Listing, ctx: Context) -> Result:
         "entries": [listing.described(entry) for entry in entries[:count]],
         "total": listing.total,
         "complete": listing.total < MAX_VISITED,
-        "build_folders_not_shown": [*sorted(listing.left_out)],
+        "build_folders_not_shown": [*sorted(listing.skipped)],
     }
     return ok(f"{shown.content if names else _EMPTY}\n\n{_footer(done, count)}", structured=done)
 
@@ -145,13 +145,13 @@ def _footer(done: Args, count: int) -> str:
         parts.append(f"depth={done['depth']}")
     if hidden := cast(int, done["total"]) - count:
         parts.append(f"{hidden if done['complete'] else f'at least {hidden}'} more not shown")
-    if left_out := cast("list[str]", done["build_folders_not_shown"]):
-        parts.append(f"without {', '.join(left_out)}")
+    if skipped := cast("list[str]", done["build_folders_not_shown"]):
+        parts.append(f"without {', '.join(skipped)}")
     return f"[{', '.join(parts)}]"
 
 
-def _readable(name: str) -> str:
-    """A name that is not UTF-8 on disk, with its bytes written out."""
+def _escape_bytes(name: str) -> str:
+    """Escape the bytes of a name that is not valid UTF-8."""
     return name if name.isascii() else os.fsencode(name).decode(errors="backslashreplace")
 
 
@@ -180,14 +180,14 @@ def _touches(args: Args) -> list[str]:
 FILE_LIST: Final = read_only_tool(
     name="file.list",
     description=(
-        "List a folder, folders first, with paths relative to the project root. Below it only if asked. "
-        "Build and version control folders are left out."
+        "List a folder, folders first, with paths relative to the project root. Not recursive by default. "
+        "Build and version control folders are skipped."
     ),
     input_schema=strict_object(
         path=nullable("string", "The folder, relative to the project root (default: the root)."),
         recursive=nullable("boolean", "List recursively (default: false)."),
-        max_depth=nullable("integer", f"How deep (default 1, or {MAX_DEPTH} if recursive; at most {MAX_DEPTH})."),
-        limit=nullable("integer", f"How many entries (default {DEFAULT_LIMIT})."),
+        max_depth=nullable("integer", f"Depth (default 1, or {MAX_DEPTH} if recursive; at most {MAX_DEPTH})."),
+        limit=nullable("integer", f"Maximum number of entries (default {DEFAULT_LIMIT})."),
         label=LABEL,
     ),
     output_schema=strict_object(
@@ -198,12 +198,12 @@ FILE_LIST: Final = read_only_tool(
             "items": strict_object(
                 path=text("Relative to the project root."),
                 kind={"enum": ["dir", "file", "link", "other"]},
-                size=nullable("integer", "Bytes of a file."),
-                link={"type": "boolean", "description": "It is a symbolic link; to a folder, if its kind is dir."},
+                size=nullable("integer", "Size of a file in bytes."),
+                link={"type": "boolean", "description": "Whether it is a symbolic link; if kind is dir, to a folder."},
             ),
         },
-        total={"type": "integer", "description": "Entries found, shown or not."},
-        complete={"type": "boolean", "description": "Everything was looked at."},
+        total={"type": "integer", "description": "Number of entries, shown or not."},
+        complete={"type": "boolean", "description": "Whether every entry was counted."},
         build_folders_not_shown={"type": "array", "items": {"type": "string"}},
     ),
     execute=_execute,

@@ -1,4 +1,4 @@
-"""What is at a path, read as one state, and replaced whole only while it is still in that state."""
+"""Compare-and-swap for files: reads a file as one state, and replaces it only while it is still in that state."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from holdfast.fs.replace import FileMetadata, new_file, read_metadata, sync_fold
 from holdfast.text.truncate import format_size
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""What is replaced is kept, so that it can be put back; more than this is not."""
+"""Larger files are not changed, since their previous content could not be saved for undo."""
 _ABSENT: Final = "absent"
 
 SaveImage = Callable[[Path, bytes | None, int | None], None]
 
 
 class FileChanged(Exception):
-    """The file is not what it was when the change was proposed."""
+    """The file changed since the change was proposed."""
 
 
 class TooLarge(Exception):
-    """The file is too large to be kept."""
+    """The file is too large to be saved for undo."""
 
 
 class FileState(Struct, frozen=True):
-    """What is at a path now."""
+    """The content and metadata of a path, or its absence."""
 
     content: bytes | None
     digest: str
-    """Of content, inode and mode; `absent` if there is nothing."""
+    """Covers content, inode and mode; `absent` if there is no file."""
     traits: FileMetadata | None = None
 
     @property
@@ -74,9 +74,10 @@ def replace_file(
     keep_after: SaveImage,
     create_parents: bool = False,
 ) -> FileState:
-    """Write `content` if the file is still in the state `seen`; returns what was there before.
+    """Replace the file with `content` if it is still in the state `seen`; returns the previous state. Raises
+    `FileChanged`.
 
-    Both images are kept before the file gets its name: what cannot be recorded does not happen.
+    Both images are saved before the rename: a change that cannot be recorded for undo does not happen.
     """
     with open_folder(root, path.parent, create=create_parents) as opened:
         before = _read(opened, path.name)
@@ -86,15 +87,17 @@ def replace_file(
         with new_file(opened, content, before.traits) as new:
             keep_after(path, content, stat.S_IMODE(os.fstat(new.fd).st_mode))
             if before.exists:
+                # Check again right before the rename: writing the new file may have taken long.
                 if _read(opened, path.name).digest != seen:
                     raise FileChanged
                 new.replace(path.name)
             else:
                 try:
+                    # A hard link fails if the name exists, so a file created meanwhile is never overwritten.
                     new.claim(path.name)
                 except FileExistsError:
                     raise FileChanged from None
-        with contextlib.suppress(OSError):  # it is in place, whatever the disk says now
+        with contextlib.suppress(OSError):  # the file is in place; a failed fsync of the folder cannot undo that
             sync_folder(opened)
     return before
 
@@ -109,7 +112,7 @@ def _read(where: int, name: str) -> FileState:
         content = file.read(MAX_BYTES + 1) if facts.st_size <= MAX_BYTES else None
         traits = read_metadata(opened)
     if content is None or len(content) > MAX_BYTES:
-        raise TooLarge(f"is {format_size(facts.st_size)}; only files up to {format_size(MAX_BYTES)} are changed")
+        raise TooLarge(f"is {format_size(facts.st_size)}; only files up to {format_size(MAX_BYTES)} can be changed")
     return FileState(content, f"{sha256(content).hexdigest()}:{facts.st_ino}:{traits.mode:o}", traits)
 
 
@@ -119,12 +122,12 @@ _REASONS: Final = {
     errno.EROFS: "the file system is read-only",
     errno.ENOSPC: "the disk is full; free some space and try again",
     errno.EDQUOT: "the disk quota is used up; free some space and try again",
-    errno.EFBIG: "it would be larger than a file may be here",
+    errno.EFBIG: "it would exceed the file size limit",
     errno.EIO: "the disk reported an error",
     errno.ENXIO: "it is a socket or a device, not a regular file",
-    errno.ELOOP: "a link stands in its way; name the real path",
-    errno.ENOTDIR: "something on the way is not a folder",
-    errno.ENOENT: "it is not there any more",
+    errno.ELOOP: "its path contains a symbolic link; use the real path",
+    errno.ENOTDIR: "a parent of its path is not a folder",
+    errno.ENOENT: "it no longer exists",
     errno.EISDIR: "it is a folder",
     errno.ENAMETOOLONG: "the name is too long",
     errno.EMFILE: "too many files are open",
@@ -132,52 +135,52 @@ _REASONS: Final = {
 
 
 class ConfinedPath(NamedTuple):
-    """A real path beneath a real root."""
+    """A real path beneath a real root, as requested by a call."""
 
     root: Path
     path: Path
     given: str
     secret: bool = False
-    """What is in it is not shown: a person is asked before it is read."""
+    """Its content is not shown in previews: reading it needs approval."""
 
     @property
     def shown(self) -> str:
-        """Relative to the root, as every message and output names it."""
+        """The path relative to the root, as messages and outputs show it."""
         return self.path.relative_to(self.root).as_posix()
 
 
 def path_to_read(ctx: Context, given: str) -> ConfinedPath:
-    """A path to read: links are followed as long as they stay inside the root; without one, the working folder."""
+    """Resolve a path to read. Symlinks are followed within the root, or the working folder if there is no root."""
     if ctx.root is not None:
         place = ConfinedPath(ctx.root, ctx.path.confine(given), given)
     else:
         root = Path(os.path.realpath(ctx.cwd))
         place = ConfinedPath(root, resolve(given, root), given)
         if not place.path.is_relative_to(root):
-            raise PathRefused(f"{given!a} is outside the working folder {root}; use a path inside it.")
+            raise PathRefused(f"{given!a} is outside the working folder {root}. Use a path inside it.")
     _check_readable(ctx, place)
     return place
 
 
 def path_to_change(ctx: Context, given: str) -> ConfinedPath:
-    """A path to change: no `..`, no link, and writable by the sandbox policy."""
+    """Resolve a path to change: no `..`, no symlinks, and writable by the sandbox policy."""
     if ctx.root is None:
-        raise PathRefused("There is no project root here, so no file can be changed; run `holdfast init` first.")
+        raise PathRefused("There is no project root here, so no file can be changed. Run `holdfast init` first.")
     path = ctx.path.confine(given, mutating=True)
     place = ConfinedPath(ctx.root, path, given, ctx.sandbox.is_path_secret(path))
     if place.path == place.root:
-        raise PathRefused(f"{given!a} is the project root itself; name a file in it.")
+        raise PathRefused(f"{given!a} is the project root itself. Name a file in it.")
     _check_own(ctx, place)
     if not ctx.sandbox.is_path_writable(place.path):
         raise PathRefused(
-            f"Sandbox: {given!a} is not writable; add its folder to sandbox.writable in your configuration."
+            f"Sandbox: {given!a} is not writable. Add its folder to sandbox.writable in your configuration."
         )
     _check_readable(ctx, place)
     return place
 
 
 def _check_readable(ctx: Context, place: ConfinedPath) -> None:
-    """A proposal shows what is there, so that what may not be read may not be changed either."""
+    """Refuse unreadable paths. This applies to changes too, because a proposal shows the current content."""
     _check_own(ctx, place)
     if not all(map(ctx.sandbox.is_path_readable, (place.path, absolute(place.given, place.root)))):
         raise PathRefused(f"Sandbox: {place.given!a} may not be read (sandbox.read_deny).")
@@ -185,7 +188,7 @@ def _check_readable(ctx: Context, place: ConfinedPath) -> None:
 
 def _check_own(ctx: Context, place: ConfinedPath) -> None:
     if ctx.sandbox.is_path_own(place.path):
-        raise PathRefused(f"{place.given!a} belongs to holdfast itself: no tool reads or changes it.")
+        raise PathRefused(f"{place.given!a} belongs to holdfast itself; tools may not read or change it.")
 
 
 def os_error_reason(error: OSError) -> str:
@@ -193,11 +196,11 @@ def os_error_reason(error: OSError) -> str:
 
 
 MAX_DIFF_BYTES: Final = 2 * 1024 * 1024
-"""Bytes up to which a change is shown line by line."""
+"""Larger files are not diffed."""
 MAX_PREVIEW_CHARS: Final = 256 * 1024
-"""Characters up to which a diff is kept whole, to be shown whole."""
+"""A longer diff is cut."""
 MAX_DIFF_LINES: Final = 2000
-"""Lines of a longer one."""
+"""Lines kept of a cut diff."""
 
 
 def propose_change(
@@ -208,12 +211,16 @@ def propose_change(
     state: FileState,
     after: bytes,
     payload: Args,
-    said: tuple[bytes | None, bytes],
+    given: tuple[bytes | None, bytes],
 ) -> Proposal:
-    """`said`: what the call itself says of what was there and what comes, shown where the file's content is not."""
-    old, new = said if place.secret else (state.content, after)
+    """Return the proposal of a change, with its diff and precondition.
+
+    `given` is the old and new text as the call itself states them; it is shown in place of the content of a secret
+    file.
+    """
+    old, new = given if place.secret else (state.content, after)
     if place.secret and old is None and state.content is not None:
-        old, summary = b"", f"{summary}; what it replaces is not shown: it may hold secrets"
+        old, summary = b"", f"{summary}; the replaced content is not shown, as it may contain secrets"
     diff = _diff(old, new, place.shown, None)
     cut = len(diff) > MAX_PREVIEW_CHARS or _is_large(old, new)
     return Proposal(
@@ -231,7 +238,7 @@ def propose_change(
 def apply_change(
     ctx: Context, place: ConfinedPath, after: bytes, seen: str, *, create_parents: bool = False
 ) -> FileState | Result:
-    """What was there before the change, or why it was not made."""
+    """Apply the change; return the previous state, or the failure."""
     try:
         return replace_file(
             place.root,
@@ -251,7 +258,7 @@ def apply_change(
 
 
 def file_changed_result(place: ConfinedPath) -> Result:
-    return fail(f"{place.shown} has changed since this was proposed, so nothing was written; propose it again.")
+    return fail(f"{place.shown} has changed since this was proposed, so nothing was written. Propose the change again.")
 
 
 def line_count(content: bytes) -> int:

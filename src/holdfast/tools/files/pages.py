@@ -1,4 +1,4 @@
-"""Some lines of a file, found by reading it in blocks: what is shown is bounded, and so is what it costs."""
+"""Pages of a text file, read in blocks so that output and cost are bounded; and MIME types from file signatures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RIFF: Final = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 
 def mime_type(head: bytes, name: str) -> str | None:
-    """The kind of a binary file; None for text. A NUL byte near the beginning tells them apart, as it does for git."""
+    """Return the MIME type of a binary file, or None for text. Like git, a NUL byte near the start means binary."""
     for magic, kind in _MAGIC:
         if head.startswith(magic):
             return kind
@@ -56,7 +56,7 @@ def _by_name(name: str) -> str:
 
 
 COUNTED_BYTES: Final = 16 * 1024 * 1024
-"""Lines of a larger file are not counted just to say how many there are."""
+"""Larger files are not read to the end just to count their lines."""
 NOTICE_BYTES: Final = 128
 NOTICE_LINES: Final = 2
 _BLOCK: Final = 1024 * 1024
@@ -65,57 +65,59 @@ Limit = Literal["lines", "bytes", "limit", "line"]
 
 
 class OffsetBeyondEnd(Exception):
+    """The requested offset is past the last line."""
+
     def __init__(self, total_lines: int) -> None:
         self.total_lines = total_lines
         super().__init__(total_lines)
 
 
 class PageLimits(NamedTuple):
-    """How much may be shown, the notice about the rest included."""
+    """Limits of a page, including the notice about the rest."""
 
     lines: int
     bytes: int
     cap: int
-    """Lines of the file itself."""
+    """Maximum number of lines of the file itself."""
 
 
 class Page(Struct, frozen=True, kw_only=True):
     content: str
-    """Whole lines with their ends, so that pages put together are the file."""
+    """Whole lines including their newlines: concatenated pages are the file."""
     lines: int
     total_lines: int | None
-    """None: the file is too large to count them."""
+    """None: the file is too large to count."""
     next_offset: int | None
     limited_by: Limit | None
     line_bytes: int | None = None
-    """How long the first line is, if it alone is too long to show; at least that long in a large file."""
+    """The length of the first line if it is too long to show; a lower bound in a large file."""
 
 
 class _FittingLines(NamedTuple):
     texts: list[str]
     used: int
-    """Bytes of the file."""
+    """Bytes of the file that the texts cover."""
     limited_by: Literal["lines", "bytes"] | None
 
 
 class LineReader:
-    """An open file as lines; the last one may lack its newline."""
+    """Reads pages of lines from an open file; the last line may lack a newline."""
 
     def __init__(self, opened: int, size: int, stop: Callable[[], bool]) -> None:
         self._opened = opened
         self._counted = size <= COUNTED_BYTES
         self._stop = stop
 
-    def page(self, offset: int, limit: int | None, room: PageLimits) -> Page:
-        """From line `offset` (1-based), at most `limit` lines and what there is room for."""
+    def page(self, offset: int, limit: int | None, limits: PageLimits) -> Page:
+        """Return the page from line `offset` (1-based): at most `limit` lines, within the limits."""
         start = self._start_of(offset)
-        raw = self._read(start, room.bytes + 1)
-        wanted = room.cap if limit is None else min(limit, room.cap)
-        found = _fitting_lines(raw, len(raw) <= room.bytes, wanted, room.bytes)
+        raw = self._read(start, limits.bytes + 1)
+        wanted = limits.cap if limit is None else min(limit, limits.cap)
+        found = _fitting_lines(raw, len(raw) <= limits.bytes, wanted, limits.bytes)
         if found.limited_by is None:
             return _last_page(found, offset)
-        noticed = min(wanted, room.lines - NOTICE_LINES)
-        found = _fitting_lines(raw, len(raw) <= room.bytes, noticed, room.bytes - NOTICE_BYTES)
+        noticed = min(wanted, limits.lines - NOTICE_LINES)
+        found = _fitting_lines(raw, len(raw) <= limits.bytes, noticed, limits.bytes - NOTICE_BYTES)
         shown = len(found.texts)
         if not shown:
             return self._long_line(offset, start)
@@ -126,7 +128,7 @@ class LineReader:
         )
 
     def _start_of(self, offset: int) -> int:
-        """Where line `offset` begins."""
+        """Return the byte position of line `offset`. Raises `OffsetBeyondEnd`."""
         position, missing, last = 0, offset - 1, b"\n"
         while missing:
             block = self._read(position, _BLOCK)
@@ -175,7 +177,8 @@ class LineReader:
             yield block
 
     def _read(self, position: int, size: int) -> bytes:
-        """Exactly `size` bytes unless the file ends there."""
+        """Read exactly `size` bytes, or fewer at the end of the file. Raises `InterruptedError` if the call was
+        cancelled."""
         if self._stop():
             raise InterruptedError
         data = os.pread(self._opened, size, position)
@@ -192,7 +195,7 @@ def _last_page(found: _FittingLines, offset: int) -> Page:
 
 
 def _fitting_lines(raw: bytes, ends_here: bool, max_lines: int, max_bytes: int) -> _FittingLines:
-    """The lines of `raw` that may be shown, decoded; half a line at its end counts only if the file ends there."""
+    """Decode the lines of `raw` that fit. A partial last line counts only if the file ends there."""
     pieces = raw.split(b"\n")
     rest = pieces.pop()
     lines = [piece + b"\n" for piece in pieces]
@@ -212,7 +215,7 @@ def _fitting_lines(raw: bytes, ends_here: bool, max_lines: int, max_bytes: int) 
 
 
 def _decode(line: bytes) -> tuple[str, int]:
-    """The text of a line and its size in UTF-8. No broken character reaches across a newline."""
+    """Decode one line; return its text and size in UTF-8. Invalid bytes cannot affect the next line."""
     try:
         return line.decode(), len(line)
     except UnicodeDecodeError:

@@ -33,7 +33,7 @@ MAX_ATTACHED: Final = 16 * 1024 * 1024
 
 
 class FileRead(Struct, frozen=True, kw_only=True):
-    """What `file.read` returns."""
+    """The structured result of `file.read`."""
 
     path: str
     size: int
@@ -74,18 +74,20 @@ def _read(opened: int, place: ConfinedPath, args: Args, ctx: Context) -> Result:
     limits = ctx.truncate
     if args.get("encoding") == "base64":
         if args.get("offset") is not None or args.get("limit") is not None:
-            return fail("offset and limit count lines of text; leave them out with encoding base64.")
+            return fail("offset and limit count lines of text. Leave them out with encoding base64.")
         if size * 4 <= (limits.MAX_BYTES - 4) * 3:
             return _as_base64(opened, place, size, mime or UNKNOWN_MIME)
         mime = mime or UNKNOWN_MIME
     if mime is not None:
         return _attached(opened, place, size, mime)
-    room = PageLimits(limits.MAX_LINES, limits.MAX_BYTES, SMALL_LINES if ctx.caps == "small" else limits.MAX_LINES)
+    page_limits = PageLimits(
+        limits.MAX_LINES, limits.MAX_BYTES, SMALL_LINES if ctx.caps == "small" else limits.MAX_LINES
+    )
     offset, limit = _offset(args), args.get("limit")
     lines = LineReader(opened, size, lambda: ctx.cancelled)
-    page = lines.page(offset, None if limit is None else max(1, cast(int, limit)), room)
+    page = lines.page(offset, None if limit is None else max(1, cast(int, limit)), page_limits)
     done = _page_read(page, place, size, offset)
-    return ok(_text(done, place.given, room.bytes), structured=_plain(done))
+    return ok(_text(done, place.given, page_limits.bytes), structured=_to_json(done))
 
 
 def _as_base64(opened: int, place: ConfinedPath, size: int, mime: str) -> Result:
@@ -94,20 +96,20 @@ def _as_base64(opened: int, place: ConfinedPath, size: int, mime: str) -> Result
     data = _whole(opened, size)
     content = b64encode(data).decode()
     done = FileRead(path=place.shown, size=len(data), encoding="base64", content=content, mime_type=mime)
-    return ok(content, structured=_plain(done))
+    return ok(content, structured=_to_json(done))
 
 
 def _attached(opened: int, place: ConfinedPath, size: int, mime: str) -> Result:
     if size > MAX_ATTACHED:
         return fail(
-            f"{place.given} is {mime}, {format_size(size)}; at most {format_size(MAX_ATTACHED)} can be attached, "
-            "read a part of it with a command."
+            f"{place.given} is {mime}, {format_size(size)}; at most {format_size(MAX_ATTACHED)} can be attached. "
+            "Read a part of it with a command."
         )
     data = _whole(opened, size)
     attachment = Attachment(kind=attachment_kind(mime), mime_type=mime, data=data, name=place.path.name)
     done = FileRead(path=place.shown, size=len(data), encoding="attached", mime_type=mime)
-    said = f"{done.path} is {mime}, {format_size(done.size)}; attached."
-    return ok(said, structured=_plain(done), attachments=(attachment,))
+    output = f"{done.path} is {mime}, {format_size(done.size)}; attached."
+    return ok(output, structured=_to_json(done), attachments=(attachment,))
 
 
 def _whole(opened: int, size: int) -> bytes:
@@ -156,7 +158,7 @@ def _long_line(done: FileRead, given: str, max_bytes: int) -> str:
     return f"[Line {done.offset} is {size}, exceeds {limit} limit. Use bash: {command}]"
 
 
-def _plain(done: FileRead) -> Json:
+def _to_json(done: FileRead) -> Json:
     return cast(Json, to_builtins(done))
 
 
@@ -179,17 +181,17 @@ def _touches(args: Args) -> list[str]:
 FILE_READ: Final = read_only_tool(
     name="file.read",
     description=(
-        "Read a file. Long files come in pages: the last line says with which offset to go on. "
-        "Images, sounds and other binary files are attached."
+        "Read a file. Long files come in pages: the last line gives the offset of the next page. "
+        "Images, audio and other binary files are attached."
     ),
     input_schema=strict_object(
         path=text("The file, relative to the project root."),
         offset=nullable("integer", "First line, counted from 1 (default 1)."),
-        limit=nullable("integer", "How many lines (default: as many as fit)."),
+        limit=nullable("integer", "Number of lines (default: as many as fit)."),
         encoding={
             "type": ["string", "null"],
             "enum": ["utf8", "base64", None],
-            "description": "File encoding (default: utf8). base64 gives every byte, utf8 replaces what is not text.",
+            "description": "File encoding (default: utf8). base64 returns every byte; utf8 replaces invalid bytes.",
         },
         label=LABEL,
     ),
@@ -197,14 +199,14 @@ FILE_READ: Final = read_only_tool(
         path=text("Relative to the project root."),
         size={"type": "integer", "description": "Bytes of the whole file."},
         encoding={"enum": ["utf8", "base64", "attached"]},
-        content=text("The lines shown, with their ends; base64 of the file; or nothing, if it is attached."),
-        mime_type=nullable("string", "Of a file that is not text."),
+        content=text("The lines with their newlines, the file in base64, or nothing if it is attached."),
+        mime_type=nullable("string", "MIME type of a file that is not text."),
         offset={"type": "integer"},
         lines={"type": "integer"},
         total_lines=nullable("integer", "null if the file is too large to count them."),
-        next_offset=nullable("integer", "Where to go on; null at the end."),
+        next_offset=nullable("integer", "Offset of the next page; null at the end."),
         limited_by={"enum": ["lines", "bytes", "limit", "line", None]},
-        line_bytes=nullable("integer", "How long the first line is, if it is too long to show."),
+        line_bytes=nullable("integer", "Length of the first line, if it is too long to show."),
     ),
     execute=_execute,
     capabilities=frozenset({CHECKS_IN_DRY_RUN}),

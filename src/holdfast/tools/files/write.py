@@ -1,4 +1,4 @@
-"""`file.write`: create or overwrite a file. Proposes a diff; writes only what was proposed, onto what was seen."""
+"""`file.write`: create or overwrite a file. Proposes a diff, and writes only what was proposed, over what was seen."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _propose(args: Args, ctx: Context) -> Proposal | Result:
     except OSError as error:
         return fail(f"{given} cannot be written: {os_error_reason(error)}.")
     if not place.path.parent.is_dir() and not args.get("create_parents"):
-        return fail(f"The folder of {given} does not exist; make it first, or set create_parents.")
+        return fail(f"The folder of {given} does not exist. Create it first, or set create_parents.")
     if state.content == content:
         return ok(f"{given} already holds exactly this content.", structured=_output(place, content, "unchanged"))
     lines = line_count(content)
@@ -67,8 +67,8 @@ def _apply(payload: Args, ctx: Context) -> Result:
         return before
     done = _output(place, content, "overwritten" if before.exists else "created")
     size = "1 byte" if done["bytes"] == 1 else f"{done['bytes']} bytes"
-    said = f"Successfully wrote {size} to {done['path']} ({done['outcome']})."
-    return ok(said, structured=done)
+    output = f"Successfully wrote {size} to {done['path']} ({done['outcome']})."
+    return ok(output, structured=done)
 
 
 def _output(place: ConfinedPath, content: bytes, outcome: str) -> Args:
@@ -86,11 +86,11 @@ def _touches(args: Args) -> list[str]:
 
 FILE_WRITE: Final = builtin_tool(
     name="file.write",
-    description="Create a file, or replace everything in it.",
+    description="Create a file, or replace its whole content.",
     input_schema=strict_object(
         path=text("The file, relative to the project root."),
-        content=text("The whole new content."),
-        create_parents=nullable("boolean", "Make missing folders (default false)."),
+        content=text("The new content."),
+        create_parents=nullable("boolean", "Create missing folders (default false)."),
         label=LABEL,
     ),
     output_schema=strict_object(

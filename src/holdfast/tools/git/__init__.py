@@ -1,1 +1,2 @@
-"""`git.status`, `git.diff` and `git.log`: fixed, bounded looks at the repository, which can run nothing of it."""
+"""`git.status`, `git.diff` and `git.log`: read-only views of the repository that run none of its hooks, filters or
+pagers."""

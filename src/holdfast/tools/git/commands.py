@@ -1,4 +1,4 @@
-"""`git.status`, `git.diff` and `git.log`: the branch, what is changed, and the last twenty commits."""
+"""`git.status`, `git.diff` and `git.log`: the branch, unstaged changes, and the last twenty commits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.tools.schemas import BOOLEAN, INTEGER, INTEGER_OR_NULL, STRING, ST
 MAX_ENTRIES: Final = 100
 MAX_PATH: Final = 240
 MAX_STATUS_BYTES: Final = 64 * 1024
-# In a submodule git runs itself, and there nothing that is switched off here is.
+# git runs itself in submodules, without the settings below that disable hooks and filters.
 _STATUS_ARGUMENTS: Final = ("--porcelain=v1", "--branch", "-z", "--ignore-submodules=all", "--", ".")
 _COUNT: Final = re.compile(r"(ahead|behind) (\d+)")
 
@@ -26,19 +26,20 @@ async def _status(ctx: Context) -> Result:
 
 
 def parse_status(output: str, *, cut: bool = False) -> dict[str, Json]:
-    """What `git status --porcelain=v1 --branch -z` printed; `cut` drops the field that may be incomplete."""
+    """Parse the output of `git status --porcelain=v1 --branch -z`; `cut` drops the last field, which may be
+    incomplete."""
     fields = output.split("\0")[:-1]
     if cut and fields:
         fields.pop()
     entries: list[Json] = []
     facts: dict[str, Json] = {"branch": None, "upstream": None, "ahead": 0, "behind": 0}
-    place = iter(fields)
-    for item in place:
+    remaining = iter(fields)
+    for item in remaining:
         if item.startswith("## "):
             facts |= _branch(item[3:])
             continue
         status, path = item[:2], item[3:]
-        source = next(place, None) if status[0] in "RC" or status[1] in "RC" else None
+        source = next(remaining, None) if status[0] in "RC" or status[1] in "RC" else None
         if len(entries) < MAX_ENTRIES:
             origin = None if source is None else shorten(source, MAX_PATH)
             entries.append({"status": status, "path": shorten(path, MAX_PATH), "from": origin})
@@ -48,7 +49,7 @@ def parse_status(output: str, *, cut: bool = False) -> dict[str, Json]:
 
 
 def _branch(line: str) -> dict[str, Json]:
-    """`main...origin/main [ahead 1, behind 2]`, `No commits yet on main` or `HEAD (no branch)`."""
+    """Parse `main...origin/main [ahead 1, behind 2]`, `No commits yet on main` or `HEAD (no branch)`."""
     names, _, counts = line.partition(" [")
     names = names.removeprefix("No commits yet on ").removeprefix("Initial commit on ")
     branch, _, upstream = names.partition("...")
@@ -57,7 +58,7 @@ def _branch(line: str) -> dict[str, Json]:
 
 
 def render_status(facts: dict[str, Json]) -> str:
-    """As `git status --short --branch` shows it."""
+    """Format like `git status --short --branch`."""
     counts = ", ".join(f"{word} {facts[word]}" for word in ("ahead", "behind") if facts[word])
     head = str(facts["branch"] or "HEAD (no branch)")
     if facts["upstream"]:
@@ -86,7 +87,7 @@ _STATUS_OUTPUT: Final = strict_object(
 )
 GIT_STATUS: Final = git_tool(
     "git.status",
-    "The branch and what is changed, staged or not tracked in the project.",
+    "Show the branch and the changed, staged and untracked files of the project.",
     _status,
     _STATUS_OUTPUT,
     aliases=("git_status",),
@@ -107,18 +108,18 @@ async def _diff(ctx: Context) -> Result:
 
 
 def parse_diff(output: str, *, cut: bool = False) -> dict[str, Json]:
-    """The numbers come first, one line a file, and then the patch."""
+    """Parse `--numstat --patch`: one line of numbers per file, then the patch."""
     lines = output.split("\n")
     files: list[Json] = []
-    place = 0
-    for place, line in enumerate(lines):  # noqa: B007 - where the numbers end is used below
+    patch_start = 0
+    for patch_start, line in enumerate(lines):  # noqa: B007 - used below
         found = _NUMBERS.fullmatch(line)
         if found is None:
             break
         added, removed, path = found.groups()
         if len(files) < MAX_FILES:
             files.append({"path": shorten(path, MAX_PATH), "added": _number(added), "removed": _number(removed)})
-    patch = "\n".join(lines[place:]).strip("\n")
+    patch = "\n".join(lines[patch_start:]).strip("\n")
     return {"files": files, "diff": patch, "truncated": cut}
 
 
@@ -130,7 +131,7 @@ def render_diff(facts: dict[str, Json]) -> str:
     diff = str(facts["diff"])
     if not diff:
         return "No unstaged changes."
-    return f"{diff}\n[The diff is longer; this is its beginning.]" if facts["truncated"] else diff
+    return f"{diff}\n[The diff is cut here; the rest is not shown.]" if facts["truncated"] else diff
 
 
 _DIFF_OUTPUT: Final = strict_object(
@@ -139,7 +140,7 @@ _DIFF_OUTPUT: Final = strict_object(
     truncated=BOOLEAN,
 )
 GIT_DIFF: Final = git_tool(
-    "git.diff", "What is changed in the working tree and not staged.", _diff, _DIFF_OUTPUT, aliases=("git_diff",)
+    "git.diff", "Show unstaged changes in the working tree.", _diff, _DIFF_OUTPUT, aliases=("git_diff",)
 )
 
 
@@ -148,7 +149,7 @@ MAX_AUTHOR: Final = 120
 MAX_SUBJECT: Final = 240
 MAX_LOG_BYTES: Final = 64 * 1024
 _FORMAT: Final = "%h%x00%ad%x00%an%x00%s%x00"
-"""Fields end with NUL, the one character no commit can hold: nothing in a message can look like the next commit."""
+"""Fields end with NUL, the only character no commit can contain: no message can forge the next commit."""
 
 
 async def _log(ctx: Context) -> Result:
@@ -198,4 +199,4 @@ def render_log(facts: dict[str, Json]) -> str:
 _LOG_OUTPUT: Final = strict_object(
     commits=array(strict_object(commit=STRING, date=STRING, author=STRING, subject=STRING)), truncated=BOOLEAN
 )
-GIT_LOG: Final = git_tool("git.log", "The last twenty commits.", _log, _LOG_OUTPUT, aliases=("git_log",))
+GIT_LOG: Final = git_tool("git.log", "Show the last twenty commits.", _log, _LOG_OUTPUT, aliases=("git_log",))

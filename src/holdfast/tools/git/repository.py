@@ -1,8 +1,9 @@
-"""Which repository a project belongs to, found without git: whatever `.git` says was written by the project's author.
+"""Finds a project's repository without git and runs git in it safely: whatever `.git` says was written by the project's
+author.
 
-Git follows a `.git` file, a link or a `commondir` anywhere. Here a git folder outside the project is taken only if it
-names the project in turn, as those of linked worktrees and submodules do; else a project could show another one's
-history and files as its own.
+git follows a `.git` file, a symlink or `commondir` anywhere. Here, a git folder outside the project is accepted only if
+it names the project in turn, as those of linked worktrees and submodules do. Otherwise a project could present another
+one's history and files as its own.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _ATTRIBUTES: Final = (".gitattributes", ".gitignore")
 
 
 class NotARepository(Exception):
-    """There is none, or it is not the project's own; the message is for the model."""
+    """There is no repository, or it is not the project's own; the message is for the model."""
 
 
 class Repository(Struct, frozen=True, kw_only=True):
@@ -47,22 +48,22 @@ class Repository(Struct, frozen=True, kw_only=True):
     """The git folder: `.git`, or that of a worktree or submodule."""
     common: Path
     """The git folder of the main worktree, where the configuration, refs and objects are."""
-    shown: tuple[Path, ...] = ()
-    """What of it lies outside the project."""
+    outside_paths: tuple[Path, ...] = ()
+    """The parts of it outside the project, which git has to see."""
 
     @property
     def variables(self) -> dict[str, str]:
-        """All of it named, so that git neither searches nor follows: `core.worktree` and `commondir` are not asked."""
+        """Name all its folders, so that git neither searches nor follows `core.worktree` and `commondir`."""
         return {"GIT_DIR": str(self.folder), "GIT_COMMON_DIR": str(self.common), "GIT_WORK_TREE": str(self.top)}
 
     def may_define_filters(self) -> bool:
-        """Whether its configuration has a filter, or takes in files that may."""
+        """Whether its configuration defines filters, or includes files that may."""
         texts = (_content(file) for file in (self.common / "config", self.folder / "config.worktree"))
         return any(text is None or b"filter" in text.lower() or b"include" in text.lower() for text in texts)
 
 
 def repository_of(root: Path) -> Repository:
-    """The repository of a project, whose top may lie above it. Raises `NotARepository`."""
+    """Return the repository of a project, whose top may be above it. Raises `NotARepository`."""
     top = next((folder for folder in (root, *root.parents) if os.path.lexists(folder / ".git")), None)
     if top is None:
         raise NotARepository(f"Not a git repository: {root.name} and the folders above it have no .git.")
@@ -74,7 +75,7 @@ def repository_of(root: Path) -> Repository:
     names = (above / name for above in (top, *_between(top, root)) for name in _ATTRIBUTES)
     files = (file for file in names if file.is_file() and not file.is_symlink())
     outside = (path for path in (folder, common, *files) if not path.is_relative_to(root))
-    return Repository(top=top, folder=folder, common=common, shown=tuple(dict.fromkeys(outside)))
+    return Repository(top=top, folder=folder, common=common, outside_paths=tuple(dict.fromkeys(outside)))
 
 
 def _between(top: Path, root: Path) -> list[Path]:
@@ -82,7 +83,7 @@ def _between(top: Path, root: Path) -> list[Path]:
 
 
 def _follow_git_file(top: Path, entry: Path) -> tuple[Path, Path]:
-    """Where a `.git` leads that is not the folder itself, and the common folder of that."""
+    """Follow a `.git` file or symlink; return its git folder and common folder."""
     text = None if entry.is_dir() else _content(entry)
     pointer = None if text is None else _POINTER.fullmatch(text)
     folder = Path(os.path.realpath(entry if pointer is None else top / os.fsdecode(pointer[1])))
@@ -93,25 +94,26 @@ def _follow_git_file(top: Path, entry: Path) -> tuple[Path, Path]:
     if own or linked or (common == folder and _is_work_tree_of(folder, top)):
         return folder, common
     raise NotARepository(
-        f"The .git of {top.name} leads to {folder}, which does not name it in turn, so that it may be another "
-        "project's; `git worktree repair` mends a worktree that was moved."
+        f"The .git of {top.name} leads to {folder}, which does not point back, so it may belong to another project. "
+        "If the worktree was moved, run `git worktree repair`."
     )
 
 
 def _names(file: Path, base: Path, wanted: Path) -> bool:
-    """Whether a file holds a path, and it is this one."""
+    """Whether a file contains this path."""
     text = _content(file)
     return bool(text) and os.path.realpath(base / os.fsdecode(text.strip())) == os.path.realpath(wanted)
 
 
 def _is_work_tree_of(folder: Path, top: Path) -> bool:
-    """As git notes it for submodules, in `core.worktree`."""
+    """Whether `core.worktree` points back, as git sets it for submodules."""
     found = _WORKTREE.findall(_content(folder / "config") or b"")
     return any(os.path.realpath(folder / os.fsdecode(path.strip(b'"'))) == os.path.realpath(top) for path in found)
 
 
 def _content(path: Path) -> bytes | None:
-    """A small plain file; b"" where there is none, None for anything that cannot be read at once."""
+    """Return the content of a small regular file, b"" if it does not exist, None if it cannot be read or is too
+    large."""
     try:
         content = read_regular(path, _MAX_FILE_BYTES, follow=True)
     except (FileNotFoundError, NotADirectoryError):
@@ -146,7 +148,7 @@ _SETTINGS: Final = (
     "safe.directory=*",
 )
 _DISABLED_FILTER: Final = {"clean": "", "smudge": "", "process": "", "required": "false"}
-"""What makes a filter of attributes one that does nothing."""
+"""Settings that turn a filter driver into a no-op."""
 _PROBE_KEY: Final = "filter.holdfast.clean"
 _MAX_DRIVERS: Final = 100
 _MAX_NAMES: Final = 64 * 1024
@@ -154,18 +156,18 @@ _MAX_ERROR: Final = 8 * 1024
 
 
 class GitFailed(Exception):
-    """There is nothing to show; the message is for the model."""
+    """git failed; the message is for the model."""
 
 
 async def git(ctx: Context, *args: str, max_bytes: int, converts: bool = False) -> CommandResult:
-    """One git command in the project root. Raises `GitFailed` with a sentence where git cannot work.
+    """Run a git command in the project root. Raises `GitFailed`.
 
-    `converts`: it compares files of the working tree with the index, for which git runs filters, and ends in the paths
-    it is about.
+    `converts`: the command compares the working tree with the index, for which git would run filters, and its arguments
+    end with paths.
     """
     program = system_program("git")
     if program is None:
-        raise GitFailed("git is not installed; the git tools need it.")
+        raise GitFailed("git is not installed. Install it to use the git tools.")
     assert ctx.root is not None
     try:
         repository = await asyncio.to_thread(repository_of, ctx.root)
@@ -176,22 +178,22 @@ async def git(ctx: Context, *args: str, max_bytes: int, converts: bool = False) 
     if converts and await asyncio.to_thread(repository.may_define_filters):
         without = _as_variables(await _filters(run))
     ran = await run(args, without, max_bytes)
-    left_out = [path for path in hidden_paths(ran, ctx) if converts and (ran.code != 0 or path in ran.output)]
-    if not left_out:
+    skipped = [path for path in hidden_paths(ran, ctx) if converts and (ran.code != 0 or path in ran.output)]
+    if not skipped:
         return replace(ran, hidden=())
-    # What stands in the place of a hidden file is no file: git calls it changed, and fails to compare it.
-    ran = await run((*args, *(f":(exclude,literal){path}" for path in left_out)), without, max_bytes)
-    return replace(ran, hidden=tuple(f"{ctx.root}/{path}" for path in left_out))
+    # A hidden file is masked by a device: git reports it as changed and fails to compare it, so exclude it and retry.
+    ran = await run((*args, *(f":(exclude,literal){path}" for path in skipped)), without, max_bytes)
+    return replace(ran, hidden=tuple(f"{ctx.root}/{path}" for path in skipped))
 
 
 def hidden_paths(ran: CommandResult, ctx: Context) -> list[str]:
-    """The files of the project that git could not read, from the root."""
+    """Return the hidden files of the project, relative to the root."""
     top = f"{ctx.root}/"
     return [path.removeprefix(top) for path in ran.hidden if path.startswith(top)]
 
 
 def append_hidden_note(text: str, ran: CommandResult, ctx: Context) -> str:
-    """The text, with what was not compared."""
+    """Append a note about the files that were not compared."""
     names = hidden_paths(ran, ctx)
     return f"{text}\n[Not compared, hidden by sandbox.read_deny: {', '.join(names)}]" if names else text
 
@@ -206,7 +208,7 @@ async def _run(
         env={**_ENVIRONMENT, **repository.variables, **env},
         read_only=True,
         sees="project",
-        shows=repository.shown,
+        shows=repository.outside_paths,
         helper=True,
         merged=False,
         keeps="head",
@@ -219,35 +221,35 @@ async def _run(
 
 
 async def _filters(run: Callable[[Sequence[str], Mapping[str, str], int], Awaitable[CommandResult]]) -> list[str]:
-    """Every filter that git finds in the configuration, included files and all."""
+    """List every filter in the configuration, including included files."""
     listing = ("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
     ran = await run(listing, _as_variables([_PROBE_KEY]), _MAX_NAMES)
     keys = require_success(ran, "config").split("\0")
     if _PROBE_KEY not in keys:
-        raise GitFailed("This repository has filters, which git can only be kept from running since version 2.31.")
+        raise GitFailed("This repository has filters, and only git 2.31 or newer can be kept from running them.")
     found = sorted({key.removeprefix("filter.").rpartition(".")[0] for key in keys if key})
     if ran.truncated or len(found) > _MAX_DRIVERS:
-        raise GitFailed("This repository has more filters than can be switched off, so git is not run in it.")
+        raise GitFailed("This repository has more filters than can be disabled, so git was not run.")
     return [f"filter.{name}.{variable}" for name in found for variable in _DISABLED_FILTER]
 
 
 def _as_variables(keys: Sequence[str]) -> dict[str, str]:
-    """Settings as variables: on the command line a name with `=` in it would be cut there."""
-    given = {"GIT_CONFIG_COUNT": str(len(keys))}
+    """Pass settings as environment variables: `-c` would split a name that contains `=`."""
+    variables = {"GIT_CONFIG_COUNT": str(len(keys))}
     for number, key in enumerate(keys):
-        given[f"GIT_CONFIG_KEY_{number}"] = key
-        given[f"GIT_CONFIG_VALUE_{number}"] = _DISABLED_FILTER[key.rpartition(".")[2]]
-    return given
+        variables[f"GIT_CONFIG_KEY_{number}"] = key
+        variables[f"GIT_CONFIG_VALUE_{number}"] = _DISABLED_FILTER[key.rpartition(".")[2]]
+    return variables
 
 
-def require_success(ran: CommandResult, what: str) -> str:
-    """The output, if git succeeded or was cut off because it had printed enough."""
+def require_success(ran: CommandResult, subcommand: str) -> str:
+    """Return the output if git succeeded, or was stopped because it had printed enough."""
     if ran.code == 0 or (ran.truncated and ran.code is None):
         return ran.output
-    said = ran.error_output[:_MAX_ERROR].strip().splitlines()
-    why = said[0] if said else "it said nothing"
+    lines = ran.error_output[:_MAX_ERROR].strip().splitlines()
+    why = lines[0] if lines else "no error message"
     how = f"exit code {ran.code}" if ran.code is not None else f"ended by {ran.signal}"
-    raise GitFailed(f"git {what} failed ({how}): {why}")
+    raise GitFailed(f"git {subcommand} failed ({how}): {why}")
 
 
 def shorten(text: str, limit: int) -> str:
@@ -257,7 +259,7 @@ def shorten(text: str, limit: int) -> str:
 def git_tool(
     name: str, description: str, look: Callable[[Context], Any], output_schema: Schema, *, aliases: Sequence[str]
 ) -> Tool:
-    """A tool without arguments: what it looks at is fixed."""
+    """Declare a tool without arguments: its command is fixed."""
 
     async def execute(args: Args, ctx: Context) -> Result:
         try:

@@ -1,4 +1,4 @@
-"""The two ways to find matching files: ripgrep where it is installed, and otherwise the plain scan (`scan.py`)."""
+"""The two search engines: ripgrep if it is installed, otherwise `plain_scan`. Both run in a sandboxed process."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from holdfast.tools.search.ranking import Hit
 from holdfast.tools.search.scope import SKIPPED_NAMES, SMALL_SKIPPED, BadQuery, Query, SearchScope, display_path
 
 MatchOffsets = dict[str, list[int]]
-"""Where the first matching lines of files are, in bytes."""
-_Answer = TypeVar("_Answer")
+"""Byte offsets of the first matching lines, by path."""
+_Result = TypeVar("_Result")
 _TIMEOUT_SHARE: Final = 0.8
 _NO_TIMEOUT_SECONDS: Final = 75.0
 _MAX_OUTPUT: Final = 256 * 1024 * 1024
 _COUNT: Final = re.compile(r"\./([^\0]+)\0(\d+)\n")
-_PLACE: Final = re.compile(r"\./([^\0]+)\0(\d+):[^\n]*\n")
-_TROUBLE: Final = re.compile(r"^rg: (?:\./)?(.*): [^:\n]* \(os error (\d+)\)$", re.MULTILINE)
+_OFFSET: Final = re.compile(r"\./([^\0]+)\0(\d+):[^\n]*\n")
+_FILE_ERROR: Final = re.compile(r"^rg: (?:\./)?(.*): [^:\n]* \(os error (\d+)\)$", re.MULTILINE)
 _BAD_PATTERN: Final = re.compile(r"^(?:error|rg): (?!regex parse error)(.*)$", re.MULTILINE)
 _COMMON: Final = (
     *("--no-config", "--no-ignore-global", "--no-ignore-parent", "--no-require-git", "--no-ignore-messages"),
@@ -40,15 +40,15 @@ _COMMON: Final = (
 
 
 class SearchFailed(Exception):
-    """The search ended without an answer; the message is a sentence."""
+    """The search failed; the message is a complete sentence."""
 
 
 class RipgrepUnsupported(SearchFailed):
-    """ripgrep cannot answer this: the plain scan must."""
+    """ripgrep cannot do this search exactly: `plain_scan` has to."""
 
 
 class SearchHits(Struct, kw_only=True):
-    """What an engine found, before anything is ordered."""
+    """The files an engine found, unordered."""
 
     hits: list[Hit]
     engine: Ripgrep | PlainScan
@@ -56,90 +56,92 @@ class SearchHits(Struct, kw_only=True):
 
 
 async def count_matches(query: Query, scope: SearchScope, ctx: Context) -> SearchHits:
-    """The files with matching lines."""
-    return await _first(scope, ctx, lambda engine: engine.count_matches(query))
+    """Return the files with matching lines."""
+    return await _with_engine(scope, ctx, lambda engine: engine.count_matches(query))
 
 
 async def list_files(scope: SearchScope, ctx: Context) -> tuple[list[str], int]:
-    """Every file of a folder, in no order, and how many folders could not be read."""
-    return await _first(scope, ctx, lambda engine: engine.list_files())
+    """Return every file of a folder, unordered, and the number of unreadable folders."""
+    return await _with_engine(scope, ctx, lambda engine: engine.list_files())
 
 
-async def _first(scope: SearchScope, ctx: Context, ask: Callable[[Ripgrep | PlainScan], Awaitable[_Answer]]) -> _Answer:
-    """The answer of ripgrep, if it is here and has one."""
+async def _with_engine(
+    scope: SearchScope, ctx: Context, search: Callable[[Ripgrep | PlainScan], Awaitable[_Result]]
+) -> _Result:
+    """Search with ripgrep, falling back to the plain scan."""
     if program := find_ripgrep(scope.root):
         try:
-            return await ask(Ripgrep(program, scope, ctx))
+            return await search(Ripgrep(program, scope, ctx))
         except RipgrepUnsupported:
             pass
-    return await ask(PlainScan(scope, ctx))
+    return await search(PlainScan(scope, ctx))
 
 
 def find_ripgrep(root: Path) -> str | None:
-    """From fixed places only: never from the working directory, PATH or the project."""
+    """Return ripgrep's path, looked up in fixed folders only: never in the working directory, PATH or the project."""
     own = Path(sys.prefix, "bin", "rg")
-    for place in (own, *(Path(folder, "rg") for folder in PROGRAM_FOLDERS)):
-        inside = place.resolve().is_relative_to(root) and place is not own
-        if not inside and place.is_file() and os.access(place, os.X_OK):
-            return str(place)
+    for path in (own, *(Path(folder, "rg") for folder in PROGRAM_FOLDERS)):
+        inside = path.resolve().is_relative_to(root) and path is not own
+        if not inside and path.is_file() and os.access(path, os.X_OK):
+            return str(path)
     return None
 
 
 class Ripgrep(Struct, frozen=True):
-    """Runs ripgrep at the root, contained like any command, with only the project in sight."""
+    """Runs ripgrep at the root, sandboxed, with only the project visible."""
 
     program: str
     scope: SearchScope
     ctx: Context
 
     async def count_matches(self, query: Query) -> SearchHits:
-        ran = await self._run(query, "--count", *_where(self.scope))
+        ran = await self._run(query, "--count", *_scope_options(self.scope))
         _check_names(ran)
         hits = [(path, int(number)) for path, number in _COUNT.findall(ran.output)]
         return SearchHits(hits=hits, engine=self, unreadable=_unreadable(ran, self.scope, self.ctx))
 
-    async def places(self, query: Query, paths: Sequence[str], first: int) -> MatchOffsets:
-        """Where the first lines of these files match: a pattern is never tried in our own process, which it could
-        hold up. Lines themselves are not printed: they may be huge."""
+    async def match_offsets(self, query: Query, paths: Sequence[str], first: int) -> MatchOffsets:
+        """Return the offsets of the first matching lines. Patterns are never matched in this process, which they could
+        block by backtracking. The lines are not printed, because they may be huge."""
         terse = ("--with-filename", "--byte-offset", "--no-line-number", "--max-columns=1", f"--max-count={first}")
         ran = await self._run(query, *terse, "--", *(f"./{path}" for path in paths))
         found: MatchOffsets = {}
-        for path, offset in _PLACE.findall(ran.output):
+        for path, offset in _OFFSET.findall(ran.output):
             found.setdefault(path, []).append(int(offset))
         return found
 
     async def list_files(self) -> tuple[list[str], int]:
-        ran = await self._run(None, "--files", *_where(self.scope))
+        ran = await self._run(None, "--files", *_scope_options(self.scope))
         _check_names(ran)
         return [path.removeprefix("./") for path in ran.output.split("\0")[:-1]], _unreadable(ran, self.scope, self.ctx)
 
     async def _run(self, query: Query | None, *words: str) -> CommandResult:
-        asked: tuple[str, ...] = ()
+        options: tuple[str, ...] = ()
         if query is not None:
-            # Case and characters are ASCII's for a text; a pattern is about the characters of a line.
-            asked = (*(() if query.regex else ("--fixed-strings", "--no-unicode")), f"--regexp={query.text}")
-            asked += ("--ignore-case",) if query.fold else ()
-        ran = await _run(self.ctx, (self.program, *_COMMON, *asked, *words), cwd=self.scope.root)
-        if ran.code not in (0, 1) and not (ran.code == 2 and _TROUBLE.search(ran.error_output)):
-            wrong = _BAD_PATTERN.search(ran.error_output)
-            if query is not None and query.regex and wrong is not None:
-                raise _bad_pattern(wrong[1])
-            raise RipgrepUnsupported("ripgrep ended without an answer; try again.")
+            # A plain text is matched bytewise with ASCII case folding; a pattern is matched against characters.
+            options = (*(() if query.regex else ("--fixed-strings", "--no-unicode")), f"--regexp={query.text}")
+            options += ("--ignore-case",) if query.fold else ()
+        ran = await _run(self.ctx, (self.program, *_COMMON, *options, *words), cwd=self.scope.root)
+        if ran.code not in (0, 1) and not (ran.code == 2 and _FILE_ERROR.search(ran.error_output)):
+            bad = _BAD_PATTERN.search(ran.error_output)
+            if query is not None and query.regex and bad is not None:
+                raise _bad_pattern(bad[1])
+            raise RipgrepUnsupported("ripgrep failed. Try again.")
         return ran
 
 
 def _check_names(ran: CommandResult) -> None:
     if ran.truncated or "\ufffd" in ran.output:
-        raise RipgrepUnsupported("A name is not UTF-8, or there are too many.")
+        raise RipgrepUnsupported("A file name is not UTF-8, or the output is too long.")
 
 
-def _where(scope: SearchScope) -> tuple[str, ...]:
-    """What is searched, with which rules. ripgrep does not read the ignore files above a folder that is named to it:
-    it could read those above the root, too."""
+def _scope_options(scope: SearchScope) -> tuple[str, ...]:
+    """Return the options and path for a scope. ripgrep ignores the ignore files above a path argument, since it could
+    also read those above the root."""
     if "\ufffd" in display_path(scope.below):
         raise RipgrepUnsupported("The path is not UTF-8.")
     if scope.is_file:
-        # As a glob, not as a path: a file that is named is searched even if it is binary.
+        # As a glob, not as a path argument: a file argument is searched even if it is binary.
         folder, _, _ = scope.below.rpartition("/")
         glob = re.sub(r"[][*?{}\\!]", r"\\\g<0>", scope.below)
         return ("--no-ignore", "--hidden", "--max-depth=1", f"--glob=/{glob}", "--", f"./{folder}")
@@ -148,8 +150,11 @@ def _where(scope: SearchScope) -> tuple[str, ...]:
 
 
 def _rules_above(scope: SearchScope) -> list[str]:
-    """The ignore files above a scope, the strongest last. ripgrep reads their rules as about the root, and all of them
-    as weaker than those in the scope. Raises `Declined` where that makes a difference."""
+    """Return options with the ignore files above a scope, strongest last.
+
+    ripgrep treats their rules as relative to the root and as weaker than those in the scope. Raises
+    `RipgrepUnsupported` where that makes a difference.
+    """
     if not scope.below:
         return []
     parts = scope.below.split("/")
@@ -163,7 +168,7 @@ def _rules_above(scope: SearchScope) -> list[str]:
                 lines = plain_scan.read_ignore_file(root, str(scope.root), path).split(b"\n")
                 rules = [line for line in lines if line.strip() and not line.startswith(b"#")]
                 if any(rule.startswith(b"!") or (folder and b"/" in rule.strip()[:-1]) for rule in rules):
-                    raise RipgrepUnsupported("A rule above the folder would be read in another way.")
+                    raise RipgrepUnsupported("ripgrep would interpret an ignore rule above the folder differently.")
                 options += [f"--ignore-file=./{path}"] if rules else []
     finally:
         os.close(root)
@@ -171,17 +176,17 @@ def _rules_above(scope: SearchScope) -> list[str]:
 
 
 def _unreadable(ran: CommandResult, scope: SearchScope, ctx: Context) -> int:
-    failed = (path for path, code in _TROUBLE.findall(ran.error_output) if int(code) not in plain_scan.VANISHED)
-    return _not_hidden(failed, scope, ctx)
+    failed = (path for path, code in _FILE_ERROR.findall(ran.error_output) if int(code) not in plain_scan.VANISHED)
+    return _count_visible(failed, scope, ctx)
 
 
-def _not_hidden(paths: Iterable[str], scope: SearchScope, ctx: Context) -> int:
-    """How many could not be read for another reason than that they are hidden."""
+def _count_visible(paths: Iterable[str], scope: SearchScope, ctx: Context) -> int:
+    """Count the unreadable paths, except those that are hidden on purpose: not even a count may reveal them."""
     return sum(ctx.sandbox.is_path_readable(scope.root / path) for path in paths)
 
 
 class PlainScan(Struct, frozen=True):
-    """Runs the plain scan in a process, contained like ripgrep and killed if a pattern holds it up."""
+    """Runs `plain_scan` in a sandboxed process, killed if a pattern backtracks without end."""
 
     scope: SearchScope
     ctx: Context
@@ -189,15 +194,15 @@ class PlainScan(Struct, frozen=True):
     async def count_matches(self, query: Query) -> SearchHits:
         _, answer = await self._ask(query, [self.scope.below] if self.scope.is_file else None)
         hits = [(path, number) for path, number, _ in answer["found"]]
-        return SearchHits(hits=hits, engine=self, unreadable=_not_hidden(answer["unreadable"], self.scope, self.ctx))
+        return SearchHits(hits=hits, engine=self, unreadable=_count_visible(answer["unreadable"], self.scope, self.ctx))
 
-    async def places(self, query: Query, paths: Sequence[str], first: int) -> MatchOffsets:
+    async def match_offsets(self, query: Query, paths: Sequence[str], first: int) -> MatchOffsets:
         _, answer = await self._ask(query, paths, first)
         return {path: found for path, _, found in answer["found"]}
 
     async def list_files(self) -> tuple[list[str], int]:
         _, answer = await self._ask(None)
-        return answer["found"], _not_hidden(answer["unreadable"], self.scope, self.ctx)
+        return answer["found"], _count_visible(answer["unreadable"], self.scope, self.ctx)
 
     async def _ask(
         self, query: Query | None, paths: Sequence[str] | None = None, first: int = 0
@@ -212,7 +217,7 @@ class PlainScan(Struct, frozen=True):
             "query": None if query is None else structs.asdict(query),
             "paths": paths,
             "first": first,
-            # A little before the call's own end, to say why.
+            # Before the call's own timeout, to report the reason.
             "deadline": monotonic() + timeout * _TIMEOUT_SHARE,
             "packages": _packages(),
         }
@@ -223,10 +228,10 @@ class PlainScan(Struct, frozen=True):
                 " (nested repeats such as (a+)+ are slow without ripgrep)" if query is not None and query.regex else ""
             )
             raise SearchFailed(
-                f"The search took too long and was stopped; narrow its path, or simplify the pattern{slow}."
+                f"The search took too long and was stopped. Narrow its path, or simplify the pattern{slow}."
             )
         if ran.code != 0 or ran.truncated:
-            raise SearchFailed("The scan ended without an answer; try again, or search in a smaller folder.")
+            raise SearchFailed("The scan failed. Try again, or search in a smaller folder.")
         answer = json.loads(ran.output)
         if "bad_pattern" in answer:
             raise _bad_pattern(answer["bad_pattern"])
@@ -234,13 +239,13 @@ class PlainScan(Struct, frozen=True):
 
 
 def _packages() -> str:
-    """The folder that pathspec is installed in. Importing it here would take 50 ms."""
+    """The folder with the pathspec package; importing pathspec here would take 50 ms."""
     found = find_spec("pathspec")
     return str(Path(found.origin).parents[1]) if found and found.origin else ""
 
 
 def _bad_pattern(reason: str) -> BadQuery:
-    return BadQuery(f"The pattern cannot be read: {reason}; correct it, or search for plain text without `regex`.")
+    return BadQuery(f"The pattern is invalid: {reason}. Correct it, or search for plain text without `regex`.")
 
 
 async def _run(ctx: Context, argv: tuple[str, ...], *, cwd: Path | None, stdin: bytes = b"") -> CommandResult:

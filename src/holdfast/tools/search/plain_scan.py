@@ -1,7 +1,7 @@
-"""The plain scan: walks a project and searches its files where there is no ripgrep.
+"""The search engine without ripgrep: walks a project, applies ignore files, and searches files line by line.
 
-It runs as a program of its own, so that it can be killed whatever a pattern does to it: a request comes in on stdin,
-the answer goes out on stdout, as JSON. It imports the standard library and pathspec, and nothing of holdfast.
+It runs as a separate program, so that it can be killed whatever a pattern does to it: JSON request on stdin, JSON
+answer on stdout. It imports the standard library and pathspec, and nothing of holdfast.
 """
 
 from __future__ import annotations
@@ -18,29 +18,30 @@ from time import monotonic
 from typing import Any, Final
 
 IGNORE_FILES: Final = (".rgignore", ".ignore", ".gitignore", ".git/info/exclude")
-"""The ignore files of a folder, the strongest first."""
+"""The ignore files of a folder, strongest first."""
 VANISHED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO})
-"""The file vanished, or became something else, between being seen and being opened."""
+"""Errors of a file that vanished or changed its type between listing and opening."""
 BLOCK_SIZE: Final = 128 * 1024
 MAX_LINE: Final = 8 << 20
-"""A longer line is searched in pieces."""
+"""Longer lines are searched in pieces."""
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Without O_NONBLOCK, opening a FIFO would wait for its writer.
+# O_NONBLOCK: opening a FIFO would wait for its writer. O_NOFOLLOW: a symlink swapped in meanwhile must not lead
+# outside.
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _MAX_PATH: Final = 4090
 _IGNORE_FILE_BYTES: Final = 256 * 1024
 _FIRST_NAMES: Final = frozenset(kind.partition("/")[0] for kind in IGNORE_FILES)
 
 LineMatcher = Callable[[bytes], Iterator[int]]
-"""A place in each line of a block that matches."""
+"""Yields one offset in each matching line of a block."""
 IgnoreRule = tuple[Callable[[str], re.Match[str] | None], bool]
-"""What one line of an ignore file matches, and whether it is ignored (or, with `!`, kept)."""
+"""The matcher of an ignore rule, and whether it ignores (or, with `!`, keeps)."""
 IgnoreLevel = tuple[int, list[list[IgnoreRule]]]
-"""Where the paths begin that the ignore files of a folder are about, and the rules of each kind, the last one first."""
+"""The length of the folder prefix to strip from paths, and the folder's rules by kind, last rule first."""
 
 
 def open_folder(root: int, path: str) -> int:
-    """A folder below the root, opened one name at a time, so that no link on the way is followed."""
+    """Open a folder below the root one name at a time, so that no symlink on the way is followed."""
     opened = os.open(".", _FOLDER, dir_fd=root)
     for name in path.split("/") if path else ():
         above = opened
@@ -52,7 +53,7 @@ def open_folder(root: int, path: str) -> int:
 
 
 def open_file(root: int, path: str) -> int:
-    """A regular file below the root; raises `OSError`, with `ENXIO` for anything else."""
+    """Open a regular file below the root; raises `OSError`, with `ENXIO` for any other type."""
     above, _, name = path.rpartition("/")
     folder = open_folder(root, above)
     try:
@@ -66,7 +67,7 @@ def open_file(root: int, path: str) -> int:
 
 
 class Scan:
-    """One walk of a project: what it leaves out, and what it could not read."""
+    """Walks a project and records what could not be read."""
 
     def __init__(self, root: str, *, ignores: bool = True, names: Sequence[str] = (), folders: Sequence[str] = ()):
         self.unreadable: list[str] = []
@@ -80,12 +81,12 @@ class Scan:
         os.close(self._root)
 
     def walk(self, scope: str) -> Iterator[str]:
-        """The path of every file in a folder, in no order."""
+        """Yield the path of every file in a folder, unordered."""
         parts = scope.split("/") if scope and self._ignores else []
         above = [self._level("/".join(parts[:depth])) for depth in range(len(parts))]
-        waiting = [(scope, above)]
-        while waiting:
-            folder, levels = waiting.pop()
+        pending = [(scope, above)]
+        while pending:
+            folder, levels = pending.pop()
             try:
                 entries = self._entries(folder)
             except OSError as error:
@@ -95,15 +96,17 @@ class Scan:
                 levels = [*levels, self._level(folder)]
             for name, is_folder, is_file in entries:
                 path = f"{folder}/{name}" if folder else name
-                if self._leaves_out(name, path, is_folder, levels):
+                if self._is_ignored(name, path, is_folder, levels):
                     continue
                 if is_file:
                     yield path
                 elif is_folder and len(path) < _MAX_PATH:
-                    waiting.append((path, levels))
+                    pending.append((path, levels))
 
-    def counts(self, paths: Iterable[str], lines: LineMatcher, first: int) -> Iterator[tuple[str, int, list[int]]]:
-        """The path of each matching file, how many of its lines match, and where the first ones do."""
+    def count_matches(
+        self, paths: Iterable[str], lines: LineMatcher, first: int
+    ) -> Iterator[tuple[str, int, list[int]]]:
+        """Yield each matching file with its number of matching lines and the offsets of the first ones."""
         for path in paths:
             try:
                 opened = open_file(self._root, path)
@@ -122,7 +125,7 @@ class Scan:
             self.unreadable.append(path)
 
     def _entries(self, folder: str) -> list[tuple[str, bool, bool]]:
-        """The names in a folder, and whether each is a folder or a regular file itself."""
+        """Return (name, is folder, is regular file) of each entry."""
         opened = open_folder(self._root, folder)
         try:
             with os.scandir(opened) as found:
@@ -132,8 +135,9 @@ class Scan:
         finally:
             os.close(opened)
 
-    def _leaves_out(self, name: str, path: str, is_folder: bool, levels: list[IgnoreLevel]) -> bool:
-        """Of each kind of ignore file the nearest rule counts; of these the one of the strongest kind."""
+    def _is_ignored(self, name: str, path: str, is_folder: bool, levels: list[IgnoreLevel]) -> bool:
+        """Whether a path is skipped. For each kind of ignore file the nearest rule counts, and the strongest kind
+        wins."""
         if name in self._names or (is_folder and name in self._folders):
             return True
         for kind in range(len(IGNORE_FILES)):
@@ -141,8 +145,8 @@ class Scan:
                 asked = f"{path[start:]}/" if is_folder else path[start:]
                 for match, ignores in rules[kind]:
                     if found := match(asked):
-                        # pathspec's patterns also match what is in a folder that they match: their one group is the
-                        # slash of that folder. A rule about the content of a folder ends in a slash without the group.
+                        # pathspec's regexes also match the contents of a matched folder: their only group is that
+                        # folder's slash. A rule about the contents of a folder ends in a slash without the group.
                         at_end = found.end() == len(asked)
                         if at_end if found.lastindex else not (is_folder and at_end):
                             return ignores
@@ -157,7 +161,7 @@ class Scan:
         content = read_ignore_file(self._root, self._path, path)
         if not content:
             return []
-        # Takes 50 ms, and many projects have no ignore file.
+        # Takes 50 ms to import, and many projects have no ignore file.
         from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
         rules: list[IgnoreRule] = []
@@ -165,7 +169,7 @@ class Scan:
             try:
                 regex, ignores = GitIgnoreSpecPattern.pattern_to_regex(line)
                 if regex is not None and ignores is not None:
-                    # Only rules about any name (`*`, `**`, `*/`) are not anchored; `search` would try every place.
+                    # Only rules for any name (`*`, `**`, `*/`) are unanchored; `search` would try every position.
                     start = "" if regex.startswith("^") else ".*" if "(" in regex else ".*?"
                     rules.append((re.compile(start + regex, re.DOTALL).match, ignores))
             except (ValueError, re.error):
@@ -174,7 +178,7 @@ class Scan:
 
 
 def read_ignore_file(root: int, root_path: str, path: str) -> bytes:
-    """Its beginning. A link counts as long as it leads to a file of the project."""
+    """Read the start of an ignore file. A symlink is followed only to a file of the project."""
     real = os.path.realpath(f"{root_path}/{path}")
     if not real.startswith(f"{root_path}/"):
         return b""
@@ -187,7 +191,7 @@ def read_ignore_file(root: int, root_path: str, path: str) -> bytes:
 
 
 def line_matcher(text: str, *, regex: bool = False, fold: bool = False) -> LineMatcher:
-    """Raises `re.error`."""
+    """Return the matcher of a text or a regular expression. Raises `re.error`."""
     search = re.compile(text, re.IGNORECASE if fold else 0).search if regex else None
     wanted = text.encode().lower() if fold else text.encode()
 
@@ -212,7 +216,7 @@ def line_matcher(text: str, *, regex: bool = False, fold: bool = False) -> LineM
 
 
 def _count(opened: int, lines: LineMatcher, first: int) -> tuple[int, list[int]]:
-    """A file with a NUL byte counts as binary and matches nothing."""
+    """Count matching lines; a file with a NUL byte is binary and matches nothing."""
     count = 0
     places: list[int] = []
     for base, block in blocks(opened):
@@ -226,9 +230,9 @@ def _count(opened: int, lines: LineMatcher, first: int) -> tuple[int, list[int]]
 
 
 def blocks(opened: int) -> Iterator[tuple[int, bytes]]:
-    """Where a block begins, and its lines, whole but for one that is too long.
+    """Yield blocks of whole lines with their offset; a line longer than `MAX_LINE` is split.
 
-    The file is read, not mapped: a mapping of a file that is cut short meanwhile would kill the process.
+    The file is read, not mapped: truncating a mapped file would kill the process with SIGBUS.
     """
     base, rest = 0, b""
     while piece := os.read(opened, BLOCK_SIZE):
@@ -254,14 +258,14 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
             lines = line_matcher(**request["query"])
         except (re.error, RecursionError, OverflowError) as error:
             return {"bad_pattern": str(error)}
-        found = list(scan.counts(paths, lines, request["first"]))
+        found = list(scan.count_matches(paths, lines, request["first"]))
     return {"found": found, "unreadable": scan.unreadable}
 
 
 def main() -> None:
     request = json.load(sys.stdin)
     sys.path.append(request["packages"])
-    # A pattern that backtracks without end holds the interpreter: only a signal with its default action ends that.
+    # A backtracking pattern never returns to the interpreter, so only the default action of a signal can stop it.
     signal.setitimer(signal.ITIMER_REAL, max(0.01, request["deadline"] - monotonic()))
     json.dump(_answer(request), sys.stdout)
 

@@ -1,4 +1,4 @@
-"""Which of the matching files and lines are shown, and in which order. The same for both engines."""
+"""Ranks matching files and chooses the lines to show, identically for both engines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.tools.search.plain_scan import blocks, line_matcher, open_file
 from holdfast.tools.search.scope import CONFIG, SOURCE, Query, SearchScope, extension
 
 MAX_FILES_READ: Final = 500
-"""Files looked at for the definition of an identifier; other queries need no more than are collected."""
+"""Files read to find the definition of an identifier; other queries read only those shown."""
 MAX_LINES_READ: Final = 500
 LINE_BYTES: Final = 500
 _DEFINITION: Final = re.compile(
@@ -24,42 +24,42 @@ _DEFINITION: Final = re.compile(
 )
 
 Hit = tuple[str, int]
-"""The path of a file below the root (bytes that are not UTF-8 as lone surrogates), and how many of its lines match."""
+"""A path below the root (invalid UTF-8 as lone surrogates), and its number of matching lines."""
 
 
 class MatchedLine(Struct, frozen=True):
     number: int
     text: str
     defines: bytes | None = None
-    """The name it defines, if it reads like a definition."""
+    """The defined name, if the line looks like a definition."""
 
 
 class FileHits(Struct, frozen=True, kw_only=True):
-    """A file that is shown: where, how much, and which lines."""
+    """A file in the result, with its chosen lines."""
 
     path: str
     tier: int
     count: int
     lines: tuple[MatchedLine, ...]
     exact: bool
-    """One of its lines defines exactly what was asked for."""
+    """One of its lines defines exactly the queried name."""
     all_definitions: bool
 
 
 def tier_of(path: str) -> int:
-    """0 source, 1 configuration, 2 anything else."""
+    """Return 0 for source, 1 for configuration, 2 for anything else."""
     found = extension(path)
     return 0 if found in SOURCE else 1 if found in CONFIG else 2
 
 
 def defined_name(line: str) -> str | None:
-    """The name a line defines, if it reads like a definition; empty where something nameless is defined."""
+    """Return the name that a line defines, or None if it does not look like a definition; empty for an unnamed one."""
     found = _DEFINITION.match(line[:LINE_BYTES].encode(errors="replace"))
     return None if found is None else found[1].decode()
 
 
 def top_hits(hits: Iterable[Hit], wanted: int) -> list[Hit]:
-    """The first of them: source before configuration before the rest, each by the characters of its path."""
+    """Return the best hits: source before configuration before the rest, each sorted by path."""
     return nsmallest(wanted, hits, key=lambda hit: (tier_of(hit[0]), hit))
 
 
@@ -69,10 +69,11 @@ def read_hits(
     scope: SearchScope,
     *,
     per_file: int,
-    places: Mapping[str, Sequence[int]] | None = None,
+    offsets: Mapping[str, Sequence[int]] | None = None,
 ) -> list[FileHits]:
-    """Read the files and rank them. `places`: where lines match, for a pattern that is not tried in this process."""
-    looked: list[FileHits] = []
+    """Read the files and rank them. `offsets` locates the matches of a pattern, which is not matched in this
+    process."""
+    files: list[FileHits] = []
     root = os.open(scope.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for hit in hits:
@@ -81,22 +82,22 @@ def read_hits(
             except (OSError, ValueError):
                 continue
             try:
-                lines = matching_lines(opened, query, None if places is None else places.get(hit[0], ()), per_file)
+                lines = matching_lines(opened, query, None if offsets is None else offsets.get(hit[0], ()), per_file)
                 seen = _choose(lines, hit, query, per_file)
             except OSError:
                 continue
             finally:
                 os.close(opened)
             if seen is not None:
-                looked.append(seen)
+                files.append(seen)
     finally:
         os.close(root)
-    looked.sort(key=lambda file: (file.tier, not file.exact, not file.all_definitions))
-    return looked
+    files.sort(key=lambda file: (file.tier, not file.exact, not file.all_definitions))
+    return files
 
 
 def _choose(lines: Iterable[MatchedLine], hit: Hit, query: Query, per_file: int) -> FileHits | None:
-    """The lines that define what was asked for, then the first ones; in the order of the file."""
+    """Choose the defining lines, then the first ones, in file order."""
     wanted = query.text.encode()
     first: list[MatchedLine] = []
     exact: list[MatchedLine] = []
@@ -121,21 +122,21 @@ def _choose(lines: Iterable[MatchedLine], hit: Hit, query: Query, per_file: int)
 
 
 def matching_lines(
-    opened: int, query: Query, places: Sequence[int] | None, first: int = MAX_LINES_READ
+    opened: int, query: Query, offsets: Sequence[int] | None, first: int = MAX_LINES_READ
 ) -> Iterator[MatchedLine]:
-    """The first lines that match, as they come, and of those after them the ones that read like a definition."""
-    looked_at, number = 0, 1
-    lines = line_matcher(query.text, fold=query.fold) if places is None else None
+    """Yield the first matching lines, and after those only lines that look like definitions."""
+    examined, number = 0, 1
+    lines = line_matcher(query.text, fold=query.fold) if offsets is None else None
     for base, block in blocks(opened):
-        found = lines(block) if lines else (at - base for at in places or () if base <= at < base + len(block))
+        found = lines(block) if lines else (at - base for at in offsets or () if base <= at < base + len(block))
         counted = 0
         for at in found:
-            if looked_at == MAX_LINES_READ:
+            if examined == MAX_LINES_READ:
                 return
-            looked_at += 1
+            examined += 1
             start = block.rfind(b"\n", 0, at) + 1
             definition = _DEFINITION.match(block, start)
-            if looked_at > first and definition is None:
+            if examined > first and definition is None:
                 continue
             number += block.count(b"\n", counted, start)
             counted = start
@@ -144,7 +145,7 @@ def matching_lines(
 
 
 def _text(block: bytes, start: int) -> str:
-    """A line of a block, cut to what is shown of it."""
+    """Return a line of a block, cut to the displayed length."""
     end = block.find(b"\n", start)
     last = end if end >= 0 else len(block)
     shown = min(last, start + LINE_BYTES + 4)

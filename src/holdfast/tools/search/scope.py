@@ -1,4 +1,4 @@
-"""What a call looks for, and where: its query, its glob, the folder or file it names, and what is left out there."""
+"""Search arguments: the query, the glob, the folder or file to search, and what is skipped there."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ SOURCE: Final = frozenset(
 )
 CONFIG: Final = frozenset("toml json yaml yml env".split())  # noqa: SIM905
 SMALL_EXTENSIONS: Final = SOURCE | CONFIG | frozenset("md mdx rst txt".split())  # noqa: SIM905
-"""What a model with little room is shown."""
+"""File types shown to models with a small context."""
 SMALL_SKIPPED: Final = (".hg", "build", "dist", "node_modules", "target")
 SKIPPED_NAMES: Final = (".git",)
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SPECIAL: Final = re.compile(r"[\\.^$*+?{}\[\]()|]")
 _GLOB_PIECE: Final = re.compile(r"\\.|\[[!^]?.[^]]*\]|.", re.DOTALL)
-"""An escaped character, a class, or a character."""
+"""An escaped character, a character class, or a single character."""
 _MAX_GLOBS: Final = 200
 _MAX_BRACE_DEPTH: Final = 20
 _Segment = Callable[[str], object]
 
 
 class BadQuery(ValueError):
-    """The query or the glob cannot be used; the message is a sentence with the next step."""
+    """The query or glob is invalid; the message says how to fix it."""
 
 
 class Query(Struct, frozen=True):
-    """A text to look for, or a regular expression."""
+    """A literal text or a regular expression."""
 
     text: str
     regex: bool = False
     fold: bool = False
-    """Upper and lower case are the same; for a text only those of ASCII."""
+    """Case-insensitive; for a literal text, ASCII only."""
 
     @property
     def is_identifier(self) -> bool:
@@ -51,33 +51,34 @@ class Query(Struct, frozen=True):
 
 
 def parse_query(text: str, *, regex: bool = False, fold: bool = False) -> Query:
-    """Raises `BadQuery`. A regular expression without special characters is a text."""
+    """Return the query. A regular expression without special characters becomes a literal. Raises `BadQuery`."""
     if regex and text.startswith("(?i)"):
         text, fold = text[4:], True
     if not text.strip():
-        raise BadQuery("The query is empty; say what to look for.")
+        raise BadQuery("The query is empty. Give a text to search for.")
     if "\n" in text or "\0" in text:
-        raise BadQuery("The query spans lines or contains NUL; search looks at one line at a time, so give one line.")
+        raise BadQuery("The query spans lines or contains NUL. Search matches one line at a time, so give one line.")
     if len(text) > 4000:
-        raise BadQuery(f"The query is {len(text):,} characters long; at most 4,000 are accepted.")
+        raise BadQuery(f"The query is {len(text):,} characters long. The maximum is 4,000.")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise BadQuery("The query contains broken Unicode; send the text as it is in the file.") from None
+        raise BadQuery("The query contains lone surrogates. Send the text as it is in the file.") from None
     return Query(text, regex and _SPECIAL.search(text) is not None, fold)
 
 
 class SearchScope(Struct, frozen=True, kw_only=True):
-    """A folder or a file of the project, as a search sees it."""
+    """The folder or file to search."""
 
     root: Path
     below: str
-    """Its path below the root (bytes that are not UTF-8 as lone surrogates); empty for the root itself."""
+    """The path below the root (invalid UTF-8 as lone surrogates); empty for the root itself."""
     is_file: bool
     document: str | None = None
-    """The conversation itself, below the root: what was asked is not found in the question."""
+    """The conversation's own file, below the root; it is skipped, since it contains the question."""
     small: bool = False
-    """For models with little room: ignore files are not asked, and the folders and extensions above count instead."""
+    """For models with a small context: skip `SMALL_SKIPPED` and show `SMALL_EXTENSIONS` instead of reading ignore
+    files."""
 
 
 def touches(args: Args) -> list[str]:
@@ -86,20 +87,20 @@ def touches(args: Args) -> list[str]:
 
 
 def resolve_scope(given: str | None, ctx: Context) -> SearchScope:
-    """Raises `PathRefused` for what is outside the project or does not exist."""
+    """Return the scope. Raises `PathRefused` for paths outside the project or that do not exist."""
     if ctx.root is None:
-        raise PathRefused("There is no project root here, so there is nothing to search; run `holdfast init` first.")
+        raise PathRefused("There is no project root here, so there is nothing to search. Run `holdfast init` first.")
     root = Path(os.path.realpath(ctx.root))
     path = ctx.path.confine(given) if given else root
     if not ctx.sandbox.is_path_readable(path):
-        raise PathRefused(f"Sandbox: {given or path} may not be read; sandbox.read_deny in your config names it.")
+        raise PathRefused(f"Sandbox: {given or path} may not be read (sandbox.read_deny).")
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        raise PathRefused(f"{given} cannot be searched: {error.strerror}; name a folder or a file.") from None
+        raise PathRefused(f"{given} cannot be searched: {error.strerror}. Name a folder or a file.") from None
     is_file = stat.S_ISREG(mode)
     if not is_file and not stat.S_ISDIR(mode):
-        raise PathRefused(f"{given} is neither a folder nor a regular file; name one of these.")
+        raise PathRefused(f"{given} is neither a folder nor a regular file. Name one of these.")
     below = "" if path == root else str(path.relative_to(root))
     return SearchScope(
         root=root, below=below, is_file=is_file, document=_document(root, ctx), small=ctx.caps == "small"
@@ -124,7 +125,7 @@ def display_path(path: str) -> str:
 
 
 def path_filter(glob: str | None, scope: SearchScope) -> Callable[[str], bool] | None:
-    """Whether a path below the root is asked for; None if all are. Raises `BadQuery`."""
+    """Return a filter for paths below the root, or None if all are wanted. Raises `BadQuery`."""
     start = len(scope.below) + 1 if scope.below and not scope.is_file else 0
     extensions = SMALL_EXTENSIONS if scope.small and not scope.is_file else None
     matches = None if glob is None else glob_matcher(glob)
@@ -141,29 +142,30 @@ def path_filter(glob: str | None, scope: SearchScope) -> Callable[[str], bool] |
 
 
 def glob_matcher(glob: str) -> Callable[[str], bool]:
-    """With a slash the glob is about the whole path, otherwise about the name; `!` in front turns it round.
+    """Return a matcher. With a slash the glob applies to the whole path, otherwise to the name; a leading `!` negates
+    it.
 
-    Its time is bounded by the lengths of glob and path: nothing backtracks. Raises `BadQuery`.
+    Matching never backtracks, so its time is bounded by the lengths of glob and path. Raises `BadQuery`.
     """
     keeps = not glob.startswith("!")
     text = glob if keeps else glob[1:]
     if not text or "\0" in text or len(text) > 1000:
-        raise BadQuery("The glob is empty, too long or contains NUL; write one such as '*.py' or 'src/**/*.py'.")
+        raise BadQuery("The glob is empty, too long or contains NUL. Use one such as '*.py' or 'src/**/*.py'.")
     by_name = "/" not in text and text != "**"
     try:
         globs = [_segments(pieces) for pieces in _branches(iter(_GLOB_PIECE.findall(text.removeprefix("/"))))]
     except BadQuery as error:
-        raise BadQuery(f"The glob {glob!r} cannot be read: {error}; escape special characters with '\\'.") from None
+        raise BadQuery(f"The glob {glob!r} is invalid: {error}. Escape special characters with '\\'.") from None
 
     def matches(path: str) -> bool:
         names = [path.rpartition("/")[2]] if by_name else path.split("/")
-        return any(_fits(segments, names) for segments in globs) is keeps
+        return any(_matches_path(segments, names) for segments in globs) is keeps
 
     return matches
 
 
 def _branches(pieces: Iterator[str], depth: int = 0) -> list[list[str]]:
-    """Every way to read the braces, up to the end or to the one that closes this depth."""
+    """Expand the braces, up to the end or to the one that closes this depth."""
     if depth > _MAX_BRACE_DEPTH:
         raise BadQuery(f"its braces are nested more than {_MAX_BRACE_DEPTH} deep")
     done: list[list[str]] = []
@@ -172,11 +174,11 @@ def _branches(pieces: Iterator[str], depth: int = 0) -> list[list[str]]:
         if piece == "{":
             inner = _branches(pieces, depth + 1)
             if len(here) * len(inner) > _MAX_GLOBS:
-                raise BadQuery(f"its braces stand for more than {_MAX_GLOBS} globs")
+                raise BadQuery(f"its braces expand to more than {_MAX_GLOBS} globs")
             here = [before + after for before in here for after in inner]
         elif piece == "}":
             if not depth:
-                raise BadQuery("a '}' closes nothing")
+                raise BadQuery("a '}' has no matching '{'")
             return [branch for branch in done + here if branch] or [[]]
         elif piece == "," and depth:
             done += here
@@ -189,7 +191,7 @@ def _branches(pieces: Iterator[str], depth: int = 0) -> list[list[str]]:
 
 
 def _segments(pieces: Sequence[str]) -> list[_Segment | None]:
-    """What each name of a path must match; None stands for `**`, any number of names."""
+    """Return a matcher for each path segment; None stands for `**`, any number of segments."""
     parts: list[list[str]] = [[]]
     for piece in pieces:
         if piece == "/":
@@ -197,15 +199,15 @@ def _segments(pieces: Sequence[str]) -> list[_Segment | None]:
         else:
             parts[-1].append(piece)
     if len(parts) > 1 and parts[-1] == ["*", "*"]:
-        parts.append(["*"])  # what is in a folder, not the folder
-    # Stars of one name are matched without going back (atomic groups), so its time cannot explode.
+        parts.append(["*"])  # the contents of a folder, not the folder itself
+    # `translate` uses atomic groups for stars, so matching cannot backtrack exponentially.
     return [
         None if part == ["*", "*"] else re.compile(translate("".join(map(_to_fnmatch, part)))).match for part in parts
     ]
 
 
 def _to_fnmatch(piece: str) -> str:
-    """A piece as `fnmatch` reads it."""
+    """Convert a piece to fnmatch syntax."""
     if piece in ("[", "\\"):
         raise BadQuery("a '[' is never closed" if piece == "[" else "it ends in a backslash")
     if piece.startswith("\\"):
@@ -215,9 +217,9 @@ def _to_fnmatch(piece: str) -> str:
     return f"[!{piece[2:]}" if piece.startswith("[^") else piece
 
 
-def _fits(segments: Sequence[_Segment | None], names: Sequence[str]) -> bool:
+def _matches_path(segments: Sequence[_Segment | None], names: Sequence[str]) -> bool:
     reached = {0}
-    """How many names what comes before may take up."""
+    """Positions that the segments so far can reach."""
     for segment in segments:
         if segment is None:
             reached = set(range(min(reached), len(names) + 1))

@@ -1,4 +1,4 @@
-"""`code.search`: lines that contain a text or match a pattern, the most useful files first."""
+"""`code.search`: lines that contain a text or match a pattern, most useful files first; and `file.find`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def search(args: Args, ctx: Context) -> Result:
         wanted = path_filter(cast("str | None", args.get("glob")), scope)
         if ctx.dry_run:
             return ok("")
-        # A search in one file is about its lines, not about which file to open.
+        # In a single file the lines matter, not which file to open.
         per_file = collected if scope.is_file else LINES_PER_FILE
         found = await engines.count_matches(query, scope, ctx)
         hits = await asyncio.to_thread(readable_hits, found, wanted, scope, ctx)
@@ -50,8 +50,8 @@ async def search(args: Args, ctx: Context) -> Result:
             top_hits, hits, max(collected, MAX_FILES_READ) if query.is_identifier else collected
         )
         paths = [path for path, _ in first]
-        places = await found.engine.places(query, paths, per_file) if query.regex and paths else None
-        looked = await asyncio.to_thread(read_hits, first, query, scope, per_file=per_file, places=places)
+        offsets = await found.engine.match_offsets(query, paths, per_file) if query.regex and paths else None
+        looked = await asyncio.to_thread(read_hits, first, query, scope, per_file=per_file, offsets=offsets)
     except (BadQuery, PathRefused, SandboxRefused, engines.SearchFailed) as error:
         return fail(str(error))
     output: Args = {
@@ -69,17 +69,17 @@ async def search(args: Args, ctx: Context) -> Result:
 def readable_hits(
     found: engines.SearchHits, wanted: Callable[[str], bool] | None, scope: SearchScope, ctx: Context
 ) -> list[Hit]:
-    """What was asked for and may be read: not even a count may tell of the rest."""
+    """Return the hits that match the filter and may be read: not even a count may reveal the rest."""
     hits = found.hits if wanted is None else [hit for hit in found.hits if wanted(hit[0])]
     readable = ctx.sandbox.is_path_readable
     return [hit for hit in hits if readable(scope.root / hit[0])]
 
 
-def _file_entries(looked: list[FileHits], room: int) -> list[Any]:
+def _file_entries(looked: list[FileHits], max_lines: int) -> list[Any]:
     listed: list[Any] = []
     for file in looked:
-        lines = file.lines[:room]
-        room -= len(lines)
+        lines = file.lines[:max_lines]
+        max_lines -= len(lines)
         if lines:
             listed.append(
                 {
@@ -93,18 +93,18 @@ def _file_entries(looked: list[FileHits], room: int) -> list[Any]:
 
 
 def _definition(looked: list[FileHits]) -> str | None:
-    """The one source file that defines it: exactly, or else as the only one with nothing but definitions."""
+    """Return the only source file that defines the name: exactly, or else the only one with nothing but definitions."""
     source = [file for file in looked if file.tier == 0]
     exact = [file for file in source if file.exact] or [file for file in source if file.all_definitions]
     return display_path(exact[0].path) if len(exact) == 1 else None
 
 
 def _render(output: Args) -> str:
-    room = cast(int, output["shown"])
+    max_lines = cast(int, output["shown"])
     groups: list[str] = []
     shown = 0
     for file in cast("list[dict[str, Any]]", output["files"]):
-        if lines := file["lines"][: room - shown]:
+        if lines := file["lines"][: max_lines - shown]:
             shown += len(lines)
             groups.append(_group(file, lines))
     total = cast(int, output["total_matches"])
@@ -144,16 +144,16 @@ _FILE: Final = strict_object(
 CODE_SEARCH: Final = read_only_tool(
     name="code.search",
     description=(
-        "Search the project's text files for lines that contain a text. Source comes before configuration before "
-        "documentation, grouped by file; files that git ignores, hidden and binary files are left out."
+        "Search the project's text files for lines that contain a text, grouped by file: source, then configuration, "
+        "then the rest. Skips files that git ignores, hidden files and binary files."
     ),
     input_schema=strict_object(
-        query=non_blank("The text to look for: one line, taken literally unless regex is true."),
+        query=non_blank("The text to search for: one line, literal unless regex is true."),
         path=nullable("string", "Folder or file to search in, relative to the project root (default: the root)."),
         glob=nullable("string", "Only files whose name matches, such as *.py; with a slash, whose path matches."),
-        regex=nullable("boolean", "Read the query as a regular expression (default false; Python's without ripgrep)."),
+        regex=nullable("boolean", "The query is a regular expression (default false; Python syntax without ripgrep)."),
         case=nullable("string", "sensitive (default) or insensitive.", enum=["sensitive", "insensitive", None]),
-        limit=nullable("integer", f"How many lines to show (default {DEFAULT_SHOWN}).", minimum=1, maximum=200),
+        limit=nullable("integer", f"Maximum number of lines (default {DEFAULT_SHOWN}).", minimum=1, maximum=200),
         label=LABEL,
     ),
     output_schema=strict_object(
@@ -185,7 +185,7 @@ async def find(args: Args, ctx: Context) -> Result:
         matches = glob_matcher(cast(str, args["pattern"]))
         scope = resolve_scope(cast("str | None", args.get("path")), ctx)
         if scope.is_file:
-            return fail(f"Not a folder: {args['path']}; name the folder to look in.")
+            return fail(f"Not a folder: {args['path']}. Name the folder to search in.")
         if ctx.dry_run:
             return ok("")
         files, unreadable = await engines.list_files(scope, ctx)
@@ -203,7 +203,7 @@ async def find(args: Args, ctx: Context) -> Result:
 def _first_matches(
     files: list[str], matches: Callable[[str], bool], scope: SearchScope, wanted: int, ctx: Context
 ) -> list[str]:
-    """The first matching files that may be read."""
+    """Return the first matching files that may be read."""
     start = len(scope.below) + 1 if scope.below else 0
     matching = sorted(path for path in files if matches(path[start:]))
     readable = (path for path in matching if ctx.sandbox.is_path_readable(scope.root / path))
@@ -228,13 +228,15 @@ def _preview_find(args: Args, width: int) -> str:
 FILE_FIND: Final = read_only_tool(
     name="file.find",
     description=(
-        "Find files by a glob such as *.py or src/**/test_*.py. Without a slash it is about the name at any depth. "
-        "Hidden files and files that git ignores are left out."
+        "Find files by a glob such as *.py or src/**/test_*.py. Without a slash it matches names at any depth. "
+        "Skips hidden files and files that git ignores."
     ),
     input_schema=strict_object(
         pattern=non_blank("The glob: *, ?, **, [abc], {a,b}."),
-        path=nullable("string", "Folder to look in, relative to the project root (default: the root)."),
-        limit=nullable("integer", f"How many files to list (default {DEFAULT_FIND_LIMIT}).", minimum=1, maximum=10_000),
+        path=nullable("string", "Folder to search in, relative to the project root (default: the root)."),
+        limit=nullable(
+            "integer", f"Maximum number of files (default {DEFAULT_FIND_LIMIT}).", minimum=1, maximum=10_000
+        ),
         label=LABEL,
     ),
     output_schema=strict_object(
