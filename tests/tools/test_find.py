@@ -105,7 +105,7 @@ def test_a_folder_can_be_looked_in_by_itself(folder: Path) -> None:
         ("{a", "never closed"),
         ("a\\", "backslash"),
         ("[z-a]", "backwards"),
-        ("a}", "closes"),
+        ("a}", "no matching"),
         ("[a", "never closed"),
     ],
 )

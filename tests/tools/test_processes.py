@@ -125,7 +125,7 @@ def test_the_list_has_all_of_them_oldest_first(tmp_path: Path) -> None:
         return empty, await runtime.call("process.list", {})
 
     empty, listed = _with(tmp_path, script)
-    assert empty.output == "holdfast has started no process here."
+    assert empty.output == "No background processes."
     assert [item["state"] for item in _fields(listed)["processes"]] == ["running", "exited"]
     assert "running: sleep 100\n" in listed.output
 

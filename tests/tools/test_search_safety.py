@@ -236,8 +236,8 @@ def test_a_file_read_in_blocks_shows_the_same_lines(lines: list[str], block: int
     text = "\n".join(lines)
     wanted = [MatchedLine(number, line) for number, line in enumerate(text.split("\n"), 1) if "needle" in line]
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryFile() as file:
-        patch.setattr(plain_scan, "BLOCK", block)
-        patch.setattr(plain_scan, "LONGEST", longest)
+        patch.setattr(plain_scan, "BLOCK_SIZE", block)
+        patch.setattr(plain_scan, "MAX_LINE", longest)
         file.write(text.encode())
         file.seek(0)
         hits = ranking.matching_lines(file.fileno(), Query("needle"), None)
