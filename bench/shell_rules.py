@@ -123,9 +123,9 @@ def reaches_out(found: re.Match[str], folder: Path) -> bool:
 def judged(lines: list[str], reading: list[str]) -> dict[str, Any]:
     """What the checkout that runs this says about the commands; also run with the baseline's Python."""
     from holdfast.config.config import CommandRule
-    from holdfast.rules.shell import parts
+    from holdfast.rules.shell import analysis
+    from holdfast.rules.shell.context import CommandContext
     from holdfast.rules.shell.judgement import CommandJudge, compile_rules
-    from holdfast.rules.shell.location import CommandContext
 
     logging.disable(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as name:
@@ -139,7 +139,7 @@ def judged(lines: list[str], reading: list[str]) -> dict[str, Any]:
         unasked = sum(str(judge.judge(text, context).verdict) == "approve" for text in reading)
         costs: list[float] = []
         for _ in range(5):
-            parts.analyze.cache_clear()
+            analysis.analyze.cache_clear()
             began = time.process_time()
             for text in lines[:1500]:
                 judge.judge(text, context)

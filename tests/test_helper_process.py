@@ -22,7 +22,7 @@ from holdfast.cli import elicitation, prompt
 from holdfast.config.config import SandboxConfig, SecretSource
 from holdfast.contract.command import Command
 from holdfast.factory.runtime import build_registry, load_project
-from holdfast.fuzz.run import create_project
+from holdfast.fuzz.fuzzer import create_project
 from holdfast.runtime.workspace import Workspace
 from holdfast.sandbox.sandbox import Sandbox
 from holdfast.tools import builtin_tools

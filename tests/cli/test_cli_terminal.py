@@ -227,7 +227,7 @@ def test_whoever_waits_is_told_what_is_done_and_nothing_of_it_is_left(cli: Cli) 
         assert person.finish() == 0
     *told, left = person.raw.split("\r\x1b[K")
     assert "judging mutants: 0 of 60…" in told
-    assert any(words.startswith("running what would run unasked: 0 of ") for words in told)
+    assert any(words.startswith("running approved mutants: 0 of ") for words in told)
     assert "60 mutants, " in left
     quiet = cli.run(*asked)
     assert (quiet.code, quiet.err) == (0, "")

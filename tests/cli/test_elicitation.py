@@ -198,7 +198,7 @@ def test_an_address_is_shown_with_its_host_and_opened_by_nobody_but_the_person(c
         person.press(b"n")
         person.expect("[host: evil.example]")
         person.expect("which hides where it leads. It is declined.")
-        person.expect("That is no web address. It is declined.")
+        person.expect("That is not a web address. It is declined.")
         actions = [reply["action"] for reply in replies(person)]
     assert actions == ["accept", "decline", "decline", "decline"]
 

@@ -133,7 +133,7 @@ def test_a_grant_for_a_project_stays_in_it() -> None:
     assert matches(grant, approval_request(UNKNOWN, {}, session="session-2"))
     assert not matches(grant, approval_request(UNKNOWN, {}, root=Path("/srv/other")))
     assert not matches(grant, approval_request(UNKNOWN, {}, root=None))
-    with pytest.raises(GrantRefused, match="allow it for the session instead"):
+    with pytest.raises(GrantRefused, match="Allow it for the session instead"):
         narrow_grant(approval_request(UNKNOWN, {}, root=None), "project", "ann")
 
 
@@ -192,14 +192,14 @@ def test_a_tool_that_only_reads_can_be_allowed_whatever_its_arguments_are() -> N
 @pytest.mark.parametrize("width", ["folder", "tool"])
 @pytest.mark.parametrize("about", [SHELL, UNKNOWN, FETCH, tool("acme.run", effects={"process", "fs.read"})])
 def test_nothing_that_runs_sends_or_does_not_say_is_allowed_wholesale(about: Tool, width: Width) -> None:
-    with pytest.raises(GrantRefused, match="allow exactly this call"):
+    with pytest.raises(GrantRefused, match="Allow exactly this call"):
         narrow_grant(approval_request(about, {"path": "x"}), "session", "ann", width=width)
 
 
 @pytest.mark.spec("A12")
 @pytest.mark.parametrize("about", [WRITE, EDIT])
 def test_a_tool_that_writes_is_not_allowed_whatever_its_arguments_are(about: Tool) -> None:
-    with pytest.raises(GrantRefused, match="allow exactly this call, or the folder"):
+    with pytest.raises(GrantRefused, match="Allow exactly this call, or the folder"):
         narrow_grant(approval_request(about, {"path": "x"}), "user", "ann", width="tool")
 
 
@@ -217,7 +217,7 @@ def test_a_tool_that_writes_is_not_allowed_whatever_its_arguments_are(about: Too
     ],
 )
 def test_a_command_that_runs_its_arguments_is_never_allowed_by_its_name(command: str, word: str) -> None:
-    with pytest.raises(GrantRefused, match=f"'{word}' runs whatever its arguments say; allow exactly this command"):
+    with pytest.raises(GrantRefused, match=f"'{word}' runs its arguments as commands. Allow exactly this command"):
         narrow_grant(approval_request(SHELL, {"command": command}), "user", "ann", width="tool")
 
 
@@ -229,7 +229,7 @@ def test_the_list_of_such_commands_has_the_ones_that_were_abused() -> None:
 
 @pytest.mark.spec("A12")
 def test_a_yes_for_once_is_not_widened_and_a_call_without_files_has_no_folder() -> None:
-    with pytest.raises(GrantRefused, match="choose a longer scope"):
+    with pytest.raises(GrantRefused, match="Choose a longer scope"):
         narrow_grant(approval_request(READ, {"path": "a"}), "once", "ann", width="tool")
     with pytest.raises(GrantRefused, match="names no file"):
         narrow_grant(approval_request(READ, {}), "session", "ann", width="folder")
@@ -237,7 +237,7 @@ def test_a_yes_for_once_is_not_widened_and_a_call_without_files_has_no_folder() 
 
 @pytest.mark.spec("A12")
 def test_arguments_too_long_to_keep_are_not_granted() -> None:
-    with pytest.raises(GrantRefused, match="approve it each time"):
+    with pytest.raises(GrantRefused, match="Approve it each time"):
         narrow_grant(approval_request(WRITE, {"path": "a", "content": "x" * 100_000}), "user", "ann")
 
 

@@ -132,7 +132,9 @@ def test_a_foreign_tool_gets_into_no_profile_by_its_name_or_by_what_it_declares(
 
 @pytest.mark.spec("P1")
 def test_a_profile_that_does_not_exist_is_an_error_at_once() -> None:
-    with pytest.raises(ConfigError, match=r"tools\.profile is 'codin', which is no profile: did you mean 'coding'\?"):
+    with pytest.raises(
+        ConfigError, match=r"tools\.profile is 'codin', which is not a profile: did you mean 'coding'\?"
+    ):
         Policy(PolicyRules(profile="codin"))
 
 
@@ -287,9 +289,9 @@ def test_callers_of_the_same_kind_share_one_compiled_policy() -> None:
 @pytest.mark.parametrize(
     ("rules", "caller", "tool", "verdict", "source", "words"),
     [
-        (PolicyRules(), {}, "file.read", "approve", "tools.profile", "the profile 'coding' has 'file.read'"),
+        (PolicyRules(), {}, "file.read", "approve", "tools.profile", "the profile 'coding' includes 'file.read'"),
         (PolicyRules(), {}, "my.tool", "approve", "tools.profile", "your program registered"),
-        (PolicyRules(profile="full"), {}, "k8s.pods", "approve", "tools.profile", "'full' has every tool"),
+        (PolicyRules(profile="full"), {}, "k8s.pods", "approve", "tools.profile", "'full' includes every tool"),
         (PolicyRules(), {}, "k8s.pods", "deny", "tools.profile", "add it to tools.allow"),
         (PolicyRules(allow=("group:k8s",)), {}, "k8s.pods", "approve", "tools.allow", "'group:k8s' in tools.allow"),
         (PolicyRules(deny=("re*",)), {}, "file.read", "deny", "tools.deny", "'re*' in tools.deny"),
@@ -299,7 +301,7 @@ def test_callers_of_the_same_kind_share_one_compiled_policy() -> None:
             "shell.exec",
             "deny",
             "tools.agents.fast.profile",
-            "the profile 'minimal' does not have 'shell.exec'",
+            "the profile 'minimal' does not include 'shell.exec'",
         ),
         (
             PolicyRules(providers={"ollama": layer(allow=("file.*",))}),

@@ -72,7 +72,7 @@ class Change:
             case "calls that would be confirmed":
                 return told.source == CONFIRMATION
             case "calls that are asked about because a policy failed":
-                return "could not answer" in told.reason
+                return "failed" in told.reason
             case "calls of tools that need its scopes":
                 return bool(tool.required_secret_scopes)
             case other:

@@ -83,7 +83,7 @@ def test_what_runs_commands_is_never_granted_wholesale(tmp_path: Path, command: 
     for name in ("shell", "unknown"):
         held = _held(runtime, name, {"command": command})
         for width in ("tool", "folder"):
-            with pytest.raises(GrantRefused, match="allow exactly this"):
+            with pytest.raises(GrantRefused, match="Allow exactly this"):
                 run(runtime.allow(held, "project", width=width))
         run(runtime.allow(held, "project"))
         assert run(runtime.call(name, {"command": command})).state is State.DONE

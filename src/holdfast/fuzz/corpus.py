@@ -1,7 +1,6 @@
-"""Where the fuzzer starts, and the tricks it knows: commands the shipped preset approves, what harm is tried, and every
-place and spelling it is hidden in.
+"""Seeds of the fuzzer: commands that the shipped preset approves, harmful commands, and templates that hide the harm.
 
-The commands name files of the fuzzer's project. In the templates `{b}` is an allowed command, `{h}` a harmful one,
+The commands use files of the fuzzer's project. In the templates `{b}` is an allowed command, `{h}` a harmful one,
 `{p}` its program and `{a}` its arguments, `{w}` a file to write and `{s}` a secret to read.
 """
 

@@ -1,1 +1,1 @@
-"""Judgement: which tools exist for a caller, whether a call may run, and why. Nothing here runs a tool."""
+"""Policy and approval: which tools a caller sees, whether a call may run, and why. Nothing here runs a tool."""

@@ -1,4 +1,8 @@
-"""The approval chain: what is judged, the resolvers in their order, and the decision of the first that answers."""
+"""The approval chain: resolvers in priority order; the first one that answers decides.
+
+`ApprovalRequest` is the call being judged, `Confinement` the sandbox it would run in, and `DecisionTrace` the decision
+with the answer of every resolver.
+"""
 
 from __future__ import annotations
 
@@ -18,34 +22,35 @@ from holdfast.contract.errors import ConfigError
 from holdfast.contract.json import Args, Json
 from holdfast.contract.tool import Tool
 from holdfast.contract.widening import Widening
+from holdfast.text.escape import escape
 
 Network = Literal["off", "on"] | tuple[str, ...]
-"""Or the hosts that can be reached."""
+"""`off`, `on`, or the hosts that can be reached."""
 
 
 class Confinement(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The sandbox and the network of a call. The defaults are none: everything can be read, written and reached."""
+    """The sandbox and network limits of a call. The defaults mean no confinement at all."""
 
     backend: str | None = None
-    """What contains its commands; None where nothing does, or where it runs none."""
+    """The sandbox backend; None without a sandbox, or for a tool that runs no commands."""
     guarantees: tuple[str, ...] = ()
-    """What that backend holds, by the names of the escape tests."""
+    """The escape tests that the backend passed."""
     network: Network = "on"
     writable: tuple[str, ...] = ("/",)
     hidden: tuple[str, ...] = ()
-    """What cannot be read."""
+    """Paths that cannot be read."""
     patterns: tuple[str, ...] = ()
-    """Patterns of what cannot be read, each after its folder; the last that matches counts, `!` makes an exception."""
+    """Patterns of unreadable paths, each as `folder: pattern`. The last match wins; `!` makes an exception."""
     protected: tuple[str, ...] = ()
-    """Patterns of what cannot be changed in a writable folder, beside those that always hold."""
+    """Patterns of paths in writable folders that cannot be changed, in addition to the built-in ones."""
     environment: tuple[str, ...] = ()
-    """Patterns of the variables it gets."""
+    """Patterns of the environment variables that are passed on."""
     settings: str | None = None
-    """Digest of the shell and of all the tool's configuration, the values of variables among it; None for tools that
-    run no commands. It is compared as it is: no other shell or value is stricter."""
+    """Digest of the shell and the tool's configuration, including variable values; None for tools that run no commands.
+    Compared for equality: no other shell or value counts as stricter."""
 
     def is_within(self, given: Confinement) -> bool:
-        """Whether nothing is possible here that was not possible there."""
+        """Whether this confinement allows nothing that `given` does not."""
         return (
             set(given.guarantees) <= set(self.guarantees)
             and _network_within(self.network, given.network)
@@ -58,7 +63,7 @@ class Confinement(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
         )
 
     def __str__(self) -> str:
-        """For a person; empty for a tool that runs no commands where the sandbox is on."""
+        """One line for the user; empty for a tool that runs no commands while the sandbox is on."""
         if self.backend is None:
             return "with or without a sandbox" if self.writable == UNCONFINED.writable else ""
         network = self.network if isinstance(self.network, str) else ", ".join(self.network) or "off"
@@ -68,7 +73,7 @@ class Confinement(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
 UNCONFINED: Final = Confinement()
 
 
-def unconfined() -> Confinement:
+def no_confinement() -> Confinement:
     return UNCONFINED
 
 
@@ -79,7 +84,7 @@ def _network_within(now: Network, given: Network) -> bool:
 
 
 def _hides_at_least(now: tuple[str, ...], given: tuple[str, ...]) -> bool:
-    """Nothing was taken away and no exception was added; what is new comes after the rest."""
+    """Whether every earlier pattern is still there, in order, and no exception was added."""
     return now[: len(given)] == given and not any(": !" in pattern for pattern in now[len(given) :])
 
 
@@ -91,7 +96,7 @@ _ANONYMOUS = Caller()
 
 
 class ApprovalRequest(Struct, frozen=True, kw_only=True):
-    """May this call run?"""
+    """A call to be judged: may it run?"""
 
     tool: Tool
     args: Args
@@ -100,36 +105,36 @@ class ApprovalRequest(Struct, frozen=True, kw_only=True):
     cwd: str
     caller: Caller
     risk: Risk
-    """The proposal's, else the tool's."""
+    """The risk of the proposal, or of the tool if there is none."""
     paths: tuple[Path, ...]
-    """What the call touches: absolute, symlinks resolved, one for each path the tool named."""
+    """The paths the call touches: absolute, symlinks resolved, one for each path the tool named."""
     root: Path | None
     session: str
     document: str | None = None
     given_id: str | None = None
-    """The id the model gave the call, if it gave one."""
-    confinement: Callable[[], Confinement] = unconfined
-    """What would hold the call; found out only where that matters."""
+    """The call id from the model, if it sent one."""
+    confinement: Callable[[], Confinement] = no_confinement
+    """The confinement of the call; computed on demand because it can be slow."""
     files: Callable[[], tuple[NamedFile, ...]] = tuple
-    """The project files its command names, where it does more than read; read only where that matters."""
+    """The project files that a command that does more than read names; computed on demand."""
     widening: Widening | None = None
-    """What its commands may reach beyond the sandbox's policy."""
+    """Access beyond the sandbox policy that the call asks for."""
 
     @classmethod
     def for_tool(cls, tool: Tool, caller: Caller = _ANONYMOUS) -> ApprovalRequest:
-        """The question with no call in it, for rules that look only at the tool, or at tool and caller."""
+        """A request without a call, for static rules, which depend only on the tool and the caller."""
         return cls(
             tool=tool, args={}, call_id="", name_used=tool.name, cwd="", caller=caller,
             risk=tool.risk, paths=(), root=None, session="",
         )  # fmt: skip
 
     def with_copied_args(self) -> ApprovalRequest:
-        """The same question over a copy of the arguments, for code that might change them."""
+        """The request with a deep copy of the arguments, for third-party code that might modify them."""
         return replace(self, args=cast(Args, _copy_json(self.args)))
 
 
 class ResolveContext(Struct, frozen=True):
-    """The third argument of a resolver."""
+    """The third argument of a resolver function."""
 
     request: ApprovalRequest
     bufnr: int | None = None
@@ -140,7 +145,7 @@ class ResolveContext(Struct, frozen=True):
 
     @property
     def tool_id(self) -> str:
-        """The id the model gave the call, in every phase; that of the ledger where it gave none."""
+        """The call id from the model, or the ledger's id if the model sent none."""
         return self.request.given_id or self.request.call_id
 
     @property
@@ -170,12 +175,12 @@ def _copy_json(value: Json) -> Json:
 
 
 CALLBACK_ERRORS: Final = (Exception, SystemExit)
-"""What the code of others may raise without ending ours."""
+"""Exceptions of third-party code that are handled; `SystemExit` included, so that a callback cannot end the process."""
 _MAX_TEXT: Final = 200
 
 
 def describe_error(error: BaseException) -> str:
-    """An exception on one bounded line; one that cannot even be printed is named only."""
+    """An exception as one line of limited length; only its type if `str()` fails."""
     try:
         text = " ".join(str(error).split())[:_MAX_TEXT]
     except CALLBACK_ERRORS:
@@ -185,28 +190,26 @@ def describe_error(error: BaseException) -> str:
 
 
 def describe_value(value: object) -> str:
-    """A value that should not be there: text itself, anything else by its type."""
+    """An unexpected value for a message: strings quoted, anything else by its type."""
     if isinstance(value, str):
         return ascii(value[:_MAX_TEXT])
     return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
 def reason_text(value: object) -> str:
-    """The reason somebody else's code gives, which the ledger keeps as text."""
+    """The reason given by third-party code, as text."""
     return value if isinstance(value, str) else describe_value(value)
 
 
 def log_warning(message: str) -> None:
-    import logging
-
-    from holdfast.text.escape import escape
+    import logging  # kept out of the start-up path
 
     logging.getLogger("holdfast").warning("%s", escape(message))
 
 
 OnError = Literal["skip", "ask"]
 Resolve = Callable[[str, Args, ResolveContext], object]
-"""`(canonical tool name, arguments, context)` to a verdict, its word, a `Decision`, or None to pass."""
+"""`resolve(canonical tool name, arguments, context)` returns a verdict or its name, a `Decision`, or None to pass."""
 
 DEFAULT_PRIORITY: Final = 50
 DEFAULT_DECISION: Final = Decision(Verdict.ASK, "default", "No rule covers this call, so it needs your approval.")
@@ -220,14 +223,14 @@ _MAX_CACHED: Final = 4096
 
 
 def source_name(source: str) -> str:
-    """The source of a decision as people read it; names of ours without the prefix that keeps them apart."""
+    """The source of a decision for display; built-in names without their URN prefix."""
     return source.rpartition(":")[2].replace("-", " ") if source.startswith(_OWN_URN) else source
 
 
 def reason_with_source(decision: Decision) -> str:
-    """A decision for the person who is asked: its reason, and which resolver gave it."""
-    whose = f" ({source_name(decision.source)})" if decision.source != DEFAULT_DECISION.source else ""
-    return f"{decision.reason}{whose}"
+    """The reason of a decision with the resolver that gave it, for the approval prompt."""
+    source = f" ({source_name(decision.source)})" if decision.source != DEFAULT_DECISION.source else ""
+    return f"{decision.reason}{source}"
 
 
 def every_tool(tool: Tool) -> bool:
@@ -235,22 +238,22 @@ def every_tool(tool: Tool) -> bool:
 
 
 class Resolver(Struct, frozen=True):
-    """One voice in the chain."""
+    """One entry of the chain."""
 
     name: str
     resolve: Resolve
     priority: int = DEFAULT_PRIORITY
     description: str = ""
     static: bool = False
-    """The answer depends on the tool only. Such a resolver is shown no arguments and no caller."""
+    """Whether the answer depends only on the tool; such a resolver gets no arguments and no caller."""
     applies: Callable[[Tool], bool] = every_tool
-    """Tools it never answers about are not shown to it."""
+    """Tools for which this is false skip the resolver."""
     continue_after_ask: bool = False
-    """When it asks, the others are heard all the same: one of them may deny."""
+    """Whether the chain continues after this resolver asks, so that a later one can still deny."""
 
 
 class DecisionStep(Struct, frozen=True):
-    """What one resolver or cap said: approve, ask, deny, pass or failed."""
+    """The answer of one resolver or cap: approve, ask, deny, pass or failed."""
 
     source: str
     priority: int | None
@@ -259,33 +262,33 @@ class DecisionStep(Struct, frozen=True):
 
 
 class DecisionTrace(Struct, frozen=True):
-    """A decision and everything that was said on the way to it."""
+    """A decision with the steps that led to it."""
 
     decision: Decision
     steps: tuple[DecisionStep, ...] = ()
 
 
 class ResolverHandle(Struct, frozen=True):
-    """Takes back one registration; a resolver that has replaced it stays."""
+    """Removes one registration. A resolver that has replaced it since stays."""
 
     name: str
     remove: Callable[[], bool]
 
 
 class _Snapshot(Struct, frozen=True):
-    """The chain at one moment. Changes make a new one, so a judgement under way does not see them."""
+    """An immutable snapshot of the chain: changes create a new one, so a running judgement never sees half a change."""
 
     resolvers: tuple[Resolver, ...] = ()
     static_decisions: dict[Tool, Decision | None] = field(default_factory=dict[Tool, "Decision | None"])
 
 
 class Chain:
-    """The registry of resolvers and the judge over them."""
+    """Registers resolvers and asks them about calls."""
 
     def __init__(
         self, *, on_error: OnError = "skip", describe_uncovered: Callable[[ApprovalRequest], str] = lambda request: ""
     ) -> None:
-        """`describe_uncovered` says which part of a call no rule covers, where that can be told."""
+        """`describe_uncovered` returns which part of a call no rule covers; empty if unknown."""
         self.on_error: Final = on_error
         self._describe_uncovered = describe_uncovered
         self._entries: dict[str, Resolver] = {}
@@ -296,11 +299,11 @@ class Chain:
 
     @property
     def revision(self) -> int:
-        """Grows with every change."""
+        """Counts the changes; a cached decision is valid only for the revision it was made at."""
         return self._revision
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call a function after every change: what was decided before may not hold any more."""
+        """Call `listener` after every change, because cached decisions may be stale."""
         self._listeners.append(listener)
 
     def register(
@@ -311,10 +314,11 @@ class Chain:
         priority: int = DEFAULT_PRIORITY,
         description: str = "",
     ) -> ResolverHandle:
-        """Add a resolver, or replace the one of that name. A mapping has `resolve` and may have the other fields."""
+        """Add a resolver, or replace the one with that name. A mapping needs `resolve`; the other fields are
+        optional."""
         if not name or ("." in name and not name.startswith("urn:")):
             raise ConfigError(
-                f"{describe_value(name)} cannot name a resolver: dots are for module paths; write ':' or '_'."
+                f"A resolver cannot be named {describe_value(name)}: dots are for module paths. Use ':' or '_'."
             )
         return self.add(self.build_resolver(name, resolver, priority=priority, description=description))
 
@@ -326,17 +330,17 @@ class Chain:
         priority: int = DEFAULT_PRIORITY,
         description: str = "",
     ) -> Resolver:
-        """A resolver from any form that `register` takes, under this name."""
+        """Build a resolver from any form that `register` accepts."""
         if isinstance(resolver, Resolver):
             return replace(resolver, name=name)
         fields: dict[str, Any] = {"priority": priority, "description": description}
         fields |= cast(Mapping[str, Any], resolver) if isinstance(resolver, Mapping) else {"resolve": resolver}
-        made = _resolver_from_fields(name, fields)
-        _validate_resolver(made)
-        return made
+        built = _resolver_from_fields(name, fields)
+        _validate_resolver(built)
+        return built
 
     def add(self, resolver: Resolver) -> ResolverHandle:
-        """Add a finished resolver under its own name, which may be a module path."""
+        """Add a resolver under its own name, which may be a module path."""
         _validate_resolver(resolver)
         added = replace(resolver, name=_canonical_name(resolver.name))
         with self._lock:
@@ -363,7 +367,7 @@ class Chain:
         return _canonical_name(name) in self._entries
 
     def get_all(self) -> list[Resolver]:
-        """In the order they are asked. The list is the caller's own."""
+        """A copy of the resolvers, in the order in which they are asked."""
         return list(self._order.resolvers)
 
     def count(self) -> int:
@@ -377,7 +381,7 @@ class Chain:
         return DecisionTrace(decision, tuple(steps))
 
     def static_decision(self, tool: Tool) -> Decision | None:
-        """What `judge` decides about every call of this tool, or None when that depends on the call."""
+        """The decision for every call of this tool, or None if it depends on the call."""
         order = self._order
         if tool not in order.static_decisions:
             if len(order.static_decisions) >= _MAX_CACHED:
@@ -392,18 +396,16 @@ class Chain:
         if not settled or any(step.answer == FAILED for step in steps):
             return None
         decision = self._decide(steps)
-        return (
-            None
-            if decision == DEFAULT_DECISION and self._describe_uncovered(ApprovalRequest.for_tool(tool))
-            else decision
-        )
+        if decision == DEFAULT_DECISION and self._describe_uncovered(ApprovalRequest.for_tool(tool)):
+            return None  # the reason names parts of the command, so it differs from call to call
+        return decision
 
     def _run_resolvers(self, resolvers: tuple[Resolver, ...], request: ApprovalRequest) -> list[DecisionStep]:
         steps: list[DecisionStep] = []
         for resolver in resolvers:
             steps.append(_run_resolver(resolver, request))
-            goes_on = resolver.continue_after_ask and steps[-1].answer == Verdict.ASK
-            if self.on_error == "skip" and _is_answer(steps[-1]) and not goes_on:
+            continues = resolver.continue_after_ask and steps[-1].answer == Verdict.ASK
+            if self.on_error == "skip" and _is_answer(steps[-1]) and not continues:
                 break
         return steps
 
@@ -441,9 +443,9 @@ def _applies(resolver: Resolver, tool: Tool) -> bool:
 def _run_resolver(resolver: Resolver, request: ApprovalRequest) -> DecisionStep:
     if not _applies(resolver, request.tool):
         return DecisionStep(resolver.name, resolver.priority, PASSED)
-    asked = ApprovalRequest.for_tool(request.tool) if resolver.static else request.with_copied_args()
+    visible = ApprovalRequest.for_tool(request.tool) if resolver.static else request.with_copied_args()
     try:
-        answer = resolver.resolve(asked.tool.name, asked.args, ResolveContext(asked))
+        answer = resolver.resolve(visible.tool.name, visible.args, ResolveContext(visible))
         if answer is None:
             return DecisionStep(resolver.name, resolver.priority, PASSED)
         verdict = Verdict.parse(answer.verdict if isinstance(answer, Decision) else answer)
@@ -451,7 +453,7 @@ def _run_resolver(resolver: Resolver, request: ApprovalRequest) -> DecisionStep:
     except CALLBACK_ERRORS as error:
         return _failed_step(resolver, f"it raised {describe_error(error)}")
     if verdict is None:
-        what = f"it answered {describe_value(cast(object, answer))} instead of approve, ask, deny or None"
+        what = f"it returned {describe_value(cast(object, answer))} instead of approve, ask, deny or None"
         if isinstance(answer, Coroutine):
             cast(Coroutine[object, object, object], answer).close()
         return _failed_step(resolver, what)
@@ -460,8 +462,8 @@ def _run_resolver(resolver: Resolver, request: ApprovalRequest) -> DecisionStep:
 
 
 def _failed_step(resolver: Resolver, what: str) -> DecisionStep:
-    log_warning(f"The approval resolver '{source_name(resolver.name)}' could not answer: {what}.")
-    return DecisionStep(resolver.name, resolver.priority, FAILED, f"The resolver could not answer: {what}.")
+    log_warning(f"The approval resolver '{source_name(resolver.name)}' failed: {what}.")
+    return DecisionStep(resolver.name, resolver.priority, FAILED, f"The resolver failed: {what}.")
 
 
 def _canonical_name(name: str) -> str:
@@ -471,12 +473,14 @@ def _canonical_name(name: str) -> str:
 def _resolver_from_fields(name: str, fields: Mapping[str, Any]) -> Resolver:
     unknown = sorted(set(fields) - {"name", "resolve", "priority", "description"})
     if unknown:
-        raise ConfigError(f"The resolver '{name}' has unknown fields {unknown}; give resolve, priority, description.")
+        raise ConfigError(
+            f"The resolver '{name}' has unknown fields {unknown}. Known fields: resolve, priority, description."
+        )
     return Resolver(name, cast(Any, fields.get("resolve")), fields["priority"], fields["description"])
 
 
 def _validate_resolver(resolver: Resolver) -> None:
     if not callable(resolver.resolve) or iscoroutinefunction(resolver.resolve):
-        raise ConfigError(f"The resolver '{resolver.name}' needs a plain function `resolve(tool, args, ctx)`.")
+        raise ConfigError(f"The resolver '{resolver.name}' needs a synchronous function `resolve(tool, args, ctx)`.")
     if type(resolver.priority) is not int:
-        raise ConfigError(f"The priority of the resolver '{resolver.name}' must be a whole number.")
+        raise ConfigError(f"The priority of the resolver '{resolver.name}' must be an integer.")

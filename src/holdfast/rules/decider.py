@@ -1,6 +1,6 @@
-"""Chain and caps together: the one place that says whether a call may run.
+"""Decides whether a call may run: the approval chain first, then the caps, which can only make it stricter.
 
-Caps come after the chain and can only tighten.
+Also explains a decision step by step (`policy explain`) and holds the confirmation rules (`[confirmation]`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from holdfast.rules.chain import (
     source_name,
 )
 from holdfast.rules.policy import GROUP_PREFIX, ToolMatcher
-from holdfast.rules.shell.verdicts import JudgedPart
+from holdfast.rules.shell.parts import JudgedPart
 
 CAP_URN: Final = "urn:holdfast:cap:"
 PROTECTED: Final = f"{CAP_URN}protected-path"
@@ -46,34 +46,35 @@ UNHIDDEN: Final = f"{CAP_URN}unhidden-files"
 
 
 _COMMAND_CAPABILITIES: Final = frozenset({RUNS_COMMANDS, NEEDS_CONTAINMENT})
-Containment = Literal["held", "missing", "refused", "off"]
-"""What the sandbox can do for a command now: `missing` is wanted and not there, `refused` is required and not there."""
+Containment = Literal["contained", "missing", "refused", "off"]
+"""The state of the sandbox: `contained` works; `missing` is wanted but unavailable; `refused` is required but
+unavailable."""
 
 
 class Cap(Struct, frozen=True):
-    """A limit on what the chain may decide."""
+    """Restricts what the chain decided: can turn an approval into ask or deny, never the other way round."""
 
     name: str
     judge: Callable[[ApprovalRequest], Decision | None]
-    """None has nothing against the call; approve means the same."""
+    """Returns the verdict; None and approve both mean no objection."""
     static: bool = False
-    """The answer depends only on the tool, the risk and the caller."""
+    """Whether the answer depends only on the tool, the risk and the caller."""
     applies: Callable[[Tool], bool] = every_tool
-    """Tools this cap can never answer about are not shown to it."""
+    """Tools for which this is false skip the cap."""
     sources: frozenset[str] | None = None
-    """Only decisions of these sources are capped; None: all."""
+    """The sources whose decisions are capped; None caps all of them."""
     failure: Verdict = Verdict.ASK
-    """What a cap that raises stands for: deny for one that may deny."""
+    """The verdict when the cap raises: deny for a cap that may deny, so that a failure never loosens anything."""
     parts: Callable[[ApprovalRequest], tuple[JudgedPart, ...]] | None = None
-    """What it makes of the parts of a call, for explanations."""
+    """The judged parts of a shell command, for explanations."""
 
     def __post_init__(self) -> None:
         if self.failure is Verdict.APPROVE:
-            raise ConfigError(f"The cap '{self.name}' would approve when it fails; let it ask or deny.")
+            raise ConfigError(f"The cap '{self.name}' would approve when it fails. Set `failure` to ask or deny.")
 
 
 def apply_caps(decision: Decision, caps: Iterable[Cap], request: ApprovalRequest) -> DecisionTrace:
-    """The decision under all caps, and what each of them said."""
+    """Apply all caps to a decision."""
     final = decision
     steps: list[DecisionStep] = []
     for cap in caps:
@@ -86,10 +87,9 @@ def apply_caps(decision: Decision, caps: Iterable[Cap], request: ApprovalRequest
 
 
 def protected_path_cap(is_protected: Callable[[Path], str | None]) -> Cap:
-    """Asks about every call that may change a protected path, whoever approved it.
+    """Asks about every call that may change a protected path, no matter what approved it.
 
-    `is_protected` gives the reason a path is protected, or None. Tools that only read, or name no paths, are not
-    concerned.
+    `is_protected` returns why a path is protected, or None. Does not apply to tools that only read or name no paths.
     """
 
     def judge(request: ApprovalRequest) -> Decision | None:
@@ -108,34 +108,35 @@ def _from_root(path: Path, root: Path | None) -> Path:
 
 
 def max_risk_cap(limit: Risk, sources: Iterable[str]) -> Cap:
-    """Asks about a call above the limit that was approved without being looked at: by a list, the sandbox, purity."""
+    """Asks about a call above the risk limit that was approved without looking at its arguments: by a list, by the
+    sandbox, or because the tool is pure."""
 
     def judge(request: ApprovalRequest) -> Decision | None:
         if request.risk.level <= limit.level:
             return None
-        reason = f"Its risk is {request.risk}, and without a person at most {limit} is approved (approval.max_risk)."
+        reason = f"Its risk is {request.risk}; only {limit} or lower is approved automatically (approval.max_risk)."
         return Decision(Verdict.ASK, MAX_RISK, reason)
 
     return Cap(MAX_RISK, judge, static=True, sources=frozenset(sources))
 
 
 def containment_cap(containment: Callable[[], Containment]) -> Cap:
-    """Asks about every command where a sandbox is wanted and none works, and denies it where one is required.
+    """Asks about commands if the sandbox is wanted but unavailable; denies them if it is required.
 
-    A tool whose material may run programs is asked about wherever it would not be contained.
+    Asks about a tool whose input may run programs whenever it would run without a sandbox.
     """
 
     def judge(request: ApprovalRequest) -> Decision | None:
         state = containment()
-        if state == "held" or (state == "off" and NEEDS_CONTAINMENT not in request.tool.capabilities):
+        if state == "contained" or (state == "off" and NEEDS_CONTAINMENT not in request.tool.capabilities):
             return None
         if state == "refused":
-            reason = "A sandbox is required (sandbox.mode) and none works here; `holdfast doctor` says why."
+            reason = "A sandbox is required (sandbox.mode), but none works here. Run `holdfast doctor` to see why."
             return Decision(Verdict.DENY, CONTAINMENT, reason)
         reason = "It would run without a sandbox: " + (
-            "none works here; `holdfast doctor` says why."
+            "none works here. Run `holdfast doctor` to see why."
             if state == "missing"
-            else 'sandbox.mode is "off", and what it reads could make it run programs.'
+            else 'sandbox.mode is "off", and its input could make it run programs.'
         )
         return Decision(Verdict.ASK, CONTAINMENT, reason)
 
@@ -148,12 +149,12 @@ def containment_cap(containment: Callable[[], Containment]) -> Cap:
 
 
 def secret_file_cap(secrets: Callable[[ApprovalRequest], tuple[Path, ...]]) -> Cap:
-    """Asks about every call that reads or changes a file that may hold secrets, whoever approved it."""
+    """Asks about every call that reads or changes a file that may contain secrets, no matter what approved it."""
 
     def judge(request: ApprovalRequest) -> Decision | None:
         for path in secrets(request):
             shown = path.relative_to(request.root) if request.root and path.is_relative_to(request.root) else path
-            reason = f"'{shown}' may hold secrets (sandbox.read_deny)."
+            reason = f"'{shown}' may contain secrets (sandbox.read_deny)."
             return Decision(Verdict.ASK, SECRET, reason)
         return None
 
@@ -161,23 +162,27 @@ def secret_file_cap(secrets: Callable[[ApprovalRequest], tuple[Path, ...]]) -> C
 
 
 def exposed_files_cap(why: Callable[[str], str]) -> Cap:
-    """Asks about every command from which not everything can be hidden that should be; `why` answers for one call."""
+    """Asks about a command if some files in `sandbox.read_deny` cannot be hidden from it.
+
+    `why` returns the reason for a call id; empty if everything is hidden.
+    """
 
     def judge(request: ApprovalRequest) -> Decision | None:
         reason = why(request.call_id)
         if not reason:
             return None
-        text = f"It may read files that sandbox.read_deny names: {reason}."
+        text = f"It may be able to read files listed in sandbox.read_deny: {reason}."
         return Decision(Verdict.ASK, UNHIDDEN, text)
 
     return Cap(UNHIDDEN, judge, applies=lambda tool: not _COMMAND_CAPABILITIES.isdisjoint(tool.capabilities))
 
 
 def changed_definition_cap() -> Cap:
-    """Asks about every call of a tool whose definition has changed, or is new: what was approved was another tool."""
+    """Asks about every call of a tool whose definition is new or has changed: earlier approvals were for another
+    tool."""
 
     def judge(request: ApprovalRequest) -> Decision | None:
-        return Decision(Verdict.ASK, CHANGED, "You have not seen its definition as it is now.")
+        return Decision(Verdict.ASK, CHANGED, "You have not reviewed the current definition of this tool.")
 
     return Cap(CHANGED, judge, static=True, applies=lambda tool: CHANGED_DEFINITION in tool.capabilities)
 
@@ -188,52 +193,53 @@ def _run_cap(cap: Cap, decision: Decision, request: ApprovalRequest) -> Decision
     try:
         answer: object = cap.judge(request) if cap.applies(request.tool) else None
         verdict = Verdict.parse(answer.verdict) if isinstance(answer, Decision) else None
-        what = f"it answered {describe_value(answer)}"
+        what = f"it returned {describe_value(answer)}"
     except CALLBACK_ERRORS as error:
         answer, verdict, what = error, None, f"it raised {describe_error(error)}"
     if answer is None or verdict is Verdict.APPROVE:
         return DecisionStep(cap.name, None, PASSED)
     if verdict is None or not isinstance(answer, Decision):
-        reason = f"The cap '{source_name(cap.name)}' could not judge: {what}."
+        reason = f"The cap '{source_name(cap.name)}' failed: {what}."
         log_warning(reason)
         return DecisionStep(cap.name, None, FAILED, reason)
     return DecisionStep(cap.name, None, verdict.value, reason_text(answer.reason))
 
 
 def _overrides(verdict: Verdict, current: Decision) -> bool:
-    """Stricter, or as strict as a decision that nobody made: a reason is better than none."""
+    """Whether a cap's verdict replaces the current decision: it is stricter, or as strict and gives a better reason."""
     if verdict.strictness > current.verdict.strictness:
         return True
     return current.source == DEFAULT_DECISION.source and verdict is current.verdict
 
 
 class Decider:
-    """Everything that decides about calls, for one configuration."""
+    """The approval chain and the caps of one configuration."""
 
     def __init__(
         self, chain: Chain, caps: Iterable[Cap] = (), needs: Callable[[ApprovalRequest], Widening | None] | None = None
     ) -> None:
-        """`needs`: what rules let the command of a call reach beyond the sandbox's policy; None: no rule says so."""
+        """`needs` returns the access beyond the sandbox policy that command rules give a call; None if no rule gives
+        any."""
         self.chain = chain
         self.caps = tuple(caps)
         self.needs = needs
 
     def judge(self, request: ApprovalRequest) -> DecisionTrace:
-        """The decision with what every resolver and every cap said."""
-        heard = self.chain.judge(request)
-        capped = apply_caps(heard.decision, self.caps, request)
-        return DecisionTrace(capped.decision, (*heard.steps, *capped.steps))
+        """Decide, and record the answer of every resolver and cap."""
+        trace = self.chain.judge(request)
+        capped = apply_caps(trace.decision, self.caps, request)
+        return DecisionTrace(capped.decision, (*trace.steps, *capped.steps))
 
     def decide(self, request: ApprovalRequest) -> Decision:
-        """The same decision, without asking what is known of the tool already."""
+        """Decide, using the cached decision where it depends only on the tool."""
         decision = self.chain.static_decision(request.tool) or self.chain.judge(request).decision
         return apply_caps(decision, self.caps, request).decision
 
     def static_decision(self, tool: Tool, caller: Caller) -> Decision | None:
-        """What `judge` decides about every call of this tool by this caller, or None when that depends on the call.
+        """The decision for every call of this tool by this caller, or None if it depends on the call.
 
-        Good until `chain.revision` changes. A two-phase tool is left open unless it is denied: its proposals have
-        risks of their own.
+        Valid until `chain.revision` changes. For a two-phase tool only a denial is static: each proposal has its own
+        risk.
         """
         decision = self.chain.static_decision(tool)
         if decision is None or decision.verdict is Verdict.DENY:
@@ -241,7 +247,7 @@ class Decider:
         try:
             caps = [cap for cap in self.caps if cap.applies(tool)]
         except Exception:
-            return None  # a cap that fails is heard, and counts, at every call
+            return None  # the failing cap must be applied, and reported, at every call
         if caps and (tool.propose is not None or not all(cap.static for cap in caps)):
             return None
         return apply_caps(decision, caps, ApprovalRequest.for_tool(tool, caller)).decision
@@ -252,7 +258,7 @@ AVAILABLE = "available"
 
 
 class ExplainedStep(Struct, frozen=True, kw_only=True):
-    """One stop on the way: the policy, a resolver or a cap."""
+    """One step of an explanation: the policy, a resolver or a cap."""
 
     stage: str
     source: str
@@ -267,17 +273,17 @@ class DecisionExplanation(Struct, frozen=True, kw_only=True):
     decision: Decision
     steps: tuple[ExplainedStep, ...]
     parts: tuple[JudgedPart, ...] = ()
-    """What a shell command is made of, and what the rules say about each part."""
+    """The parts of a shell command with the verdict on each."""
     depends: bool = False
-    """Whether the tool was judged without arguments, and these could change the decision."""
+    """Whether the tool was judged without arguments, and arguments could change the decision."""
 
 
 def explain(
     policy: Decision | None, chain: Chain, caps: Iterable[Cap], request: ApprovalRequest
 ) -> DecisionExplanation:
-    """Judge as the runtime would, and keep everything that was said.
+    """Decide as the runtime would, and return every step.
 
-    `policy` is what the tool policy says of this caller. When it denies, nobody else is asked.
+    `policy` is the tool policy's decision for the caller; if it denies, no resolver and no cap is asked.
     """
     steps: list[ExplainedStep] = []
     caps = tuple(caps)
@@ -286,17 +292,17 @@ def explain(
         if policy.verdict is Verdict.DENY:
             steps += skipped_steps(chain, caps)
             return DecisionExplanation(tool=request.tool.name, decision=policy, steps=tuple(steps))
-    heard = chain.judge(request)
-    capped = apply_caps(heard.decision, caps, request)
+    trace = chain.judge(request)
+    capped = apply_caps(trace.decision, caps, request)
     decision = capped.decision
-    steps += _chain_steps(chain, heard, decision)
+    steps += _chain_steps(chain, trace, decision)
     steps += [_explained_step("cap", step, decision) for step in capped.steps]
     parts = tuple(part for cap in caps for part in _judged_parts(cap, request))
     return DecisionExplanation(tool=request.tool.name, decision=decision, steps=tuple(steps), parts=parts)
 
 
 def policy_step(policy: Decision) -> ExplainedStep:
-    """What the tool policy says of a tool: whether it can be called at all."""
+    """The step of the tool policy: whether the caller can use the tool at all."""
     refused = policy.verdict is Verdict.DENY
     answer = policy.verdict.value if refused else AVAILABLE
     return ExplainedStep(stage="policy", source=policy.source, answer=answer, reason=policy.reason, decided=refused)
@@ -306,17 +312,17 @@ def _judged_parts(cap: Cap, request: ApprovalRequest) -> tuple[JudgedPart, ...]:
     try:
         return () if cap.parts is None else cap.parts(request)
     except CALLBACK_ERRORS:
-        return ()  # the step of this cap says that it failed
+        return ()  # the step of this cap reports the failure
 
 
-def _chain_steps(chain: Chain, heard: DecisionTrace, decision: Decision) -> list[ExplainedStep]:
-    asked = {step.source: step for step in heard.steps}
+def _chain_steps(chain: Chain, trace: DecisionTrace, decision: Decision) -> list[ExplainedStep]:
+    asked = {step.source: step for step in trace.steps}
     steps: list[ExplainedStep] = []
     for resolver in chain.get_all():
         step = asked.get(resolver.name, DecisionStep(resolver.name, resolver.priority, NOT_ASKED, resolver.description))
         steps.append(_explained_step("chain", step, decision))
-    if heard.decision.source == DEFAULT_DECISION.source:
-        default = DecisionStep(DEFAULT_DECISION.source, None, DEFAULT_DECISION.verdict, heard.decision.reason)
+    if trace.decision.source == DEFAULT_DECISION.source:
+        default = DecisionStep(DEFAULT_DECISION.source, None, DEFAULT_DECISION.verdict, trace.decision.reason)
         steps.append(_explained_step("chain", default, decision))
     return steps
 
@@ -338,7 +344,7 @@ def _explained_step(stage: str, step: DecisionStep, decision: Decision) -> Expla
 
 CONFIRMATION: Final = f"{CAP_URN}confirmation"
 CANCELLED: Final = "Tool execution cancelled by user"
-"""What a call is told whose confirmation was refused."""
+"""The result of a call whose confirmation was refused."""
 
 _ACTIONS: Final[tuple[Action, ...]] = ("silent", "log", "confirm")
 _FREEDOM: Final[dict[Autonomy, int]] = {"cautious": 0, "standard": 1, "autonomous": 2}
@@ -351,7 +357,7 @@ class ConfirmationOutcome(Struct, frozen=True):
 
 
 class Confirmations:
-    """The configured actions. The most specific pattern counts; between equals the stricter action."""
+    """The configured confirmation actions. The most specific pattern wins; of equally specific ones the stricter."""
 
     def __init__(self, config: ConfirmationConfig | None = None) -> None:
         given = config or ConfirmationConfig()
@@ -366,7 +372,7 @@ class Confirmations:
         )
 
     def cap(self) -> Cap:
-        """Confirm means: a person is asked, whoever approved."""
+        """A cap that asks wherever the action is `confirm`, no matter what approved the call."""
 
         def judge(request: ApprovalRequest) -> Decision | None:
             outcome = self.outcome(request.tool, request.risk, request.caller)
@@ -381,16 +387,16 @@ class Confirmations:
             if names.match(tool) is not None
         ]
         if not matching:
-            return "silent", "No confirmation rule names the tool"
+            return "silent", "No confirmation rule matches the tool"
         _, strictness, pattern = max(matching)
         return _ACTIONS[strictness], f"The confirmation rule '{pattern}' says {_ACTIONS[strictness]}"
 
 
 def action_at_autonomy(action: Action, level: Autonomy, risk: Risk) -> Action:
-    """The action at this autonomy level.
+    """The confirmation action at an autonomy level.
 
-    cautious: one step stricter, and medium or high risk is always confirmed. standard: as configured.
-    autonomous: confirm becomes log, except for high risk. At every level high risk is at least logged.
+    cautious: one step stricter, and medium or high risk always needs confirmation. standard: as configured.
+    autonomous: confirm becomes log, except for high risk. High risk is logged at every level.
     """
     strictness = _ACTIONS.index(action)
     if level == "cautious":
@@ -401,12 +407,12 @@ def action_at_autonomy(action: Action, level: Autonomy, risk: Risk) -> Action:
 
 
 def most_cautious(configured: Autonomy, asked: Autonomy | None) -> Autonomy:
-    """A caller may ask for more caution than is configured, never for less."""
+    """The stricter of two levels: a caller can ask for more caution than configured, never for less."""
     return configured if asked is None or _FREEDOM[configured] <= _FREEDOM[asked] else asked
 
 
 def _specificity(pattern: str) -> tuple[int, int]:
-    """A name before a group before a pattern; of patterns the one that spells out more."""
+    """Sort key: a name beats a group, a group beats a pattern, a longer literal beats a shorter one."""
     if pattern.startswith(GROUP_PREFIX):
         return (1, 0)
     literal = sum(letter not in _WILD for letter in pattern)

@@ -1,6 +1,8 @@
-"""What a form or an address that somebody else puts to a person is after: secrets, and places that hide where they are.
+"""Safety checks for third-party forms and links shown to the user, and the typed fields of such a form.
 
-Whether a form asks for a secret is guessed by its words. It is there to warn, and whoever wants to avoid it can.
+Detects forms that ask for secrets (passwords, tokens, PINs, card numbers) and URLs that hide where they lead. Secrets
+are detected by keywords, with homoglyphs, leetspeak and invisible characters folded. This is a warning, not a
+protection: a determined author can avoid it.
 """
 
 from __future__ import annotations
@@ -19,17 +21,17 @@ from holdfast.contract.errors import BadJson, HoldfastError
 from holdfast.contract.json import Args, Json, parse_json
 from holdfast.contract.schema import CompiledSchema, compile_schema_or_bool
 
-_CLEAN: Final = re.compile(r"[!-~]+")
-_ODD: Final = frozenset("\\`\"'<>{}|^")
+_PRINTABLE_ASCII: Final = re.compile(r"[!-~]+")
+_AMBIGUOUS_URL: Final = frozenset("\\`\"'<>{}|^")
 
-_CASE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_BETWEEN: Final = re.compile(r"[\W_]+")
-_ALONE: Final = re.compile(r"(?<![^ ][^ ])(?<=[^\W\d_]) (?=[^\W\d_](?![^ ]))")
-"""The blank between two letters that are no words."""
+_CAMEL_CASE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_SEPARATORS: Final = re.compile(r"[\W_]+")
+_LETTER_GAP: Final = re.compile(r"(?<![^ ][^ ])(?<=[^\W\d_]) (?=[^\W\d_](?![^ ]))")
+"""The space between two single letters."""
 _CONTROLS: Final = re.compile(r"[\t\n\v\f\r]")
 _FILLERS: Final = "\u115f\u1160"
-"""Letters by their class that show nothing."""
-_LATIN: Final = str.maketrans(
+"""Characters in the class of letters that are invisible."""
+_HOMOGLYPHS: Final = str.maketrans(
     "АВСЕНІЈКМОРЅТХУԜԀԌҮӀѴԚавсԁеһіїјкӏмнорԛѕтуѵԝхүгпієъ"
     "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧϹαβεηικνορτυχωγϲσςμϳ"
     "ᴀʙᴄᴅᴇɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢɑɡıȷɩłøđħŧꞵօսոհʋƖɭ",
@@ -37,11 +39,11 @@ _LATIN: Final = str.maketrans(
     "ABEZHIKMNOPTYXCabenikvoptuxwycosuj"
     "abcdeghijklmnoprstuvwyzagijilodhtbounhvll",
 )
-"""Letters of other scripts that look like ours."""
-_DIGITS: Final = str.maketrans("0134578", "oieastb")
-_SIGNS: Final = str.maketrans("@$€!|", "aseil")
+"""Homoglyphs: letters of other scripts that look like Latin ones."""
+_LEET_DIGITS: Final = str.maketrans("0134578", "oieastb")
+_LEET_SIGNS: Final = str.maketrans("@$€!|", "aseil")
 
-_SECRET: Final = re.compile(
+_SECRET_WORDS: Final = re.compile(
     r"pass ?(code|key|ord|phrase|wd|word|wort)s?\b|passwor|\bpswd\b|\bpw\b|pwds?\b"
     r"|\b(admin|login|my|our|root|the|user|your) pass\b"
     r"|\bpins?\d?\b|\bpin(code|number|nr)\b|secret(?!ar)|\bcreds\b|credential|mnemonic"
@@ -55,106 +57,112 @@ _SECRET: Final = re.compile(
     r"|kennwort|contrasena|mot ?de ?passe|\bsenha\b|wachtwoord|\bhaslo\b|\bparola\b|losenord|adgangskode"
     r"|\bheslo\b|salasana|jelszo|\bsifre(n|niz)?\b|geheimzahl|\blozinka\b"
 )
-"""In words that are joined by one blank."""
-_NAMED: Final = re.compile(r"\b(auth|pass|psw)\b")
-"""As the name of a field alone; in a sentence they are ordinary words."""
-_JOINED: Final = re.compile(
+"""Matched against lower-case words separated by single spaces."""
+_SECRET_FIELD_NAMES: Final = re.compile(r"\b(auth|pass|psw)\b")
+"""Matched against field names only; in a sentence these are ordinary words."""
+_SECRET_JOINED: Final = re.compile(
     r"password|passwd|passphrase|passcode|passwort|kennwort|apikey|privatekey|secretkey|accesskey|sshkey|creditcard"
     r"|cardnumber|onetimecode|verificationcode|securitycode|recoveryphrase|seedphrase|mnemonic|credential|contrasena"
 )
-"""Whatever is put between the letters."""
-_NATIVE: Final = re.compile(
+"""Matched against the letters alone, with everything in between removed."""
+_SECRET_OTHER_SCRIPTS: Final = re.compile(
     "парол|пин-?код|密码|密碼|口令|パスワード|暗証番号|비밀번호|암호|كلمة المرور|كلمة السر|סיסמה"
     "|पासवर्ड|รหัสผ่าน|κωδικ[οό]ς? πρ[οό]σβασης"
 )
 
 
 def asks_for_a_secret(form: FormRequest) -> bool:
-    """Whether something can be typed into the form that its words call a password or the like."""
-    fields = _object(form.schema.get("properties"))
+    """Whether the form has a free-text field that asks for a secret."""
+    fields = _as_mapping(form.schema.get("properties"))
     if any(is_secret_field(name, part) for name, part in fields.items()):
         return True
     return any(is_typed(part) for part in fields.values()) and looks_secret(form.message, *_texts(form.schema))
 
 
 def is_secret_field(name: str, part: object) -> bool:
-    schema = _object(part)
+    schema = _as_mapping(part)
     if schema.get("format") == "password" or schema.get("writeOnly") is True:
         return True
     if not is_typed(part):
         return False
     names = (name, *_texts(schema, "title"))
-    return looks_secret(*names, *_texts(schema, "description")) or any(_NAMED.search(_words(text)) for text in names)
+    return looks_secret(*names, *_texts(schema, "description")) or any(
+        _SECRET_FIELD_NAMES.search(_words(text)) for text in names
+    )
 
 
 def is_typed(part: object) -> bool:
-    """Whether it is filled in freely; a yes, a no and a choice of what is offered can give nothing away."""
-    schema = _object(part)
-    if schema.get("type") == "array" and _offers(_object(schema.get("items"))):
+    """Whether a field takes free input. A boolean or a choice cannot reveal a secret."""
+    schema = _as_mapping(part)
+    if schema.get("type") == "array" and _is_choice(_as_mapping(schema.get("items"))):
         return False
-    return schema.get("type") != "boolean" and not _offers(schema)
+    return schema.get("type") != "boolean" and not _is_choice(schema)
 
 
 def looks_secret(*texts: str) -> bool:
-    """Whether names, titles or sentences speak of something that must not be typed in here."""
+    """Whether any of the texts mentions a secret."""
     return any(_mentions_secret(text) for text in texts if text)
 
 
 def url_problem(url: str) -> str | None:
-    """Why an address cannot be shown as a place to go to; None if it can."""
+    """Why a URL must not be offered to the user as a link; None if it is fine."""
     if url.partition(":")[0].lower() not in ("http", "https"):
-        return "That is no web address."
+        return "That is not a web address."
     try:
         parts = urlsplit(url)
         host = (parts.hostname or "").rstrip(".")
         _ = parts.port
     except ValueError:
-        return "That is no web address."
-    if not host or not _CLEAN.fullmatch(url) or _ODD & set(url):
-        return "The address has characters that programs read differently."
+        return "That is not a web address."
+    if not host or not _PRINTABLE_ASCII.fullmatch(url) or _AMBIGUOUS_URL & set(url):
+        return "The address contains characters that programs interpret differently."
     if parts.username is not None or parts.password is not None:
-        return "The address has a name or a password before its host, which hides where it leads."
+        return "The address has a user name or password before its host, which hides where it leads."
     return None
 
 
 def _mentions_secret(text: str) -> bool:
-    if not text.isascii() and _NATIVE.search(_without(unicodedata.normalize("NFKC", text), "Cf").casefold()):
+    if not text.isascii() and _SECRET_OTHER_SCRIPTS.search(
+        _without_categories(unicodedata.normalize("NFKC", text), "Cf").casefold()
+    ):
         return True
-    if _SECRET.search(_words(text)):
+    if _SECRET_WORDS.search(_words(text)):
         return True
-    joined = _BETWEEN.sub("", _folded(text).translate(_SIGNS)).casefold()
-    return any(_JOINED.search(each) for each in (joined, joined.translate(_DIGITS), joined.replace("vv", "w")))
+    joined = _SEPARATORS.sub("", _fold(text).translate(_LEET_SIGNS)).casefold()
+    return any(
+        _SECRET_JOINED.search(each) for each in (joined, joined.translate(_LEET_DIGITS), joined.replace("vv", "w"))
+    )
 
 
 def _words(text: str) -> str:
-    """In small letters, one blank between two; letters that stand alone are put together: `P.I.N.` is one word."""
-    words = " ".join(_BETWEEN.split(_CASE.sub(" ", _folded(text))))
-    return _ALONE.sub("", words).casefold()
+    """Lower-case words separated by single spaces; single letters are joined, so `P.I.N.` is one word."""
+    words = " ".join(_SEPARATORS.split(_CAMEL_CASE.sub(" ", _fold(text))))
+    return _LETTER_GAP.sub("", words).casefold()
 
 
-def _folded(text: str) -> str:
-    """Without what is not seen, accents, and letters that only look like ours."""
-    bare = _without(unicodedata.normalize("NFKD", _CONTROLS.sub(" ", text)), "Cf", "Cc", "Mn", "Me")
+def _fold(text: str) -> str:
+    """The text without invisible characters and accents, homoglyphs replaced by Latin letters."""
+    bare = _without_categories(unicodedata.normalize("NFKD", _CONTROLS.sub(" ", text)), "Cf", "Cc", "Mn", "Me")
     if bare.isascii():
         return bare
-    badges = {ord(sign): _from_badge(sign) for sign in set(bare)}
-    return bare.translate(badges).translate(_LATIN)
+    plain = {ord(sign): _plain_letter(sign) for sign in set(bare)}
+    return bare.translate(plain).translate(_HOMOGLYPHS)
 
 
-def _without(text: str, *classes: str) -> str:
+def _without_categories(text: str, *classes: str) -> str:
     unseen = (sign for sign in set(text) if sign in _FILLERS or unicodedata.category(sign) in classes)
     return text.translate(dict.fromkeys(map(ord, unseen)))
 
 
-def _from_badge(sign: str) -> str:
-    """Letters on a ground of their own, which have no plain form in Unicode."""
+def _plain_letter(sign: str) -> str:
+    """Map enclosed and regional-indicator letters, which NFKD does not decompose, to plain ones."""
     for first in (0x1F150, 0x1F170, 0x1F1E6):
         if 0 <= ord(sign) - first < 26:
             return chr(ord("A") + ord(sign) - first)
     return sign
 
 
-def _offers(schema: Mapping[str, Any]) -> bool:
+def _is_choice(schema: Mapping[str, Any]) -> bool:
     enum = schema.get("enum")
     if isinstance(enum, list) and enum:
         return True
@@ -165,7 +173,7 @@ def _offers(schema: Mapping[str, Any]) -> bool:
     return False
 
 
-def _object(value: object) -> Mapping[str, Any]:
+def _as_mapping(value: object) -> Mapping[str, Any]:
     return cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {}
 
 
@@ -181,7 +189,7 @@ _FALSE: Final = frozenset(("n", "no", "false"))
 
 
 class InvalidInput(HoldfastError):
-    """What was typed is not what the field wants; the text says what is."""
+    """The input is not valid for the field; the message says what is expected."""
 
 
 class Choice(Struct, frozen=True):
@@ -200,15 +208,15 @@ class Field(Struct, frozen=True, kw_only=True):
     default: Json | UnsetType = UNSET
     checked: CompiledSchema
     hint: str = ""
-    """What is wanted, in a few words."""
+    """The expected input, in a few words."""
 
     @property
     def is_typed(self) -> bool:
-        """Whether it is filled in freely."""
+        """Whether the field takes free input."""
         return self.kind in ("text", "integer", "number", "json")
 
     def read(self, typed: str) -> Json:
-        """The value of what was typed. Raises `Bad`."""
+        """Parse and validate the input. Raises `InvalidInput`."""
         value = self._value(typed)
         wrong = self.checked.violations(value)
         if wrong:
@@ -246,7 +254,7 @@ class Field(Struct, frozen=True, kw_only=True):
 
 
 def form_fields(schema: Mapping[str, Any]) -> list[Field]:
-    """Raises `HoldfastError` for what is no form."""
+    """The fields of a form. Raises `HoldfastError` for an invalid schema."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         return []
@@ -322,7 +330,7 @@ def _number(word: str, *, whole: bool) -> Json:
 
 def _hint(kind: Kind, schema: Mapping[str, Any]) -> str:
     words = {"integer": "a whole number", "number": "a number", "boolean": "yes or no", "json": "JSON"}
-    hint = words.get(kind, "several, with commas between" if kind == "choices" else "")
+    hint = words.get(kind, "several, separated by commas" if kind == "choices" else "")
     form = _text(schema, "format")
     return ", ".join(part for part in (hint, form if kind == "text" else "") if part)
 
@@ -333,5 +341,5 @@ def _text(schema: Mapping[str, Any], key: str) -> str:
 
 
 def ordered_values(fields: Sequence[Field], values: Mapping[str, Json]) -> Args:
-    """The answer as it is sent, in the order of the form."""
+    """The values in the order of the form's fields."""
     return {field.name: values[field.name] for field in fields if field.name in values}

@@ -1,4 +1,4 @@
-"""The approval chain and the caps a configuration asks for."""
+"""Builds the approval chain and the caps from a configuration, with the command rules for shell tools."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ from holdfast.rules.resolvers import (
     removed_from_auto_approve,
     sandbox_resolver,
 )
-from holdfast.rules.shell.location import command_of, context_of, is_shell_tool, no_sandbox
+from holdfast.rules.shell.context import command_of, context_of, is_shell_tool, no_sandbox
+from holdfast.rules.shell.parts import UNCOVERED, Dialect, JudgedPart, ShellJudgement
 from holdfast.rules.shell.programs import dialect_of
-from holdfast.rules.shell.verdicts import UNCOVERED, Dialect, JudgedPart, ShellJudgement
 from holdfast.text.escape import clip_middle
 
 if TYPE_CHECKING:
@@ -56,12 +56,12 @@ WIDENED: Final = f"{CAP_URN}widened"
 PRIORITY: Final = 85
 _MAX_PARTS: Final = 3
 _MAX_PART: Final = 60
-"""Parts of a command that are named, and characters of each."""
+"""How many parts of a command a reason names, and how many characters of each."""
 _HOME_SOURCES: Final = frozenset({"builtin", "program"})
 
 
 class CommandRules:
-    """The command rules of one configuration."""
+    """The command rules of a configuration (`[[approval.commands]]` and `$shell-readonly`)."""
 
     def __init__(
         self,
@@ -70,15 +70,15 @@ class CommandRules:
         protected: tuple[str, ...] = (),
         tools: ToolsConfig | None = None,
     ) -> None:
-        """`tools` names the shells that run commands."""
+        """`tools` tells which shells run commands."""
         names = () if isinstance(approval.auto_approve, str) else approval.auto_approve
         replaced = SHELL_READONLY in approval.presets or SHELL_READONLY in approval.excluded
         self._readers = SHELL_READONLY in names and not replaced
         self._rules = approval.commands
         self.approves_any: Final = self._readers or any(rule.verdict == "approve" for rule in self._rules)
-        """Whether any command could be approved."""
+        """Whether any rule can approve a command."""
         self.has_widenings: Final = any(rule.network or rule.read or rule.write for rule in self._rules)
-        self._held = sandbox_verified or no_sandbox
+        self._sandbox_verified = sandbox_verified or no_sandbox
         self._protected = protected
         self._tools = tools or ToolsConfig()
         self._excluded = ToolMatcher(removed_from_auto_approve(approval))
@@ -87,13 +87,16 @@ class CommandRules:
 
     @cached_property
     def command_judge(self) -> CommandJudge:
-        """Raises `ConfigError` for rules that cannot be used. Reading commands is loaded when it is first needed."""
+        """The judge with the compiled rules. Raises `ConfigError` for invalid rules.
+
+        The shell analysis is imported here, on first use, because most runs do not need it.
+        """
         from holdfast.rules.shell.judgement import CommandJudge, compile_rules
 
         return CommandJudge(compile_rules(self._rules), readers=self._readers)
 
     def check(self) -> None:
-        """Raise `ConfigError` now, not at the first command."""
+        """Raise `ConfigError` for invalid rules now, not at the first command."""
         if self._rules:
             _ = self.command_judge
 
@@ -102,108 +105,115 @@ class CommandRules:
         if text is None:
             return None
         return self.command_judge.judge(
-            text, context_of(request, self._dialect(request.tool), self._held, self._protected)
+            text, context_of(request, self._dialect(request.tool), self._sandbox_verified, self._protected)
         )
 
     def _dialect(self, tool: Tool) -> Dialect:
-        """How the shell that runs a tool's commands reads them. Which one a third party's tool runs is not known."""
+        """The dialect of the shell that runs the tool's commands; `posix` for third-party tools, whose shell is
+        unknown."""
         if tool.source != "builtin":
             return "posix"
         shell = (self._tools.settings_of(tool.names) or {}).get("shell")
         return dialect_of(shell if isinstance(shell, str) and shell else standard_shell())
 
     def parts(self, request: ApprovalRequest) -> tuple[JudgedPart, ...]:
-        judged = self.judge_call(request)
-        return () if judged is None else judged.parts
+        judgement = self.judge_call(request)
+        return () if judgement is None else judgement.parts
 
     def uncovered_reason(self, request: ApprovalRequest) -> str:
-        """Which parts of a command no rule covers, for a person; empty for a call that runs none."""
+        """Which parts of a command no rule covers, for the user; empty for a tool that runs no commands."""
         if not is_shell_tool(request.tool):
             return ""
         try:
-            judged = self.judge_call(request)
+            judgement = self.judge_call(request)
         except CALLBACK_ERRORS:
             return DEFAULT_DECISION.reason
-        return DEFAULT_DECISION.reason if judged is None else uncovered_parts_reason(judged)
+        return DEFAULT_DECISION.reason if judgement is None else uncovered_parts_reason(judgement)
 
     def resolver(self) -> Resolver:
-        """Approves a command every part of which is approved; has nothing to say about the rest."""
+        """Approves a command if all of its parts are approved; passes otherwise."""
 
         def applies(tool: Tool) -> bool:
             return is_shell_tool(tool) and tool.source in _HOME_SOURCES and self._excluded.match(tool) is None
 
         def resolve(name: str, args: Args, ctx: ResolveContext) -> Decision | None:
-            judged = self.judge_call(ctx.request)
+            judgement = self.judge_call(ctx.request)
             if (
-                judged is None
-                or judged.verdict is not Verdict.APPROVE
-                or not self._is_permitted(ctx.request.tool, judged)
+                judgement is None
+                or judgement.verdict is not Verdict.APPROVE
+                or not self._is_permitted(ctx.request.tool, judgement)
             ):
                 return None
-            return Decision(Verdict.APPROVE, COMMANDS, judged.reason)
+            return Decision(Verdict.APPROVE, COMMANDS, judgement.reason)
 
-        return Resolver(COMMANDS, resolve, PRIORITY, "The rules about commands.", applies=applies)
+        return Resolver(COMMANDS, resolve, PRIORITY, "The command rules.", applies=applies)
 
     def cap(self) -> Cap:
-        """Asks about or denies what a rule is about, wherever it is hidden, and denies what is too much to judge."""
+        """Applies asking and denying rules wherever the command hides, and denies commands too complex to analyze."""
 
         def judge(request: ApprovalRequest) -> Decision | None:
             text = command_of(request.args)
-            judged = None if text is None else self.command_judge.judge_restrictions(text, self._dialect(request.tool))
-            if judged is None or judged.verdict is None:
+            judgement = (
+                None if text is None else self.command_judge.judge_restrictions(text, self._dialect(request.tool))
+            )
+            if judgement is None or judgement.verdict is None:
                 return None
-            return Decision(judged.verdict, SHELL_PARTS, judged.reason)
+            return Decision(judgement.verdict, SHELL_PARTS, judgement.reason)
 
         return Cap(SHELL_PARTS, judge, applies=is_shell_tool, failure=Verdict.DENY, parts=self.parts)
 
     def needs(self, request: ApprovalRequest) -> Widening | None:
-        """What the rules say the command of a call may reach beyond the sandbox's policy."""
+        """The access beyond the sandbox policy that the rules give to the command of a call."""
         tool = request.tool
         if not self.has_widenings or tool.source not in _HOME_SOURCES or self._excluded.match(tool) is not None:
             return None
-        judged = self.judge_call(request)
-        return None if judged is None else judged.needs or None
+        judgement = self.judge_call(request)
+        return None if judgement is None else judgement.needs or None
 
     def needs_cap(self) -> Cap:
-        """Asks about a command that a rule lets reach more, unless rules that say the same approve all of it: what the
-        rule was written for would not be alone in that sandbox."""
+        """Asks about a command that a rule gives more access, unless rules that give the same access approve all of it:
+        every part of the command would run in the same, widened sandbox."""
 
         def judge(request: ApprovalRequest) -> Decision | None:
-            judged = self.judge_call(request) if request.widening else None
-            if judged is None or judged.needs_all(SHELL_READONLY):
+            judgement = self.judge_call(request) if request.widening else None
+            if judgement is None or judgement.needs_all(SHELL_READONLY):
                 return None
-            reason = "A rule lets a part of this command reach more than the sandbox does, and the rest would too."
+            reason = (
+                "A rule gives one part of this command access beyond the sandbox; the other parts would get it too."
+            )
             return Decision(Verdict.ASK, WIDENED, reason)
 
         return Cap(WIDENED, judge, applies=is_shell_tool)
 
-    def _is_permitted(self, tool: Tool, judged: ShellJudgement) -> bool:
-        """Whether lists of untrusted files approve this too: by the tool, or by the preset it is approved by."""
-        by_preset = judged.rules == (SHELL_READONLY,)
+    def _is_permitted(self, tool: Tool, judgement: ShellJudgement) -> bool:
+        """Whether the lists of untrusted files also approve it: they name the tool, or the preset that approved it."""
+        by_preset = judgement.rules == (SHELL_READONLY,)
         named = by_preset and all(SHELL_READONLY in names for names in self._narrow)
         return named or self._restrictions.permit(tool)
 
 
-def uncovered_parts_reason(judged: ShellJudgement) -> str:
-    """`tail -5` is not covered by a rule."""
-    left = [part for part in judged.parts if part.verdict is None]
-    left = [part for part in left if not part.inside] or left
-    if not left:
-        return DEFAULT_DECISION.reason if judged.verdict is Verdict.APPROVE else judged.reason
-    names = [f"`{clip_middle(part.text, _MAX_PART)}`{f' in {part.inside}' if part.inside else ''}" for part in left]
+def uncovered_parts_reason(judgement: ShellJudgement) -> str:
+    """The reason for the user, such as "`tail -5` is not covered by a rule."."""
+    uncovered = [part for part in judgement.parts if part.verdict is None]
+    uncovered = [part for part in uncovered if not part.inside] or uncovered
+    if not uncovered:
+        return DEFAULT_DECISION.reason if judgement.verdict is Verdict.APPROVE else judgement.reason
+    names = [
+        f"`{clip_middle(part.text, _MAX_PART)}`{f' in {part.inside}' if part.inside else ''}" for part in uncovered
+    ]
     names = list(dict.fromkeys(names))
     if len(names) > _MAX_PARTS:
         names[_MAX_PARTS - 1 :] = [f"{len(names) - _MAX_PARTS + 1} more parts"]
     what = f"{', '.join(names[:-1])} and {names[-1]} are" if len(names) > 1 else f"{names[0]} is"
-    why = next((part.reason for part in left if part.reason and part.reason != UNCOVERED), "")
+    why = next((part.reason for part in uncovered if part.reason and part.reason != UNCOVERED), "")
     return f"{what} not covered by a rule{f': {why}' if why else ''}."
 
 
 class DocumentPolicy(Struct, frozen=True):
-    """A trusted document has set `auto_approve`, as a list in the configuration or by a function."""
+    """The policy of a trusted document that sets `auto_approve`, as a list in the configuration or as a function."""
 
     outer: ApprovalConfig
-    """The configuration without the document: only its denials still count."""
+    """The configuration without the document, of which only denials still count."""
     function: Resolve | None = None
 
 
@@ -218,8 +228,11 @@ def standard_chain(
     protected: tuple[str, ...] = (),
     tools: ToolsConfig | None = None,
 ) -> Chain:
-    """All built-in resolvers. `function` stands in for `auto_approve`; `is_tool` tells tool names from module paths;
-    `protected` are paths that the configuration protects beside the built-in ones, `tools` names the shells."""
+    """The chain with all built-in resolvers.
+
+    `function` replaces `auto_approve`; `is_tool` tells tool names from module paths; `protected` are additional
+    protected paths; `tools` tells which shells run commands.
+    """
     commands = CommandRules(approval, sandbox_verified, protected, tools)
     commands.check()
     chain = Chain(on_error=approval.on_error, describe_uncovered=commands.uncovered_reason)
@@ -263,7 +276,7 @@ def standard_caps(
     protected: tuple[str, ...] = (),
     tools: ToolsConfig | None = None,
 ) -> tuple[Cap, ...]:
-    """The built-in caps. More can be put beside them; their order does not matter to the verdict."""
+    """The built-in caps. Their order does not affect the verdict."""
     commands = CommandRules(approval, sandbox_verified, protected, tools)
     caps: list[Cap] = [commands.cap(), changed_definition_cap()]
     if commands.has_widenings:
@@ -278,7 +291,7 @@ def standard_caps(
 
 
 def module_paths(approval: ApprovalConfig, is_tool: Callable[[str], bool]) -> tuple[str, ...]:
-    """The import paths in the list. Only what user-level config put there may be one."""
+    """The import paths in `auto_approve`. Only entries from user-level configuration can be import paths."""
     if isinstance(approval.auto_approve, str):
         return ()
     importable = frozenset(approval.importable)
@@ -286,5 +299,6 @@ def module_paths(approval: ApprovalConfig, is_tool: Callable[[str], bool]) -> tu
 
 
 def blanket_sources(chain: Chain) -> frozenset[str]:
-    """The resolvers that approve without looking at the call: lists, presets, purity, the catch-all, the sandbox."""
+    """Resolvers that approve without looking at the arguments: lists, presets, pure tools, the catch-all, the
+    sandbox."""
     return frozenset({SANDBOX, *(resolver.name for resolver in chain.get_all() if resolver.static)})

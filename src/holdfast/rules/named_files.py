@@ -1,9 +1,9 @@
-"""The project files a command names: `sh build.sh` is approved together with what is in `build.sh`.
+"""Binds approvals to file content: approving `sh build.sh` approves the current content of `build.sh`.
 
-Whatever in the text of a command may be a path (`shell.mentions`) is looked for in the folder the command runs in and
-in every folder that the text names. Over a limit the command is bound to every file of the project instead.
-Names that only running it would tell (`$X`), files that a named file goes on to read, and files that programs find by
-themselves (a Makefile) are not seen here.
+Everything in the command text that may be a path (`shell.path_mentions`) is looked up in the folder the command runs in
+and in every folder that the text names. Beyond a limit the command is bound to every file of the project instead.
+Not covered: names known only at run time (`$X`), files that a named file reads in turn, and files that programs find
+by themselves (a Makefile).
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from unicodedata import normalize
 
 from holdfast.contract.call import NamedFile
 from holdfast.fs.beneath import USER_FILE_FLAGS, open_descriptor
-from holdfast.rules.shell.parts import CommandAnalysis, analyze
+from holdfast.rules.shell.analysis import CommandAnalysis, analyze
+from holdfast.rules.shell.parts import CommandPart, word_set
 from holdfast.rules.shell.path_mentions import PathMentions, TooManyPaths, find_path_mentions
-from holdfast.rules.shell.verdicts import CommandPart, word_set
 
 MAX_FILES: Final = 64
-"""Files that are bound by their content; more of them by what the file system says of them."""
+"""Files that are bound by content; further ones by inode, size and timestamps."""
 MAX_BYTES: Final = 8 * 1024 * 1024
-"""The same for how much of them is read in all."""
+"""Total bytes of content that are read; beyond that, files are bound by inode, size and timestamps."""
 EVERYTHING: Final = "every file in the project"
 _MAX_FOUND: Final = 1024
 _MAX_FOLDERS: Final = 1000
 _MAX_STEPS: Final = 1
-"""Patterns are matched in folders that words name, and in those that one pattern leads to (`for d in */`)."""
+"""Patterns are matched in folders that words name, and in folders found by one pattern (`for d in */`)."""
 _MAX_LOOKS: Final = 100_000
-"""Paths that are looked at to find the files: less than a second."""
+"""Paths that are checked to find the files; takes less than a second."""
 _MAX_TREE: Final = 200_000
-"""Files and folders of a project that is compared as a whole: about two seconds."""
+"""Files and folders of a project that is compared as a whole; takes about two seconds."""
 _FEW_WORDS: Final = 256
-"""So many are looked for one by one; for more it is cheaper to list the folder."""
+"""Up to this many words are checked one by one; for more it is cheaper to list the folder."""
 _CONTENT_DOES_NOT_MATTER: Final = word_set("chgrp chmod chown mkdir rm rmdir touch truncate unlink")
-"""Programs that neither run nor copy what is in the files they name."""
+"""Programs that neither run nor copy the content of the files they name."""
 _PATTERN: Final = re.compile(r"[*?]")
 _BLOCK: Final = 1024 * 1024
 
 
 def named_files(text: str, folders: Iterable[str], root: str | None) -> tuple[NamedFile, ...]:
-    """The files in the project that a shell text names, resolved in every folder it may be in, with their content."""
+    """The project files that a shell text names, looked up in all of `folders`, with digests of their content."""
     if _uses_no_content(analyze(text)):
         return ()
     places = list(dict.fromkeys(map(os.path.realpath, folders)))
@@ -60,7 +60,7 @@ def named_files(text: str, folders: Iterable[str], root: str | None) -> tuple[Na
 
 
 def _uses_no_content(analysis: CommandAnalysis) -> bool:
-    """Whether it only makes and removes files, and writes what stands in the command itself (`cat > x <<EOF`)."""
+    """Whether it only creates and removes files, or writes text from the command itself (`cat > x <<EOF`)."""
     return not (analysis.unreadable or analysis.too_complex) and all(map(_has_no_input, analysis.parts))
 
 
@@ -72,7 +72,7 @@ def _has_no_input(part: CommandPart) -> bool:
 
 
 class _Search:
-    """Looks for every word and pattern in every folder, also in the folders that are found on the way."""
+    """Looks up every word and pattern in every folder, including folders found on the way."""
 
     def __init__(self, named: PathMentions, bounds: Sequence[str]) -> None:
         self._patterns = [(_split(pattern), pattern.startswith("/")) for pattern in named.patterns]
@@ -85,19 +85,19 @@ class _Search:
             self._by_first.setdefault(_folded(word.partition("/")[0]), []).append(word)
         self._left = _MAX_LOOKS
         self._found: dict[str, str] = {}
-        """Where each file really is, and what it was called first."""
+        """The real path of each file, with the name it was found by first."""
         self._places: dict[str, int] = {}
-        """The folders, and how many patterns led there."""
-        self._waiting: list[str] = []
+        """The folders to search, with the number of patterns that led there."""
+        self._queue: list[str] = []
         self._listed: dict[str, list[tuple[str, bool]]] = {}
 
     def files(self, folders: Iterable[str]) -> dict[str, str]:
-        """Raises `TooMany`."""
+        """The files by real path, with their display names. Raises `TooManyPaths`."""
         self._places = dict.fromkeys(folders, 0)
-        self._waiting = list(self._places)
+        self._queue = list(self._places)
         for word in self._absolute:
             self._look("/", word, 0)
-        for folder in self._waiting:  # it grows
+        for folder in self._queue:  # `_look` appends to the list
             self._look_into(folder, self._places[folder])
         return self._found
 
@@ -109,7 +109,9 @@ class _Search:
                 self._look(folder, path, steps + 1)
 
     def _words_in(self, folder: str) -> Iterable[str]:
-        """Those that may be there: by the first name in them, which may be spelt differently on some file systems."""
+        """The words whose first path component exists in the folder, compared without case and Unicode form, as some
+        file
+        systems do."""
         if not self._by_first:
             return self._relative
         try:
@@ -131,9 +133,9 @@ class _Search:
             known = self._places.get(real)
             if (known is None or steps < known) and (steps == 0 or self._leads_in(real)):
                 self._places[real] = steps
-                self._waiting.append(real)  # `cd x`, `make -C x`: anything in the text may be meant there
+                self._queue.append(real)  # `cd x`, `make -C x`: any name in the text may be relative to it
         elif real not in self._found and (_is_inside(real, self._bounds) or _is_inside(named, self._bounds)):
-            same = os.path.realpath(named) == real  # not where `..` follows a link
+            same = os.path.realpath(named) == real  # differs if `..` follows a symlink
             self._found[real] = _display_path(named if same else real, self._bounds[0])
         if len(self._places) > _MAX_FOLDERS or len(self._found) > _MAX_FOUND:
             raise TooManyPaths
@@ -144,11 +146,11 @@ class _Search:
             raise TooManyPaths
 
     def _leads_in(self, folder: str) -> bool:
-        """Whether a folder is in the project, or the project in it; the rest of the machine is not walked through."""
+        """Whether a folder is in the project, or contains it. The rest of the machine is not searched."""
         return _is_inside(folder, self._bounds) or any(_is_inside(bound, [folder]) for bound in self._bounds)
 
     def _matching(self, folder: str, parts: Sequence[str]) -> Iterator[str]:
-        """What `./b*.sh` means now; upper and lower case are the same, as an option of the shell may have it."""
+        """The paths that a pattern matches now. Case is ignored, because a shell option (`nocaseglob`) may do so."""
         self._spend(1)
         plain = next((at for at, part in enumerate(parts) if _PATTERN.search(part)), len(parts))
         start = os.path.join(folder, *parts[:plain])  # noqa: PTH118
@@ -172,7 +174,7 @@ class _Search:
                 yield from self._matching(path, rest) if rest else (path,)
 
     def _entries(self, folder: str) -> list[tuple[str, bool]]:
-        """The names in a folder, and whether they are folders that can be walked into."""
+        """The names in a folder, and whether each is a folder that can be searched."""
         if (known := self._listed.get(folder)) is not None:
             self._spend(len(known) // 8)
             return known
@@ -193,7 +195,7 @@ def _matcher(pattern: str) -> re.Pattern[str]:
 
 
 def _split(pattern: str) -> list[str]:
-    """The names in a pattern, without empty ones."""
+    """The path components of a pattern."""
     return [part for part in pattern.split("/") if part]
 
 
@@ -202,7 +204,7 @@ def _folded(name: str) -> str:
 
 
 def _is_above(link: str) -> bool:
-    """Whether a link leads to a folder that it is in, so that following it would never end."""
+    """Whether a symlink points to a folder that contains it; following it would be an endless loop."""
     return _is_inside(link, [os.path.realpath(link)])
 
 
@@ -219,7 +221,7 @@ def _is_inside(path: str, folders: Iterable[str]) -> bool:
 
 
 def _tree_fingerprint(folders: Iterable[str]) -> str:
-    """What the file system says of every file in the folders; never the same twice where that cannot be told."""
+    """A digest over the metadata of every file in the folders; random, so never equal, if that cannot be determined."""
     digest, left = sha256(), _MAX_TREE
     waiting = sorted(folders)
     entered = set[tuple[int, int]]()
@@ -229,7 +231,7 @@ def _tree_fingerprint(folders: Iterable[str]) -> str:
             with os.scandir(folder) as entries:
                 listed = sorted(entries, key=lambda entry: entry.name)
         except OSError:
-            if os.access(folder, os.X_OK):  # it cannot be listed, yet what is in it can be run
+            if os.access(folder, os.X_OK):  # not listable, but files in it can still be run by name
                 return f"unknown files: {token_hex(16)}"
             continue
         for entry in listed:
@@ -267,7 +269,7 @@ def _with_digests(found: Mapping[str, str]) -> Iterator[NamedFile]:
 
 
 def _digest(path: str, most: int) -> tuple[int, str]:
-    """How much was read, and the digest; beyond `most` bytes, which inode it is and when that was last changed."""
+    """The number of bytes read, and the digest; for files over `most` bytes a digest of inode, size and timestamps."""
     try:
         with open_descriptor(path, USER_FILE_FLAGS) as descriptor:
             about = os.fstat(descriptor)

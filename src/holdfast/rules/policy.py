@@ -1,4 +1,4 @@
-"""Which tools exist for a caller: profiles and groups, allow and deny, and what narrows them."""
+"""The tool policy: which tools a caller can use, from profiles, groups, allow-lists, deny-lists and skill manifests."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ GROUP_PREFIX: Final = "group:"
 
 PROFILES: Final = get_args(Profile)
 FULL: Final = "full"
-"""The profile of all tools, wherever they come from."""
+"""The profile with all tools, including third-party ones."""
 
 GROUPS: Final = frozenset({
     "browser", "cron", "fs", "gcal", "gdocs", "gdrive", "git", "gmail", "gtasks", "k8s", "mcp", "media", "memory",
     "minio", "runtime", "sessions", "skills", "system", "web",
 })  # fmt: skip
-"""Names of groups that are never a slip of the pen, even where no tool is in them."""
+"""Known group names: using one is not reported as a typo, even if no tool is in the group."""
 PLANNED_TOOLS: Final = frozenset(
     {"audio.transcribe", "image.analyze", "media.send", "skill.load", "web.fetch", "web.search"}
 )
-"""Names of tools that are never a slip of the pen, though there are no such tools yet."""
+"""Names reserved for future tools: using one is not reported as a typo."""
 
 
 class ToolMatcher:
-    """A list of tool names, patterns and groups, ready to match. Aliases and API names match too."""
+    """Matches tools against a list of names, patterns and groups. Aliases and API names match too."""
 
     __slots__ = ("_exact", "_groups", "_patterns")
 
@@ -62,7 +62,7 @@ class ToolMatcher:
         return bool(self._exact or self._groups or self._patterns)
 
     def match(self, tool: Tool) -> str | None:
-        """The entry that names this tool, or None."""
+        """The entry that matches the tool, or None."""
         names = (*tool.names, tool.api_name)
         for name in names:
             if name in self._exact:
@@ -81,12 +81,12 @@ MAX_MANIFEST_BYTES: Final = 256 * 1024
 
 
 class SkillPermissions(Struct, frozen=True):
-    """The only tools a skill may use."""
+    """The tools a skill may use."""
 
     allow: tuple[str, ...]
-    """Names, patterns and groups; empty means no tools at all."""
+    """Names, patterns and groups; empty means no tools."""
     reason: str
-    """Where the list comes from, or why there is none."""
+    """Where the list comes from, or why it is empty."""
 
 
 def no_tools(reason: str) -> SkillPermissions:
@@ -97,7 +97,7 @@ NO_MANIFEST: Final = no_tools(f"it has no {MANIFEST}")
 
 
 IsTrusted = Callable[[Path, str], bool]
-"""Whether a person trusted a file with exactly this digest."""
+"""Whether the user trusted a file with exactly this digest."""
 
 
 def read_skills(folders: Mapping[str, str], is_trusted: IsTrusted | None = None) -> dict[str, SkillPermissions]:
@@ -105,7 +105,7 @@ def read_skills(folders: Mapping[str, str], is_trusted: IsTrusted | None = None)
 
 
 def read_skill(folder: Path, is_trusted: IsTrusted | None = None) -> SkillPermissions:
-    """The permissions of the skill in a folder; with `is_trusted` only if a person trusted the manifest as it is."""
+    """The permissions of the skill in a folder; with `is_trusted`, none unless the user trusted this exact manifest."""
     try:
         path = manifest_of(folder)
         if not path.is_file():
@@ -115,12 +115,12 @@ def read_skill(folder: Path, is_trusted: IsTrusted | None = None) -> SkillPermis
     except (OSError, ValueError) as error:
         return no_tools(f"its {MANIFEST} cannot be read: {getattr(error, 'strerror', None) or error}")
     if is_trusted is not None and not is_trusted(path, digest_of(content)):
-        return no_tools(f"its {MANIFEST} is not what you trusted; read it, then run `holdfast trust {path}`")
+        return no_tools(f"its {MANIFEST} changed since you trusted it; review it, then run `holdfast trust {path}`")
     return parse_manifest(content)
 
 
 def manifest_of(folder: Path) -> Path:
-    """Where the manifest of a skill is, as it is trusted and protected."""
+    """The real path of a skill's manifest, which trust and path protection are bound to."""
     return Path(os.path.realpath(folder), MANIFEST)
 
 
@@ -129,7 +129,7 @@ def digest_of(content: bytes) -> str:
 
 
 def parse_manifest(text: str | bytes) -> SkillPermissions:
-    """The permissions a manifest states: `permissions.tools`, else `permissions.tool_groups`, else none."""
+    """The permissions in a manifest: `permissions.tools`, else `permissions.tool_groups`, else none."""
     try:
         manifest = parse_json(text, limit=MAX_MANIFEST_BYTES)
     except BadJson as error:
@@ -140,7 +140,7 @@ def parse_manifest(text: str | bytes) -> SkillPermissions:
     for name in ("tools", "tool_groups"):
         if name in permissions:
             return _permissions_from_list(name, permissions[name])
-    return no_tools(f"its {MANIFEST} permits neither `tools` nor `tool_groups`")
+    return no_tools(f"`permissions` of its {MANIFEST} has neither `tools` nor `tool_groups`")
 
 
 def _permissions_from_list(field: str, names: Json) -> SkillPermissions:
@@ -156,7 +156,7 @@ _MAX_COMPILED: Final = 256
 
 
 class PolicyRules(Struct, frozen=True, kw_only=True):
-    """Everything the policy is made of."""
+    """The inputs of the policy."""
 
     profile: str = "coding"
     allow: tuple[str, ...] = ()
@@ -164,11 +164,11 @@ class PolicyRules(Struct, frozen=True, kw_only=True):
     agents: Mapping[str, PolicyLayer] = field(default_factory=dict[str, PolicyLayer])
     providers: Mapping[str, PolicyLayer] = field(default_factory=dict[str, PolicyLayer])
     skills: Mapping[str, SkillPermissions] = field(default_factory=dict[str, SkillPermissions])
-    """A skill that is not here has no tools."""
+    """Permissions by skill; a skill that is missing has no tools."""
     servers: frozenset[str] = frozenset()
-    """The configured MCP servers: having one in the configuration is as good as allowing its tools by name."""
+    """The configured MCP servers: configuring a server allows its tools."""
     narrow: tuple[PolicyLayer, ...] = ()
-    """Layers of files nobody has trusted yet: each can take away and none can give."""
+    """Layers of untrusted files: they can remove tools, never add any."""
 
     @classmethod
     def of(
@@ -199,7 +199,7 @@ class Policy:
         ]
 
     def compile(self, caller: Caller) -> CompiledPolicy:
-        """What this kind of caller may use; the same object for callers that differ in nothing that counts."""
+        """The policy for a caller; cached for callers with the same agent, provider, skill and surface."""
         agent = caller.agent if caller.agent in self._agents else None
         provider = caller.provider if caller.provider in self._providers else None
         key = (agent, provider, caller.skill, caller.only)
@@ -225,7 +225,7 @@ class Policy:
 
 
 class CompiledPolicy:
-    """What one kind of caller may use. A tool is judged once; one that replaces it is judged anew."""
+    """The policy for one kind of caller. Caches the decision per tool; a replaced tool is decided again."""
 
     __slots__ = ("_decisions", "_layers")
 
@@ -237,11 +237,11 @@ class CompiledPolicy:
         return self.decide(tool).verdict is Verdict.APPROVE
 
     def decide(self, tool: Tool) -> Decision:
-        """Approve or deny, with the layer that decided and its reason."""
+        """Approve or deny, with the deciding layer and its reason."""
         found = self._decisions.get(tool.name)
         if found is None or found[0] is not tool:
-            said = [layer.check(tool) for layer in self._layers]
-            denied = next((decision for decision in said if decision.verdict is not Verdict.APPROVE), said[0])
+            decisions = [layer.check(tool) for layer in self._layers]
+            denied = next((decision for decision in decisions if decision.verdict is not Verdict.APPROVE), decisions[0])
             found = self._decisions[tool.name] = (tool, denied)
         return found[1]
 
@@ -250,7 +250,7 @@ class CompiledPolicy:
 
 
 class _Layer:
-    """A profile (None: every tool), what is allowed besides, and what is denied."""
+    """A layer with a profile (None means every tool), an allow-list and a deny-list."""
 
     __slots__ = ("_allow", "_deny", "_label", "_profile", "_servers")
 
@@ -271,13 +271,17 @@ class _Layer:
     def check(self, tool: Tool) -> Decision:
         label = self._label
         if (entry := self._deny.match(tool)) is not None:
-            return Decision(Verdict.DENY, f"{label}.deny", f"'{entry}' in {label}.deny takes '{tool.name}' away")
+            return Decision(Verdict.DENY, f"{label}.deny", f"'{entry}' in {label}.deny removes '{tool.name}'")
         if (entry := self._allow.match(tool)) is not None:
-            return Decision(Verdict.APPROVE, f"{label}.allow", f"'{entry}' in {label}.allow lets '{tool.name}' in")
+            return Decision(Verdict.APPROVE, f"{label}.allow", f"'{entry}' in {label}.allow adds '{tool.name}'")
         if tool.name == TOOL_SEARCH and tool.source == "builtin":
-            return Decision(Verdict.APPROVE, label, f"'{tool.name}' only finds what is left; deny it to take it away")
+            return Decision(
+                Verdict.APPROVE,
+                label,
+                f"'{tool.name}' only finds tools that are allowed; add it to a deny list to remove it",
+            )
         if (name := mcp_server_name(tool.source)) is not None and name in self._servers:
-            return Decision(Verdict.APPROVE, f"mcp.servers.{name}", f"mcp.servers.{name} brings '{tool.name}'")
+            return Decision(Verdict.APPROVE, f"mcp.servers.{name}", f"mcp.servers.{name} provides '{tool.name}'")
         if self._profile is not None:
             return self._by_profile(tool, self._profile)
         if self._allow:
@@ -287,18 +291,20 @@ class _Layer:
     def _by_profile(self, tool: Tool, profile: str) -> Decision:
         source = f"{self._label}.profile"
         if profile == FULL:
-            return Decision(Verdict.APPROVE, source, f"the profile '{FULL}' has every tool")
+            return Decision(Verdict.APPROVE, source, f"the profile '{FULL}' includes every tool")
         if tool.source == "program":
             return Decision(Verdict.APPROVE, source, f"your program registered '{tool.name}' itself")
         if tool.source == "builtin" and not {"minimal", profile}.isdisjoint(tool.profiles):
-            return Decision(Verdict.APPROVE, source, f"the profile '{profile}' has '{tool.name}'")
+            return Decision(Verdict.APPROVE, source, f"the profile '{profile}' includes '{tool.name}'")
         return Decision(
-            Verdict.DENY, source, f"the profile '{profile}' does not have '{tool.name}'; add it to {self._label}.allow"
+            Verdict.DENY,
+            source,
+            f"the profile '{profile}' does not include '{tool.name}'; add it to {self._label}.allow",
         )
 
 
 class _SkillLayer:
-    """Only what the skill's manifest names."""
+    """Allows only the tools in a skill's manifest."""
 
     __slots__ = ("_allow", "_reason", "_skill")
 
@@ -319,7 +325,7 @@ class _SkillLayer:
 
 
 class _SurfaceLayer:
-    """What is left for this turn, or in this document."""
+    """Allows only the tools on the surface of this turn or document."""
 
     __slots__ = ("_names",)
 
@@ -328,8 +334,8 @@ class _SurfaceLayer:
 
     def check(self, tool: Tool) -> Decision:
         if tool.name in self._names:
-            return Decision(Verdict.APPROVE, "surface", f"'{tool.name}' is among the tools left here")
-        return Decision(Verdict.DENY, "surface", f"'{tool.name}' is not among the tools left here")
+            return Decision(Verdict.APPROVE, "surface", f"'{tool.name}' is on the surface of this turn")
+        return Decision(Verdict.DENY, "surface", f"'{tool.name}' is not on the surface of this turn")
 
 
 AnyLayer = _Layer | _SkillLayer | _SurfaceLayer
@@ -338,9 +344,10 @@ AnyLayer = _Layer | _SkillLayer | _SurfaceLayer
 def check_names(
     config: Config, known: Iterable[Tool], skills: Mapping[str, SkillPermissions] | None = None
 ) -> list[str]:
-    """A warning for each name in the configuration that no tool, group or preset has. Ask when all sources are ready.
+    """A warning for each name in the configuration that no tool, group or preset has.
 
-    Which tools an MCP server has is not known before it is there, so its names are not judged until then.
+    Call this when all sources are ready. Names of an MCP server that is not connected are skipped: its tools are
+    unknown.
     """
     named = list(_name_lists(config, skills or {}))
     if not named:
@@ -365,7 +372,7 @@ def check_names(
 
 
 def _name_lists(config: Config, skills: Mapping[str, SkillPermissions]) -> Iterator[tuple[str, str]]:
-    """Every place in the configuration that names tools, with the names there."""
+    """Every tool name in the configuration, with the place it is written in."""
     tools, approval = config.tools, config.approval
     layers: dict[str, ToolsConfig | PolicyLayer] = {"tools": tools}
     layers |= {f"tools.agents.{name}": layer for name, layer in tools.agents.items()}
@@ -391,7 +398,7 @@ def _name_lists(config: Config, skills: Mapping[str, SkillPermissions]) -> Itera
 
 
 def _is_module(entry: str) -> bool:
-    """Whether an import path leads to something: only then is it not the misspelt name of a tool."""
+    """Whether an entry is the path of an existing module, and not a misspelled tool name."""
     top = entry.partition(":")[0].partition(".")[0]
     try:
         return top.isidentifier() and find_spec(top) is not None
@@ -410,4 +417,4 @@ def _validate_profile(name: str, where: str) -> str:
         return name
     meant = did_you_mean(name, PROFILES)
     hint = f"did you mean '{meant}'?" if meant else f"use one of {', '.join(PROFILES)}."
-    raise ConfigError(f"{where} is '{name}', which is no profile: {hint}")
+    raise ConfigError(f"{where} is '{name}', which is not a profile: {hint}")

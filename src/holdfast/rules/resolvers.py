@@ -1,4 +1,4 @@
-"""The built-in resolvers of the approval chain, with the lists and presets they read."""
+"""Built-in resolvers of the approval chain: configuration lists and presets, policy functions, grants, the sandbox."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _FUNCTION: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", r
 
 
 def is_module_path(entry: str, is_tool: Callable[[str], bool]) -> bool:
-    """Whether a list entry is an import path. Tool names are dotted too, so a name some tool has never is."""
+    """Whether a list entry is an import path. Tool names contain dots too, so the name of an existing tool never is."""
     if entry in PLANNED_TOOLS or entry.startswith(GROUP_PREFIX) or is_tool(entry):
         return False
     return _MODULE.fullmatch(entry) is not None or _FUNCTION.fullmatch(entry) is not None
 
 
 def load_policy_function(path: str) -> Resolve | None:
-    """The function behind `pkg.mod:func`, `pkg.mod.func`, or `pkg.mod` with a `resolve`; None if there is none."""
+    """Import `pkg.mod:func`, `pkg.mod.func`, or the function `resolve` of `pkg.mod`; None if it does not exist."""
     module_name, colon, attribute = path.partition(":")
     found = _import_if_present(module_name)
     if found is None and not colon:
@@ -58,7 +58,7 @@ def load_policy_function(path: str) -> Resolve | None:
 
 
 def lazy_policy_function(path: str) -> Callable[[], Resolve | None]:
-    """Loads once. A module that is there but breaks is broken each time it is asked."""
+    """A loader that imports once. If the import fails, every call raises the same `ConfigError`."""
     outcome: list[Resolve | BaseException | None] = []
 
     def loaded() -> Resolve | None:
@@ -84,10 +84,10 @@ def _import_if_present(name: str) -> object | None:
 
 
 class ListPolicy:
-    """Approves what is listed, denies what a preset denies, and has nothing to say about the rest.
+    """Approves the listed tools, denies what a preset denies, and passes on the rest.
 
-    Approvals and denials are each united, deny wins, and an exclusion takes away from approvals only. A list never
-    asks about a tool it does not name: that is left to the rest of the chain.
+    Approvals and denials are each a union; deny wins; an exclusion removes approvals only. A list never asks: tools it
+    does not name are left to the rest of the chain.
     """
 
     def __init__(
@@ -118,27 +118,28 @@ class ListPolicy:
 
 
 class Restrictions:
-    """The lists of files nobody has trusted: each may take approvals away and deny, none may give."""
+    """The `auto_approve` lists of the machine's file and of untrusted files: they can remove approvals and deny, never
+    approve."""
 
     def __init__(self, lists: Iterable[Iterable[str]] = (), *, presets: Mapping[str, Preset] | None = None) -> None:
         self._lists = tuple(ListPolicy(entries, presets=presets) for entries in lists)
 
     def permit(self, tool: Tool, entry: str | None = None) -> bool:
-        """Whether every list approves the tool too, or names the same module path."""
+        """Whether every list approves the tool, or contains the module path `entry`."""
         return all(names.approves(tool) or entry in names.entries for names in self._lists)
 
     def denial(self, tool: Tool) -> Decision | None:
         return next((names.decide(tool) for names in self._lists if names.denies(tool)), None)
 
     def apply(self, decision: Decision | None, tool: Tool, entry: str | None = None) -> Decision | None:
-        """The decision as the untrusted files leave it."""
+        """The decision after these lists are applied."""
         if (denied := self.denial(tool)) is not None:
             return denied
         if decision is None or decision.verdict is not Verdict.APPROVE or self.permit(tool, entry):
             return decision
         reason = (
-            f"The machine's file, or one that is not trusted, limits auto_approve and leaves out '{tool.name}'; "
-            "`holdfast policy` shows the limit."
+            f"The machine's file, or an untrusted file, limits auto_approve, and '{tool.name}' is not on its list. "
+            "Run `holdfast policy` to see the limit."
         )
         return Decision(Verdict.ASK, "narrow", reason)
 
@@ -149,34 +150,34 @@ BUILT_IN_PRESETS: Final[Mapping[str, frozenset[BuiltInPreset]]] = {
     SHELL_READONLY: frozenset(),
     "$default": frozenset({"$readonly", "$default"}),
 }
-"""Each with the presets whose tools it approves."""
+"""Built-in presets, each with the preset names that an approved tool declares."""
 
 
 class ListRule(Struct, frozen=True):
-    """A set of names, or of what built-in tools declare, and where it was written."""
+    """Tool names and declared presets from one place in the configuration."""
 
     names: ToolMatcher
     origin: str
     presets: frozenset[BuiltInPreset] = frozenset()
 
     def match(self, tool: Tool) -> str | None:
-        """The entry that names the tool, or the name of a built-in that declares one of the presets.
+        """The entry that matches the tool, or the name of a built-in tool that declares one of the presets.
 
-        A tool from elsewhere may declare what it likes: nothing approves itself.
+        Declarations of third-party tools do not count: no tool can approve itself.
         """
         declared = tool.source == "builtin" and not self.presets.isdisjoint(tool.presets)
         return tool.name if declared else self.names.match(tool)
 
 
 class ExpandedList(Struct, frozen=True):
-    """A list with its presets opened: united approvals and united denials."""
+    """A list with its presets expanded into approvals and denials."""
 
     approve: tuple[ListRule, ...]
     deny: tuple[ListRule, ...]
 
 
 def expand_presets(entries: Iterable[str], presets: Mapping[str, Preset]) -> ExpandedList:
-    """Open the presets of a list. The user's presets replace built-in ones of the same name; unknown ones are empty."""
+    """Expand the presets of a list. User presets replace built-in ones of the same name; unknown presets are empty."""
     plain: list[str] = []
     approve: list[ListRule] = []
     deny: list[ListRule] = []
@@ -204,12 +205,12 @@ _MODULE_PRIORITY: Final = 100
 
 
 def removed_from_auto_approve(approval: ApprovalConfig) -> tuple[str, ...]:
-    """Names that were removed from the list: what does not look at the list approves none of them either."""
+    """Names the user removed from `auto_approve`: resolvers that ignore the list must not approve them either."""
     return (*approval.excluded, *approval.removed)
 
 
 class GrantLookup(Protocol):
-    """What was allowed before. Looking does not use a grant up."""
+    """Finds grants. Finding one does not consume it."""
 
     def find(self, request: ApprovalRequest) -> Grant | None: ...
 
@@ -217,9 +218,9 @@ class GrantLookup(Protocol):
 def config_resolver(
     approval: ApprovalConfig, *, function: Resolve | None = None, document_decides: bool = False
 ) -> Resolver:
-    """The configured `auto_approve`: its list, the function it names, or the function given here.
+    """The configured `auto_approve`: a list, the function it names, or the `function` given here.
 
-    With `document_decides` (a trusted document has set its own list) only denials are answered.
+    With `document_decides` (a trusted document sets its own list) it only denies.
     """
     restrictions = Restrictions(approval.narrow, presets=approval.presets)
     if function is None and not isinstance(approval.auto_approve, str):
@@ -245,7 +246,7 @@ def module_resolver(
     is_tool: Callable[[str], bool] = lambda name: False,
     document_decides: bool = False,
 ) -> Resolver:
-    """One import path of the configured list. It is loaded when first asked; if it is not there it passes for ever."""
+    """A policy module in the configured list, imported on first use. If it does not exist, it always passes."""
     loaded = lazy_policy_function(path)
     restrictions = Restrictions(approval.narrow, presets=approval.presets)
     warned: list[str] = []
@@ -257,7 +258,9 @@ def module_resolver(
         if function is None:
             if not warned:
                 warned.append(path)
-                log_warning(f"There is no policy '{path}' to import, so it has no say; check the path in auto_approve.")
+                log_warning(
+                    f"The policy '{path}' does not exist and is ignored. Check the import path in auto_approve."
+                )
             return None
         answer = _to_decision(function(name, args, ctx), f"the policy '{path}'")
         if not isinstance(answer, Decision):
@@ -274,7 +277,7 @@ def frontmatter_resolver(
     excluded: Iterable[str] = (),
     restrictions: Restrictions | None = None,
 ) -> Resolver:
-    """What a trusted document says of itself. Its function failing counts as no answer."""
+    """The `auto_approve` of a trusted document. If its function fails, the resolver passes."""
     untrusted = restrictions or Restrictions()
     if callable(auto_approve):
         function = auto_approve
@@ -293,23 +296,23 @@ def frontmatter_resolver(
 
 
 def grants_resolver(grants: GrantLookup, *, applies: Callable[[Tool], bool] = every_tool) -> Resolver:
-    """A person's remembered yes, for tools that need one."""
+    """Approves calls that match a grant."""
 
     def resolve(name: str, args: Args, ctx: ResolveContext) -> Decision | None:
         grant = grants.find(ctx.request)
         if grant is None:
             return None
-        reason = f"Allowed before by {grant.by} (grant {grant.id}, scope {grant.scope})."
+        reason = f"Allowed earlier by {grant.by} (grant {grant.id}, scope {grant.scope})."
         return Decision(Verdict.APPROVE, GRANTS, reason)
 
-    return _built_in_resolver(GRANTS, resolve, "What a person allowed before.", applies=applies)
+    return _built_in_resolver(GRANTS, resolve, "Calls allowed earlier (grants).", applies=applies)
 
 
 def sandbox_resolver(approval: ApprovalConfig, sandbox_verified: Callable[[], bool]) -> Resolver:
-    """Approves a tool that declares it may, where `auto_approve_sandboxed` is true, the sandbox is on and its backend
-    passed the escape tests.
+    """With `auto_approve_sandboxed`: approves tools that declare support for it while the sandbox is on and its backend
+    has passed the escape tests.
 
-    `sandbox_verified` answers for this moment; it is asked at every call, after everything cheaper.
+    `sandbox_verified` is called for every call, after all cheaper checks, because the sandbox can stop working.
     """
     excluded = ToolMatcher(removed_from_auto_approve(approval))
     restrictions = Restrictions(approval.narrow, presets=approval.presets)
@@ -331,7 +334,7 @@ def sandbox_resolver(approval: ApprovalConfig, sandbox_verified: Callable[[], bo
 
 
 def pure_resolver(excluded: Iterable[str] = ()) -> Resolver:
-    """Approves what declares that it reads and changes nothing. Effects that are not declared are unknown."""
+    """Approves tools that declare that they have no effects. Undeclared effects are unknown, not none."""
     names = ToolMatcher(excluded)
 
     def applies(tool: Tool) -> bool:
@@ -344,7 +347,7 @@ def pure_resolver(excluded: Iterable[str] = ()) -> Resolver:
 
 
 def catch_all_resolver() -> Resolver:
-    """For `require_approval = false` only."""
+    """Approves everything; only for `require_approval = false`."""
     return _built_in_resolver(
         CATCH_ALL, lambda name, args, ctx: Verdict.APPROVE, "Approval is switched off.", static=True
     )
@@ -353,7 +356,7 @@ def catch_all_resolver() -> Resolver:
 def _safe_policy_function(
     approval: ApprovalConfig, function: Resolve | None
 ) -> Callable[[str, Args, ResolveContext], Decision | None]:
-    """The user's own policy function: whatever goes wrong in it means ask."""
+    """Wrap the user's policy function so that every failure means ask."""
     path = "auto_approve" if function is not None else str(approval.auto_approve)
     loaded = (lambda: function) if function is not None else lazy_policy_function(path)
     usable = function is not None or path in approval.importable
@@ -361,7 +364,7 @@ def _safe_policy_function(
 
     def ask(name: str, args: Args, ctx: ResolveContext) -> Decision | None:
         if not usable:
-            return _failed_decision(label, "user-level config does not name it")
+            return _failed_decision(label, "only user-level configuration can name it")
         try:
             found = loaded()
             answer = "no such function" if found is None else _to_decision(found(name, args, ctx), label)
@@ -377,13 +380,13 @@ def _safe_policy_function(
 
 
 def _failed_decision(label: str, what: str) -> Decision:
-    reason = f"{label[0].upper()}{label[1:]} could not answer ({what}), so a person is asked."
+    reason = f"{label[0].upper()}{label[1:]} failed ({what}), so this call needs your approval."
     log_warning(reason)
     return Decision(Verdict.ASK, FAILED, reason)
 
 
 def _to_decision(answer: object, label: str) -> object:
-    """The answer of a policy function as a decision; None and what cannot be read stay as they are."""
+    """Convert the answer of a policy function to a decision; None and unreadable answers are returned unchanged."""
     if answer is None:
         return None
     if isinstance(answer, Decision):
@@ -397,7 +400,7 @@ _BOOLEANS: Final = {True: Verdict.APPROVE, False: Verdict.ASK}
 
 
 def _document_override(decision: Decision | None, document_decides: bool) -> Decision | None:
-    """What is left to say when the document decides: denials, and that the user's function failed."""
+    """What still counts when the document decides: denials, and the failure of the user's function."""
     if document_decides and decision is not None and decision.verdict is not Verdict.DENY:
         return decision if decision.source == FAILED else None
     return decision

@@ -44,7 +44,7 @@ from holdfast.rules.decider import (
 )
 from holdfast.rules.from_config import CommandRules, DocumentPolicy, standard_caps, standard_chain
 from holdfast.rules.resolvers import GRANTS
-from holdfast.rules.shell.location import command_of, is_shell_tool
+from holdfast.rules.shell.context import command_of, is_shell_tool
 from holdfast.runtime.commands import Commands
 from holdfast.store.changes import encode_path
 from holdfast.text.preview import display_path

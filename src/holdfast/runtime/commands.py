@@ -217,7 +217,7 @@ class Commands:
         if sandbox.mode == "off":
             return "off"
         if sandbox.backend() is not None:
-            return "held"
+            return "contained"
         return "refused" if sandbox.mode == "required" else "missing"
 
 

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from holdfast.config.config import CommandRule
 from holdfast.contract.enums import Verdict
+from holdfast.rules.shell.context import CommandContext
 from holdfast.rules.shell.judgement import EXAMPLE_CONTEXT, CommandJudge, compile_rules
-from holdfast.rules.shell.location import CommandContext
-from holdfast.rules.shell.verdicts import ShellJudgement
+from holdfast.rules.shell.parts import ShellJudgement
 
 PRESET = CommandJudge(readers=True)
 

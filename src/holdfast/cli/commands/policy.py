@@ -26,15 +26,15 @@ from holdfast.config.options import Mark, all_options, describe_loosening, file_
 from holdfast.contract.enums import Verdict
 from holdfast.rules.chain import source_name
 from holdfast.rules.decider import DecisionExplanation, ExplainedStep
+from holdfast.rules.shell.context import CommandContext
 from holdfast.rules.shell.judgement import CommandJudge, compile_rules
-from holdfast.rules.shell.location import CommandContext
-from holdfast.rules.shell.verdicts import JudgedPart
+from holdfast.rules.shell.parts import JudgedPart
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.escape import escape, escape_name
 from holdfast.text.toml import toml_lines, toml_value
 
 if TYPE_CHECKING:
-    from holdfast.fuzz.run import Approves, FuzzReport
+    from holdfast.fuzz.fuzzer import Approves, FuzzReport
 
 
 @click.command()
@@ -51,12 +51,12 @@ def fuzz(flags: Flags, target: str, count: int, seed: int, shell: str, as_json: 
     with every known evasion. What would run unasked is run, in a sandbox full
     of canaries, and reported if it changes, reads or runs what it must not.
     """
-    from holdfast.fuzz.run import fuzz as run_fuzz
+    from holdfast.fuzz.fuzzer import fuzz as run_fuzz
 
     approval = project_here(flags).loaded.config.approval
     with console.progress() as tell:
         report = run_fuzz(
-            _bases(approval, target), _approver(approval, target), count=count, seed=seed, shell=shell, tell=tell
+            _bases(approval, target), _approver(approval, target), count=count, seed=seed, shell=shell, on_progress=tell
         )
     if as_json:
         console.print_json(FuzzingOutput(rule=target, seed=seed, shell=shell, **asdict(report)))

@@ -1,1 +1,1 @@
-"""Reading shell commands: what they are made of, and what rules say about every part. Nothing here runs anything."""
+"""Static analysis of shell commands: parses them into parts and applies the command rules. Nothing here runs them."""

@@ -1,4 +1,8 @@
-"""Rules over commands: what a rule says, when it fits, and whether its own examples bear it out."""
+"""Command rules (`[[approval.commands]]`): compiles a rule and matches it against the words of a command.
+
+An approving rule matches exact words only. An asking or denying rule also matches other spellings of options and
+subcommands, and answers "perhaps" if a word is unknown.
+"""
 
 from __future__ import annotations
 
@@ -16,74 +20,74 @@ from holdfast.contract.errors import ConfigError
 from holdfast.contract.widening import Widening
 from holdfast.net.hosts import is_allow_list_entry
 from holdfast.rules.shell import git
-from holdfast.rules.shell.location import FOUND_PATH, CommandContext
+from holdfast.rules.shell.context import FOUND_PATH, CommandContext
+from holdfast.rules.shell.parts import Word, word_set
 from holdfast.rules.shell.programs import family, is_plain_name, program_name
 from holdfast.rules.shell.read_only import READERS, SPECIAL_CHECKS, check_read_only, outside_project
-from holdfast.rules.shell.verdicts import Word, word_set
 from holdfast.rules.shell.wrappers import COMMAND_RUNNERS
 
 SHELL_CHANGING: Final = word_set("""
     . alias bind builtin complete compopt declare disown enable eval exec export getopts hash let local mapfile popd
     pushd read readarray readonly set shift shopt source trap typeset ulimit umask unalias unset
 """)
-"""Builtins that change what later commands mean."""
+"""Shell builtins that change what later commands mean, so no rule can approve them."""
 CHECKING_FILES: Final = word_set("""
     autopep8 black clang-format codespell gofmt hadolint isort pyright shellcheck shfmt yamllint pytest
 """) | {"ruff check", "ruff format"}
-"""Programs that check files, test with them, or format them."""
+"""Linters, formatters and test runners."""
 _FILE_PROGRAMS: Final = CHECKING_FILES | word_set("""
     bunzip2 bzip2 cp dos2unix gunzip gzip mkdir mv rm rmdir shred tee touch truncate unix2dos unlink unxz xz zstd
 """)
-"""Programs that treat files as data, whatever is in them and in the project's settings: neither the file nor what it
-names is run. pytest does run the tests it is given, as it does without operands: a file only chooses some of them."""
+"""Programs that treat their files as data, whatever the files and the project's settings contain: they do not run them.
+pytest does run the tests it is given, but it does so without operands too: a file only selects some of them."""
 _PATH_SEPARATORS: Final = re.compile("[=:,@]")
-"""What stands before a path inside a word."""
+"""Characters after which a path can start inside a word."""
 _MAX_SEPARATORS: Final = 16
 
 
 def wildcard_refusal(words: Sequence[str], *, only_files: bool) -> str:
-    """Why these words may not be approved with further operands; empty if they may.
+    """Why these words cannot be approved with further operands (`*`); empty if they can.
 
-    What a program does with its operands must be known. There is no list of dangerous programs, which would never be
-    whole: one that is in neither table is refused.
+    This is an allow-list: a program that is in none of the tables is refused. A list of dangerous programs would never
+    be complete.
     """
     name = words[0]
     if is_reader(words) and name not in COMMAND_RUNNERS:
         return ""
     if name == "git":
         known = len(words) > 1 and words[1] in git.WILDCARD_SUBCOMMANDS
-        return "" if known else f"an operand of '{' '.join(words[:2])}' may name a program; spell the whole command out"
+        return "" if known else f"an operand of '{' '.join(words[:2])}' may name a program; spell out the whole command"
     if not _FILE_PROGRAMS & {name, " ".join(words[:2])}:
-        return f"'{name}' is not known to treat its operands as data; spell the whole command out"
+        return f"'{name}' is not known to treat its operands as data; spell out the whole command"
     if only_files:
         return ""
     return (
         f"'{name}' does more than read its operands; "
-        f'spell the whole command out, or say operands = "files" to approve it with any file of the project'
+        f'spell out the whole command, or set operands = "files" to approve it with any project file'
     )
 
 
 def is_reader(words: Sequence[str]) -> bool:
-    """Whether a rule is about a program that changes no file it is given."""
+    """Whether a rule is for a program that does not change its files."""
     if words[0] == "git":
         return len(words) > 1 and words[1] in git.READ_ONLY_NAMES - {"branch"}
     return words[0] in READERS or words[0] in SPECIAL_CHECKS
 
 
 def embedded_paths(word: str) -> list[str]:
-    """The paths a word may hold beside being one: what follows `=`, `:`, `,` or `@`, whole and up to the next."""
+    """The paths inside a word: everything after each `=`, `:`, `,` or `@`, and the pieces between them."""
     after = [word[found.end() :] for found in _PATH_SEPARATORS.finditer(word)]
     return [piece for piece in (*after, *_PATH_SEPARATORS.split(word)) if piece and piece != word]
 
 
 def operand_refusal(word: str, context: CommandContext) -> str:
-    """Why an operand may be more than a file of the project; empty if it is not. The values of options may be."""
+    """Why an operand may be more than a project file; empty if it is not. Options are not checked here."""
     if len(_PATH_SEPARATORS.findall(word)) > _MAX_SEPARATORS:
-        return f"'{word[:40]}…' has too many parts to look at"
+        return f"'{word[:40]}…' has too many parts to check"
     if word.startswith("-"):
         return ""
     if word.startswith("@"):
-        return f"'{word}' may name a file of arguments"
+        return f"'{word}' may name a file with arguments"
     for piece in embedded_paths(word):
         if piece.startswith("~") or not context.contains(piece):
             return f"'{piece}' in '{word}' is not inside the project"
@@ -110,13 +114,15 @@ _OPTION_SYNONYMS: Final = {
     "mv": f"{_FORCED} T,no-target-directory strip-trailing-slashes exchange no-copy",
     "rm": "f,force r,R,recursive i I interactive d,dir v,verbose one-file-system preserve-root no-preserve-root",
 }
-"""Options of well-known programs; those joined by commas are one. An operand that begins with `+` or `:` counts too."""
+"""Options of well-known programs, with synonyms joined by commas. `+` and `:` are operand prefixes with the same effect
+(`git push origin +main`)."""
 _ONE_DASH: Final = word_set("cc clang convert ffmpeg find gcc go java javac magick openssl qemu terraform tofu")
-"""Programs whose long options begin with one dash."""
+"""Programs whose long options start with a single dash."""
 
 
 def match_option(words: Sequence[str], option: str, given: Sequence[Word]) -> RuleMatch:
-    """`words` are the rule's, without options; `given` what follows the program's name."""
+    """Whether a command has an option. `words` are the rule's words without options; `given` are the command's
+    arguments."""
     if option in given:
         return "yes"
     if "=" in option and not option.endswith("="):
@@ -168,7 +174,7 @@ def _match_one(same: frozenset[str], groups: Sequence[frozenset[str]], word: Wor
 
 
 def _match_long(same: frozenset[str], groups: Sequence[frozenset[str]], given: str) -> RuleMatch:
-    """Programs take the beginning of a long option for the whole."""
+    """Match a long option, which programs accept in abbreviated form."""
     if given in same:
         return "yes"
     shortened = bool(given) and any(len(name) > 1 and name.startswith(given) for name in same)
@@ -200,16 +206,16 @@ _ALIASES: Final = {
     "npm": _NPM,
     "pnpm": _NPM,
 }
-"""Names joined by commas are one subcommand."""
+"""Subcommands with their aliases joined by commas."""
 _PREFIX_PROGRAMS: Final = word_set("bundle gem hg ip nmcli npm tmux")
-"""Programs that take the beginning of a subcommand for the whole."""
+"""Programs that accept abbreviated subcommands."""
 _CONTAINER_GROUPS: Final = word_set("builder buildx compose container context image network plugin system volume")
 _CONTAINERS: Final = frozenset({"docker", "nerdctl", "podman"})
 _OF_IMAGES: Final = {"rm": "rmi", "remove": "rmi", "ls": "images", "list": "images"}
 
 
 def is_subcommand_alias(program: str, wanted: str, word: str) -> bool:
-    """Whether a word is another name of the subcommand that is wanted."""
+    """Whether a word is another name of a subcommand."""
     groups = (group.split(",") for group in _ALIASES.get(program, "").split())
     if any(wanted in group and word in group for group in groups):
         return True
@@ -217,7 +223,7 @@ def is_subcommand_alias(program: str, wanted: str, word: str) -> bool:
 
 
 def without_container_group(program: str, wanted: Sequence[str], words: Sequence[Word]) -> Sequence[Word]:
-    """The words of a container program without the kind of thing that a subcommand is about."""
+    """The words of a container program without its management group: `docker container rm` is `docker rm`."""
     if program not in _CONTAINERS or not wanted or wanted[0] in _CONTAINER_GROUPS:
         return words
     for at, word in enumerate(words):
@@ -231,13 +237,13 @@ def without_container_group(program: str, wanted: Sequence[str], words: Sequence
 
 WILDCARD: Final = "*"
 _MAX_LOOKS: Final = 4000
-"""Paths that are looked for on disk for one command."""
+"""Paths that are checked on disk for one command."""
 _QUOTED: Final = re.compile(r"""'[^']*'|"[^"$`]*"|\\.""")
 _OPERATOR: Final = re.compile(r"[;&|<>()$`\n]")
 
 
 class CompiledRule(Struct, frozen=True, kw_only=True):
-    """A rule that has been read: the words a command begins with, and what may follow."""
+    """A compiled rule: the first words of a command, and what may follow them."""
 
     name: str
     verdict: Verdict
@@ -245,12 +251,13 @@ class CompiledRule(Struct, frozen=True, kw_only=True):
     options: tuple[str, ...] = ()
     any_operands: bool = False
     only_files: bool = False
-    """Whether every operand must be a file of the project that is there."""
+    """Whether every operand must be an existing project file."""
     needs: Widening | None = None
-    """What such a command may reach beyond the sandbox's policy."""
+    """Access beyond the sandbox policy that such a command gets."""
 
     def approves(self, words: Sequence[str], context: CommandContext) -> str | None:
-        """Empty if these plain words are approved, a reason if they would be elsewhere, None if they do not fit."""
+        """Empty if the rule approves these words; why not, if only the context prevents it; None if it does not
+        match."""
         count = len(self.words)
         if self.verdict is not Verdict.APPROVE or tuple(words[:count]) != self.words:
             return None
@@ -265,17 +272,17 @@ class CompiledRule(Struct, frozen=True, kw_only=True):
         if self.any_operands and self.words[0] != "git" and (reason := check_read_only(words, context)):
             return reason
         if FOUND_PATH in rest and (self.words[0] == "git" or not is_reader(self.words)):
-            return "an argument cannot be told"
+            return "an argument is only known at run time"
         return (outside_project(operands, context) if operands else "") or self._operand_problem(rest, context)
 
     def _operand_problem(self, rest: Sequence[str], context: CommandContext) -> str:
-        """Why further words, or paths in them, are not simply files of the project; empty if they are."""
+        """Why an operand, or a path inside it, is not an ordinary project file; empty if all are."""
         if len(rest) * len(context.folders) > _MAX_LOOKS:
-            return "it has too many operands to look at"
+            return "it has too many operands to check"
         reads = is_reader(self.words) and (self.any_operands or self.words[0] == "git")
         for word in rest:
             if self.only_files and not word.startswith("-") and not context.has_file(word.partition("::")[0]):
-                return f"'{word}' is not a file of the project"
+                return f"'{word}' is not an existing project file"
             if reason := operand_refusal(word, context):
                 return reason
             if (
@@ -290,7 +297,7 @@ class CompiledRule(Struct, frozen=True, kw_only=True):
         return word in self.options or bool(equals and f"{name}=" in self.options)
 
     def match(self, words: Sequence[Word]) -> RuleMatch:
-        """Whether an asking or denying rule concerns a command. Options between the rule's words hide nothing."""
+        """Whether an asking or denying rule matches a command. Options between the rule's words are skipped."""
         if not words:
             return "no"
         if words[0] is None:
@@ -310,17 +317,18 @@ class CompiledRule(Struct, frozen=True, kw_only=True):
         return "perhaps" if "perhaps" in found or name != self.words[0] else "yes"
 
     def is_in_code(self, texts: Sequence[str]) -> bool:
-        """Whether every word is written in the code of an interpreter, alone or behind a command of one letter."""
+        """Whether every word of the rule occurs in interpreter code, alone or after a one-letter command (sed's
+        `e`)."""
         return bool(texts) and all(any(_code_pattern(word).search(text) for text in texts) for word in self.named)
 
     @property
     def named(self) -> frozenset[str]:
-        """The words without the options."""
+        """The words of the rule that are not options."""
         return frozenset(word for word in self.words if not word.startswith("-"))
 
 
 def _split_joined_values(wanted: Sequence[str], words: Sequence[Word]) -> list[Word]:
-    """The words with options and the wanted values they are joined to taken apart: `-uroot` is `-u root`."""
+    """Split options from values that the rule names: `-uroot` becomes `-u root`."""
     apart: list[Word] = []
     for word in words:
         name, _, value = (word or "").partition("=")
@@ -339,7 +347,7 @@ def _code_pattern(word: str) -> re.Pattern[str]:
 
 
 def _match_operands(program: str, wanted: Sequence[str], words: Sequence[Word]) -> RuleMatch:
-    """Whether the wanted operands come first, with nothing but options (and perhaps their values) before them."""
+    """Whether the operands of the rule come first, with only options and their values before them."""
     if not wanted:
         return "yes"
     for at, word in enumerate(words):
@@ -353,22 +361,22 @@ def _match_operands(program: str, wanted: Sequence[str], words: Sequence[Word]) 
 
 
 def compile_rule(given: CommandRule) -> CompiledRule:
-    """The rule a configuration spells out; `ConfigError` if it means nothing or would approve too much."""
+    """Compile a rule. Raises `ConfigError` if it is invalid or would approve too much."""
     try:
         words = shlex.split(given.rule)
     except ValueError:
-        raise _rule_error(given, "its quotes do not match") from None
+        raise _rule_error(given, "its quotes are not balanced") from None
     if _OPERATOR.search(_QUOTED.sub("", given.rule)):
-        raise _rule_error(given, "a rule is the words of one command, without operators and variables")
+        raise _rule_error(given, "a rule is the words of one command, without operators or variables")
     starred = words[-1:] == [WILDCARD]
     words = words[:-1] if starred else words
     if not words:
         raise _rule_error(given, "it names no program")
     if WILDCARD in words:
-        raise _rule_error(given, "`*` stands for further words and comes last")
+        raise _rule_error(given, "`*` stands for further words and must come last")
     verdict = Verdict(given.verdict)
     if "/" in words[0] or (verdict is Verdict.APPROVE and not is_plain_name(words[0])):
-        raise _rule_error(given, f"'{words[0]}' is not the bare name of a program")
+        raise _rule_error(given, f"'{words[0]}' is not a plain program name")
     if verdict is Verdict.APPROVE:
         _validate_approval(given, words, starred)
     return CompiledRule(
@@ -381,23 +389,25 @@ def _needs(given: CommandRule, verdict: Verdict) -> Widening | None:
     hosts = () if isinstance(given.network, str) else given.network
     needs = Widening(hosts=hosts, network=given.network == "on", read=given.read, write=given.write)
     if needs and verdict is Verdict.DENY:
-        raise _rule_error(given, "what is denied reaches nothing, so leave out network, read and write")
+        raise _rule_error(given, "a denying rule cannot give access, so remove network, read and write")
     if (strange := next((host for host in hosts if not is_allow_list_entry(host)), None)) is not None:
-        raise _rule_error(given, f"{strange!a} is not a host; write host, *.host or host:port")
+        raise _rule_error(given, f"{strange!a} is not a host; use host, *.host or host:port")
     return needs or None
 
 
 def _validate_approval(given: CommandRule, words: list[str], starred: bool) -> None:
     if words[0] in SHELL_CHANGING:
-        raise _rule_error(given, f"'{words[0]}' changes what later commands mean and is always asked about")
+        raise _rule_error(given, f"'{words[0]}' changes what later commands mean and always needs approval")
     if starred and (reason := wildcard_refusal(words, only_files=given.operands == "files")):
         raise _rule_error(given, reason)
     for option in given.options:
         if not option.startswith("-"):
             raise _rule_error(given, f"the option '{option}' does not begin with '-'")
         if words[0] == "git" and option.rstrip("=") in git.HAZARDOUS:
-            raise _rule_error(given, f"'{option}' of {words[0]} runs or writes something and is always asked about")
+            raise _rule_error(
+                given, f"'{option}' of {words[0]} runs programs or writes files and always needs approval"
+            )
 
 
 def _rule_error(given: CommandRule, reason: str) -> ConfigError:
-    return ConfigError(f"The command rule '{given.rule}' cannot be used: {reason}.")
+    return ConfigError(f"The command rule '{given.rule}' is invalid: {reason}.")

@@ -1,6 +1,6 @@
-"""What a command text as a whole does: the files it may write, the variables it sets, and what that says about words.
+"""Effects of a command text: the files it may write and the variables it sets, and what follows for unknown words.
 
-Variables that the text never sets come from the environment and hold nothing that the text could have chosen.
+A variable that the text never sets comes from the environment, so the text cannot have chosen its value.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from holdfast.rules.shell.harmless import (
     ResolvedWord,
     UnknownWord,
 )
+from holdfast.rules.shell.parts import CommandPart, GlobWord, ParsedWord, QuotedWord, VariableWord, Word, word_set
 from holdfast.rules.shell.programs import FILE_RUNNERS, INTERPRETERS, WRAPPERS, family, program_name
-from holdfast.rules.shell.verdicts import CommandPart, GlobWord, ParsedWord, QuotedWord, VariableWord, Word, word_set
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_./,:=@%+^-]+")
 _QUOTED: Final = re.compile(r'[^"\\`$]+')
@@ -27,16 +27,16 @@ _NUMBER: Final = re.compile(
     r"\$[#?$!]|\$\{#[A-Za-z_]\w*\}|\$\(\((?:[\w\s+*/%-]|\$\{?\w+\}?|\([\w\s+*/%-]*\))*\)\)|\$\(nproc\)"
     r"|\$\(date(?: -u)?(?: [\"']?\+[%A-Za-z0-9_:.-]+[\"']?)?\)|`date(?: \+[%A-Za-z0-9_:.-]+)?`"
 )
-"""Expansions that are numbers or dates."""
+"""Expansions that can only be numbers or dates."""
 _FOLDER: Final = re.compile(r"\$\(pwd\)|`pwd`|\$PWD\b|\$\{PWD\}")
 _VALUE: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)((?:[%^,]{1,2}|##?)[^}\"'`$\[\]]*)?\})")
 _COMMAND: Final = re.compile(r"\$\([^()\"]*\)|`[^`\"]*`|\$\{[A-Za-z_]\w*[^}\"'`$\[\]]*\}|\$[0-9]")
 _PARAMETER: Final = re.compile(r"\$(?:[0-9]|\{[0-9]\}|[@*]|\{[@*]\})")
 _SPECIAL: Final = frozenset("$`\"'\\{}()<>&|;~!#*?[] \t\n")
 _BRACED_OPERANDS: Final = re.compile(r"[A-Za-z0-9_./]*\{[A-Za-z0-9_.,/]+\}[A-Za-z0-9_.,/{}]*")
-"""A word in braces none of whose words begins with a dash."""
+"""A brace expansion in which no word starts with a dash."""
 _SHELL_SET: Final = re.compile(r"_|REPLY|OPTARG|OLDPWD|MAPFILE|DIRSTACK|COPROC|FUNCNAME|BASH_\w+|IFS|PIPESTATUS")
-"""Variables that the shell sets to something that the text chooses."""
+"""Variables that the shell sets to a value that the text can choose."""
 VARIABLE_NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _SYSTEM_PATH: Final = re.compile(
     r"PATH=[\"']?(?:(?:\$PATH|\$\{PATH\}|/(?:usr/)?(?:local/)?s?bin|/opt/homebrew/bin):?)+[\"']?"
@@ -44,7 +44,7 @@ _SYSTEM_PATH: Final = re.compile(
 SETTING_BUILTINS: Final = frozenset({"getopts", "mapfile", "printf", "read", "readarray", "wait"})
 DECLARING_BUILTINS: Final = frozenset({"declare", "export", "local", "readonly", "typeset"})
 CODE_OPTION: Final = re.compile(r"-\w*[eEcr]|-[ecr].*|--(?:eval|expression|command|run)(?:=.*)?", re.DOTALL)
-"""What code is given by, so that operands are not."""
+"""Options that take code, so that the operands are not code."""
 _SETS_PARAMETERS: Final = FILE_RUNNERS | {"eval", "getopts", "set", "shift"}
 _DEVICE: Final = re.compile(r"(?:^|/)(?:dev|proc)(?:/|$)")
 _NON_WRITING: Final = word_set("""
@@ -55,19 +55,19 @@ _NON_WRITING: Final = word_set("""
     readonly printf rev base64 eval trap sum column dirs expand fmt fold hexdump join lsblk lscpu od paste rg sha1sum
     sha512sum stty strings tac time tty uptime users w whatis whereis yes
 """)
-"""Programs that write no file of their own accord."""
+"""Programs that write no files."""
 _COPIERS: Final = frozenset({"cp", "install", "ln", "mv", "rsync"})
 _FETCHERS: Final = word_set("cargo curl git gunzip gzip make npm pip pip3 tar unzip wget")
-"""Programs that write what comes from elsewhere, if they are not given text."""
+"""Programs that write downloaded or unpacked content, unless they get text from the command."""
 _GIT_INPUT_SUBCOMMANDS: Final = frozenset({"am", "apply", "config", "fast-import", "hash-object", "update-index"})
 _DEFERRED: Final = (("alias",), ("at",), ("coproc",), ("trap",))
-"""Commands that run something later."""
+"""Commands that run something later, so that the order in the text does not matter."""
 ANYTHING: Final = "*"
-"""Any file at all."""
+"""Stands for any file or any variable."""
 
 
 class CommandEffects:
-    """One command text: what it writes and sets, and what is known about a word of it because of that."""
+    """What a command text writes and sets, and what is therefore known about its words."""
 
     def __init__(self, parts: Sequence[CommandPart], loops: Mapping[str, tuple[ParsedWord, ...]]) -> None:
         self.parts = parts
@@ -75,18 +75,18 @@ class CommandEffects:
 
     @cached_property
     def written_files(self) -> frozenset[str]:
-        """The names of the files that the text may write; `ANY` if they cannot be told."""
+        """The names of the files that the text may write; `ANYTHING` if they are unknown."""
         return self._files(self.parts)
 
     def _files(self, parts: Sequence[CommandPart]) -> frozenset[str]:
-        copied, made = set[str](), set[str]()
+        copied, created = set[str](), set[str]()
         for part in parts:
             if part.kind == "redirection":
-                made |= _redirect_targets(part)
+                created |= _redirect_targets(part)
             elif part.kind == "command" and part.words[0] is not None and not part.guessed:
                 name = program_name(part.words[0])
-                (copied if name in _COPIERS else made).update(self._files_of(name, part))
-        return frozenset({ANYTHING} if copied and made else copied | made)
+                (copied if name in _COPIERS else created).update(self._files_of(name, part))
+        return frozenset({ANYTHING} if copied and created else copied | created)
 
     def _files_of(self, name: str, part: CommandPart) -> Iterable[str]:
         words = part.words[1:]
@@ -100,8 +100,8 @@ class CommandEffects:
             sign = ("w", "W", "-i", "e") if name == "sed" else (">", "|", "system")
             return (ANYTHING,) if any(word is None or any(mark in word for mark in sign) for word in words) else ()
         if name in _COPIERS:
-            untold = None in words or any(_DEVICE.search(word or "") for word in words)
-            return (ANYTHING,) if untold else (program_name((word or "").rstrip("/")) for word in words)
+            is_unknown = None in words or any(_DEVICE.search(word or "") for word in words)
+            return (ANYTHING,) if is_unknown else (program_name((word or "").rstrip("/")) for word in words)
         if name == "sort":
             return (
                 (ANYTHING,) if any(word is not None and word.startswith("-") and "o" in word for word in words) else ()
@@ -122,7 +122,7 @@ class CommandEffects:
 
     @cached_property
     def is_given_text(self) -> bool:
-        """Whether here-documents or here-strings stand in the text."""
+        """Whether the text contains here-documents or here-strings."""
         return any(part.kind == "redirection" and (part.words[0] or "").startswith("<<") for part in self.parts)
 
     def may_have_written(self, path: str, at: int) -> bool:
@@ -133,7 +133,7 @@ class CommandEffects:
 
     @cached_property
     def _assigned(self) -> frozenset[str]:
-        """Variables that the text sets; `ANY` if it may set any."""
+        """The variables that the text sets; `ANYTHING` if it may set any."""
         names = set[str]()
         for part in self.parts:
             if part.kind == "assignment":
@@ -154,8 +154,8 @@ class CommandEffects:
         return frozenset(names)
 
     @cached_property
-    def obeys_variables(self) -> bool:
-        """Whether there are programs that may do what variables say."""
+    def acts_on_variables(self) -> bool:
+        """Whether the text runs programs that may act on environment variables."""
         commands = (part.words[0] for part in self.parts if part.kind == "command")
         return any(name is None or (program_name(name) not in HARMLESS_PROGRAMS or "/" in name) for name in commands)
 
@@ -175,7 +175,7 @@ class CommandEffects:
         return any(text != "PATH" and _SYSTEM_PATH.fullmatch(text) is None for text in found)
 
     def _is_inherited(self, name: str) -> bool:
-        """Whether a variable comes from the environment."""
+        """Whether the value of a variable comes from the environment."""
         return name not in self._assigned and ANYTHING not in self._assigned and _SHELL_SET.fullmatch(name) is None
 
     def _is_safe_loop(self, name: str) -> bool:
@@ -189,7 +189,7 @@ class CommandEffects:
 
     @cached_property
     def _creates_dash_names(self) -> bool:
-        """Whether the text may make files whose names begin with a dash, which patterns match."""
+        """Whether the text may create files whose names start with a dash, which a glob would turn into options."""
         return any(
             word is None or word.startswith("--") or "/-" in word
             for part in self.parts
@@ -203,12 +203,12 @@ class CommandEffects:
 
     @cached_property
     def _has_parameters(self) -> bool:
-        """Whether `$1` may be something that the text chooses."""
+        """Whether the text can choose the value of `$1`."""
         names = {program_name(part.words[0] or "eval") for part in self.parts if part.kind == "command"}
         return bool(names & _SETS_PARAMETERS) or any(part.obstacle == "it defines a function" for part in self.parts)
 
     def _is_listed(self, at: int) -> bool:
-        """Whether xargs at this position is given names of files as they are, by find or the like."""
+        """Whether xargs at this position reads unchanged file names from find or a similar program."""
         commands = [part for part in self.parts[:at] if part.kind == "command" and not part.derived]
         if not commands or program_name(commands[-1].words[0] or "") != "xargs" or None in commands[-1].words:
             return False
@@ -234,75 +234,75 @@ class CommandEffects:
     def _resolve_word(self, word: Word, raw: str, parsed: ParsedWord) -> ResolvedWord:
         if word is not None:
             return word
-        made = self._resolve_raw(raw)
-        if made is not None:
-            return made
+        resolved = self._resolve_raw(raw)
+        if resolved is not None:
+            return resolved
         if isinstance(parsed, QuotedWord) or (isinstance(parsed, VariableWord) and parsed.is_quoted):
             return UnknownWord.ONE
         return UnknownWord.MANY
 
     def _resolve_raw(self, raw: str) -> ResolvedWord | None:
-        """A word with holes for what cannot be told; None if it may be several words."""
+        """The word with markers for its unknown pieces; None if it may be several words."""
         if _BRACED_OPERANDS.fullmatch(raw) or (raw.startswith("<(") and raw.endswith(")")):
             return UnknownWord.OPERAND
-        at, made, globs = 0, list[str](), False
+        at, pieces, globs = 0, list[str](), False
         if raw.startswith("~"):
-            at, made = 1, ["/"]
+            at, pieces = 1, ["/"]
         while at < len(raw):
             char = raw[at]
             if (found := _BARE.match(raw, at)) is not None:
-                made.append(found[0])
+                pieces.append(found[0])
                 at = found.end()
             elif char == "\\" and at + 1 < len(raw):
-                made.append(raw[at + 1])
+                pieces.append(raw[at + 1])
                 at += 2
             elif char == "'" and (end := raw.find("'", at + 1)) > 0:
-                made.append(raw[at + 1 : end])
+                pieces.append(raw[at + 1 : end])
                 at = end + 1
             elif char == '"':
                 at, quoted = self._quoted(raw, at + 1)
                 if quoted is None:
                     return None
-                made.append(quoted)
+                pieces.append(quoted)
             elif raw.startswith("{}", at):
-                made.append("{}")
+                pieces.append("{}")
                 at += 2
             elif char not in _SPECIAL or raw[at:] == "$":
-                made.append(char)
+                pieces.append(char)
                 at += 1
             elif char in "*?[]":
                 globs = True
-                made.append("*")
+                pieces.append("*")
                 at += 1
             else:
                 at, value = self._value(raw, at)
                 if value is None or value == UNKNOWN_PIECE:
                     return None
-                made.append(value)
-        text = _without_leading_value("".join(made))
+                pieces.append(value)
+        text = _without_leading_value("".join(pieces))
         if not globs:
             return text if text or raw else None
         is_operand = text[:1] not in ("-", "+", UNKNOWN_PIECE) and (text[:1] != "*" or not self._creates_dash_names)
         return UnknownWord.OPERAND if is_operand else None
 
     def _quoted(self, raw: str, at: int) -> tuple[int, str | None]:
-        made: list[str] = []
+        pieces: list[str] = []
         while at < len(raw) and raw[at] != '"':
             if (found := _QUOTED.match(raw, at)) is not None:
-                made.append(found[0])
+                pieces.append(found[0])
                 at = found.end()
             elif raw[at] == "\\":
-                made.append(raw[at + 1 : at + 2])
+                pieces.append(raw[at + 1 : at + 2])
                 at += 2
             else:
                 at, value = self._value(raw, at)
                 if value is None:
                     return at, None
-                made.append(value)
-        return at + 1, "".join(made)
+                pieces.append(value)
+        return at + 1, "".join(pieces)
 
     def _value(self, raw: str, at: int) -> tuple[int, str | None]:
-        """What an expansion is: a number, what the environment holds, or a hole; None if it is not modelled."""
+        """The value of an expansion: a number, a marker for an inherited or unknown value, or None if not supported."""
         if (found := _NUMBER.match(raw, at)) is not None:
             return found.end(), "0"
         if (found := _FOLDER.match(raw, at)) is not None and self._is_inherited("PWD"):
@@ -320,7 +320,7 @@ class CommandEffects:
 
 
 def _without_leading_value(text: str) -> str:
-    """A word that begins with what the environment holds is no option, unless it would be one without that."""
+    """A word that starts with an inherited value cannot be an option, unless it is one when that value is empty."""
     if not text.startswith(FROM_ENVIRONMENT):
         return text
     rest = text.replace(FROM_ENVIRONMENT, "")
@@ -338,7 +338,7 @@ def _redirect_targets(part: CommandPart) -> set[str]:
 
 
 def _variables_set(part: CommandPart) -> Iterator[str]:
-    """The variables that a builtin sets; `ANY` if one cannot be told."""
+    """The variables that a builtin sets; `ANYTHING` if a name is unknown."""
     name = part.words[0]
     if (
         name not in SETTING_BUILTINS

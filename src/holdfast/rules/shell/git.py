@@ -1,15 +1,16 @@
-"""The reading half of git. Even reading runs what a repository's configuration names, so a sandbox must hold it."""
+"""Read-only git commands. Even these run programs named in the repository's configuration (pagers, filters, fsmonitor),
+so they are approved only in a sandbox."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast.rules.shell.location import PLACEHOLDERS, CommandContext
+from holdfast.rules.shell.context import PLACEHOLDERS, CommandContext
+from holdfast.rules.shell.parts import word_set
 from holdfast.rules.shell.read_only import outside_project, read_only_program, split_arguments
-from holdfast.rules.shell.verdicts import word_set
 
-NOT_CONTAINED: Final = "git runs what the repository's configuration names, and no sandbox holds it"
+NOT_CONTAINED: Final = "git runs programs that the repository's configuration names, and there is no sandbox"
 _SHOWING: Final = """
     oneline stat shortstat numstat name-only name-status graph all patch decorate no-decorate decorate= abbrev-commit
     no-merges merges first-parent reverse follow no-patch summary raw minimal patience histogram color no-color color=
@@ -55,20 +56,20 @@ WILDCARD_SUBCOMMANDS: Final = READ_ONLY_NAMES | {
     *("add", "checkout", "cherry", "commit", "count-objects", "mv", "name-rev", "range-diff", "restore", "rm"),
     *("show-branch", "stash", "switch", "tag", "whatchanged"),
 }
-"""Subcommands whose operands are revisions and paths; of all others some operand names a program or a transport."""
+"""Subcommands whose operands are only revisions and paths; in all others an operand can name a program or transport."""
 
 
 HAZARDOUS: Final = word_set("""
     -C -O -c --config-env --exec-path --ext-diff --extcmd --git-dir --output --open-files-in-pager --receive-pack
     --textconv --upload-pack --work-tree
 """)
-"""Options that a rule may not approve with any operands: they run programs, write files or leave the project."""
+"""Options that no rule can approve: they run programs, write files or leave the project."""
 
 
 def check_git(words: Sequence[str], context: CommandContext) -> str:
-    """Why this is more than reading a repository in a sandbox; empty if it is not."""
+    """Why a git command does more than read the repository in a sandbox; empty if it does not."""
     if PLACEHOLDERS & set(words):
-        return "an argument cannot be told"
+        return "an argument is only known at run time"
     rest = list(words[1:])
     if rest[:1] == ["--no-pager"]:
         rest.pop(0)
@@ -87,9 +88,9 @@ def _check_subcommand(rest: Sequence[str], context: CommandContext) -> str:
         return read
     operands = read.operands
     if rest[0] == "branch" and operands and "--list" not in read.options:
-        return "it would make a branch"
+        return "it would create a branch"
     if "--no-index" in read.options and not (context.links_stay_inside or all(map(context.is_plain_file, operands))):
-        return "it may follow links out of the project"
+        return "it may follow symlinks out of the project"
     if known.operands == "pattern" and "-e" not in read.options:
         operands = operands[1:]
     return outside_project(operands, context)

@@ -1,6 +1,6 @@
-"""Programs, options and variables known to run nothing: what a rule that asks or denies need not worry about.
+"""Programs, options and variables that run nothing, so that asking and denying rules can ignore them.
 
-The tables are positive. An option that is not in them, or is shortened, may run a command.
+The tables are allow-lists: an option that is missing or abbreviated may run a command.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.rules.shell.parts import word_set
 from holdfast.rules.shell.programs import DATA_PROGRAMS
-from holdfast.rules.shell.verdicts import word_set
 
 UNKNOWN_PIECE: Final = "\0"
-"""Stands in a word for a piece of it that cannot be told."""
+"""Marks an unknown piece of a word."""
 FROM_ENVIRONMENT: Final = "\1"
-"""Stands in a word for what comes from the environment, which may be nothing at all."""
+"""Marks a value from the environment in a word; it may be empty."""
 
 
 class UnknownWord(Enum):
-    """What is known about a word whose text is not."""
+    """What is known about a word with an unknown value."""
 
     OPERAND = "operand"
-    """It is any number of words, none of which begins with a dash."""
+    """Any number of words, none of which starts with a dash."""
     ONE = "one"
-    """It is one word, which may be an option."""
+    """Exactly one word, which may be an option."""
     MANY = "many"
-    """It is any number of words, and some may be options."""
+    """Any number of words, some of which may be options."""
 
 
 ResolvedWord = str | UnknownWord
@@ -40,15 +40,15 @@ class Options(Struct, frozen=True, kw_only=True):
     """The options of a program that run nothing."""
 
     flags: str = ""
-    """Letters without a value."""
+    """Short options without a value."""
     valued: str = ""
-    """Letters whose value is the rest of the word, or the next one."""
+    """Short options with a value, attached or in the next word."""
     attached: str = ""
-    """Letters whose value, if any, is the rest of the word."""
+    """Short options with an optional, attached value."""
     long: frozenset[str] = frozenset()
-    """Long options without a value, or with one that follows `=`."""
+    """Long options without a value, or with one after `=`."""
     long_valued: frozenset[str] = frozenset()
-    """Long options whose value follows `=`, or is the next word."""
+    """Long options with a value after `=` or in the next word."""
     numbers: bool = False
     """Whether `-5` is an option."""
     bundled: bool = False
@@ -181,7 +181,7 @@ OPTION_TABLES: Final = {
         warn-undefined-variables trace jobs load-average output-sync""", """
         directory file makefile include-dir old-file new-file assume-new what-if assume-old""", attached="jlO"),
 }  # fmt: skip
-"""Programs some of whose options run commands, or name files that say what to run: the other options."""
+"""Harmless options of programs that also have options that run commands, or name files with commands."""
 
 _GIT_FLAGS: Final = (
     "all append dry-run force keep prune prune-tags progress quiet tags no-tags verbose unshallow update-shallow ipv4 "
@@ -224,7 +224,7 @@ GIT_OPTION_TABLES: Final = {
         no-recommend-shallow recommend-shallow single-branch default files summary""", """
         depth branch name jobs reference summary-limit"""),
 }  # fmt: skip
-"""Subcommands of git some of whose options run commands, or bring hooks."""
+"""Harmless options of git subcommands that also have options that run commands or install hooks."""
 GIT_HARMLESS: Final = word_set("""
     add am annotate apply blame branch cat-file check-attr check-ignore checkout cherry cherry-pick clean commit
     commit-tree config count-objects describe diff diff-files diff-index diff-tree for-each-ref format-patch fsck gc
@@ -232,7 +232,8 @@ GIT_HARMLESS: Final = word_set("""
     read-tree reflog remote repack reset restore rev-list rev-parse revert rm shortlog show show-branch show-ref stash
     status switch symbolic-ref tag update-index update-ref verify-commit version whatchanged worktree write-tree
 """)
-"""Subcommands of git to which every word is data. What the repository's own configuration runs is not in the text."""
+"""Git subcommands that treat every word as data. What the repository's configuration runs is not visible in the
+text."""
 _CONTAINER: Final = word_set("""
     attach commit cp diff events export history images import info inspect kill load login logout logs ls pause port
     prune ps pull push rename restart rm rmi save search start stats stop tag top unpause update version wait list
@@ -265,7 +266,7 @@ HARMLESS_SUBCOMMANDS: Final = {
     """),
     "yarn": _NPM - {"help-search"},
 }
-"""Subcommands to which the words that follow are data."""
+"""Subcommands that treat the following words as data."""
 HARMLESS_SUBCOMMAND_OPTIONS: Final = _options("gDSEfsyqhvaldpitnwkocAP", "", """
     global save-dev save save-exact save-optional no-save legacy-peer-deps force silent production json long
     parseable yes ignore-scripts no-audit no-fund verbose quiet dry-run all help version force-rm no-trunc size
@@ -277,7 +278,7 @@ HARMLESS_SUBCOMMAND_OPTIONS: Final = _options("gDSEfsyqhvaldpitnwkocAP", "", """
     omit depth registry loglevel access tag otp filter format last since until prefix workspace output namespace
     selector filename context container replicas field-selector sort-by signal timeout message author
     change""")  # fmt: skip
-"""Options of the programs with subcommands that run nothing."""
+"""Harmless options of the programs in `HARMLESS_SUBCOMMANDS`."""
 HARMLESS_PROGRAMS: Final = (DATA_PROGRAMS - set(OPTION_TABLES) - set(HARMLESS_SUBCOMMANDS) - {"find"}) | word_set("""
     . alias arp awk bg blkid builtin bzcat bzgrep caller chattr chcon command compgen complete compress coproc csplit
     dircolors dirs disown eval exec fdisk ffmpeg ffprobe fg findmnt fuser gawk groupadd gzcat hash hostnamectl iostat
@@ -287,14 +288,14 @@ HARMLESS_PROGRAMS: Final = (DATA_PROGRAMS - set(OPTION_TABLES) - set(HARMLESS_SU
     suspend swapoff swapon sysctl timedatectl top tracepath trap umount uncompress unexpand unix2dos unrar unzstd
     updatedb uudecode uuencode uuidgen wall whois write xclip xmllint xsel xzcat zdiff zegrep zfgrep zgrep zstd zstdcat
 """)
-"""Programs that run nothing because of their words, or what they run is read elsewhere (`wrappers`)."""
+"""Programs whose words run nothing, or whose nested commands `wrappers` finds."""
 FIND_VALUE_WORDS: Final = word_set("""
     -amin -anewer -atime -cmin -cnewer -context -ctime -fstype -gid -group -ilname -iname -inum -ipath -iregex
     -iwholename -links -lname -maxdepth -mindepth -mmin -mtime -name -newer -path -perm -printf -regex -regextype
     -samefile -size -type -uid -used -user -wholename -xtype -fprint -fprint0 -fls -files0-from -newermt -newerct
     -newerat -newerBt -D
 """)
-"""Words of find whose value is the next word, whatever that is."""
+"""Words of find that always take the next word as their value."""
 HARMLESS_VARIABLES: Final = re.compile(
     r"LANG|LANGUAGE|LC_[A-Z]+|TZ|TERM|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|CI|DEBUG|NODE_ENV|RAILS_ENV"
     r"|RACK_ENV|APP_ENV|FLASK_ENV|ENVIRONMENT|VERBOSE|PORT|HOST|HOSTNAME|USER|LOGNAME|TMPDIR|TMP|TEMP|DISPLAY|IFS"
@@ -303,13 +304,13 @@ HARMLESS_VARIABLES: Final = re.compile(
     r"|GIT_PAGER_IN_USE|GIT_MERGE_AUTOEDIT|POSIXLY_CORRECT|TIMEFORMAT|OLDPWD|PWD|REPLY|OPTARG|AWS_(REGION|PROFILE)"
     r"|DJANGO_SETTINGS_MODULE|CUDA_VISIBLE_DEVICES|OMP_NUM_THREADS|SOURCE_DATE_EPOCH|[A-Za-z_]*_(URL|TOKEN|KEY|VERSION)"
 )
-"""Variables that make no program run anything."""
+"""Variables that do not make any program run something."""
 
 
 def unsafe_option_reason(table: Options, words: Sequence[ResolvedWord], commands: Sequence[str] = ()) -> str:
-    """Why one of the words may be an option that runs something; empty if none may.
+    """Why one of the words may be an option that runs a command; empty if none may.
 
-    `commands`: options whose value is a command, which is read elsewhere if it is spelt out.
+    `commands`: options whose value is a command; a literal one is judged as a nested command.
     """
     at, resolved = 0, list(words)
     if table.bundled and "--null" in resolved:
@@ -325,17 +326,17 @@ def unsafe_option_reason(table: Options, words: Sequence[ResolvedWord], commands
             return ""
         if isinstance(word, UnknownWord):
             if word is not UnknownWord.OPERAND:
-                return "a word that may be an option cannot be told"
+                return "a word that may be an option is only known at run time"
         elif word.startswith(UNKNOWN_PIECE):
-            return "a word that may be an option cannot be told"
+            return "a word that may be an option is only known at run time"
         elif word.startswith("-") and word != "-":
             taken = _values_taken(table, word)
             if taken is None and _is_literal_command(table, word, resolved[at : at + 1], commands):
                 taken = int("=" not in word)
             if taken is None:
-                return f"the option '{word.replace(UNKNOWN_PIECE, '…')}' is not known to run nothing"
+                return f"the option '{word.replace(UNKNOWN_PIECE, '…')}' may run a program"
             if UnknownWord.MANY in resolved[at : at + taken]:
-                return "the value of an option cannot be told"
+                return "the value of an option is only known at run time"
             at += taken
     return ""
 
@@ -345,12 +346,12 @@ def _unsafe_bundle_reason(table: Options, words: Sequence[ResolvedWord]) -> str:
     letters = first if first.isalnum() else ""
     odd = [letter for letter in letters if letter not in table.flags + table.valued]
     if odd or not letters or UnknownWord.MANY in words[1 : 1 + sum(letter in table.valued for letter in letters)]:
-        return f"the options '{first.replace(UNKNOWN_PIECE, '…')}' are not known to run nothing"
+        return f"the options '{first.replace(UNKNOWN_PIECE, '…')}' may run a program"
     return ""
 
 
 def _values_taken(table: Options, word: str) -> int | None:
-    """How many of the next words belong to an option; None if the option is not known."""
+    """How many of the next words are values of an option; None if the option is unknown."""
     if word.startswith("--"):
         name, equals, _ = word.partition("=")
         if name in table.long_valued:
@@ -369,7 +370,7 @@ def _values_taken(table: Options, word: str) -> int | None:
 
 
 def _is_literal_command(table: Options, word: str, after: Sequence[ResolvedWord], commands: Sequence[str]) -> bool:
-    """Whether an option that takes a command is written in full, and so is the command."""
+    """Whether an option that takes a command, and its command, are literal and complete."""
     name, equals, value = word.partition("=")
     if not word.startswith("--"):
         name, equals = f"-{word[-1]}", ""

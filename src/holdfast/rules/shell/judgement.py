@@ -1,4 +1,7 @@
-"""The judgement of a whole command: every part with its verdict, and the strictest of them."""
+"""Judges a command: finds the verdict on every part and combines them; the strictest wins.
+
+Also compiles the command rules of a configuration, and finds the command prefix that a grant can cover.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ from holdfast.contract.json import Args
 from holdfast.contract.widening import Widening, merge_widenings
 from holdfast.rules.chain import ApprovalRequest, log_warning
 from holdfast.rules.shell import git
+from holdfast.rules.shell.analysis import CommandAnalysis, analyze
 from holdfast.rules.shell.command_rules import CHECKING_FILES, CompiledRule, compile_rule
-from holdfast.rules.shell.lexer import FUNCTION
-from holdfast.rules.shell.location import (
+from holdfast.rules.shell.context import (
     DEV_NULL,
     FOUND_PATH,
     PLACEHOLDERS,
@@ -32,18 +35,8 @@ from holdfast.rules.shell.location import (
     command_of,
     context_of,
 )
-from holdfast.rules.shell.parts import CommandAnalysis, analyze
-from holdfast.rules.shell.programs import FILE_RUNNERS, INTERPRETERS, family, is_plain_name, is_script, program_name
-from holdfast.rules.shell.read_only import (
-    MAY_LIST,
-    READERS,
-    SPECIAL_CHECKS,
-    check_read_only,
-    outside_project,
-    printed_names,
-)
-from holdfast.rules.shell.uncertainty import may_run_others
-from holdfast.rules.shell.verdicts import (
+from holdfast.rules.shell.lexer import FUNCTION
+from holdfast.rules.shell.parts import (
     UNCOVERED,
     CommandPart,
     Dialect,
@@ -56,6 +49,16 @@ from holdfast.rules.shell.verdicts import (
     SplitWords,
     VariableWord,
 )
+from holdfast.rules.shell.programs import FILE_RUNNERS, INTERPRETERS, family, is_plain_name, is_script, program_name
+from holdfast.rules.shell.read_only import (
+    MAY_LIST,
+    READERS,
+    SPECIAL_CHECKS,
+    check_read_only,
+    outside_project,
+    printed_names,
+)
+from holdfast.rules.shell.uncertainty import may_run_others
 from holdfast.rules.shell.word_reader import ENVIRONMENT_VARIABLES
 from holdfast.rules.shell.wrappers import MAX_WRAPPED
 
@@ -64,11 +67,11 @@ _WRAPPER_ARGUMENT: Final = {
     "stdbuf": re.compile(r"-[ioe](0|L)"),
     "timeout": re.compile(r"[0-9]+(\.[0-9]+)?[smhd]?"),
 }
-"""What stands before the command of a wrapper."""
+"""The argument of a wrapper before its command."""
 
 
 def _unwrap_transparent(words: Sequence[str]) -> list[str]:
-    """The command inside a wrapper that adds nothing but time limits and priorities; empty if that is not plain."""
+    """The command inside a wrapper that only sets limits or priorities; empty if there is none or it is not plain."""
     name, rest = words[0], list(words[1:])
     if name == "nice" and rest[:1] == ["-n"] and len(rest) > 1 and _SIGNED.fullmatch(rest[1]):
         del rest[:2]
@@ -81,34 +84,36 @@ def _unwrap_transparent(words: Sequence[str]) -> list[str]:
 
 _SPLITTING: Final = re.compile(r"\s")
 _MATCHING: Final = re.compile(r"[*?\[\\]")
-"""What makes a pattern of an unquoted value."""
+"""Characters that make an unquoted value a glob."""
 _OWN_VARIABLE: Final = re.compile(r"[A-Za-z0-9_]*[a-z][A-Za-z0-9_]*\+?")
-"""Variables that shells and programs look at are written in capitals."""
+"""Names of a script's own variables. Variables that shells and programs use are upper case."""
 _LOCALE: Final = re.compile(r"LC_[A-Z]+|LANG|TZ|NO_COLOR|COLUMNS")
 _LOCALE_VALUE: Final = re.compile(r"[A-Za-z0-9_.@+-]*|[A-Z][A-Za-z]+/[A-Z][A-Za-z_]+")
 _MAX_ROUNDS: Final = 200
-"""Commands that are looked at for one in a loop."""
+"""Commands that are judged for one command in loops; beyond that the loop variables count as unknown."""
 _DESCRIPTOR: Final = re.compile(r"[0-9]{1,3}|-")
-"""Other digits than these are the name of a file."""
+"""A file descriptor. Longer numbers are file names."""
 
 
 class CommandJudge:
-    """Rules, and whether the shipped readers are approved too."""
+    """Judges commands by rules and, with `readers`, by the preset `$shell-readonly`."""
 
     def __init__(self, rules: Iterable[CompiledRule] = (), *, readers: bool = False, quiet: bool = False) -> None:
         self.rules: Final = tuple(rules)
         self.readers: Final = readers
         self._quiet = quiet
-        """Whether differences between the two readings go without a word in the log."""
+        """Whether to skip the warning when the two parsers disagree."""
         self._strict = tuple(rule for rule in self.rules if rule.verdict is not Verdict.APPROVE)
 
     def judge_restrictions(self, text: str, dialect: Dialect = "bash") -> ShellJudgement:
-        """What is asked about or denied, wherever it would run; never an approval."""
+        """Apply only the asking and denying rules, which do not depend on the context. Never approves."""
         analysis = analyze(text, dialect)
         if analysis.too_complex:
             return self._deny_too_complex(analysis)
         strict = ((part, self._match_strict_rules(at, part, analysis)) for at, part in enumerate(analysis.parts))
-        parts = tuple(said or _judged_part(part, None, "", part.obstacle or UNCOVERED) for part, said in strict)
+        parts = tuple(
+            judged_part or _judged_part(part, None, "", part.obstacle or UNCOVERED) for part, judged_part in strict
+        )
         return _summarize(parts, approvable=False)
 
     def judge(self, text: str, context: CommandContext) -> ShellJudgement:
@@ -116,36 +121,36 @@ class CommandJudge:
         if analysis.too_complex:
             return self._deny_too_complex(analysis)
         if analysis.differs and not self._quiet and not analysis.unreadable:
-            log_warning(f"Two readings of the command {text[:200]!a} differ, so no rule approves it.")
+            log_warning(f"Two parsers disagree about the command {text[:200]!a}, so no rule approves it.")
         approvable = not (analysis.unreadable or analysis.differs or analysis.spliced or analysis.evaluates)
-        return _summarize(self._judged(analysis, context), approvable=approvable)
+        return _summarize(self._judge_parts(analysis, context), approvable=approvable)
 
     def _deny_too_complex(self, analysis: CommandAnalysis) -> ShellJudgement:
         strict = ((part, self._match_strict_rules(at, part, analysis)) for at, part in enumerate(analysis.parts))
-        parts = tuple(said or _judged_part(part, None, "", part.obstacle) for part, said in strict)
-        reason = f"It is too much to judge: {analysis.too_complex}."
+        parts = tuple(judged_part or _judged_part(part, None, "", part.obstacle) for part, judged_part in strict)
+        reason = f"It is too complex to analyze: {analysis.too_complex}."
         return ShellJudgement(parts=parts, verdict=Verdict.DENY, reason=reason)
 
-    def _judged(self, analysis: CommandAnalysis, context: CommandContext) -> tuple[JudgedPart, ...]:
+    def _judge_parts(self, analysis: CommandAnalysis, context: CommandContext) -> tuple[JudgedPart, ...]:
         moved = _context_after_cds(analysis, context)
         judged: list[JudgedPart] = []
         runner: JudgedPart | None = None
         commands = None if moved is None else _CommandApprovals(self, analysis, moved)
         for at, part in enumerate(analysis.parts):
-            said = self._match_strict_rules(at, part, analysis)
-            if said is None and part.derived and runner is not None:
+            judged_part = self._match_strict_rules(at, part, analysis)
+            if judged_part is None and part.derived and runner is not None:
                 covered = runner.verdict is Verdict.APPROVE
-                said = _judged_part(
+                judged_part = _judged_part(
                     part, runner.verdict if covered else None, runner.rule if covered else "", UNCOVERED
                 )
-            elif said is None:
-                said = _approve_part(part, commands)
-            runner = runner if part.derived else said
-            judged.append(said)
+            elif judged_part is None:
+                judged_part = _approve_part(part, commands)
+            runner = runner if part.derived else judged_part
+            judged.append(judged_part)
         return tuple(judged)
 
     def _match_strict_rules(self, at: int, part: CommandPart, analysis: CommandAnalysis) -> JudgedPart | None:
-        """What the asking and denying rules say."""
+        """The verdict of the asking and denying rules; None if none of them matches."""
         if not self._strict:
             return None
         words = (None,) if part.may_run_anything else part.words
@@ -156,20 +161,25 @@ class CommandJudge:
         )
         if certain := [rule for rule, fit in match if fit == "yes"]:
             rule = max(certain, key=lambda rule: rule.verdict.strictness)
-            said = _judged_part(part, rule.verdict, rule.name, f"the rule '{rule.name}' says {rule.verdict}")
+            effect = "denies it" if rule.verdict is Verdict.DENY else "asks about it"
+            judged_part = _judged_part(part, rule.verdict, rule.name, f"the rule '{rule.name}' {effect}")
             plain = not (part.inside or part.derived or part.guessed or part.may_run_anything)
-            return replace(said, needs=merge_widenings(rule.needs for rule in certain) or None) if plain else said
+            return (
+                replace(judged_part, needs=merge_widenings(rule.needs for rule in certain) or None)
+                if plain
+                else judged_part
+            )
         hidden = next((rule for rule, fit in match if fit == "perhaps"), None)
         if hidden is None and (doubt := analysis.uncertainty.reasons.get(at)) is not None:
-            reason = f"{doubt}, so it may run what the rule '{self._strict[0].name}' is about"
+            reason = f"{doubt}, so it may run a command that the rule '{self._strict[0].name}' covers"
             return _judged_part(part, Verdict.ASK, self._strict[0].name, reason)
         if hidden is None:
             return self._suspect_indirect_run(part, analysis)
-        reason = f"{part.obstacle or 'an argument cannot be told'}, so it may be what the rule '{hidden.name}' is about"
+        reason = f"{part.obstacle or 'an argument is only known at run time'}, so it may match the rule '{hidden.name}'"
         return _judged_part(part, Verdict.ASK, hidden.name, reason)
 
     def _suspect_indirect_run(self, part: CommandPart, analysis: CommandAnalysis) -> JudgedPart | None:
-        """What is said about a program that may run what it is told, where what a rule is about is written."""
+        """Ask about a program that may run its input if the text contains the words of a rule."""
         if part.kind != "command" or part.guessed or not may_run_others(part.words, writes=analysis.writes_files):
             return None
         if part.inside in FILE_RUNNERS and not analysis.writes_files:
@@ -190,11 +200,11 @@ class CommandJudge:
         )
         if named is None:
             return None
-        reason = f"it may run what it is given, which may be what the rule '{named.name}' is about"
+        reason = f"it may run its input, which may match the rule '{named.name}'"
         return _judged_part(part, Verdict.ASK, named.name, reason)
 
     def find_approval(self, words: Sequence[str], context: CommandContext) -> tuple[str, str]:
-        """The rule that approves the words and its reason; or no rule, and what is in the way."""
+        """The rule that approves the words, with the reason; or an empty name and why none does."""
         reasons: list[str] = []
         external = False
         for _ in range(MAX_WRAPPED + 1):
@@ -207,11 +217,11 @@ class CommandJudge:
             if not inner:
                 break
             if inner[0] == "cd":
-                return "", "a wrapped cd is not followed"
-            external = words[0] not in ("time", "command")  # it starts a program: the shell's own commands do not count
+                return "", "a cd inside another command is not supported"
+            external = words[0] not in ("time", "command")  # env and the like start a program, never a builtin
             words = inner
         else:
-            return "", f"commands are wrapped more than {MAX_WRAPPED} deep"
+            return "", f"commands are nested more than {MAX_WRAPPED} levels deep"
         if self.readers and (reason := _check_known(words, context)) is not None:
             reason = reason or _untrusted_reason(words[0], context, external=external)
             if not reason:
@@ -221,7 +231,7 @@ class CommandJudge:
 
 
 class _CommandApprovals:
-    """The simple commands of a reading: which of them are approved, and what each prints for others."""
+    """Approvals of the simple commands of a text, and what each prints for the commands that read its output."""
 
     def __init__(self, judge: CommandJudge, analysis: CommandAnalysis, context: CommandContext) -> None:
         self.context: Final = context
@@ -232,43 +242,44 @@ class _CommandApprovals:
         self._printed: dict[int, NameSeparator] = {}
 
     def approval(self, part: CommandPart) -> tuple[str, str]:
-        """The rule and its reason; or no rule, if one of the commands that it may be is not approved."""
+        """The approving rule and reason; an empty name if any possible expansion of the command is not approved."""
         if part.number not in self._answers or not part.number:
-            self._answers[part.number] = "", UNCOVERED  # until it is known: a command does not read its own output
+            self._answers[part.number] = "", UNCOVERED  # ends the recursion if a command reads its own output
             self._answers[part.number] = self._judge_command(part)
         return self._answers[part.number]
 
     def _judge_command(self, part: CommandPart) -> tuple[str, str]:
         given: NameSeparator = self._prints(part.piped_from) if part.piped_from and not part.redirected else ""
-        surroundings = replace(self.context, input_names=given)
+        own_context = replace(self.context, input_names=given)
         printed: set[NameSeparator] = set()
         rule, reason = "", ""
         for words in self._expanded(part):
-            rule, reason = self._judge.find_approval(words, surroundings)
+            rule, reason = self._judge.find_approval(words, own_context)
             if not rule:
                 return "", reason
-            reads = rule == SHELL_READONLY or check_read_only(words, surroundings) == ""
+            reads = rule == SHELL_READONLY or check_read_only(words, own_context) == ""
             printed.add(printed_names(words, given) if reads and not part.redirected else "")
         self._printed[part.number] = printed.pop() if len(printed) == 1 else ""
         return rule, reason
 
     def needs(self, name: str) -> Widening | None:
-        """What the approving rule of that name lets a command reach; nothing where several differ about it."""
+        """The access that the approving rule of that name gives; None if several rules of that name differ."""
         found = {rule.needs for rule in self._judge.rules if rule.name == name and rule.verdict is Verdict.APPROVE}
         return found.pop() if len(found) == 1 else None
 
     def _prints(self, number: int) -> NameSeparator:
-        """What the command of that number prints, if it is approved."""
+        """How the command with that number separates the file names it prints; empty unless it is approved."""
         part = self._parts.get(number)
         if part is not None and not part.obstacle:
             self.approval(part)
         return self._printed.get(number, "")
 
     def _expanded(self, part: CommandPart) -> Iterator[list[str]]:
-        """The commands that a part may be: one for each value of the variables of loops.
+        """The commands that a part can become: one for each combination of loop values.
 
-        What a pattern matches is given all at once; which of it comes first depends on the language of the shell, so
-        every match has to do in the place of all of them too.
+        A glob is replaced by all its matches at once. Their order depends on the locale, so each match is also tried
+        alone,
+        as the first operand can be special.
         """
         loops = self._analysis.loops
         names = {word.name for word in part.parsed_words if isinstance(word, VariableWord) and word.name in loops}
@@ -287,7 +298,7 @@ class _CommandApprovals:
                     yield [*chain(*pieces[:at]), match, *chain(*pieces[at + 1 :])]
 
     def values(self, word: ParsedWord) -> Sequence[str]:
-        """What a word stands for, or what may be said about that."""
+        """The values of a word, or a placeholder."""
         match word:
             case str():
                 return (word,)
@@ -317,7 +328,7 @@ class _CommandApprovals:
         return UNKNOWN_GLOB if not found else FOUND_PATH if words.is_output else UNKNOWN_WORDS
 
     def _is_plain(self, variable: str) -> bool:
-        """Whether the value of a variable can be no pattern."""
+        """Whether the value of a variable cannot be a glob."""
         if variable in self._analysis.plain_variables:
             return True
         if variable not in self._analysis.loops:
@@ -329,7 +340,7 @@ class _CommandApprovals:
 
 
 def _loop_word(value: str, variable: VariableWord) -> str:
-    """The value of a loop's variable as a word of a command."""
+    """The value of a loop variable as a word of a command."""
     if variable.is_quoted or value in PLACEHOLDERS:
         return value
     return (
@@ -338,37 +349,37 @@ def _loop_word(value: str, variable: VariableWord) -> str:
 
 
 def _approve_part(part: CommandPart, commands: _CommandApprovals | None) -> JudgedPart:
-    """What approves a part."""
+    """Judge a part that no asking or denying rule matches."""
     rule = ""
     if part.obstacle or part.inside == FUNCTION:
-        reason = part.obstacle or "it is hidden in a function"
+        reason = part.obstacle or "it is inside a function"
     elif commands is None:
-        reason = "the folder it would run in cannot be told"
+        reason = "the folder it runs in is only known at run time"
     elif part.kind == "command":
         rule, reason = commands.approval(part)
     elif reason := _check_other(part, commands):
         pass
     else:
         return _judged_part(part, Verdict.APPROVE, "", "it changes nothing")
-    said = _judged_part(part, Verdict.APPROVE if rule else None, rule, reason)
-    return said if commands is None or not rule else replace(said, needs=commands.needs(rule))
+    judged_part = _judged_part(part, Verdict.APPROVE if rule else None, rule, reason)
+    return judged_part if commands is None or not rule else replace(judged_part, needs=commands.needs(rule))
 
 
 def _check_known(words: Sequence[str], context: CommandContext) -> str | None:
-    """None: the program is not one of the readers."""
+    """Why a known read-only program does more than read; empty if it does not; None for other programs."""
     return git.check_git(words, context) if words[0] == "git" else check_read_only(words, context)
 
 
 def _untrusted_reason(program: str, context: CommandContext, *, external: bool) -> str:
     if not is_plain_name(program):
-        return "the program is not a bare name"
+        return "the program is given by path, not by name"
     if context.is_trusted_program(program, external=external):
         return ""
-    return f"'{program}' is not a program of the system"
+    return f"'{program}' is not a system program"
 
 
 def _check_other(part: CommandPart, commands: _CommandApprovals) -> str:
-    """Why an assignment, a redirection or a statement does something that nobody has approved."""
+    """Why an assignment, a redirection or a statement needs approval; empty if it is harmless."""
     match part.kind:
         case "assignment":
             listed = any(UNKNOWN_GLOB in commands.values(item) for item in part.parsed_words)
@@ -380,11 +391,11 @@ def _check_other(part: CommandPart, commands: _CommandApprovals) -> str:
 
 
 def _check_assignment(part: CommandPart) -> str:
-    """Variables of the script's own are harmless; those that programs or the shell look at are not."""
+    """A script's own variables are harmless; those that programs or the shell use are not."""
     name, _, value = part.text.partition("=")
     if part.scoped:
         harmless = _LOCALE.fullmatch(name) is not None and _LOCALE_VALUE.fullmatch(value) is not None
-        return "" if harmless or part.text == "IFS=" else "variables are set for a command"
+        return "" if harmless or part.text == "IFS=" else "it sets variables for a command"
     return "" if _OWN_VARIABLE.fullmatch(name) and not name.endswith("_proxy") else f"it sets {name}"
 
 
@@ -394,7 +405,7 @@ def _check_redirection(words: Sequence[str | None], context: CommandContext) -> 
     if operator in ("<<", "<<-", "<<<"):
         return ""
     if target is None:
-        return "its target cannot be told"
+        return "its target is only known at run time"
     if operator in (">&", "<&"):
         return "" if _DESCRIPTOR.fullmatch(target) else f"it writes to '{target}'"
     if target == DEV_NULL:
@@ -405,7 +416,7 @@ def _check_redirection(words: Sequence[str | None], context: CommandContext) -> 
 
 
 def _context_after_cds(analysis: CommandAnalysis, context: CommandContext) -> CommandContext | None:
-    """The place with every folder that a `cd` among the parts may lead to; None if one cannot be followed."""
+    """The context with every folder that a `cd` in the text may lead to; None if one is unknown."""
     moved: CommandContext | None = context
     for part in analysis.parts:
         if part.kind == "command" and part.words[:1] == ("cd",) and moved is not None:
@@ -426,7 +437,7 @@ def _summarize(parts: tuple[JudgedPart, ...], *, approvable: bool) -> ShellJudge
     if open_part is not None:
         return ShellJudgement(parts=parts, verdict=None, reason=_part_reason(open_part))
     if not approvable or not any(part.rule for part in parts):
-        return ShellJudgement(parts=parts, verdict=None, reason="It is not plain enough to be approved by rules.")
+        return ShellJudgement(parts=parts, verdict=None, reason="It is too complex to be approved by rules.")
     rules = " and ".join(dict.fromkeys(f"'{part.rule}'" for part in parts if part.rule))
     return ShellJudgement(parts=parts, verdict=Verdict.APPROVE, reason=f"Every part is approved by {rules}.")
 
@@ -441,7 +452,7 @@ def _judged_part(part: CommandPart, verdict: Verdict | None, rule: str, reason: 
 
 @lru_cache(maxsize=32)
 def compile_rules(rules: tuple[CommandRule, ...]) -> tuple[CompiledRule, ...]:
-    """The rules of a configuration, read and held against their examples; `ConfigError` names what is wrong."""
+    """Compile the rules of a configuration and check their examples. Raises `ConfigError`."""
     found = tuple(map(compile_rule, rules))
     for given, rule in zip(rules, found, strict=True):
         for example in given.match:
@@ -454,7 +465,7 @@ def compile_rules(rules: tuple[CommandRule, ...]) -> tuple[CompiledRule, ...]:
 
 
 def _decides_example(rule: CompiledRule, example: str) -> bool:
-    """Whether the rule alone decides about a command, in an ordinary project with a sandbox."""
+    """Whether the rule alone decides about a command, in an example project with a sandbox."""
     return CommandJudge([rule]).judge(example, EXAMPLE_CONTEXT).verdict is rule.verdict
 
 
@@ -470,11 +481,11 @@ EXAMPLE_CONTEXT: Final = CommandContext(
 _NOT_GRANTED: Final = frozenset({"cd"})
 _SCRIPT_RUNNERS: Final = frozenset({"bun", "npm", "pnpm", "yarn"})
 _SCRIPT: Final = re.compile(r"([A-Za-z0-9_]+:)[A-Za-z0-9_][A-Za-z0-9_:.-]*")
-"""The family of a script, up to its first colon."""
+"""A script name with its family, which ends at the first colon."""
 
 
 def reading_prefix(request: ApprovalRequest) -> tuple[str, ...] | None:
-    """The words of this call that may be allowed with other arguments; None if it does more than read."""
+    """The words of a call that can be granted with other arguments; None if it does more than read."""
     words = _words(request.args)
     if words is None or words[0] in _NOT_GRANTED:
         return None
@@ -488,15 +499,15 @@ def reading_prefix(request: ApprovalRequest) -> tuple[str, ...] | None:
 
 
 def has_prefix(prefix: tuple[str, ...], request: ApprovalRequest) -> bool:
-    """Whether a call is one plain command that begins with these words and only reads in the project."""
+    """Whether a call is one plain command that starts with these words and only reads in the project."""
     words = _words(request.args)
     return bool(prefix) and words is not None and words[: len(prefix)] == prefix and only_reads(request)
 
 
 def checking_prefix(request: ApprovalRequest) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """The words and the options of a call that checks or formats files of the project, and may do so with any of them.
+    """The words and options of a call that checks or formats project files, so that any project file can be granted.
 
-    The options are kept: without one of them (`--check`, `--collect-only`) it would do more.
+    The options are part of the grant: without one of them (`--check`, `--collect-only`) the program would do more.
     """
     words = _words(request.args)
     if words is None:
@@ -515,7 +526,7 @@ def checking_prefix(request: ApprovalRequest) -> tuple[tuple[str, ...], tuple[st
 
 
 def script_prefix(request: ApprovalRequest) -> tuple[str, ...] | None:
-    """`npm run test:` of a call `npm run test:unit`: it runs what the project says under names that begin so."""
+    """The prefix `npm run test:` of a call `npm run test:unit`, which covers all scripts of that family."""
     words = _words(request.args, runs_others=True)
     if words is None or len(words) != 3 or words[0] not in _SCRIPT_RUNNERS or words[1] != "run":
         return None
@@ -526,7 +537,7 @@ def script_prefix(request: ApprovalRequest) -> tuple[str, ...] | None:
 def only_reads(request: ApprovalRequest) -> bool:
     """Whether the command of a call only reads in the project, by the preset `$shell-readonly`.
 
-    Whether a sandbox holds it is not asked here: for a grant the sandbox it was given under is.
+    Ignores the sandbox: a grant is bound to the confinement it was made under.
     """
     text = command_of(request.args)
     if text is None:
@@ -536,8 +547,7 @@ def only_reads(request: ApprovalRequest) -> bool:
 
 
 def _words(args: Args, *, runs_others: bool = False) -> tuple[str, ...] | None:
-    """The words of a text that is one plain command and nothing else; with `runs_others` also of one that runs others
-    by itself."""
+    """The words of a text that is a single plain command; with `runs_others` also of one that runs other commands."""
     text = command_of(args)
     parts = () if text is None else analyze(text, "posix").parts
     if runs_others:

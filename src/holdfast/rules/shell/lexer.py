@@ -1,7 +1,7 @@
-"""What a script would do, read the way the shell reads it: every simple command, assignment and redirection in it.
+"""A lexer for shell scripts: extracts every simple command, assignment and redirection.
 
-The lexer follows bash character by character and stops (`Unmodelled`) at anything it does not model. With `bash=False`
-it also stops at everything that bash and a POSIX shell such as dash read in two ways.
+It follows bash character by character and raises `UnsupportedSyntax` at anything it does not support. With
+`bash=False` it also refuses everything that bash and POSIX shells such as dash interpret differently.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from holdfast.rules.shell.programs import COMPARISONS
-from holdfast.rules.shell.verdicts import (
+from holdfast.rules.shell.parts import (
     CommandPart,
     GlobWord,
     ParsedWord,
@@ -23,6 +22,7 @@ from holdfast.rules.shell.verdicts import (
     Word,
     word_set,
 )
+from holdfast.rules.shell.programs import COMPARISONS
 from holdfast.rules.shell.word_reader import PATTERN_SIGNS, LexedScript, UnsupportedSyntax, WordReader
 
 _ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=|\[)")
@@ -33,29 +33,29 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TEST_END: Final = re.compile(r"\]\](?=[ \t\n;&|)]|$)")
 _DESCRIPTOR: Final = re.compile(r"[0-9]{1,3}|-")
 _MAX_DIGITS: Final = 3
-"""Of a descriptor. More may be a word to bash; more than one are to dash."""
+"""Digits of a file descriptor. bash treats longer numbers as words; dash does so with more than one digit."""
 _TO_NOWHERE: Final = frozenset((sign, "/dev/null") for sign in (">", ">>", "1>", "2>", "2>>"))
 _NEVER_HERE: Final = word_set("do done elif else esac fi in then }")
-"""Reserved words that end something; where a command begins, nothing of theirs is open."""
+"""Reserved words that close a construct, so they cannot start a command."""
 _COMPOUND: Final = word_set("! { [[ case for function if select until while")
 _BASH_ONLY: Final = frozenset({"[[", "coproc", "function", "select"})
 _CASE_ENDS: Final = (";;&", ";;", ";&")
 FUNCTION: Final = "a function"
 SHOWN: Final = 200
-"""Characters of a part that are shown."""
-_STATEMENTS: Final = {"select": "it asks a person", "function": "it defines a function"}
-"""Statements that are more than their parts."""
+"""The maximum length of a part's text."""
+_STATEMENTS: Final = {"select": "it waits for user input", "function": "it defines a function"}
+"""Statements that need approval in addition to their parts."""
 _WHOLE_QUOTE: Final = re.compile(r'"[^"]*"')
 _WHOLE_VARIABLE: Final = re.compile(r"""("?)\$(\{)?([A-Za-z_][A-Za-z0-9_]*)(?(2)\})\1""")
 
 
 def lex(text: str, *, bash: bool = True) -> LexedScript:
-    """Raises `Unmodelled`."""
+    """Parse a script. Raises `UnsupportedSyntax`."""
     lexer = _Lexer(text, LexedScript(), bash=bash)
     try:
         lexer.read_all()
     except RecursionError:
-        raise UnsupportedSyntax("it is nested too deep") from None
+        raise UnsupportedSyntax("it is nested too deeply") from None
     return lexer.found
 
 
@@ -78,7 +78,7 @@ def _parse_word(word: Word | GlobWord, raw: str, shape: SplitWords | None) -> Pa
 
 
 class _Lexer(WordReader):
-    """Lists of commands, and what each is made of."""
+    """Parses lists, compound commands, simple commands, assignments and redirections."""
 
     def read_all(self) -> None:
         self._list(frozenset())
@@ -86,7 +86,8 @@ class _Lexer(WordReader):
             raise UnsupportedSyntax("a here-document has no text")
 
     def _list(self, closing: frozenset[str]) -> str:
-        """Read commands up to one of the closing words or operators, which is returned; up to the end without any."""
+        """Parse commands up to one of the closing words or operators, which is returned; up to the end if there are
+        none."""
         operator, last, pipelines = "", 0, 0
         while True:
             self._skip_lines()
@@ -103,7 +104,7 @@ class _Lexer(WordReader):
     def _closed(self, closing: frozenset[str]) -> str | None:
         if self.at >= len(self.text):
             if closing:
-                raise UnsupportedSyntax("something is not closed")
+                raise UnsupportedSyntax("a construct is not closed")
             return ""
         if ")" in closing and self._ahead(")"):
             self.at += 1
@@ -118,7 +119,7 @@ class _Lexer(WordReader):
         return None
 
     def _separator(self, closing: frozenset[str]) -> str:
-        """The operator after a command; none at the end of a line, or of all."""
+        """The operator after a command; empty at the end of a line or of the text."""
         self._skip_comment()
         if self.at >= len(self.text) or self._ahead("\n"):
             return ""
@@ -130,20 +131,20 @@ class _Lexer(WordReader):
             if self._ahead(operator):
                 break
         else:
-            raise UnsupportedSyntax("a command is followed by something else")
+            raise UnsupportedSyntax("there is unexpected text after a command")
         if operator == "|&" and not self.bash:
-            raise UnsupportedSyntax("`|&` is not the same in every shell")
+            raise UnsupportedSyntax("shells treat `|&` differently")
         self.at += len(operator)
         if operator == "&":
-            self.found.parts.append(_opaque("&", self._inside, "it runs something in the background"))
+            self.found.parts.append(_opaque("&", self._inside, "it runs a command in the background"))
         return operator
 
     def _command(self) -> int:
-        """The number of the command, if it is a simple one."""
+        """Parse a command. Returns its number, or 0 if it is not a simple command."""
         found = _RESERVED.match(self.text, self.at)
         word = found[1] if found is not None else ""
         if word in _NEVER_HERE or (word in _BASH_ONLY and not self.bash):
-            raise UnsupportedSyntax(f"'{word}' stands where a command begins")
+            raise UnsupportedSyntax(f"there is an unexpected '{word}' where a command starts")
         began, slot = self.at, len(self.found.parts)
         piped_from, self._fed_by = self._fed_by, 0
         if self._ahead("("):
@@ -186,7 +187,7 @@ class _Lexer(WordReader):
             self._within("(…)", lambda: self._list(frozenset(")")))
             return
         if not self.bash:
-            raise UnsupportedSyntax("`((` is not the same in every shell")
+            raise UnsupportedSyntax("shells treat `((` differently")
         self.at += 2
         self._arithmetic("))")
         self.found.parts.append(_opaque("((…))", self._inside, "it evaluates arithmetic"))
@@ -207,7 +208,7 @@ class _Lexer(WordReader):
         else:
             found = _NAME.match(self.text, self.at)
             if found is None or self.text[found.end() : found.end() + 1] not in (" ", "\t", "\n", ";"):
-                raise UnsupportedSyntax("the variable of a loop is not a name")
+                raise UnsupportedSyntax("the loop variable is not a name")
             self.at = found.end()
             self._skip_lines()
             self._loop(found[0])
@@ -230,7 +231,7 @@ class _Lexer(WordReader):
         self._assigned(f"{name}=", tuple(values))
 
     def _values(self, values: list[ParsedWord]) -> bool:
-        """Read `in WORDS` of a loop, if it is there; whether they can only be numbers."""
+        """Parse the optional `in WORDS` of a loop. Returns whether all words are numbers."""
         found = _RESERVED.match(self.text, self.at)
         if found is None or found[1] != "in":
             self.found.has_unknown_values = True
@@ -256,7 +257,7 @@ class _Lexer(WordReader):
         self._skip_lines()
         found = _RESERVED.match(self.text, self.at)
         if found is None or found[1] != "in":
-            raise UnsupportedSyntax("a choice has no `in`")
+            raise UnsupportedSyntax("a `case` has no `in`")
         self.at = found.end()
         end = ";;"
         while end == ";;":
@@ -277,7 +278,7 @@ class _Lexer(WordReader):
                 self.at += 1
                 return
             if not self._ahead("|") or self._ahead("||"):
-                raise UnsupportedSyntax("a pattern of a choice is not closed")
+                raise UnsupportedSyntax("a `case` pattern is not closed")
             self.at += 1
 
     def _function(self) -> None:
@@ -292,7 +293,7 @@ class _Lexer(WordReader):
         self.at += 1
         self._skip_blanks()
         if not self._ahead(")"):
-            raise UnsupportedSyntax("a parenthesis stands in a command")
+            raise UnsupportedSyntax("there is an unexpected parenthesis in a command")
         self.at += 1
 
     def _body(self) -> None:
@@ -303,7 +304,7 @@ class _Lexer(WordReader):
         self._within(FUNCTION, self._command)
 
     def _test(self) -> None:
-        """`[[ … ]]`: what `-eq` and the like compare is arithmetic, and `-v` evaluates subscripts."""
+        """Parse `[[ … ]]`. The operands of `-eq` and the like are arithmetic, and `-v` evaluates subscripts."""
         began, slot = self.at - 2, len(self.found.parts)
         words: list[str] = []
         values: list[Word] = ["[["]
@@ -329,25 +330,26 @@ class _Lexer(WordReader):
                 self._calculate(after)
             elif word == "-v" and _NAME.fullmatch(after) is None:
                 self._evaluate("a test evaluates a subscript")
-        told = (*values, "]]")
+        words_of_test = (*values, "]]")
         text = self.text[began : self.at][:SHOWN]
-        parsed_words = tuple(QuotedWord() if value is None else value for value in told)
+        parsed_words = tuple(QuotedWord() if value is None else value for value in words_of_test)
         self.found.parts.insert(
-            slot, CommandPart(kind="command", text=text, words=told, parsed_words=parsed_words, inside=self._inside)
+            slot,
+            CommandPart(kind="command", text=text, words=words_of_test, parsed_words=parsed_words, inside=self._inside),
         )
 
     def _calculate(self, word: str) -> None:
-        """A word of a test that is an expression."""
+        """Parse an arithmetic operand of a test."""
         quoted = len(word) > 1 and word[0] in "'\"" and word[-1] == word[0]
         self._inner((word[1:-1] if quoted else word) + "\x00", "a test")._arithmetic("\x00")
 
     def _regex(self) -> None:
-        """The right side of `=~`: up to the next blank, with parentheses and everything quoted skipped."""
+        """Skip the right side of `=~`, up to the next unquoted blank."""
         self._skip_blanks()
         while self.at < len(self.text) and self.text[self.at] not in " \t\n":
             char = self.text[self.at]
             if char == "\\" and self._ahead("\\\n"):
-                raise UnsupportedSyntax("a word goes on in the next line")
+                raise UnsupportedSyntax("a word continues on the next line")
             if char == "\\":
                 self.at += 2
             elif char == "'":
@@ -357,7 +359,7 @@ class _Lexer(WordReader):
             elif char == "$" and self.text[self.at + 1 : self.at + 2] not in ("", " ", "|", ")", "]"):
                 self._dollar(quoted=False)
             elif char in "`;&<>":
-                raise UnsupportedSyntax("a regular expression holds an operator")
+                raise UnsupportedSyntax("a regular expression contains an operator")
             else:
                 self.at += 1
 
@@ -396,22 +398,22 @@ class _Lexer(WordReader):
             self.found.parts[at] = replace(self.found.parts[at], scoped=True)
         obstacle = ""
         if words[0] is None:
-            obstacle = "the program cannot be told"
+            obstacle = "the program is only known at run time"
         elif words[0] != raw_words[0]:
             obstacle = "the program's name is quoted or escaped"
         self.found.command_count += 1
-        made = CommandPart(
+        part = CommandPart(
             kind="command", text=self.text[began:ended][:SHOWN], inside=self._inside, obstacle=obstacle,
             words=tuple(None if isinstance(word, GlobWord) else word for word in words),
             parsed_words=tuple(parsed_words),
             raw_words=tuple(raw_words), number=self.found.command_count, piped_from=piped_from, redirected=redirected,
         )  # fmt: skip
-        self.found.parts.insert(slot, made)
-        return made.number
+        self.found.parts.insert(slot, part)
+        return part.number
 
     def _define(self, words: list[Word | GlobWord], *, prefixed: bool, slot: int, began: int) -> None:
         if len(words) != 1 or not isinstance(words[0], str) or prefixed:
-            raise UnsupportedSyntax("a parenthesis stands in a command")
+            raise UnsupportedSyntax("there is an unexpected parenthesis in a command")
         self._skip_parameters()
         self._body()
         text = self.text[began : self.at]
@@ -424,13 +426,13 @@ class _Lexer(WordReader):
         began, slot = self.at, len(self.found.parts)
         name, sign = found[1], found[2]
         if not self.bash and sign != "=":
-            raise UnsupportedSyntax("an assignment is not the same in every shell")
+            raise UnsupportedSyntax("shells treat this assignment differently")
         self.at = found.end()
         if sign == "[":
             self._arithmetic("]")
             sign = next(filter(self._ahead, ("=", "+=")), "")
             if not sign:
-                raise UnsupportedSyntax("a bracket stands in a name")
+                raise UnsupportedSyntax("there is an unexpected bracket in a name")
             self.at += len(sign)
         items: list[ParsedWord] = []
         if self._ahead("("):
@@ -456,7 +458,7 @@ class _Lexer(WordReader):
 
     def _array(self, name: str, items: list[ParsedWord]) -> None:
         if not self.bash:
-            raise UnsupportedSyntax("an array is not the same in every shell")
+            raise UnsupportedSyntax("shells treat arrays differently")
         self.at += 1
         while True:
             self._skip_lines()
@@ -467,7 +469,7 @@ class _Lexer(WordReader):
                 self.at += 1
                 self._arithmetic("]")
                 if not self._ahead("="):
-                    raise UnsupportedSyntax("a bracket stands in an array")
+                    raise UnsupportedSyntax("there is an unexpected bracket in an array")
                 self.at += 1
                 if self.at < len(self.text) and self.text[self.at] in " \t\n)":
                     continue
@@ -479,7 +481,7 @@ class _Lexer(WordReader):
             self.found.assignments.append((name, word.text if isinstance(word, GlobWord) else word))
 
     def _redirections(self) -> None:
-        """What follows a compound command."""
+        """Parse the redirections after a compound command."""
         self._skip_blanks()
         while self._redirection():
             self._skip_blanks()
@@ -491,12 +493,12 @@ class _Lexer(WordReader):
         operator = found[2] or found[4]
         if operator in ("<", ">") and self.text[found.end() : found.end() + 1] == "(":
             if found[1]:
-                raise UnsupportedSyntax("a number stands before a process substitution")
+                raise UnsupportedSyntax("a number precedes a process substitution")
             return False
         if operator in ("<<<", "&>", "&>>") and not self.bash:
-            raise UnsupportedSyntax(f"`{operator}` is not the same in every shell")
+            raise UnsupportedSyntax(f"shells treat `{operator}` differently")
         if len(found[1] or "") > (_MAX_DIGITS if self.bash else 1):
-            raise UnsupportedSyntax("a descriptor of several digits is not the same in every shell")
+            raise UnsupportedSyntax("shells treat a file descriptor with several digits differently")
         slot = len(self.found.parts)
         self.at = found.end()
         self._skip_blanks()
@@ -511,7 +513,7 @@ class _Lexer(WordReader):
             self._given(slot, operator)
             return True
         if operator == ">&" and not self.bash and not _DESCRIPTOR.fullmatch(target or ""):
-            raise UnsupportedSyntax("`>&` with a file is not the same in every shell")
+            raise UnsupportedSyntax("shells treat `>&` with a file differently")
         text = self.text[found.start() : self.at][:SHOWN]
         words = ((found[1] or "") + operator, target)
         self.found.parts.insert(slot, CommandPart(kind="redirection", text=text, words=words, inside=self._inside))
@@ -526,11 +528,11 @@ class _Lexer(WordReader):
         end = self._word()
         raw = self.text[before : self.at]
         if not isinstance(end, str) or "$" in raw or "\n" in end:
-            raise UnsupportedSyntax("the end of a here-document cannot be told")
+            raise UnsupportedSyntax("the delimiter of a here-document is only known at run time")
         self._heredocs.append((end, raw != end, tabs))
 
     def _skip_heredocs(self) -> None:
-        """Read the texts of here-documents; the line before them has just ended."""
+        """Parse the bodies of pending here-documents, which start after the current line."""
         waiting, self._heredocs = self._heredocs, []
         for end, quoted, tabs in waiting:
             lines = list[str]()
@@ -550,7 +552,7 @@ class _Lexer(WordReader):
                 self._expand("\n".join(lines))
 
     def _expand(self, body: str) -> None:
-        """What the text of a here-document runs when the shell fills it in."""
+        """Parse the substitutions in the body of an unquoted here-document."""
         if "\\\n" in body or body.endswith("\\"):
             raise UnsupportedSyntax("lines of a here-document are joined")
         inner = self._inner(body, "a here-document")

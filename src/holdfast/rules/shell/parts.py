@@ -1,380 +1,134 @@
-"""The parts of a command: every simple command, assignment and redirection in it, however deep it is hidden.
-
-Two readings are made of every script: our own (`lexer`) and a syntax tree's (`tree`). What they do not agree on, and
-what the lexer does not model, is unknown: nothing of it is approved, and any rule that asks or denies may be about it.
-"""
+"""Data types of the shell analysis: words, command parts, and the verdicts on them."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, lru_cache
-from itertools import pairwise
-from typing import Final
+from typing import Final, Literal
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import Struct
 
-from holdfast.rules.shell.lexer import SHOWN, lex
-from holdfast.rules.shell.programs import INTERPRETERS, family
-from holdfast.rules.shell.syntax_tree import AmbiguousText, SyntaxOutline, TooComplex, parse_outline
-from holdfast.rules.shell.uncertainty import Uncertainty
-from holdfast.rules.shell.verdicts import CommandPart, Dialect, ParsedWord, QuotedWord, VariableWord, Word, word_set
-from holdfast.rules.shell.word_reader import LexedScript, UnsupportedSyntax
-from holdfast.rules.shell.wrappers import (
-    MAX_WRAPPED,
-    NestedCommand,
-    commands_in_assignment,
-    nested_commands,
-    script_of,
-    substitutions_in,
-)
-
-MAX_PARTS: Final = 1000
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SET: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=(.*)", re.DOTALL)
-_QUOTES: Final = re.compile(r"""[\\'"]""")
-_ESCAPES: Final = re.compile(r"""\\[a-z]?|['"]""")
-_TOKEN: Final = re.compile(r"[A-Za-z0-9_.+-]+")
-_HOLDS: Final = re.compile(r"[$`\\]")
-"""What a value needs to hold a command, or to be made into one that does."""
-_SPLICED: Final = re.compile(r"[^ \t\n]\\\n[^ \t\n]")
-"""No reading is asked where this stands: `"$\\` at the end of a line and `(…)"` in the next once misled both."""
-_INDIRECT: Final = "it is not written as a command"
-_NUMBER: Final = re.compile(r"[+-]?[0-9]*")
-_READING_INTO: Final = frozenset({"getopts", "mapfile", "read", "readarray"})
-_SETTING: Final = word_set("declare eval export getopts let local mapfile read readarray readonly typeset unset wait")
-"""Builtins that may set variables they are given the names of."""
-_DECLARING: Final = frozenset({"declare", "export", "local", "readonly", "typeset"})
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_./:=@,-]*")
-_CODE_NEXT: Final = re.compile(r"-[A-Za-z]*[eEcrp]")
-_LOOKING: Final = re.compile(r"-[vR]|-[a-z]*p")
-_INTEGER: Final = re.compile(r"-[a-zA-Z]*[in]")
-_READ_VALUED: Final = re.compile(r"-[a-zA-Z]*[dinNptu]")
-_EVALUATING_NAMES: Final = word_set("declare getopts let local mapfile read readarray typeset unset")
-"""Builtins that evaluate the subscript of a variable they are told to set or use."""
-_SUBSCRIPTING: Final = _EVALUATING_NAMES | {"[", "export", "printf", "readonly", "test", "wait"}
-_SUBSCRIPT: Final = re.compile(r"(?:-v)?[A-Za-z_][A-Za-z0-9_]*\[(.+)\]")
+from holdfast.contract.enums import Verdict
+from holdfast.contract.widening import Widening, merge_widenings
 
 
-class CommandAnalysis(Struct, frozen=True, kw_only=True, dict=True):
-    parts: tuple[CommandPart, ...] = ()
-    unreadable: str = ""
-    """Why the text as a whole has no certain meaning."""
-    differs: bool = False
-    """Whether the two readings, though they see the same programs, see other words."""
-    spliced: bool = False
-    """Whether something may go on in the next line in the middle of a word, whatever quotes it seems to be in."""
-    evaluates: bool = False
-    """Whether it evaluates variables, whose values are not certain."""
-    too_complex: str = ""
-    """Why it is too much to judge."""
-    loops: dict[str, tuple[ParsedWord, ...]] = field(default_factory=dict[str, tuple[ParsedWord, ...]])
-    """What the variables of loops stand for, if nothing else sets them."""
-    plain_variables: frozenset[str] = frozenset()
-    """Variables that are set, and never to a pattern."""
-    texts: tuple[str, ...] = ()
-    """The whole text, here-documents and the values of variables."""
-
-    @cached_property
-    def uncertainty(self) -> Uncertainty:
-        """What is unsure about its parts."""
-        return Uncertainty(self.parts, self.loops)
-
-    @cached_property
-    def writes_files(self) -> bool:
-        """Whether it writes files."""
-        return bool(self.uncertainty.written_files)
-
-    @cached_property
-    def has_unknown_words(self) -> bool:
-        """Whether there are words in it that cannot be told."""
-        return any(part.kind == "command" and None in part.words for part in self.parts)
-
-    @cached_property
-    def possible_programs(self) -> frozenset[str]:
-        """What may be the name of a program somewhere in it, however it is quoted."""
-        words = (word for part in self.parts for word in part.words if word is not None)
-        unquoted = ((_QUOTES.sub("", text), _ESCAPES.sub(" ", text)) for text in (*self.texts, *words))
-        return frozenset(name for both in unquoted for text in both for name in _TOKEN.findall(text))
-
-    @cached_property
-    def interpreter_code(self) -> tuple[str, ...]:
-        """What interpreters are given, as far as it is more than names."""
-        commands = [part for part in self.parts if part.kind == "command" and part.words[0] is not None]
-        interpreters = {family(part.words[0] or "").lower() for part in commands} & INTERPRETERS
-        if not interpreters:
-            return ()
-        given = [
-            word
-            for part in commands
-            for before, word in pairwise(part.words)
-            if word is not None
-            and ("sed" in interpreters or _PLAIN.fullmatch(word) is None or _CODE_NEXT.fullmatch(before or ""))
-        ]
-        return (*given, *self.texts[1:])
+def word_set(text: str) -> frozenset[str]:
+    """A set of whitespace-separated words, for tables."""
+    return frozenset(text.split())
 
 
-@lru_cache(maxsize=64)
-def analyze(text: str, dialect: Dialect = "bash") -> CommandAnalysis:
-    """Everything that can be told about a command of a shell."""
-    analyzer = _Analyzer(has_input="|" in text or "<" in text)
-    too_complex = ""
-    try:
-        analyzer.analyze(text, dialect=dialect)
-        analyzer.read_inputs()
-        analyzer.check_values()
-    except TooComplex as over:
-        too_complex = str(over)
-    return CommandAnalysis(
-        parts=tuple(analyzer.parts), unreadable=analyzer.unreadable, differs=analyzer.differs, too_complex=too_complex,
-        spliced=_SPLICED.search(text) is not None, evaluates=analyzer.evaluates, loops=analyzer.loops_alone(),
-        plain_variables=analyzer.plain_variables(), texts=(text, *analyzer.texts),
-    )  # fmt: skip
+UNCOVERED: Final = "no rule covers it"
+"""The reason for an uncovered part if there is no better one."""
+Word = str | None
+"""The literal value of a word; None if it depends on variables, files or other commands."""
+PartKind = Literal["command", "assignment", "redirection", "opaque"]
+Dialect = Literal["bash", "posix", "other"]
+"""The shell that runs a script: bash, any POSIX shell, or one with an unknown language."""
 
 
-class _Analyzer:
-    def __init__(self, *, has_input: bool) -> None:
-        self._has_input = has_input
-        """Whether any command may be given input."""
-        self.parts: list[CommandPart] = []
-        self.unreadable = ""
-        self.differs = self.evaluates = False
-        self.loops: dict[str, tuple[ParsedWord, ...]] = {}
-        self._values = LexedScript()
-        """What is set and evaluated, in all scripts together."""
-        self._runs_input = False
-        """Whether a shell runs what it is given on its standard input."""
-        self.texts: list[str] = []
-        """Here-documents, here-strings and the values of variables."""
+class GlobWord(Struct, frozen=True):
+    """A glob pattern: a word that depends only on the files it matches."""
 
-    def read_inputs(self) -> None:
-        """Read here-documents and here-strings as the scripts that some shell may take them for."""
-        while self._runs_input and self._values.inputs:
-            self.analyze(self._values.inputs.pop(), "a here-document", 1)
-
-    def check_values(self) -> None:
-        """Arithmetic, and some builtins, run the commands in the values of variables."""
-        found = self._values
-        calculated = {name for name in found.arithmetic_variables if not found.numeric.get(name, False)}
-        reason = found.evaluation
-        self.evaluates = bool(calculated or reason)
-        if calculated:
-            reason = f"arithmetic evaluates the variable '{min(calculated)}', which may hold a command"
-        if not found.has_unknown_values and not any(map(_HOLDS.search, self._raw_words_of())):
-            reason = ""
-        if reason := found.evaluated_output or reason:
-            self._unknown(reason, reason, "")
-
-    def loops_alone(self) -> dict[str, tuple[ParsedWord, ...]]:
-        """The variables of loops that nothing else sets: neither a builtin nor arithmetic."""
-        setting = [part.words for part in self.parts if part.kind == "command" and _SETTING.intersection(part.words)]
-        if any(None in words for words in setting):
-            return {}
-        changed = {
-            (word or "").partition("[")[0] for words in setting for word in words
-        } | self._values.arithmetic_targets
-        return {name: values for name, values in self.loops.items() if name not in changed}
-
-    def plain_variables(self) -> frozenset[str]:
-        return frozenset(self._values.numeric.keys() - self._values.glob_variables)
-
-    def _raw_words_of(self) -> Iterator[str]:
-        """Every argument, value and text that can be told."""
-        yield from (word for part in self.parts for word in part.words if word is not None)
-        yield from self.texts
-
-    def analyze(self, text: str, by: str = "", depth: int = 0, *, dialect: Dialect = "bash") -> None:
-        """Read a script: the command itself, or one that a part (`by`) would run."""
-        try:
-            second = parse_outline(text)
-        except AmbiguousText as reason:
-            self._unknown(str(reason), text, by)
-            return
-        try:
-            if dialect == "other":
-                raise UnsupportedSyntax("the shell that would run it is not known")
-            script = lex(text, bash=dialect == "bash")
-        except UnsupportedSyntax as reason:
-            self._unknown(str(reason), text, by)
-            for words in second.commands:
-                self._add(_nested_part(words, by), depth)
-            return
-        for part in script.parts:
-            self._add(replace(part, derived=True, inside=part.inside or by) if by else part, depth, dialect)
-        self._compare(text, script, second, by, depth)
-        self._take(script, by, depth)
-
-    def _compare(self, text: str, script: LexedScript, second: SyntaxOutline, by: str, depth: int) -> None:
-        """Whatever only the tree sees counts as well; where it sees other programs, anything may be in the text."""
-        made = (part.words for part in script.parts if part.kind == "command")
-        ours = Counter(words for words in made if words[0] not in ("[", "[["))  # a tree's tests are no commands
-        theirs = Counter(second.commands)
-        if second.broken:
-            self._unknown("it is not a whole script", text, by)
-        elif _programs(ours) != _programs(theirs):
-            self._unknown("two readings of it differ", text, by)
-        elif ours == theirs and _targets(script.parts) == Counter(second.redirections):
-            return
-        self.differs = True
-        for words in theirs - ours:
-            self._add(_nested_part(words, by), depth)
-
-    def _take(self, script: LexedScript, by: str, depth: int) -> None:
-        values = self._values
-        if not by:
-            self.loops = script.loops
-        values.inputs += script.inputs
-        self.texts += [*script.inputs, *script.texts]
-        self.texts += [value for _, value in script.assignments if value is not None]
-        values.arithmetic_variables |= script.arithmetic_variables
-        values.arithmetic_targets |= script.arithmetic_targets
-        values.evaluation = values.evaluation or script.evaluation
-        values.evaluated_output = values.evaluated_output or script.evaluated_output
-        values.has_unknown_values = values.has_unknown_values or script.has_unknown_values
-        values.glob_variables |= script.glob_variables
-        for name, numeric in script.numeric.items():
-            values.numeric[name] = values.numeric.get(name, True) and numeric
-        self._read_words((value for _, value in script.assignments), "a variable", depth)
-        for name, value in script.assignments:
-            for inner in commands_in_assignment(f"{name}={script_of([value])}"):
-                self._add_inner(inner, depth + 1)
-
-    def _assign(self, name: str, *, numeric: bool) -> None:
-        if not numeric:
-            self._values.glob_variables.add(name)
-        self._values.numeric[name] = self._values.numeric.get(name, True) and numeric
-
-    def _read_words(self, words: Iterable[Word], by: str, depth: int) -> None:
-        for script in substitutions_in(words):
-            self._add_inner(NestedCommand(by, script=script), depth + 1)
-
-    def _unknown(self, reason: str, text: str, by: str) -> None:
-        self.unreadable = self.unreadable or reason
-        self._add(replace(_opaque_part(text, by, reason), derived=bool(by)), 0)
-
-    def _add(self, part: CommandPart, depth: int, dialect: Dialect = "bash") -> None:
-        if len(self.parts) >= MAX_PARTS:
-            raise TooComplex(f"it has more than {MAX_PARTS} parts")
-        self.parts.append(part)
-        if part.kind == "command":
-            self._note_values(part, dialect)
-            for inner in nested_commands(part.words):
-                self._add_inner(inner, depth + 1, dialect, _raw_words_of(inner, part))
-
-    def _add_inner(
-        self, inner: NestedCommand, depth: int, dialect: Dialect = "bash", raw_words: tuple[str, ...] = ()
-    ) -> None:
-        if inner.only_with_input and not self._has_input:
-            return
-        self._runs_input = self._runs_input or inner.from_input
-        if depth > MAX_WRAPPED:
-            reason = f"commands are wrapped more than {MAX_WRAPPED} deep"
-            self.unreadable = self.unreadable or reason
-            self._add(replace(_opaque_part(inner.by, inner.by, reason), derived=True), 0)
-        elif inner.script is not None:
-            self.analyze(inner.script, inner.by, depth, dialect=inner.dialect or dialect)
-        elif inner.words:
-            part = replace(_nested_part(inner.words, inner.by), guessed=inner.guessed, raw_words=raw_words)
-            self._add(replace(part, obstacle=inner.reason) if inner.reason else part, depth, dialect)
-
-    def _note_values(self, part: CommandPart, dialect: Dialect) -> None:
-        """Remember which variables a builtin sets or evaluates."""
-        values, name, rest = self._values, part.words[0], part.words[1:]
-        if name in _READING_INTO:
-            values.has_unknown_values = True
-            rest = _without_values(name or "", rest)
-            for word in rest:
-                self._assign(word or "", numeric=False)
-        elif name in _DECLARING or name == "env":
-            for word in rest:
-                self._note_declared(name or "", word)
-        elif name == "let":
-            values.arithmetic_variables.update(found for word in rest for found in _NAME.findall(word or ""))
-        elif name == "printf" and (rest[:1] == (None,) or (rest[:1] and (rest[0] or "").startswith("-v"))):
-            values.has_unknown_values = True
-        looks = name in ("[", "test") and None in rest
-        if looks and (_may_be_operator(part) or _looks_up(rest) or dialect != "bash"):
-            values.evaluation = values.evaluation or f"'{name}' may evaluate what it looks at"
-        if (name == "printf" and _may_name(part)) or (name == "wait" and _looks_up(rest)):
-            values.evaluation = values.evaluation or f"'{name}' evaluates the name of a variable"
-        if name in _SUBSCRIPTING:
-            found = (_SUBSCRIPT.match(word or "") for word in rest)
-            values.arithmetic_variables.update(name for match in found if match for name in _NAME.findall(match[1]))
-        if name in _EVALUATING_NAMES and None in rest:
-            values.evaluation = values.evaluation or f"'{name}' evaluates the name of a variable"
-
-    def _note_declared(self, name: str, word: Word) -> None:
-        values = self._values
-        if word is None:
-            values.has_unknown_values = True
-        elif (found := _SET.fullmatch(word)) is not None:
-            self._assign(found[1], numeric=_NUMBER.fullmatch(found[2]) is not None)
-        elif name not in ("env", "export", "readonly") and _INTEGER.match(word) is not None:
-            values.evaluation = values.evaluation or f"'{name} {word}' evaluates what a variable is set to"
+    text: str
+    """The pattern, with quoted special characters escaped by a backslash."""
 
 
-def _looks_up(words: Sequence[Word]) -> bool:
-    """Whether the name of a variable that is looked at cannot be told."""
-    pairs = list(pairwise(words))
-    named = [after for word, after in pairs if word is not None and _LOOKING.fullmatch(word) is not None]
-    return None in named or (None, None) in pairs
+class VariableWord(Struct, frozen=True):
+    """A word that is the expansion of one variable."""
+
+    name: str
+    is_quoted: bool
 
 
-def _may_name(part: CommandPart) -> bool:
-    """Whether printf may be told to set a variable whose name, or whose subscript, is evaluated."""
-    first, second = (*part.words[1:3], "x", "x")[:2]
-    if first is None:
-        quoted = len(part.parsed_words) > 1 and isinstance(part.parsed_words[1], QuotedWord)
-        return (len(part.words) > 3 and not quoted) or "".join(part.raw_words[1:2]).startswith("-")
-    if first == "-v":
-        return second is None or _NAME.fullmatch(second) is None
-    return first.startswith("-v") and _NAME.fullmatch(first[2:]) is None
+class ProcessSubstitution(Struct, frozen=True):
+    """A word that names a pipe with the output of other commands: `<(…)`."""
 
 
-def _may_be_operator(part: CommandPart) -> bool:
-    """Whether the first words of a test cannot be told, and may be `-v` and the name of a variable."""
-    first = part.parsed_words[1] if len(part.parsed_words) > 1 else None
-    return part.words[1] is None and (first is None or (isinstance(first, VariableWord) and not first.is_quoted))
+class QuotedWord(Struct, frozen=True):
+    """Exactly one word, because it is quoted, with an unknown value."""
 
 
-def _without_values(name: str, words: Sequence[Word]) -> Sequence[Word]:
-    """The words without the values of options, which are not names."""
-    if name != "read":
-        return words
-    pairs = zip(("", *words), words, strict=False)
-    return [word for before, word in pairs if _READ_VALUED.fullmatch(before or "") is None]
+class SplitWords(Struct, frozen=True):
+    """Any number of words (unquoted expansions); no globs unless the variables or outputs contain some."""
+
+    variables: tuple[str, ...] = ()
+    """Unquoted variables of the script in the word."""
+    commands: tuple[int, ...] = ()
+    """Numbers of the commands whose unquoted output is in the word."""
+    is_output: bool = False
+    """Whether the word is the output of one command and nothing else."""
 
 
-def _raw_words_of(inner: NestedCommand, part: CommandPart) -> tuple[str, ...]:
-    """How the words of a command inside are written, if they are words of the one around it."""
-    count = len(inner.words)
-    if not count or len(part.raw_words) != len(part.words):
-        return ()
-    at = len(part.words) - count if inner.at is None else inner.at
-    raw_words = part.raw_words[at : at + count]
-    if inner.at is not None:
-        return tuple("./x" if "{}" in word else word for word in raw_words)
-    return raw_words if part.words[at:] == inner.words else ()
+ParsedWord = str | GlobWord | VariableWord | ProcessSubstitution | QuotedWord | SplitWords | None
+"""A word as far as it is known; None if it may be any number of words, including file names that a glob matches."""
 
 
-def _opaque_part(text: str, by: str, reason: str) -> CommandPart:
-    return CommandPart(kind="opaque", text=text[:SHOWN], inside=by, obstacle=reason, may_run_anything=True)
+class CommandPart(Struct, frozen=True, kw_only=True):
+    """One action of a command text: a simple command, an assignment, a redirection, or an opaque statement."""
+
+    kind: PartKind
+    text: str
+    words: tuple[Word, ...] = ()
+    """Program and arguments of a command; operator and target of a redirection; name and value of an assignment."""
+    parsed_words: tuple[ParsedWord, ...] = ()
+    """The words of a command with what is known about those that are None in `words`; the items of a loop or array."""
+    raw_words: tuple[str, ...] = ()
+    """The words as written in the source."""
+    number: int = 0
+    """The number of a simple command in its script, starting at 1."""
+    piped_from: int = 0
+    """The number of the command whose output is piped into this one; 0 if none is."""
+    redirected: bool = False
+    """Whether a redirection replaces its input, or adds to or replaces its output."""
+    scoped: bool = False
+    """Whether an assignment applies to one command only (`A=1 make`)."""
+    inside: str = ""
+    """The construct it is nested in: a substitution, a function, a wrapper program."""
+    obstacle: str = ""
+    """Why no rule can approve it; empty if a rule can."""
+    may_run_anything: bool = False
+    """Whether the part could run any command at all."""
+    derived: bool = False
+    """Whether another part runs it; the approval of that part then covers this one."""
+    guessed: bool = False
+    """Whether the command might start at another word of the part that runs it."""
+
+    @property
+    def piped(self) -> bool:
+        """Whether it reads the output of the command before it."""
+        return self.piped_from != 0
 
 
-def _nested_part(words: tuple[Word, ...], by: str) -> CommandPart:
-    """A command that another one runs, or that only the tree sees."""
-    text = " ".join("…" if word is None else word for word in words)[:SHOWN]
-    return CommandPart(kind="command", text=text, words=words, inside=by, obstacle=_INDIRECT, derived=True)
+class JudgedPart(Struct, frozen=True, kw_only=True):
+    """The verdict on a part and the rule that gave it. Without a verdict no rule covers the part."""
+
+    kind: PartKind
+    text: str
+    inside: str = ""
+    verdict: Verdict | None = None
+    rule: str = ""
+    reason: str = ""
+    needs: Widening | None = None
+    """The access beyond the sandbox policy that the rule gives; None if no rule covers exactly this part."""
 
 
-def _programs(commands: Counter[tuple[Word, ...]]) -> Counter[Word]:
-    programs = Counter[Word]()
-    for words, times in commands.items():
-        programs[words[0] if words else None] += times
-    return programs
+class ShellJudgement(Struct, frozen=True, kw_only=True):
+    parts: tuple[JudgedPart, ...]
+    verdict: Verdict | None
+    """Approve only if every part is approved; None if the rules do not decide."""
+    reason: str
 
+    @property
+    def rules(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(part.rule for part in self.parts if part.rule))
 
-def _targets(parts: Sequence[CommandPart]) -> Counter[tuple[Word, ...]]:
-    return Counter(part.words for part in parts if part.kind == "redirection" and len(part.words) > 1)
+    @property
+    def needs(self) -> Widening:
+        """The access that the rules give to the whole command, all of which runs in one sandbox."""
+        return merge_widenings(part.needs for part in self.parts)
+
+    def needs_all(self, harmless: str) -> bool:
+        """Whether rules with the same access approve every command in it. Commands approved by the rule `harmless` are
+        exempt
+        unless the access includes reading: they change and send nothing, but print what they can read."""
+        widens_reading = bool(self.needs.read)
+        commands = [part for part in self.parts if part.kind == "command" and (widens_reading or part.rule != harmless)]
+        return self.verdict is Verdict.APPROVE and all(part.needs == self.needs for part in commands)

@@ -1,7 +1,7 @@
-"""Everything in the text of a command that may be the path of a file, however it is quoted, glued or passed on.
+"""Finds everything in a command text that may be a file path, however it is quoted, attached or passed on.
 
-The rule is crude on purpose: each run of path characters counts, wherever it stands, and so does each word as the shell
-reads it. What is not there as a file costs nothing, and one file too many only means that a person is asked again.
+Deliberately broad: every run of path characters counts, and so does every word as the shell parses it. A path that
+does not exist costs nothing, and a file too many only means that the user is asked again when it changes.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.rules.shell.parts import CommandAnalysis, analyze
+from holdfast.rules.shell.analysis import CommandAnalysis, analyze
+from holdfast.rules.shell.parts import CommandPart
 from holdfast.rules.shell.programs import SHELLS, family, program_name
-from holdfast.rules.shell.verdicts import CommandPart
 
 _MAX_OUTPUTS: Final = 64
 _OPTIONS: Final = frozenset({"-o", "--out", "--outfile", "--output"})
@@ -30,22 +30,22 @@ _WRITERS: Final = {
     "pandoc": re.compile("-[sN]|--standalone|--toc"),
     "sort": re.compile("-[bdfghiMnRrVmsuz]+"),
 }
-"""Programs whose `-o` always has a value and only writes there, and the options of theirs that take no further word:
-after any other one `-o` may be its value (`cc -MF -o x.c` compiles `x.c`). For other programs it may be a flag
-(`unzip -o x.zip`), or mean what a script in the command makes of it."""
+"""Programs whose `-o FILE` only writes the file, with their options that take no value: after any other option `-o` may
+be its value (`cc -MF -o x.c` compiles `x.c`). For other programs `-o` may be a flag (`unzip -o x.zip`), or mean
+anything in a script."""
 _WRITTEN: Final = re.compile(
     r"(?:>(?:[>|]?[ \t]*|&[ \t]*(?![0-9]))|(?<![^\s'\"])(?:-o|--out|--outfile|--output)(?:[ \t]+|=))['\"]?"
     r"([\w./+@%:,-]+)"
 )
 _OUTPUT_MARK: Final = f"o{token_hex(12)}x"
-"""Nobody who writes a command can know it, so that it stands only where it was put."""
+"""Random, so that a command cannot contain it already."""
 
 
 def without_outputs(text: str) -> str:
-    """The text with a mark in the place of each name that is only written.
+    """The text with each file name that is only written replaced by a marker.
 
-    Each name that may be one is marked, and the marked text is read: a mark that is found as an output, and nowhere
-    else, stands for an output. So the place in the text counts, and the same name elsewhere stays.
+    Every candidate is marked and the marked text is analyzed: a marker that appears as an output, and nowhere else, is
+    an output. So the same name in another position is kept.
     """
     places = [found.span(1) for found in _WRITTEN.finditer(text)][:_MAX_OUTPUTS]
     if not places:
@@ -104,7 +104,7 @@ def _written_by(part: CommandPart, *, by_option: bool) -> Iterator[str]:
 
 
 MAX_TEXT: Final = 128 * 1024
-"""Linux takes no longer argument, so that no shell is given a longer script."""
+"""The maximum length of one argument on Linux, so of a script too."""
 MAX_WORDS: Final = 100_000
 _MAX_BRACES: Final = 256
 _MAX_PATH: Final = 4096
@@ -118,11 +118,11 @@ _SEPARATOR: Final = re.compile(r"[^\w./+-]")
 _FLAGS: Final = re.compile(r"-\w*")
 _QUOTED: Final = re.compile(r"'([^']{1,4096}+)'|(?<!\\)\"((?:[^\"\\]|\\.){1,1024}+)\"", re.DOTALL)
 _EXPANDED: Final = re.compile(r"(?:\$\w+|[})`]|~[\w+-]*)/([^\s'\"`$;&|<>(){}]+)")
-"""`$PWD/x`, `${X}/x`, `$(pwd)/x`, `~+/x`: the folder may be any of those that are looked into."""
+"""`$PWD/x`, `${X}/x`, `$(pwd)/x`, `~+/x`: the folder may be any of the searched ones."""
 _UNQUOTED: Final = re.compile(r"\\\n|[\\'\"]")
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _CODED: Final = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|(0?[0-7]{1,3})|([abcefnrtv\\]))")
-"""What `printf`, `echo -e` and `$'…'` make of a backslash."""
+"""Backslash escapes of `printf`, `echo -e` and `$'…'`."""
 
 _LOOSE: Final = re.compile(r"[^\s'\"`$;&|<>()]+")
 _CLASS: Final = re.compile(r"\[:\w{1,16}:\]")
@@ -141,7 +141,7 @@ _RUNS_TEXT: Final = re.compile(
     r"|(?:^|[;&|({\n])[ \t]*\.[ \t]",
     re.IGNORECASE,
 )
-"""What makes a shell, or its like, run text or expand patterns in it."""
+"""Words that make a shell or an interpreter run text or expand globs in it."""
 
 _NAME: Final = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::)\w+)*")
 _MODULES: Final = (
@@ -154,25 +154,25 @@ _MODULES: Final = (
     (re.compile(r"\b(?:perl|prove\b)"), (".pm",)),
     (re.compile(r"\blua(?:jit)?[\d.]*\b"), (".lua", "/init.lua")),
 )
-"""Interpreters that are given names without their endings: whether a text may start one, and what they look for."""
+"""Interpreters that load modules by name: how to recognize them in a text, and the file suffixes they look for."""
 
 
 class TooManyPaths(Exception):
-    """More than can be looked for."""
+    """The text mentions more paths than can be looked up."""
 
 
 class PathMentions(Struct, frozen=True):
-    """What the text of a command may name."""
+    """The words and globs in a command text that may be paths."""
 
     words: tuple[str, ...]
     patterns: tuple[str, ...]
-    """As the shell matches them, or more: `[…]` is any character, `@(…)` and `{1..3}` are anything."""
+    """Globs that match at least what the shell would: `[…]` is any character, `@(…)` and `{1..3}` are anything."""
     all_names: bool
-    """Whether `*` may match hidden names too, and `**` folders of any depth: an option of the shell says so."""
+    """Whether `*` may match hidden files and `**` any depth, because the text sets shell options."""
 
 
 def find_path_mentions(text: str) -> PathMentions:
-    """Raises `TooMany`. What the command only writes is left out."""
+    """Everything in the text that may be a path, except files that are only written. Raises `TooManyPaths`."""
     if len(text) > MAX_TEXT:
         raise TooManyPaths
     text = without_outputs(text)
@@ -194,7 +194,7 @@ def find_path_mentions(text: str) -> PathMentions:
 
 
 def _add(words: dict[str, None], word: str) -> None:
-    """With the folders on the way to it: `cd $(dirname a/b)`."""
+    """Add a word and its parent folders, as in `cd $(dirname a/b)`."""
     if not 0 < len(word) <= _MAX_PATH or "\0" in word:
         return
     while word and word not in words:
@@ -205,7 +205,7 @@ def _add(words: dict[str, None], word: str) -> None:
 
 
 def _sources(text: str, analysis: CommandAnalysis) -> Iterator[str]:
-    """The text, and the words and values in it as the shell reads them; each also without quotes, and decoded."""
+    """The text and its parsed words and values; each also without quotes, and with escapes decoded."""
     resolved = (word for part in analysis.parts for word in part.words if word)
     for source in (text, *analysis.texts, *resolved):
         yield source
@@ -215,7 +215,8 @@ def _sources(text: str, analysis: CommandAnalysis) -> Iterator[str]:
 
 
 def _expanding(text: str, analysis: CommandAnalysis) -> Iterator[str]:
-    """Where a `*` may be a pattern: all of it if a shell may be given text to run, else not in code and prose."""
+    """The texts in which `*` may be a glob: all of them if a shell may run text; otherwise code and prose are left
+    out."""
     text, analysis = _without_messages(text, analysis)
     if analysis.unreadable or analysis.too_complex or _RUNS_TEXT.search(_UNQUOTED.sub("", text)) is not None:
         yield from _sources(text, analysis)
@@ -229,9 +230,9 @@ def _expanding(text: str, analysis: CommandAnalysis) -> Iterator[str]:
 
 
 def _without_messages(text: str, analysis: CommandAnalysis) -> tuple[str, CommandAnalysis]:
-    """`git commit -m "$(cat <<'EOF' …)"`, which the reader of commands does not model, with a mark for the message.
+    """The text with the messages of `git commit -m "$(cat <<'EOF' …)"`, which the lexer does not support, as markers.
 
-    A mark that is read as a word of its own shows that the shell reads the message as one too.
+    A marker that is parsed as a word of its own proves that the shell treats the message as one word too.
     """
     found = list(_MESSAGE.finditer(text)) if text.count("$(cat <<") <= _MAX_MESSAGES else []
     if not found:
@@ -264,7 +265,7 @@ def _words(source: str) -> Iterator[str]:
 
 
 def _spellings(run: str) -> Iterator[str]:
-    """`--file=x`, `if=x`, `@x`, `x:12`, `x::test`, `-fx`, `-xzfx`: the run, and what is before and after each sign."""
+    """The run, and everything before and after each separator: `--file=x`, `if=x`, `@x`, `x:12`, `x::test`, `-xzfx`."""
     if len(run) > _MAX_PATH:
         return
     yield run
@@ -277,7 +278,7 @@ def _spellings(run: str) -> Iterator[str]:
 
 
 def _without_flags(word: str) -> Iterator[str]:
-    """What may be the value of a short option that is glued to it, and to others."""
+    """Possible values that are attached to short options: `-fx`, `-xzfx`."""
     if (flags := _FLAGS.match(word)) is not None:
         if flags.end() > _MAX_FLAGS:
             raise TooManyPaths
@@ -294,7 +295,7 @@ def _modules(word: str, endings: Sequence[str]) -> Iterator[str]:
 
 
 def _patterns(source: str, words: dict[str, None]) -> Iterator[str]:
-    """Patterns in the text; what braces stand for that are no patterns goes to the words."""
+    """The globs in the text. Brace expansions without a glob are added to `words`."""
     loose = _RANGE.sub("*", _EXTENDED.sub("*", _ONE_OF.sub("?", _CLASS.sub("x", source))))
     for run in _LOOSE.findall(loose):
         if len(run) > _MAX_PATH:
@@ -308,7 +309,7 @@ def _patterns(source: str, words: dict[str, None]) -> Iterator[str]:
 
 
 def _parts_with_patterns(word: str) -> Iterator[str]:
-    """The word, and what is after a sign in it: `--file=*.sh`."""
+    """The word, and the globs after a separator in it: `--file=*.sh`."""
     yield word
     parts = re.split(r"[=@:,{}]", word)
     if len(parts) > 1:
@@ -316,7 +317,7 @@ def _parts_with_patterns(word: str) -> Iterator[str]:
 
 
 def _braced(word: str) -> list[str]:
-    """`a{b,c}`: `ab` and `ac`."""
+    """Expand braces: `a{b,c}` becomes `ab` and `ac`."""
     words = [word]
     done = list[str]()
     while words:

@@ -1,4 +1,4 @@
-"""What is known about programs that run other programs: how they are told which, and which programs never do."""
+"""Tables of programs that run other programs, of how they are told which, and of programs that never do."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.rules.shell.verdicts import Dialect, word_set
+from holdfast.rules.shell.parts import Dialect, word_set
 
 SHELLS: Final = word_set("""
     ash bash csh dash elvish fish hush ksh ksh93 lksh mksh nu oksh osh pdksh posh rbash rksh rzsh sh tcsh xonsh yash
     zsh
 """)
 OTHER_LANGUAGES: Final = frozenset({"csh", "elvish", "fish", "nu", "tcsh", "xonsh"})
-"""Shells that do not read POSIX scripts."""
+"""Shells with a language other than POSIX."""
 INTERPRETERS: Final = SHELLS | word_set("""
     [ awk bc dc deno ed emacs ex expect gawk gdb julia lua luajit m4 mawk nano nawk nim node nodejs nvim ocaml osascript
     perl php powershell pwsh pypy python r rscript ruby rview rvim sed sqlite tclsh test vi view vim vimdiff wish
 """)
-"""Programs whose operands are code, or files of code."""
+"""Programs whose operands are code or files with code."""
 
 
 class Wrapper(Struct, frozen=True, kw_only=True):
-    """How a wrapper's own arguments end, and what it runs."""
+    """The options of a program that runs the command in its arguments (`env`, `timeout`, `sudo`)."""
 
     valued: frozenset[str] = frozenset()
-    """Options whose value is the next word."""
+    """Options with a value in the next word."""
     flags: frozenset[str] = frozenset()
-    """Options without a value. Whether others have one is not known, so both are looked at, and anything may run."""
+    """Options without a value. For an unknown option both interpretations are tried, and anything may run."""
     optional: frozenset[str] = frozenset()
-    """Options whose value, if any, is attached."""
+    """Options with an optional, attached value."""
     leading: int = 0
-    """Operands before the command."""
+    """The number of operands before the command."""
     assignments: bool = False
     joined: bool = False
-    """A shell runs the words, put together."""
+    """Whether a shell runs the joined words."""
     runs_shell: bool = False
-    """Without a command it runs a shell on its own input."""
+    """Whether it starts a shell on standard input if there is no command."""
 
 
 def _wrapper(valued: str = "", flags: str = "", leading: int = 0, optional: str = "", **marks: bool) -> Wrapper:
@@ -121,17 +121,17 @@ OPAQUE_WRAPPERS: Final = word_set("""
     schedtool screen sem setarch setuidgid softlimit ssh-agent start-stop-daemon su-exec systemd-nspawn tini tmux
     torsocks tsocks uname26 unbuffer uvx valgrind x86_64 xterm xvfb-run
 """)
-"""Wrappers whose own arguments are not known: the command may begin at any of their words."""
+"""Wrappers with unknown options: the command may start at any word."""
 SHELL_STARTERS: Final = frozenset({"login", "newgrp", "script", "scriptlive", "sg", "su"})
-"""Programs that start a shell, which reads their input unless they are told a command."""
+"""Programs that start a shell, which reads standard input unless there is a command."""
 RUN_PROGRAMS: Final = word_set("""
     asdf bun bundle conda coverage direnv docker flatpak hatch kubectl mamba micromamba mise nerdctl nix npm pdm pipenv
     pixi pnpm podman poetry rustup rye snap toolbox uv yarn
 """)
 RUN_SUBCOMMANDS: Final = word_set("-c --command develop dlx exec new new-session new-window run shell tool x")
-"""Subcommands after which the command may begin at any word."""
+"""Subcommands and options after which the command may start at any word."""
 HIDDEN_RUNNERS: Final = frozenset({"bashdb", "enable", "fc", "run-parts", "runit", "svscan"})
-"""Programs and builtins that run what their words do not show."""
+"""Programs and builtins that run commands that their words do not show."""
 _AS_USER: Final = "-c --command --session-command"
 COMMAND_OPTIONS: Final = {
     "ansible": "-a --args",
@@ -182,11 +182,11 @@ COMMAND_VARIABLES: Final = re.compile(
     r"(?:BASH_ALIASES\[.*\]|BASH_CMDS\[.*\]|PROMPT_COMMAND|LESSOPEN|LESSCLOSE|SHELL|VISUAL"
     r"|[A-Z_]*(?:ASKPASS|BROWSER|COMMAND|DIFF|EDITOR|PAGER|SSH))\+?="
 )
-"""Variables that hold a command for later."""
+"""Variables that hold a command that programs run later."""
 EXPANDED_VARIABLES: Final = re.compile(r"(?:BASH_ENV|ENV|PS[0-4])\+?=")
-"""Variables that a shell expands when it starts, or when it shows a prompt. The first two name a script."""
+"""Variables that a shell expands at start-up or in a prompt. The first two name a script."""
 INJECTING_VARIABLES: Final = re.compile(r"(?:BASH_FUNC_|GIT_CONFIG|GIT_EXEC_PATH|LD_|DYLD_)[^=]*\+?=")
-"""Variables that make programs run what is not in the command."""
+"""Variables that make programs run code that is not in the command."""
 DATA_PROGRAMS: Final = word_set("""
     7z : [ [[ apk apropos apt apt-get base32 base64 basename break brew bzip2 cal cat cd chgrp chmod chown chsh cksum
     clear cmp column comm continue cp curl cut date dd declare df diff dig dir dirname dmesg dnf dos2unix dpkg-query du
@@ -199,7 +199,7 @@ DATA_PROGRAMS: Final = word_set("""
     truncate tsort tty type typeset ulimit umask unalias uname uniq unlink unset unxz unzip uptime useradd userdel
     usermod users vmstat w wait wc wget whatis whereis which who whoami xxd xz yes yum zcat zip
 """)
-"""Programs to which their operands are data. What their options run is known."""
+"""Programs that treat operands as data. Their options that run commands are known."""
 CONFIGURABLE: Final = {
     "apt": ("-c", "-o", "--config", "--option"),
     "apt-get": ("-c", "-o", "--config", "--option"),
@@ -208,26 +208,26 @@ CONFIGURABLE: Final = {
     "pip3": ("--editor",),
     "yum": ("--setopt",),
 }
-"""Options of these that may make them run something."""
+"""Options of these programs that may make them run something."""
 FILE_RUNNERS: Final = SHELLS | {".", "source"}
-"""Programs that run a file they are given."""
+"""Programs that run a file."""
 RUNS_FILE_CONTENT: Final = FILE_RUNNERS | {"git", "pip", "pip3", "pipx"}
-"""Programs that run what files say, beside what their words show."""
+"""Programs that run the content of files, in addition to what their words show."""
 VERSION: Final = re.compile(r"-?[0-9.]+$")
 
 
 COMPARISONS: Final = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
-"""Operators of tests that compare numbers, or whatever evaluates to one."""
+"""Test operators that compare numbers; shells evaluate their operands as arithmetic."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*|:|\[\[?", re.ASCII)
 
 
 def is_plain_name(word: str) -> bool:
-    """Whether a word in command position can only be the bare name of a program."""
+    """Whether a word in command position can only be the name of a program."""
     return _NAME.fullmatch(word) is not None
 
 
 def dialect_of(shell: str) -> Dialect:
-    """How the shell of that name reads a script."""
+    """The dialect of a shell."""
     name = program_name(shell)
     if name in ("bash", "rbash"):
         return "bash"
@@ -235,16 +235,16 @@ def dialect_of(shell: str) -> Dialect:
 
 
 def is_script(program: str, by: str) -> bool:
-    """Whether a file is run that is not a program of the system: by its path, or by a shell (`by`)."""
+    """Whether a file that is not a system program is run: by path, or by a shell (`by`)."""
     return by in FILE_RUNNERS or ("/" in program and not program.startswith(("/bin/", "/usr/")))
 
 
 def program_name(word: str) -> str:
-    """The name a program goes by, without its folder."""
+    """The name of a program without its folder."""
     return word.rpartition("/")[2]
 
 
 def family(word: str) -> str:
-    """The same without a version: `python3.11` is `python`."""
+    """The name of a program without folder and version: `python3.11` is `python`."""
     name = program_name(word)
     return VERSION.sub("", name) or name

@@ -1,4 +1,7 @@
-"""Programs that only read: which of their options are harmless, and which of their operands are files."""
+"""Read-only programs (the preset `$shell-readonly`): their harmless options, and which operands are files.
+
+An allow-list: programs and options that are not in the tables need approval.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.rules.shell.location import (
+from holdfast.rules.shell.context import (
     DEV_NULL,
     FOUND_PATH,
     PLACEHOLDERS,
@@ -21,17 +24,17 @@ from holdfast.rules.shell.location import (
     CommandContext,
     NameSeparator,
 )
+from holdfast.rules.shell.parts import word_set
 from holdfast.rules.shell.programs import COMPARISONS, is_plain_name
 from holdfast.rules.shell.sed_awk import check_awk, check_sed
-from holdfast.rules.shell.verdicts import word_set
 
 _TAR_LISTS: Final = re.compile(r"-?(?=[tvzjJ]*t)[tvzjJ]+f")
 _ARCHIVE: Final = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+-]*")
-"""A name in which tar sees no other machine, and unzip no pattern."""
+"""An archive name without the special meanings of tar (`host:file`) and unzip (globs)."""
 _XXD_FLAGS: Final = word_set("-a -b -e -E -i -p -ps -u")
 _XXD_NUMBERED: Final = re.compile(r"-[cgls]([0-9]+)?")
 _PROCESSES: Final = frozenset({(), ("-A",), ("-a",), ("-e",)})
-"""Names only: the arguments of other programs, and their environment, may hold secrets."""
+"""Arguments of ps that print program names only: command lines and environments may contain secrets."""
 _SECONDS: Final = re.compile(r"[0-9]{1,3}(\.[0-9]+)?s?")
 
 
@@ -42,32 +45,32 @@ _PROGRAM_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", re.ASCII)
 
 
 class ReadOnlyProgram(Struct, frozen=True, kw_only=True):
-    """A program that only reads, with these options. What is not named here is asked about."""
+    """The known options and operands of a read-only program."""
 
     flags: str = ""
-    """Letters that stand alone or together."""
+    """Short options without a value, which can be combined."""
     valued: str = ""
-    """Letters whose value follows, attached or as the next word."""
+    """Short options with a value, attached or in the next word."""
     attached: str = ""
-    """Letters whose value may follow, and then only attached."""
+    """Short options with an optional, attached value."""
     files: str = ""
-    """Of those with a value, the letters whose value is a file."""
+    """Those of `valued` whose value is a file."""
     long: tuple[str, ...] = ()
-    """Long options; with `=` at the end those that have a value."""
+    """Long options; those with a value end in `=`."""
     operands: OperandKind = "paths"
     numbers: bool = False
     """Whether `-5` is an option."""
     lists: bool = False
-    """Whether `@file` stands for the arguments in that file."""
+    """Whether `@file` is replaced by the arguments in that file."""
     follows: bool = False
-    """Whether it follows links in the folders that it is given."""
+    """Whether it follows symlinks inside its folders."""
 
 
 def read_only_program(
     flags: str = "", valued: str = "", long: str = "", operands: OperandKind = "paths", *, attached: str = "",
     files: str = "", **marks: bool,
 ) -> ReadOnlyProgram:  # fmt: skip
-    """The long options are written without their dashes."""
+    """Build a table entry; long options are given without their dashes."""
     names = tuple(f"--{name}" for name in long.split())
     return ReadOnlyProgram(
         flags=flags, valued=valued, long=names, operands=operands, attached=attached, files=files, **marks
@@ -78,13 +81,13 @@ class Arguments(Struct, frozen=True):
     options: tuple[str, ...]
     operands: tuple[str, ...]
     files: tuple[str, ...] = ()
-    """The values of options that name files."""
+    """Values of options that are files."""
     values: tuple[tuple[str, str], ...] = ()
-    """Letters and their values."""
+    """Short options with their values."""
 
 
 def split_arguments(program: ReadOnlyProgram, words: Sequence[str]) -> Arguments | str:
-    """Options and operands, or what is not known about them."""
+    """Split arguments into options and operands; a string says which option is unknown."""
     rest, options, operands, values = list(words), list[str](), list[str](), list[tuple[str, str]]()
     while rest:
         word = rest.pop(0)
@@ -117,14 +120,15 @@ def split_arguments(program: ReadOnlyProgram, words: Sequence[str]) -> Arguments
 
 
 def _can_be_value(following: Sequence[str]) -> bool:
-    """A next word that looks like an option is taken for a value by nobody but this table: not known. Nor is what is
-    found: it may be no word at all, or several."""
+    """Whether the next word can be the value of an option. Not if it looks like an option, nor for `FOUND_PATH`, which
+    may
+    be any number of words."""
     word = next(iter(following), FOUND_PATH)
     return word != FOUND_PATH and (not word.startswith("-") or _VALUE.fullmatch(word) is not None)
 
 
 def check_read_only(words: Sequence[str], context: CommandContext, depth: int = 0) -> str | None:
-    """Why these words do more than read in the project; empty if they do not, None if the program is not known."""
+    """Why a command does more than read in the project; empty if it does not; None for unknown programs."""
     if len(words) == 2 and (words[1] == "--version" or words[1] == "--help"):
         name = words[0]
         if name in READERS or name in _EXPLAINED or (name in _VERSIONED and words[1] == "--version"):
@@ -136,7 +140,7 @@ def check_read_only(words: Sequence[str], context: CommandContext, depth: int = 
 
 def _check_program(program: ReadOnlyProgram, words: Sequence[str], context: CommandContext) -> str:
     if UNKNOWNS & set(words) and program.operands != "text":
-        return "an argument cannot be told"
+        return "an argument is only known at run time"
     if UNKNOWN_GLOB in words:
         return MAY_LIST
     read = split_arguments(program, words[1:])
@@ -145,7 +149,7 @@ def _check_program(program: ReadOnlyProgram, words: Sequence[str], context: Comm
     operands = list(read.operands)
     match program.operands:
         case "none":
-            return "it takes no operands here" if operands else ""
+            return "it is only known to be harmless without operands" if operands else ""
         case "text":
             return ""
         case "pattern":
@@ -153,49 +157,49 @@ def _check_program(program: ReadOnlyProgram, words: Sequence[str], context: Comm
             operands = operands if named else operands[1:]
         case "one path":
             if len(operands) > 1 or FOUND_PATH in operands:
-                return "its second operand is written to"
+                return "it writes to its second operand"
         case "paths":
             pass
     if program.lists and any(operand == FOUND_PATH or operand.startswith("@") for operand in operands):
-        return "an operand may name a file of arguments"
+        return "an operand may name a file with arguments"
     if program.follows and not context.links_stay_inside and not all(map(context.is_plain_file, operands)):
-        return "it may follow links out of the project"
+        return "it may follow symlinks out of the project"
     return outside_project([*operands, *read.files], context)
 
 
 def outside_project(paths: Sequence[str], context: CommandContext) -> str:
-    """Why the paths, or the folder the command runs in, are not the project's; empty if they are."""
+    """Why the paths, or the folder the command runs in, may be outside the project; empty if they are inside."""
     if not context.in_project:
         return "it does not run inside the project"
     for path in paths:
         if path in UNKNOWNS:
-            return "an argument cannot be told"
+            return "an argument is only known at run time"
         if path == FOUND_PATH and not context.found_files_stay_inside:
-            return "what is found may lead out of the project"
+            return "a file it finds may be a symlink out of the project"
         if path not in ("-", DEV_NULL, FOUND_PATH) and not context.contains(path):
             return f"'{path}' is not inside the project"
     return ""
 
 
 def _check_inner(words: Sequence[str], context: CommandContext, depth: int) -> str:
-    """The same for a command that another one starts."""
+    """Check a command that another one starts; unknown programs are refused."""
     if depth >= MAX_NESTED:
-        return "commands are wrapped too deep"
+        return "commands are nested too deeply"
     if not words or not is_plain_name(words[0]):
-        return "the program that it runs is not a bare name"
+        return "it runs a program by path, not by name"
     reason = check_read_only(words, context, depth + 1)
     if reason is None:
         return f"'{words[0]}' is not known to only read"
     return reason or (
-        "" if context.is_trusted_program(words[0], external=True) else f"'{words[0]}' is not a program of the system"
+        "" if context.is_trusted_program(words[0], external=True) else f"'{words[0]}' is not a system program"
     )
 
 
 def _check_printf(words: Sequence[str], context: CommandContext, depth: int) -> str:
-    """`%n` and `-v` set variables."""
+    """Refuse `%n` and `-v`, which set variables."""
     format_given = words[2:3] if list(words[1:2]) == ["--"] else words[1:2]
     if not format_given or format_given[0] in PLACEHOLDERS or format_given[0].startswith("-"):
-        return "its format cannot be told"
+        return "its format is only known at run time"
     if "%" in _DIRECTIVE.sub("", format_given[0]):
         return "its format is not known to only print"
     return MAY_LIST if UNKNOWN_GLOB in words else ""
@@ -203,7 +207,7 @@ def _check_printf(words: Sequence[str], context: CommandContext, depth: int) -> 
 
 def _check_cd(words: Sequence[str], context: CommandContext, depth: int) -> str:
     if len(words) != 2 or context.after_cd(words[1]) is None:
-        return "it goes to a folder that is not surely in the project"
+        return "it changes to a folder that may be outside the project"
     return ""
 
 
@@ -219,13 +223,13 @@ def _check_sed(words: Sequence[str], context: CommandContext, depth: int) -> str
     if isinstance(read, str):
         return read
     if UNKNOWNS & set(words):
-        return "an argument cannot be told"
+        return "an argument is only known at run time"
     scripts = [value for letter, value in read.values if letter == "e"]
     operands = list(read.operands)
     if not scripts and operands:
         scripts.append(operands.pop(0))
     if FOUND_PATH in scripts:
-        return "its script cannot be told"
+        return "its script is only known at run time"
     return check_sed("\n".join(scripts)) or outside_project(operands, context)
 
 
@@ -234,50 +238,50 @@ def _check_awk(words: Sequence[str], context: CommandContext, depth: int) -> str
     if isinstance(read, str):
         return read
     if UNKNOWNS & set(words):
-        return "an argument cannot be told"
+        return "an argument is only known at run time"
     if not read.operands or read.operands[0] == FOUND_PATH:
-        return "its program cannot be told"
+        return "its program is only known at run time"
     files = [word for word in read.operands[1:] if not re.match(r"[A-Za-z_][A-Za-z0-9_]*=", word)]
     return check_awk(read.operands[0]) or outside_project(files, context)
 
 
 def _check_which(words: Sequence[str], context: CommandContext, depth: int) -> str:
     names = [word for word in words[1:] if word != "-a"]
-    return "" if all(map(_PROGRAM_NAME.fullmatch, names)) else "it asks for more than the names of programs"
+    return "" if all(map(_PROGRAM_NAME.fullmatch, names)) else "not all of its operands are program names"
 
 
 def _check_command(words: Sequence[str], context: CommandContext, depth: int) -> str:
-    """`command -v NAME`."""
+    """Allow only `command -v NAME` and `command -V NAME`."""
     if words[1:2] != ["-v"] and words[1:2] != ["-V"]:
         return "it runs another command"
     return _check_which(words[1:], context, depth)
 
 
 def _check_test(words: Sequence[str], context: CommandContext, depth: int) -> str:
-    """`test`, `[` and `[[`: files in the project, and texts."""
+    """Check `test`, `[` and `[[`: operands must be project files or plain strings."""
     rest = list(words[1:])
     if words[0] != "test" and (not rest or rest.pop() != words[0].replace("[", "]")):
-        return "it is not closed"
+        return "its closing bracket is missing"
     if "-v" in rest or "-R" in rest:
         return "it evaluates the name of a variable"
     if (words[0] == "[[" or context.dialect != "bash") and not all(map(_INTEGER.fullmatch, _compared(rest))):
-        return "it may evaluate what it compares"
+        return "the shell may evaluate its operands as arithmetic"
     files = [after for word, after in pairwise(rest) if word in _FILE_TESTS]
     files += [word for word, after in pairwise(rest) if after in ("-nt", "-ot", "-ef")]
     files += [after for word, after in pairwise(rest) if word in ("-nt", "-ot", "-ef")]
     if not all(_is_compared(rest, at) for at, word in enumerate(rest) if word in PLACEHOLDERS):
-        return "what it looks at cannot be told"
+        return "an operand is only known at run time"
     return outside_project(files, context)
 
 
 def _is_compared(words: Sequence[str], at: int) -> bool:
-    """Whether an untold word of a test is one word, and a text: it may not become an operator."""
+    """Whether an unknown word of a test is a single string operand, which cannot become an operator."""
     before, after = words[at - 1] if at else "", words[at + 1] if at + 1 < len(words) else ""
     return words[at] == UNKNOWN_WORD and (before in (*_BINARY, "-n", "-z") or after in _BINARY)
 
 
 def _compared(words: Sequence[str]) -> list[str]:
-    """What `-eq` and the like compare; some shells evaluate it."""
+    """The operands of `-eq` and the like, which some shells evaluate as arithmetic."""
     around = zip(["", *words], words, [*words[1:], ""], strict=False)
     return [side for before, word, after in around if word in COMPARISONS for side in (before, after)]
 
@@ -286,7 +290,7 @@ def _check_find(words: Sequence[str], context: CommandContext, depth: int) -> st
     rest = list(words[1:])
     files: list[str] = []
     if rest[:1] in (["-L"], ["-H"]) and (rest.pop(0) and not context.found_files_stay_inside):
-        return "it may follow links out of the project"
+        return "it may follow symlinks out of the project"
     while rest and not rest[0].startswith(("-", "(", "!", ",")):
         files.append(rest.pop(0))
     joined = any(word in _FIND_CHOICES for word in rest)
@@ -301,41 +305,41 @@ def _check_find(words: Sequence[str], context: CommandContext, depth: int) -> st
             if reason:
                 return reason
         elif word not in _FIND_ALONE and not (word == "-follow" and context.found_files_stay_inside):
-            return f"its '{word}' is not known to be harmless"
-    return "an argument cannot be told" if UNKNOWNS & set(words) else outside_project(files, context)
+            return f"the find expression '{word}' is not known to be harmless"
+    return "an argument is only known at run time" if UNKNOWNS & set(words) else outside_project(files, context)
 
 
 def _is_after_type(words: Sequence[str], rest: Sequence[str]) -> bool:
-    """Whether only regular files get as far as this action."""
+    """Whether `-type f` comes before this action, so that it only sees regular files."""
     before = list(words[: len(words) - len(rest)])
     return any(pair == ("-type", "f") for pair in pairwise(before))
 
 
 def _check_exec(rest: list[str], context: CommandContext, depth: int, *, regular: bool) -> str:
-    """`-exec COMMAND {} ;`: a command that only reads what is found. Takes its words away."""
+    """Check `-exec COMMAND {} ;` and remove its words from `rest`."""
     inner: list[str] = []
     while rest and rest[0] != ";" and not (rest[0] == "+" and inner[-1:] == ["{}"]):
         inner.append(rest.pop(0))
     if not rest:
-        return "its command has no end"
+        return "its -exec has no terminator"
     rest.pop(0)
     if any("{}" in word and word != "{}" for word in inner):
-        return "its command is given more than what is found"
-    regular = regular and FOUND_PATH not in inner  # which other commands found
+        return "`{}` is only part of a word"
+    regular = regular and FOUND_PATH not in inner  # those were found by another command
     found = [FOUND_PATH if word == "{}" else word for word in inner]
     return _check_inner(found, replace(context, only_regular_files=True) if regular else context, depth)
 
 
 class Xargs(Struct, frozen=True):
     words: tuple[str, ...]
-    """The command it runs."""
+    """The command that xargs runs."""
     nulls: bool = False
     mark: str = ""
-    """What stands for the input in the command; without it the input follows the command."""
+    """The replacement string (`-I`); empty if the input is appended."""
 
 
 def read_xargs(words: Sequence[str]) -> Xargs | str:
-    """What xargs would run, or what is not known about that."""
+    """Parse an xargs command; a string says what is unknown."""
     rest = list(words[1:])
     nulls, mark, lines = False, "", False
     while rest and rest[0].startswith("-"):
@@ -355,7 +359,7 @@ def read_xargs(words: Sequence[str]) -> Xargs | str:
         else:
             nulls = nulls or "0" in (found[1] or "")
     if mark in PLACEHOLDERS or (nulls and lines):
-        return "how it reads its input cannot be told"
+        return "how it splits its input is not known"
     return Xargs(tuple(rest) or ("echo",), nulls, mark)
 
 
@@ -368,7 +372,7 @@ def _check_xargs(words: Sequence[str], context: CommandContext, depth: int) -> s
         FOUND_PATH if context.input_names == separated and (read.nulls or context.has_plain_names) else UNKNOWN_WORDS
     )
     if read.mark and any(read.mark in word and word != read.mark for word in read.words):
-        return "its command is given more than its input"
+        return "its replacement string is only part of a word"
     resolved = [given if read.mark and word == read.mark else word for word in read.words]
     return _check_inner(resolved if read.mark else [*resolved, given], context, depth)
 
@@ -383,19 +387,23 @@ def _check_jq(words: Sequence[str], context: CommandContext, depth: int) -> str:
 
 
 def _check_read(words: Sequence[str], context: CommandContext, depth: int) -> str:
-    """`read`, into variables of the script's own."""
+    """Allow `read` into the script's own variables."""
     read = split_arguments(read_only_program("ers", "dnNptu"), words[1:])
     if isinstance(read, str):
         return read
-    return "" if all(map(_OWN_NAME.fullmatch, read.operands)) else "it sets a variable that is not the script's own"
+    return (
+        ""
+        if all(map(_OWN_NAME.fullmatch, read.operands))
+        else "it sets a variable that the shell or other programs may use"
+    )
 
 
 def _check_archive(words: Sequence[str], context: CommandContext, depth: int) -> str:
-    """`tar` and `unzip`, where they only list what is in an archive."""
+    """Allow `tar` and `unzip` only to list an archive."""
     path = words[2] if len(words) == 3 and not PLACEHOLDERS & set(words) and _ARCHIVE.fullmatch(words[2]) else None
     if words[0] == "tar":
         lists = path is not None and _TAR_LISTS.fullmatch(words[1]) is not None
-    else:  # without the ending it looks for other files too
+    else:  # without the suffix, unzip also looks for other files
         lists = path is not None and words[1] in ("-l", "-Z1") and path.endswith(".zip")
     return outside_project([words[2]], context) if lists else "it is not known to only list"
 
@@ -405,11 +413,11 @@ def _check_ps(words: Sequence[str], context: CommandContext, depth: int) -> str:
 
 
 def _check_sleep(words: Sequence[str], context: CommandContext, depth: int) -> str:
-    return "" if len(words) == 2 and _SECONDS.fullmatch(words[1]) else "how long it waits cannot be told"
+    return "" if len(words) == 2 and _SECONDS.fullmatch(words[1]) else "its duration is not a plain number of seconds"
 
 
 def _check_xxd(words: Sequence[str], context: CommandContext, depth: int) -> str:
-    """It shows one file; a second one is written to. Options come first, whatever follows a file looks like."""
+    """Allow xxd with one file; it writes to a second one. Options must come before the file."""
     rest, unknown = list(words[1:]), "it is not known to only read"
     while rest and rest[0].startswith("-") and rest[0] != "-":
         word = rest.pop(0)
@@ -422,24 +430,28 @@ def _check_xxd(words: Sequence[str], context: CommandContext, depth: int) -> str
 
 
 def _check_set(words: Sequence[str], context: CommandContext, depth: int) -> str:
-    return "" if re.fullmatch(r"-(e|u|x|eu|ex|eux)|-e?u?x?o pipefail", " ".join(words[1:])) else "it changes the shell"
+    return (
+        ""
+        if re.fullmatch(r"-(e|u|x|eu|ex|eux)|-e?u?x?o pipefail", " ".join(words[1:]))
+        else "it changes options of the shell"
+    )
 
 
 _VERSIONED: Final = word_set("bash clang g++ gcc make node perl pip pip3 python python3 ruby")
-"""Programs that tell their version without looking at the project."""
+"""Programs whose `--version` does not look at the project."""
 _EXPLAINED: Final = word_set("awk date find jq ps sed tar unzip xargs")
-"""Programs with checks of their own that tell their version, and how to use them."""
+"""Programs with a special check whose `--version` and `--help` are harmless."""
 _XARGS_HARMLESS: Final = re.compile(
     r"-([0rtx]*)(?:[nPL][0-9]+|l[0-9]*|)|--no-run-if-empty|--verbose|--max-(?:args|procs)=[0-9]+"
 )
 MAY_LIST: Final = "it may list files outside the project"
 _DIRECTIVE: Final = re.compile(r"%%|%[-+ #0]*[0-9]*(?:\.[0-9]*)?[bcdiouxXeEfFgGaAsq]")
-"""What `printf` only prints; without `%n`, and without widths that are given as arguments."""
+"""Format directives that only print: no `%n`, and no width from an argument."""
 _OWN_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 _BINARY: Final = frozenset({"=", "==", "!=", "<", ">", *COMPARISONS})
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _VALUE: Final = re.compile(r"-|-[0-9]+")
-"""What looks like an option and is none: standard input, and a negative number."""
+"""Words that look like options but are not: standard input, and negative numbers."""
 _FILE_TESTS: Final = frozenset(f"-{letter}" for letter in "abcdefgGhkLNOprsSuwx")
 _FIND_CHOICES: Final = word_set("-o -or , ! -not ( )")
 _FIND_ALONE: Final = word_set("""
@@ -562,7 +574,7 @@ _GREP_CHOOSES: Final = frozenset(
     | {"--exclude", "--exclude-dir", "--extended-regexp", "--fixed-strings", "--ignore-case", "--include"}
     | {"--invert-match", "--line-regexp", "--no-messages", "--perl-regexp", "--recursive", "--word-regexp"}
 )
-"""Options of grep that say which files it lists, and leave their names as they are."""
+"""Options of grep that select files without changing how their names are printed."""
 _RG_LISTS: Final = frozenset({"-l", "--files", "--files-with-matches", "--files-without-match"})
 _RG_CHOOSES: Final = word_set("-F -S -e -g -i -n -s -t -v -w -x --glob --hidden --no-ignore --type")
 _LINE_FILTERS: Final = {
@@ -573,17 +585,20 @@ _LINE_FILTERS: Final = {
     "tail": frozenset({"-n", "--lines", "-"}),
     "uniq": frozenset({"-d", "-i", "-u"}),
 }
-"""Programs and options with which they print whole lines of what they are given, and nothing else."""
+"""Programs, with options, that print whole lines of their input and nothing else."""
 
 
 def printed_names(words: Sequence[str], given: NameSeparator) -> NameSeparator:
-    """How an approved command separates names of project files, if it prints nothing else. `given`: those it reads."""
+    """The separator of the project file names that an approved command prints; empty if it prints anything else.
+
+    `given` is the separator of the names it reads from standard input.
+    """
     name, rest = words[0], list(words[1:])
     match name:
         case "find" if not _FIND_PRINTS_MORE.intersection(rest):
             return "lines" if "-print0" not in rest else "" if "-print" in rest else "nulls"
         case "ls" if all(not word.startswith("-") or word in ("-1", "-A", "-d") for word in rest):
-            return "lines"  # not with -a: the folder above is no file of the project
+            return "lines"  # not with -a, which lists the parent folder
         case "xargs":
             inner = read_xargs(words)
             return "lines" if given and not isinstance(inner, str) and _lists(inner.words) else ""
@@ -599,7 +614,7 @@ def _parse_arguments(words: Sequence[str]) -> Arguments | None:
 
 
 def _lists(words: Sequence[str]) -> bool:
-    """Whether grep or rg prints the names of files and nothing else."""
+    """Whether grep or rg prints file names and nothing else."""
     if words[0] not in _GREPS | {"rg"} or (read := _parse_arguments(words)) is None:
         return False
     listing, choosing = (_RG_LISTS, _RG_CHOOSES) if words[0] == "rg" else (_GREP_LISTS, _GREP_CHOOSES)
@@ -608,7 +623,7 @@ def _lists(words: Sequence[str]) -> bool:
 
 
 def _filters_lines(words: Sequence[str]) -> bool:
-    """Whether a command reads its input, not a file, and prints lines of it as they are."""
+    """Whether a command reads standard input, not a file, and prints unchanged lines of it."""
     known = _LINE_FILTERS.get(words[0])
     if known is None or (read := _parse_arguments(words)) is None or not known.issuperset(read.options):
         return False

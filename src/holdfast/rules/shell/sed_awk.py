@@ -1,4 +1,4 @@
-"""Scripts of sed and awk: which of them only turn lines into other lines."""
+"""Checks sed scripts and awk programs: only those that transform text are harmless."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _LABEL: Final = re.compile(r"[btT][ \t]*[A-Za-z0-9_]*|:[ \t]*[A-Za-z0-9_]+")
 _FLAGS: Final = re.compile(r"[gpiImM0-9]*")
 _END: Final = re.compile(r"[ \t]*(?:[;\n]|(?=[}#])|$)")
 _BRACKETS: Final = r"\[\^?(?:\[:[a-z]+:\]|\\[nt]|[^]\[\\\n])+\]"
-"""A set of characters that every sed reads alike; a delimiter in it ends nothing."""
+"""A bracket expression that every sed parses alike; a delimiter inside it does not end the expression."""
 _AWK_ACTS: Final = re.compile(r"system|getline|close|fflush|ARG[VC]|ENVIRON|PROCINFO|FUNCTAB|SYMTAB|extension|@|\\\n")
-"""Words and signs by which awk runs programs, reads other files and reaches its surroundings."""
+"""Words and characters with which awk runs programs, reads other files or accesses its environment."""
 _AWK_COMPARES: Final = re.compile(r"\b(?:if|while)[ ]*\([^()\"/{};#\n\r\\]*\)")
-"""What is compared, in one line and without anything that ends a text, an expression or a comment: if it begins in one
-of them, all of it is in there."""
+"""A condition on one line without any character that ends a string, a regular expression or a comment: if it starts
+inside one of those, all of it is inside."""
 
 
 def check_sed(script: str) -> str:
-    """Why a sed script may do more than edit what it reads; empty if it does not."""
+    """Why a sed script may do more than edit its input; empty if it does not."""
     return "" if _Sed(script).only_edits() else "its script is not known to be harmless"
 
 
 class _Sed:
-    """Reads a script from left to right; every way out but the end of the script means no."""
+    """Parses a sed script from left to right; anything unknown makes it unsafe."""
 
     def __init__(self, script: str) -> None:
         self.script = script
@@ -85,7 +85,7 @@ class _Sed:
         return self._take(_END) is not None
 
     def _delimited(self, count: int, *, regex: bool = True) -> bool:
-        """Read what stands between delimiters: an expression first, if there is one."""
+        """Parse `count` delimited fields; the first is a regular expression if `regex`."""
         delimiter = self.script[self.at : self.at + 1]
         if not delimiter or delimiter in "\\\n" or delimiter.isalnum():
             return False
@@ -98,9 +98,10 @@ class _Sed:
 
 
 def check_awk(program: str) -> str:
-    """Why an awk program may do more than print what it reads; empty if it does not.
+    """Why an awk program may do more than print its input; empty if it does not.
 
-    Nothing is skipped, neither texts nor expressions: what looks like one of them may be the end of the other.
+    Strings and regular expressions are searched too: telling them apart needs a full parser, as the end of one can look
+    like the start of another.
     """
     if _AWK_ACTS.search(program) or "|" in program.replace("||", ""):
         return "its program may do more than print"

@@ -1,4 +1,4 @@
-"""A second opinion on a script: what the syntax tree of tree-sitter takes for its commands, within a budget."""
+"""The second parser: lists the commands and redirections in tree-sitter's syntax tree, within size limits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from holdfast.rules.shell.verdicts import Word, word_set
+from holdfast.rules.shell.parts import Word, word_set
 from holdfast.rules.shell.word_reader import ansi_value, has_braces
 
 if TYPE_CHECKING:
@@ -18,16 +18,16 @@ MAX_BYTES: Final = 64 * 1024
 MAX_DEPTH: Final = 100
 MAX_NODES: Final = 8000
 MAX_HEREDOCS: Final = 32
-"""The time to parse grows with their square."""
+"""Parsing time grows with the square of their number."""
 _AMBIGUOUS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
-"""Control characters but tab and newline: shells, parsers and terminals do not agree about them."""
+"""Control characters except tab and newline: shells, parsers and terminals treat them differently."""
 _ASCII: Final = bytes(range(128)) + b"x" * 128
-"""The grammar's own scanner reads outside its tables for other characters and can crash the process, so it is shown
-letters in their place; to a shell they are letters of a word too."""
+"""The grammar's scanner reads out of bounds for non-ASCII bytes and can crash the process, so they are replaced by
+letters; a shell treats them as letters of a word too."""
 _STRANGE_END: Final = re.compile(r"<<-?[ \t]*[^\s;&|<>()]*[^\x00-\x7f]")
-"""A here-document whose end is not spelt in ASCII: two such ends would look the same."""
+"""A here-document with a non-ASCII delimiter: after the replacement two delimiters could look the same."""
 _FLAT: Final = frozenset({"list", "pipeline", "concatenation", "program"})
-"""Kinds that nest because there are many, not because something is inside something."""
+"""Node types that nest for long sequences, so they do not count as depth."""
 _REDIRECTS: Final = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
 _ENDING_IN_COMMANDS: Final = frozenset({"redirected_statement", "pipeline", "list", "negated_command"})
 _WORDS: Final = word_set("""
@@ -41,28 +41,28 @@ _ESCAPED_IN_QUOTES: Final = re.compile(r'\\([$`"\\\n])')
 
 
 class TooComplex(Exception):
-    """The command is more than anyone should have to judge; it is denied."""
+    """The command exceeds the limits and is denied."""
 
 
 class AmbiguousText(Exception):
-    """There is no one meaning of the text."""
+    """The text can be interpreted in more than one way."""
 
 
 class SyntaxOutline(Struct, frozen=True):
-    """The commands and the redirections of a script, in no certain order."""
+    """The commands and redirections of a script, in no particular order."""
 
     commands: tuple[tuple[Word, ...], ...]
     redirections: tuple[tuple[Word, ...], ...]
     broken: bool
-    """Whether some of it is not understood."""
+    """Whether the tree contains syntax errors."""
 
 
 def parse_outline(text: str) -> SyntaxOutline:
-    """Raises `Overrun` beyond the budget and `Unreadable` for text whose meaning depends on who reads it."""
+    """Parse a script. Raises `TooComplex` beyond the limits, and `AmbiguousText`."""
     try:
         source = text.encode()
     except UnicodeEncodeError:
-        raise AmbiguousText("it holds a lone surrogate") from None
+        raise AmbiguousText("it contains a lone surrogate") from None
     if len(source) > MAX_BYTES:
         raise TooComplex(f"it is {len(source)} bytes long, more than {MAX_BYTES}")
     if text.count("<<") > MAX_HEREDOCS:
@@ -73,9 +73,9 @@ def parse_outline(text: str) -> SyntaxOutline:
     walk = _TreeWalk(source)
     walk.go(root)
     if (odd := _AMBIGUOUS.search(text)) is not None:
-        raise AmbiguousText(f"it holds the control character U+{ord(odd[0]):04X}")
+        raise AmbiguousText(f"it contains the control character U+{ord(odd[0]):04X}")
     if _STRANGE_END.search(text) is not None:
-        raise AmbiguousText("it holds a here-document whose end is not spelt in plain letters")
+        raise AmbiguousText("it contains a here-document with a non-ASCII delimiter")
     return SyntaxOutline(tuple(walk.commands), tuple(walk.redirections), root.has_error)
 
 
@@ -88,7 +88,7 @@ def native_parser() -> Parser:
 
 
 class _TreeWalk:
-    """One pass over the tree."""
+    """Collects commands and redirections in one pass over the tree."""
 
     def __init__(self, source: bytes) -> None:
         self.source = source
@@ -100,7 +100,7 @@ class _TreeWalk:
         while waiting:
             node, depth = waiting.pop()
             if depth > MAX_DEPTH:
-                raise TooComplex(f"it is nested more than {MAX_DEPTH} deep")
+                raise TooComplex(f"it is nested more than {MAX_DEPTH} levels deep")
             kind, children = node.type, node.children
             if kind == "command":
                 self.commands.append(self._command(node, children))
@@ -121,8 +121,9 @@ class _TreeWalk:
         return (*words, *self._after_redirections(node))
 
     def _after_redirections(self, command: Node) -> list[Word]:
-        """Arguments that follow a redirection: `git >/dev/null push`. The tree has them in the redirection, and that
-        belongs to whatever the command is the end of."""
+        """Arguments after a redirection: `git >/dev/null push`. The tree puts them into the redirection node, which
+        belongs to
+        the statement that ends with the command."""
         found: list[Word] = []
         node, above = command, command.parent
         while above is not None and above.type in _ENDING_IN_COMMANDS:
@@ -148,7 +149,7 @@ class _TreeWalk:
         return f"{descriptor}{operator}", target
 
     def _value(self, node: Node) -> Word:
-        """The value of a word, quotes and escapes taken away."""
+        """The value of a word without quotes and escapes; None if it is unknown."""
         match node.type:
             case "word" | "number" | "variable_name" | "special_variable_name" | "file_descriptor":
                 return None if node.named_children else _bare(self._text(node))

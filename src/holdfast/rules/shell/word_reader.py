@@ -1,6 +1,6 @@
-"""The words of a script: quotes, escapes, expansions and arithmetic, read the way bash reads them.
+"""Parses the words of a script the way bash does: quotes, escapes, expansions and arithmetic.
 
-What a word is cannot be told apart from the commands in it, so this is the lower half of the reader in `lexer`.
+Words contain commands and commands contain words, so this is the abstract base class of the parser in `lexer`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from holdfast.rules.shell.verdicts import CommandPart, GlobWord, ParsedWord, SplitWords, Word, word_set
+from holdfast.rules.shell.parts import CommandPart, GlobWord, ParsedWord, SplitWords, Word, word_set
 
 _AFTER_WORDS: Final = frozenset(("", " ", "\t", "\n", ";", "|", ")"))
 _BARE: Final = re.compile(r"[A-Za-z0-9_./,:=@%+^-]+")
@@ -25,10 +25,10 @@ _PLAIN_VARIABLE: Final = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*])(
 _OPERAND: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9][0-9A-Za-z_#@]*")
 _NAMED_DESCRIPTOR: Final = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*(\[.*\])?\}", re.DOTALL)
 _SETS: Final = re.compile(r"\+\+|--|<<=|>>=|(?<![=!<>])=(?!=)")
-"""What sets a variable in an expression."""
+"""Operators that assign to a variable in an arithmetic expression."""
 _RANGE: Final = re.compile(r"\{[0-9]+\.\.[0-9]+(\.\.[0-9]+)?\}")
 _CUTTING: Final = word_set("# ## % %% ^ ^^ , ,,")
-"""Operators that leave a part of a value, or change its letters."""
+"""Parameter operators that remove a part of a value or change its case, so they add no glob."""
 ENVIRONMENT_VARIABLES: Final = frozenset(
     {
         *("COLUMNS", "EDITOR", "EUID", "HOME", "HOSTNAME", "HOSTTYPE", "LANG", "LC_ALL", "LINENO", "LINES", "LOGNAME"),
@@ -36,28 +36,28 @@ ENVIRONMENT_VARIABLES: Final = frozenset(
         *("TMPDIR", "TZ", "UID", "USER", "VIRTUAL_ENV", *"0123456789@*#?$!-"),
     }
 )
-"""Variables that hold no pattern unless the shell was started with one. Others are set by scripts, or by the shell to
-what scripts say: `REPLY`, `BASH_REMATCH`, `BASH_EXECUTION_STRING`, `_`."""
+"""Variables that contain no glob unless the environment had one. Others are set by scripts, or by the shell from what
+scripts do: `REPLY`, `BASH_REMATCH`, `BASH_EXECUTION_STRING`, `_`."""
 PATTERN_SIGNS: Final = re.compile(r"[*?\[\\]")
 _ADDED_SIGNS: Final = re.compile(r"[*?\[\\$`]")
 _NUMERIC: Final = frozenset("#?$!")
 """Special parameters that are always numbers."""
 _UNESCAPED: Final = re.compile(r"\\[`$\\\n]")
 _UNESCAPED_IN_QUOTES: Final = re.compile(r'\\[`$\\"\n]')
-_PRINTED: Final = "arithmetic evaluates what a command prints"
+_PRINTED: Final = "arithmetic evaluates the output of a command"
 _COUNTING: Final = {
     "nproc": re.compile(r"--all"),
     "seq": re.compile(r"-w|[+-]?[0-9.]+"),
     "wc": re.compile(r"-[clLmw]+"),
     "date": re.compile(r"-u|\+(%[sYmdHMSjuwNy])+"),
 }
-"""Programs, and arguments with which they print nothing but numbers: no names of files, which may be code."""
+"""Programs, with arguments, that print only numbers. A file name in the output could be evaluated as code."""
 _PLAINLY_PRINTING: Final = frozenset({"date", "hostname", "id", "nproc", "uname", "whoami"})
-"""Programs that print no pattern unless their words hold one."""
+"""Programs that print no glob characters unless their arguments contain some."""
 _ESCAPE: Final = r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|([abeEfnrtv\\'\"?]))"
 _ANSI: Final = re.compile(_ESCAPE)
 _ANSI_TEXT: Final = re.compile(rf"(?:[^\\]|{_ESCAPE})*", re.DOTALL)
-"""Other escapes are not modelled: control characters, `\\x{…}`, and what is no escape at all."""
+"""Other escapes are not supported: `\\c` control characters, `\\x{…}`, and unknown ones."""
 _ANSI_LETTERS: Final = {
     "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
     "\\": "\\", "'": "'", '"': '"', "?": "?",
@@ -65,41 +65,41 @@ _ANSI_LETTERS: Final = {
 
 
 class UnsupportedSyntax(Exception):
-    """The text has something in it whose meaning is not certain."""
+    """The text contains syntax whose meaning is not certain."""
 
 
 class LexedScript(Struct, kw_only=True):
-    """What was found in a script, at any depth."""
+    """The result of parsing a script, including nested scripts."""
 
     parts: list[CommandPart] = field(default_factory=list[CommandPart])
     assignments: list[tuple[str, Word]] = field(default_factory=list[tuple[str, Word]])
-    """Variables and what they are set to."""
+    """Assigned variables with their values."""
     texts: list[str] = field(default_factory=list[str])
-    """What loops go over and tests look at."""
+    """Items of loops."""
     inputs: list[str] = field(default_factory=list[str])
-    """Here-documents and here-strings, which a shell may run; `$_` for what cannot be told."""
+    """Here-documents and here-strings, which a shell may run; `$_` for an unknown one."""
     numeric: dict[str, bool] = field(default_factory=dict[str, bool])
-    """Variables that are set, and whether only ever to numbers."""
+    """Assigned variables, and whether they are only ever set to numbers."""
     arithmetic_variables: set[str] = field(default_factory=set[str])
-    """Variables that are evaluated as arithmetic, which runs the commands in their values."""
+    """Variables evaluated as arithmetic, which runs command substitutions in their values."""
     evaluation: str = ""
-    """What else is evaluated, if a variable holds a command."""
+    """Why a value is evaluated as code; matters only if a variable contains a command."""
     evaluated_output: str = ""
-    """What is evaluated whatever the variables hold."""
+    """Why the output of a command is evaluated; matters whatever the variables contain."""
     has_unknown_values: bool = False
-    """Whether a variable is set to something that cannot be told."""
+    """Whether a variable is set to an unknown value."""
     loops: dict[str, tuple[ParsedWord, ...]] = field(default_factory=dict[str, tuple[ParsedWord, ...]])
-    """Variables of loops and what they go over."""
+    """Loop variables with their items."""
     arithmetic_targets: set[str] = field(default_factory=set[str])
-    """Variables that arithmetic sets."""
+    """Variables assigned in arithmetic."""
     glob_variables: set[str] = field(default_factory=set[str])
-    """Variables that may be set to a pattern."""
+    """Variables that may be set to a glob."""
     command_count: int = 0
-    """Simple commands so far."""
+    """The number of simple commands so far."""
 
 
 def ansi_value(text: str) -> Word:
-    """What stands between `$'` and `'`; None for what versions of bash read in different ways."""
+    """The value of `$'…'`; None if versions of bash interpret it differently."""
     if _ANSI_TEXT.fullmatch(text) is None:
         return None
     value = _ANSI.sub(_ansi_char, text)
@@ -116,16 +116,16 @@ def _ansi_char(found: re.Match[str]) -> str:
 
 
 def has_braces(bare: str) -> bool:
-    """Whether the unquoted text of a word may be several words: `{a,b}`, `{1..3}`, `{a{b}c,d}`, `{a}b,c}`.
+    """Whether the unquoted text of a word may be a brace expansion: `{a,b}`, `{1..3}`, `{a{b}c,d}`, `{a}b,c}`.
 
-    Which braces belong together is not asked: bash goes on to the next one if nothing separates what is between two.
+    Brace matching is ignored on purpose: bash tries the next closing brace if the first pair contains no separator.
     """
     begin, end = bare.find("{"), bare.rfind("}")
     return 0 <= begin < end and ("," in (inner := bare[begin:end]) or ".." in inner)
 
 
 class WordReader(ABC):
-    """A place in a text, and how words are read from there."""
+    """A cursor in a text with methods that parse words."""
 
     def __init__(self, text: str, found: LexedScript, *, bash: bool, inside: str = "") -> None:
         self.text = text
@@ -133,34 +133,34 @@ class WordReader(ABC):
         self.bash = bash
         self.at: int = 0
         self._inside = inside
-        """What the commands that are being read are hidden in."""
+        """The outermost construct around the current position."""
         self._heredocs: list[tuple[str, bool, bool]] = []
-        """Here-documents that begin with the next line: the end, whether it is quoted, whether tabs are dropped."""
+        """Pending here-documents: delimiter, whether it is quoted, whether leading tabs are removed."""
         self._numeric = True
-        """Whether the word that is being read can only be a number."""
+        """Whether the current word can only be a number."""
         self._shape: SplitWords | None = SplitWords()
-        """What is known about the word that was read last, if its value is not; None: it may hold patterns."""
+        """What is known about the last word if its value is unknown; None if it may contain globs."""
         self._fed_by = 0
-        """The number of the command whose output the next one reads."""
+        """The number of the command that is piped into the next one."""
         self._last = 0
-        """The number of the command that came last in a list, if it is a simple one."""
+        """The number of the last command of a list, if it is a simple command."""
         self._output_began = self._output_ended = -1
-        """Where the last substitution stands that is not quoted."""
+        """The position of the last unquoted command substitution."""
 
     @abstractmethod
     def read_all(self) -> None:
-        """Read the whole text as a script."""
+        """Parse the whole text as a script."""
 
     @abstractmethod
     def _list(self, closing: frozenset[str]) -> str:
-        """Read commands up to one of the closing words or operators, which is returned."""
+        """Parse commands up to one of the closing words or operators, which is returned."""
 
     @abstractmethod
     def _inner(self, text: str, label: str) -> WordReader:
-        """A reader for a text inside this one, with the same findings."""
+        """A parser for a nested text that adds to the same result."""
 
     def _within(self, label: str, read: Callable[[], object]) -> None:
-        """Read what is hidden in something; the outermost one is told."""
+        """Call `read` inside a construct; the outermost label wins."""
         before, self._inside = self._inside, self._inside or label
         read()
         self._inside = before
@@ -179,17 +179,17 @@ class WordReader(ABC):
                 break
 
     def _join(self) -> None:
-        """A line that goes on: modelled only between words, with a blank before or behind."""
+        """Skip a line continuation; supported only between words, next to a blank."""
         before = self.text[self.at - 1 : self.at] or " "
         after = self.text[self.at + 2 : self.at + 3] or " "
         if before not in " \t\n" and after not in " \t":
-            raise UnsupportedSyntax("a word goes on in the next line")
+            raise UnsupportedSyntax("a word continues on the next line")
         self.at += 2
 
     def _join_quoted(self) -> None:
-        """The same in double quotes: behind a blank only, because what stands before it may go on: `$`, then `(`."""
+        """Skip a line continuation in double quotes; only after a blank, because `$` and `(` could be joined."""
         if self._heredocs or self.text[self.at - 1] not in " \t\n":
-            raise UnsupportedSyntax("a word goes on in the next line")
+            raise UnsupportedSyntax("a word continues on the next line")
         self.at += 2
         self._numeric = False
 
@@ -200,7 +200,7 @@ class WordReader(ABC):
             self.at = len(self.text) if end < 0 else end
 
     def _word(self) -> Word | GlobWord:
-        """The value of the word that begins here; None if it depends on anything."""
+        """Parse a word. Returns its value, a glob, or None if the value is unknown."""
         began = self.at
         found = _BARE.match(self.text, began)
         if found is not None and self.text[found.end() : found.end() + 1] in _AFTER_WORDS:
@@ -256,7 +256,7 @@ class WordReader(ABC):
             known = False
             self._numeric = _RANGE.fullmatch(self.text, began, self.at) is not None
             if not self.bash:
-                raise UnsupportedSyntax("braces are not the same in every shell")
+                raise UnsupportedSyntax("shells treat braces differently")
         if globs:
             self._shape = None
         if not known or tilde:
@@ -265,7 +265,7 @@ class WordReader(ABC):
         return GlobWord(pattern) if globs and value != "[" else value
 
     def _note_whole(self, began: int) -> None:
-        """Note whether a word is the output of a command and nothing else."""
+        """Record whether a word is the output of one command and nothing else."""
         shape = self._shape
         if shape is None or len(shape.commands) != 1 or shape.variables:
             return
@@ -273,14 +273,14 @@ class WordReader(ABC):
             self._shape = SplitWords(commands=shape.commands, is_output=True)
 
     def _may_hold(self, *, variable: str = "", command: int = 0) -> None:
-        """Note what may put patterns into the word, because it is not quoted."""
+        """Record an unquoted variable or command that may put globs into the word."""
         if self._shape is not None:
             variables = (*self._shape.variables, variable) if variable else self._shape.variables
             commands = (*self._shape.commands, command) if command else self._shape.commands
             self._shape = SplitWords(variables, commands)
 
     def _piece(self, char: str) -> str | None:
-        """One quoted or expanded part of a word; None if its value cannot be told."""
+        """Parse a quoted or expanded piece of a word; None if its value is unknown."""
         match char:
             case "'":
                 self._numeric = False
@@ -302,22 +302,22 @@ class WordReader(ABC):
             self.at += 1
             self._numeric = self._numeric and char in "{}"
             return char
-        raise UnsupportedSyntax(f"it holds {char!a}")
+        raise UnsupportedSyntax(f"it contains {char!a}")
 
     def _substituted_process(self) -> None:
         if not self.bash:
-            raise UnsupportedSyntax("a process substitution is not the same in every shell")
+            raise UnsupportedSyntax("shells treat process substitutions differently")
         self.at += 2
         shape = self._shape
         self._substituted("<(…)")
         self._shape, self._numeric = shape, False
 
     def _substituted(self, label: str) -> None:
-        """Read commands up to a parenthesis; here-documents neither reach into it nor out of it."""
+        """Parse commands up to the closing parenthesis. Here-documents must not cross it."""
         before = self._heredocs
         self._within(label, lambda: self._list(frozenset(")")))
         if before or self._heredocs:
-            raise UnsupportedSyntax("a here-document goes over a substitution")
+            raise UnsupportedSyntax("a here-document spans a substitution")
 
     def _single(self) -> str:
         end = self.text.find("'", self.at + 1)
@@ -330,12 +330,12 @@ class WordReader(ABC):
 
     def _check_lines(self, text: str) -> None:
         if self._heredocs and "\n" in text:
-            raise UnsupportedSyntax("a quote goes over the beginning of a here-document")
+            raise UnsupportedSyntax("a quote spans the start of a here-document")
 
     def _escaped(self) -> str:
         char = self.text[self.at + 1 : self.at + 2]
         if not char or char == "\n":
-            raise UnsupportedSyntax("a word goes on in the next line")
+            raise UnsupportedSyntax("a word continues on the next line")
         self.at += 2
         self._numeric = False
         return char
@@ -366,7 +366,7 @@ class WordReader(ABC):
                     self._backtick(quoted=True)
                     known = False
                 case char:
-                    raise UnsupportedSyntax(f"it holds {char!a}")
+                    raise UnsupportedSyntax(f"it contains {char!a}")
         raise UnsupportedSyntax("a quote is not closed")
 
     def _escaped_in_quotes(self) -> str:
@@ -388,7 +388,7 @@ class WordReader(ABC):
             self._parameter(quoted=quoted or document)
             return None
         if after == "[":
-            raise UnsupportedSyntax("`$[` is an old form of arithmetic")
+            raise UnsupportedSyntax("`$[` is obsolete arithmetic syntax")
         if after in ("'", '"') and after and not quoted:
             return self._special_quotes(after)
         found = _VARIABLE.match(self.text, self.at + 1)
@@ -404,7 +404,7 @@ class WordReader(ABC):
 
     def _special_quotes(self, quote: str) -> str | None:
         if not self.bash:
-            raise UnsupportedSyntax("`$` before a quote is not the same in every shell")
+            raise UnsupportedSyntax("shells treat `$` before a quote differently")
         self.at += 1
         self._numeric = False
         if quote == '"':
@@ -434,14 +434,14 @@ class WordReader(ABC):
             self._note_output(began, before, self._last)
 
     def _note_output(self, began: int, before: int, command: int) -> None:
-        """Note that what commands print is split into words, and that patterns in it are matched."""
+        """Record that the output of a command is split into words and globs in it are expanded."""
         self._output_began, self._output_ended = began, self.at
         if not self._prints_plainly(before, command):
             self._may_hold(command=command)
             self._shape = self._shape if command else None
 
     def _prints_plainly(self, before: int, command: int) -> bool:
-        """Whether the one command that was read since prints no patterns."""
+        """Whether the one command parsed since `before` prints no globs."""
         made = [part.words for part in self.found.parts[before:]]
         if self._counts(before, command):
             return True
@@ -449,10 +449,10 @@ class WordReader(ABC):
         return plain and all(word is not None and PATTERN_SIGNS.search(word) is None for word in made[0])
 
     def _counts(self, before: int, command: int) -> bool:
-        """Whether the commands that were read since print nothing but numbers. `command`: the last of one pipeline."""
+        """Whether the commands parsed since `before` print only numbers. `command`: the last one of the pipeline."""
         made = self.found.parts[before:]
         if any(part.kind == "redirection" and ">" in (part.words[0] or "") for part in made):
-            return False  # messages may be among the numbers
+            return False  # error messages may be mixed into the numbers
         last = next((part for part in made if part.kind == "command" and part.number == command), None)
         if last is None or not command or (counted := _COUNTING.get(last.words[0] or "")) is None:
             return False
@@ -466,7 +466,7 @@ class WordReader(ABC):
             raise UnsupportedSyntax("a backtick is not closed")
         inside = self.text[self.at + 1 : end]
         if (_UNESCAPED_IN_QUOTES if quoted else _UNESCAPED).search(inside):
-            raise UnsupportedSyntax("backticks hold escapes")
+            raise UnsupportedSyntax("backticks contain escapes")
         began, before = self.at, len(self.found.parts)
         inner = self._inner(inside, "$(…)")
         inner.read_all()
@@ -476,14 +476,14 @@ class WordReader(ABC):
             self._note_output(began, before, inner._last)
 
     def _parameter(self, *, quoted: bool) -> None:
-        """`${…}`, after the brace."""
+        """Parse `${…}`, starting after the brace."""
         found = _PARAMETER.match(self.text, self.at)
         if found is None or (found[1] and not self.bash):
-            raise UnsupportedSyntax("a parameter has no name")
+            raise UnsupportedSyntax("a parameter expansion has no name")
         counted = found[2].startswith("#") and len(found[2]) > 1
         self.at = found.end()
         if found[1] and self._ahead("}"):
-            self._evaluate("a variable names another one")
+            self._evaluate("a variable is expanded indirectly")
         if self._ahead("["):
             shape = self._shape
             self.at += 1
@@ -502,19 +502,19 @@ class WordReader(ABC):
         self._shape = shape if quoted or cut else None
 
     def _use(self, found: re.Match[str], *, quoted: bool) -> bool:
-        """Read what is done with a parameter, up to the brace; whether that adds no pattern to its value."""
+        """Parse the operator of a parameter expansion up to the brace. Returns whether it adds no glob to the value."""
         if found[1] and (self._ahead("*}") or self._ahead("@}")):
             self.at += 2
             return True
         operator = (_BASH_OPERATORS if self.bash else _POSIX_OPERATORS).match(self.text, self.at)
         if operator is None:
-            raise UnsupportedSyntax("a parameter is used in an unknown way")
+            raise UnsupportedSyntax("a parameter expansion is not supported")
         self.at = operator.end()
         if operator[0] == ":":
             self._arithmetic("}")
             return not found[1]
         if found[1]:
-            self._evaluate("a variable names another one")
+            self._evaluate("a variable is expanded indirectly")
         if operator[0] in ("@P", "@p"):
             self._evaluate("a value is expanded like a prompt")
         if operator[0] in ("=", ":="):
@@ -532,30 +532,31 @@ class WordReader(ABC):
                     return
                 case "\\":
                     if self.text[self.at + 1 : self.at + 2] in ("", "\n"):
-                        raise UnsupportedSyntax("a word goes on in the next line")
+                        raise UnsupportedSyntax("a word continues on the next line")
                     self.at += 2
                 case "'" if quoted:
-                    raise UnsupportedSyntax("a quote stands in a parameter in quotes")
+                    raise UnsupportedSyntax("there is a quote in a quoted parameter expansion")
                 case "'":
                     self._single()
                 case '"' if not quoted:
                     self._double()
                 case '"':
-                    raise UnsupportedSyntax("a quote stands in a parameter in quotes")
+                    raise UnsupportedSyntax("there is a quote in a quoted parameter expansion")
                 case "$":
                     self._dollar(quoted=quoted)
                 case "`":
                     self._backtick(quoted=quoted)
                 case "<" | ">" if self.text[self.at + 1 : self.at + 2] == "(":
-                    raise UnsupportedSyntax("a process substitution stands in a parameter")
+                    raise UnsupportedSyntax("there is a process substitution in a parameter expansion")
                 case "\n" | "\x00":
-                    raise UnsupportedSyntax("a parameter goes over lines")
+                    raise UnsupportedSyntax("a parameter expansion spans lines")
                 case _:
                     self.at += 1
-        raise UnsupportedSyntax("a parameter is not closed")
+        raise UnsupportedSyntax("a parameter expansion is not closed")
 
     def _arithmetic(self, end: str, *, parts: bool = False) -> None:
-        """Read an expression up to its end; every variable in it is evaluated. `parts`: those of a loop, with `;`."""
+        """Parse an arithmetic expression up to `end`. Every variable in it is evaluated. `parts`: allow `;`, as in
+        loops."""
         depth, began = 0, self.at
         while self.at < len(self.text):
             if depth == 0 and self._ahead(end):
@@ -587,7 +588,7 @@ class WordReader(ABC):
             elif char in "+-*/%<>=!&|^~?:,.@ \t\n" or (char == ";" and parts) or (char == '"' and end != "]"):
                 self.at += 1
             else:
-                raise UnsupportedSyntax(f"an expression holds {char!a}")
+                raise UnsupportedSyntax(f"an expression contains {char!a}")
         raise UnsupportedSyntax("an expression is not closed")
 
     def _calculated_dollar(self) -> None:
@@ -601,20 +602,20 @@ class WordReader(ABC):
         elif raw.startswith("$("):
             self.found.evaluated_output = _PRINTED
         else:
-            self._evaluate("arithmetic evaluates a value that is put together")
+            self._evaluate("arithmetic evaluates a composed value")
 
     def _evaluate(self, reason: str) -> None:
         self.found.evaluation = self.found.evaluation or reason
 
     def _assigned(self, text: str, parsed_words: tuple[ParsedWord, ...] = ()) -> None:
-        """Note that a variable is set, by something else than an assignment."""
+        """Add a part for a variable that is set by something other than an assignment."""
         part = CommandPart(
             kind="assignment", text=text, words=(text[:-1], None), parsed_words=parsed_words, inside=self._inside
         )
         self.found.parts.append(part)
 
     def _assign(self, name: str, *, numeric: bool, known: bool, plain: bool = False) -> None:
-        """`plain`: the value holds no pattern."""
+        """Record an assignment. `plain`: the value contains no glob."""
         if not (numeric or plain):
             self.found.glob_variables.add(name)
         self.found.has_unknown_values = self.found.has_unknown_values or not (numeric or known)

@@ -1,4 +1,4 @@
-"""The commands that a command would run: what wrappers, shells, git, aliases and the options of programs hold."""
+"""Finds nested commands: those that wrappers, shells, git, ssh, aliases, variables and program options run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from holdfast.rules.shell import programs
 from holdfast.rules.shell.harmless import HARMLESS_SUBCOMMANDS
+from holdfast.rules.shell.parts import Dialect, Word, word_set
 from holdfast.rules.shell.programs import Wrapper, dialect_of, family, program_name
-from holdfast.rules.shell.verdicts import Dialect, Word, word_set
 
 MAX_WRAPPED: Final = 8
 _MAX_PLACES: Final = 64
@@ -26,9 +26,9 @@ _DECLARING: Final = frozenset({"declare", "export", "local", "readonly", "typese
 _EVALUATING: Final = word_set("""
     [ compgen declare export getopts let local mapfile printf read readarray readonly test typeset unset wait
 """)
-"""Builtins that evaluate subscripts or arithmetic in their arguments, quoted or not."""
+"""Builtins that evaluate subscripts or arithmetic in their arguments, even quoted ones."""
 _KEYWORDS: Final = word_set("! ( do elif else if then until while {")
-"""What a wrapper may be given before a command, where a reading takes it for a word."""
+"""Shell keywords that a parser may see as the first word of a wrapped command (`time ! ls`)."""
 _SSH: Final = {
     name: Wrapper(
         valued=frozenset(f"-{letter}" for letter in valued), flags=frozenset(f"-{letter}" for letter in flags)
@@ -52,31 +52,31 @@ _SSH_PLAIN: Final = re.compile(
 _MODULE: Final = re.compile(r"-[bBdEhiIOPqsSuvx]*m(.*)")
 _NUMBER: Final = re.compile(r"-[0-9]+")
 _CODE: Final = re.compile(r"[\s$`\\'\"]")
-"""What makes a word a script to a shell, and more than one word."""
+"""Characters that make a word a script instead of a plain word."""
 
 
 class NestedCommand(Struct, frozen=True):
-    """A command inside a command: words, or a script to be read."""
+    """A command that another command runs: its words, or a script to analyze."""
 
     by: str
     words: tuple[Word, ...] = ()
     script: str | None = None
     from_input: bool = False
-    """It is whatever comes in on standard input."""
+    """Whether the command is read from standard input."""
     only_with_input: bool = False
-    """It is started only if something is given to it: an interactive shell has nobody to talk to."""
+    """Whether it only runs something if it gets input: an interactive shell without a terminal does nothing."""
     guessed: bool = False
-    """It may begin elsewhere."""
+    """Whether it might start at another word."""
     at: int | None = None
-    """Where its words stand among those of the command around it, if not at the end."""
+    """The position of its words in the outer command; None if they are at the end."""
     reason: str = ""
-    """Why it cannot be told."""
+    """Why the command is unknown; empty if it is known."""
     dialect: Dialect | None = None
-    """The shell that reads the script, if it is not the one that reads the command."""
+    """The shell that runs the script; None for the shell of the outer command."""
 
 
 def nested_commands(words: Sequence[Word]) -> list[NestedCommand]:
-    """The commands a command would run, as far as its words show them."""
+    """The commands that a command runs, as far as its words show them."""
     if not words or words[0] is None:
         return []
     name, rest = program_name(words[0]), list(words[1:])
@@ -84,8 +84,8 @@ def nested_commands(words: Sequence[Word]) -> list[NestedCommand]:
         return [NestedCommand(name, tuple(rest))] if rest else []
     if name.startswith("git-"):
         return [NestedCommand(name, ("git", name.removeprefix("git-"), *rest))]
-    held = _option_values(programs.COMMAND_OPTIONS.get(name, ""), rest)
-    found = [NestedCommand(name, script=script.removeprefix("exec=").lstrip(":!")) for script in held]
+    scripts = _option_values(programs.COMMAND_OPTIONS.get(name, ""), rest)
+    found = [NestedCommand(name, script=script.removeprefix("exec=").lstrip(":!")) for script in scripts]
     if name in programs.SHELLS:
         return [*found, *_read_shell(name, rest)]
     if (special := _SPECIAL.get(name)) is not None:
@@ -113,19 +113,19 @@ def nested_commands(words: Sequence[Word]) -> list[NestedCommand]:
 
 
 def script_of(words: Sequence[Word]) -> str:
-    """Words joined to a text; what cannot be told becomes a variable, so that it stays unknown when it is read."""
+    """Join words into a script. An unknown word becomes `$_`, so that it stays unknown in the analysis."""
     return " ".join("$_" if word is None else word for word in words)
 
 
 def substitutions_in(words: Iterable[Word]) -> Iterator[str]:
-    """Scripts with the substitutions that literal words hold: `test -v 'a[$(rm x)]'` runs rm."""
+    """Scripts for the command substitutions in literal words: `test -v 'a[$(rm x)]'` runs rm."""
     for word in words:
         if word is not None and ("$(" in word or "`" in word):
             yield f": {word}"
 
 
 def commands_in_assignment(assignment: str) -> Iterator[NestedCommand]:
-    """The command that setting a variable keeps for later; more words will follow it."""
+    """The commands that setting a variable stores for later. Programs append more words, hence the unknown word."""
     if programs.INJECTING_VARIABLES.match(assignment) is not None:
         yield NestedCommand("a variable", (None,))
     elif (found := programs.EXPANDED_VARIABLES.match(assignment)) is not None:
@@ -156,7 +156,7 @@ def _wrapped(name: str, wrapper: Wrapper, rest: list[Word]) -> Iterator[NestedCo
     if name == "command" and _has_letters(rest[:1], "vV"):
         return
     if scan.unknown_option:
-        yield NestedCommand(name, (None,), reason=f"the option '{scan.unknown_option}' of '{name}' is not known")
+        yield NestedCommand(name, (None,), reason=f"the option '{scan.unknown_option}' of '{name}' is unknown")
     for inner in scan.candidates:
         if inner and name == "xargs":
             marks = [value or "{}" for option, value in scan.values if option in ("-I", "-i", "--replace")]
@@ -169,24 +169,24 @@ def _wrapped(name: str, wrapper: Wrapper, rest: list[Word]) -> Iterator[NestedCo
 
 
 def _wrapper_values(name: str, scan: _ParsedOptions) -> Iterator[NestedCommand]:
-    """`strace -o '|rm x'` and `strace -E PAGER='rm x'`: values that are commands."""
+    """Option values that are commands: `strace -o '|rm x'` and `strace -E PAGER='rm x'`."""
     for option, value in scan.values if name in ("strace", "systemd-run") else ():
         if option in ("-E", "--env", "--setenv"):
             yield from commands_in_assignment(value) if value is not None else (NestedCommand(name, (None,)),)
         elif option in ("-o", "--output") and (value is None or value.startswith(("|", "!"))):
             yield NestedCommand(name, script=script_of([None if value is None else value[1:]]))
         elif option in ("-p", "--property") and name == "systemd-run":
-            yield NestedCommand(name, (None,), reason="a property of a unit may run something")
+            yield NestedCommand(name, (None,), reason="a unit property may run a program")
 
 
 def _has_letters(words: Sequence[Word], letters: str) -> bool:
-    """Whether one of the words is a bundle of options with one of these letters."""
+    """Whether one of the words is a group of short options with one of these letters."""
     bundles = (word[1:] for word in words if word is not None and re.fullmatch(r"-[A-Za-z]+", word))
     return any(letter in bundle for bundle in bundles for letter in letters)
 
 
 def _starting_shell(name: str, scan: _ParsedOptions, *, always: bool) -> Iterator[NestedCommand]:
-    """A shell that gets the words as its script, or reads its input if there are none."""
+    """A shell that runs the words as its script, or reads standard input if there are none."""
     for inner in scan.candidates:
         if not inner or always:
             yield _from_input(name, only_with_input=True)
@@ -205,14 +205,14 @@ def _at_any_word(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
 
 
 class _ParsedOptions(Struct, frozen=True):
-    """What a wrapper's own arguments are, and where they end."""
+    """The parsed options of a wrapper, and the command after them."""
 
     candidates: list[tuple[Word, ...]]
-    """What follows them; two readings if an option is not known."""
+    """The words after the options; two candidates if an option is unknown."""
     values: list[tuple[str, Word]]
-    """Options and what they are given."""
+    """Options with their values."""
     unknown_option: str = ""
-    """An option that is not known, so that anything may follow."""
+    """The first unknown option; with one, anything may run."""
 
 
 def _parse_options(wrapper: Wrapper, rest: Sequence[Word]) -> _ParsedOptions:
@@ -249,7 +249,7 @@ def _parse_options(wrapper: Wrapper, rest: Sequence[Word]) -> _ParsedOptions:
 
 
 def _option(wrapper: Wrapper, word: str) -> tuple[str | None, str | None]:
-    """The (last) option in a word, and its value if it is in the word; None for the value: it is the next word."""
+    """The last option in a word, and its value; a value of None is in the next word."""
     name, equals, value = word.partition("=")
     if word.startswith("--") or word in wrapper.flags:
         if name in wrapper.valued:
@@ -270,7 +270,7 @@ def _option(wrapper: Wrapper, word: str) -> tuple[str | None, str | None]:
 
 
 def _split_strings(rest: list[Word]) -> Iterator[NestedCommand]:
-    """`env -S 'rm x'` and its spellings. It has escapes and variables of its own, which are not modelled."""
+    """`env -S 'rm x'` and its spellings. Its own escapes and variables are not supported, so they make it unknown."""
     for at, word in enumerate(rest):
         if word is None or (found := _SPLIT.match(word)) is None:
             continue
@@ -281,7 +281,7 @@ def _split_strings(rest: list[Word]) -> Iterator[NestedCommand]:
 
 
 def _read_shell(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
-    """`-c` may stand anywhere among the options; the script is the first word after all of them."""
+    """The script or file of a shell. `-c` can be anywhere among the options; the script is the first operand."""
     at, letters, perhaps = 0, "", list[Word]()
     while at < len(rest):
         word = rest[at]
@@ -318,12 +318,12 @@ def _read_shell(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
 
 
 def _is_input(path: Word) -> bool:
-    """Whether a file may be what comes in: a device, wherever the command may have gone by then."""
+    """Whether a path may be standard input: a device file, relative to any folder."""
     return path is None or _DEVICE.search(path) is not None
 
 
 def _option_values(options: str, words: Sequence[Word]) -> Iterator[str]:
-    """The values of these options: joined by `=`, attached, or the next word; both if that is not clear."""
+    """The values of these options: after `=`, attached, or the next word; all candidates if ambiguous."""
     letters = {option[1] for option in options.split() if len(option) == 2}
     long = [option for option in options.split() if len(option) > 2]
     for at, word in enumerate(words):
@@ -364,7 +364,7 @@ def _git(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
 
 
 def _git_subcommand(rest: Sequence[Word]) -> int:
-    """Where git's own options end."""
+    """The position of the git subcommand, after git's own options."""
     at = 0
     while at < len(rest) and (rest[at] or "-").startswith("-"):
         at += 2 if rest[at] in ("-c", "-C", "--git-dir", "--work-tree", "--namespace") else 1
@@ -378,7 +378,7 @@ def _git_setting(setting: Word) -> NestedCommand:
 
 
 def _git_config(rest: Sequence[Word]) -> Iterator[NestedCommand]:
-    """`git config alias.q '!rm x'`: what a setting holds is run by a later git."""
+    """`git config alias.q '!rm x'`: a later git runs the value."""
     for key, value in pairwise(_operands(rest)):
         if key is None or "." in key:
             yield _git_setting(None if key is None or value is None else f"{key}={value}")
@@ -389,7 +389,7 @@ def _operands(rest: Sequence[Word]) -> list[Word]:
 
 
 def _ssh(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
-    """`ssh HOST COMMAND`, with options on both sides of the host; without a command its input goes to a shell there."""
+    """`ssh HOST COMMAND`, with options before and after the host; without a command a remote shell reads the input."""
     at_host = _parse_options(_SSH[name], rest)
     yield from _ssh_settings(name, at_host)
     for words in at_host.candidates:
@@ -400,7 +400,7 @@ def _ssh(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
 
 
 def _ssh_copy(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
-    """`scp` and `sftp`, whose options may stand anywhere."""
+    """`scp` and `sftp`, whose options can be anywhere."""
     words = tuple(rest)
     while words:
         scan = _parse_options(_SSH[name], words)
@@ -409,20 +409,20 @@ def _ssh_copy(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
 
 
 def _ssh_settings(name: str, scan: _ParsedOptions) -> Iterator[NestedCommand]:
-    """`-o ProxyCommand=…` and its kin."""
+    """Commands in settings, such as `-o ProxyCommand=…`."""
     if scan.unknown_option:
-        yield NestedCommand(name, (None,), reason=f"the option '{scan.unknown_option}' of '{name}' is not known")
+        yield NestedCommand(name, (None,), reason=f"the option '{scan.unknown_option}' of '{name}' is unknown")
     for option, value in scan.values:
         if option in ("-F", "-o") and value is None:
-            yield NestedCommand(name, (None,), reason="a setting of ssh cannot be told")
+            yield NestedCommand(name, (None,), reason="an ssh setting is only known at run time")
         elif option == "-o" and (found := _SSH_COMMAND.match((value or "").strip())) is not None:
             yield NestedCommand(name, script=(value or "").strip()[found.end() :])
         elif option == "-o" and _SSH_PLAIN.fullmatch((value or "").strip()) is None:
-            yield NestedCommand(name, (None,), reason=f"the setting '{value}' of ssh is not known to run nothing")
+            yield NestedCommand(name, (None,), reason=f"the ssh setting '{value}' may run a program")
 
 
 def _parallel(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
-    """Without a command of its own it runs its inputs."""
+    """GNU parallel; without a command it runs its inputs."""
     marks = [at for at, word in enumerate(rest) if word is not None and word.startswith(":::")]
     yield NestedCommand(name, script=script_of([*rest[: marks[0]], None] if marks else rest))
     for word in rest[marks[0] + 1 :] if marks else ():
@@ -440,7 +440,7 @@ def _find(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
 
 
 def _alias(name: str, rest: Sequence[Word]) -> Iterator[NestedCommand]:
-    """What stands for another word; more words will follow it."""
+    """The value of an alias; more words follow where it is used."""
     for word in rest:
         if word is None or "=" in word:
             yield NestedCommand(name, script=script_of([None if word is None else word.partition("=")[2], None]))
@@ -497,4 +497,4 @@ COMMAND_RUNNERS: Final = (
     | set(programs.WRAPPERS)
     | {*("coproc", "eval", "parallel", "ssh", "trap")}
 )
-"""Programs that run what their arguments say."""
+"""Programs that run their arguments as commands."""

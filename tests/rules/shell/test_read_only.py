@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.contract.enums import Verdict
 from holdfast.rules.shell import git, read_only
-from holdfast.rules.shell.location import CommandContext
+from holdfast.rules.shell.context import CommandContext
 from holdfast.rules.shell.read_only import READERS, ReadOnlyProgram
 
 from .command_judges import PRESET, verdict

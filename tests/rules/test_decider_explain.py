@@ -71,7 +71,7 @@ def test_a_policy_that_denies_ends_it_and_nobody_else_is_asked() -> None:
     asked: list[str] = []
     chain = Chain()
     chain.register("spy", lambda name, args, ctx: asked.append(name))
-    refused = Decision(Verdict.DENY, "tools.deny", "'bash' in tools.deny takes 'shell.exec' away")
+    refused = Decision(Verdict.DENY, "tools.deny", "'bash' in tools.deny removes 'shell.exec'")
     told = explain(refused, chain, [Confirmations().cap()], approval_request(SHELL))
     assert told.decision == refused
     assert asked == []
@@ -92,7 +92,7 @@ def test_a_failed_resolver_shows_why_it_failed() -> None:
     chain.register("kind", lambda name, args, ctx: "approve")
     told = explain(None, chain, [], approval_request())
     assert answers(told) == [("chain", "broken", "failed", True), ("chain", "kind", "approve", False)]
-    assert told.steps[0].reason == "The resolver could not answer: it raised LookupError: nothing here."
+    assert told.steps[0].reason == "The resolver failed: it raised LookupError: nothing here."
 
 
 @pytest.mark.spec("A10")

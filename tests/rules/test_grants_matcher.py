@@ -37,7 +37,7 @@ def test_what_was_allowed_is_approved_and_nothing_else(grants: Grants, scope: st
     grant = matcher.add(narrow_grant(MAKE, scope, "ann"))  # pyright: ignore[reportArgumentType]
     decision = chain.judge(MAKE).decision
     assert (decision.verdict, decision.source) == (Verdict.APPROVE, GRANTS)
-    assert decision.reason == f"Allowed before by ann (grant {grant.id}, scope {scope})."
+    assert decision.reason == f"Allowed earlier by ann (grant {grant.id}, scope {scope})."
     other = approval_request(SHELL, {"command": "make test; rm -rf /"})
     assert chain.judge(other).decision.verdict is Verdict.ASK
 

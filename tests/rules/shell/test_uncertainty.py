@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.enums import Verdict
+from holdfast.rules.shell.parts import Dialect
 from holdfast.rules.shell.programs import dialect_of
-from holdfast.rules.shell.verdicts import Dialect
 
 from .command_judges import judge_with, rule
 

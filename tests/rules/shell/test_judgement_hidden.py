@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.enums import Verdict
-from holdfast.fuzz.run import create_project, mutants, run_watched
+from holdfast.fuzz.fuzzer import create_project, mutants, run_watched
 from holdfast.rules.shell.programs import dialect_of
 
 from .command_judges import judge_with, rule

@@ -11,8 +11,8 @@ from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import ConfigError
 from holdfast.rules.decider import Decider
 from holdfast.rules.from_config import standard_caps, standard_chain
+from holdfast.rules.shell.context import CommandContext
 from holdfast.rules.shell.judgement import compile_rules
-from holdfast.rules.shell.location import CommandContext
 from tests.rules.approval_requests import SHELL, approval_request
 
 from .command_judges import in_project, judge_with, judged, rule, verdict

@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.contract.enums import Verdict
-from holdfast.fuzz.run import create_project, mutants, run_watched
+from holdfast.fuzz.fuzzer import create_project, mutants, run_watched
+from holdfast.rules.shell.context import CommandContext
 from holdfast.rules.shell.judgement import CommandJudge
-from holdfast.rules.shell.location import CommandContext
-from holdfast.rules.shell.verdicts import Dialect
+from holdfast.rules.shell.parts import Dialect
 from tests.soak import rounds
 
 from .bypasses import HARMFUL, HARMFUL_TO_DASH, HARMFUL_WITH_LINKS

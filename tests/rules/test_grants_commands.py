@@ -64,7 +64,7 @@ def test_a_reading_command_can_be_allowed_with_other_arguments(
     ],
 )  # fmt: skip
 def test_what_runs_its_arguments_or_does_more_than_read_is_not_offered(command: str, root: Path) -> None:
-    with pytest.raises(GrantRefused, match="allow exactly this"):
+    with pytest.raises(GrantRefused, match="Allow exactly this"):
         granted(command, root)
 
 
@@ -78,7 +78,7 @@ def test_such_a_grant_is_for_its_folder_its_other_arguments_and_its_tool(root: P
     )
     with pytest.raises(GrantRefused):
         narrow_grant(approval_request(READ, {"command": "ls"}, root=root), "project", "ann", width="command")
-    with pytest.raises(GrantRefused, match="choose a longer scope"):
+    with pytest.raises(GrantRefused, match="Choose a longer scope"):
         granted("ls", root, scope="once")
 
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from holdfast.contract.enums import Verdict
 from holdfast.rules.shell import syntax_tree
+from holdfast.rules.shell.analysis import CommandAnalysis, analyze
 from holdfast.rules.shell.lexer import lex
-from holdfast.rules.shell.parts import CommandAnalysis, analyze
+from holdfast.rules.shell.parts import CommandPart
 from holdfast.rules.shell.programs import dialect_of
-from holdfast.rules.shell.verdicts import CommandPart
 from holdfast.rules.shell.word_reader import UnsupportedSyntax
 
 from .command_judges import judged
@@ -281,7 +281,7 @@ def test_what_only_bash_reads_like_this_is_unknown_to_other_shells(text: str) ->
 @pytest.mark.spec("A11")
 def test_a_lone_surrogate_is_unreadable_not_a_crash() -> None:
     assert analyze("ls \ud800").parts == (
-        CommandPart(kind="opaque", text="ls \ud800", obstacle="it holds a lone surrogate", may_run_anything=True),
+        CommandPart(kind="opaque", text="ls \ud800", obstacle="it contains a lone surrogate", may_run_anything=True),
     )
 
 
@@ -312,5 +312,5 @@ def test_words_that_are_not_ascii_keep_their_letters() -> None:
 def test_a_command_with_thousands_of_wrappers_is_left_to_a_person_without_an_exception() -> None:
     said = judged("nice " * 3000 + "ls")
     assert said.verdict is None
-    assert "wrapped more than 8 deep" in said.reason
+    assert "nested more than 8 levels deep" in said.reason
     assert judged("nice " * 7 + "ls").verdict is Verdict.APPROVE

@@ -1,4 +1,4 @@
-"""Where a command would run: which paths are in the project, which programs are the system's, what holds it."""
+"""The context of a command: the project, the folders it may run in, the sandbox, and which programs are trusted."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
 from holdfast.fs.protected_paths import protected_reason
 from holdfast.rules.chain import ApprovalRequest
-from holdfast.rules.shell.verdicts import Dialect, GlobWord, word_set
+from holdfast.rules.shell.parts import Dialect, GlobWord, word_set
 
 DEV_NULL: Final = "/dev/null"
 FOUND_PATH: Final = "\0found"
-"""Stands for the path of any file that is found in the project."""
+"""Placeholder for the path of any file found in the project."""
 UNKNOWN_WORDS: Final = "\0unknown"
-"""Stands for any words that cannot be told."""
+"""Placeholder for any number of unknown words."""
 UNKNOWN_WORD: Final = "\0text"
-"""Stands for one word that cannot be told."""
+"""Placeholder for exactly one unknown word."""
 UNKNOWN_GLOB: Final = "\0wild"
-"""Stands for any words that cannot be told, and names of files anywhere that patterns match."""
+"""Placeholder for any number of unknown words, including file names anywhere that globs match."""
 UNKNOWNS: Final = frozenset({UNKNOWN_WORDS, UNKNOWN_WORD, UNKNOWN_GLOB})
 PLACEHOLDERS: Final = frozenset({FOUND_PATH, *UNKNOWNS})
 BUILTINS: Final = word_set(": [ [[ cd command echo false printf pwd read set test true type")
-"""What the shell does itself, whatever lies on the PATH."""
+"""Shell builtins, which the PATH does not affect."""
 NameSeparator = Literal["", "lines", "nulls"]
 _MAX_FOLDERS: Final = 32
 _MAX_MATCHES: Final = 200
@@ -47,25 +47,25 @@ def no_sandbox() -> bool:
 
 
 class CommandContext(Struct, frozen=True, kw_only=True):
-    """The surroundings of one command."""
+    """Where a command runs, as far as the rules need to know."""
 
     root: str | None
-    """The real path of the project."""
+    """The real path of the project; None outside a project."""
     folders: tuple[str, ...]
-    """Real paths of every folder the command may be in."""
+    """The real paths of all folders the command may be in."""
     is_sandboxed: Callable[[], bool] = no_sandbox
-    """Whether a sandbox holds the command; asked only when that matters."""
+    """Whether a sandbox confines the command; called only if needed, because it can be slow."""
     is_system_program: Callable[[str, str | None], bool]
     protected: tuple[str, ...] = ()
-    """What the configuration protects beside the paths that always are."""
+    """Additional protected paths from the configuration."""
     dialect: Dialect = "bash"
     """The shell that runs the command."""
     exists: Callable[[str], bool] = os.path.exists
-    """Whether there is a file of that path."""
+    """Whether a path exists; replaced in tests and examples."""
     input_names: NameSeparator = ""
-    """How the names of project files are separated that the command is given, if that is what it is given."""
+    """The separator of project file names on standard input; empty if the input is something else."""
     only_regular_files: bool = False
-    """Whether what is found are regular files only."""
+    """Whether found files are regular files, so that none is a symlink."""
 
     @classmethod
     def at(
@@ -88,20 +88,20 @@ class CommandContext(Struct, frozen=True, kw_only=True):
         return all(map(self._is_in_project, self.folders))
 
     def contains(self, path: str) -> bool:
-        """Whether a path lies in the project, symlinks followed, wherever the command may be by then."""
+        """Whether a path is inside the project from every folder the command may be in, symlinks resolved."""
         if path in PLACEHOLDERS:
             return False
         try:
             return all(self._is_in_project(os.path.realpath(os.path.join(folder, path))) for folder in self.folders)  # noqa: PTH118
-        except OSError:  # a link in /proc that may not be followed
+        except OSError:  # a /proc symlink without permission
             return False
 
     def has_file(self, path: str) -> bool:
-        """Whether a path is that of a file or folder which is there, wherever the command may be by then."""
+        """Whether a path exists from every folder the command may be in."""
         return all(self.exists(os.path.join(folder, path)) for folder in self.folders)  # noqa: PTH118
 
     def is_plain_file(self, path: str) -> bool:
-        """Whether a path is no folder, wherever the command may be by then."""
+        """Whether a path is not a directory from any folder the command may be in."""
         if path in ("-", DEV_NULL):
             return True
         paths = [os.path.join(folder, path) for folder in self.folders]  # noqa: PTH118
@@ -109,39 +109,41 @@ class CommandContext(Struct, frozen=True, kw_only=True):
 
     @property
     def links_stay_inside(self) -> bool:
-        """Whether no link in the project leads out of it."""
+        """Whether no symlink in the project points outside it."""
         return self.root is not None and not _survey(self.root)[0]
 
     @property
     def found_files_stay_inside(self) -> bool:
-        """Whether no file that is found in the project leads out of it."""
+        """Whether no file found in the project can be outside it."""
         return self.only_regular_files or self.links_stay_inside
 
     @property
     def has_plain_names(self) -> bool:
-        """Whether the path of every file in the project is one word that is no option."""
+        """Whether every path in the project is a single word that cannot be an option or a glob."""
         return self.has_plain_folders and self.root is not None and not _survey(self.root)[1]
 
     @property
     def has_plain_folders(self) -> bool:
-        """Whether the paths of the project and of the folders the command may be in are single words."""
-        steps = {step for path in (self.root or "", *self.folders) for step in path.split("/") if step}
-        return all(map(_PLAIN_FILE.fullmatch, steps))
+        """Whether the paths of the project and of all folders are single words."""
+        components = {name for path in (self.root or "", *self.folders) for name in path.split("/") if name}
+        return all(map(_PLAIN_FILE.fullmatch, components))
 
     def is_protected_path(self, path: str) -> bool:
-        """Whether a path is a protected one, wherever the command may be by then."""
+        """Whether a path is protected from any folder the command may be in."""
         root = None if self.root is None else Path(self.root)
         full = (Path(folder, path) for folder in self.folders)
         return any(protected_reason(context, root=root, extra=self.protected) is not None for context in full)
 
     @property
     def runs_in_protected_folder(self) -> bool:
-        """Whether the command may be in a protected folder below the top of the project."""
+        """Whether the command may run in a protected folder below the project root."""
         inner = tuple(folder for folder in self.folders if folder != self.root)
         return bool(inner) and replace(self, folders=inner).is_protected_path(".")
 
     def after_cd(self, target: str) -> CommandContext | None:
-        """The place after `cd target`, which may have failed; None if it cannot be told or is not in the project."""
+        """The context after `cd target`; the old folders stay, because `cd` may fail. None if the target is unknown or
+        outside
+        the project."""
         if not target or target in PLACEHOLDERS or target.startswith("-") or ".." in target.split("/"):
             return None
         if len(self.folders) > _MAX_FOLDERS:
@@ -152,7 +154,8 @@ class CommandContext(Struct, frozen=True, kw_only=True):
         return replace(self, folders=tuple(dict.fromkeys((*self.folders, *sorted(joined)))))
 
     def expand_glob(self, pattern: GlobWord) -> tuple[str, ...] | None:
-        """What a pattern stands for, here and now; None if that is too much, cannot be told, or is not all inside."""
+        """The files a glob matches now; None if there are too many, or they are unknown or not all inside the
+        project."""
         steps = _glob_segments(pattern.text)
         if steps is None or len(self.folders) != 1:
             return None
@@ -167,7 +170,7 @@ class CommandContext(Struct, frozen=True, kw_only=True):
         return tuple(sorted(found)) or (_unescaped(pattern.text),)
 
     def glob_stays_inside(self, pattern: GlobWord) -> bool:
-        """Whether a pattern can only match files of the project, though it is not known which."""
+        """Whether a glob can only match files inside the project."""
         pieces = pattern.text.split("/")
         if not pieces[0] or any(piece.startswith(".") for piece in pieces) or not self.in_project:
             return False
@@ -187,7 +190,7 @@ class CommandContext(Struct, frozen=True, kw_only=True):
                 yield f"{above}{name}"
 
     def is_trusted_program(self, program: str, *, external: bool = False) -> bool:
-        """Whether the bare name means a program of the system, not one of the project."""
+        """Whether a name resolves to a builtin or a system program, not to a program in the project."""
         if program in BUILTINS and not external:
             return True
         return self.is_system_program(program, self.root)
@@ -197,8 +200,10 @@ class CommandContext(Struct, frozen=True, kw_only=True):
 
 
 def _survey(root: str) -> tuple[bool, bool]:
-    """Whether links lead out of a project and odd names are in it, looked at anew each time; both if it is too much to
-    look at."""
+    """Whether symlinks lead out of the project, and whether it has unusual names; both true if it is too large.
+
+    Not cached, because a command may have changed the project.
+    """
     leads_out = has_odd_names = not os.path.isdir(root)  # noqa: PTH112
     seen = 0
     for folder, folders, files in os.walk(root):
@@ -215,7 +220,7 @@ def _survey(root: str) -> tuple[bool, bool]:
 
 
 def _glob_segments(pattern: str) -> list[tuple[str, re.Pattern[str] | None]] | None:
-    """The pieces of a path with an expression for those that are patterns; None for what shells match differently."""
+    """The path components of a glob with their regular expressions; None if shells match it differently."""
     if pattern.startswith("/") or ".." in pattern.split("/"):
         return None
     steps: list[tuple[str, re.Pattern[str] | None]] = []
@@ -225,22 +230,24 @@ def _glob_segments(pattern: str) -> list[tuple[str, re.Pattern[str] | None]] | N
             continue
         expression = _glob_regex(piece)
         if expression is None or (piece.startswith(".") and re.fullmatch(expression, "..")):
-            return None  # dash, and bash before 5.2, match the folder above
+            return None  # dash, and bash before 5.2, match the parent folder
         steps.append((piece, re.compile(expression, re.DOTALL)))
     return steps
 
 
 def _glob_regex(piece: str) -> str | None:
-    """Of sets only those of single letters and of digits are the same in every shell and language."""
-    made = ""
+    """A glob component as a regular expression. Only sets of single characters and `0-9` mean the same in every shell
+    and
+    locale."""
+    expression = ""
     for found in _PATTERN_PIECE.finditer(piece):
         if found["set"] is not None:
-            made += found["set"]
+            expression += found["set"]
         elif found[0] == "[":
             return None
         else:
-            made += {"*": ".*", "?": "."}.get(found[0]) or re.escape(_unescaped(found[0]))
-    return made
+            expression += {"*": ".*", "?": "."}.get(found[0]) or re.escape(_unescaped(found[0]))
+    return expression
 
 
 def _unescaped(pattern: str) -> str:
@@ -248,9 +255,9 @@ def _unescaped(pattern: str) -> str:
 
 
 def is_system_program(name: str, root: str | None) -> bool:
-    """Whether the first program of that name on the PATH is outside the project."""
+    """Whether the first program with that name on the PATH is outside the project."""
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        if not os.path.isabs(folder):  # noqa: PTH117
+        if not os.path.isabs(folder):  # noqa: PTH117 - depends on the working directory, so on the project
             return False
         found = os.path.join(folder, name)  # noqa: PTH118
         if os.path.isfile(found) and os.access(found, os.X_OK):  # noqa: PTH113
@@ -265,7 +272,7 @@ def is_shell_tool(tool: Tool) -> bool:
 
 
 def command_of(args: Args) -> str | None:
-    """The shell text of a call, or what it would be for a program with `args`; None if there is none to read."""
+    """The shell text of a call; for a program with `args` its quoted equivalent; None if there is no command."""
     command, more = args.get("command"), args.get("args")
     if isinstance(command, list):
         return shlex.join(map(str, cast("list[object]", command)))
@@ -277,7 +284,7 @@ def command_of(args: Args) -> str | None:
 def context_of(
     request: ApprovalRequest, dialect: Dialect, is_sandboxed: Callable[[], bool], protected: tuple[str, ...] = ()
 ) -> CommandContext:
-    """Where the call would run. A folder it names is looked for in the project, so both readings of it count."""
+    """The context of a call. Its `cwd` argument may be relative to the project or to the caller, so both count."""
     inner = request.args.get("cwd")
     root = None if request.root is None else str(request.root)
     folders = [request.cwd]

@@ -10,7 +10,7 @@ from holdfast.rules.chain import DEFAULT_DECISION
 from holdfast.rules.decider import Decider
 from holdfast.rules.from_config import standard_chain
 
-from ..approval_requests import SHELL, approval_request
+from .approval_requests import SHELL, approval_request
 
 
 @pytest.mark.spec("A10", "A11")

@@ -104,7 +104,7 @@ def test_a_grant_is_asked_before_third_parties_and_after_the_configuration() -> 
 @pytest.mark.spec("A10", "A12")
 def test_an_approval_by_grant_says_who_gave_it() -> None:
     chain = standard_chain(ApprovalConfig(), grants=Book(full=True))
-    assert chain.judge(approval_request(SHELL)).decision.reason == "Allowed before by ann (grant g1, scope user)."
+    assert chain.judge(approval_request(SHELL)).decision.reason == "Allowed earlier by ann (grant g1, scope user)."
 
 
 @pytest.mark.spec("A8")

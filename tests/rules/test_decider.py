@@ -71,7 +71,7 @@ def test_caps_with_nothing_to_say_leave_the_decision_alone() -> None:
 def test_a_cap_that_fails_asks_and_one_that_may_deny_denies() -> None:
     assert apply_caps(YES, [Cap("cap", fails)], approval_request()).decision.verdict is Verdict.ASK
     denying = apply_caps(YES, [Cap("cap", fails, failure=Verdict.DENY)], approval_request()).decision
-    assert denying == Decision(Verdict.DENY, "cap", "The cap 'cap' could not judge: it raised OSError: gone.")
+    assert denying == Decision(Verdict.DENY, "cap", "The cap 'cap' failed: it raised OSError: gone.")
 
 
 @pytest.mark.spec("A18")
@@ -82,7 +82,7 @@ def test_a_cap_that_answers_nonsense_asks() -> None:
 
 @pytest.mark.spec("A18")
 def test_a_cap_cannot_be_told_to_approve_when_it_fails() -> None:
-    with pytest.raises(ConfigError, match="let it ask or deny"):
+    with pytest.raises(ConfigError, match="Set `failure` to ask or deny"):
         Cap("cap", fails, failure=Verdict.APPROVE)
 
 

@@ -20,7 +20,7 @@ from holdfast.rules.from_config import COMMANDS, SHELL_PARTS, DocumentPolicy, st
 from holdfast.rules.resolvers import CONFIG, FRONTMATTER, SANDBOX
 from tests.rules.approval_requests import READ, SHELL, approval_request, tool
 
-from .command_judges import rule
+from .shell.command_judges import rule
 
 PRESET = ("$default", "$shell-readonly")
 
@@ -70,7 +70,7 @@ def test_what_a_rule_asks_about_or_denies_is_so_whoever_approves_the_tool(
     rules = (rule("git push", "deny"), rule("rm", "ask"))
     approval = ApprovalConfig(auto_approve=auto_approve, auto_approve_sandboxed=True, commands=rules)
     assert decided(approval, "make; git push", root, held=True) == Decision(
-        Verdict.DENY, SHELL_PARTS, "'git push': the rule 'git push' says deny."
+        Verdict.DENY, SHELL_PARTS, "'git push': the rule 'git push' denies it."
     )
     assert decided(approval, "echo $(sudo rm x)", root, held=True).source == SHELL_PARTS
     assert decided(approval, "echo $(sudo rm x)", root, held=True).verdict is Verdict.ASK
@@ -179,7 +179,7 @@ def test_explain_shows_every_part_and_its_verdict(root: Path) -> None:
         ("redirection", None, ""),
     ]
     assert [(part.text, part.reason) for part in told.parts[2:]] == [
-        ("rm x", "the rule 'rm' says deny"),
+        ("rm x", "the rule 'rm' denies it"),
         ("> f", "it writes to 'f'"),
     ]
     assert msgspec.json.decode(msgspec.json.encode(told), type=DecisionExplanation) == told

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.enums import Verdict
-from holdfast.rules.shell.location import CommandContext
+from holdfast.rules.shell.context import CommandContext
 
 from .command_judges import PRESET, in_project, judge_with, rule
 

@@ -19,7 +19,7 @@ OBEYS = tool("git.status", capabilities=frozenset({NEEDS_CONTAINMENT}))
 @pytest.mark.parametrize(
     ("state", "runs", "obeys"),
     [
-        ("held", Verdict.APPROVE, Verdict.APPROVE),
+        ("contained", Verdict.APPROVE, Verdict.APPROVE),
         ("off", Verdict.APPROVE, Verdict.ASK),
         ("missing", Verdict.ASK, Verdict.ASK),
         ("refused", Verdict.DENY, Verdict.DENY),

@@ -20,7 +20,7 @@ from holdfast.store.entries import Grant
 from .approval_requests import approval_request, tool
 
 NAME = "mcp:server:tool"
-HELD = Decision(Verdict.ASK, CHANGED, "You have not seen its definition as it is now.")
+HELD = Decision(Verdict.ASK, CHANGED, "You have not reviewed the current definition of this tool.")
 
 
 class Granted:

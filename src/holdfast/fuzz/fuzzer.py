@@ -1,7 +1,7 @@
-"""Finds commands that rules let through and should not: mutants that run unasked are run, and watched.
+"""Fuzzes command rules: mutates commands, runs every mutant that the rules approve, and reports the ones that do harm.
 
-The judge of what a command did is not our reading of it but a real run in a sandbox, with files that must not change,
-secrets that must not be printed, and planted programs that must not run.
+Harm is measured by real runs in a sandbox, not by our own analysis: canary files must not change, secrets must not be
+printed, and planted programs must not run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.contract.errors import HoldfastError, SandboxRefused
 from holdfast.fs.temporary import make_temporary_folder, remove_temporary_folder
 from holdfast.fuzz.corpus import HARM, SECRETS, TEMPLATES, WRITTEN
 from holdfast.helper_process import PROGRAM_FOLDERS, isolated_python, run, system_program
-from holdfast.rules.shell.location import CommandContext
+from holdfast.rules.shell.context import CommandContext
 from holdfast.rules.shell.programs import dialect_of
 from holdfast.sandbox.launch import run_launch
 from holdfast.sandbox.sandbox import Sandbox
@@ -31,7 +31,7 @@ Change = Callable[[random.Random, str], str]
 
 _MAX_LAYERS: Final = 3
 _MAX_IDLE: Final = 10_000
-"""Draws without a new mutant after which there are no more."""
+"""Attempts without a new mutant after which the generator stops."""
 _INJECTED: Final = "$({})", "`{}`", "; {}", " && {}", " | {}", "\n{}", " <({})", " > {}", " \\\n{}", ";{} #"
 
 
@@ -42,7 +42,7 @@ class Mutant(NamedTuple):
 
 
 def mutants(bases: Sequence[str], count: int, *, seed: int = 0, outside: str = "/outside") -> Iterator[Mutant]:
-    """Different mutants, the same for the same seed. `outside` is a folder that no command may read."""
+    """Distinct mutants, reproducible by seed. `outside` is a folder that no command may read."""
     source = random.Random(seed)  # noqa: S311
     seen, idle = set[str](bases), 0
     while len(seen) < count + len(set(bases)) and idle < _MAX_IDLE:
@@ -77,21 +77,21 @@ def _filled(source: random.Random, template: str, base: str) -> str:
 
 
 def _injected(source: random.Random, base: str) -> str:
-    """Harm somewhere in the middle, also inside words and quotes."""
+    """Insert a harmful command at any position, even inside words and quotes."""
     at = source.randrange(len(base) + 1)
     harm = source.choice((*HARM, *WRITTEN, *SECRETS))
     return base[:at] + source.choice(_INJECTED).format(harm) + base[at:]
 
 
 def _with_operand(source: random.Random, base: str) -> str:
-    """Another path at a word boundary."""
+    """Insert another path between two words."""
     words = base.split(" ")
     words.insert(source.randrange(1, len(words) + 1), source.choice((*SECRETS, *WRITTEN)))
     return " ".join(words)
 
 
 def _with_option(source: random.Random, base: str) -> str:
-    """An option of some program, given to this one."""
+    """Insert an option of any program."""
     words = base.split(" ")
     option = source.choice(_OPTIONS).format(w=source.choice(WRITTEN), s=source.choice(SECRETS))
     words.insert(source.randrange(1, len(words) + 1), option)
@@ -99,7 +99,7 @@ def _with_option(source: random.Random, base: str) -> str:
 
 
 def _spliced(source: random.Random, base: str) -> str:
-    """Two characters swapped, one doubled, dropped or replaced by one that means something."""
+    """Insert, replace or delete one character."""
     at = source.randrange(len(base) + 1)
     odd = source.choice("$`'\"\\;&|<>(){}[]*?~!#\n\r\t \x0b\u2028\u00a0=-")
     return source.choice((base[:at] + odd + base[at:], base[:at] + odd + base[at + 1 :], base[:at] + base[at + 1 :]))
@@ -126,9 +126,9 @@ _CHANGES: Final[tuple[tuple[str, Change], ...]] = (
 
 
 Approves = Callable[[str, CommandContext], str | None]
-"""The rule that lets a command run unasked, if one does."""
+"""Returns the rule that approves a command, or None."""
 ProgressCallback = Callable[[str], None]
-"""Is told what is being done, for whoever waits."""
+"""Called with progress messages."""
 _BATCH: Final = 250
 _BATCH_SECONDS: Final = 600.0
 _GIT_SECONDS: Final = 60.0
@@ -138,12 +138,12 @@ _SECRETS: Final = {"a file outside the project": _OUTSIDE, "a file of the user":
 _PLANTED: Final = ("cat", "echo", "find", "git", "grep", "head", "ls", "pwd", "sed", "sort", "true", "wc", "evil")
 
 
-def _no_progress(words: str) -> None:
-    """Nobody waits."""
+def _no_progress(message: str) -> None:
+    pass
 
 
 class Escape(Struct, frozen=True, kw_only=True):
-    """A mutant that ran unasked and did harm."""
+    """A mutant that the rules approved and that did harm."""
 
     command: str
     base: str
@@ -155,7 +155,7 @@ class Escape(Struct, frozen=True, kw_only=True):
 class FuzzReport(Struct, frozen=True, kw_only=True):
     mutants: int
     unasked: int
-    """Those that would run without anyone being asked, all of which were run."""
+    """Mutants that the rules approved; all of them were run."""
     escapes: tuple[Escape, ...]
 
 
@@ -165,11 +165,11 @@ def fuzz(
     *,
     count: int = 10_000,
     seed: int = 0,
-    tell: ProgressCallback = _no_progress,
+    on_progress: ProgressCallback = _no_progress,
     shell: str = "bash",
     tidy: bool = False,
 ) -> FuzzReport:
-    """Mutate the commands, ask the rules, run what they let through. Raises `SandboxRefused` where none works."""
+    """Mutate commands and run those that the rules approve. Raises `SandboxRefused` if no sandbox works."""
     base = make_temporary_folder("fuzz")
     try:
         create_project(base, tidy=tidy)
@@ -179,12 +179,12 @@ def fuzz(
         unasked: list[tuple[Mutant, str]] = []
         for mutant in mutants(bases, count, seed=seed, outside=str(base / "outside")):
             if made % _BATCH == 0:
-                tell(f"judging mutants: {made:,} of {count:,}…")
+                on_progress(f"judging mutants: {made:,} of {count:,}…")
             made += 1
             rule = approves(mutant.text, context)
             if rule is not None:
                 unasked.append((mutant, rule))
-        ran = run_watched([mutant.text for mutant, _ in unasked], base, tell, shell)
+        ran = run_watched([mutant.text for mutant, _ in unasked], base, on_progress, shell)
         escapes = [
             Escape(command=mutant.text, base=mutant.base, mutation=mutant.how, rule=rule, what="; ".join(what))
             for (mutant, rule), what in zip(unasked, ran, strict=True)
@@ -196,25 +196,25 @@ def fuzz(
 
 
 def run_watched(
-    commands: Sequence[str], base: Path, tell: ProgressCallback = _no_progress, shell: str = "bash"
+    commands: Sequence[str], base: Path, on_progress: ProgressCallback = _no_progress, shell: str = "bash"
 ) -> list[list[str]]:
-    """What each command did to the planted project; nothing is an empty list."""
+    """The harm that each command did in the fuzzer's project; an empty list for none."""
     found: list[list[str]] = []
     sandbox = Sandbox(SandboxConfig(mode="required", writable=(str(base),)), root=None, cwd=base)
     for start in range(0, len(commands), _BATCH):
-        tell(f"running what would run unasked: {start:,} of {len(commands):,}…")
+        on_progress(f"running approved mutants: {start:,} of {len(commands):,}…")
         found += _run_batch(sandbox, commands[start : start + _BATCH], base, shell)
     return found
 
 
 def _run_batch(sandbox: Sandbox, commands: Sequence[str], base: Path, shell: str) -> list[list[str]]:
     env = {"PATH": f"{os.environ.get('PATH', os.defpath)}:{base}/project/tools", "LANG": "C.UTF-8"}
-    told = {"commands": list(commands), "shell": shell, "env": env, "secrets": _SECRETS}
+    job = {"commands": list(commands), "shell": shell, "env": env, "secrets": _SECRETS}
     driver = Path(__file__).with_name("driver.py")
     launch = sandbox.launch(Command(argv=isolated_python(str(driver), str(base)), cwd=base))
     if not launch.contained:
-        raise SandboxRefused("Mutants are only run in a sandbox; `holdfast doctor` says why there is none here.")
-    code, out, err = run_launch(launch, _BATCH_SECONDS, json.dumps(told).encode())
+        raise SandboxRefused("Mutants only run in a sandbox, and none works here. Run `holdfast doctor` to see why.")
+    code, out, err = run_launch(launch, _BATCH_SECONDS, json.dumps(job).encode())
     if code != 0:
         last = err.decode(errors="replace").strip().splitlines()[-1:]
         raise HoldfastError(f"The mutants could not be run in the sandbox (exit {code}): {' '.join(last)}")
@@ -222,8 +222,9 @@ def _run_batch(sandbox: Sandbox, commands: Sequence[str], base: Path, shell: str
 
 
 def create_project(base: Path, *, tidy: bool = False) -> None:
-    """A small project with canaries, secrets around it, links out of it, odd names, and programs waiting to be run by
-    mistake. A tidy one has neither links nor odd names."""
+    """Create a small project with canary files, secrets outside it, symlinks out of it, unusual names, and planted
+    programs.
+    With `tidy` it has no symlinks and no unusual names."""
     work = base / "project"
     for folder in (work / "src", work / "tools", base / "outside" / "tools", base / "home", base / "marks"):
         folder.mkdir(parents=True)
@@ -259,7 +260,7 @@ def _write_all(files: dict[Path, str]) -> None:
 
 
 def _make_repository(work: Path) -> None:
-    """A repository with one commit and one change; without git there is none, and git's commands fail."""
+    """Create a git repository with one commit and one change; nothing if git is not installed."""
     settings = ("user.name=fuzz", "user.email=fuzz@example.org", "core.hooksPath=/dev/null", "gc.auto=0")
     options = [word for setting in settings for word in ("-c", setting)]
     env = {"PATH": os.pathsep.join(PROGRAM_FOLDERS), "HOME": str(work), "GIT_CONFIG_NOSYSTEM": "1"}

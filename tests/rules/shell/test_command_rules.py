@@ -12,7 +12,7 @@ from holdfast.config.config import CommandRule
 from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import ConfigError
 from holdfast.fuzz.corpus import READONLY_CORPUS
-from holdfast.fuzz.run import create_project
+from holdfast.fuzz.fuzzer import create_project
 from holdfast.rules.shell.judgement import EXAMPLE_CONTEXT, compile_rules
 
 from .command_judges import in_project, judge_with, judged, rule, verdict
@@ -58,7 +58,7 @@ def test_an_approving_rule_holds_for_exactly_its_words_its_options_and_operands_
     words: str, options: tuple[str, ...], text: str, applies: bool | None
 ) -> None:
     if applies is None:
-        with pytest.raises(ConfigError, match="spell the whole command out"):
+        with pytest.raises(ConfigError, match="spell out the whole command"):
             judge_with(rule(words, options=options))
         return
     assert verdict(text, judge_with(rule(words, options=options))) is (Verdict.APPROVE if applies else None)
@@ -101,10 +101,10 @@ def test_deny_is_stronger_than_ask_and_ask_than_approve() -> None:
     ("given", "reason"),
     [
         (rule("*"), "names no program"),
-        (rule("a * b"), "comes last"),
-        (rule("'a"), "quotes do not match"),
-        (rule("/bin/ls"), "bare name"),
-        (rule("A=1 ls"), "bare name"),
+        (rule("a * b"), "must come last"),
+        (rule("'a"), "quotes are not balanced"),
+        (rule("/bin/ls"), "plain program name"),
+        (rule("A=1 ls"), "plain program name"),
         (rule("export A=1"), "changes what later commands mean"),
         (rule("eval *"), "changes what later commands mean"),
         (rule("git *"), "may name a program"),
@@ -155,7 +155,7 @@ def test_an_exact_rule_may_name_anything_and_is_only_that() -> None:
 def test_git_is_approved_only_where_a_sandbox_holds_it() -> None:
     bare = replace(EXAMPLE_CONTEXT, is_sandboxed=lambda: False)
     assert verdict("git status", context=bare) is None
-    assert "no sandbox holds it" in judged("git status", context=bare).reason
+    assert "there is no sandbox" in judged("git status", context=bare).reason
     assert verdict("git log a", judge_with(rule("git log *")), bare) is None
     assert verdict("ls", context=bare) is Verdict.APPROVE
 
