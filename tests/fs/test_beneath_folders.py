@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.fs.beneath import FolderTree, change_mode, open_regular, remove_tree
-from tests.sandbox.unprivileged import run_as_nobody
+from tests.sandbox.unprivileged_user import run_as_nobody
 from tests.soak import rounds
-from tests.tools.test_beneath_races import swapping
+from tests.tools.files.test_file_state_races import swapping
 
 LOOSENED = """
 import json, os

@@ -26,7 +26,7 @@ from holdfast.models.requests.words import is_configuration, is_lockfile, paths_
 from holdfast.tools.search.search import CODE_SEARCH
 from tests.runtime.support import run, runtime_in
 from tests.text.strategies import ANY_TEXT
-from tests.tools.trees import write_tree
+from tests.tools.search.project_trees import write_tree
 
 
 def found(path: str, *lines: str, matches: int | None = None, exact: bool = False) -> Candidate:

@@ -13,7 +13,7 @@ from holdfast.sandbox import hidden_files
 from holdfast.sandbox.hidden_files import HiddenFilePatterns, pattern_problem
 from holdfast.sandbox.launch import run_launch
 from holdfast.sandbox.sandbox import Sandbox
-from tests.sandbox.places import TIMEOUT, policy
+from tests.sandbox.sandboxed_commands import TIMEOUT, policy
 
 SECRETS = (  # noqa: SIM905
     ".env .env.local .envrc .env.production a/.env prod.env .ENV .envs/production/django id_rsa a/id_ed25519 "

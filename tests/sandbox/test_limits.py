@@ -22,8 +22,8 @@ from holdfast.sandbox.sandbox import Sandbox
 from holdfast.sandbox.supervisor.client import Supervisor
 from holdfast.tools.shell import SHELL_EXEC
 from tests.runtime.support import run as run_async
-from tests.sandbox.places import bubblewraps, policy, run, working
-from tests.sandbox.unprivileged import run_as_nobody
+from tests.sandbox.sandboxed_commands import bubblewraps, policy, run, working
+from tests.sandbox.unprivileged_user import run_as_nobody
 from tests.soak import rounds
 
 

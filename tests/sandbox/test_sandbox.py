@@ -16,7 +16,7 @@ from holdfast.contract.errors import ConfigError, SandboxRefused
 from holdfast.sandbox import escape_tests, probe
 from holdfast.sandbox.launch import Backend, EscapeTestResult, Launch, Overlay, PathChanged, clean_up, run_launch
 from holdfast.sandbox.sandbox import Sandbox
-from tests.sandbox.places import bubblewraps
+from tests.sandbox.sandboxed_commands import bubblewraps
 
 
 @pytest.fixture(autouse=True)

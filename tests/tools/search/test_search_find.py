@@ -1,0 +1,137 @@
+"""`file.find`: files by glob, with ripgrep and without."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Result
+from holdfast.text.preview import preview
+from holdfast.tools.search import engines
+from holdfast.tools.search.engines import find_ripgrep
+from holdfast.tools.search.search import FILE_FIND
+from tests.runtime.support import run, runtime_in
+from tests.tools.search.project_trees import plant_tree, write_tree
+
+RIPGREP = find_ripgrep(Path("/nowhere"))
+
+
+@pytest.fixture(params=["plain", *(["ripgrep"] if RIPGREP else [])], autouse=True)
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "plain":
+        monkeypatch.setattr(engines, "find_ripgrep", _nowhere)
+
+
+def _nowhere(root: Path) -> None:
+    return None
+
+
+def _find(folder: Path, pattern: str, **args: Any) -> Result:
+    return run(runtime_in(folder, FILE_FIND).call("file.find", {"pattern": pattern, **args}))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    root = write_tree(
+        tmp_path / "project",
+        {
+            ".gitignore": "*.log\n",
+            "b.py": "",
+            "a.py": "",
+            "a.log": "",
+            ".hidden.py": "",
+            "src/c.py": "",
+            "src/deep/d.py": "",
+            "src/deep/e.txt": "",
+        },
+    )
+    (root / "link.py").symlink_to("a.py")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("*.py", "a.py\nb.py\nsrc/c.py\nsrc/deep/d.py"),
+        ("src/*.py", "src/c.py"),
+        ("src/**/*.py", "src/c.py\nsrc/deep/d.py"),
+        ("/*.py", "a.py\nb.py"),
+        ("?.{py,txt}", "a.py\nb.py\nsrc/c.py\nsrc/deep/d.py\nsrc/deep/e.txt"),
+        ("**/deep/*", "src/deep/d.py\nsrc/deep/e.txt"),
+        ("*.log", "No files found matching pattern."),
+        ("deep/**", "No files found matching pattern."),
+        ("src/**", "src/c.py\nsrc/deep/d.py\nsrc/deep/e.txt"),
+        ("**", "a.py\nb.py\nsrc/c.py\nsrc/deep/d.py\nsrc/deep/e.txt"),
+        ("src/{*.py,deep/*.t?t}", "src/c.py\nsrc/deep/e.txt"),
+        ("[!a].py", "b.py\nsrc/c.py\nsrc/deep/d.py"),
+        ("[^a].py", "b.py\nsrc/c.py\nsrc/deep/d.py"),
+        ("[a-c].py", "a.py\nb.py\nsrc/c.py"),
+        ("!*.py", "src/deep/e.txt"),
+        ("\\a.py", "a.py"),
+        ("nothing", "No files found matching pattern."),
+    ],
+)
+@pytest.mark.spec("B2")
+def test_files_are_found_by_name_or_by_path_and_sorted(folder: Path, pattern: str, found: str) -> None:
+    assert _find(folder, pattern).output == found
+
+
+@pytest.mark.spec("B2", "T11")
+def test_a_limit_is_kept_and_said(folder: Path) -> None:
+    result = _find(folder, "*.py", limit=2)
+    assert result.output == "a.py\nb.py\n\n[Results limited to 2 entries. Narrow your pattern to see the rest.]"
+    assert result.structured == {"files": ["a.py", "b.py"], "truncated": True, "unreadable_folders": 0}
+    assert _find(folder, "*.py", limit=4).structured == {
+        "files": ["a.py", "b.py", "src/c.py", "src/deep/d.py"],
+        "truncated": False,
+        "unreadable_folders": 0,
+    }
+
+
+@pytest.mark.spec("B2")
+def test_a_folder_can_be_looked_in_by_itself(folder: Path) -> None:
+    assert _find(folder, "*.py", path="src").output == "src/c.py\nsrc/deep/d.py"
+    assert _find(folder, "deep/*", path="src").output == "src/deep/d.py\nsrc/deep/e.txt"
+    assert "Not a folder" in (_find(folder, "*", path="a.py").error or "")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("", "must not be blank"),
+        ("{a", "never closed"),
+        ("a\\", "backslash"),
+        ("[z-a]", "backwards"),
+        ("a}", "no matching"),
+        ("[a", "never closed"),
+    ],
+)
+@pytest.mark.spec("B2")
+def test_a_malformed_glob_is_refused_with_the_reason(folder: Path, pattern: str, words: str) -> None:
+    result = _find(folder, pattern)
+    assert not result.success and words in (result.error or "")
+
+
+@pytest.mark.skipif(RIPGREP is None, reason="there is no ripgrep to compare with")
+@pytest.mark.spec("B2")
+def test_the_same_files_are_found_as_ripgrep_lists(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    plant_tree(root, 3000)
+    flags = ["--no-config", "--no-ignore-global", "--no-ignore-parent", "--no-require-git", "--null", "--files"]
+    done = subprocess.run([str(RIPGREP), *flags, "--glob=!.git", "./"], cwd=root, capture_output=True, check=True)
+    listed = sorted(path.decode()[2:] for path in done.stdout.split(b"\0") if path)
+    assert 500 < len(listed) < 3000
+    found = _find(tmp_path, "*", limit=10_000)
+    assert found.structured == {"files": listed, "truncated": False, "unreadable_folders": 0}
+    md = [path for path in listed if path.endswith(".md")]
+    assert _find(tmp_path, "*.md", limit=10_000).output == "\n".join(md)
+
+
+@pytest.mark.spec("O1")
+def test_its_preview_says_what_and_where() -> None:
+    shown = preview("find", {"pattern": "*.py", "path": "src", "label": "why"}, format_preview=FILE_FIND.format_preview)
+    assert shown == "find: *.py  in src  # why"
