@@ -1,4 +1,4 @@
-"""Nothing these tests do is remembered in the state of whoever runs them."""
+"""Redirects the state folder, so that tests leave nothing in the user's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Projects, sandboxes and commands for the tests of the sandbox."""
+"""Projects, policies and sandboxed commands for tests."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(backend: Backend, policy: SandboxPolicy, *argv: str, **options: Any) -> 
 
 
 def run_noting(backend: Backend, policy: SandboxPolicy, *argv: str, **options: Any) -> tuple[Ran, tuple[str, ...]]:
-    """A run, and the protected paths that had to be put right after it."""
+    """Run a command; return its result and the restored protected paths."""
     from msgspec.structs import replace
 
     launch = launched(backend, policy, argv, **options)

@@ -1,4 +1,4 @@
-"""The battery notices what is missing: each defence is taken out, and the attack it stands against must get through."""
+"""The attacks work: with a defence removed, the attack against it succeeds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.sandbox.weakened_backend import Weaken, Weakened
 
 
 def without(*words: str) -> Weaken:
-    """Options left out, with as many words as given."""
+    """Remove the options with these words."""
     wanted = b"".join(os.fsencode(word) + b"\0" for word in words)
 
     def weaken(launch: Launch) -> Launch:
@@ -65,14 +65,14 @@ def wide_open(policy: SandboxPolicy) -> SandboxPolicy:
     ],
     ids=["net", "pid", "first", "seccomp", "sweep", "limits", "variables", "denied", "writable"],
 )
-def test_without_its_defence_an_attack_gets_through(backend: Backend, escapes: set[str]) -> None:
+def test_each_attack_succeeds_without_its_defence(backend: Backend, escapes: set[str]) -> None:
     found = escape_tests.run_escape_tests(backend, escapes)
     assert {case.name for case in found if not case.contained} == escapes, found
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's own settings need it")
 @pytest.mark.spec("N1", "A8")
-def test_root_could_change_the_kernel_without_the_cover_of_proc() -> None:
+def test_root_could_change_kernel_settings_without_the_masks_over_proc() -> None:
     found = escape_tests.run_escape_tests(Weakened(without("--ro-bind", "/proc/sys", "/proc/sys")), ["kernel-settings"])
     assert not found[0].contained
     assert "core_pattern" in found[0].detail

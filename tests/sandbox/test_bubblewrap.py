@@ -1,4 +1,4 @@
-"""The conformance suite for every backend there is here, and which backend is chosen."""
+"""The bubblewrap backend: conformance, trusted paths, and launches."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_program_that_others_can_change_is_not_trusted(tmp_path: Path) -> None
 
 
 @pytest.mark.spec("N1")
-def test_a_program_that_says_nothing_sensible_is_no_bubblewrap(tmp_path: Path) -> None:
+def test_a_program_without_a_bubblewrap_version_is_not_used(tmp_path: Path) -> None:
     for number, body in enumerate(("exit 1", "echo bubblewrap", "echo 0.11", "kill -9 $$")):
         fake = tmp_path / f"bwrap{number}"
         fake.write_text(f"#!/bin/sh\n{body}\n")
@@ -84,7 +84,7 @@ def test_a_program_that_says_nothing_sensible_is_no_bubblewrap(tmp_path: Path) -
 
 
 @pytest.mark.spec("N1")
-def test_an_old_or_setuid_bubblewrap_cannot_be_tried(tmp_path: Path) -> None:
+def test_an_old_or_setuid_bubblewrap_is_unavailable(tmp_path: Path) -> None:
     copy = tmp_path / "bwrap"
     shutil.copy(bubblewraps()[0].path, copy)
     about = copy.stat()
@@ -96,7 +96,7 @@ def test_an_old_or_setuid_bubblewrap_cannot_be_tried(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("N2")
-def test_variables_of_the_loader_do_not_act_on_bubblewrap(tmp_path: Path) -> None:
+def test_loader_variables_do_not_affect_bubblewrap_itself(tmp_path: Path) -> None:
     launch = bubblewraps()[0].launch(
         policy(tmp_path), Command(argv=("true",), env={"LD_PRELOAD": "/evil.so", "TOKEN": "x"}), ()
     )
@@ -110,9 +110,7 @@ def test_variables_of_the_loader_do_not_act_on_bubblewrap(tmp_path: Path) -> Non
 
 @pytest.mark.spec("N2")
 @pytest.mark.parametrize("backend", [*bubblewraps(), Landlock()], ids=lambda one: one.title.partition(" (")[0])
-def test_with_the_network_on_a_server_of_the_host_can_be_reached_and_with_it_off_not(
-    tmp_path: Path, backend: Backend
-) -> None:
+def test_a_host_server_is_reachable_only_with_the_network_on(tmp_path: Path, backend: Backend) -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -125,12 +123,12 @@ def test_with_the_network_on_a_server_of_the_host_can_be_reached_and_with_it_off
 
 
 @pytest.mark.spec("N2")
-def test_a_missing_program_is_a_plain_sentence(tmp_path: Path) -> None:
+def test_a_missing_program_is_reported_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(SandboxRefused, match="no program 'no-such-thing' on the PATH"):
         bubblewraps()[0].launch(policy(tmp_path), Command(argv=("no-such-thing",)), ())
 
 
-def test_the_programs_of_this_machine_work_inside(tmp_path: Path) -> None:
+def test_programs_of_this_machine_work_in_the_sandbox(tmp_path: Path) -> None:
     assert subprocess.run(["git", "--version"], capture_output=True, check=True, timeout=10).returncode == 0
     for argv in (("git", "--version"), ("bash", "-c", "echo $BASH_VERSION"), ("sh", "-c", "ls / >/dev/null")):
         for seen in ("system", "project"):

@@ -1,4 +1,4 @@
-"""What must stay where it is stays there, and what is mounted is what was looked at."""
+"""Mounts: pinned paths stay in place, and exactly the listed files are mounted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ by_descriptor = pytest.mark.skipif(newest.version < (0, 10), reason="no bubblewr
 
 
 def installed(root: Path) -> SandboxPolicy:
-    """A project with holdfast's own interpreter two folders down."""
+    """A project that contains holdfast's interpreter two folders down."""
     (root / "server" / "venv" / "bin").mkdir(parents=True)
     (root / "server" / "venv" / "bin" / "python").write_text("ours")
     return replace(policy(root), installation=(root / "server" / "venv",))
@@ -39,7 +39,7 @@ def installed(root: Path) -> SandboxPolicy:
 
 @each
 @pytest.mark.spec("N1", "N2")
-def test_the_folder_above_the_interpreter_cannot_be_moved_away(tmp_path: Path, backend: Backend) -> None:
+def test_the_folder_above_the_interpreter_cannot_be_moved(tmp_path: Path, backend: Backend) -> None:
     place = installed(tmp_path)
     script = "mv server s2; mkdir -p server/venv/bin; echo evil > server/venv/bin/python; echo x > server/made"
     run(backend, place, "sh", "-c", script, cwd=tmp_path)
@@ -50,7 +50,7 @@ def test_the_folder_above_the_interpreter_cannot_be_moved_away(tmp_path: Path, b
 
 @each
 @pytest.mark.spec("N2")
-def test_what_is_denied_cannot_be_moved_to_where_the_next_command_reads_it(tmp_path: Path, backend: Backend) -> None:
+def test_a_denied_path_cannot_be_moved_to_a_readable_place(tmp_path: Path, backend: Backend) -> None:
     (tmp_path / "a" / "deploy").mkdir(parents=True)
     (tmp_path / "a" / "deploy" / "key").write_text("TOP")
     place = policy(tmp_path, read_deny=("a/deploy/key",))
@@ -62,7 +62,7 @@ def test_what_is_denied_cannot_be_moved_to_where_the_next_command_reads_it(tmp_p
 
 @pytest.mark.skipif(not newest.overlays, reason="no bubblewrap with overlays is installed")
 @pytest.mark.spec("N2")
-def test_no_pin_leads_past_an_overlay(tmp_path: Path) -> None:
+def test_pins_do_not_bypass_an_overlay(tmp_path: Path) -> None:
     root = tmp_path / "root"
     place = installed(root)
     overlay = Overlay(lower=root, upper=tmp_path / "upper", work=tmp_path / "work")
@@ -74,7 +74,9 @@ def test_no_pin_leads_past_an_overlay(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("N1")
-def test_nothing_starts_once_the_installation_was_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_are_refused_after_the_installation_was_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = tmp_path / "venv"
     own.mkdir()
     monkeypatch.setattr(policies, "installation_folders", lambda: (own,))
@@ -90,7 +92,7 @@ def test_nothing_starts_once_the_installation_was_replaced(tmp_path: Path, monke
 
 @each
 @pytest.mark.spec("N2")
-def test_a_project_inside_a_writable_folder_is_masked_and_stays_where_it_is(tmp_path: Path, backend: Backend) -> None:
+def test_a_project_inside_a_writable_folder_is_masked_and_pinned(tmp_path: Path, backend: Backend) -> None:
     root = repository(tmp_path / "work" / "project")
     place = policy(root, writable=(str(tmp_path),))
     script = "echo x > .envrc; mkdir .vscode; mv .git .g; mv ../../work ../../w2; mv ../project ../p2"
@@ -102,7 +104,7 @@ def test_a_project_inside_a_writable_folder_is_masked_and_stays_where_it_is(tmp_
 
 
 @pytest.mark.spec("N2")
-def test_patterns_of_the_configuration_take_no_mount_from_the_built_in_ones(
+def test_configured_patterns_do_not_use_up_the_mounts_of_built_in_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(protected_mounts, "MAX_MOUNTED", 2)
@@ -116,7 +118,7 @@ def test_patterns_of_the_configuration_take_no_mount_from_the_built_in_ones(
 
 
 def _exchanged(monkeypatch: pytest.MonkeyPatch, name: str, act: Any) -> None:
-    """Do something right after `bubblewrap` has called a function."""
+    """Call `act` right after `bubblewrap` has called a function."""
     real = getattr(bubblewrap, name)
 
     def wrapped(*args: Any, **options: Any) -> Any:
@@ -129,7 +131,7 @@ def _exchanged(monkeypatch: pytest.MonkeyPatch, name: str, act: Any) -> None:
 
 @each
 @pytest.mark.spec("N2")
-def test_what_is_exchanged_for_a_link_after_it_was_found_is_not_mounted(
+def test_a_path_swapped_for_a_symlink_is_not_mounted(
     tmp_path: Path, backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, secrets = tmp_path / "root", tmp_path / "secrets"
@@ -150,7 +152,7 @@ def test_what_is_exchanged_for_a_link_after_it_was_found_is_not_mounted(
 
 @by_descriptor
 @pytest.mark.spec("N2")
-def test_bubblewrap_gets_no_name_it_could_follow_out_of_a_writable_folder(tmp_path: Path) -> None:
+def test_bubblewrap_gets_descriptors_instead_of_paths_in_writable_folders(tmp_path: Path) -> None:
     root = repository(tmp_path / "root")
     place = replace(installed(root / "a"), root=root, writable=(root,), read_deny=(root / "b" / "c" / "key",))
     (root / "b" / "c").mkdir(parents=True)
@@ -168,7 +170,7 @@ def test_bubblewrap_gets_no_name_it_could_follow_out_of_a_writable_folder(tmp_pa
 
 
 @pytest.mark.spec("N2")
-def test_content_that_is_kept_does_not_come_from_where_a_link_leads(
+def test_saved_content_does_not_come_from_the_target_of_a_symlink(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(protected_mounts, "MAX_MOUNTED", 0)
@@ -194,7 +196,7 @@ def test_content_that_is_kept_does_not_come_from_where_a_link_leads(
 
 @by_descriptor
 @pytest.mark.spec("N1", "N2")
-def test_a_command_gets_none_of_the_open_files(tmp_path: Path) -> None:
+def test_a_command_inherits_no_mount_descriptors(tmp_path: Path) -> None:
     root = repository(tmp_path / "root")
     for name in ("a", "b", "c"):
         (root / name).mkdir()
@@ -209,7 +211,7 @@ def test_a_command_gets_none_of_the_open_files(tmp_path: Path) -> None:
 
 @by_descriptor
 @pytest.mark.spec("B4", "N2")
-def test_the_warden_hands_over_the_open_files_and_the_command_gets_none(tmp_path: Path) -> None:
+def test_a_supervised_command_inherits_no_mount_descriptors(tmp_path: Path) -> None:
     root, output = repository(tmp_path / "root"), tmp_path / "output"
     launch = launched(newest, policy(root), ["sh", "-c", "ls /proc/self/fd; echo x > .git/config"], cwd=root)
     supervisor = Supervisor()
@@ -227,7 +229,7 @@ def test_the_warden_hands_over_the_open_files_and_the_command_gets_none(tmp_path
 
 
 @pytest.mark.spec("N2")
-def test_build_files_of_a_project_inside_a_writable_folder_are_put_right(tmp_path: Path) -> None:
+def test_build_files_of_a_project_inside_a_writable_folder_are_restored(tmp_path: Path) -> None:
     root = tmp_path / "work" / "project"
     root.mkdir(parents=True)
     (root / "Makefile").write_text("all:\n")

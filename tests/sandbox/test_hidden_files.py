@@ -1,4 +1,4 @@
-"""Patterns of `sandbox.read_deny`: what they match, which files there are, and what hides them from commands."""
+"""Patterns of `sandbox.read_deny`: what they match, and how they hide files from commands."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_templates_certificates_and_ordinary_files_are_not(name: str) -> None:
         (("secret",), "secret x/secret", "secrets"),
     ],
 )
-def test_patterns_are_read_as_in_a_gitignore(tmp_path: Path, entries: tuple[str, ...], hidden: str, seen: str) -> None:
+def test_patterns_follow_gitignore_rules(tmp_path: Path, entries: tuple[str, ...], hidden: str, seen: str) -> None:
     place = policy(tmp_path, read_deny=entries)
     assert {name: place.read_restriction(tmp_path / name) for name in hidden.split()} == dict.fromkeys(
         hidden.split(), "deny"

@@ -23,7 +23,7 @@ from tests.sandbox.sandboxed_commands import bubblewraps, launched, policy
 
 
 def installed(root: Path) -> SandboxPolicy:
-    """A project with holdfast's own interpreter two folders down."""
+    """A project that contains holdfast's interpreter two folders down."""
     (root / "server" / "venv" / "bin").mkdir(parents=True)
     (root / "server" / "venv" / "bin" / "python").write_text("ours")
     return replace(policy(root), installation=(root / "server" / "venv",))
@@ -42,7 +42,7 @@ def test_open_files_of_a_command_that_never_starts_are_closed(tmp_path: Path) ->
 
 
 @pytest.mark.spec("N2")
-def test_an_old_bubblewrap_pins_nothing_while_another_command_runs(tmp_path: Path) -> None:
+def test_an_old_bubblewrap_refuses_to_pin_while_another_command_runs(tmp_path: Path) -> None:
     old = Bubblewrap(
         path=bubblewraps()[0].path, version=(0, 9), size=bubblewraps()[0].size, changed=bubblewraps()[0].changed
     )
@@ -55,7 +55,7 @@ def test_an_old_bubblewrap_pins_nothing_while_another_command_runs(tmp_path: Pat
 
 
 @pytest.mark.spec("N2")
-def test_a_path_is_opened_only_if_it_is_the_same_and_no_link_leads_to_it(tmp_path: Path) -> None:
+def test_a_path_is_opened_only_if_unchanged_and_free_of_symlinks(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "f").write_text("text")
     (tmp_path / "link").symlink_to("d")
@@ -68,7 +68,7 @@ def test_a_path_is_opened_only_if_it_is_the_same_and_no_link_leads_to_it(tmp_pat
 
 
 @pytest.mark.spec("N2")
-def test_more_than_can_be_handed_over_is_refused(tmp_path: Path) -> None:
+def test_too_many_open_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "f").touch()
     opened = OpenFiles()
     try:
@@ -81,7 +81,7 @@ def test_more_than_can_be_handed_over_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("N2")
-def test_every_step_of_cleaning_up_is_done_even_if_one_fails() -> None:
+def test_every_cleanup_step_runs_even_if_one_fails() -> None:
     done: list[str] = []
 
     def fails() -> None:

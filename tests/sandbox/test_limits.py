@@ -1,4 +1,4 @@
-"""What a command may use up."""
+"""Resource limits of commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.soak import rounds
 
 
 @pytest.mark.spec("N2")
-def test_limits_become_limits_of_the_process_and_none_of_them_goes_up() -> None:
+def test_limits_become_rlimits_and_never_exceed_the_hard_limit() -> None:
     found = dict(rlimits(Limits(memory=2**30, file_size=5, open_files=10**9, cpu_seconds=7)))
     assert found[resource.RLIMIT_CORE] == 0
     assert found[resource.RLIMIT_DATA] == 2**30
@@ -40,13 +40,13 @@ def test_limits_become_limits_of_the_process_and_none_of_them_goes_up() -> None:
 
 
 @pytest.mark.spec("N2")
-def test_processes_that_run_already_are_not_held_against_a_command() -> None:
+def test_running_processes_do_not_count_against_a_command() -> None:
     assert dict(rlimits(Limits(processes=10)))[resource.RLIMIT_NPROC] > 10
 
 
 @pytest.mark.spec("N2")
 @pytest.mark.skipif(not group_parents(), reason="this user may not make control groups")
-def test_control_groups_are_made_with_the_limits_and_removed() -> None:
+def test_control_groups_are_created_with_the_limits_and_removed() -> None:
     groups = ControlGroups(Limits(memory=2**28, processes=33))
     said = [file.read_text().strip() for folder in groups.folders for file in Path(folder).glob("pids.max")]
     assert groups.folders
@@ -58,7 +58,7 @@ def test_control_groups_are_made_with_the_limits_and_removed() -> None:
 
 
 @pytest.mark.spec("N2")
-def test_without_control_groups_the_limits_of_the_process_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_control_groups_rlimits_still_apply(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "group_parents", lambda: ())
     assert ControlGroups(Limits(memory=1, processes=1)).folders == ()
 
@@ -87,12 +87,12 @@ GROUPED = any(controller == "memory" for _parent, files in group_parents() for c
 
 @pytest.fixture
 def ungrouped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a machine where this user may not make control groups."""
+    """Simulate a machine where this user may not create control groups."""
     monkeypatch.setattr(limits, "group_parents", lambda: ())
 
 
 def python(backend: Backend, folder: Path, script: str, **options: Any) -> tuple[int, str]:
-    """What a script says, as a contained command."""
+    """Run a script as a contained command; return its output."""
     argv = (sys.executable, "-I", "-S", "-c", script)
     done = run(backend, policy(folder, folder, **options), *argv, cwd=folder)
     return done.code, (done.out + done.err).strip()
@@ -121,7 +121,7 @@ SIZES = "import os; print(*(os.statvfs(f).f_blocks * os.statvfs(f).f_frsize for 
 @pytest.mark.spec("N2")
 @pytest.mark.usefixtures("ungrouped")
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda one: one.title)
-def test_without_control_groups_private_memory_and_the_size_of_each_file_hold(backend: Backend, tmp_path: Path) -> None:
+def test_without_control_groups_private_memory_and_file_size_are_limited(backend: Backend, tmp_path: Path) -> None:
     said = python(backend, tmp_path, PRIVATE.format(size=MEMORY), memory=MEMORY)
     assert said[0] != 0 and "MemoryError" in said[1]
     assert python(backend, tmp_path, MEMFD.format(size=2**20), file_size=2**20) == (0, "File too large")
@@ -130,9 +130,7 @@ def test_without_control_groups_private_memory_and_the_size_of_each_file_hold(ba
 @pytest.mark.spec("N2")
 @pytest.mark.usefixtures("ungrouped")
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda one: one.title)
-def test_without_control_groups_shared_maps_are_not_counted_as_the_documentation_says(
-    backend: Backend, tmp_path: Path
-) -> None:
+def test_without_control_groups_shared_maps_are_not_counted_as_documented(backend: Backend, tmp_path: Path) -> None:
     assert python(backend, tmp_path, SHARED.format(size=MEMORY), memory=MEMORY) == (0, "taken")
 
 
@@ -146,8 +144,8 @@ def test_with_control_groups_shared_maps_count(backend: Backend, tmp_path: Path)
 
 @pytest.mark.spec("N2")
 @pytest.mark.parametrize("backend", bubblewraps(), ids=lambda one: one.title)
-def test_what_is_written_to_private_folders_has_an_end(backend: Backend, tmp_path: Path) -> None:
-    """They are memory."""
+def test_private_folders_have_a_size_limit(backend: Backend, tmp_path: Path) -> None:
+    """Private folders are memory."""
     assert python(backend, tmp_path, SIZES) == (0, f"{2**30} {2**30}")
     code, said = python(backend, tmp_path, "open('/dev/shm/x', 'w').close(); open('/dev/x', 'w')")
     assert code != 0 and "Read-only file system: '/dev/x'" in said
@@ -155,15 +153,15 @@ def test_what_is_written_to_private_folders_has_an_end(backend: Backend, tmp_pat
 
 @pytest.mark.spec("N2")
 @pytest.mark.parametrize("backend", bubblewraps(), ids=lambda one: one.title)
-def test_a_command_that_sees_only_the_project_writes_no_file_beside_it(backend: Backend, tmp_path: Path) -> None:
-    """What is around it there is memory too, and has no size."""
+def test_a_command_that_sees_only_the_project_cannot_write_next_to_it(backend: Backend, tmp_path: Path) -> None:
+    """The folder around the project is an in-memory folder without a size limit."""
     argv = (sys.executable, "-I", "-S", "-c", "open('/x', 'w')")
     done = run(backend, policy(tmp_path, tmp_path), *argv, cwd=tmp_path, sees="project")
     assert done.code != 0 and "Read-only file system: '/x'" in done.err
 
 
 @pytest.mark.spec("N2")
-def test_in_landlock_shared_memory_has_no_folder(tmp_path: Path) -> None:
+def test_landlock_denies_dev_shm(tmp_path: Path) -> None:
     code, said = python(Landlock(), tmp_path, "open('/dev/shm/x', 'w')")
     assert code != 0 and "Permission denied" in said
 
@@ -210,7 +208,7 @@ def test_without_control_groups_processes_of_an_ordinary_user_are_limited_in_eve
 
 
 def bare(folder: Path, command: str, **options: Any) -> Result:
-    """With the sandbox off, by the supervisor as any command."""
+    """Run with the sandbox off, through the supervisor."""
     config = Config(sandbox=SandboxConfig(mode="off", **options), approval=ApprovalConfig(auto_approve=("shell.exec",)))
 
     async def main() -> Result:
@@ -236,7 +234,7 @@ async def _yes(held: PendingCall) -> Answer:
     ],
     ids=["open files", "file size", "core", "memory", "processor"],
 )
-def test_limits_hold_with_the_sandbox_off(tmp_path: Path, options: dict[str, int], command: str, found: str) -> None:
+def test_limits_apply_with_the_sandbox_off(tmp_path: Path, options: dict[str, int], command: str, found: str) -> None:
     result = bare(tmp_path, command, **options)
     assert found in result.output + (result.error or ""), result
 
@@ -250,7 +248,8 @@ def test_processes_are_limited_with_the_sandbox_off(tmp_path: Path) -> None:
 
 
 def read_at_once(folder: Path, times: int, **options: Any) -> set[tuple[str, str]]:
-    """What /proc said of a program's hard limit of open files and of its groups, right after its start, each time."""
+    """Start a program several times; return the open-file hard limit and the groups that /proc shows right after the
+    start."""
     sandbox = Sandbox(SandboxConfig(mode="off", **options), root=folder)
     command = Command(argv=("/bin/cat", "/proc/self/limits", "/proc/self/cgroup"), cwd=folder)
     supervisor = Supervisor()
@@ -279,15 +278,15 @@ def read_at_once(folder: Path, times: int, **options: Any) -> set[tuple[str, str
 
 @pytest.mark.spec("N2")
 @pytest.mark.parametrize("options", [{}, {"cpu_seconds": 60}, {"processes": 1}, {"memory": 2**20}], ids=str)
-def test_a_program_has_its_limits_from_its_first_instruction(tmp_path: Path, options: dict[str, int]) -> None:
-    """One that got them later could start others before, without any."""
+def test_limits_apply_from_the_first_instruction(tmp_path: Path, options: dict[str, int]) -> None:
+    """If limits were set later, the program could start unlimited children before."""
     groups = sum(any(kind in ("memory", "pids") for kind, _ in files) for _, files in group_parents())
     found = read_at_once(tmp_path, rounds(25, 3000), open_files=77, **options)
     assert found == {("77", f"in {groups} of {groups} groups")}
 
 
 @pytest.mark.spec("N2")
-def test_the_supervisor_keeps_none_of_a_command_s_limits_for_itself(tmp_path: Path) -> None:
+def test_the_supervisor_itself_is_not_limited(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     own = Path("/proc/self/cgroup").read_text()
     back = f"""grep -q 'Max open files *{soft} *{hard} ' /proc/$PPID/limits && cat /proc/$PPID/cgroup"""

@@ -1,4 +1,4 @@
-"""The relay beside a command is closed to it."""
+"""The network relay is protected from the command it starts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ for name in ("mem", "environ", "fd/0", "maps"):
 
 
 @pytest.mark.spec("N2")
-def test_a_command_cannot_reach_into_the_relay(tmp_path: Path) -> None:
+def test_a_command_cannot_read_or_change_the_relay(tmp_path: Path) -> None:
     (tmp_path / "reach.py").write_text(_REACH)
     start = "import socket, sys; sys.argv[2] = str(socket.socketpair()[0].detach()); "
     load = f"import runpy; runpy.run_path({network_relay.__file__!r}, run_name='__main__')"
@@ -35,7 +35,7 @@ def test_a_command_cannot_reach_into_the_relay(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("N2")
-def test_the_command_of_a_relay_ends_it_with_its_code(tmp_path: Path) -> None:
+def test_the_relay_exits_with_the_code_of_its_command(tmp_path: Path) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         argv = [

@@ -1,4 +1,4 @@
-"""The configured policy made concrete."""
+"""Resolving the sandbox configuration to a policy."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def resolved(folder: Path, *writable: str, read_deny: tuple[str, ...] = ()) -> S
         ("$EMPTY", None),
     ],
 )
-def test_a_whole_entry_may_be_a_variable(tmp_path: Path, entry: str, expected: str | None) -> None:
+def test_an_entry_may_be_a_variable(tmp_path: Path, entry: str, expected: str | None) -> None:
     found = expand_path(entry, places(tmp_path, document=tmp_path / "docs"), "sandbox.writable", {"EMPTY": ""})
     assert found == (None if expected is None else tmp_path / expected)
 
@@ -70,13 +70,13 @@ def test_an_unsaved_document_has_no_folder(tmp_path: Path) -> None:
 
 @pytest.mark.spec("N2")
 @pytest.mark.parametrize("entry", ["urn:flemma:home", "$root/build", "${HOME}/x", "/", "/proc", "/dev/shm"])
-def test_what_cannot_be_meant_is_refused(tmp_path: Path, entry: str) -> None:
+def test_malformed_entries_are_refused(tmp_path: Path, entry: str) -> None:
     with pytest.raises(ConfigError, match=r"sandbox\.writable"):
         resolved(tmp_path, entry)
 
 
 @pytest.mark.spec("N2")
-def test_folders_are_resolved_and_those_inside_others_left_out(tmp_path: Path) -> None:
+def test_folders_are_resolved_and_nested_ones_dropped(tmp_path: Path) -> None:
     (tmp_path / "real" / "below").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real")
     names = ("real/below", "link", "real-other", "real", "link/below")
@@ -85,7 +85,7 @@ def test_folders_are_resolved_and_those_inside_others_left_out(tmp_path: Path) -
 
 
 @pytest.mark.spec("N2")
-def test_a_path_is_writable_where_its_symlinks_lead(tmp_path: Path) -> None:
+def test_writability_follows_symlinks(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / "out").symlink_to(tmp_path)
     found = resolved(tmp_path, "$root")
@@ -95,7 +95,7 @@ def test_a_path_is_writable_where_its_symlinks_lead(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("N2")
-def test_denied_paths_count_whether_they_exist_or_not(tmp_path: Path) -> None:
+def test_denied_paths_apply_whether_they_exist_or_not(tmp_path: Path) -> None:
     found = resolved(tmp_path, "$root", read_deny=("~/.ssh", "~/.netrc"))
     assert not found.is_readable(tmp_path / "home" / ".ssh" / "id_ed25519")
     assert not found.is_readable(tmp_path / "home" / ".netrc")
@@ -103,7 +103,7 @@ def test_denied_paths_count_whether_they_exist_or_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("N2")
-def test_keys_in_the_home_of_the_account_are_denied_even_if_home_says_another_folder(tmp_path: Path) -> None:
+def test_keys_in_the_accounts_home_are_denied_even_if_home_points_elsewhere(tmp_path: Path) -> None:
     import pwd
 
     real = Path(pwd.getpwuid(os.getuid()).pw_dir)
@@ -117,7 +117,7 @@ def test_denying_wins_over_writing(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("N2")
-def test_what_holdfast_remembers_is_hidden_from_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_holdfast_state_is_hidden_from_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     found = resolve_policy(SandboxConfig(), places(tmp_path), state=tmp_path / "state" / "holdfast" / "projects" / "x")
     assert not found.is_readable(tmp_path / "state" / "holdfast" / "user.db")
@@ -139,7 +139,7 @@ def test_holdfast_itself_is_read_only_in_a_writable_folder(tmp_path: Path, monke
 
 
 @pytest.mark.spec("N2")
-def test_commands_get_only_the_variables_that_are_allowed(tmp_path: Path) -> None:
+def test_commands_get_only_allow_listed_variables(tmp_path: Path) -> None:
     surroundings = {"PATH": "/usr/bin", "LC_ALL": "C", "LC": "no", "AWS_SECRET": "no", "MY_X": "yes", "MYX": "no"}
     found = command_environment(
         resolve_policy(SandboxConfig(environment=("PATH", "LC_*", "MY_*")), places(tmp_path)),
@@ -151,7 +151,7 @@ def test_commands_get_only_the_variables_that_are_allowed(tmp_path: Path) -> Non
 
 
 @pytest.mark.spec("N2")
-def test_no_program_is_looked_for_where_commands_can_write(tmp_path: Path) -> None:
+def test_path_contains_no_folder_that_commands_can_write(tmp_path: Path) -> None:
     (tmp_path / "root" / "bin").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "root" / "bin")
     found = resolved(tmp_path, "$root")
@@ -161,7 +161,7 @@ def test_no_program_is_looked_for_where_commands_can_write(tmp_path: Path) -> No
 
 
 @pytest.mark.spec("N2")
-def test_the_profile_changes_with_everything_the_policy_says(tmp_path: Path) -> None:
+def test_the_profile_changes_with_every_part_of_the_policy(tmp_path: Path) -> None:
     changed = (
         SandboxConfig(),
         SandboxConfig(mode="required"),

@@ -1,4 +1,4 @@
-"""What a name in the list of writable folders may lead to."""
+"""Symlinks in the list of writable folders."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def place(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "entry", ["build", "build/x", "./build", "${UNSET_HERE:-build}", "..", "../home", "{}/root/build"]
 )
-def test_a_name_in_the_project_that_leads_out_of_it_is_refused(place: Path, entry: str) -> None:
+def test_a_project_path_that_leads_outside_is_refused(place: Path, entry: str) -> None:
     with pytest.raises(ConfigError, match="leads out of the project"):
         resolved(place, entry.replace("{}", str(place)) if entry.startswith("{}") else entry)
 
 
 @pytest.mark.spec("N2")
-def test_names_that_stay_inside_and_whole_paths_elsewhere_are_taken(place: Path) -> None:
+def test_project_paths_that_stay_inside_and_absolute_paths_are_accepted(place: Path) -> None:
     assert resolved(place, "out").writable == (place / "root" / "inner",)
     assert resolved(place, "absent/later").writable == (place / "root" / "absent" / "later",)
     assert resolved(place, "~").writable == (place / "home",)
@@ -44,7 +44,7 @@ def test_names_that_stay_inside_and_whole_paths_elsewhere_are_taken(place: Path)
 
 
 @pytest.mark.spec("N2")
-def test_a_project_reached_by_a_link_is_still_the_project(place: Path) -> None:
+def test_a_project_reached_through_a_symlink_is_still_the_project(place: Path) -> None:
     places = PathVariables(cwd=place / "way", root=place / "way", home=place / "home")
     assert resolve_policy(SandboxConfig(writable=("$root", "inner")), places).writable == (place / "root",)
     for entry in ("build", str(place / "root" / "build")):

@@ -39,7 +39,7 @@ class Mine:
 
 
 @pytest.mark.spec("N1")
-def test_a_third_party_adds_a_backend_and_takes_it_away() -> None:
+def test_a_third_party_registers_and_removes_a_backend() -> None:
     def make() -> list[Backend]:
         return [Mine()]
 
@@ -57,7 +57,7 @@ def test_a_third_party_adds_a_backend_and_takes_it_away() -> None:
 
 
 @pytest.mark.spec("N1")
-def test_a_kernel_without_user_namespaces_means_the_probe_does_not_hold(tmp_path: Path) -> None:
+def test_the_probe_fails_on_a_kernel_without_user_namespaces(tmp_path: Path) -> None:
     script = (
         "from pathlib import Path; from holdfast.config.config import SandboxConfig;"
         "from holdfast.sandbox.sandbox import Sandbox;"

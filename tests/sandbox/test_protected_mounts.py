@@ -30,7 +30,7 @@ def tree(folder: Path) -> dict[str, str]:
 
 @each
 @pytest.mark.spec("N2")
-def test_ordinary_git_work_goes_on_and_git_itself_stays_as_it_was(tmp_path: Path, backend: Backend) -> None:
+def test_ordinary_git_work_succeeds_and_git_settings_stay_unchanged(tmp_path: Path, backend: Backend) -> None:
     root = repository(tmp_path / "root")
     (root / "a.txt").write_text("one\n")
     script = (
@@ -65,7 +65,7 @@ def test_ordinary_git_work_goes_on_and_git_itself_stays_as_it_was(tmp_path: Path
         "echo x > .git/config.worktree",
     ],
 )
-def test_what_git_and_others_obey_is_not_changed(tmp_path: Path, backend: Backend, script: str) -> None:
+def test_files_that_git_and_other_tools_obey_are_not_changed(tmp_path: Path, backend: Backend, script: str) -> None:
     root = repository(tmp_path / "root")
     (root / "Makefile").write_text("all:\n")
     before = tree(root)
@@ -78,7 +78,7 @@ def test_what_git_and_others_obey_is_not_changed(tmp_path: Path, backend: Backen
 
 @each
 @pytest.mark.spec("N2")
-def test_a_parent_that_was_moved_is_put_back_and_what_was_planted_is_gone(tmp_path: Path, backend: Backend) -> None:
+def test_a_moved_parent_is_moved_back_and_planted_files_are_removed(tmp_path: Path, backend: Backend) -> None:
     root = tmp_path / "root"
     inner = repository(root / "sub")
     config = (inner / ".git" / "config").read_text()
@@ -93,7 +93,7 @@ def test_a_parent_that_was_moved_is_put_back_and_what_was_planted_is_gone(tmp_pa
 
 
 @pytest.mark.spec("N2")
-def test_putting_right_follows_no_symlink(tmp_path: Path) -> None:
+def test_restoring_follows_no_symlink(tmp_path: Path) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside"
     (root / "sub").mkdir(parents=True)
     (root / "sub" / ".envrc").write_text("mine")
@@ -114,9 +114,7 @@ def _unmounted(item: protected_mounts.ProtectedPath) -> protected_mounts.Protect
 
 
 @pytest.mark.spec("N2")
-def test_files_beyond_those_that_are_mounted_are_put_back_as_they_were(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_protected_files_beyond_the_mounted_ones_are_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protected_mounts, "MAX_MOUNTED", 2)
     for name in ("a", "b", "c", "d"):
         (tmp_path / name).mkdir()
@@ -131,7 +129,7 @@ def test_files_beyond_those_that_are_mounted_are_put_back_as_they_were(
 
 
 @pytest.mark.spec("N2")
-def test_what_a_person_changes_meanwhile_stays_and_what_is_taken_away_is_kept(tmp_path: Path) -> None:
+def test_changes_by_a_person_stay_and_removed_files_are_quarantined(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     (root / "Makefile").write_text("old")
@@ -160,7 +158,7 @@ def test_packages_can_be_installed_into_the_project(tmp_path: Path) -> None:
 
 @each
 @pytest.mark.spec("N2")
-def test_masks_leave_nothing_behind_and_git_does_not_see_them(tmp_path: Path, backend: Backend) -> None:
+def test_masks_leave_no_files_behind_and_git_ignores_them(tmp_path: Path, backend: Backend) -> None:
     root = repository(tmp_path / "root")
     before = tree(root)
     done = run(backend, policy(root), "bash", "-c", "git status --porcelain; echo x > .envrc", cwd=root)
@@ -170,7 +168,7 @@ def test_masks_leave_nothing_behind_and_git_does_not_see_them(tmp_path: Path, ba
 
 
 @pytest.mark.spec("N2")
-def test_two_commands_at_once_share_their_masks(tmp_path: Path) -> None:
+def test_concurrent_commands_share_their_mount_stubs(tmp_path: Path) -> None:
     first, second = MountStubs(tmp_path), MountStubs(tmp_path)
     assert (first.files, first.folders) == (second.files, second.folders)
     first.remove()
@@ -180,7 +178,7 @@ def test_two_commands_at_once_share_their_masks(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("N2")
-def test_what_a_person_has_is_never_removed_with_the_masks(tmp_path: Path) -> None:
+def test_user_files_are_never_removed_with_the_masks(tmp_path: Path) -> None:
     (tmp_path / ".vscode").mkdir()
     (tmp_path / ".envrc").touch()
     assert run(bubblewraps()[0], policy(tmp_path), "true", cwd=tmp_path).code == 0
@@ -188,7 +186,7 @@ def test_what_a_person_has_is_never_removed_with_the_masks(tmp_path: Path) -> No
 
 
 @pytest.mark.spec("N2")
-def test_many_commands_at_once_leave_the_project_as_it_was(tmp_path: Path) -> None:
+def test_many_concurrent_commands_leave_the_project_unchanged(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("all:\n")
     place, found = policy(tmp_path), list[tuple[str, ...]]()
 
@@ -207,7 +205,7 @@ def test_many_commands_at_once_leave_the_project_as_it_was(tmp_path: Path) -> No
 
 
 @pytest.mark.spec("N2")
-def test_when_a_launch_cannot_be_made_its_masks_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_launch_removes_its_mount_stubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from holdfast.contract.errors import SandboxRefused
 
     monkeypatch.setattr(protected_mounts, "MAX_MOUNTED", 0)
@@ -244,12 +242,12 @@ def test_when_a_launch_cannot_be_made_its_masks_are_gone(tmp_path: Path, monkeyp
         ("node_modules/x/package.json", False),
     ],
 )
-def test_commands_may_use_git_but_not_what_git_obeys(tmp_path: Path, path: str, locked: bool) -> None:
+def test_commands_may_write_git_data_but_not_what_git_obeys(tmp_path: Path, path: str, locked: bool) -> None:
     assert (command_locked_reason(tmp_path / path, root=tmp_path, extra=["mine.lock"]) is not None) is locked
 
 
 @pytest.mark.spec("N2")
-def test_a_git_file_that_points_elsewhere_is_held_too(tmp_path: Path) -> None:
+def test_a_git_file_that_points_elsewhere_is_protected_too(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     done, violations = run_noting(
         bubblewraps()[0], policy(tmp_path), "sh", "-c", "echo 'gitdir: ../evil' > sub/.git", cwd=tmp_path

@@ -1,4 +1,4 @@
-"""Documents while commands run: commands may make new ones, those there are read-only, and what people write stays."""
+"""Documents while commands run: commands may create new ones, existing ones are read-only, and people's edits stay."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ each = pytest.mark.parametrize("backend", bubblewraps(), ids=lambda one: one.tit
 
 
 def replaced(path: Path, text: str) -> None:
-    """Save it as holdfast and most editors do."""
+    """Save atomically, as holdfast and most editors do."""
     new = path.with_name("new")
     new.write_text(text)
     new.rename(path)
@@ -41,7 +41,7 @@ def wait_for(path: Path) -> None:
 
 @each
 @pytest.mark.spec("N2")
-def test_commands_make_new_documents_and_do_not_change_those_there_are(tmp_path: Path, backend: Backend) -> None:
+def test_commands_may_create_documents_but_not_change_existing_ones(tmp_path: Path, backend: Backend) -> None:
     (tmp_path / "sub").mkdir()
     for old in ("old.chat", "sub/old.chat"):
         (tmp_path / old).write_text("mine")
@@ -53,7 +53,7 @@ def test_commands_make_new_documents_and_do_not_change_those_there_are(tmp_path:
 
 
 @pytest.mark.spec("N2")
-def test_only_a_file_that_is_a_document_and_nothing_else_may_be_new(tmp_path: Path) -> None:
+def test_only_plain_document_files_may_be_created(tmp_path: Path) -> None:
     script = (
         "mkdir .idea folder.chat; echo x > .idea/a.chat; echo x > .env.chat; echo x > plans.chat; "
         "ln -s Makefile link.chat; echo x > fine.chat"
@@ -65,8 +65,8 @@ def test_only_a_file_that_is_a_document_and_nothing_else_may_be_new(tmp_path: Pa
 
 
 @pytest.mark.spec("N2")
-def test_a_document_that_was_saved_while_a_command_ran_is_left_whoever_wrote_it_last(tmp_path: Path) -> None:
-    """Saving it takes the mount away from a command that runs, which can write there from then on."""
+def test_a_document_saved_while_a_command_ran_is_left_alone(tmp_path: Path) -> None:
+    """Saving detaches the mount, so the running command can write the new file."""
     document = tmp_path / "a.chat"
     document.write_text("status=pending")
     script = "echo x > a.chat; echo > ready; for n in $(seq 1000); do echo forged > a.chat && break; sleep 0.01; done"
@@ -83,7 +83,7 @@ def test_a_document_that_was_saved_while_a_command_ran_is_left_whoever_wrote_it_
 
 
 @pytest.mark.spec("N2")
-def test_a_document_that_could_not_be_mounted_is_left_as_it_is_and_that_is_said(
+def test_a_changed_document_that_was_not_mounted_is_left_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(protected_mounts, "MAX_MOUNTED_DOCUMENTS", 0)
@@ -104,7 +104,7 @@ def test_a_document_that_could_not_be_mounted_is_left_as_it_is_and_that_is_said(
 
 
 @pytest.mark.spec("N2")
-def test_a_document_saved_where_a_command_moved_the_folder_away_is_left(tmp_path: Path) -> None:
+def test_a_document_saved_after_its_folder_was_moved_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "a.chat").write_text("old")
     launch = launched(bubblewraps()[0], policy(tmp_path), ["sh", "-c", "mv sub away; mkdir sub"], cwd=tmp_path)
@@ -115,7 +115,7 @@ def test_a_document_saved_where_a_command_moved_the_folder_away_is_left(tmp_path
 
 
 @pytest.mark.spec("N2")
-def test_of_many_documents_those_changed_last_are_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_most_recently_changed_documents_are_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protected_mounts, "MAX_MOUNTED_DOCUMENTS", 2)
     for name in ("z-driven.md", "a-old.chat", "b-new.chat", "Makefile"):
         (tmp_path / name).write_text(name)
@@ -138,7 +138,7 @@ os._exit(0)
 
 
 @pytest.mark.spec("N2")
-def test_what_a_person_makes_after_holdfast_has_gone_stays_if_it_is_a_document_and_is_told_of_if_not(
+def test_after_a_crash_new_documents_stay_and_other_new_files_are_quarantined(
     tmp_path: Path,
 ) -> None:
     root, state = tmp_path / "root", tmp_path / "state"
@@ -157,7 +157,7 @@ def test_what_a_person_makes_after_holdfast_has_gone_stays_if_it_is_a_document_a
 
 @pytest.mark.parametrize("mechanism", ["auto", "copy"])
 @pytest.mark.spec("N2", "X11")
-def test_recorded_commands_make_new_documents_and_leave_those_there_are(
+def test_recorded_commands_may_create_documents_but_not_change_existing_ones(
     tmp_path: Path, mechanism: Literal["auto", "copy"]
 ) -> None:
     place = Place(tmp_path)
@@ -194,7 +194,7 @@ def test_a_path_with_any_characters_is_protected_exactly(tmp_path: Path, name: s
 
 @each
 @pytest.mark.spec("N2")
-def test_a_driven_document_of_any_name_is_read_only_and_its_link_comes_back(tmp_path: Path, backend: Backend) -> None:
+def test_a_driven_document_of_any_name_is_read_only_and_its_link_is_restored(tmp_path: Path, backend: Backend) -> None:
     document, link = tmp_path / "a*[1].md", tmp_path / "link.md"
     document.write_text("mine")
     link.symlink_to(document.name)

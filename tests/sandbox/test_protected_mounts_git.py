@@ -1,4 +1,4 @@
-"""A git folder that commands write to: real git, run outside afterwards, runs nothing that a command planted."""
+"""Git folders that commands write to: real git, run outside afterwards, executes nothing that a command planted."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.runtime.undo.support import Place, overlay_bwrap
 from tests.sandbox.sandboxed_commands import bubblewraps, git, policy, repository, run_noting
 
 Run = Callable[[str], set[str]]
-"""Runs a script contained in the project; what it was kept from."""
+"""Runs a script contained in the project and returns its violations."""
 
 
 @pytest.fixture(params=["binds", "overlay", "copy"])
 def contained(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Run]:
-    """A repository with one commit, and how commands run in it."""
+    """A repository with one commit, and a function that runs commands in it."""
     if request.param == "overlay" and overlay_bwrap() is None:
         pytest.skip("no bubblewrap with overlays")
     root = repository(tmp_path / "project")
@@ -48,7 +48,7 @@ def commit(root: Path, text: str, name: str = "a.txt") -> None:
 
 
 def outside(root: Path, *args: str) -> str:
-    """What a person does next; it may fail."""
+    """Run git outside the sandbox, as the user does next; it may fail."""
     env = {**os.environ, "GIT_EDITOR": "true", "GIT_PAGER": "cat"}
     done = subprocess.run(["git", *args], cwd=root, env=env, capture_output=True, text=True, timeout=30, check=False)
     return done.stdout + done.stderr
@@ -82,7 +82,7 @@ def test_a_planted_rebase_of_a_worktree_does_not_run(contained: tuple[Path, Run]
 
 
 @pytest.mark.spec("N2", "N9")
-def test_a_step_planted_into_a_persons_own_rebase_does_not_run(contained: tuple[Path, Run], tmp_path: Path) -> None:
+def test_a_step_planted_into_a_users_rebase_does_not_run(contained: tuple[Path, Run], tmp_path: Path) -> None:
     root, run = contained
     mark = tmp_path / "ran"
     conflict(root)
@@ -168,7 +168,7 @@ def test_a_strategy_planted_elsewhere_does_not_run(contained: tuple[Path, Run], 
         "git bisect start --first-parent --term-old=fast --term-new=slow; git bisect slow; git bisect fast HEAD~1",
     ],
 )
-def test_whatever_stops_half_way_in_real_git_is_left_as_it_is(tmp_path: Path, stop: str) -> None:
+def test_an_interrupted_git_operation_is_left_as_it_is(tmp_path: Path, stop: str) -> None:
     root = repository(tmp_path / "project")
     git(root, "config", "user.name", "O'A! B")
     commit(root, "one")
@@ -183,7 +183,7 @@ def test_whatever_stops_half_way_in_real_git_is_left_as_it_is(tmp_path: Path, st
 
 
 @pytest.mark.spec("N2", "N9")
-def test_names_of_a_bisection_are_no_shell_code(contained: tuple[Path, Run]) -> None:
+def test_bisect_names_are_not_executed_as_shell_code(contained: tuple[Path, Run]) -> None:
     root, run = contained
     commit(root, "two")
     assert run("git bisect start HEAD HEAD~1 -- a.txt; git bisect reset") == set()
@@ -192,8 +192,8 @@ def test_names_of_a_bisection_are_no_shell_code(contained: tuple[Path, Run]) -> 
 
 
 @pytest.mark.spec("N2", "N9")
-def test_a_command_cannot_turn_on_recorded_resolutions(contained: tuple[Path, Run]) -> None:
-    """Git applies them without a word where the folder is there."""
+def test_a_command_cannot_enable_recorded_resolutions(contained: tuple[Path, Run]) -> None:
+    """git applies recorded resolutions silently if the folder exists."""
     root, run = contained
     conflict(root)
     git(root, "switch", "-q", "main")
@@ -206,7 +206,7 @@ def test_a_command_cannot_turn_on_recorded_resolutions(contained: tuple[Path, Ru
 
 
 @pytest.mark.spec("N2")
-def test_recorded_resolutions_of_a_person_who_uses_them_are_kept_up(contained: tuple[Path, Run]) -> None:
+def test_recorded_resolutions_keep_working_for_users_who_enabled_them(contained: tuple[Path, Run]) -> None:
     root, run = contained
     (root / ".git/rr-cache").mkdir()
     conflict(root)
@@ -216,7 +216,7 @@ def test_recorded_resolutions_of_a_person_who_uses_them_are_kept_up(contained: t
 
 
 def conflict(root: Path) -> None:
-    """A branch `side` that cannot be rebased onto `main` without a person, and is checked out."""
+    """Check out a branch `side` that conflicts with `main`."""
     git(root, "switch", "-qc", "side")
     commit(root, "side")
     commit(root, "more", "b.txt")
@@ -226,7 +226,7 @@ def conflict(root: Path) -> None:
 
 
 @pytest.mark.spec("N2")
-def test_a_rebase_with_conflicts_goes_on_from_command_to_command(contained: tuple[Path, Run]) -> None:
+def test_a_rebase_with_conflicts_continues_across_commands(contained: tuple[Path, Run]) -> None:
     root, run = contained
     conflict(root)
     assert run("git rebase main || true; test -d .git/rebase-merge") == set()
@@ -245,7 +245,7 @@ def test_a_rebase_that_runs_commands_ends_within_its_command(contained: tuple[Pa
 
 
 @pytest.mark.spec("N2")
-def test_other_work_that_stops_half_way_goes_on_too(contained: tuple[Path, Run]) -> None:
+def test_other_interrupted_operations_continue_too(contained: tuple[Path, Run]) -> None:
     root, run = contained
     conflict(root)
     (root / "series.patch").write_text(git(root, "format-patch", "-2", "--stdout"))
@@ -289,7 +289,7 @@ def test_other_work_that_stops_half_way_goes_on_too(contained: tuple[Path, Run])
         ("mkdir -p .jj/repo; echo x > .jj/repo/config.toml", ".jj/repo/config.toml"),
     ],
 )
-def test_nothing_planted_in_version_control_stays(contained: tuple[Path, Run], script: str, planted: str) -> None:
+def test_files_planted_in_a_git_folder_are_removed(contained: tuple[Path, Run], script: str, planted: str) -> None:
     root, run = contained
     existed = (root / planted).exists()
     kept_from = run(script)
@@ -299,7 +299,7 @@ def test_nothing_planted_in_version_control_stays(contained: tuple[Path, Run], s
 
 
 PACKAGES = ["node_modules", "site-packages", "dist-packages"]
-"""Names of folders of installed packages, in which commands may write what they like."""
+"""Names of package folders, in which commands may write anything."""
 PLANT_COMMON = """
     printf '#!/bin/sh\ntouch {mark}\n' > evil; chmod +x evil; mkdir -p other
     cp -r .git/modules/{name}/objects .git/modules/{name}/refs .git/modules/{name}/packed-refs other 2>&- || true
@@ -312,7 +312,7 @@ PLANT_COMMON = """
 
 @pytest.mark.spec("N2", "N9")
 @pytest.mark.parametrize("name", [*PACKAGES, "libs/node_modules/inner"])
-def test_a_submodule_named_like_a_folder_of_packages_is_held_like_any(
+def test_a_submodule_named_like_a_package_folder_is_protected(
     contained: tuple[Path, Run], tmp_path: Path, name: str
 ) -> None:
     root, run = contained
@@ -330,7 +330,7 @@ def test_a_submodule_named_like_a_folder_of_packages_is_held_like_any(
 
 @pytest.mark.spec("N2", "N9")
 @pytest.mark.parametrize("name", PACKAGES)
-def test_a_worktree_named_like_a_folder_of_packages_is_held_like_any(
+def test_a_worktree_named_like_a_package_folder_is_protected(
     contained: tuple[Path, Run], tmp_path: Path, name: str
 ) -> None:
     root, run = contained
@@ -345,7 +345,7 @@ def test_a_worktree_named_like_a_folder_of_packages_is_held_like_any(
 
 
 @pytest.mark.spec("N2", "N9")
-def test_a_bare_repository_with_a_submodule_named_like_a_folder_of_packages_is_held(
+def test_a_bare_repository_with_a_submodule_named_like_a_package_folder_is_protected(
     contained: tuple[Path, Run],
 ) -> None:
     root, run = contained
@@ -358,7 +358,7 @@ def test_a_bare_repository_with_a_submodule_named_like_a_folder_of_packages_is_h
 
 
 @pytest.mark.spec("N2", "N9")
-def test_git_writes_through_no_planted_link(contained: tuple[Path, Run], tmp_path: Path) -> None:
+def test_git_does_not_write_through_a_planted_symlink(contained: tuple[Path, Run], tmp_path: Path) -> None:
     root, run = contained
     theirs = tmp_path / "outside"
     theirs.write_text("mine")
@@ -369,7 +369,7 @@ def test_git_writes_through_no_planted_link(contained: tuple[Path, Run], tmp_pat
 
 
 @pytest.mark.spec("N2", "N9")
-def test_a_folder_that_hooks_are_configured_to_lie_in_is_not_written(contained: tuple[Path, Run]) -> None:
+def test_a_configured_hooks_folder_is_not_writable(contained: tuple[Path, Run]) -> None:
     root, run = contained
     git(root, "config", "core.hooksPath", "tools/hooks")
     (root / "tools/hooks").mkdir(parents=True)

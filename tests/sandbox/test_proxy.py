@@ -1,4 +1,4 @@
-"""The way out of the sandbox: only to hosts on the list, whatever the request says."""
+"""The proxy of the sandbox reaches only listed hosts, whatever the request says."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def _server() -> AsyncGenerator[int]:
 
 
 async def _ask(host_proxy: HostProxy, request: bytes) -> bytes:
-    """What a relay would do: pass one end, speak on the other."""
+    """Act as the relay: pass one end of a socket pair and talk on the other."""
     ours, theirs = socket.socketpair()
     passing = socket.socket(fileno=socket.dup(host_proxy.passed_fds[0]))
     with theirs, passing:
@@ -51,7 +51,7 @@ async def _ask(host_proxy: HostProxy, request: bytes) -> bytes:
 
 
 @pytest.mark.spec("N2")
-def test_allowed_hosts_are_reached_and_others_get_a_sentence() -> None:
+def test_allowed_hosts_are_reached_and_others_get_an_error_message() -> None:
     async def main() -> list[bytes]:
         async with _server() as port:
             with HostProxy([f"localhost:{port}"]) as host_proxy:

@@ -1,4 +1,4 @@
-"""What a command can try against the sweep: links, modes, depth, names, and another command at the same time."""
+"""Attacks against restoring: symlinks, modes, depth, names, and concurrent commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.sandbox.unprivileged_user import run_as_nobody
 
 
 def attacked(root: Path, script: str) -> set[str]:
-    """The violations of a script run in a project without an overlay."""
+    """Run a script in a project without an overlay; return its violations."""
     done, violations = run_noting(bubblewraps()[0], policy(root), "bash", "-ec", script, cwd=root)
     assert done.code == 0, done.err
     return {os.path.relpath(path, root) for path in violations}
@@ -40,14 +40,14 @@ def attacked(root: Path, script: str) -> set[str]:
         ("mkdir b; echo x > b/HEAD; echo ../c > b/commondir", "b/commondir"),
     ],
 )
-def test_nothing_leads_around_a_protected_path(tmp_path: Path, script: str, planted: str) -> None:
+def test_no_path_bypasses_the_protection(tmp_path: Path, script: str, planted: str) -> None:
     root = repository(tmp_path / "root")
     assert attacked(root, script) == {planted}
     assert not os.path.lexists(root / planted)
 
 
 @pytest.mark.spec("N2")
-def test_the_configuration_of_a_submodule_comes_back_from_wherever_it_went(tmp_path: Path) -> None:
+def test_a_moved_submodule_configuration_is_moved_back(tmp_path: Path) -> None:
     root = repository(tmp_path / "root")
     inner = root / ".git" / "modules" / "sub"
     inner.mkdir(parents=True)
@@ -60,7 +60,7 @@ def test_the_configuration_of_a_submodule_comes_back_from_wherever_it_went(tmp_p
 
 
 @pytest.mark.spec("N2")
-def test_nothing_is_lost_through_a_folder_of_packages(tmp_path: Path) -> None:
+def test_a_path_moved_into_a_package_folder_is_moved_back(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / ".envrc").write_text("mine")
     (tmp_path / "sub" / ".vscode").mkdir()
@@ -71,7 +71,7 @@ def test_nothing_is_lost_through_a_folder_of_packages(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("N2")
-def test_only_names_below_the_project_make_a_folder_of_packages(tmp_path: Path) -> None:
+def test_only_folders_below_the_project_count_as_package_folders(tmp_path: Path) -> None:
     root = tmp_path / "site-packages" / "root"
     other = tmp_path / "node_modules" / "other"
     assert command_locked_reason(root / ".envrc", root=root) is not None
@@ -93,7 +93,7 @@ def test_build_files_of_a_project_in_a_larger_writable_folder_are_found(tmp_path
 
 
 @pytest.mark.spec("N2")
-def test_a_plant_too_deep_to_be_copied_is_taken_away_and_the_rest_too(tmp_path: Path) -> None:
+def test_a_planted_tree_too_deep_to_copy_is_removed_with_the_rest(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     restore_protected = Restorer(root, [], keep=tmp_path / "kept")
@@ -117,7 +117,7 @@ def test_a_plant_too_deep_to_be_copied_is_taken_away_and_the_rest_too(tmp_path: 
 
 
 @pytest.mark.spec("N2")
-def test_what_is_kept_of_plants_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_quarantine_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.sandbox.restore_protected.MAX_QUARANTINE_BYTES", 40_000)
     root, kept = tmp_path / "root", tmp_path / "kept"
     for count in range(6):
@@ -132,7 +132,7 @@ def test_what_is_kept_of_plants_has_a_limit(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.spec("N2")
-def test_a_plant_does_not_come_back_when_another_command_ends(tmp_path: Path) -> None:
+def test_a_removed_file_is_not_restored_when_another_command_ends(tmp_path: Path) -> None:
     first = Restorer(tmp_path, [])
     (tmp_path / ".envrc").symlink_to("evil")
     second = Restorer(tmp_path, choose_mounts(find_protected(tmp_path)))
@@ -168,7 +168,7 @@ print(json.dumps(found))
 
 
 @pytest.mark.spec("N2")
-def test_no_mode_hides_a_plant_from_the_sweep_of_an_ordinary_user(tmp_path: Path) -> None:
+def test_no_mode_hides_a_planted_file_of_an_ordinary_user(tmp_path: Path) -> None:
     done = run_as_nobody(SHUT, tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -176,7 +176,7 @@ def test_no_mode_hides_a_plant_from_the_sweep_of_an_ordinary_user(tmp_path: Path
 
 
 @pytest.mark.spec("N2")
-def test_builds_and_packages_go_on(tmp_path: Path) -> None:
+def test_builds_and_package_installs_work(tmp_path: Path) -> None:
     root = repository(tmp_path / "root")
     script = (
         "mkdir -p build/sub node_modules/x/.github node_modules/.bin; echo all: > build/Makefile; "
@@ -202,7 +202,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.spec("N2")
-def test_what_a_killed_process_left_is_put_right_by_the_next(tmp_path: Path) -> None:
+def test_the_next_process_restores_for_a_killed_one(tmp_path: Path) -> None:
     root, keep = tmp_path / "root", tmp_path / "state" / "blocked"
     (root / "sub").mkdir(parents=True)
     done = subprocess.run([sys.executable, "-c", KILLED, root, keep], timeout=30, check=False)

@@ -1,4 +1,4 @@
-"""The sandbox of one place: modes, choosing, remembering, wrapping, overlays."""
+"""`Sandbox`: modes, backend selection, probe cache, wrapped commands, overlays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.sandbox.sandboxed_commands import bubblewraps
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Nothing remembered, neither on disk nor in this process."""
+    """An empty probe cache, on disk and in this process."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(probe, "_cache", {})
     return tmp_path / "state" / "holdfast"
@@ -46,7 +46,7 @@ def _use(monkeypatch: pytest.MonkeyPatch, backend: Backend) -> None:
 
 
 class Counting:
-    """Stands in for the battery and counts."""
+    """A fake for `run_escape_tests` that counts its runs."""
 
     def __init__(self, *, holds: bool = True) -> None:
         self.runs: list[str] = []
@@ -65,7 +65,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
 
 
 @pytest.mark.spec("N1", "A8")
-def test_here_commands_run_contained_and_everything_held(root: Path) -> None:
+def test_commands_run_contained_and_pass_every_escape_test_here(root: Path) -> None:
     one = sandbox(root)
     backend = one.backend()
     assert backend is not None and backend.name == "bubblewrap"
@@ -78,7 +78,7 @@ def test_here_commands_run_contained_and_everything_held(root: Path) -> None:
 
 
 @pytest.mark.spec("N1")
-def test_off_means_bare_with_only_the_allowed_variables(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mode_off_runs_uncontained_with_allowed_variables_only(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "x")
     one = sandbox(root, mode="off")
     assert one.backend() is None
@@ -93,7 +93,7 @@ def test_off_means_bare_with_only_the_allowed_variables(root: Path, monkeypatch:
 
 
 @pytest.mark.spec("N1", "N6")
-def test_required_refuses_where_nothing_holds(root: Path, counting: Counting) -> None:
+def test_mode_required_refuses_without_a_working_backend(root: Path, counting: Counting) -> None:
     counting.holds = False
     one = sandbox(root, mode="required")
     with pytest.raises(SandboxRefused, match=r'"required".*usable: seen.*holdfast doctor'):
@@ -104,7 +104,7 @@ def test_required_refuses_where_nothing_holds(root: Path, counting: Counting) ->
 
 
 @pytest.mark.spec("N1", "N6", "A8")
-def test_auto_without_a_backend_is_bare_and_does_not_count_as_held(root: Path, counting: Counting) -> None:
+def test_mode_auto_without_a_backend_runs_uncontained_and_passes_no_tests(root: Path, counting: Counting) -> None:
     counting.holds = False
     one = sandbox(root)
     assert not one.launch(Command(argv=("true",))).contained
@@ -115,9 +115,7 @@ def test_auto_without_a_backend_is_bare_and_does_not_count_as_held(root: Path, c
 
 @pytest.mark.spec("N6")
 @pytest.mark.parametrize("platform", ["darwin", "win32"])
-def test_a_system_without_any_backend_is_said_to_have_none(
-    root: Path, monkeypatch: pytest.MonkeyPatch, platform: str
-) -> None:
+def test_a_system_without_any_backend_is_reported(root: Path, monkeypatch: pytest.MonkeyPatch, platform: str) -> None:
     monkeypatch.setattr(sys, "platform", platform)
     one = sandbox(root, mode="required")
     assert one.backend() is None
@@ -127,7 +125,7 @@ def test_a_system_without_any_backend_is_said_to_have_none(
 
 
 @pytest.mark.spec("N2")
-def test_what_commands_may_not_change_is_told_with_the_reason(root: Path) -> None:
+def test_protected_paths_are_reported_with_the_reason(root: Path) -> None:
     one = Sandbox(SandboxConfig(), root=root, cwd=root, extra_protected=["deploy.sh"])
     assert one.is_protected("sub/.git/hooks/pre-commit") == "git obeys or runs it"
     assert one.is_protected(root / "deploy.sh") == "the configuration protects it"
@@ -136,7 +134,7 @@ def test_what_commands_may_not_change_is_told_with_the_reason(root: Path) -> Non
 
 
 @pytest.mark.spec("N1")
-def test_a_backend_is_chosen_by_its_name(root: Path) -> None:
+def test_a_backend_is_selected_by_name(root: Path) -> None:
     chosen = sandbox(root, backend="landlock").backend()
     assert chosen is not None and chosen.name == "landlock"
     with pytest.raises(ConfigError, match="unknown"):
@@ -144,14 +142,14 @@ def test_a_backend_is_chosen_by_its_name(root: Path) -> None:
 
 
 @pytest.mark.spec("N6", "A8")
-def test_landlock_alone_is_not_enough_to_approve_anything(root: Path) -> None:
+def test_landlock_alone_does_not_pass_the_escape_tests(root: Path) -> None:
     one = sandbox(root, backend="landlock")
     assert not one.passes_escape_tests()
     assert one.problem() == "change-protected, create-protected, rename-parent, host-processes"
 
 
 @pytest.mark.spec("N1")
-def test_what_a_probe_showed_is_remembered_on_disk(root: Path, counting: Counting, state: Path) -> None:
+def test_probe_results_are_cached_on_disk(root: Path, counting: Counting, state: Path) -> None:
     for _ in range(2):
         assert sandbox(root).backend() is not None
     assert counting.runs == ["bubblewrap probe"]
@@ -166,7 +164,7 @@ def test_what_a_probe_showed_is_remembered_on_disk(root: Path, counting: Countin
 
 @pytest.mark.spec("N1")
 @pytest.mark.parametrize("spoilt", [b"", b"{}", b'{"at": 99999999999, "cases": []}', b"\0" * 100])
-def test_a_spoilt_memory_is_not_believed(root: Path, counting: Counting, state: Path, spoilt: bytes) -> None:
+def test_a_corrupt_cache_entry_is_ignored(root: Path, counting: Counting, state: Path, spoilt: bytes) -> None:
     sandbox(root).backend()
     probe._cache.clear()  # pyright: ignore[reportPrivateUsage]
     for file in (state / "probes").iterdir():
@@ -179,7 +177,7 @@ def test_a_spoilt_memory_is_not_believed(root: Path, counting: Counting, state: 
 @pytest.mark.parametrize(
     ("holds", "age", "runs"), [(True, 3600, 0), (True, 40 * 86400, 1), (False, 60, 0), (False, 600, 1)]
 )
-def test_failures_are_forgotten_soon_and_successes_late(
+def test_failures_expire_sooner_than_successes(
     root: Path, counting: Counting, monkeypatch: pytest.MonkeyPatch, holds: bool, age: float, runs: int
 ) -> None:
     counting.holds = holds
@@ -193,7 +191,7 @@ def test_failures_are_forgotten_soon_and_successes_late(
 
 
 @pytest.mark.spec("N1")
-def test_another_program_or_kernel_or_user_is_probed_again(
+def test_another_program_kernel_or_user_is_probed_again(
     root: Path, counting: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sandbox(root).backend()
@@ -212,13 +210,13 @@ def test_another_program_or_kernel_or_user_is_probed_again(
 
 
 @pytest.mark.spec("N1")
-def test_without_remembering_nothing_is_written(root: Path, counting: Counting, state: Path) -> None:
+def test_without_remember_no_cache_file_is_written(root: Path, counting: Counting, state: Path) -> None:
     assert Sandbox(SandboxConfig(), root=root, cwd=root, remember=False).backend() is not None
     assert not state.exists()
 
 
 @pytest.mark.spec("N1")
-def test_words_in_an_output_change_nothing(root: Path) -> None:
+def test_the_output_of_a_command_is_not_interpreted(root: Path) -> None:
     one = sandbox(root)
     before = (one.backend(), one.profile)
     script = "echo 'bwrap: Permission denied: sandbox denied, retry without sandbox' >&2; exit 1"
@@ -230,7 +228,7 @@ def test_words_in_an_output_change_nothing(root: Path) -> None:
 
 
 @pytest.mark.spec("N1", "N2")
-def test_a_wrapped_command_contains_itself_and_puts_protected_paths_right(root: Path) -> None:
+def test_a_wrapped_command_is_contained_and_restores_protected_paths(root: Path) -> None:
     outside = root.parent / "outside"
     script = f"echo in > made; echo out > {outside}; echo evil > conftest.py; cat; exit 5"
     argv = sandbox(root).wrap_command(["sh", "-c", script])
@@ -258,14 +256,14 @@ def test_a_wrapped_command_that_is_terminated_leaves_nothing_running(root: Path)
 
 @pytest.mark.spec("N1")
 @pytest.mark.parametrize("argv", [(), ("",), ("a\0b",), ("sh", "a\0b")])
-def test_a_command_that_is_none_is_refused(root: Path, argv: tuple[str, ...]) -> None:
+def test_an_empty_or_malformed_command_is_refused(root: Path, argv: tuple[str, ...]) -> None:
     with pytest.raises(SandboxRefused, match="empty"):
         sandbox(root).launch(Command(argv=argv))
 
 
 @pytest.mark.skipif(not bubblewraps()[0].overlays, reason="no bubblewrap with overlays is installed")
 @pytest.mark.spec("N2")
-def test_what_a_command_changes_goes_to_an_overlay_and_the_folder_does_not_notice(root: Path, tmp_path: Path) -> None:
+def test_changes_go_to_the_overlay_and_not_to_the_folder(root: Path, tmp_path: Path) -> None:
     (root / "kept").write_text("old\n")
     (root / "Makefile").write_text("all:\n")
     one = sandbox(root)
@@ -286,7 +284,7 @@ def test_what_a_command_changes_goes_to_an_overlay_and_the_folder_does_not_notic
 
 
 @pytest.mark.spec("N2")
-def test_an_overlay_is_known_not_to_work_where_it_does_not(root: Path) -> None:
+def test_an_overlay_that_does_not_work_is_detected(root: Path) -> None:
     assert not sandbox(root, backend="landlock").overlay_works(root)
     assert not sandbox(root, mode="off").overlay_works(root)
     assert not sandbox(root).overlay_works(root.parent)
@@ -296,7 +294,7 @@ def test_an_overlay_is_known_not_to_work_where_it_does_not(root: Path) -> None:
 
 
 @pytest.mark.spec("X5", "N2")
-def test_a_command_is_made_ready_anew_where_a_mask_of_another_one_has_gone(
+def test_a_launch_is_retried_if_another_commands_stub_disappears(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sandbox = Sandbox(SandboxConfig(), root=tmp_path, state=tmp_path.parent / "state")

@@ -1,4 +1,4 @@
-"""What is granted to one call against what is hidden: in real sandboxes, by paths and by patterns."""
+"""Granted paths and hidden files, in real sandboxes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILES = ("vault/a", "vault/b", "vault/sub/c", "vault/sub/.env", ".env", ".env.d/
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project, and beside it a home in which holdfast keeps its own files."""
+    """A project, next to a home folder with holdfast's own files."""
     home = tmp_path / "home"
     monkeypatch.setenv("HOME", str(home))
     for name in ("CONFIG", "STATE"):
@@ -39,7 +39,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class _Probed(Sandbox):
-    """With a backend that other tests try out: a new home would mean to do it again."""
+    """With a backend that other tests have probed: a new home would mean probing again."""
 
     def backend(self) -> Backend:
         return next(iter(self.backends()))
@@ -54,7 +54,7 @@ def seen(
     command: dict[str, Any] | None = None,
     **widening: Any,
 ) -> str:
-    """Which of the paths, from the folder of the test, a command can read; file tools must be told the same."""
+    """Return which paths, relative to the test folder, a command can read; file tools must agree."""
     root = place / "project"
     sandbox = _Probed(SandboxConfig(read_deny=("$secrets", "~/.ssh", *deny), backend=backend), root=root, cwd=root)
     if widening:
@@ -87,7 +87,7 @@ OWN = "home/.config/holdfast/config.toml home/.local/state/holdfast/ledger.db"
         ("~/.config ~/.local", {"read": "home", "write": "home"}),
     ],
 )
-def test_own_files_stay_hidden_in_what_is_granted_whatever_else_is_denied(
+def test_holdfast_files_stay_hidden_inside_granted_folders(
     place: Path, backend: Name, deny: str, widening: dict[str, Any]
 ) -> None:
     assert seen(place, backend, deny.split(), f"{OWN} home/.config/other", **widening) == "home/.config/other"
@@ -95,7 +95,7 @@ def test_own_files_stay_hidden_in_what_is_granted_whatever_else_is_denied(
 
 @both
 @pytest.mark.spec("A19", "N2")
-def test_a_folder_to_change_does_not_show_what_is_hidden_in_it(place: Path, backend: Name) -> None:
+def test_write_access_to_a_folder_does_not_reveal_its_hidden_files(place: Path, backend: Name) -> None:
     names = "home/.ssh/id_rsa home/notes"
     assert seen(place, backend, (), names, write="home") == "home/notes"
     assert seen(place, backend, (), names, read="home") == names
@@ -111,7 +111,7 @@ def test_a_folder_to_change_does_not_show_what_is_hidden_in_it(place: Path, back
 @pytest.mark.spec("A19", "N2")
 @pytest.mark.parametrize("deny", ["./vault", "vaul*/"])
 @pytest.mark.parametrize("command", [{}, {"read_only": True}, {"read_only": True, "sees": "project"}])
-def test_of_a_hidden_folder_only_what_is_granted_is_seen(
+def test_only_the_granted_parts_of_a_hidden_folder_are_visible(
     place: Path, backend: Name, deny: str, command: dict[str, Any]
 ) -> None:
     names = "project/vault/a project/vault/b project/vault/sub/c project/.env project/plain"
@@ -122,7 +122,7 @@ def test_of_a_hidden_folder_only_what_is_granted_is_seen(
 @both
 @pytest.mark.spec("N2")
 @pytest.mark.parametrize("command", [{}, {"read_only": True}, {"read_only": True, "sees": "project"}])
-def test_a_secret_that_was_asked_about_is_seen_alone_in_its_folder(
+def test_an_approved_secret_is_the_only_visible_one_in_its_folder(
     place: Path, backend: Name, command: dict[str, Any]
 ) -> None:
     names, granted = "project/.env.d/x project/.env.d/y project/plain", (place / "project/.env.d/x",)
@@ -131,12 +131,12 @@ def test_a_secret_that_was_asked_about_is_seen_alone_in_its_folder(
 
 @both
 @pytest.mark.spec("N2")
-def test_patterns_may_match_in_a_folder_that_is_denied_as_a_whole(place: Path, backend: Name) -> None:
+def test_patterns_may_match_inside_a_denied_folder(place: Path, backend: Name) -> None:
     names = "project/vault/a project/vault/sub/.env home/.ssh/id_rsa project/plain"
     assert seen(place, backend, ("./vault", "~/.ssh/id_*"), names) == "project/plain"
 
 
 @pytest.mark.spec("A19")
-def test_a_granted_folder_is_found_at_home_with_another_one_in_it(place: Path) -> None:
+def test_nested_granted_folders_are_linked_from_home(place: Path) -> None:
     names = "home/.config/other home/.ssh/id_rsa"
     assert seen(place, "bubblewrap", (), names, read="home/.config home/.config/other") == "home/.config/other"

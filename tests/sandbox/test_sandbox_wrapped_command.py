@@ -1,4 +1,4 @@
-"""What a wrapped command does when it is told to end."""
+"""Wrapped commands and signals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ sys.exit(sandbox.main(sys.argv[1:]))
 
 @pytest.mark.spec("N1", "N2")
 @pytest.mark.parametrize("told_first", [False, True])
-def test_signals_do_not_disturb_what_is_put_right_at_the_end(tmp_path: Path, told_first: bool) -> None:
+def test_signals_do_not_interrupt_the_cleanup(tmp_path: Path, told_first: bool) -> None:
     wrapped = Sandbox(SandboxConfig(), root=tmp_path, cwd=tmp_path).wrap_command(
         ["sh", "-c", f"echo evil > conftest.py; echo ready; {'sleep 60' if told_first else 'exit 5'}"]
     )

@@ -1,4 +1,4 @@
-"""What the filter of system calls lets through, seen from inside."""
+"""The seccomp filter, as a command sees it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ for kind in range(16):
 
 @each
 @pytest.mark.spec("N1")
-def test_only_pairs_that_stay_connected_can_be_made(tmp_path: Path, backend: Backend) -> None:
+def test_only_connected_socket_pairs_can_be_created(tmp_path: Path, backend: Backend) -> None:
     done = run(backend, policy(tmp_path), sys.executable, "-I", "-S", "-c", _PAIRS, cwd=tmp_path)
     assert done.out.splitlines() == ["1 False", "1 True", "5 False", "5 True"], done
 
@@ -53,7 +53,7 @@ for mode in (0o755, 0o1777, 0o4755, 0o2755, 0o6711):
 
 @each
 @pytest.mark.spec("N1")
-def test_no_file_gets_the_bits_that_lend_rights(tmp_path: Path, backend: Backend) -> None:
+def test_no_file_gets_set_user_id_or_set_group_id_bits(tmp_path: Path, backend: Backend) -> None:
     done = run(backend, policy(tmp_path), sys.executable, "-I", "-S", "-c", _MODES, cwd=tmp_path)
     everywhere = {f"{what} {mode}" for what in ("reopen", "mkdir") for mode in ("755", "1777", "4755", "2755", "6711")}
     assert set(done.out.splitlines()) == everywhere | {"chmod 755", "chmod 1777", "open 755", "open 1777"}, done
@@ -63,7 +63,7 @@ def test_no_file_gets_the_bits_that_lend_rights(tmp_path: Path, backend: Backend
 @pytest.mark.spec("N1")
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 @pytest.mark.parametrize("sockets", [True, False])
-def test_every_jump_stays_inside_the_filter_and_its_end_allows(machine: str, sockets: bool) -> None:
+def test_every_jump_lands_in_the_filter_and_the_default_is_allow(machine: str, sockets: bool) -> None:
     import struct
 
     code = seccomp.filter_program(sockets=sockets, machine=machine)
@@ -75,7 +75,7 @@ def test_every_jump_stays_inside_the_filter_and_its_end_allows(machine: str, soc
 @pytest.mark.spec("N1")
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 @pytest.mark.parametrize("sockets", [True, False])
-def test_every_jump_of_the_filter_stays_inside_it(machine: str, sockets: bool) -> None:
+def test_every_jump_of_the_filter_stays_in_bounds(machine: str, sockets: bool) -> None:
     import struct
 
     program = seccomp.filter_program(sockets=sockets, machine=machine)

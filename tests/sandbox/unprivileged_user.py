@@ -1,4 +1,4 @@
-"""Run Python as a user without rights, also where the interpreter lies in a folder only root may enter."""
+"""Run Python as an unprivileged user, even if only root may enter the interpreter's folder."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 NOBODY = 200_000 + os.getpid()
-"""A user of this process alone: the kernel counts the processes of a user on the whole machine."""
+"""A user id for this process alone: the kernel counts processes per user for the whole machine."""
 SEEN_AT = "/mnt"
-"""Where that user finds its folder: those of tests are closed to others."""
+"""The folder's mount point for that user: other users cannot enter the folders of tests."""
 
 
 def run_as_nobody(script: str, folder: Path, timeout: float = 100) -> subprocess.CompletedProcess[str]:
-    """`script` run by a user that may write only in `folder`; by this user if it is not root."""
+    """Run `script` as a user that may write only in `folder`; as this user if it is not root."""
     argv = [sys.executable, "-c", script]
     home = folder / "home"
     home.mkdir()
@@ -31,7 +31,7 @@ def run_as_nobody(script: str, folder: Path, timeout: float = 100) -> subprocess
 
 
 def _reachable(folder: Path) -> list[str]:
-    """Mounts, in a namespace of their own, that put the folder and the interpreter where everybody can enter."""
+    """Commands that bind-mount the folder and the interpreter, in a private namespace, where any user can enter."""
     steps = [f"mount --rbind {shlex.quote(str(folder))} {SEEN_AT}"]
     prefix = Path(os.path.realpath(sys.base_prefix))
     closed = [place for place in prefix.parents if not place.stat().st_mode & 0o001]

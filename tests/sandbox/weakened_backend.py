@@ -14,7 +14,7 @@ Weaken = Callable[[Launch], Launch]
 
 
 class Weakened:
-    """Bubblewrap with something taken out of its launches or its policy."""
+    """Bubblewrap with something removed from its launches or its policy."""
 
     def __init__(
         self,

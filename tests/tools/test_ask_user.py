@@ -12,7 +12,7 @@ from tests.runtime.support import run, runtime_in
 
 
 @pytest.mark.spec("B13a", "S6")
-def test_ask_user_waits_for_the_person(tmp_path: Path) -> None:
+def test_ask_user_waits_for_the_answer(tmp_path: Path) -> None:
     runtime = runtime_in(tmp_path, *builtin_tools(), nobody="pending")
     question = {"questions": [{"question": "Which colour?", "options": ["red", "blue"]}]}
     held = run(runtime.call("ask.user", question))

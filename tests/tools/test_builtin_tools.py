@@ -1,4 +1,4 @@
-"""What a built-in declares about itself is all there is to say: profiles, groups, presets and surfaces follow."""
+"""A built-in's declaration determines its profiles, groups, presets and surfaces."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NEW = Tool(
 )
 """
 TABLES = ("tools", "models/operator", "models/text_protocol", "agent/guard")
-"""Where names of built-ins may stand: their own package, and what is said by and to models about each of them."""
+"""The modules that may contain names of built-ins: their own package, and text by and for models."""
 
 
 def in_profile(profile: Profile) -> set[str]:
@@ -86,7 +86,7 @@ def test_each_preset_has_the_built_ins_that_the_specification_names() -> None:
 
 
 @pytest.mark.spec("P1", "P2")
-def test_names_that_are_kept_for_later_are_of_tools_that_are_not_there() -> None:
+def test_reserved_names_belong_to_no_existing_tool() -> None:
     assert not PLANNED_TOOLS & {name for tool in builtin_tools() for name in tool.names}
     assert GROUPS.issuperset(group for tool in builtin_tools() for group in tool.groups)
 
@@ -102,7 +102,7 @@ def new_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 @pytest.mark.spec("P1", "P2", "A6", "P6")
 @pytest.mark.usefixtures("new_module")
-def test_a_new_built_in_is_one_module() -> None:
+def test_a_new_built_in_needs_one_module_only() -> None:
     assert "note.read" in in_profile("coding") - in_profile("minimal") - in_profile("messaging")
     assert "note.read" in approved_by("$readonly") & approved_by("$default")
     assert "note.read" in on(RETRIEVAL_FIRST) & on(MUTATION_ENABLED)

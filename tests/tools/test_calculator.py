@@ -37,7 +37,7 @@ def _call(name: str, args: Any = None, **options: Any) -> Result:
     ],
 )
 @pytest.mark.spec("B5")
-def test_arithmetic_is_done(expression: str, shown: str) -> None:
+def test_arithmetic_is_evaluated(expression: str, shown: str) -> None:
     result = _call("calculator", {"expression": expression})
     assert (result.success, result.output) == (True, shown)
 
@@ -66,7 +66,7 @@ def test_arithmetic_is_done(expression: str, shown: str) -> None:
     ],
 )
 @pytest.mark.spec("B5")
-def test_what_is_not_bounded_arithmetic_is_refused_quickly(expression: str) -> None:
+def test_unbounded_or_invalid_arithmetic_is_refused_quickly(expression: str) -> None:
     with quickly():
         result = _call("calculator", {"expression": expression})
     assert not result.success
@@ -75,13 +75,13 @@ def test_what_is_not_bounded_arithmetic_is_refused_quickly(expression: str) -> N
 
 @given(st.text(max_size=60))
 @pytest.mark.spec("B5")
-def test_any_text_is_a_number_or_a_problem(expression: str) -> None:
+def test_any_text_gives_a_number_or_an_arithmetic_problem(expression: str) -> None:
     with contextlib.suppress(ArithmeticProblem):
         assert isinstance(evaluate(expression), int | float)
 
 
 @pytest.mark.spec("B5")
-def test_calculator_async_is_off_unless_it_is_asked_for_by_name() -> None:
+def test_calculator_async_is_disabled_unless_enabled_by_name() -> None:
     assert "no tool 'calculator_async'" in (_call("calculator_async", {"expression": "1"}).error or "")
     config = Config(tools=ToolsConfig(allow=("calculator_async",)))
     assert _call("calculator_async", {"expression": "sqrt(16)", "delay": 1}, config=config).output == "4"

@@ -1,4 +1,4 @@
-"""`process.*`: processes that go on after the call, and only those holdfast started."""
+"""`process.*`: background processes, and only those that holdfast started."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _fields(result: Result) -> Any:
 
 
 async def _ended(runtime: Runtime, pid: int) -> Any:
-    """The status, when it has ended."""
+    """Wait for the end and return the status."""
     folder = runtime.services.get(Processes)
     await until(lambda: folder.find(pid).state != "running")
     return _fields(await runtime.call("process.status", {"pid": pid}))
@@ -46,7 +46,7 @@ async def _ended(runtime: Runtime, pid: int) -> Any:
 
 @pytest.mark.parametrize("mode", ["off", "required"])
 @pytest.mark.spec("B4", "T11")
-def test_a_process_goes_on_after_the_call_and_dies_with_the_runtime(tmp_path: Path, mode: Mode) -> None:
+def test_a_process_outlives_its_call_and_ends_with_the_runtime(tmp_path: Path, mode: Mode) -> None:
     marker = mark()
 
     async def script(runtime: Runtime) -> None:
@@ -61,7 +61,7 @@ def test_a_process_goes_on_after_the_call_and_dies_with_the_runtime(tmp_path: Pa
 
 
 @pytest.mark.spec("B4")
-def test_how_it_ended_is_known_afterwards(tmp_path: Path) -> None:
+def test_the_exit_status_is_known_afterwards(tmp_path: Path) -> None:
     async def script(runtime: Runtime) -> tuple[Any, Any]:
         first = _fields(await runtime.call("process.start", {"command": "exit 5"}))
         second = _fields(await runtime.call("process.start", {"command": "kill -SEGV $$", "label": "crash"}))
@@ -73,7 +73,7 @@ def test_how_it_ended_is_known_afterwards(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("B4")
-def test_with_args_it_is_a_program_and_no_shell_reads_them(tmp_path: Path) -> None:
+def test_with_args_no_shell_interprets_the_command(tmp_path: Path) -> None:
     async def script(runtime: Runtime) -> str:
         given = {"command": "printf", "args": ["%s|", "$HOME", "a b", ";"]}
         started = _fields(await runtime.call("process.start", given))
@@ -84,7 +84,7 @@ def test_with_args_it_is_a_program_and_no_shell_reads_them(tmp_path: Path) -> No
 
 
 @pytest.mark.spec("B4", "X7")
-def test_its_output_is_read_from_the_end_or_by_lines(tmp_path: Path) -> None:
+def test_output_is_read_from_the_end_or_from_an_offset(tmp_path: Path) -> None:
     async def script(runtime: Runtime) -> list[Result]:
         pid = _fields(await runtime.call("process.start", {"command": "seq 3000"}))["pid"]
         await _ended(runtime, pid)
@@ -101,7 +101,7 @@ def test_its_output_is_read_from_the_end_or_by_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("B4", "X8")
-def test_a_process_that_prints_without_end_fills_no_disk(tmp_path: Path) -> None:
+def test_endless_output_does_not_fill_the_disk(tmp_path: Path) -> None:
     async def script(runtime: Runtime) -> tuple[Any, int]:
         pid = _fields(await runtime.call("process.start", {"command": "seq 1000000"}))["pid"]
         await _ended(runtime, pid)
@@ -116,7 +116,7 @@ def test_a_process_that_prints_without_end_fills_no_disk(tmp_path: Path) -> None
 
 
 @pytest.mark.spec("B4", "T11")
-def test_the_list_has_all_of_them_oldest_first(tmp_path: Path) -> None:
+def test_the_list_shows_all_processes_oldest_first(tmp_path: Path) -> None:
     async def script(runtime: Runtime) -> tuple[Result, Result]:
         empty = await runtime.call("process.list", {})
         for command in ("sleep 100", "exit 0"):
@@ -132,7 +132,7 @@ def test_the_list_has_all_of_them_oldest_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["off", "required"])
 @pytest.mark.spec("B4")
-def test_sigterm_asks_and_sigkill_makes(tmp_path: Path, mode: Mode) -> None:
+def test_sigterm_can_be_ignored_and_sigkill_cannot(tmp_path: Path, mode: Mode) -> None:
     marker = mark()
     program = f"trap 'echo asked' TERM; echo ready; while :; do sleep {marker} & wait; done"
 
@@ -153,7 +153,7 @@ def test_sigterm_asks_and_sigkill_makes(tmp_path: Path, mode: Mode) -> None:
 
 
 @pytest.mark.spec("B4")
-def test_no_process_that_holdfast_did_not_start_is_ever_killed(tmp_path: Path) -> None:
+def test_only_processes_started_by_holdfast_can_be_killed(tmp_path: Path) -> None:
     other = subprocess.Popen(["sleep", "100"])
     try:
 
@@ -171,7 +171,7 @@ def test_no_process_that_holdfast_did_not_start_is_ever_killed(tmp_path: Path) -
 
 
 @pytest.mark.spec("B4")
-def test_a_pid_that_was_used_again_is_not_taken_for_the_old_process(tmp_path: Path) -> None:
+def test_a_reused_pid_is_not_mistaken_for_the_old_process(tmp_path: Path) -> None:
     other = subprocess.Popen(["sleep", "100"])
     try:
 
@@ -196,7 +196,7 @@ def test_a_pid_that_was_used_again_is_not_taken_for_the_old_process(tmp_path: Pa
 
 
 @pytest.mark.spec("B4")
-def test_a_process_is_named_by_its_pid_or_by_its_id(tmp_path: Path) -> None:
+def test_a_process_is_found_by_pid_or_id(tmp_path: Path) -> None:
     async def script(runtime: Runtime) -> None:
         started = _fields(await runtime.call("process.start", {"command": "sleep 100"}))
         by_id = _fields(await runtime.call("process.status", {"id": started["id"]}))
@@ -211,7 +211,7 @@ def test_a_process_is_named_by_its_pid_or_by_its_id(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("B4")
-def test_without_a_ledger_they_are_kept_for_as_long_as_the_runtime(tmp_path: Path) -> None:
+def test_without_a_ledger_processes_are_listed_until_the_runtime_ends(tmp_path: Path) -> None:
     async def script(runtime: Runtime) -> str:
         pid = _fields(await runtime.call("process.start", {"command": "echo kept"}))["pid"]
         await _ended(runtime, pid)
@@ -221,7 +221,7 @@ def test_without_a_ledger_they_are_kept_for_as_long_as_the_runtime(tmp_path: Pat
 
 
 @pytest.mark.spec("B4")
-def test_a_secret_it_prints_is_not_shown(tmp_path: Path) -> None:
+def test_secrets_in_the_output_are_redacted(tmp_path: Path) -> None:
     async def script(runtime: Runtime) -> str:
         runtime.redactor.add("token", "hunter2-hunter2")
         pid = _fields(await runtime.call("process.start", {"command": "echo hunter2-hunter2"}))["pid"]
@@ -232,7 +232,7 @@ def test_a_secret_it_prints_is_not_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("B4")
-def test_what_ended_long_ago_is_forgotten(tmp_path: Path) -> None:
+def test_processes_that_ended_long_ago_are_dropped(tmp_path: Path) -> None:
     async def script(runtime: Runtime) -> int:
         folder = tmp_path / "state" / "processes"
         first = _fields(await runtime.call("process.start", {"command": "exit 0"}))
@@ -249,7 +249,7 @@ def test_what_ended_long_ago_is_forgotten(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("T5", "T6", "O1")
-def test_a_person_sees_what_is_started_and_killed(tmp_path: Path) -> None:
+def test_the_approval_shows_what_is_started_and_killed(tmp_path: Path) -> None:
     asked = Config(approval=ApprovalConfig(auto_approve=()), sandbox=SandboxConfig(mode="off", undo="off"))
 
     async def main() -> tuple[Any, Any]:
@@ -274,7 +274,7 @@ def test_a_person_sees_what_is_started_and_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("O1")
-def test_the_previews_say_what_would_happen() -> None:
+def test_the_previews_describe_the_call() -> None:
     serve = {"command": "npm", "args": ["run", "dev"], "label": "serve"}
     shown = [
         preview("process.start", serve, 80, PROCESS_START.format_preview),
@@ -291,7 +291,7 @@ def test_the_previews_say_what_would_happen() -> None:
 
 
 @pytest.mark.spec("B4")
-def test_an_approval_from_a_door_of_one_call_does_not_start_what_ends_at_once(tmp_path: Path) -> None:
+def test_an_interface_of_one_call_does_not_start_a_process_that_would_end_at_once(tmp_path: Path) -> None:
     asked = Config(approval=ApprovalConfig(auto_approve=()), sandbox=SandboxConfig(mode="off", undo="off"))
 
     async def main() -> Result:
@@ -306,7 +306,7 @@ def test_an_approval_from_a_door_of_one_call_does_not_start_what_ends_at_once(tm
 
 
 @pytest.mark.spec("B4", "X7")
-def test_a_line_too_long_to_show_is_shown_cut_and_reading_goes_on_behind_it(tmp_path: Path) -> None:
+def test_a_line_too_long_to_show_is_cut_and_reading_continues_after_it(tmp_path: Path) -> None:
     async def script(runtime: Runtime) -> list[str]:
         pid = _fields(await runtime.call("process.start", {"command": "head -c 100000 /dev/zero | tr '\\0' x; seq 3"}))
         await _ended(runtime, pid["pid"])
@@ -319,7 +319,7 @@ def test_a_line_too_long_to_show_is_shown_cut_and_reading_goes_on_behind_it(tmp_
 
 
 @pytest.mark.spec("T6", "N2")
-def test_a_person_is_told_that_a_process_reaches_no_host(tmp_path: Path) -> None:
+def test_the_approval_says_that_a_background_process_has_no_network(tmp_path: Path) -> None:
     sandbox = SandboxConfig(mode="required", undo="off", network=("example.org",))
     asked = Config(approval=ApprovalConfig(auto_approve=()), sandbox=sandbox)
 

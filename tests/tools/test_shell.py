@@ -1,4 +1,4 @@
-"""`shell.exec`: what it says, what it shows beforehand, and where it runs."""
+"""`shell.exec`: results, approvals, and where it runs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _held(folder: Path, command: str, sandbox: SandboxConfig, **args: Any) -> Pe
     ],
 )
 @pytest.mark.spec("B4", "T11")
-def test_what_a_command_prints_is_its_result(tmp_path: Path, command: str, said: str) -> None:
+def test_the_result_is_the_output_of_the_command(tmp_path: Path, command: str, said: str) -> None:
     result = _call(tmp_path, command)
     assert (result.success, result.output) == (True, said)
     assert cast(Any, result.structured)["exit_code"] == 0
@@ -63,7 +63,7 @@ def test_what_a_command_prints_is_its_result(tmp_path: Path, command: str, said:
     ],
 )
 @pytest.mark.spec("B4", "T11")
-def test_a_command_that_fails_is_an_error_with_its_output(tmp_path: Path, command: str, said: str) -> None:
+def test_a_failed_command_is_an_error_with_its_output(tmp_path: Path, command: str, said: str) -> None:
     result = _call(tmp_path, command)
     assert (result.success, result.failure, result.output) == (False, Failure.TOOL_ERROR, "")
     assert (result.error or "").endswith(said)
@@ -71,7 +71,7 @@ def test_a_command_that_fails_is_an_error_with_its_output(tmp_path: Path, comman
 
 @pytest.mark.parametrize("command", ["", "  \n "])
 @pytest.mark.spec("B4")
-def test_an_empty_command_is_refused_before_anyone_is_asked(tmp_path: Path, command: str) -> None:
+def test_an_empty_command_is_refused_before_approval(tmp_path: Path, command: str) -> None:
     assert _call(tmp_path, command).error == "No command provided"
 
 
@@ -79,7 +79,7 @@ def test_an_empty_command_is_refused_before_anyone_is_asked(tmp_path: Path, comm
     ("cwd", "said"), [("..", "outside"), ("/etc", "outside"), ("missing", "not a folder"), ("file", "not a folder")]
 )
 @pytest.mark.spec("B4", "N5")
-def test_it_runs_only_in_folders_of_the_project(tmp_path: Path, cwd: str, said: str) -> None:
+def test_cwd_must_be_a_folder_of_the_project(tmp_path: Path, cwd: str, said: str) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "file").touch()
     assert said in (_call(tmp_path, "pwd", cwd=cwd).error or "")
@@ -87,7 +87,7 @@ def test_it_runs_only_in_folders_of_the_project(tmp_path: Path, cwd: str, said: 
 
 @pytest.mark.parametrize("mode", ["off", "required"])
 @pytest.mark.spec("B4", "N5")
-def test_it_runs_where_it_is_told(tmp_path: Path, mode: Mode) -> None:
+def test_it_runs_in_the_requested_folder(tmp_path: Path, mode: Mode) -> None:
     (tmp_path / "project" / "sub").mkdir(parents=True)
     assert _call(tmp_path, "pwd", mode, cwd="sub").output == str((tmp_path / "project" / "sub").resolve())
     assert _call(tmp_path, "pwd", mode).output == str((tmp_path / "project").resolve())
@@ -95,12 +95,12 @@ def test_it_runs_where_it_is_told(tmp_path: Path, mode: Mode) -> None:
 
 @pytest.mark.parametrize("name", ["shell.exec", "bash", "shell"])
 @pytest.mark.spec("B4")
-def test_it_answers_to_its_names(tmp_path: Path, name: str) -> None:
+def test_it_has_aliases(tmp_path: Path, name: str) -> None:
     assert _call(tmp_path, "echo $((6*7))", name=name, label="try", timeout=None, cwd=None).output == "42"
 
 
 @pytest.mark.spec("B4", "N2")
-def test_the_environment_is_the_allowed_one_and_what_the_configuration_adds(
+def test_the_environment_is_the_allow_list_plus_configured_variables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_API_KEY", "leaked")
@@ -119,7 +119,7 @@ def test_the_environment_is_the_allowed_one_and_what_the_configuration_adds(
 
 
 @pytest.mark.spec("B4")
-def test_there_is_nobody_to_answer_on_stdin(tmp_path: Path) -> None:
+def test_stdin_is_empty(tmp_path: Path) -> None:
     assert _call(tmp_path, "read -r line || echo nothing").output == "nothing"
 
 
@@ -131,12 +131,12 @@ def test_there_is_nobody_to_answer_on_stdin(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.spec("O1")
-def test_the_preview_is_the_command_and_why(args: dict[str, Any], shown: str) -> None:
+def test_the_preview_shows_the_command_and_its_label(args: dict[str, Any], shown: str) -> None:
     assert preview("bash", args, 80, SHELL_EXEC.format_preview) == shown
 
 
 @pytest.mark.spec("T5", "T6", "X11", "N6")
-def test_a_person_sees_where_it_runs_what_holds_it_and_what_cannot_be_undone(tmp_path: Path) -> None:
+def test_the_approval_shows_folder_containment_and_undo(tmp_path: Path) -> None:
     (tmp_path / "project" / "sub").mkdir(parents=True)
     bare = _held(tmp_path, "rm -r build", SandboxConfig(mode="off", undo="off"), cwd="sub", label="clean").proposal
     assert bare is not None
@@ -150,7 +150,7 @@ def test_a_person_sees_where_it_runs_what_holds_it_and_what_cannot_be_undone(tmp
 
 
 @pytest.mark.spec("O1")
-def test_a_folder_cannot_be_named_like_the_words_for_the_root(tmp_path: Path) -> None:
+def test_no_folder_name_can_imitate_the_words_for_the_root(tmp_path: Path) -> None:
     (tmp_path / "project" / "the project's root").mkdir(parents=True)
     held = _held(tmp_path, "make", SandboxConfig(mode="off"), cwd="the project's root").proposal
     assert held is not None and held.surroundings is not None
@@ -171,7 +171,7 @@ def test_a_contained_command_is_less_risky_and_can_be_undone(tmp_path: Path) -> 
 
 
 @pytest.mark.spec("T5", "X11")
-def test_what_a_recorded_command_changes_is_counted_and_protected_paths_are_reported(tmp_path: Path) -> None:
+def test_changed_paths_are_counted_and_protected_paths_reported(tmp_path: Path) -> None:
     project = tmp_path / "project"
     (project / "sub").mkdir(parents=True)
 
@@ -191,9 +191,7 @@ def test_what_a_recorded_command_changes_is_counted_and_protected_paths_are_repo
 
 
 @pytest.mark.spec("N1", "B4")
-def test_a_sandbox_that_cannot_be_had_is_an_error_not_a_bare_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_required_sandbox_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from holdfast.contract.errors import SandboxRefused
     from holdfast.sandbox.sandbox import Sandbox
 
@@ -206,7 +204,7 @@ def test_a_sandbox_that_cannot_be_had_is_an_error_not_a_bare_run(
 
 
 @pytest.mark.spec("T5", "X11")
-def test_without_a_sandbox_a_person_is_told_where_alone_it_can_be_undone(tmp_path: Path) -> None:
+def test_without_a_sandbox_the_approval_names_the_folders_that_can_be_undone(tmp_path: Path) -> None:
     held = _held(tmp_path, "make", SandboxConfig(mode="off", undo="copy")).proposal
     assert held is not None
     project = (tmp_path / "project").resolve()
@@ -217,7 +215,7 @@ def test_without_a_sandbox_a_person_is_told_where_alone_it_can_be_undone(tmp_pat
 
 
 @pytest.mark.spec("X11")
-def test_a_command_that_changed_paths_says_how_they_are_put_back(tmp_path: Path) -> None:
+def test_a_command_that_changed_paths_says_how_to_undo_it(tmp_path: Path) -> None:
     async def main() -> tuple[Result, Result, Result]:
         async with shell_in(tmp_path, "off", sandbox={"undo": "copy"}) as runtime:
             one = await runtime.call("shell.exec", {"command": "echo a > a"})
@@ -232,7 +230,7 @@ def test_a_command_that_changed_paths_says_how_they_are_put_back(tmp_path: Path)
 
 
 @pytest.mark.spec("N2", "B4")
-def test_a_contained_command_that_fails_is_told_what_held_it(tmp_path: Path) -> None:
+def test_a_failed_contained_command_describes_its_sandbox(tmp_path: Path) -> None:
     failed = _call(tmp_path, "exit 1", "required").error or ""
     project = (tmp_path / "project").resolve()
     assert "[In the sandbox: network off; temporary files and the home folder are private to this call; " in failed

@@ -11,7 +11,7 @@ from tests.runtime.support import run, runtime_in
 
 
 @pytest.mark.spec("B12a")
-def test_system_info_renders_its_typed_facts(tmp_path: Path) -> None:
+def test_system_info_renders_its_structured_facts(tmp_path: Path) -> None:
     result = run(runtime_in(tmp_path, *builtin_tools()).call("system.info"))
     assert isinstance(result.structured, dict)
     assert result.structured["root"] == str(tmp_path / "project")

@@ -1,4 +1,4 @@
-"""The supervisor: starts what a launch says, as it says, and nothing that it started gets away."""
+"""The runtime's side of the supervisor: results, restarts, and forks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.sandbox.supervisor.supervised_commands import CONFINED, run, shell_la
 
 @pytest.mark.parametrize("how", [{}, CONFINED], ids=["spawned", "forked"])
 @pytest.mark.spec("B4")
-def test_the_end_is_told_as_it_was(supervisor: Supervisor, tmp_path: Path, how: dict[str, Any]) -> None:
+def test_exit_codes_and_signals_are_reported(supervisor: Supervisor, tmp_path: Path, how: dict[str, Any]) -> None:
     assert run(supervisor, shell_launch("exit 7", **how), tmp_path)[0] == ExitStatus(7, None)
     assert run(supervisor, shell_launch("kill -SEGV $$", **how), tmp_path)[0] == ExitStatus(None, signal.SIGSEGV)
     assert run(supervisor, shell_launch("yes | head -1; echo ${PIPESTATUS[0]}", **how), tmp_path)[1] == "y\n141\n"
@@ -37,7 +37,7 @@ def test_the_end_is_told_as_it_was(supervisor: Supervisor, tmp_path: Path, how: 
 @pytest.mark.parametrize("how", [{}, CONFINED], ids=["spawned", "forked"])
 @pytest.mark.parametrize("wrong", [{"argv": ("/nowhere/program",)}, {"cwd": "/nowhere"}, {"argv": ("/etc/hostname",)}])
 @pytest.mark.spec("B4")
-def test_what_cannot_be_started_is_said_and_the_worker_stays(
+def test_a_failed_start_is_reported_and_the_worker_survives(
     supervisor: Supervisor, tmp_path: Path, how: dict[str, Any], wrong: dict[str, Any]
 ) -> None:
     with pytest.raises(CommandNotStarted):
@@ -46,7 +46,7 @@ def test_what_cannot_be_started_is_said_and_the_worker_stays(
 
 
 @pytest.mark.spec("X3")
-def test_a_dead_warden_is_started_again(supervisor: Supervisor, tmp_path: Path) -> None:
+def test_a_dead_supervisor_is_restarted(supervisor: Supervisor, tmp_path: Path) -> None:
     _, worker = run(supervisor, shell_launch("echo $PPID"), tmp_path)
     main = Path(f"/proc/{int(worker)}/stat").read_text().rpartition(")")[2].split()[1]
     for pid in (int(main), int(worker)):
@@ -61,7 +61,7 @@ def test_a_dead_warden_is_started_again(supervisor: Supervisor, tmp_path: Path) 
 
 @pytest.mark.spec("B4", "X3")
 @pytest.mark.parametrize("idle", [False, True], ids=["a new worker", "an idle worker"])
-def test_a_command_that_is_over_before_its_worker_is_known_to_have_it_ran_once(
+def test_a_command_that_ends_before_the_send_returns_runs_once(
     supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idle: bool
 ) -> None:
     if idle:
@@ -93,7 +93,7 @@ def test_a_command_that_is_over_before_its_worker_is_known_to_have_it_ran_once(
 
 @pytest.mark.spec("B4", "X3")
 @pytest.mark.parametrize("deaths", [1, 2])
-def test_a_warden_that_dies_before_it_takes_a_command_is_started_again_once(
+def test_a_supervisor_that_dies_before_it_accepts_a_command_is_restarted_once(
     supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deaths: int
 ) -> None:
     hand_over, killed = socket.send_fds, list[int]()
@@ -116,7 +116,7 @@ def test_a_warden_that_dies_before_it_takes_a_command_is_started_again_once(
 
 
 @pytest.mark.spec("B4", "N6")
-def test_without_an_interpreter_commands_are_refused_in_a_sentence(
+def test_a_missing_interpreter_is_reported_in_a_sentence(
     supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
@@ -156,7 +156,7 @@ def test_a_fork_of_the_runtime_does_not_keep_its_commands_alive(supervisor: Supe
 
 
 @pytest.mark.spec("B4", "X3")
-def test_a_fork_of_the_runtime_does_not_keep_it_from_hearing_of_an_end(supervisor: Supervisor, tmp_path: Path) -> None:
+def test_a_fork_of_the_runtime_does_not_hide_the_end_of_a_command(supervisor: Supervisor, tmp_path: Path) -> None:
     async def main() -> ExitStatus:
         fifo = tmp_path / "fifo"
         os.mkfifo(fifo)
@@ -175,7 +175,7 @@ def test_a_fork_of_the_runtime_does_not_keep_it_from_hearing_of_an_end(superviso
 
 
 @pytest.mark.spec("X3")
-def test_a_warden_that_was_stopped_does_not_keep_the_runtime_from_ending(
+def test_a_stopped_supervisor_does_not_block_the_runtime_from_closing(
     supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "_CLOSE_SECONDS", 0.1)

@@ -22,7 +22,7 @@ from tests.sandbox.supervisor.supervised_commands import CONFINED, PATH, run, sh
 
 @pytest.mark.parametrize("how", [{}, CONFINED], ids=["spawned", "forked"])
 @pytest.mark.spec("B4", "N2")
-def test_a_command_gets_what_the_launch_says_and_nothing_else(
+def test_a_command_gets_exactly_what_the_launch_specifies(
     supervisor: Supervisor, tmp_path: Path, how: dict[str, Any]
 ) -> None:
     os.environ["LEAKED"] = "yes"
@@ -47,8 +47,8 @@ def test_a_command_gets_what_the_launch_says_and_nothing_else(
 
 
 @pytest.mark.spec("B4", "X3")
-def test_what_is_left_of_a_namespace_is_dead_when_the_end_is_told(supervisor: Supervisor, tmp_path: Path) -> None:
-    """Its first process ends by itself, unless the command got it to do something else."""
+def test_namespace_leftovers_are_dead_when_the_end_is_reported(supervisor: Supervisor, tmp_path: Path) -> None:
+    """The first process ends on its own unless the command made it do something else."""
     script = "setsid sleep 300 >/dev/null 2>&1 & echo $!"
     ended, pid = run(supervisor, shell_launch(script, pid_namespace=True), tmp_path)
     assert ended == ExitStatus(0, None)
@@ -63,7 +63,7 @@ def test_what_is_left_of_a_namespace_is_dead_when_the_end_is_told(supervisor: Su
 
 
 @pytest.mark.spec("N2")
-def test_limits_and_locks_hold_from_the_first_instruction(supervisor: Supervisor, tmp_path: Path) -> None:
+def test_limits_and_landlock_apply_from_the_first_instruction(supervisor: Supervisor, tmp_path: Path) -> None:
     limited = shell_launch(
         "ulimit -n; ulimit -f", rlimits=((resource.RLIMIT_NOFILE, 99), (resource.RLIMIT_FSIZE, 1024))
     )
@@ -77,15 +77,13 @@ def test_limits_and_locks_hold_from_the_first_instruction(supervisor: Supervisor
 
 
 @pytest.mark.spec("N2")
-def test_a_lock_that_cannot_be_put_on_keeps_the_command_from_starting(supervisor: Supervisor, tmp_path: Path) -> None:
+def test_a_command_does_not_start_if_its_filter_cannot_be_installed(supervisor: Supervisor, tmp_path: Path) -> None:
     with pytest.raises(CommandNotStarted):
         run(supervisor, shell_launch("true", seccomp=b"not a filter at all"), tmp_path)
 
 
 @pytest.mark.spec("N2", "B4")
-def test_files_are_handed_over_by_number_and_the_command_s_own_words_are_left_alone(
-    supervisor: Supervisor, tmp_path: Path
-) -> None:
+def test_descriptor_placeholders_are_filled_only_before_the_command(supervisor: Supervisor, tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.write(writing, b"passed")
     os.close(writing)

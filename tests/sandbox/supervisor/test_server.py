@@ -15,14 +15,14 @@ from tests.sandbox.supervisor.supervised_commands import PATH, run, shell_launch
 
 
 @pytest.mark.spec("B4")
-def test_a_huge_request_arrives_whole(supervisor: Supervisor, tmp_path: Path) -> None:
+def test_a_huge_request_arrives_complete(supervisor: Supervisor, tmp_path: Path) -> None:
     words = tuple("x" * 100_000 for _ in range(15))
     launch = Launch(argv=("/bin/bash", "-c", "echo $#; echo ${#9}", *words), cwd="/", env=PATH)
     assert run(supervisor, launch, tmp_path)[1] == "14\n100000\n"
 
 
 @pytest.mark.spec("B4")
-def test_workers_are_used_again_and_commands_run_together(supervisor: Supervisor, tmp_path: Path) -> None:
+def test_workers_are_reused_and_commands_run_concurrently(supervisor: Supervisor, tmp_path: Path) -> None:
     async def main() -> list[str]:
         for _ in range(3):
             jobs = [start(supervisor, shell_launch("echo $PPID"), tmp_path / str(number)) for number in range(3)]

@@ -1,4 +1,4 @@
-"""A context for file tools without a runtime, so that tests can run them ten thousand times or in a bare process."""
+"""A fake context for file tools, so that tests can run them thousands of times or in a bare process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.text import truncate
 
 
 class StandIn:
-    """What file tools ask of their context."""
+    """The parts of the context that file tools use."""
 
     def __init__(
         self, root: Path | None, *, cwd: Path | None = None, caps: OutputSize = "standard", **deny: Path
@@ -60,7 +60,7 @@ def propose(tool: Tool, ctx: StandIn, **args: Any) -> Proposal | Result:
 
 
 def use(tool: Tool, ctx: StandIn, **args: Any) -> Result:
-    """The whole call: what it proposes is approved at once."""
+    """Run the whole call, approving its proposal at once."""
     if tool.propose is None:
         execute = cast(Callable[..., Result], tool.execute)
         return execute(tool.schema.validate(args), cast(Context, ctx))

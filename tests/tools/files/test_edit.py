@@ -1,4 +1,4 @@
-"""`file.edit`: exact, unique unless told otherwise, and no byte outside the edit changes."""
+"""`file.edit`: the match is exact and unique, and no other byte changes."""
 
 from __future__ import annotations
 
@@ -59,9 +59,7 @@ def test_the_one_occurrence_is_replaced(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.spec("B1")
-def test_an_edit_that_is_not_exact_is_refused_before_anyone_is_asked(
-    tmp_path: Path, search: str, replace: str, error: str
-) -> None:
+def test_an_inexact_edit_is_refused_before_approval(tmp_path: Path, search: str, replace: str, error: str) -> None:
     (tmp_path / "a.txt").write_text("aaaa end")
     refused = propose(FILE_EDIT, StandIn(tmp_path), path="a.txt", search=search, replace=replace)
     assert isinstance(refused, Result)
@@ -93,7 +91,7 @@ def test_only_files_beneath_the_root_are_edited(tmp_path: Path, path: str, words
 
 @pytest.mark.parametrize(("mode", "after", "places", "lines"), [("first", "b.a.a.", 1, 1), ("all", "b.b.b.", 3, 3)])
 @pytest.mark.spec("B1")
-def test_first_and_all_are_modes(tmp_path: Path, mode: str, after: str, places: int, lines: int) -> None:
+def test_modes_first_and_all_replace_as_named(tmp_path: Path, mode: str, after: str, places: int, lines: int) -> None:
     (tmp_path / "a.txt").write_text("a.a.a.")
     result = _edit(tmp_path, "a", "b", mode=mode)
     assert isinstance(result.structured, dict)
@@ -117,7 +115,7 @@ def test_first_and_all_are_modes(tmp_path: Path, mode: str, after: str, places: 
     ],
 )
 @pytest.mark.spec("B1")
-def test_line_endings_marks_and_broken_bytes_stay(
+def test_line_endings_byte_order_marks_and_invalid_bytes_are_kept(
     tmp_path: Path, content: bytes, search: str, replace: str, after: bytes, crlf: bool
 ) -> None:
     (tmp_path / "a.txt").write_bytes(content)
@@ -151,7 +149,7 @@ def test_every_byte_outside_the_edit_is_kept(
 
 @given(st.lists(st.text("ab\r", max_size=3), min_size=2), st.text("ab\n", min_size=1, max_size=4), st.text("ab\n"))
 @pytest.mark.spec("B1")
-def test_a_file_of_crlf_lines_stays_one(lines: list[str], search: str, replace: str) -> None:
+def test_a_crlf_file_keeps_its_line_endings(lines: list[str], search: str, replace: str) -> None:
     content = "\r\n".join(line.replace("\r", "") for line in lines).encode()
     try:
         done = replace_text(content, search, replace, "all")
@@ -162,7 +160,7 @@ def test_a_file_of_crlf_lines_stays_one(lines: list[str], search: str, replace: 
 
 
 @pytest.mark.spec("B1")
-def test_counting_what_overlaps_does_not_take_for_ever() -> None:
+def test_counting_overlapping_occurrences_is_bounded() -> None:
     with pytest.raises(TextNotUnique):
         replace_text(b"a" * 20_000_000, "a" * 100_000, "b")
 
@@ -184,7 +182,7 @@ def test_the_proposal_shows_the_diff_and_medium_risk(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", ["content", "replaced", "deleted", "link", "mode"])
 @pytest.mark.spec("T5", "A12")
-def test_an_approved_edit_of_a_file_that_changed_is_not_made(tmp_path: Path, change: str) -> None:
+def test_an_approved_edit_is_not_applied_to_a_changed_file(tmp_path: Path, change: str) -> None:
     runtime = runtime_in(tmp_path, FILE_EDIT, config=ASKED, nobody="pending")
     target = tmp_path / "project" / "a.txt"
     target.write_text("one two")
@@ -214,7 +212,7 @@ def test_an_approved_edit_of_a_file_that_changed_is_not_made(tmp_path: Path, cha
 
 
 @pytest.mark.spec("T5")
-def test_the_last_check_is_made_when_the_edit_is_applied(tmp_path: Path) -> None:
+def test_the_file_is_checked_again_when_the_edit_is_applied(tmp_path: Path) -> None:
     target = tmp_path / "a.txt"
     for theirs in ("ONE two", "one", "one two two", None):
         target.write_text("one two")
@@ -234,7 +232,7 @@ def test_the_last_check_is_made_when_the_edit_is_applied(tmp_path: Path) -> None
 
 
 @pytest.mark.spec("N3")
-def test_what_the_policy_hides_or_locks_is_not_edited(tmp_path: Path) -> None:
+def test_hidden_or_read_only_files_are_not_edited(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("SECRET")
     hidden = use(FILE_EDIT, StandIn(tmp_path, read=tmp_path), path="a.txt", search="S", replace="x")
     locked = use(FILE_EDIT, StandIn(tmp_path, write=tmp_path), path="a.txt", search="S", replace="x")
@@ -244,7 +242,7 @@ def test_what_the_policy_hides_or_locks_is_not_edited(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("old", "new"), [("oldText", "newText"), ("old_text", "new_text"), ("search", "replace")])
 @pytest.mark.spec("B1", "S4")
-def test_the_argument_names_of_the_seeds_are_understood(tmp_path: Path, old: str, new: str) -> None:
+def test_alternative_argument_names_are_accepted(tmp_path: Path, old: str, new: str) -> None:
     runtime: Runtime = runtime_in(tmp_path, FILE_EDIT, config=Config(approval=ApprovalConfig(auto_approve=("file.*",))))
     target = tmp_path / "project" / "a.txt"
     target.write_text("one")
@@ -263,7 +261,7 @@ def test_the_argument_names_of_the_seeds_are_understood(tmp_path: Path, old: str
     ],
 )
 @pytest.mark.spec("B1")
-def test_two_names_for_one_argument_are_not_guessed_about(args: Any) -> None:
+def test_two_names_for_one_argument_are_refused(args: Any) -> None:
     with pytest.raises(InvalidArguments):
         FILE_EDIT.schema.validate(args)
 

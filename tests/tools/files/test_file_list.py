@@ -1,4 +1,4 @@
-"""`file.list`: folders first, in one order, bounded, and never through a link."""
+"""`file.list`: folders first, in a total order, bounded, and never through a symlink."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _make(root: Path, *paths: str) -> None:
 
 
 @pytest.mark.spec("B1", "T11")
-def test_folders_come_first_then_names_whatever_their_case(tmp_path: Path) -> None:
+def test_folders_come_first_then_names_case_insensitively(tmp_path: Path) -> None:
     _make(tmp_path, "b.txt", "A.txt", "a.txt", ".hidden", "Zoo/", "src/", ".git/")
     result = _list(tmp_path)
     assert result.output == "src/\nZoo/\n.hidden\nA.txt\na.txt\nb.txt\n\n[6 entries, without .git]"
@@ -52,7 +52,7 @@ def test_folders_come_first_then_names_whatever_their_case(tmp_path: Path) -> No
 
 
 @pytest.mark.spec("B1")
-def test_below_only_if_asked_and_without_build_folders(tmp_path: Path) -> None:
+def test_listing_recurses_only_on_request_and_skips_build_folders(tmp_path: Path) -> None:
     _make(tmp_path, "src/a/deep.py", "src/b.py", "node_modules/x.js", "top.md")
     assert _list(tmp_path).output == "src/\ntop.md\n\n[2 entries, without node_modules]"
     whole = _list(tmp_path, recursive=True)
@@ -69,7 +69,7 @@ def test_below_only_if_asked_and_without_build_folders(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("N3")
-def test_links_are_shown_and_not_entered(tmp_path: Path) -> None:
+def test_symlinks_are_listed_but_not_entered(tmp_path: Path) -> None:
     root = tmp_path / "root"
     _make(root, "src/a.py")
     _make(tmp_path, "out/secret")
@@ -87,7 +87,7 @@ def test_links_are_shown_and_not_entered(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("B1")
-def test_long_listings_are_cut_and_say_so(tmp_path: Path) -> None:
+def test_long_listings_are_cut_with_a_notice(tmp_path: Path) -> None:
     _make(tmp_path / "project", *(f"{number:04}" for number in range(2500)))
     ctx = StandIn(tmp_path / "project")
     for args, count in (({}, 500), ({"limit": 3}, 3), ({"limit": 0}, 1), ({"limit": 9999}, 1998)):
@@ -115,7 +115,7 @@ def test_long_names_are_cut_by_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("B1")
-def test_a_tree_without_end_is_left_at_some_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_tree_is_listed_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_list, "MAX_VISITED", 20)
     _make(tmp_path, *(f"{folder}/{number}" for folder in "abc" for number in range(10)))
     output = _list(tmp_path, recursive=True, limit=5).output
@@ -135,7 +135,7 @@ def test_odd_names_cannot_forge_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("B1", "N3")
-def test_what_is_no_folder_or_hidden_is_said(tmp_path: Path) -> None:
+def test_files_missing_and_hidden_folders_are_reported(tmp_path: Path) -> None:
     _make(tmp_path, "a.txt", "secret/key", "open/x")
     assert _list(tmp_path, "missing").error == "Directory not found: missing"
     assert _list(tmp_path, "a.txt").error == "a.txt is a file, not a folder. Use file.read to read it."

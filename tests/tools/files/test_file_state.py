@@ -1,4 +1,4 @@
-"""What the disk and the system do to file tools: the original stays whole, nothing is left lying about."""
+"""File tools and disk errors: the original stays intact, and no temporary files are left."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def leave():
 
 
 def _child(root: Path, script: str) -> Any:
-    """What a process of its own says, which may limit itself or give up its rights."""
+    """Run a script in its own process, which may limit itself or drop privileges."""
     answer = subprocess.run(
         [sys.executable, "-c", CHILD + script, str(root)], capture_output=True, text=True, timeout=60, check=False
     )
@@ -70,7 +70,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("where", ["write", "fsync", "rename"])
 @pytest.mark.parametrize("nameless", [True, False])
 @pytest.mark.spec("B1", "T5")
-def test_a_failing_disk_leaves_the_original_and_no_temporary_file(
+def test_a_disk_error_leaves_the_original_and_no_temporary_file(
     root: Path, monkeypatch: pytest.MonkeyPatch, code: int, where: str, nameless: bool
 ) -> None:
     if not nameless:
@@ -104,7 +104,7 @@ def _half_written(code: int) -> Any:
 
 
 @pytest.mark.spec("B1")
-def test_a_write_that_really_runs_out_of_room_changes_nothing(root: Path) -> None:
+def test_a_full_disk_changes_nothing(root: Path) -> None:
     said = _child(
         root,
         """
@@ -120,7 +120,7 @@ print(json.dumps([result.error for result in both]))
 
 
 @pytest.mark.spec("B1", "N3")
-def test_what_the_user_may_not_do_is_said_and_not_done(root: Path) -> None:
+def test_permission_errors_are_reported_and_nothing_changes(root: Path) -> None:
     for name, mode in (("closed.txt", 0o000), ("closed", 0o000), ("fixed", 0o555)):
         path = root / name
         if path.suffix:

@@ -1,4 +1,5 @@
-"""Folders and files swapped for links, thousands of times while tools use them: nothing outside is read or written."""
+"""Symlink races: folders and files are swapped thousands of times while tools use them, and nothing outside is
+touched."""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ def _turn(number: int, ctx: StandIn) -> tuple[str, Result]:
 
 @pytest.mark.parametrize("opener", [beneath.openat2, beneath.open_by_components])
 @pytest.mark.spec("N3", "T5")
-def test_nothing_outside_is_ever_read_or_written(
+def test_paths_outside_are_never_read_or_written_during_a_symlink_race(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opener: beneath.Opener
 ) -> None:
     monkeypatch.setattr(beneath, "select_opener", lambda: opener)

@@ -11,7 +11,7 @@ from holdfast.tools.files.pages import LineReader, OffsetBeyondEnd, PageLimits
 
 @given(st.binary(max_size=400), st.integers(1, 5), st.integers(200, 400))
 @pytest.mark.spec("B1")
-def test_pages_put_together_are_the_file(
+def test_concatenated_pages_are_the_file(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, cap: int, room: int
 ) -> None:
     path = tmp_path_factory.mktemp("pages") / "a"

@@ -1,4 +1,4 @@
-"""`file.read`: pages of lines with the seed's notices, attachments, and a precise word about everything else."""
+"""`file.read`: pages of lines with notices, attachments, and exact errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _fields(result: Result) -> dict[str, Any]:
 
 
 @pytest.mark.spec("B1", "T11")
-def test_a_short_file_is_shown_whole(tmp_path: Path) -> None:
+def test_a_short_file_is_shown_completely(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     result = _read(tmp_path)
     assert result.output == "one\ntwo"
@@ -63,7 +63,7 @@ def test_a_short_file_is_shown_whole(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.spec("B1")
-def test_the_notice_says_where_to_go_on(tmp_path: Path, args: Any, first: str, notice: str) -> None:
+def test_the_notice_gives_the_next_offset(tmp_path: Path, args: Any, first: str, notice: str) -> None:
     (tmp_path / "a.txt").write_text(_numbered(5000))
     result = _read(tmp_path, **args)
     assert result.output.startswith(f"{first}\n")
@@ -72,7 +72,7 @@ def test_the_notice_says_where_to_go_on(tmp_path: Path, args: Any, first: str, n
 
 
 @pytest.mark.spec("B1")
-def test_a_page_is_limited_by_bytes_too_and_never_cut_twice(tmp_path: Path) -> None:
+def test_a_page_is_limited_by_bytes_too_and_cut_only_once(tmp_path: Path) -> None:
     for text, shown, total in ((("é" * 500 + "\n") * 101, 51, 101), (("x" * 99 + "\n") * 1000, 510, 1000)):
         (tmp_path / "a.txt").write_text(text)
         result = _read(tmp_path)
@@ -82,7 +82,7 @@ def test_a_page_is_limited_by_bytes_too_and_never_cut_twice(tmp_path: Path) -> N
 
 
 @pytest.mark.spec("B1")
-def test_a_line_too_long_to_show_is_named_with_a_command_that_shows_it(tmp_path: Path) -> None:
+def test_a_line_too_long_to_show_comes_with_a_command_that_shows_it(tmp_path: Path) -> None:
     (tmp_path / "it's.txt").write_text("short\n" + "x" * 60_000 + "\nlast\n")
     result = _read(tmp_path, "it's.txt", offset=2)
     assert result.output == (
@@ -106,7 +106,7 @@ def test_a_line_too_long_to_show_is_named_with_a_command_that_shows_it(tmp_path:
     ],
 )  # fmt: skip
 @pytest.mark.spec("B1", "N3")
-def test_what_cannot_be_read_is_said_exactly(tmp_path: Path, path: str, args: Any, error: str) -> None:
+def test_unreadable_paths_are_reported_exactly(tmp_path: Path, path: str, args: Any, error: str) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     (tmp_path / "sub").mkdir()
     (tmp_path / "dangling").symlink_to("nowhere")
@@ -144,7 +144,7 @@ def test_links_and_dots_that_stay_inside_are_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("N3")
-def test_what_the_sandbox_policy_hides_is_not_read(tmp_path: Path) -> None:
+def test_files_hidden_by_the_policy_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("SECRET")
     (tmp_path / "link").symlink_to("secret")
     for path in ("secret", "link"):
@@ -153,7 +153,7 @@ def test_what_the_sandbox_policy_hides_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("N3")
-def test_the_configured_policy_reaches_the_tool(tmp_path: Path) -> None:
+def test_the_configured_policy_applies_to_the_tool(tmp_path: Path) -> None:
     secret = tmp_path / "project" / "secret.txt"
     closed = Config(sandbox=SandboxConfig(read_deny=(str(secret),)))
     runtime = runtime_in(tmp_path, FILE_READ, config=closed)
@@ -184,7 +184,7 @@ def test_a_binary_file_is_attached_and_typed_by_its_content(
 
 
 @pytest.mark.spec("B1")
-def test_base64_gives_every_byte_and_attaches_what_is_too_long(tmp_path: Path) -> None:
+def test_base64_returns_every_byte_and_attaches_large_files(tmp_path: Path) -> None:
     data = bytes(range(256))
     (tmp_path / "a.txt").write_bytes(data)
     result = _read(tmp_path, encoding="base64")
@@ -204,7 +204,7 @@ def test_bytes_that_are_not_utf8_are_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("B1")
-def test_small_models_get_two_hundred_lines(tmp_path: Path) -> None:
+def test_small_models_get_200_lines(tmp_path: Path) -> None:
     small = Config(tools=ToolsConfig(caps="small"))
     runtime = runtime_in(tmp_path, FILE_READ, config=small)
     (tmp_path / "project" / "a.txt").write_text(_numbered(1000))
@@ -230,7 +230,7 @@ def test_a_large_file_is_not_read_just_to_count_its_lines(tmp_path: Path, monkey
 
 
 @pytest.mark.spec("B1")
-def test_the_first_lines_of_a_huge_file_cost_little(tmp_path: Path) -> None:
+def test_reading_the_start_of_a_huge_file_is_cheap(tmp_path: Path) -> None:
     with (tmp_path / "huge.txt").open("wb") as file:
         file.write(_numbered(3000).encode())
         file.truncate(1024**3)

@@ -1,4 +1,4 @@
-"""`file.write`: proposes a diff, writes atomically, and only onto what was seen."""
+"""`file.write`: proposes a diff and writes atomically, only over what was seen."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _park(folder: Path, path: str, content: str, config: Config = ASKED) -> Runt
 
 
 @pytest.mark.spec("T5", "T6", "A6")
-def test_it_creates_and_overwrites_and_says_which(tmp_path: Path) -> None:
+def test_it_creates_and_overwrites_and_reports_which(tmp_path: Path) -> None:
     created = _write(tmp_path, "notes.txt", "one\n")
     assert created.output == "Successfully wrote 4 bytes to notes.txt (created)."
     assert created.structured == {"path": "notes.txt", "bytes": 4, "outcome": "created"}
@@ -71,7 +71,7 @@ def test_the_proposal_shows_the_diff_and_the_risk_before_anything_is_written(tmp
 
 @pytest.mark.parametrize("change", ["content", "replaced", "deleted", "appeared", "mode"])
 @pytest.mark.spec("T5", "A12")
-def test_a_file_that_changed_since_it_was_shown_is_proposed_again(tmp_path: Path, change: str) -> None:
+def test_a_file_that_changed_since_the_proposal_is_not_written(tmp_path: Path, change: str) -> None:
     project = tmp_path / "project"
     project.mkdir()
     target = project / "a.txt"
@@ -96,7 +96,7 @@ def test_a_file_that_changed_since_it_was_shown_is_proposed_again(tmp_path: Path
 
 
 @pytest.mark.spec("T5")
-def test_the_last_check_is_made_at_the_moment_of_writing(tmp_path: Path) -> None:
+def test_the_file_is_checked_again_when_it_is_written(tmp_path: Path) -> None:
     target = tmp_path / "a.txt"
     target.write_text("seen")
     seen = read_state(tmp_path, target).digest
@@ -108,7 +108,7 @@ def test_the_last_check_is_made_at_the_moment_of_writing(tmp_path: Path) -> None
 
 
 @pytest.mark.spec("T5")
-def test_nothing_is_kept_or_lost_when_the_file_changes_before_or_during_the_write(tmp_path: Path) -> None:
+def test_a_change_before_or_during_the_write_is_neither_lost_nor_recorded(tmp_path: Path) -> None:
     target = tmp_path / "a.txt"
     target.write_text("seen")
     kept: list[bytes | None] = []
@@ -141,7 +141,7 @@ def test_nothing_is_kept_or_lost_when_the_file_changes_before_or_during_the_writ
     ],
 )
 @pytest.mark.spec("N5", "B1")
-def test_paths_that_lead_elsewhere_are_refused(tmp_path: Path, path: str, words: str) -> None:
+def test_paths_outside_the_project_are_refused(tmp_path: Path, path: str, words: str) -> None:
     project = tmp_path / "project"
     project.mkdir()
     (tmp_path / "outside").mkdir()
@@ -156,7 +156,7 @@ def test_paths_that_lead_elsewhere_are_refused(tmp_path: Path, path: str, words:
 
 
 @pytest.mark.spec("B1")
-def test_parents_are_made_only_if_asked(tmp_path: Path) -> None:
+def test_parents_are_created_only_on_request(tmp_path: Path) -> None:
     assert not _write(tmp_path, "deep/er/a.txt", "x").success
     assert not (tmp_path / "project" / "deep").exists()
     assert _write(tmp_path, "deep/er/a.txt", "x", create_parents=True).success
@@ -164,7 +164,7 @@ def test_parents_are_made_only_if_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("A6", "A18")
-def test_protected_paths_are_asked_about_whatever_the_lists_say(tmp_path: Path) -> None:
+def test_protected_paths_need_approval_despite_auto_approval(tmp_path: Path) -> None:
     everything = Config(approval=ApprovalConfig(auto_approve=("$default", "file.*"), require_approval=False))
     for path in ("holdfast.toml", ".git/hooks/pre-commit", ".GIT/config", "Makefile", ".envrc", "talk.chat"):
         result = _write(tmp_path, path, "x", config=everything, create_parents=True)
@@ -182,7 +182,7 @@ def test_a_lower_max_risk_asks_about_overwriting_but_not_about_creating(tmp_path
 
 
 @pytest.mark.spec("T7")
-def test_what_the_sandbox_policy_keeps_read_only_is_not_written(tmp_path: Path) -> None:
+def test_read_only_paths_of_the_policy_are_not_written(tmp_path: Path) -> None:
     closed = Config(sandbox=SandboxConfig(writable=()))
     assert "not writable" in (_write(tmp_path, "a.txt", "x", config=closed).error or "")
 
@@ -201,7 +201,7 @@ def test_the_before_image_is_in_the_ledger(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("X10")
-def test_both_images_are_kept_before_the_file_gets_its_name(tmp_path: Path) -> None:
+def test_both_images_are_saved_before_the_rename(tmp_path: Path) -> None:
     ctx = StandIn(tmp_path)
     (tmp_path / "a.txt").write_bytes(b"before")
     (tmp_path / "a.txt").chmod(0o640)
@@ -237,7 +237,7 @@ def test_a_hard_link_outside_keeps_its_content(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("B1")
-def test_owner_mode_and_attributes_stay_where_they_can(tmp_path: Path) -> None:
+def test_owner_mode_and_attributes_are_kept_where_possible(tmp_path: Path) -> None:
     target = tmp_path / "a.txt"
     target.write_text("old")
     if os.geteuid() == 0:
@@ -252,7 +252,7 @@ def test_owner_mode_and_attributes_stay_where_they_can(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("N3")
-def test_what_may_not_be_read_is_not_overwritten_either(tmp_path: Path) -> None:
+def test_unreadable_files_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("SECRET")
     result = propose(FILE_WRITE, StandIn(tmp_path, read=tmp_path / "secret"), path="secret", content="x")
     assert isinstance(result, Result)
@@ -260,7 +260,7 @@ def test_what_may_not_be_read_is_not_overwritten_either(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("B1")
-def test_a_file_too_large_to_be_put_back_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_too_large_for_undo_is_left_alone(tmp_path: Path) -> None:
     with (tmp_path / "huge").open("wb") as file:
         file.truncate(10 * 1024**3)
     result = propose(FILE_WRITE, StandIn(tmp_path), path="huge", content="x")
@@ -269,7 +269,7 @@ def test_a_file_too_large_to_be_put_back_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("O2")
-def test_a_change_too_large_for_a_diff_says_so(tmp_path: Path) -> None:
+def test_a_change_too_large_for_a_diff_is_summarised(tmp_path: Path) -> None:
     proposed = propose(FILE_WRITE, StandIn(tmp_path), path="a.txt", content="x" * (MAX_DIFF_BYTES + 1))
     assert not isinstance(proposed, Result)
     assert proposed.preview == "[a.txt: nothing becomes 2.0MB, too large to show line by line]"

@@ -1,4 +1,4 @@
-"""The git tools on real repositories, quiet and hostile ones."""
+"""The git tools on real repositories."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def typed(result: Result) -> Any:
 
 
 @pytest.mark.spec("B3", "N2")
-def test_hidden_files_are_not_compared_and_named(tmp_path: Path) -> None:
+def test_hidden_files_are_skipped_and_named(tmp_path: Path) -> None:
     root = repository(tmp_path / "project")
     (root / "sub").mkdir()
     (root / "sub" / "server.key").write_text("one\n")
@@ -75,7 +75,7 @@ def test_hidden_files_are_not_compared_and_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("B3", "T11")
-def test_status_names_the_branch_and_every_changed_path(tmp_path: Path) -> None:
+def test_status_shows_the_branch_and_every_changed_path(tmp_path: Path) -> None:
     root = repository(tmp_path / "repo")
     (root / "a.txt").write_text("two\n")
     (root / "new name\n.txt").write_text("x")
@@ -93,7 +93,7 @@ def test_status_names_the_branch_and_every_changed_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("B3")
-def test_a_clean_tree_says_so_and_a_rename_names_both_paths(tmp_path: Path) -> None:
+def test_a_clean_tree_is_reported_and_a_rename_shows_both_paths(tmp_path: Path) -> None:
     root = repository(tmp_path / "repo")
     assert look(root, "git.status").output == "## main\nnothing to commit, working tree clean"
     git(root, "mv", "a.txt", "b.txt")
@@ -101,7 +101,7 @@ def test_a_clean_tree_says_so_and_a_rename_names_both_paths(tmp_path: Path) -> N
 
 
 @pytest.mark.spec("B3")
-def test_status_shows_a_hundred_entries_and_says_that_there_are_more(tmp_path: Path) -> None:
+def test_status_shows_100_entries_with_a_notice(tmp_path: Path) -> None:
     root = repository(tmp_path / "repo")
     for number in range(120):
         (root / f"f{number:03}").touch()
@@ -110,7 +110,7 @@ def test_status_shows_a_hundred_entries_and_says_that_there_are_more(tmp_path: P
 
 
 @pytest.mark.spec("B3", "T11")
-def test_diff_gives_the_patch_and_the_numbers_of_each_file(tmp_path: Path) -> None:
+def test_diff_returns_the_patch_and_line_counts_per_file(tmp_path: Path) -> None:
     root = repository(tmp_path / "repo")
     assert look(root, "git.diff").output == "No unstaged changes."
     (root / "a.txt").write_text("two\nthree\n")
@@ -121,7 +121,7 @@ def test_diff_gives_the_patch_and_the_numbers_of_each_file(tmp_path: Path) -> No
 
 
 @pytest.mark.spec("B3", "X7")
-def test_a_huge_diff_is_cut_at_its_bound(tmp_path: Path) -> None:
+def test_a_huge_diff_is_cut_at_its_limit(tmp_path: Path) -> None:
     root = repository(tmp_path / "repo")
     (root / "a.txt").write_text("".join(f"line {number}\n" for number in range(50_000)))
     facts = typed(look(root, "git.diff"))
@@ -174,7 +174,7 @@ def test_a_broken_repository_is_an_error_with_gits_own_first_line(tmp_path: Path
 
 
 def plant(root: Path, marker: Path) -> None:
-    """Everything a repository can make git run, each leaving its name in the marker's folder."""
+    """Plant everything a repository can make git run; each leaves its name in the marker's folder."""
     marker.mkdir(exist_ok=True)
 
     def script(name: str, rest: str = "") -> str:
@@ -208,7 +208,7 @@ def left_behind(root: Path, marker: Path) -> set[str]:
 
 @pytest.mark.spec("B3", "N3")
 @pytest.mark.parametrize("name", ["git.status", "git.diff", "git.log"])
-def test_nothing_the_repository_brings_can_act(tmp_path: Path, name: str) -> None:
+def test_a_repository_cannot_run_its_programs(tmp_path: Path, name: str) -> None:
     root = repository(tmp_path / "repo")
     plant(root, tmp_path / "marker")
     result = look(root, name)
@@ -218,8 +218,8 @@ def test_nothing_the_repository_brings_can_act(tmp_path: Path, name: str) -> Non
 
 @pytest.mark.spec("B3")
 @pytest.mark.parametrize("name", ["git.status", "git.diff", "git.log"])
-def test_a_file_of_the_configuration_that_is_not_shown_costs_nothing(tmp_path: Path, name: str) -> None:
-    """In the sandbox nothing outside the project is there, and git gives up without its order of files."""
+def test_a_configured_order_file_outside_the_sandbox_does_not_make_git_fail(tmp_path: Path, name: str) -> None:
+    """The sandbox hides files outside the project, and git fails if its configured order file is missing."""
     root = repository(tmp_path / "repo")
     (tmp_path / "order").write_text("*.txt\n")
     for setting in ("diff.orderFile", "core.excludesFile", "core.attributesFile", "mailmap.file", "commit.template"):
@@ -231,7 +231,7 @@ def test_a_file_of_the_configuration_that_is_not_shown_costs_nothing(tmp_path: P
 
 
 @pytest.mark.spec("B3")
-def test_the_planted_traps_do_spring_under_plain_git(tmp_path: Path) -> None:
+def test_plain_git_does_run_the_planted_programs(tmp_path: Path) -> None:
     root = repository(tmp_path / "repo")
     plant(root, tmp_path / "marker")
     for command in (["status"], ["diff"], ["diff", "--no-ext-diff"]):
@@ -241,14 +241,14 @@ def test_the_planted_traps_do_spring_under_plain_git(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("B3", "A18", "N6")
-def test_without_a_sandbox_a_person_is_asked_first(tmp_path: Path) -> None:
+def test_without_a_sandbox_approval_is_needed(tmp_path: Path) -> None:
     root = repository(tmp_path / "repo")
     result = look(root, "git.status", Config(sandbox=SandboxConfig(mode="off")))
     assert result.failure is not None and result.failure.value == "nobody_to_ask"
 
 
 @pytest.mark.spec("B3")
-def test_names_that_are_cut_in_the_middle_are_left_out() -> None:
+def test_entries_cut_in_the_middle_are_dropped() -> None:
     assert parse_status("## main\0 M whole\0 M hal\0", cut=True)["entries"] == [
         {"status": " M", "path": "whole", "from": None}
     ]
@@ -269,12 +269,12 @@ def test_names_that_are_cut_in_the_middle_are_left_out() -> None:
         ("HEAD (no branch)", (None, None, 0, 0)),
     ],
 )
-def test_every_form_of_the_branch_line_is_read(line: str, facts: tuple[object, ...]) -> None:
+def test_every_form_of_the_branch_line_is_parsed(line: str, facts: tuple[object, ...]) -> None:
     parsed = parse_status(f"## {line}\0")
     assert (parsed["branch"], parsed["upstream"], parsed["ahead"], parsed["behind"]) == facts
 
 
 @pytest.mark.spec("B3")
-def test_a_binary_file_has_no_numbers() -> None:
+def test_a_binary_file_has_no_line_counts() -> None:
     parsed = parse_diff("-\t-\timage.png\n\ndiff --git a/image.png b/image.png\n")
     assert parsed["files"] == [{"path": "image.png", "added": None, "removed": None}]

@@ -1,4 +1,4 @@
-"""Repositories that try to make git run something, or show something that is not theirs, in every sandbox mode."""
+"""Hostile repositories that try to run programs or show foreign data, in every sandbox mode."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def look(root: Path, mode: str) -> list[Result]:
 
 
 class Trap:
-    """A repository with programs that leave their name behind when they run."""
+    """A repository with programs that leave a marker file when they run."""
 
     def __init__(self, folder: Path) -> None:
         self.outside = folder / "outside"
@@ -165,7 +165,7 @@ def submodules(trap: Trap) -> None:
 
 
 def missing_objects(url: str) -> Callable[[Trap], None]:
-    """Objects that git would fetch when it needs them, by a program of the repository's choice."""
+    """Objects that git would fetch lazily, with a program of the repository's choice."""
 
     def planted(trap: Trap) -> None:
         trap.config("remote.origin.url", url.format(evil=trap.program("remote", "exit 1"), root=trap.root))
@@ -204,7 +204,7 @@ ACTING: dict[str, Callable[[Trap], None]] = {
 @pytest.mark.spec("B3", "N8")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("what", ACTING)
-def test_nothing_that_a_repository_brings_runs(tmp_path: Path, what: str, mode: str) -> None:
+def test_no_program_of_a_hostile_repository_runs(tmp_path: Path, what: str, mode: str) -> None:
     trap = Trap(tmp_path)
     ACTING[what](trap)
     trap.touch()
@@ -217,7 +217,7 @@ def test_nothing_that_a_repository_brings_runs(tmp_path: Path, what: str, mode: 
 
 @pytest.mark.spec("B3")
 @pytest.mark.parametrize("what", ACTING)
-def test_the_traps_spring_under_plain_git(tmp_path: Path, what: str) -> None:
+def test_plain_git_does_run_the_traps(tmp_path: Path, what: str) -> None:
     trap = Trap(tmp_path)
     ACTING[what](trap)
     trap.touch()
@@ -228,8 +228,8 @@ def test_the_traps_spring_under_plain_git(tmp_path: Path, what: str) -> None:
 
 
 @pytest.mark.spec("B3", "N8")
-def test_variables_of_the_surroundings_do_not_reach_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the configuration lets such variables through to commands."""
+def test_inherited_git_variables_do_not_reach_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if the configuration passes such variables to commands."""
     trap = Trap(tmp_path)
     other = repository(tmp_path / "other")
     git(other, "commit", "-q", "--allow-empty", "-m", SECRET)
@@ -246,7 +246,7 @@ def test_variables_of_the_surroundings_do_not_reach_git(tmp_path: Path, monkeypa
 
 
 def private(folder: Path) -> Path:
-    """A repository of the same person that the project has nothing to do with."""
+    """An unrelated repository of the same user."""
     other = repository(folder / "private")
     (other / "a.txt").write_text(f"{SECRET} in a file\n")
     git(other, "commit", "-q", "-a", "-m", f"{SECRET} in a message")
@@ -265,7 +265,7 @@ def as_a_link(root: Path, other: Path) -> None:
 
 
 def as_a_worktree_of_it(root: Path, other: Path) -> None:
-    """A worktree of the other one as far as the project says so; the other one knows nothing of it."""
+    """Claim to be a worktree of the other repository, which does not know about it."""
     made = root / "made"
     made.mkdir()
     shutil.rmtree(root / ".git")
@@ -312,13 +312,13 @@ LEAKING = {
     )
 }  # fmt: skip
 ONLY_CONTAINED = {"by_links_inside", "by_alternates"}
-"""Without a sandbox git follows them; a person is asked first there."""
+"""Without a sandbox git follows these links, and approval is needed."""
 
 
 @pytest.mark.spec("B3", "N3")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("what", LEAKING)
-def test_nothing_is_shown_that_is_not_of_the_project(tmp_path: Path, what: str, mode: str) -> None:
+def test_data_of_another_repository_is_not_shown(tmp_path: Path, what: str, mode: str) -> None:
     if mode == "off" and what in ONLY_CONTAINED:
         return
     root, other = repository(tmp_path / "repo"), private(tmp_path)
@@ -329,7 +329,7 @@ def test_nothing_is_shown_that_is_not_of_the_project(tmp_path: Path, what: str, 
 
 @pytest.mark.spec("B3")
 @pytest.mark.parametrize("what", [name for name in LEAKING if name != "by_names_in_a_file"])
-def test_plain_git_would_show_it(tmp_path: Path, what: str) -> None:
+def test_plain_git_does_show_data_of_another_repository(tmp_path: Path, what: str) -> None:
     root, other = repository(tmp_path / "repo"), private(tmp_path)
     LEAKING[what](root, other)
     said = ""

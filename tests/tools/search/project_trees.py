@@ -1,4 +1,4 @@
-"""Project trees for the search tests: everything a search must look at, and everything it must leave alone."""
+"""Project trees for search tests: everything to be searched, and everything to be skipped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENDINGS = ("py", "rs", "go", "md", "toml", "json", "txt", "c", "log", "unknown",
 
 
 def write_tree(root: Path, files: Mapping[str, str | bytes]) -> Path:
-    """Files by path; folders are made."""
+    """Write files by path, creating folders."""
     for name, content in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -25,7 +25,7 @@ def write_tree(root: Path, files: Mapping[str, str | bytes]) -> Path:
 
 
 def plant_tree(root: Path, files: int, seed: int = 7) -> Path:
-    """Many small files in nested folders, with ignore files, hidden, binary, odd and linked ones among them."""
+    """Create many small files in nested folders, including ignore files, hidden, binary, malformed and linked ones."""
     chance = random.Random(seed)
     pool = [_line(chance) for _ in range(400)]
     folders = [f"{top}/{middle}/d{low}" for top in _TOPS for middle in _MIDDLES for low in range(12)]
@@ -53,7 +53,7 @@ def _line(chance: random.Random) -> str:
 
 
 def _odd(content: bytes, number: int) -> bytes:
-    """One in some is binary, not UTF-8, without a last newline, marked, in UTF-16, or empty."""
+    """Make some files binary, invalid UTF-8, without a final newline, with a BOM, UTF-16, or empty."""
     if number % 31 == 0:
         return content + b"\0" + content
     if number % 37 == 0:

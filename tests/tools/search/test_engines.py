@@ -1,4 +1,4 @@
-"""ripgrep and the plain scan agree on literal queries: the same files, counts and output, whatever is in the tree."""
+"""ripgrep and the plain scan agree on literal queries: the same files, counts and output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RIPGREP = find_ripgrep(Path("/nowhere")) or ""
 pytestmark = pytest.mark.skipif(not RIPGREP, reason="there is no ripgrep to agree with")
 FILES = rounds(5_000, 50_000)
 EVERY = rounds(8, 1)
-"""Of the queries, which one of how many is asked."""
+"""Which query of how many is run."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _queries() -> list[Query]:
-    """Every word by itself, in either case, next to others."""
+    """Every word alone, in both cases, and next to others."""
     plain = [*WORDS, *(f"{start}{word}" for start in STARTS if start.strip() for word in WORDS[:9])]
     pairs = [f"{one} {other}" for one in WORDS[:10] for other in WORDS[3:12]]
     odd = ["é", " ", "\r", "(", "def  ", "\t", "-dash", "nothing like this", ".", "/"]
@@ -49,7 +49,7 @@ def _queries() -> list[Query]:
 
 @pytest.mark.timeout(240)
 @pytest.mark.spec("B2")
-def test_both_engines_find_the_same_in_many_files(folder: Path) -> None:
+def test_both_engines_find_the_same_hits_in_many_files(folder: Path) -> None:
     queries = _queries()[::EVERY]
     scope = SearchScope(root=folder / "project", below="", is_file=False)
     found: list[tuple[Query, list[tuple[str, int]], list[tuple[str, int]]]] = []
@@ -76,7 +76,7 @@ def test_both_engines_find_the_same_in_many_files(folder: Path) -> None:
 )
 @settings(max_examples=rounds(50, 250), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.spec("B2")
-def test_a_literal_is_taken_literally_by_both_engines(
+def test_both_engines_treat_a_literal_query_literally(
     tmp_path: Path, query: str, content: list[str], fold: bool
 ) -> None:
     data = "".join(content).encode()
@@ -119,7 +119,7 @@ def test_both_engines_give_the_same_result_end_to_end(
 
 
 @pytest.mark.spec("B2")
-def test_ripgrep_is_taken_from_fixed_places_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ripgrep_is_looked_up_in_fixed_folders_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "project"
     planted = write_tree(root, {"rg": "#!/bin/sh\ntouch planted\n", "bin/rg": "#!/bin/sh\ntouch planted\n"})
     for name in ("rg", "bin/rg"):

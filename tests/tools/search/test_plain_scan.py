@@ -1,4 +1,4 @@
-"""Ignore files mean what they mean to git, and to ripgrep where the two agree."""
+"""Ignore files mean the same as to git, and to ripgrep where the two agree."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _theirs(root: Path, *options: str) -> list[str]:
 @given(ruled=rules)
 @many
 @pytest.mark.spec("B2")
-def test_the_same_files_are_left_as_ripgrep_leaves(tree: Path, ruled: dict[str, list[str]]) -> None:
+def test_the_plain_scan_skips_what_ripgrep_skips(tree: Path, ruled: dict[str, list[str]]) -> None:
     _place(tree, ruled)
     assert _ours(tree) == _theirs(tree)
 
@@ -87,7 +87,7 @@ def test_the_same_files_are_left_as_ripgrep_leaves(tree: Path, ruled: dict[str, 
 @given(ruled=agreed)
 @many
 @pytest.mark.spec("B2")
-def test_what_git_ignores_is_ignored(tree: Path, ruled: dict[str, list[str]]) -> None:
+def test_files_that_git_ignores_are_skipped(tree: Path, ruled: dict[str, list[str]]) -> None:
     _place(tree, ruled)
     if not (tree / ".git" / "HEAD").exists():
         subprocess.run(["git", "init", "-q", str(tree)], check=True, env={"HOME": str(tree), "PATH": "/usr/bin:/bin"})
@@ -124,15 +124,13 @@ def _hidden(path: str) -> bool:
     ],
 )
 @pytest.mark.spec("B2")
-def test_ignore_files_with_odd_lines_are_read_as_far_as_they_can_be(
-    tmp_path: Path, content: bytes, left: list[str]
-) -> None:
+def test_ignore_files_with_malformed_lines_are_still_applied(tmp_path: Path, content: bytes, left: list[str]) -> None:
     write_tree(tmp_path, {".gitignore": content, "a": "", "b.log": "", "foo": ""})
     assert _ours(tmp_path) == left
 
 
 @pytest.mark.spec("B2")
-def test_only_what_is_kept_is_left(tmp_path: Path) -> None:
+def test_only_files_kept_by_negated_rules_remain(tmp_path: Path) -> None:
     files = ["a.md", "a.py", "d/b.py", "d/b.md", "d/e/c.py"]
     write_tree(tmp_path, {".gitignore": "*\n!*/\n!*.py\n", **dict.fromkeys(files, "")})
     assert _ours(tmp_path) == ["a.py", "d/b.py", "d/e/c.py"]
@@ -141,7 +139,7 @@ def test_only_what_is_kept_is_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("B2")
-def test_an_ignore_file_that_leads_out_of_the_project_says_nothing(tmp_path: Path) -> None:
+def test_an_ignore_file_linked_from_outside_is_not_applied(tmp_path: Path) -> None:
     root = write_tree(tmp_path / "project", {"a.txt": "", "b.txt": "", "rules": "b.txt\n"})
     write_tree(tmp_path, {"outside": "a.txt\n"})
     (root / ".gitignore").symlink_to(tmp_path / "outside")
@@ -152,7 +150,7 @@ def test_an_ignore_file_that_leads_out_of_the_project_says_nothing(tmp_path: Pat
 
 
 @pytest.mark.spec("B2")
-def test_folders_nested_deeper_than_files_may_be_open_are_walked(tmp_path: Path) -> None:
+def test_trees_deeper_than_the_open_file_limit_are_walked(tmp_path: Path) -> None:
     folder = os.open(tmp_path, os.O_RDONLY)
     for _ in range(300):
         os.mkdir("d", dir_fd=folder)

@@ -22,7 +22,7 @@ from tests.tools.search.project_trees import write_tree
     block=st.integers(1, 40),
     longest=st.integers(40, 60),
 )
-def test_a_file_read_in_blocks_shows_the_same_lines(lines: list[str], block: int, longest: int) -> None:
+def test_reading_in_blocks_gives_the_same_lines(lines: list[str], block: int, longest: int) -> None:
     text = "\n".join(lines)
     wanted = [MatchedLine(number, line) for number, line in enumerate(text.split("\n"), 1) if "needle" in line]
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryFile() as file:
@@ -35,7 +35,7 @@ def test_a_file_read_in_blocks_shows_the_same_lines(lines: list[str], block: int
 
 
 @pytest.mark.spec("B2")
-def test_a_file_cut_short_while_it_is_looked_at_hurts_nobody(tmp_path: Path) -> None:
+def test_a_file_truncated_while_it_is_read_causes_no_crash(tmp_path: Path) -> None:
     big = tmp_path / "big.py"
     big.write_bytes(b"x\n" * (3 << 20) + b"needle\n")
     with big.open("rb") as file:
@@ -46,7 +46,7 @@ def test_a_file_cut_short_while_it_is_looked_at_hurts_nobody(tmp_path: Path) -> 
 
 
 @pytest.mark.spec("B2")
-def test_a_file_that_is_gone_when_it_is_to_be_shown_is_left_out(tmp_path: Path) -> None:
+def test_a_file_that_vanished_is_skipped(tmp_path: Path) -> None:
     root = write_tree(tmp_path, {"a.py": "needle\n"})
     scope = SearchScope(root=root, below="", is_file=False)
     looked = read_hits([("gone.py", 1), ("a.py", 1), ("a.py/b", 2)], Query("needle"), scope, per_file=3)

@@ -1,4 +1,4 @@
-"""`code.search`: what is found, in which order, and how it is shown; with ripgrep and without."""
+"""`code.search`: matches, their order and rendering, with ripgrep and without."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_source_comes_before_configuration_before_the_rest_grouped_by_file(tmp_p
 
 
 @pytest.mark.spec("B2")
-def test_fifty_lines_are_collected_fifteen_shown_and_all_counted(tmp_path: Path) -> None:
+def test_50_lines_are_collected_15_shown_and_all_counted(tmp_path: Path) -> None:
     _project(tmp_path, {f"f{number:02}.py": "needle\n" * 5 for number in range(40)})
     result = _search(tmp_path, "needle")
     structured = cast("dict[str, Any]", result.structured)
@@ -83,7 +83,7 @@ def test_fifty_lines_are_collected_fifteen_shown_and_all_counted(tmp_path: Path)
 
 
 @pytest.mark.spec("B2")
-def test_the_one_file_that_defines_it_is_named_and_comes_first(tmp_path: Path) -> None:
+def test_the_only_defining_file_is_named_and_comes_first(tmp_path: Path) -> None:
     _project(
         tmp_path,
         {
@@ -122,13 +122,13 @@ def test_without_an_exact_definition_the_only_file_of_definitions_is_named(tmp_p
     ],
 )
 @pytest.mark.spec("B2")
-def test_a_definition_is_a_known_word_and_then_exactly_the_name(tmp_path: Path, line: str, exact: bool) -> None:
+def test_a_definition_is_a_keyword_followed_by_exactly_the_name(tmp_path: Path, line: str, exact: bool) -> None:
     _project(tmp_path, {"a.rs": f"{line}\n"})
     assert ("[EXACT DEFINITION]" in _search(tmp_path, "needle").output) == exact
 
 
 @pytest.mark.spec("B2")
-def test_nothing_found_and_nothing_asked_are_told_apart(tmp_path: Path) -> None:
+def test_no_match_and_an_empty_query_are_different(tmp_path: Path) -> None:
     _project(tmp_path, {"a.py": "x\n"})
     found = _search(tmp_path, "needle")
     assert (found.success, found.output) == (True, "No matches found.")
@@ -140,7 +140,7 @@ def test_nothing_found_and_nothing_asked_are_told_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("B2")
-def test_ignored_hidden_binary_and_linked_files_are_left_out(tmp_path: Path) -> None:
+def test_ignored_hidden_binary_and_linked_files_are_skipped(tmp_path: Path) -> None:
     outside = write_tree(tmp_path / "outside", {"secret.py": "needle\n"})
     root = _project(
         tmp_path,
@@ -164,7 +164,7 @@ def test_ignored_hidden_binary_and_linked_files_are_left_out(tmp_path: Path) -> 
 
 
 @pytest.mark.spec("B2")
-def test_odd_bytes_are_searched_and_shown_as_well_as_they_can_be(tmp_path: Path) -> None:
+def test_invalid_utf8_is_searched_and_shown_with_replacements(tmp_path: Path) -> None:
     _project(
         tmp_path,
         {
@@ -194,7 +194,7 @@ def test_file_names_that_are_not_utf8_are_found_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("B2")
-def test_a_folder_can_be_searched_by_itself_and_the_rules_above_it_still_hold(tmp_path: Path) -> None:
+def test_ignore_rules_above_a_searched_folder_still_apply(tmp_path: Path) -> None:
     _project(
         tmp_path,
         {
@@ -216,7 +216,7 @@ def test_a_folder_can_be_searched_by_itself_and_the_rules_above_it_still_hold(tm
 
 
 @pytest.mark.spec("B2")
-def test_a_single_file_is_searched_whatever_the_rules_say_about_it(tmp_path: Path) -> None:
+def test_a_single_file_is_searched_even_if_ignored(tmp_path: Path) -> None:
     _project(tmp_path, {".gitignore": "*\n", "sub/a.txt": "x\n" + "needle\n" * 20})
     result = _search(tmp_path, "needle", path="sub/a.txt")
     assert result.output.startswith("[showing first 15 of 20 matches")
@@ -225,7 +225,7 @@ def test_a_single_file_is_searched_whatever_the_rules_say_about_it(tmp_path: Pat
 
 
 @pytest.mark.spec("B2")
-def test_globs_case_and_patterns_narrow_or_widen_it(tmp_path: Path) -> None:
+def test_glob_case_and_regex_change_the_matches(tmp_path: Path) -> None:
     _project(tmp_path, {"a.py": "Needle\nneedless\n", "lib/b.rs": "needle\n", "lib/c.py": "nadle\n"})
     assert "b.rs" not in _search(tmp_path, "needle", glob="*.py").output
     assert "a.py" not in _search(tmp_path, "needle", glob="lib/**").output
@@ -239,7 +239,7 @@ def test_globs_case_and_patterns_narrow_or_widen_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("query", ["(", "ab(c(d)", "ab[c", "ab)", "a|*", "x[bz-a]", "ab\\", r"ab\p", "a{3,2}"])
 @pytest.mark.spec("B2")
-def test_a_pattern_that_cannot_be_read_is_refused_with_the_reason(tmp_path: Path, query: str) -> None:
+def test_an_invalid_pattern_is_refused_with_the_reason(tmp_path: Path, query: str) -> None:
     _project(tmp_path, {"a.py": "x\n"})
     error = _search(tmp_path, query, regex=True).error or ""
     assert error.startswith("The pattern is invalid: ") and ". Correct it" in error
@@ -247,7 +247,7 @@ def test_a_pattern_that_cannot_be_read_is_refused_with_the_reason(tmp_path: Path
 
 
 @pytest.mark.spec("B2")
-def test_look_around_is_python_s_and_ripgrep_says_that_it_has_none(tmp_path: Path, engine: str) -> None:
+def test_look_around_works_in_python_and_is_refused_by_ripgrep(tmp_path: Path, engine: str) -> None:
     _project(tmp_path, {"a.py": "needle 1\nneedle\n"})
     result = _search(tmp_path, r"needle(?!\s)", regex=True)
     if engine == "plain":
@@ -270,14 +270,14 @@ def test_look_around_is_python_s_and_ripgrep_says_that_it_has_none(tmp_path: Pat
     ],
 )
 @pytest.mark.spec("B2")
-def test_a_pattern_is_about_the_characters_of_one_line(tmp_path: Path, query: str, lines: list[int]) -> None:
+def test_a_pattern_matches_characters_within_one_line(tmp_path: Path, query: str, lines: list[int]) -> None:
     _project(tmp_path, {"a.py": "def größer(\nneed größe\nxäx\nend \n\nneed-x\n"})
     structured = cast("dict[str, Any]", _search(tmp_path, query, regex=True, path="a.py").structured)
     assert [line["line"] for file in structured["files"] for line in file["lines"]] == lines
 
 
 @pytest.mark.spec("B2")
-def test_a_single_file_is_found_under_any_name_and_left_out_if_binary(tmp_path: Path) -> None:
+def test_a_single_file_of_any_name_is_searched_unless_binary(tmp_path: Path) -> None:
     names = ["[a].py", "{b}.py", "a*b.py", "!c.py", ".h.py", "new\nline.py", "sub/d e.py", "sub/[x]/é.py"]
     _project(tmp_path, dict.fromkeys(names, "needle\n") | {"nul.py": b"needle\n\0"})
     for name in names:
@@ -286,7 +286,7 @@ def test_a_single_file_is_found_under_any_name_and_left_out_if_binary(tmp_path: 
 
 
 @pytest.mark.spec("B2")
-def test_models_with_little_room_see_the_seed_s_extensions_and_not_its_build_folders(tmp_path: Path) -> None:
+def test_small_models_see_known_extensions_and_no_build_folders(tmp_path: Path) -> None:
     assert len(SMALL_EXTENSIONS) == 29
     _project(
         tmp_path,
@@ -308,7 +308,7 @@ def test_models_with_little_room_see_the_seed_s_extensions_and_not_its_build_fol
 
 @pytest.mark.parametrize("path", ["../x", "/etc", "missing", "x" * 300, "pipe", "link"])
 @pytest.mark.spec("B2", "N5")
-def test_scopes_that_lead_elsewhere_are_refused(tmp_path: Path, path: str) -> None:
+def test_search_paths_outside_the_project_are_refused(tmp_path: Path, path: str) -> None:
     import os
 
     root = _project(tmp_path, {"a.py": "needle\n"})
@@ -319,7 +319,7 @@ def test_scopes_that_lead_elsewhere_are_refused(tmp_path: Path, path: str) -> No
 
 
 @pytest.mark.spec("O1")
-def test_its_preview_says_what_is_looked_for_and_where() -> None:
+def test_the_preview_shows_the_query_and_the_path() -> None:
     def shown(**args: Any) -> str:
         return preview("search_code", args, format_preview=CODE_SEARCH.format_preview)
 

@@ -80,7 +80,7 @@ def test_files_are_found_by_name_or_by_path_and_sorted(folder: Path, pattern: st
 
 
 @pytest.mark.spec("B2", "T11")
-def test_a_limit_is_kept_and_said(folder: Path) -> None:
+def test_the_limit_is_applied_with_a_notice(folder: Path) -> None:
     result = _find(folder, "*.py", limit=2)
     assert result.output == "a.py\nb.py\n\n[Results limited to 2 entries. Narrow your pattern to see the rest.]"
     assert result.structured == {"files": ["a.py", "b.py"], "truncated": True, "unreadable_folders": 0}
@@ -92,7 +92,7 @@ def test_a_limit_is_kept_and_said(folder: Path) -> None:
 
 
 @pytest.mark.spec("B2")
-def test_a_folder_can_be_looked_in_by_itself(folder: Path) -> None:
+def test_a_single_folder_can_be_searched(folder: Path) -> None:
     assert _find(folder, "*.py", path="src").output == "src/c.py\nsrc/deep/d.py"
     assert _find(folder, "deep/*", path="src").output == "src/deep/d.py\nsrc/deep/e.txt"
     assert "Not a folder" in (_find(folder, "*", path="a.py").error or "")
@@ -117,7 +117,7 @@ def test_a_malformed_glob_is_refused_with_the_reason(folder: Path, pattern: str,
 
 @pytest.mark.skipif(RIPGREP is None, reason="there is no ripgrep to compare with")
 @pytest.mark.spec("B2")
-def test_the_same_files_are_found_as_ripgrep_lists(tmp_path: Path) -> None:
+def test_the_plain_scan_finds_the_files_that_ripgrep_lists(tmp_path: Path) -> None:
     root = tmp_path / "project"
     root.mkdir()
     plant_tree(root, 3000)
@@ -132,6 +132,6 @@ def test_the_same_files_are_found_as_ripgrep_lists(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("O1")
-def test_its_preview_says_what_and_where() -> None:
+def test_the_preview_shows_the_glob_and_the_folder() -> None:
     shown = preview("find", {"pattern": "*.py", "path": "src", "label": "why"}, format_preview=FILE_FIND.format_preview)
     assert shown == "find: *.py  in src  # why"

@@ -1,4 +1,4 @@
-"""What a search must never do: read what is denied, leave the project, hang, or run a program it happened to find."""
+"""A search never reads denied files, leaves the project, hangs, or runs a program it happens to find."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _search(folder: Path, query: str, config: Config | None = None, **args: Any)
 
 @pytest.mark.spec("B2", "N2")
 @pytest.mark.usefixtures("engine")
-def test_what_the_sandbox_may_not_read_is_neither_shown_nor_counted(tmp_path: Path) -> None:
+def test_denied_files_are_neither_shown_nor_counted(tmp_path: Path) -> None:
     write_tree(tmp_path / "project", {"a.py": "needle\n", "secret/key.py": "needle\n", "token.py": "needle\n"})
     denied = tuple(str(tmp_path / "project" / name) for name in ("secret", "token.py"))
     config = Config(sandbox=SandboxConfig(read_deny=denied))
@@ -54,7 +54,7 @@ def test_what_the_sandbox_may_not_read_is_neither_shown_nor_counted(tmp_path: Pa
 
 
 @pytest.mark.spec("B2", "N2")
-def test_where_nothing_is_contained_denied_files_are_taken_out_afterwards(tmp_path: Path) -> None:
+def test_without_a_sandbox_denied_files_are_filtered_out(tmp_path: Path) -> None:
     class Sandbox:
         def is_path_readable(self, path: Path) -> bool:
             return path.name != "token.py"
@@ -69,7 +69,7 @@ def test_where_nothing_is_contained_denied_files_are_taken_out_afterwards(tmp_pa
 
 @pytest.mark.spec("B2")
 @pytest.mark.usefixtures("engine")
-def test_files_that_cannot_be_read_are_counted_and_said(tmp_path: Path) -> None:
+def test_unreadable_files_are_counted_and_reported(tmp_path: Path) -> None:
     root = write_tree(tmp_path / "project", {"a.py": "needle\n", "b.py": "needle\n", "sub/c.py": "needle\n"})
     os.mkfifo(root / "pipe.py")
     for name in ("b.py", "sub"):
@@ -85,7 +85,7 @@ def test_files_that_cannot_be_read_are_counted_and_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("B2")
-def test_a_pattern_that_backtracks_without_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_catastrophically_backtracking_pattern_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "find_ripgrep", _nowhere)
     write_tree(tmp_path / "project", {"a.py": "a" * 60 + "!\n"})
     slow = runtime_in(tmp_path, CODE_SEARCH.with_(timeout=6.0))
@@ -122,7 +122,7 @@ def _until_scanning() -> None:
 
 
 def _scanning() -> bool:
-    """Whether a scanning process that this one started is at work."""
+    """Whether a scan process started by this one is running."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
@@ -147,7 +147,7 @@ def _is_below(process: int, ancestor: int) -> bool:
 
 
 @pytest.mark.spec("B2", "N5")
-def test_a_folder_swapped_for_a_link_while_files_are_read_never_leads_outside(tmp_path: Path) -> None:
+def test_a_folder_swapped_for_a_symlink_never_leads_outside(tmp_path: Path) -> None:
     root = write_tree(tmp_path / "root", {"sub/a.py": "needle inside\n", "sub/.gitignore": "b.py\n"})
     write_tree(tmp_path / "outside", {"a.py": "needle outside\n", "only.py": "needle outside\n"})
     stop = threading.Event()
@@ -182,7 +182,9 @@ def test_a_folder_swapped_for_a_link_while_files_are_read_never_leads_outside(tm
 
 
 @pytest.mark.spec("B2")
-def test_an_ignore_file_that_backtracks_without_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_catastrophically_backtracking_ignore_file_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(engines, "find_ripgrep", _nowhere)
     write_tree(tmp_path / "project", {".gitignore": "*a" * 40 + "b\n", "a" * 200: "needle\n"})
     slow = runtime_in(tmp_path, CODE_SEARCH.with_(timeout=6.0))
