@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from holdfast.config.config import SandboxConfig
 from holdfast.contract.command import Command
 from holdfast.sandbox.bubblewrap import Bubblewrap, installed
@@ -27,7 +29,7 @@ def bubblewraps() -> list[Bubblewrap]:
     return list(installed())
 
 
-def working() -> Backend:
+def best_backend() -> Backend:
     """The best backend here; every machine that runs these tests has one."""
     found = [*bubblewraps(), Landlock()]
     return found[0]
@@ -36,6 +38,13 @@ def working() -> Backend:
 def policy(root: Path, cwd: Path | None = None, **options: Any) -> SandboxPolicy:
     config = SandboxConfig(**options)
     return resolve_policy(config, PathVariables(cwd=cwd or root, root=root, home=Path.home()))
+
+
+def policy_with_installation(root: Path) -> SandboxPolicy:
+    """The policy of a project that contains holdfast's interpreter two folders down."""
+    (root / "server" / "venv" / "bin").mkdir(parents=True)
+    (root / "server" / "venv" / "bin" / "python").write_text("ours")
+    return replace(policy(root), installation=(root / "server" / "venv",))
 
 
 def launched(
@@ -49,10 +58,10 @@ def run(backend: Backend, policy: SandboxPolicy, *argv: str, **options: Any) -> 
     return Ran(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
 
-def run_noting(backend: Backend, policy: SandboxPolicy, *argv: str, **options: Any) -> tuple[Ran, tuple[str, ...]]:
+def run_with_violations(
+    backend: Backend, policy: SandboxPolicy, *argv: str, **options: Any
+) -> tuple[Ran, tuple[str, ...]]:
     """Run a command; return its result and the restored protected paths."""
-    from msgspec.structs import replace
-
     launch = launched(backend, policy, argv, **options)
     code, out, err = run_launch(replace(launch, cleanup=()), TIMEOUT)
     return Ran(code, out.decode(), err.decode()), clean_up(launch)

@@ -20,27 +20,27 @@ from holdfast.sandbox.launch import (
     clean_up,
     run_launch,
 )
-from holdfast.sandbox.policy import SandboxPolicy
 from holdfast.sandbox.sandbox import Sandbox
 from holdfast.sandbox.supervisor.client import Supervisor
-from tests.sandbox.sandboxed_commands import bubblewraps, launched, policy, repository, run, run_noting
+from tests.sandbox.sandboxed_commands import (
+    bubblewraps,
+    launched,
+    policy,
+    policy_with_installation,
+    repository,
+    run,
+    run_with_violations,
+)
 
 each = pytest.mark.parametrize("backend", bubblewraps(), ids=lambda one: one.title.partition(" (")[0])
 newest = bubblewraps()[0]
 by_descriptor = pytest.mark.skipif(newest.version < (0, 10), reason="no bubblewrap that takes open files is installed")
 
 
-def installed(root: Path) -> SandboxPolicy:
-    """A project that contains holdfast's interpreter two folders down."""
-    (root / "server" / "venv" / "bin").mkdir(parents=True)
-    (root / "server" / "venv" / "bin" / "python").write_text("ours")
-    return replace(policy(root), installation=(root / "server" / "venv",))
-
-
 @each
 @pytest.mark.spec("N1", "N2")
 def test_the_folder_above_the_interpreter_cannot_be_moved(tmp_path: Path, backend: Backend) -> None:
-    place = installed(tmp_path)
+    place = policy_with_installation(tmp_path)
     script = "mv server s2; mkdir -p server/venv/bin; echo evil > server/venv/bin/python; echo x > server/made"
     run(backend, place, "sh", "-c", script, cwd=tmp_path)
     assert (tmp_path / "server" / "venv" / "bin" / "python").read_text() == "ours"
@@ -64,7 +64,7 @@ def test_a_denied_path_cannot_be_moved_to_a_readable_place(tmp_path: Path, backe
 @pytest.mark.spec("N2")
 def test_pins_do_not_bypass_an_overlay(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    place = installed(root)
+    place = policy_with_installation(root)
     overlay = Overlay(lower=root, upper=tmp_path / "upper", work=tmp_path / "work")
     overlay.upper.mkdir()
     overlay.work.mkdir()
@@ -96,7 +96,7 @@ def test_a_project_inside_a_writable_folder_is_masked_and_pinned(tmp_path: Path,
     root = repository(tmp_path / "work" / "project")
     place = policy(root, writable=(str(tmp_path),))
     script = "echo x > .envrc; mkdir .vscode; mv .git .g; mv ../../work ../../w2; mv ../project ../p2"
-    done, violations = run_noting(backend, place, "sh", "-c", script, cwd=root)
+    done, violations = run_with_violations(backend, place, "sh", "-c", script, cwd=root)
     assert done.err.count("\n") == 5, done.err
     assert violations == ()
     assert [path.name for path in root.iterdir()] == [".git"]
@@ -154,7 +154,9 @@ def test_a_path_swapped_for_a_symlink_is_not_mounted(
 @pytest.mark.spec("N2")
 def test_bubblewrap_gets_descriptors_instead_of_paths_in_writable_folders(tmp_path: Path) -> None:
     root = repository(tmp_path / "root")
-    place = replace(installed(root / "a"), root=root, writable=(root,), read_deny=(root / "b" / "c" / "key",))
+    place = replace(
+        policy_with_installation(root / "a"), root=root, writable=(root,), read_deny=(root / "b" / "c" / "key",)
+    )
     (root / "b" / "c").mkdir(parents=True)
     (root / "b" / "c" / "key").touch()
     (root / "b" / ".npmrc").touch()
@@ -235,7 +237,7 @@ def test_build_files_of_a_project_inside_a_writable_folder_are_restored(tmp_path
     (root / "Makefile").write_text("all:\n")
     place = policy(root, writable=(str(tmp_path),))
     script = "echo evil > Makefile; echo evil > conftest.py"
-    done, violations = run_noting(newest, place, "sh", "-c", script, cwd=root)
+    done, violations = run_with_violations(newest, place, "sh", "-c", script, cwd=root)
     assert "Read-only" in done.err
     assert violations == (str(root / "conftest.py"),)
     assert {path.name: path.read_text() for path in root.iterdir()} == {"Makefile": "all:\n"}

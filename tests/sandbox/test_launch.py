@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from holdfast.contract.errors import SandboxRefused
 from holdfast.sandbox.bubblewrap import Bubblewrap
@@ -18,15 +17,7 @@ from holdfast.sandbox.launch import (
     clean_up,
     open_unchanged,
 )
-from holdfast.sandbox.policy import SandboxPolicy
-from tests.sandbox.sandboxed_commands import bubblewraps, launched, policy
-
-
-def installed(root: Path) -> SandboxPolicy:
-    """A project that contains holdfast's interpreter two folders down."""
-    (root / "server" / "venv" / "bin").mkdir(parents=True)
-    (root / "server" / "venv" / "bin" / "python").write_text("ours")
-    return replace(policy(root), installation=(root / "server" / "venv",))
+from tests.sandbox.sandboxed_commands import bubblewraps, launched, policy_with_installation
 
 
 @pytest.mark.spec("N2")
@@ -46,7 +37,7 @@ def test_an_old_bubblewrap_refuses_to_pin_while_another_command_runs(tmp_path: P
     old = Bubblewrap(
         path=bubblewraps()[0].path, version=(0, 9), size=bubblewraps()[0].size, changed=bubblewraps()[0].changed
     )
-    place = installed(tmp_path)
+    place = policy_with_installation(tmp_path)
     turn = FolderUse(tmp_path, exclusive=False)
     with pytest.raises(SandboxRefused, match=r"0\.10"):
         launched(old, place, ["true"], cwd=tmp_path)

@@ -22,7 +22,7 @@ from holdfast.sandbox.sandbox import Sandbox
 from holdfast.sandbox.supervisor.client import Supervisor
 from holdfast.tools.shell import SHELL_EXEC
 from tests.runtime.support import run as run_async
-from tests.sandbox.sandboxed_commands import bubblewraps, policy, run, working
+from tests.sandbox.sandboxed_commands import best_backend, bubblewraps, policy, run
 from tests.sandbox.unprivileged_user import run_as_nobody
 from tests.soak import rounds
 
@@ -74,8 +74,8 @@ def test_without_control_groups_rlimits_still_apply(monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_a_command_that_uses_too_much_fails(tmp_path: Path, options: dict[str, int], script: str) -> None:
-    assert run(working(), policy(tmp_path), "bash", "-c", "true", cwd=tmp_path).code == 0
-    found = run(working(), policy(tmp_path, tmp_path, **options), "bash", "-c", script, cwd=tmp_path)
+    assert run(best_backend(), policy(tmp_path), "bash", "-c", "true", cwd=tmp_path).code == 0
+    found = run(best_backend(), policy(tmp_path, tmp_path, **options), "bash", "-c", script, cwd=tmp_path)
     assert found.code != 0
     assert not (tmp_path / "big").exists() or (tmp_path / "big").stat().st_size <= 4096
 

@@ -15,7 +15,7 @@ from holdfast.sandbox.launch import Backend, clean_up, run_launch
 from holdfast.sandbox.policy import PathVariables, resolve_policy
 from holdfast.sandbox.protected_mounts import MountStubs, find_protected
 from holdfast.sandbox.restore_protected import Restorer
-from tests.sandbox.sandboxed_commands import bubblewraps, git, launched, policy, repository, run, run_noting
+from tests.sandbox.sandboxed_commands import bubblewraps, git, launched, policy, repository, run, run_with_violations
 
 each = pytest.mark.parametrize("backend", bubblewraps(), ids=lambda one: one.title.partition(" (")[0])
 
@@ -39,7 +39,7 @@ def test_ordinary_git_work_succeeds_and_git_settings_stay_unchanged(tmp_path: Pa
         "git status --porcelain"
     )
     config = (root / ".git" / "config").read_text()
-    done, violations = run_noting(backend, policy(root), "bash", "-c", script, cwd=root)
+    done, violations = run_with_violations(backend, policy(root), "bash", "-c", script, cwd=root)
     assert (done.code, done.out, violations) == (0, "", ()), done
     assert git(root, "log", "--format=%s").split() == ["third", "second", "first"]
     assert (root / ".git" / "config").read_text() == config
@@ -69,7 +69,7 @@ def test_files_that_git_and_other_tools_obey_are_not_changed(tmp_path: Path, bac
     root = repository(tmp_path / "root")
     (root / "Makefile").write_text("all:\n")
     before = tree(root)
-    done, violations = run_noting(backend, policy(root), "bash", "-c", script, cwd=root)
+    done, violations = run_with_violations(backend, policy(root), "bash", "-c", script, cwd=root)
     assert done.code != 0 or violations, (done, violations)
     assert set(tree(root)) - {"old", ".elsewhere"} == set(before)
     assert tree(root)["Makefile"] == "all:\n"
@@ -83,7 +83,7 @@ def test_a_moved_parent_is_moved_back_and_planted_files_are_removed(tmp_path: Pa
     inner = repository(root / "sub")
     config = (inner / ".git" / "config").read_text()
     script = "mv sub sub2 && mkdir -p sub/.git/hooks && cd sub/.git && echo x > hooks/pre-commit && echo x > config"
-    done, violations = run_noting(backend, policy(root), "bash", "-c", script, cwd=root)
+    done, violations = run_with_violations(backend, policy(root), "bash", "-c", script, cwd=root)
     assert done.code == 0
     assert str(inner / ".git" / "hooks") in violations
     assert str(inner / ".git" / "config") in violations
@@ -122,7 +122,7 @@ def test_protected_files_beyond_the_mounted_ones_are_restored(tmp_path: Path, mo
     (tmp_path / "link").mkdir()
     (tmp_path / "link" / ".npmrc").symlink_to("../a/.npmrc")
     script = "for x in a b c; do echo evil > $x/.npmrc; done; rm -r d; rm link/.npmrc; echo evil > link/.npmrc"
-    _done, violations = run_noting(bubblewraps()[0], policy(tmp_path), "bash", "-c", script, cwd=tmp_path)
+    _done, violations = run_with_violations(bubblewraps()[0], policy(tmp_path), "bash", "-c", script, cwd=tmp_path)
     assert {name: (tmp_path / name / ".npmrc").read_text() for name in "abcd"} == {name: name for name in "abcd"}
     assert (tmp_path / "link" / ".npmrc").readlink() == Path("../a/.npmrc")
     assert {str(tmp_path / name / ".npmrc") for name in ("c", "d", "link")} <= set(violations)
@@ -151,7 +151,7 @@ def test_changes_by_a_person_stay_and_removed_files_are_quarantined(tmp_path: Pa
 @pytest.mark.spec("N2")
 def test_packages_can_be_installed_into_the_project(tmp_path: Path) -> None:
     script = "mkdir -p node_modules/left && echo '{}' > node_modules/left/package.json"
-    done, violations = run_noting(bubblewraps()[0], policy(tmp_path), "sh", "-c", script, cwd=tmp_path)
+    done, violations = run_with_violations(bubblewraps()[0], policy(tmp_path), "sh", "-c", script, cwd=tmp_path)
     assert (done.code, violations) == (0, ())
     assert (tmp_path / "node_modules" / "left" / "package.json").read_text() == "{}\n"
 
@@ -191,7 +191,7 @@ def test_many_concurrent_commands_leave_the_project_unchanged(tmp_path: Path) ->
     place, found = policy(tmp_path), list[tuple[str, ...]]()
 
     def one() -> None:
-        done, violations = run_noting(bubblewraps()[0], place, "sh", "-c", "ls >/dev/null", cwd=tmp_path)
+        done, violations = run_with_violations(bubblewraps()[0], place, "sh", "-c", "ls >/dev/null", cwd=tmp_path)
         assert done.code == 0
         found.append(violations)
 
@@ -249,7 +249,7 @@ def test_commands_may_write_git_data_but_not_what_git_obeys(tmp_path: Path, path
 @pytest.mark.spec("N2")
 def test_a_git_file_that_points_elsewhere_is_protected_too(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
-    done, violations = run_noting(
+    done, violations = run_with_violations(
         bubblewraps()[0], policy(tmp_path), "sh", "-c", "echo 'gitdir: ../evil' > sub/.git", cwd=tmp_path
     )
     assert done.code == 0

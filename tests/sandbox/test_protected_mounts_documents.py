@@ -20,7 +20,7 @@ from holdfast.sandbox.launch import Backend, clean_up, cleanup_notes, run_launch
 from holdfast.sandbox.protected_mounts import choose_mounts, find_protected
 from holdfast.sandbox.sandbox import Sandbox
 from tests.runtime.undo.support import Place
-from tests.sandbox.sandboxed_commands import bubblewraps, launched, policy, run_noting
+from tests.sandbox.sandboxed_commands import bubblewraps, launched, policy, run_with_violations
 
 each = pytest.mark.parametrize("backend", bubblewraps(), ids=lambda one: one.title.partition(" (")[0])
 
@@ -46,7 +46,7 @@ def test_commands_may_create_documents_but_not_change_existing_ones(tmp_path: Pa
     for old in ("old.chat", "sub/old.chat"):
         (tmp_path / old).write_text("mine")
     script = "for x in . sub; do cd $x; echo new > new.chat; echo x > old.chat; rm old.chat; mv new.chat old.chat; done"
-    done, violations = run_noting(backend, policy(tmp_path), "bash", "-c", script, cwd=tmp_path)
+    done, violations = run_with_violations(backend, policy(tmp_path), "bash", "-c", script, cwd=tmp_path)
     assert violations == (), done
     assert [(tmp_path / name).read_text() for name in ("old.chat", "sub/old.chat")] == ["mine", "mine"]
     assert [(tmp_path / name).read_text() for name in ("new.chat", "sub/new.chat")] == ["new\n", "new\n"]
@@ -59,7 +59,7 @@ def test_only_plain_document_files_may_be_created(tmp_path: Path) -> None:
         "ln -s Makefile link.chat; echo x > fine.chat"
     )
     place = replace(policy(tmp_path), protected=("plans*",))
-    _done, violations = run_noting(bubblewraps()[0], place, "bash", "-ec", script, cwd=tmp_path)
+    _done, violations = run_with_violations(bubblewraps()[0], place, "bash", "-ec", script, cwd=tmp_path)
     assert {Path(path).name for path in violations} == {".idea", "folder.chat", ".env.chat", "plans.chat", "link.chat"}
     assert [path.name for path in tmp_path.iterdir()] == ["fine.chat"]
 
@@ -200,7 +200,7 @@ def test_a_driven_document_of_any_name_is_read_only_and_its_link_is_restored(tmp
     link.symlink_to(document.name)
     place = replace(policy(tmp_path), protected=(exact_pattern(link), exact_pattern(document)))
     script = "echo x > 'a*[1].md'; rm 'a*[1].md'; echo x > link.md; rm link.md; echo x > link.md; echo x > 'aX[1].md'"
-    _done, violations = run_noting(backend, place, "bash", "-c", script, cwd=tmp_path)
+    _done, violations = run_with_violations(backend, place, "bash", "-c", script, cwd=tmp_path)
     assert document.read_text() == "mine"
     assert link.readlink() == Path(document.name)
     assert violations == (str(link),)

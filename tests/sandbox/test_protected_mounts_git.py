@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.sandbox.protected_mounts import find_protected
 from tests.runtime.undo.support import Place, overlay_bwrap
-from tests.sandbox.sandboxed_commands import bubblewraps, git, policy, repository, run_noting
+from tests.sandbox.sandboxed_commands import bubblewraps, git, policy, repository, run_with_violations
 
 Run = Callable[[str], set[str]]
 """Runs a script contained in the project and returns its violations."""
@@ -26,7 +26,7 @@ def contained(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Run
     commit(root, "one")
 
     def in_binds(script: str) -> set[str]:
-        done, violations = run_noting(bubblewraps()[0], policy(root), "bash", "-ec", script, cwd=root)
+        done, violations = run_with_violations(bubblewraps()[0], policy(root), "bash", "-ec", script, cwd=root)
         assert done.code == 0, done.err
         return {os.path.relpath(path, root) for path in violations}
 

@@ -100,7 +100,7 @@ except OSError:
 def test_a_contained_command_reaches_the_listed_hosts_and_no_others(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "client.py").write_text(_CLIENT)
-    python = Path(sys.executable).resolve()  # the environment may lie where the sandbox shows nothing
+    python = Path(sys.executable).resolve()  # the virtual environment may be invisible in the sandbox
 
     async def main() -> Result:
         async with _server() as port:

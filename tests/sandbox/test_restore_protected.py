@@ -16,13 +16,13 @@ from holdfast.fs.protected_paths import command_locked_reason
 from holdfast.sandbox import restore_protected
 from holdfast.sandbox.protected_mounts import choose_mounts, find_protected
 from holdfast.sandbox.restore_protected import Restorer
-from tests.sandbox.sandboxed_commands import bubblewraps, git, policy, repository, run_noting
+from tests.sandbox.sandboxed_commands import bubblewraps, git, policy, repository, run_with_violations
 from tests.sandbox.unprivileged_user import run_as_nobody
 
 
 def attacked(root: Path, script: str) -> set[str]:
     """Run a script in a project without an overlay; return its violations."""
-    done, violations = run_noting(bubblewraps()[0], policy(root), "bash", "-ec", script, cwd=root)
+    done, violations = run_with_violations(bubblewraps()[0], policy(root), "bash", "-ec", script, cwd=root)
     assert done.code == 0, done.err
     return {os.path.relpath(path, root) for path in violations}
 
@@ -96,7 +96,7 @@ def test_build_files_of_a_project_in_a_larger_writable_folder_are_found(tmp_path
 def test_a_planted_tree_too_deep_to_copy_is_removed_with_the_rest(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
-    restore_protected = Restorer(root, [], keep=tmp_path / "kept")
+    restorer = Restorer(root, [], keep=tmp_path / "kept")
     here = os.open(root, os.O_RDONLY)
     for name in (".bash_aliases", *["a"] * 1100):
         os.mkdir(name, dir_fd=here)
@@ -105,8 +105,8 @@ def test_a_planted_tree_too_deep_to_copy_is_removed_with_the_rest(tmp_path: Path
         here = below
     os.close(here)
     (root / ".envrc").write_text("x")
-    restore_protected()
-    assert set(restore_protected.violations) == {str(root / ".bash_aliases"), str(root / ".envrc")}
+    restorer()
+    assert set(restorer.violations) == {str(root / ".bash_aliases"), str(root / ".envrc")}
     assert not (root / ".bash_aliases").exists() and not (root / ".envrc").exists()
     left = next(path for path in root.iterdir() if path.name.endswith(".blocked"))
     assert left.stat().st_mode & 0o777 == 0
@@ -122,11 +122,11 @@ def test_the_quarantine_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     root, kept = tmp_path / "root", tmp_path / "kept"
     for count in range(6):
         root.mkdir(exist_ok=True)
-        restore_protected = Restorer(root, [], keep=kept)
+        restorer = Restorer(root, [], keep=kept)
         with (root / ".envrc").open("wb") as file:
             file.truncate(10_000)
-        restore_protected()
-        assert restore_protected.violations == (str(root / ".envrc"),), count
+        restorer()
+        assert restorer.violations == (str(root / ".envrc"),), count
     assert len(list(kept.iterdir())) == 2
     assert not (root / ".envrc").exists()
 

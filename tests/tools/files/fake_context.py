@@ -13,7 +13,7 @@ from holdfast.fs import paths
 from holdfast.text import truncate
 
 
-class StandIn:
+class FakeContext:
     """The parts of the context that file tools use."""
 
     def __init__(
@@ -54,12 +54,12 @@ class StandIn:
         self.kept.append(("after", path, content, mode))
 
 
-def propose(tool: Tool, ctx: StandIn, **args: Any) -> Proposal | Result:
+def propose(tool: Tool, ctx: FakeContext, **args: Any) -> Proposal | Result:
     assert tool.propose is not None
     return cast(Proposal | Result, tool.propose(tool.schema.validate(args), cast(Context, ctx)))
 
 
-def use(tool: Tool, ctx: StandIn, **args: Any) -> Result:
+def use(tool: Tool, ctx: FakeContext, **args: Any) -> Result:
     """Run the whole call, approving its proposal at once."""
     if tool.propose is None:
         execute = cast(Callable[..., Result], tool.execute)

@@ -18,7 +18,7 @@ from holdfast.contract.errors import InvalidArguments
 from holdfast.text.preview import preview
 from holdfast.tools.files.edit import FILE_EDIT, Mode, TextNotFound, TextNotUnique, occurrences, replace_text
 from tests.runtime.support import run, runtime_in
-from tests.tools.files.fake_context import StandIn, propose, use
+from tests.tools.files.fake_context import FakeContext, propose, use
 
 NOT_FOUND = (
     "Could not find the exact text in a.txt. The old text must match exactly including all whitespace and newlines."
@@ -30,7 +30,7 @@ ASKED = Config(approval=ApprovalConfig(auto_approve=()))
 
 
 def _edit(root: Path, search: str, replace: str, path: str = "a.txt", **args: Any) -> Result:
-    return use(FILE_EDIT, StandIn(root), path=path, search=search, replace=replace, **args)
+    return use(FILE_EDIT, FakeContext(root), path=path, search=search, replace=replace, **args)
 
 
 @pytest.mark.spec("B1", "T11")
@@ -61,7 +61,7 @@ def test_the_one_occurrence_is_replaced(tmp_path: Path) -> None:
 @pytest.mark.spec("B1")
 def test_an_inexact_edit_is_refused_before_approval(tmp_path: Path, search: str, replace: str, error: str) -> None:
     (tmp_path / "a.txt").write_text("aaaa end")
-    refused = propose(FILE_EDIT, StandIn(tmp_path), path="a.txt", search=search, replace=replace)
+    refused = propose(FILE_EDIT, FakeContext(tmp_path), path="a.txt", search=search, replace=replace)
     assert isinstance(refused, Result)
     assert refused.error == error
     assert (tmp_path / "a.txt").read_text() == "aaaa end"
@@ -216,14 +216,14 @@ def test_the_file_is_checked_again_when_the_edit_is_applied(tmp_path: Path) -> N
     target = tmp_path / "a.txt"
     for theirs in ("ONE two", "one", "one two two", None):
         target.write_text("one two")
-        proposed = propose(FILE_EDIT, StandIn(tmp_path), path="a.txt", search="two", replace="2")
+        proposed = propose(FILE_EDIT, FakeContext(tmp_path), path="a.txt", search="two", replace="2")
         assert not isinstance(proposed, Result)
         if theirs is None:
             target.unlink()
         else:
             target.write_text(theirs)
         assert FILE_EDIT.apply is not None
-        result: Any = FILE_EDIT.apply(dict(proposed.payload), StandIn(tmp_path))  # pyright: ignore[reportArgumentType]
+        result: Any = FILE_EDIT.apply(dict(proposed.payload), FakeContext(tmp_path))  # pyright: ignore[reportArgumentType]
         assert (
             result.error
             == "a.txt has changed since this was proposed, so nothing was written. Propose the change again."
@@ -234,8 +234,8 @@ def test_the_file_is_checked_again_when_the_edit_is_applied(tmp_path: Path) -> N
 @pytest.mark.spec("N3")
 def test_hidden_or_read_only_files_are_not_edited(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("SECRET")
-    hidden = use(FILE_EDIT, StandIn(tmp_path, read=tmp_path), path="a.txt", search="S", replace="x")
-    locked = use(FILE_EDIT, StandIn(tmp_path, write=tmp_path), path="a.txt", search="S", replace="x")
+    hidden = use(FILE_EDIT, FakeContext(tmp_path, read=tmp_path), path="a.txt", search="S", replace="x")
+    locked = use(FILE_EDIT, FakeContext(tmp_path, write=tmp_path), path="a.txt", search="S", replace="x")
     assert "may not be read" in (hidden.error or "")
     assert "is not writable" in (locked.error or "")
 

@@ -18,11 +18,11 @@ from holdfast.text.preview import preview
 from holdfast.tools.files import file_list
 from holdfast.tools.files.file_list import FILE_LIST
 from tests.runtime.support import run, runtime_in
-from tests.tools.files.fake_context import StandIn, use
+from tests.tools.files.fake_context import FakeContext, use
 
 
 def _list(root: Path, path: str | None = None, **args: Any) -> Result:
-    return use(FILE_LIST, StandIn(root), path=path, **args)
+    return use(FILE_LIST, FakeContext(root), path=path, **args)
 
 
 def _make(root: Path, *paths: str) -> None:
@@ -89,7 +89,7 @@ def test_symlinks_are_listed_but_not_entered(tmp_path: Path) -> None:
 @pytest.mark.spec("B1")
 def test_long_listings_are_cut_with_a_notice(tmp_path: Path) -> None:
     _make(tmp_path / "project", *(f"{number:04}" for number in range(2500)))
-    ctx = StandIn(tmp_path / "project")
+    ctx = FakeContext(tmp_path / "project")
     for args, count in (({}, 500), ({"limit": 3}, 3), ({"limit": 0}, 1), ({"limit": 9999}, 1998)):
         result = use(FILE_LIST, ctx, **args)
         entries = "entry" if count == 1 else "entries"
@@ -140,7 +140,7 @@ def test_files_missing_and_hidden_folders_are_reported(tmp_path: Path) -> None:
     assert _list(tmp_path, "missing").error == "Directory not found: missing"
     assert _list(tmp_path, "a.txt").error == "a.txt is a file, not a folder. Use file.read to read it."
     assert _list(tmp_path, "a.txt/x").error == "Directory not found: a.txt/x"
-    hiding = StandIn(tmp_path, read=tmp_path / "secret")
+    hiding = FakeContext(tmp_path, read=tmp_path / "secret")
     assert "may not be read" in (use(FILE_LIST, hiding, path="secret").error or "")
     assert "key" not in use(FILE_LIST, hiding, recursive=True).output
     assert "secret/\n" in use(FILE_LIST, hiding, recursive=True).output

@@ -16,7 +16,7 @@ from holdfast.fs import replace
 from holdfast.fs.replace import NewFile
 from holdfast.tools.files.edit import FILE_EDIT
 from holdfast.tools.files.write import FILE_WRITE
-from tests.tools.files.fake_context import StandIn, use
+from tests.tools.files.fake_context import FakeContext, use
 
 WORDS = {
     errno.ENOSPC: "the disk is full; free some space and try again",
@@ -33,7 +33,7 @@ from holdfast.tools.files.edit import FILE_EDIT
 from holdfast.tools.files.file_list import FILE_LIST
 from holdfast.tools.files.read import FILE_READ
 from holdfast.tools.files.write import FILE_WRITE
-from tests.tools.files.fake_context import StandIn, use
+from tests.tools.files.fake_context import FakeContext, use
 root = Path(sys.argv[1])
 select_opener()
 def leave():
@@ -45,7 +45,7 @@ def leave():
         os.setgroups([])
         os.setgid(65534)
         os.setuid(65534)
-    return StandIn(root)
+    return FakeContext(root)
 """
 
 
@@ -83,8 +83,8 @@ def test_a_disk_error_leaves_the_original_and_no_temporary_file(
         monkeypatch.setattr(NewFile, "write", _half_written(code))
     else:
         monkeypatch.setattr(os, where, broken)
-    result = use(FILE_WRITE, StandIn(root), path="a.txt", content="new\n")
-    edited = use(FILE_EDIT, StandIn(root), path="a.txt", search="old", replace="new")
+    result = use(FILE_WRITE, FakeContext(root), path="a.txt", content="new\n")
+    edited = use(FILE_EDIT, FakeContext(root), path="a.txt", search="old", replace="new")
     monkeypatch.undo()
     assert result.error == edited.error == f"a.txt was not written: {WORDS[code]}."
     assert (root / "a.txt").read_text() == "old\n"
@@ -109,7 +109,7 @@ def test_a_full_disk_changes_nothing(root: Path) -> None:
         root,
         """
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-both = [use(FILE_WRITE, StandIn(root), path=name, content="x" * 8192) for name in ("a.txt", "b.txt")]
+both = [use(FILE_WRITE, FakeContext(root), path=name, content="x" * 8192) for name in ("a.txt", "b.txt")]
 print(json.dumps([result.error for result in both]))
 """,
     )
@@ -165,10 +165,10 @@ def test_a_file_system_without_hard_links_still_creates_but_never_overwrites(
 
     monkeypatch.setattr(os, "link", no_links)
     monkeypatch.setattr(replace, "_open_tmpfile", _no_nameless)
-    assert use(FILE_WRITE, StandIn(root), path="b.txt", content="new").success
+    assert use(FILE_WRITE, FakeContext(root), path="b.txt", content="new").success
     assert (root / "b.txt").read_text() == "new"
 
-    class Appearing(StandIn):
+    class Appearing(FakeContext):
         def after_image(self, path: Path, content: bytes | None, mode: int | None = None) -> None:
             path.write_text("theirs")
 

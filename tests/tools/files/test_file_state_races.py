@@ -20,7 +20,7 @@ from holdfast.tools.files.file_list import FILE_LIST
 from holdfast.tools.files.read import FILE_READ
 from holdfast.tools.files.write import FILE_WRITE
 from tests.soak import rounds
-from tests.tools.files.fake_context import StandIn, use
+from tests.tools.files.fake_context import FakeContext, use
 
 TURNS = rounds(1200, 10_000)
 SWAP = """
@@ -53,7 +53,7 @@ def swapping(root: Path, outside: Path) -> Generator[None]:
             process.kill()
 
 
-def _turn(number: int, ctx: StandIn) -> tuple[str, Result]:
+def _turn(number: int, ctx: FakeContext) -> tuple[str, Result]:
     path = ("sub/a.txt", "top.txt")[number // 8 % 2]
     match number % 8:
         case 0 | 1:
@@ -84,7 +84,7 @@ def test_paths_outside_are_never_read_or_written_during_a_symlink_race(
     (outside / "a.txt").write_text("inside SECRET\n")
     (outside / "secret-name").write_text("SECRET")
     before = {item.name: (item.stat().st_ino, item.read_bytes()) for item in outside.iterdir()}
-    ctx = StandIn(root)
+    ctx = FakeContext(root)
     seen: Counter[tuple[str, bool]] = Counter()
     with swapping(root, outside):
         for number in range(TURNS):

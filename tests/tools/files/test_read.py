@@ -18,13 +18,13 @@ from holdfast.text.preview import preview
 from holdfast.tools.files import pages
 from holdfast.tools.files.read import FILE_READ, MAX_ATTACHED
 from tests.runtime.support import run, runtime_in
-from tests.tools.files.fake_context import StandIn, use
+from tests.tools.files.fake_context import FakeContext, use
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 100
 
 
 def _read(root: Path, path: str = "a.txt", **args: Any) -> Result:
-    return use(FILE_READ, StandIn(root), path=path, **args)
+    return use(FILE_READ, FakeContext(root), path=path, **args)
 
 
 def _numbered(count: int) -> str:
@@ -148,7 +148,7 @@ def test_files_hidden_by_the_policy_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("SECRET")
     (tmp_path / "link").symlink_to("secret")
     for path in ("secret", "link"):
-        result = use(FILE_READ, StandIn(tmp_path, read=tmp_path / "secret"), path=path)
+        result = use(FILE_READ, FakeContext(tmp_path, read=tmp_path / "secret"), path=path)
         assert result.error == f"Sandbox: '{path}' may not be read (sandbox.read_deny)."
 
 

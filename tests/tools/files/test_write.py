@@ -16,7 +16,7 @@ from holdfast.tools.files.file_state import MAX_BYTES, MAX_DIFF_BYTES, FileChang
 from holdfast.tools.files.write import FILE_WRITE
 from tests.runtime.support import run, runtime_in
 from tests.store.making import before_images
-from tests.tools.files.fake_context import StandIn, propose, use
+from tests.tools.files.fake_context import FakeContext, propose, use
 
 ASKED = Config(approval=ApprovalConfig(auto_approve=()))
 
@@ -202,7 +202,7 @@ def test_the_before_image_is_in_the_ledger(tmp_path: Path) -> None:
 
 @pytest.mark.spec("X10")
 def test_both_images_are_saved_before_the_rename(tmp_path: Path) -> None:
-    ctx = StandIn(tmp_path)
+    ctx = FakeContext(tmp_path)
     (tmp_path / "a.txt").write_bytes(b"before")
     (tmp_path / "a.txt").chmod(0o640)
     assert use(FILE_WRITE, ctx, path="a.txt", content="after").success
@@ -231,7 +231,7 @@ def test_a_hard_link_outside_keeps_its_content(tmp_path: Path) -> None:
     root.mkdir()
     (tmp_path / "outside").write_text("theirs")
     (root / "a.txt").hardlink_to(tmp_path / "outside")
-    assert use(FILE_WRITE, StandIn(root), path="a.txt", content="mine").success
+    assert use(FILE_WRITE, FakeContext(root), path="a.txt", content="mine").success
     assert (tmp_path / "outside").read_text() == "theirs"
     assert (root / "a.txt").read_text() == "mine"
 
@@ -245,7 +245,7 @@ def test_owner_mode_and_attributes_are_kept_where_possible(tmp_path: Path) -> No
     target.chmod(0o4751)
     os.setxattr(target, "user.note", b"kept")
     owner = (target.stat().st_uid, target.stat().st_gid)
-    assert use(FILE_WRITE, StandIn(tmp_path), path="a.txt", content="new").success
+    assert use(FILE_WRITE, FakeContext(tmp_path), path="a.txt", content="new").success
     assert (target.stat().st_uid, target.stat().st_gid) == owner
     assert stat.S_IMODE(target.stat().st_mode) == 0o751, "new content is not setuid"
     assert os.getxattr(target, "user.note") == b"kept"
@@ -254,7 +254,7 @@ def test_owner_mode_and_attributes_are_kept_where_possible(tmp_path: Path) -> No
 @pytest.mark.spec("N3")
 def test_unreadable_files_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("SECRET")
-    result = propose(FILE_WRITE, StandIn(tmp_path, read=tmp_path / "secret"), path="secret", content="x")
+    result = propose(FILE_WRITE, FakeContext(tmp_path, read=tmp_path / "secret"), path="secret", content="x")
     assert isinstance(result, Result)
     assert result.error == "Sandbox: 'secret' may not be read (sandbox.read_deny)."
 
@@ -263,13 +263,13 @@ def test_unreadable_files_are_not_overwritten(tmp_path: Path) -> None:
 def test_a_file_too_large_for_undo_is_left_alone(tmp_path: Path) -> None:
     with (tmp_path / "huge").open("wb") as file:
         file.truncate(10 * 1024**3)
-    result = propose(FILE_WRITE, StandIn(tmp_path), path="huge", content="x")
+    result = propose(FILE_WRITE, FakeContext(tmp_path), path="huge", content="x")
     assert isinstance(result, Result)
     assert result.error == f"huge is 10.0GB; only files up to {MAX_BYTES // 1024**2}.0MB can be changed."
 
 
 @pytest.mark.spec("O2")
 def test_a_change_too_large_for_a_diff_is_summarised(tmp_path: Path) -> None:
-    proposed = propose(FILE_WRITE, StandIn(tmp_path), path="a.txt", content="x" * (MAX_DIFF_BYTES + 1))
+    proposed = propose(FILE_WRITE, FakeContext(tmp_path), path="a.txt", content="x" * (MAX_DIFF_BYTES + 1))
     assert not isinstance(proposed, Result)
     assert proposed.preview == "[a.txt: nothing becomes 2.0MB, too large to show line by line]"

@@ -24,7 +24,7 @@ def write_tree(root: Path, files: Mapping[str, str | bytes]) -> Path:
     return root
 
 
-def plant_tree(root: Path, files: int, seed: int = 7) -> Path:
+def make_large_tree(root: Path, files: int, seed: int = 7) -> Path:
     """Create many small files in nested folders, including ignore files, hidden, binary, malformed and linked ones."""
     chance = random.Random(seed)
     pool = [_line(chance) for _ in range(400)]

@@ -21,7 +21,7 @@ from holdfast.tools.search.scope import Query, SearchScope
 from holdfast.tools.search.search import CODE_SEARCH
 from tests.runtime.support import approving, run, runtime_in
 from tests.soak import rounds
-from tests.tools.search.project_trees import STARTS, WORDS, plant_tree, write_tree
+from tests.tools.search.project_trees import STARTS, WORDS, make_large_tree, write_tree
 
 RIPGREP = find_ripgrep(Path("/nowhere")) or ""
 pytestmark = pytest.mark.skipif(not RIPGREP, reason="there is no ripgrep to agree with")
@@ -34,7 +34,7 @@ EVERY = rounds(8, 1)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("agreement")
     (folder / "project").mkdir()
-    plant_tree(folder / "project", FILES)
+    make_large_tree(folder / "project", FILES)
     return folder
 
 

@@ -212,7 +212,9 @@ def test_ignore_rules_above_a_searched_folder_still_apply(tmp_path: Path) -> Non
     assert _search(tmp_path, "needle", path="other").output == "other/e.py (1 match)\n  1: needle"
     write_tree(tmp_path / "project", {".ignore": "!d.py\n"})
     assert "sub/d.py" in _search(tmp_path, "needle", path="sub").output
-    assert "sub/d.py" in _search(tmp_path, "need(?=le)", path="sub", regex=True).output  # the plain scan answers alone
+    assert (
+        "sub/d.py" in _search(tmp_path, "need(?=le)", path="sub", regex=True).output
+    )  # only the plain scan can do this search
 
 
 @pytest.mark.spec("B2")

@@ -14,7 +14,7 @@ from holdfast.tools.search import engines
 from holdfast.tools.search.engines import find_ripgrep
 from holdfast.tools.search.search import FILE_FIND
 from tests.runtime.support import run, runtime_in
-from tests.tools.search.project_trees import plant_tree, write_tree
+from tests.tools.search.project_trees import make_large_tree, write_tree
 
 RIPGREP = find_ripgrep(Path("/nowhere"))
 
@@ -120,7 +120,7 @@ def test_a_malformed_glob_is_refused_with_the_reason(folder: Path, pattern: str,
 def test_the_plain_scan_finds_the_files_that_ripgrep_lists(tmp_path: Path) -> None:
     root = tmp_path / "project"
     root.mkdir()
-    plant_tree(root, 3000)
+    make_large_tree(root, 3000)
     flags = ["--no-config", "--no-ignore-global", "--no-ignore-parent", "--no-require-git", "--null", "--files"]
     done = subprocess.run([str(RIPGREP), *flags, "--glob=!.git", "./"], cwd=root, capture_output=True, check=True)
     listed = sorted(path.decode()[2:] for path in done.stdout.split(b"\0") if path)
