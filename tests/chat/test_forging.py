@@ -170,5 +170,5 @@ def test_halves_of_characters_that_no_file_can_hold_are_replaced() -> None:
 
 @pytest.mark.spec("D4")
 def test_what_is_no_part_of_a_reply_is_refused() -> None:
-    with pytest.raises(TypeError, match="not ToolResult"):
+    with pytest.raises(TypeError, match="cannot contain ToolResult"):
         grammar.reply([ToolResult("1", "a", "b")], None, "\n")

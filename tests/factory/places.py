@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast.agent.events import Outcome
+from holdfast.contract.event import WarningRaised
 from holdfast.contract.message import ToolResult
 from holdfast.factory.chat import ChatSession, open_chat
 from tests.agent.scripted import Scripted, said, use
@@ -64,8 +65,8 @@ def again(place: Place, **options: object) -> tuple[Outcome, list[str], Scripted
     model = Scripted()
 
     def heard(event: object) -> None:
-        if type(event).__name__ == "Warned":
-            warned.append(getattr(event, "message", ""))
+        if isinstance(event, WarningRaised):
+            warned.append(event.message)
 
     async def session() -> Outcome:
         async with open_chat(place.document, model=model, on_event=heard, **options) as chat:  # type: ignore[arg-type]

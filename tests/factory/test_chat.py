@@ -134,7 +134,7 @@ def test_a_document_that_is_driven_cannot_be_opened_by_another(place: Place) -> 
 
     async def session() -> None:
         async with open_chat(place.document, model=Scripted()):
-            with pytest.raises(HoldfastError, match="is being driven by"):
+            with pytest.raises(HoldfastError, match="is in use by"):
                 async with asyncio.timeout(30), open_chat(place.document, model=Scripted()):
                     pass
 

@@ -84,7 +84,7 @@ def test_a_tool_its_server_does_not_have_is_a_warning(place: Place, caplog: pyte
     model = Scripted(said("Hello."))
     place.drive(model)
     assert model.tools[0] == ["mcp:p:pid"]
-    told = "The document names 'mcp:p:ecko', which the MCP server 'p' does not have: did you mean 'mcp:p:echo'?"
+    told = "The MCP server 'p' has no tool 'mcp:p:ecko', which the document names. Did you mean 'mcp:p:echo'?"
     assert caplog.messages.count(told) == 1
 
 

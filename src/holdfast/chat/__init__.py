@@ -1,1 +1,1 @@
-"""The `.chat` document as a conversation: lossless parser and renderer, frontmatter, file session."""
+"""`.chat` documents: lossless parser and writer, frontmatter, templates, and the conversation on a file."""

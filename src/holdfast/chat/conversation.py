@@ -1,5 +1,5 @@
-"""A `.chat` file as a conversation: every change is one atomic write under the document's lock, made on whatever the
-file is at that moment."""
+"""A `.chat` file as a conversation: every change is an atomic write under the document's lock, merged with the current
+content of the file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ROLES: Final[dict[str, Role]] = {turns.YOU: "user", turns.SYSTEM: "system"}
 
 
 class ExpandedText(Protocol):
-    """A person's text with its templates and file references filled in. Lines of diagnostics count from its first."""
+    """User text with expanded templates and file references. Lines of diagnostics are relative to the text."""
 
     @property
     def parts(self) -> Sequence[Part]: ...
@@ -52,53 +52,53 @@ class ExpandedText(Protocol):
 
 
 Expand = Callable[[str, Role], ExpandedText]
-_Found = tuple[int, Literal["error", "warning"], str]
-"""Where in the text something is wrong, how badly, and what."""
+_Problem = tuple[int, Literal["error", "warning"], str]
+"""Offset, severity and message."""
 
 
 class DocumentReader:
-    """One state of a document. What people wrote is expanded once, for the messages and the diagnostics alike."""
+    """The messages and diagnostics of one version of a document. User text is expanded once for both."""
 
     def __init__(self, document: Document, expand: Expand | None) -> None:
         self._document = document
         self._expand = expand
         self._expanded: dict[int, tuple[Part, ...]] = {}
-        self._found: list[tuple[int, Diagnostic]] = []
-        """What expanding has found, with the place where the text begins."""
+        self._expansion_diagnostics: list[tuple[int, Diagnostic]] = []
+        """Diagnostics of expanded texts, each with the offset of its text."""
         self._diagnostics: list[Diagnostic] | None = None
 
     def messages(self, attachments: Mapping[CallKey, tuple[Attachment, ...]]) -> list[Message]:
         document, made = self._document, list[Message]()
         _add(made, "system", self._system())
         replies = turns.reply_indexes(document)
-        _add(made, "user", self._words(0, replies[0] if replies else len(document.messages)))
+        _add(made, "user", self._user_text(0, replies[0] if replies else len(document.messages)))
         for turn in turns.read_turns(document):
             _add(made, "assistant", tuple(_parts(document, turn)))
-            results = tuple(_result(turn.number, asked, attachments) for asked in turn.calls)
-            _add(made, "user", (*results, *self._words(turn.message_index + 1, turn.end_index)))
+            results = tuple(_result(turn.number, call, attachments) for call in turn.calls)
+            _add(made, "user", (*results, *self._user_text(turn.message_index + 1, turn.end_index)))
         return made
 
     def diagnostics(self) -> list[Diagnostic]:
         if self._diagnostics is None:
             self._system()
-            self._words(0, len(self._document.messages))
-            strange = list(self._strange())
-            line = turns.line_numbers(self._document, [found[0] for found in (*strange, *self._found)])
-            own = [Diagnostic(severity, message, line[start], 1) for start, severity, message in strange]
-            own += [replace(one, line=line[start] + (one.line or 1) - 1) for start, one in self._found]
+            self._user_text(0, len(self._document.messages))
+            problems = list(self._problems())
+            line = turns.line_numbers(self._document, [found[0] for found in (*problems, *self._expansion_diagnostics)])
+            own = [Diagnostic(severity, message, line[start], 1) for start, severity, message in problems]
+            own += [replace(one, line=line[start] + (one.line or 1) - 1) for start, one in self._expansion_diagnostics]
             found = [*self._document.diagnostics, *own]
             self._diagnostics = sorted(found, key=lambda one: (one.line or 0, one.column or 0))
         return self._diagnostics
 
     def _system(self) -> tuple[Part, ...]:
-        """The last one is the one that counts."""
+        """The last system message."""
         for index in range(len(self._document.messages) - 1, -1, -1):
             if self._document.messages[index].role == turns.SYSTEM:
                 return self._message(index)
         return ()
 
-    def _words(self, first: int, end: int) -> tuple[Part, ...]:
-        """What a person wrote from one message to another, without the results."""
+    def _user_text(self, first: int, end: int) -> tuple[Part, ...]:
+        """The user text of a range of messages, without results."""
         messages = self._document.messages
         return tuple(
             part for index in range(first, end) if messages[index].role == turns.YOU for part in self._message(index)
@@ -120,80 +120,80 @@ class DocumentReader:
         if self._expand is None:
             return (Text(segment.text),)
         expanded = self._expand(segment.text, _ROLES[self._document.messages[index].role])
-        self._found += [(start, one) for one in expanded.diagnostics]
+        self._expansion_diagnostics += [(start, one) for one in expanded.diagnostics]
         return expanded.parts
 
-    def _strange(self) -> Iterator[_Found]:
+    def _problems(self) -> Iterator[_Problem]:
         document = self._document
         for index, message in enumerate(document.messages):
             if message.role not in (turns.YOU, turns.ASSISTANT, turns.SYSTEM):
                 yield document.offset(index), "error", _unknown_role(message.role)
         replies = turns.reply_indexes(document)
-        yield from self._strays({}, 0, replies[0] if replies else len(document.messages))
+        yield from self._stray_results({}, 0, replies[0] if replies else len(document.messages))
         for turn in turns.read_turns(document):
-            yield from self._calls(turn)
-            yield from self._strays(
-                {asked.use.id: asked for asked in turn.calls}, turn.message_index + 1, turn.end_index
+            yield from self._call_problems(turn)
+            yield from self._stray_results(
+                {call.use.id: call for call in turn.calls}, turn.message_index + 1, turn.end_index
             )
 
-    def _calls(self, turn: turns.Turn) -> Iterator[_Found]:
-        """Calls of a reply that are not what they should be."""
-        first = {asked.use.id: asked.segment_index for asked in turn.calls}
-        for place, (start, segment) in enumerate(turns.segments_with_offsets(self._document, turn.message_index)):
+    def _call_problems(self, turn: turns.Turn) -> Iterator[_Problem]:
+        """Duplicate ids and invalid arguments of a reply's calls."""
+        first = {call.use.id: call.segment_index for call in turn.calls}
+        for index, (start, segment) in enumerate(turns.segments_with_offsets(self._document, turn.message_index)):
             if not isinstance(segment, ToolUseSegment) or segment.problem is not None:
                 continue
-            if first[segment.id] != place:
-                said = f"Another call of this reply has the id '{segment.id}' already; this one is neither run nor "
-                yield start, "warning", f"{said}sent, give it an id of its own."
+            if first[segment.id] != index:
+                duplicate = f"Another call of this reply has the id '{segment.id}', so this one is not run or sent."
+                yield start, "warning", f"{duplicate} Give it a unique id."
             elif not _is_json(segment.body):
                 yield start, "warning", f"The arguments of '{segment.id}' are not JSON."
 
-    def _strays(self, asked: Mapping[str, turns.TurnCall], first: int, end: int) -> Iterator[_Found]:
-        """Results that belong to no call, or to one that has a result."""
+    def _stray_results(self, calls: Mapping[str, turns.TurnCall], first: int, end: int) -> Iterator[_Problem]:
+        """Results without a call, and second results of a call."""
         for index in range(first, end):
             for start, segment in turns.segments_with_offsets(self._document, index):
                 if not isinstance(segment, ToolResultSegment) or segment.problem is not None:
                     continue
-                call = asked.get(segment.id)
+                call = calls.get(segment.id)
                 if call is None:
-                    told = f"No call of the reply before has the id '{segment.id}'; this result is not sent."
-                    yield start, "warning", told
+                    stray = f"No call of the previous reply has the id '{segment.id}', so this result is not sent."
+                    yield start, "warning", stray
                 elif call.block is not None and call.block.start != start:
-                    yield start, "warning", f"Call '{segment.id}' has a result already; this one is not sent."
+                    yield start, "warning", f"Call '{segment.id}' already has a result, so this one is not sent."
 
 
 def _unknown_role(role: str) -> str:
     known = (turns.YOU, turns.ASSISTANT, turns.SYSTEM)
-    meant = [name for name in known if name.casefold() == role.casefold()]
-    return f"Unknown role @{role}. Use {' or '.join(f'@{name}:' for name in meant or known)}."
+    similar = [name for name in known if name.casefold() == role.casefold()]
+    return f"Unknown role @{role}. Use {' or '.join(f'@{name}:' for name in similar or known)}."
 
 
 def awaits_reply(document: Document) -> bool:
-    """Whether the last word is a person's or a tool's, and no call of the last reply is open."""
+    """Whether the document ends with user text or results, and no call of the last reply is unfinished."""
     last = turns.last_turn(document)
-    asked = () if last is None else last.calls
-    if any(one.is_open for one in asked):
+    calls = () if last is None else last.calls
+    if any(call.is_open for call in calls):
         return False
     after = document.messages[last.message_index + 1 if last else 0 :]
-    return bool(asked) or any(message.role == turns.YOU and _has_words(message) for message in after)
+    return bool(calls) or any(message.role == turns.YOU and _has_text(message) for message in after)
 
 
 def turns_since_user(document: Document) -> int:
     count = 0
     for message in reversed(document.messages):
-        if message.role == turns.YOU and _has_words(message):
+        if message.role == turns.YOU and _has_text(message):
             break
         count += message.role == turns.ASSISTANT
     return count
 
 
-def _has_words(message: DocumentMessage) -> bool:
+def _has_text(message: DocumentMessage) -> bool:
     return any(isinstance(segment, TextSegment) and segment.text.strip() for segment in message.segments)
 
 
 def _parts(document: Document, turn: turns.Turn) -> Iterator[Part]:
-    calls = {asked.segment_index: asked.use for asked in turn.calls}
-    for place, segment in enumerate(document.messages[turn.message_index].segments):
+    calls = {call.segment_index: call.use for call in turn.calls}
+    for index, segment in enumerate(document.messages[turn.message_index].segments):
         match segment:
             case TextSegment():
                 if segment.text.strip():
@@ -201,7 +201,7 @@ def _parts(document: Document, turn: turns.Turn) -> Iterator[Part]:
             case ThinkingSegment():
                 yield Thinking(segment.text, segment.provider, segment.signature, segment.redacted)
             case ToolUseSegment():
-                if use := calls.get(place):
+                if use := calls.get(index):
                     yield ToolUse(use.id, use.name, use.arguments)
                 elif segment.problem is not None:
                     yield Text(segment.source.strip())
@@ -211,17 +211,17 @@ def _parts(document: Document, turn: turns.Turn) -> Iterator[Part]:
                 continue
 
 
-def _result(number: int, asked: turns.TurnCall, attachments: Mapping[CallKey, tuple[Attachment, ...]]) -> ToolResult:
-    """What is in a placeholder is never sent."""
-    use, answer = asked.use, asked.block
-    if answer is None or answer.status is not None:
+def _result(number: int, call: turns.TurnCall, attachments: Mapping[CallKey, tuple[Attachment, ...]]) -> ToolResult:
+    """The result of a call to send. The text of a placeholder is never sent."""
+    use, block = call.use, call.block
+    if block is None or block.status is not None:
         return ToolResult(use.id, use.name, NOT_RECORDED, error=True)
     kept = attachments.get(call_key(number, use), ()) if attachments else ()
-    return ToolResult(use.id, use.name, answer.segment.content, answer.segment.error, kept)
+    return ToolResult(use.id, use.name, block.segment.content, block.segment.error, kept)
 
 
 def _add(made: list[Message], role: Role, parts: tuple[Part, ...]) -> None:
-    """One message for whatever one side says in a row."""
+    """Append a message, merged with the last one if it has the same role."""
     if parts and made and made[-1].role == role:
         made[-1] = Message(role, (*made[-1].parts, *parts))
     elif parts:
@@ -236,15 +236,15 @@ def _is_json(body: str) -> bool:
     return True
 
 
-_TRIES: Final = 20
-_WAIT: Final = 5.0
-"""Seconds a single write waits for another process that is writing; who drives a document holds it all the time."""
+_MAX_ATTEMPTS: Final = 20
+_LOCK_SECONDS: Final = 5.0
+"""How long a single write waits for the lock of another writer. An open session holds the lock all the time."""
 
 
 class DocumentConversation:
-    """For one task of one process. Raises `DocumentError` for what cannot be read or written.
+    """Not thread-safe. Raises `DocumentError` if the file cannot be read or written.
 
-    `state` is the folder for this project's chats in the user's state directory.
+    `state` is the folder for the stored state of the project's documents.
     """
 
     def __init__(self, path: Path, *, state: Path, expand: Expand | None = None) -> None:
@@ -252,12 +252,12 @@ class DocumentConversation:
         self._state = state
         self._expand = expand
         self._lock = DocumentLock(self._path, state)
-        self._memory = StateFile(self._path, state)
-        self._known = document_file.read(self._path)
-        self._document = Document.parse(document_file.decode(self._known.data))
-        self._reading = DocumentReader(self._document, expand)
-        self._sent: Document | None = None
-        self._frontmatter: tuple[Diagnostic, ...] = ()
+        self._state_file = StateFile(self._path, state)
+        self._snapshot = document_file.read(self._path)
+        self._document = Document.parse(document_file.decode(self._snapshot.data))
+        self._reader = DocumentReader(self._document, expand)
+        self._sent_document: Document | None = None
+        self._frontmatter_diagnostics: tuple[Diagnostic, ...] = ()
 
     @property
     def id(self) -> str:
@@ -273,56 +273,56 @@ class DocumentConversation:
 
     @property
     def document(self) -> Document:
-        """As it was last seen."""
+        """The last version read."""
         return self._document
 
     @property
     def usage(self) -> Usage:
-        """Of all replies so far."""
-        return self._memory.read().usage
+        """The total usage of all replies."""
+        return self._state_file.read().usage
 
     @property
     def replies(self) -> int:
-        """How many replies that usage is of."""
-        return self._memory.read().replies
+        """The number of replies in `usage`."""
+        return self._state_file.read().replies
 
     @contextmanager
     def lock(self, wait: float = 0.0) -> Generator[None]:
-        """Drive the document alone. Raises `DocumentBusy` when others do so for longer than `wait` seconds."""
+        """Lock the document. Raises `DocumentBusy` if another process holds the lock for longer than `wait` seconds."""
         with self._lock.acquire(wait):
             document_file.remove_leftovers(self._path)
             yield
 
     def set_expander(self, expand: Expand, frontmatter: Sequence[Diagnostic] = ()) -> None:
-        """From now on templates and file references are filled in so; `frontmatter`: what is odd about that."""
+        """Set the expansion of templates and file references, and the diagnostics of the frontmatter."""
         self._expand = expand
-        self._frontmatter = tuple(frontmatter)
-        self._reading = DocumentReader(self._document, expand)
+        self._frontmatter_diagnostics = tuple(frontmatter)
+        self._reader = DocumentReader(self._document, expand)
 
     def refresh(self) -> bool:
-        self._reading = DocumentReader(self._document, self._expand)
-        if self._known.is_unchanged(self._path):
+        self._reader = DocumentReader(self._document, self._expand)
+        if self._snapshot.is_unchanged(self._path):
             return False
-        return self._take_in(document_file.read_stable(self._path, self._known))
+        return self._merge(document_file.read_stable(self._path, self._snapshot))
 
     def slots(self) -> Sequence[Slot]:
         turn = turns.last_turn(self._document)
-        if turn is None or not any(asked.is_open for asked in turn.calls):
+        if turn is None or not any(call.is_open for call in turn.calls):
             return []
-        opened = CallLookup(self._memory.read().calls, turn.number)
-        line = turns.line_numbers(self._document, (asked.block.start for asked in turn.calls if asked.block))
+        stored = CallLookup(self._state_file.read().calls, turn.number)
+        line = turns.line_numbers(self._document, (call.block.start for call in turn.calls if call.block))
         return [
             Slot(
                 turn=turn.number,
-                use=asked.use,
-                status=asked.block and asked.block.status,
-                text=turns.placeholder_text(self._document, asked),
+                use=call.use,
+                status=call.block and call.block.status,
+                text=turns.placeholder_text(self._document, call),
                 aborted=turn.aborted,
-                call=opened.take(call_key(turn.number, asked.use)),
-                line=asked.block and line[asked.block.start],
+                call=stored.take(call_key(turn.number, call.use)),
+                line=call.block and line[call.block.start],
             )
-            for asked in turn.calls
-            if asked.is_open
+            for call in turn.calls
+            if call.is_open
         ]
 
     def repair(self) -> int:
@@ -341,33 +341,33 @@ class DocumentConversation:
         if not changes:
             return
         results = [one for one in changes if isinstance(one, SetResult)]
-        with self._lock.acquire(_WAIT):
+        with self._lock.acquire(_LOCK_SECONDS):
             if results:
-                self._memory.store_attachments([(_key(one.slot), one.result.attachments) for one in results])
+                self._state_file.store_attachments([(_key(one.slot), one.result.attachments) for one in results])
             self._write(lambda document: apply_changes(document, changes), lambda base: changes_appended(base, changes))
 
     def remember(self, slot: Slot, opened: LedgerCall | None) -> None:
-        with self._lock.acquire(_WAIT):
-            self._memory.set_calls([(_key(slot), opened)])
+        with self._lock.acquire(_LOCK_SECONDS):
+            self._state_file.set_calls([(_key(slot), opened)])
 
     def remember_all(self, opened: Sequence[tuple[Slot, LedgerCall]]) -> None:
-        with self._lock.acquire(_WAIT):
-            self._memory.set_calls([(_key(slot), one) for slot, one in opened])
+        with self._lock.acquire(_LOCK_SECONDS):
+            self._state_file.set_calls([(_key(slot), one) for slot, one in opened])
 
     def forget(self, call_ids: Collection[str]) -> None:
-        with self._lock.acquire(_WAIT):
-            self._memory.forget_calls(call_ids)
+        with self._lock.acquire(_LOCK_SECONDS):
+            self._state_file.forget_calls(call_ids)
 
     def remembered(self) -> Sequence[LedgerCall]:
-        return [item.call for item in self._memory.read().calls]
+        return [item.call for item in self._state_file.read().calls]
 
     def messages(self) -> Sequence[Message]:
-        self._sent = self._document
-        found = self._memory.read()
-        return self._reading.messages(self._memory.load_attachments(found) if found.attachments else {})
+        self._sent_document = self._document
+        found = self._state_file.read()
+        return self._reader.messages(self._state_file.load_attachments(found) if found.attachments else {})
 
     def diagnostics(self) -> Sequence[Diagnostic]:
-        return [*self._frontmatter, *self._reading.diagnostics()]
+        return [*self._frontmatter_diagnostics, *self._reader.diagnostics()]
 
     def awaits_reply(self) -> bool:
         return awaits_reply(self._document)
@@ -376,19 +376,19 @@ class DocumentConversation:
         return turns_since_user(self._document)
 
     def add_reply(self, parts: Sequence[Part], *, aborted: str | None = None, usage: Usage | None = None) -> None:
-        answered = self._sent or self._document
+        answered = self._sent_document or self._document
         named = with_storable_ids(parts)
-        with self._lock.acquire(_WAIT):
+        with self._lock.acquire(_LOCK_SECONDS):
             self._write(
                 lambda document: insert_reply(document, answered, named, aborted),
                 lambda _: insert_reply(answered, answered, named, aborted).text,
             )
             if usage is not None:
-                self._memory.add_usage(usage, first=len(turns.reply_indexes(self._document)) == 1)
-        self._sent = None
+                self._state_file.add_usage(usage, first=len(turns.reply_indexes(self._document)) == 1)
+        self._sent_document = None
 
     def say(self, text: str) -> None:
-        """Append a person's words: in their message if the document ends with one, else in a new one."""
+        """Append user text, to the user message at the end of the document or in a new one."""
 
         def op(document: Document) -> Document:
             for found in document.diagnostics:
@@ -400,27 +400,27 @@ class DocumentConversation:
         self._write(op, lambda base: turns.append_user_text(base, text).text)
 
     def _write(self, op: Callable[[Document], Document], ours: Callable[[Document], str]) -> None:
-        """Do `op` on what the file is now, again if it changes meanwhile; `ours` is kept where that cannot be done."""
+        """Apply `op` to the current file, retrying if it changes; on a conflict, save the text `ours` as a copy."""
         base = self._document
-        with self._lock.acquire(_WAIT):
-            for _ in range(_TRIES):
+        with self._lock.acquire(_LOCK_SECONDS):
+            for _ in range(_MAX_ATTEMPTS):
                 try:
-                    self._take_in(document_file.read_stable(self._path, self._known))
+                    self._merge(document_file.read_stable(self._path, self._snapshot))
                     new = op(self._document)
                 except document_file.UnreadableDocument as error:
                     raise self._conflict(str(error).rstrip("."), ours(base)) from None
                 except MergeConflict as found:
                     raise self._conflict(f"In {self._path} {found} meanwhile", ours(base)) from None
                 data = document_file.encode(new.text)
-                if data == self._known.data:
+                if data == self._snapshot.data:
                     return
                 try:
-                    self._adopt(document_file.replace(self._path, self._known, data), new)
+                    self._set_document(document_file.replace(self._path, self._snapshot, data), new)
                 except document_file.FileChanged:
                     continue
                 return
         raise document_file.DocumentError(
-            f"{self._path} is changed all the time by something else; stop that and run again."
+            f"{self._path} keeps changing ({_MAX_ATTEMPTS} attempts). Close whatever is writing to it and retry."
         )
 
     def _conflict(self, found: str, ours: str) -> Conflict:
@@ -428,21 +428,22 @@ class DocumentConversation:
             self._path, self._state, document_file.encode(document_file.replace_surrogates(ours))
         )
         return Conflict(
-            f"{found}; {self._path} was left as it is, and what was to be written is in {kept}: "
-            "take from it what you want and run again."
+            f"{found}. {self._path} is unchanged; the version with the unsaved changes is {kept}. "
+            "Copy what you need from it and run again."
         )
 
-    def _take_in(self, found: document_file.Snapshot) -> bool:
-        if found.data == self._known.data:
-            self._known = found
+    def _merge(self, snapshot: document_file.Snapshot) -> bool:
+        """Take over the version on disk; return whether it differs."""
+        if snapshot.data == self._snapshot.data:
+            self._snapshot = snapshot
             return False
-        start, end, new = text_difference(self._document.text, document_file.decode(found.data))
-        self._adopt(found, self._document.edit(start, end, new))
+        start, end, new = text_difference(self._document.text, document_file.decode(snapshot.data))
+        self._set_document(snapshot, self._document.edit(start, end, new))
         return True
 
-    def _adopt(self, known: document_file.Snapshot, document: Document) -> None:
-        self._known, self._document = known, document
-        self._reading = DocumentReader(document, self._expand)
+    def _set_document(self, snapshot: document_file.Snapshot, document: Document) -> None:
+        self._snapshot, self._document = snapshot, document
+        self._reader = DocumentReader(document, self._expand)
 
 
 def _key(slot: Slot) -> CallKey:

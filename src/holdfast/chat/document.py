@@ -1,4 +1,4 @@
-"""A `.chat` document: its text as nodes, and new documents made from it by edits that share all they leave alone."""
+"""An immutable `.chat` document: lazily parsed blocks, diagnostics, and incremental edits that share old blocks."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _BLOCKS: Final = frozenset[NodeKind | None](("frontmatter", "preamble", "marker"
 _BATCH: Final = 8
 
 PiecePosition = tuple[int, int]
-"""The index of a part, and of a piece in it."""
+"""The index of a block, and of a piece in it."""
 
 
 class LazyBlock(Struct, gc=False):
-    """The pieces of one block, which is read when somebody wants it. Documents share parts."""
+    """The pieces of a block, which is parsed on first access and shared by documents."""
 
     pieces: tuple[Piece, ...]
     size: int
     block: Block | None = None
     notes: Sequence[BlockNote] = ()
-    feeds: int = -1
+    newlines: int = -1
 
     def read(self) -> Block:
         if self.block is None:
@@ -40,122 +40,126 @@ class LazyBlock(Struct, gc=False):
         return "".join([piece.source for piece in self.pieces])
 
     def count_newlines(self) -> int:
-        if self.feeds < 0:
-            self.feeds = sum([piece.source.count("\n") for piece in self.pieces])
-        return self.feeds
+        if self.newlines < 0:
+            self.newlines = sum([piece.source.count("\n") for piece in self.pieces])
+        return self.newlines
 
 
 def group_blocks(pieces: Sequence[Piece]) -> list[LazyBlock]:
-    """One part for each block; the first may go on with a block before it."""
+    """Group pieces by block. The first group may continue the block before it."""
     pieces = tuple(pieces)
     begins = [index for index, piece in enumerate(pieces) if piece.opens in _BLOCKS or index == 0]
-    return [_part(pieces[begin:end]) for begin, end in pairwise([*begins, len(pieces)])]
+    return [_lazy_block(pieces[begin:end]) for begin, end in pairwise([*begins, len(pieces)])]
 
 
-def _part(pieces: tuple[Piece, ...]) -> LazyBlock:
+def _lazy_block(pieces: tuple[Piece, ...]) -> LazyBlock:
     return LazyBlock(pieces, sum([len(piece.source) for piece in pieces]))
 
 
-def _linked(parts: Iterable[LazyBlock]) -> list[LazyBlock]:
-    """What goes on with a block is put to it."""
-    linked: list[LazyBlock] = []
-    for part in parts:
-        if not part.pieces:
+def _merge_continuations(lazy_blocks: Iterable[LazyBlock]) -> list[LazyBlock]:
+    """Merge blocks that continue the one before them."""
+    merged: list[LazyBlock] = []
+    for lazy_block in lazy_blocks:
+        if not lazy_block.pieces:
             continue
-        if linked and part.pieces[0].opens not in _BLOCKS:
-            before = linked.pop()
-            linked.append(LazyBlock(before.pieces + part.pieces, before.size + part.size))
+        if merged and lazy_block.pieces[0].opens not in _BLOCKS:
+            before = merged.pop()
+            merged.append(LazyBlock(before.pieces + lazy_block.pieces, before.size + lazy_block.size))
         else:
-            linked.append(part)
-    return linked
+            merged.append(lazy_block)
+    return merged
 
 
 def rescan(
-    parts: Sequence[LazyBlock], first: PiecePosition, last: PiecePosition, text: str
+    lazy_blocks: Sequence[LazyBlock], first: PiecePosition, last: PiecePosition, text: str
 ) -> tuple[list[LazyBlock], ScanState | None]:
-    """The parts after the pieces from `first` to `last` became this text, and the state at the end if that is new.
+    """Replace the pieces from `first` to `last` by this text; return the blocks, and the state at the end if it is new.
 
-    Goes on until it meets an old piece in the state that piece was found in: from there on all is as it was.
+    Scans until it reaches an old piece in the state that piece was scanned in: everything after it is unchanged.
     """
     begin, inner = first
-    begun = parts[begin].pieces
+    begun = lazy_blocks[begin].pieces
     state = begun[inner].before
-    rest = _Rest(parts, last)
-    sources = [text, *rest.take(0, at_line=text.endswith("\n"))]
+    old = _OldPieces(lazy_blocks, last)
+    sources = [text, *old.take(0, at_line=text.endswith("\n"))]
     scanned: list[Piece] = []
     batch = _BATCH
     while True:
         pieces, state = scan(sources, state)
         scanned += pieces
-        if rest.ended or rest.before == state:
+        if old.ended or old.before == state:
             break
-        sources = rest.take(batch)
+        sources = old.take(batch)
         batch *= 4
     replaced = sum([len(piece.source) for piece in begun[inner:]])
-    head = LazyBlock(begun[:inner], parts[begin].size - replaced)
+    head = LazyBlock(begun[:inner], lazy_blocks[begin].size - replaced)
     before = begin if inner else max(begin - 1, 0)
-    new = _linked([*parts[before:begin], head, *group_blocks(scanned), rest.of_its_part()])
-    return [*parts[:before], *new, *parts[rest.next_part :]], state if rest.ended else None
+    new = _merge_continuations([*lazy_blocks[before:begin], head, *group_blocks(scanned), old.rest_of_block()])
+    return [*lazy_blocks[:before], *new, *lazy_blocks[old.next_block :]], state if old.ended else None
 
 
-class _Rest:
-    """The old pieces after a place, taken one after the other."""
+class _OldPieces:
+    """Iterates over the old pieces after a position."""
 
-    def __init__(self, parts: Sequence[LazyBlock], last: PiecePosition) -> None:
-        self._parts = parts
-        self._part: int = last[0]
-        self._inner: int = last[1]
+    def __init__(self, lazy_blocks: Sequence[LazyBlock], last: PiecePosition) -> None:
+        self._lazy_blocks = lazy_blocks
+        self._block_index: int = last[0]
+        self._piece_index: int = last[1]
         self._step(1)
 
     def _step(self, count: int) -> None:
-        self._inner += count
-        if self._inner == len(self._parts[self._part].pieces):
-            self._part, self._inner = self._part + 1, 0
+        self._piece_index += count
+        if self._piece_index == len(self._lazy_blocks[self._block_index].pieces):
+            self._block_index, self._piece_index = self._block_index + 1, 0
 
     @property
     def ended(self) -> bool:
-        return self._part == len(self._parts)
+        return self._block_index == len(self._lazy_blocks)
 
     @property
     def before(self) -> ScanState:
-        return self._parts[self._part].pieces[self._inner].before
+        return self._lazy_blocks[self._block_index].pieces[self._piece_index].before
 
     def take(self, count: int, *, at_line: bool = True) -> list[str]:
-        """The texts of so many pieces, and of more up to the end of a line."""
+        """The texts of the next `count` pieces, extended to the end of a line."""
         taken: list[str] = []
         while not self.ended and (len(taken) < count or not at_line):
             wanted = max(count - len(taken), 1)
-            pieces = self._parts[self._part].pieces[self._inner : self._inner + wanted]
+            pieces = self._lazy_blocks[self._block_index].pieces[self._piece_index : self._piece_index + wanted]
             taken += [piece.source for piece in pieces]
             at_line = taken[-1].endswith("\n")
             self._step(len(pieces))
         return taken
 
-    def of_its_part(self) -> LazyBlock:
-        """What is left of a part that was begun."""
-        return _part(self._parts[self._part].pieces[self._inner :]) if self._inner else LazyBlock((), 0)
+    def rest_of_block(self) -> LazyBlock:
+        """The remaining pieces of a partly consumed block."""
+        return (
+            _lazy_block(self._lazy_blocks[self._block_index].pieces[self._piece_index :])
+            if self._piece_index
+            else LazyBlock((), 0)
+        )
 
     @property
-    def next_part(self) -> int:
-        return self._part + (self._inner > 0)
+    def next_block(self) -> int:
+        return self._block_index + (self._piece_index > 0)
 
 
 class Document:
-    """Immutable. A node is read when it is first asked for, and kept by all the documents that share it."""
+    """A parsed document. Immutable; nodes are parsed on first access and shared between documents."""
 
-    def __init__(self, parts: Sequence[LazyBlock], after: ScanState) -> None:
-        self._parts = parts
+    def __init__(self, lazy_blocks: Sequence[LazyBlock], after: ScanState) -> None:
+        self._lazy_blocks = lazy_blocks
         self._after = after
 
     @classmethod
     def parse(cls, text: str) -> Document:
-        """Never raises: whatever is wrong is in `diagnostics`, and every character is in a node."""
+        """Never raises: problems are in `diagnostics`, and every character is in a node."""
         pieces, after = scan([text])
         return cls(group_blocks(pieces), after)
 
     @cached_property
     def blocks(self) -> Sequence[Block]:
-        return tuple([part.block or part.read() for part in self._parts])
+        return tuple([lazy_block.block or lazy_block.read() for lazy_block in self._lazy_blocks])
 
     @cached_property
     def messages(self) -> Sequence[MessageBlock]:
@@ -164,42 +168,42 @@ class Document:
 
     @cached_property
     def _leading(self) -> int:
-        """How many blocks stand before the first message: at most frontmatter and a preamble."""
-        return sum(part.pieces[0].opens != "marker" for part in self._parts[:2])
+        """The number of blocks before the first message: at most frontmatter and a preamble."""
+        return sum(lazy_block.pieces[0].opens != "marker" for lazy_block in self._lazy_blocks[:2])
 
     @property
     def frontmatter(self) -> Frontmatter | None:
-        first = self._parts[0].read() if self._parts else None
+        first = self._lazy_blocks[0].read() if self._lazy_blocks else None
         return first if isinstance(first, Frontmatter) else None
 
     @property
     def text(self) -> str:
-        return "".join([piece.source for part in self._parts for piece in part.pieces])
+        return "".join([piece.source for lazy_block in self._lazy_blocks for piece in lazy_block.pieces])
 
     @property
     def newline(self) -> str:
-        """How its first line ends; a line feed where it has none."""
-        for part in self._parts:
-            for piece in part.pieces:
+        """The line ending of the first line; LF without one."""
+        for lazy_block in self._lazy_blocks:
+            for piece in lazy_block.pieces:
                 if (feed := piece.source.find("\n")) >= 0:
                     return "\r\n" if piece.source.endswith("\r", 0, feed) else "\n"
         return "\n"
 
     @cached_property
     def diagnostics(self) -> Sequence[Diagnostic]:
-        """In the order of the text. Errors are what would keep anything added from being read as it is meant."""
-        blocks, parts = self.blocks, self._parts
-        noted = {index: parts[index].notes for index in range(len(blocks)) if parts[index].notes}
+        """In text order. An error means that appended text would be misread."""
+        blocks, lazy_blocks = self.blocks, self._lazy_blocks
+        noted = {index: lazy_blocks[index].notes for index in range(len(blocks)) if lazy_blocks[index].notes}
         if self._after.fence and self._after.mode in (Mode.TEXT, Mode.THINKING):
-            last = len(parts) - 1
+            last = len(lazy_blocks) - 1
             noted[last] = (*noted.get(last, ()), self._open_fence())
-        return tuple(found for index, notes in noted.items() for found in self._placed(index, notes))
+        return tuple(found for index, notes in noted.items() for found in self._located(index, notes))
 
     def __len__(self) -> int:
         return self._starts[-1]
 
     def offset(self, message_index: int, segment_index: int | None = None) -> int:
-        """Where a message begins in the text, or one of its segments."""
+        """The offset of a message, or of one of its segments."""
         message = self.messages[message_index]
         begin = self._starts[self._leading + range(len(self.messages))[message_index]]
         if segment_index is None:
@@ -208,50 +212,50 @@ class Document:
         return begin + len(message.marker) + sum(len(segment.source) for segment in before)
 
     def line(self, offset: int) -> int:
-        """The line a place in the text is on, from 1."""
-        if not self._parts:
+        """The line number of an offset, from 1."""
+        if not self._lazy_blocks:
             return 1
-        index = min(bisect_right(self._starts, offset), len(self._parts)) - 1
-        return self._feeds[index] + self._parts[index].source.count("\n", 0, offset - self._starts[index]) + 1
+        index = min(bisect_right(self._starts, offset), len(self._lazy_blocks)) - 1
+        return self._newlines[index] + self._lazy_blocks[index].source.count("\n", 0, offset - self._starts[index]) + 1
 
     def append(self, text: str) -> Document:
-        if not self._parts:
+        if not self._lazy_blocks:
             return Document.parse(text)
-        pieces = self._parts[-1].pieces
-        last = len(self._parts) - 1, len(pieces) - 1
-        return self._changed(last, last, pieces[-1].source + text)
+        pieces = self._lazy_blocks[-1].pieces
+        last = len(self._lazy_blocks) - 1, len(pieces) - 1
+        return self._rescanned(last, last, pieces[-1].source + text)
 
     def edit(self, start: int, end: int, new: str) -> Document:
-        """The document with these characters replaced; the same as parsing the whole of the new text."""
+        """Replace a range of characters. Equal to parsing the whole new text."""
         if not 0 <= start <= end <= len(self):
             raise ValueError(f"Cannot replace {start} to {end} in a document of {len(self)} characters.")
-        if not self._parts:
+        if not self._lazy_blocks:
             return Document.parse(new)
         first, first_begin = self._find(start)
         last, last_begin = self._find(end)
         head = self._source(first)[: start - first_begin]
         tail = self._source(last)[end - last_begin :]
-        return self._changed(first, last, head + new + tail)
+        return self._rescanned(first, last, head + new + tail)
 
-    def _changed(self, first: PiecePosition, last: PiecePosition, text: str) -> Document:
-        parts, after = rescan(self._parts, first, last, text)
-        return Document(parts, after or self._after)
+    def _rescanned(self, first: PiecePosition, last: PiecePosition, text: str) -> Document:
+        lazy_blocks, after = rescan(self._lazy_blocks, first, last, text)
+        return Document(lazy_blocks, after or self._after)
 
     @cached_property
     def _starts(self) -> Sequence[int]:
-        """Where each part begins, and where the last one ends."""
-        return [0, *accumulate([part.size for part in self._parts])]
+        """The offset of each block, and the end of the last one."""
+        return [0, *accumulate([lazy_block.size for lazy_block in self._lazy_blocks])]
 
     @cached_property
-    def _feeds(self) -> Sequence[int]:
-        """How many line feeds stand before each part."""
-        return [0, *accumulate([part.count_newlines() for part in self._parts])]
+    def _newlines(self) -> Sequence[int]:
+        """The number of line feeds before each block."""
+        return [0, *accumulate([lazy_block.count_newlines() for lazy_block in self._lazy_blocks])]
 
     def _find(self, offset: int) -> tuple[PiecePosition, int]:
-        """The piece that has this character, or else the last one, and where it begins."""
-        index = min(bisect_right(self._starts, offset), len(self._parts)) - 1
+        """The piece that contains this offset, or the last one, and its offset."""
+        index = min(bisect_right(self._starts, offset), len(self._lazy_blocks)) - 1
         begin = self._starts[index]
-        pieces = self._parts[index].pieces
+        pieces = self._lazy_blocks[index].pieces
         inner = 0
         while inner < len(pieces) - 1 and begin + len(pieces[inner].source) <= offset:
             begin += len(pieces[inner].source)
@@ -259,19 +263,19 @@ class Document:
         return (index, inner), begin
 
     def _source(self, place: PiecePosition) -> str:
-        return self._parts[place[0]].pieces[place[1]].source
+        return self._lazy_blocks[place[0]].pieces[place[1]].source
 
-    def _placed(self, index: int, notes: Sequence[BlockNote]) -> Iterator[Diagnostic]:
-        """The notes of a part, with line and column."""
-        source, line, at = self._parts[index].source, self._feeds[index] + 1, 0
+    def _located(self, index: int, notes: Sequence[BlockNote]) -> Iterator[Diagnostic]:
+        """The notes of a block as diagnostics with line and column."""
+        source, line, at = self._lazy_blocks[index].source, self._newlines[index] + 1, 0
         for note in sorted(notes):
             line += source.count("\n", at, note.offset)
             at = note.offset
             yield Diagnostic(note.severity, note.message, line, at - source.rfind("\n", 0, at))
 
     def _open_fence(self) -> BlockNote:
-        """The fence that is open at the end of the text."""
-        last = self._parts[-1]
+        """The note for the unclosed fence at the end of the text."""
+        last = self._lazy_blocks[-1]
         block = last.read()
         source = block.segments[-1].source if isinstance(block, MessageBlock) else block.source
         return BlockNote(last.size - len(source) + open_fence(source), "error", OPEN_TEXT)

@@ -1,4 +1,4 @@
-"""The document on the disk: read whole, and replaced as one step or not at all."""
+"""Reads a document from disk and replaces it atomically, without losing concurrent saves."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from holdfast.fs.temporary import is_orphaned
 
 MAX_BYTES: Final = 256 * 1024 * 1024
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_PAUSE: Final = 0.02
-_READS: Final = 50
-"""An editor that writes in place is seen half-way; this often it is looked at again until it is still."""
-_YOUNG: Final = 2 * 10**9
-"""A file changed this short (ns) before it was read may change again without its times telling."""
+_POLL_SECONDS: Final = 0.02
+_MAX_READS: Final = 50
+"""How often to read again a file that changes: an editor that writes in place is seen half-way."""
+_RACY_NS: Final = 2 * 10**9
+"""A file modified within this time before it was read may change again with the same timestamps."""
 
 
 class DocumentError(HoldfastError):
@@ -32,15 +32,15 @@ class DocumentError(HoldfastError):
 
 
 class UnreadableDocument(DocumentError):
-    """It is gone, or not a file that can be read."""
+    """The document is missing, unreadable or not UTF-8."""
 
 
 class FileChanged(Exception):
-    """The file is not what it was when it was read."""
+    """The file changed since it was read."""
 
 
 class Snapshot(Struct, frozen=True):
-    """A file as it was read."""
+    """The content of a file and its identity when it was read."""
 
     data: bytes
     identity: tuple[int, ...]
@@ -48,12 +48,12 @@ class Snapshot(Struct, frozen=True):
     """Nanoseconds since 1970."""
 
     def is_unchanged(self, path: Path) -> bool:
-        """Whether the file surely has the same content, as far as that can be told without reading it."""
+        """Whether the file certainly has the same content, judged without reading it."""
         try:
             found = path.stat()
         except OSError:
             return False
-        return _identity(found) == self.identity and self.read_at - found.st_mtime_ns > _YOUNG
+        return _identity(found) == self.identity and self.read_at - found.st_mtime_ns > _RACY_NS
 
 
 def decode(data: bytes) -> str:
@@ -65,32 +65,32 @@ def encode(text: str) -> bytes:
 
 
 def replace_surrogates(text: str) -> str:
-    """The text with every surrogate replaced: a document is UTF-8."""
+    """Replace surrogates, which UTF-8 cannot encode."""
     return text if text.isascii() else _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def read(path: Path) -> Snapshot:
-    """Raises `Unreadable` for whatever is not a readable file of UTF-8 text and of bearable size."""
+    """Raises `UnreadableDocument` unless it is a readable UTF-8 file within the size limit."""
     try:
         return _utf8(path, _read(path))
     except OSError as error:
-        raise UnreadableDocument(_why_unread(path, error)) from None
+        raise UnreadableDocument(_read_error(path, error)) from None
 
 
 def read_stable(path: Path, known: Snapshot) -> Snapshot:
-    """Read; what differs from what is known is read until nobody writes it any more."""
+    """Read the file; if it differs from `known`, read again until it stops changing."""
     try:
         found = _read(path)
-        for _ in range(_READS):
+        for _ in range(_MAX_READS):
             if found.data == known.data:
                 break
-            time.sleep(_PAUSE)
+            time.sleep(_POLL_SECONDS)
             again = _read(path)
             if again.identity == found.identity and again.data == found.data:
                 break
             found = again
     except OSError as error:
-        raise UnreadableDocument(_why_unread(path, error)) from None
+        raise UnreadableDocument(_read_error(path, error)) from None
     return found if found.data == known.data else _utf8(path, found)
 
 
@@ -106,15 +106,15 @@ def _utf8(path: Path, found: Snapshot) -> Snapshot:
 
 
 def check_writable(path: Path) -> None:
-    """Raises `DocumentError` for a document that could not be written: better known before a model is asked."""
+    """Raises `DocumentError` for a read-only document, before a model is asked in vain."""
     if not path.stat().st_mode & 0o222 or not os.access(path, os.W_OK):
-        raise DocumentError(f"{path} is read-only; make it writable and run again.")
+        raise DocumentError(f"{path} is read-only. Make it writable and run again.")
 
 
 def replace(path: Path, known: Snapshot, data: bytes) -> Snapshot:
-    """Put `data` in the place of what is known. Raises `Changed` if that is not what is there."""
+    """Replace the known content with `data` atomically. Raises `FileChanged` if the file has other content."""
     if len(data) > MAX_BYTES:
-        raise DocumentError(f"{path} would be longer than {MAX_BYTES:,} bytes; begin a new document.")
+        raise DocumentError(f"{path} would be longer than {MAX_BYTES:,} bytes. Start a new document.")
     try:
         check_writable(path)
         with open_descriptor(path, USER_FILE_FLAGS) as old:
@@ -124,12 +124,12 @@ def replace(path: Path, known: Snapshot, data: bytes) -> Snapshot:
                 _swap_in(path.with_name(new.ensure_name()), path, known.data, data)
             sync_folder(folder)
     except OSError as error:
-        raise DocumentError(_why_unwritten(path, error)) from None
+        raise DocumentError(_write_error(path, error)) from None
     return Snapshot(data, (), time.time_ns())
 
 
 def write_conflict_copy(path: Path, elsewhere: Path, data: bytes) -> Path:
-    """Write a version that could not be merged into a file of its own, beside the document if that is possible."""
+    """Write an unmerged version to a new file, next to the document if possible, else in `elsewhere`."""
     for folder in (path.parent, elsewhere):
         number = 0
         while number < 10_000:
@@ -143,11 +143,11 @@ def write_conflict_copy(path: Path, elsewhere: Path, data: bytes) -> Path:
             except OSError:
                 break
             return kept
-    raise DocumentError(f"What was to be written to {path} could not be kept in any file; free some space.")
+    raise DocumentError(f"Cannot save a conflict copy of {path} anywhere. Free some disk space and run again.")
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what a killed process left beside the document, also where it could make no note of it."""
+    """Remove temporary files that a killed process left next to the document."""
     with suppress(OSError):
         for entry in os.scandir(path.parent):
             if entry.name.startswith(".holdfast-") and is_orphaned(entry.name, entry.stat().st_mtime):
@@ -159,9 +159,11 @@ def _read(path: Path) -> Snapshot:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             kind = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
-            raise UnreadableDocument(f"{path} is {kind}; name a .chat file.")
+            raise UnreadableDocument(f"{path} is {kind}. Use a .chat file.")
         if found.st_size > MAX_BYTES:
-            raise UnreadableDocument(f"{path} is {found.st_size:,} bytes long; at most {MAX_BYTES:,} are read.")
+            raise UnreadableDocument(
+                f"{path} has {found.st_size:,} bytes; the limit is {MAX_BYTES:,}. Start a new document."
+            )
         now = time.time_ns()
         with open(descriptor, "rb", buffering=0, closefd=False) as file:
             data = file.readall()
@@ -173,7 +175,7 @@ def _identity(found: os.stat_result) -> tuple[int, ...]:
 
 
 def _swap_in(temporary: Path, path: Path, known: bytes, data: bytes) -> None:
-    """Where the system can swap two files, what was there is in our hands, and goes back if it is a surprise."""
+    """Exchange the two files atomically, and exchange them back if the old content is not the expected one."""
     if _read(path).data != known:
         raise FileChanged
     placed, expected = data, known
@@ -188,19 +190,19 @@ def _swap_in(temporary: Path, path: Path, known: bytes, data: bytes) -> None:
         raise FileChanged
 
 
-def _why_unread(path: Path, error: OSError) -> str:
+def _read_error(path: Path, error: OSError) -> str:
     if error.errno == errno.ENOENT:
-        return f"{path} does not exist; create it with `holdfast chat new {path.name}`."
+        return f"{path} does not exist. Create it with `holdfast chat new {path.name}`."
     if error.errno in (errno.EACCES, errno.EPERM):
-        return f"{path} may not be read; check its permissions."
-    return f"{path} cannot be read ({error.strerror}); check the path and the disk."
+        return f"Permission denied: cannot read {path}. Check its permissions."
+    return f"Cannot read {path} ({error.strerror}). Check the path and the disk."
 
 
-def _why_unwritten(path: Path, error: OSError) -> str:
+def _write_error(path: Path, error: OSError) -> str:
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return f"{path} cannot be replaced because its folder is not writable; check the permissions of the folder."
+        return f"Cannot replace {path}: its folder is not writable. Check the permissions of the folder."
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return f"{path} was left as it is because there is no space for the new version; free some and run again."
+        return f"{path} is unchanged because the disk is full. Free some space and run again."
     if error.errno == errno.ENOENT:
-        return f"{path} is gone; put it back and run again."
-    return f"{path} could not be written ({error.strerror}); check the disk and run again."
+        return f"{path} was deleted. Restore it and run again."
+    return f"Cannot write {path} ({error.strerror}). Check the disk and run again."

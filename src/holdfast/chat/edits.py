@@ -1,4 +1,4 @@
-"""Changes to a document: where a reply, a status or a result goes, also beside edits made meanwhile."""
+"""Edits of a document that insert replies, statuses and results, also next to concurrent edits. Pure functions."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from holdfast.contract.result import Result
 
 
 class TextEdit(NamedTuple):
-    """This stretch of the text becomes that."""
+    """Replace the text from `start` to `end`."""
 
     start: int
     end: int
     new: str
 
 
-def apply_edits(document: Document, text: str, splices: Sequence[TextEdit]) -> Document:
-    """All of them at once; `text` is the document's. They must not overlap."""
-    if not splices:
+def apply_edits(document: Document, text: str, edits: Sequence[TextEdit]) -> Document:
+    """Apply edits that do not overlap as one edit; `text` is the document's."""
+    if not edits:
         return document
-    ordered = sorted(splices)
+    ordered = sorted(edits)
     pieces: list[str] = []
     at = ordered[0].start
     for splice in ordered:
@@ -53,31 +53,31 @@ def apply_edits(document: Document, text: str, splices: Sequence[TextEdit]) -> D
 
 
 def place_blocks(document: Document, text: str, turn: Turn, blocks: Mapping[str, str]) -> list[TextEdit]:
-    """Write blocks of a turn's calls, by id: over the block that is there, or in the order of the calls.
+    """The edits that write result blocks, by call id, over the existing ones or in the order of the calls.
 
-    `text` is the document's, made once because it may be long. New blocks go into the `@You:` right after the reply:
-    after the result of the nearest call before, else before the first result, else right after the marker; where there
-    is no such message, one is made.
+    `text` is the document's, built once because it may be long. New blocks go into the `@You:` right after the reply,
+    which is created if necessary: after the result of the nearest earlier call, else before the first result, else
+    right after the marker.
     """
     after = document.messages[turn.message_index + 1 : turn.message_index + 2]
     host = turn.message_index + 1 if after and after[0].role == YOU else None
-    splices: list[TextEdit] = []
-    waiting: list[str] = []
+    edits: list[TextEdit] = []
+    new_blocks: list[str] = []
     anchor: ResultBlock | None = None
-    for asked in turn.calls:
-        block = blocks.get(asked.use.id)
-        if block is not None and asked.block is not None:
-            splices.append(TextEdit(*block_span(asked.block), block.rstrip("\r\n")))
+    for call in turn.calls:
+        block = blocks.get(call.use.id)
+        if block is not None and call.block is not None:
+            edits.append(TextEdit(*block_span(call.block), block.rstrip("\r\n")))
         elif block is not None:
-            waiting.append(block)
-        if asked.block is not None and asked.block.message_index == host:
-            splices += _insertion(document, text, turn, host, anchor, waiting)
-            waiting, anchor = [], asked.block
-    return splices + _insertion(document, text, turn, host, anchor, waiting)
+            new_blocks.append(block)
+        if call.block is not None and call.block.message_index == host:
+            edits += _insertion(document, text, turn, host, anchor, new_blocks)
+            new_blocks, anchor = [], call.block
+    return edits + _insertion(document, text, turn, host, anchor, new_blocks)
 
 
 def insert_block(text: str, at: int, block: str, newline: str) -> TextEdit:
-    """Put a block of whole lines between two lines, with blank lines around it."""
+    """Insert a block of complete lines between two lines, surrounded by blank lines."""
     before = after = ""
     if at and text[at - 1] != "\n":
         before = newline * 2
@@ -89,9 +89,9 @@ def insert_block(text: str, at: int, block: str, newline: str) -> TextEdit:
     return TextEdit(at, at, f"{before}{block}{after}")
 
 
-def block_span(answer: ResultBlock) -> tuple[int, int]:
-    """From a block's header to the end of its fence, without the end of that line and the blank lines after it."""
-    return answer.start, answer.start + len(answer.segment.source.rstrip())
+def block_span(block: ResultBlock) -> tuple[int, int]:
+    """The range from the header to the closing fence, without the line break and blank lines after it."""
+    return block.start, block.start + len(block.segment.source.rstrip())
 
 
 def message_end(document: Document, index: int) -> int:
@@ -109,20 +109,20 @@ def _insertion(
         at = message_end(document, turn.message_index)
         return [insert_block(text, at, f"@{YOU}:{newline}{newline}{body}", newline)]
     if anchor is not None:
-        return [insert_block(text, _line_end(text, block_span(anchor)[1]), body, newline)]
-    return [insert_block(text, _head(document, text, host), body, newline)]
+        return [insert_block(text, _next_line(text, block_span(anchor)[1]), body, newline)]
+    return [insert_block(text, _first_result_offset(document, text, host), body, newline)]
 
 
-def _head(document: Document, text: str, host: int) -> int:
-    """Before the first result of a message, or after its marker."""
+def _first_result_offset(document: Document, text: str, host: int) -> int:
+    """The offset of the first result of a message, or of the line after its marker."""
     for start, segment in segments_with_offsets(document, host):
         if isinstance(segment, ToolResultSegment):
             return start
-    return _line_end(text, document.offset(host))
+    return _next_line(text, document.offset(host))
 
 
-def _line_end(text: str, at: int) -> int:
-    """Where the next line begins."""
+def _next_line(text: str, at: int) -> int:
+    """The offset of the next line."""
     return text.find("\n", at) + 1 or len(text)
 
 
@@ -131,59 +131,60 @@ _FENCE: Final = re.compile(r"^`+(?P<info>[^`\n]*?)\r?$", re.MULTILINE)
 
 
 class MergeConflict(Exception):
-    """The document does not go together with what is to be written; says what was found, as half a sentence."""
+    """A concurrent edit conflicts with the change; the message is a clause such as `call 'a' was removed`."""
 
 
 def apply_changes(document: Document, changes: Sequence[SetStatus | SetResult]) -> Document:
-    """Raises `Mismatch` if one of the calls, or what is said about it, is not what its slot says."""
-    calls, text = _Calls(document), document.text
-    said: dict[int, dict[str, Status | None]] = {}
+    """Write statuses and results. Raises `MergeConflict` if a call or its placeholder differs from its slot."""
+    index, text = _CallIndex(document), document.text
+    expected: dict[int, dict[str, Status | None]] = {}
     blocks: dict[int, dict[str, str]] = {}
-    splices: list[TextEdit] = []
+    edits: list[TextEdit] = []
     for change in changes:
-        number, asked = calls.find(change.slot)
-        said.setdefault(number, {})[asked.use.id] = change.status if isinstance(change, SetStatus) else None
-        if isinstance(change, SetResult) and asked.block is not None and _is_own(asked.block, change.result):
-            splices += placeholder_to_result(asked.block)
+        number, call = index.find(change.slot)
+        expected.setdefault(number, {})[call.use.id] = change.status if isinstance(change, SetStatus) else None
+        if isinstance(change, SetResult) and call.block is not None and _is_typed_result(call.block, change.result):
+            edits += placeholder_to_result(call.block)
         else:
-            blocks.setdefault(number, {})[asked.use.id] = _block(document, change)
+            blocks.setdefault(number, {})[call.use.id] = _result_block(document, change)
     for number, block in blocks.items():
-        splices += place_blocks(document, text, calls.turns[number], block)
-    new = apply_edits(document, text, splices)
-    read = _Calls(new)
-    if any(_said(read.calls(number), what) != what for number, what in said.items()):
-        raise DocumentError(_never_closed(document))
+        edits += place_blocks(document, text, index.turns[number], block)
+    new = apply_edits(document, text, edits)
+    # Read it back: an unclosed fence before the blocks would have swallowed them.
+    written = _CallIndex(new)
+    if any(_statuses(written.calls(number), wanted) != wanted for number, wanted in expected.items()):
+        raise DocumentError(_unclosed_fence_message(document))
     return new
 
 
 def repair_orphans(document: Document) -> tuple[Document, int]:
-    """Every call of an earlier reply gets a result; what a person wrote into a placeholder stays as one."""
-    splices: list[TextEdit] = []
+    """Write an error result for every unfinished call of an earlier reply; typed text stays as the result."""
+    edits: list[TextEdit] = []
     orphans = 0
     text, last = document.text, len(reply_indexes(document)) - 1
-    for found in read_turns(document):
-        if found.number == last:
+    for turn in read_turns(document):
+        if turn.number == last:
             break
         blocks: dict[str, str] = {}
-        for asked in found.calls:
-            if not asked.is_open:
+        for call in turn.calls:
+            if not call.is_open:
                 continue
             orphans += 1
-            answer, said = asked.block, placeholder_text(document, asked)
-            if answer is not None and said.strip() and answer.status in (Status.PENDING, Status.APPROVED):
-                splices += placeholder_to_result(answer)
+            block, typed = call.block, placeholder_text(document, call)
+            if block is not None and typed.strip() and block.status in (Status.PENDING, Status.APPROVED):
+                edits += placeholder_to_result(block)
             else:
-                error = said if said.strip() else NOT_RECORDED
-                blocks[asked.use.id] = grammar.tool_result(asked.use.id, error, error=True, newline=document.newline)
-        splices += place_blocks(document, text, found, blocks)
-    return apply_edits(document, text, splices), orphans
+                error = typed if typed.strip() else NOT_RECORDED
+                blocks[call.use.id] = grammar.tool_result(call.use.id, error, error=True, newline=document.newline)
+        edits += place_blocks(document, text, turn, blocks)
+    return apply_edits(document, text, edits), orphans
 
 
 def insert_reply(document: Document, answered: Document, parts: Sequence[Part], aborted: str | None) -> Document:
-    """The reply goes behind what it answers. Raises `Mismatch` if that is not what it was any more."""
+    """Insert a reply after the messages it answers. Raises `MergeConflict` if those have changed."""
     length, text = len(answered.messages), document.text
     if document is not answered:
-        _check_answered(document, answered)
+        _check_unchanged(document, answered)
     at = message_end(document, length - 1) if length else len(text)
     follows = length < len(document.messages)
     if not follows and length > 1 and document.messages[-1].role == YOU and is_blank(document.messages[-1]):
@@ -194,53 +195,53 @@ def insert_reply(document: Document, answered: Document, parts: Sequence[Part], 
         block += f"{newline}@{YOU}:{newline}{newline}"
     new = apply_edits(document, text, [insert_block(text, at, block, newline)])
     if len(reply_indexes(new)) != len(reply_indexes(document)) + 1:
-        raise DocumentError(_never_closed(document))
+        raise DocumentError(_unclosed_fence_message(document))
     return new
 
 
-def placeholder_to_result(answer: ResultBlock) -> list[TextEdit]:
-    """A placeholder becomes a plain result: only what marks it goes, not a byte of what is in it."""
-    source = answer.segment.source
-    splices: list[TextEdit] = []
+def placeholder_to_result(block: ResultBlock) -> list[TextEdit]:
+    """The edits that turn a placeholder into a result: they remove its marks and nothing else."""
+    source = block.segment.source
+    edits: list[TextEdit] = []
     header = _HEADER.match(source)
     if header is not None and header_status(header["suffix"]).status is not None:
-        splices.append(TextEdit(answer.start + header.start("suffix"), answer.start + header.end("suffix"), ""))
-    if answer.segment.form == "fence" and (fence := _FENCE.search(source)) is not None:
-        splices.append(TextEdit(answer.start + fence.start("info"), answer.start + fence.end("info"), ""))
-    return splices
+        edits.append(TextEdit(block.start + header.start("suffix"), block.start + header.end("suffix"), ""))
+    if block.segment.form == "fence" and (fence := _FENCE.search(source)) is not None:
+        edits.append(TextEdit(block.start + fence.start("info"), block.start + fence.end("info"), ""))
+    return edits
 
 
 def changes_appended(document: Document, changes: Sequence[SetStatus | SetResult]) -> str:
-    """A version with what was to be written: in its place as far as the document has one, else at the end."""
+    """The text with the changes in place, or at the end if they conflict. For a conflict copy."""
     try:
         return apply_changes(document, changes).text
     except (MergeConflict, DocumentError):
         newline = document.newline
-        blocks = newline.join(_block(document, change) for change in changes)
+        blocks = newline.join(_result_block(document, change) for change in changes)
         text = document.text
         return apply_edits(document, text, [insert_block(text, len(text), blocks, newline)]).text
 
 
 def text_difference(old: str, new: str) -> tuple[int, int, str]:
-    """Which stretch of the old text became what, so that all before and after it is the same."""
+    """The smallest replacement (start, end, new text) that turns the old text into the new one."""
     most = min(len(old), len(new))
-    start = _common(lambda low, high: old[low:high] == new[low:high], most)
+    start = _common_length(lambda low, high: old[low:high] == new[low:high], most)
     ends = len(old), len(new)
-    end = _common(
+    end = _common_length(
         lambda low, high: old[ends[0] - high : ends[0] - low] == new[ends[1] - high : ends[1] - low], most - start
     )
     return start, len(old) - end, new[start : len(new) - end]
 
 
 def with_storable_ids(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Every call of a reply has an id that no other has and that can be written, whatever the model gave them."""
+    """The parts with call ids that are unique and valid UTF-8."""
     return with_unique_ids(
         [replace(part, id=replace_surrogates(part.id)) if isinstance(part, ToolUse) else part for part in parts]
     )
 
 
-class _Calls:
-    """The calls of a document by turn and id, read when they are asked for."""
+class _CallIndex:
+    """The calls of a document by turn and id, parsed on demand."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -253,40 +254,40 @@ class _Calls:
             return {}
         if number not in self._calls:
             self.turns[number] = read_turn(self._document, self._replies, number)
-            self._calls[number] = {asked.use.id: asked for asked in self.turns[number].calls}
+            self._calls[number] = {call.use.id: call for call in self.turns[number].calls}
         return self._calls[number]
 
     def find(self, slot: Slot) -> tuple[int, TurnCall]:
-        """The call of a slot as it was seen; replies before it may have come or gone meanwhile."""
-        here = self._seen(slot.turn, slot)
+        """The turn and the call of a slot, also if earlier replies were added or removed. Raises `MergeConflict`."""
+        here = self._unchanged(slot.turn, slot)
         if here is not None:
             return slot.turn, here
         others = [
-            (number, asked)
+            (number, call)
             for number in range(len(self._replies))
-            if number != slot.turn and (asked := self._seen(number, slot)) is not None
+            if number != slot.turn and (call := self._unchanged(number, slot)) is not None
         ]
         if len(others) == 1:
             return others[0]
         how = "changed" if slot.use.id in self.calls(slot.turn) else "removed"
         raise MergeConflict(f"call '{slot.use.id}' or its result was {how}")
 
-    def _seen(self, number: int, slot: Slot) -> TurnCall | None:
-        asked = self.calls(number).get(slot.use.id)
-        if asked is None or asked.use != slot.use or not asked.is_open:
+    def _unchanged(self, number: int, slot: Slot) -> TurnCall | None:
+        call = self.calls(number).get(slot.use.id)
+        if call is None or call.use != slot.use or not call.is_open:
             return None
-        said = (asked.block and asked.block.status, placeholder_text(self._document, asked))
-        return asked if said == (slot.status, slot.text) else None
+        now = (call.block and call.block.status, placeholder_text(self._document, call))
+        return call if now == (slot.status, slot.text) else None
 
 
-def _said(calls: Mapping[str, TurnCall], ids: Collection[str]) -> dict[str, Status | None]:
-    """What the blocks of some calls say; those that have none are left out."""
-    answers = ((name, asked.block) for name in ids if (asked := calls.get(name)) is not None)
-    return {name: answer.status for name, answer in answers if answer is not None}
+def _statuses(calls: Mapping[str, TurnCall], ids: Collection[str]) -> dict[str, Status | None]:
+    """The statuses of the result blocks of these calls; calls without a block are left out."""
+    blocks = ((use_id, call.block) for use_id in ids if (call := calls.get(use_id)) is not None)
+    return {use_id: block.status for use_id, block in blocks if block is not None}
 
 
-def _common(agree: Callable[[int, int], bool], most: int) -> int:
-    """The greatest length up to which two texts agree."""
+def _common_length(agree: Callable[[int, int], bool], most: int) -> int:
+    """The length of the common prefix, by binary search: slices compare at C speed."""
     least = 0
     while least < most:
         middle = (least + most + 1) // 2
@@ -297,19 +298,19 @@ def _common(agree: Callable[[int, int], bool], most: int) -> int:
     return least
 
 
-def _check_answered(document: Document, answered: Document) -> None:
+def _check_unchanged(document: Document, answered: Document) -> None:
     before, now = answered.messages, document.messages
     same = len(now) >= len(before) and all(
         old.role == new.role and old.source.rstrip() == new.source.rstrip()
         for old, new in zip(before, now, strict=False)
     )
     if not same:
-        raise MergeConflict("what the model was answering was changed")
+        raise MergeConflict("a message that the model was answering was changed")
     if any(message.role == ASSISTANT for message in now[len(before) :]):
         raise MergeConflict("another reply was written")
 
 
-def _block(document: Document, change: SetStatus | SetResult) -> str:
+def _result_block(document: Document, change: SetStatus | SetResult) -> str:
     name = change.slot.use.id
     if isinstance(change, SetStatus):
         return grammar.placeholder(name, change.status, document.newline)
@@ -320,19 +321,19 @@ def _block(document: Document, change: SetStatus | SetResult) -> str:
     return grammar.tool_result(name, text, error=not result.success, newline=document.newline)
 
 
-def _is_own(answer: ResultBlock, result: Result) -> bool:
-    """Whether the result is what a person put into the placeholder."""
-    words = answer.segment.content
+def _is_typed_result(block: ResultBlock, result: Result) -> bool:
+    """Whether the result is the text that a person typed into the placeholder."""
+    typed = block.segment.content
     return (
-        answer.status is Status.PENDING
+        block.status is Status.PENDING
         and result.success
-        and bool(words.strip())
-        and words.replace("\r\n", "\n").strip() == result.output.replace("\r\n", "\n").strip()
+        and bool(typed.strip())
+        and typed.replace("\r\n", "\n").strip() == result.output.replace("\r\n", "\n").strip()
     )
 
 
-def _never_closed(document: Document) -> str:
+def _unclosed_fence_message(document: Document) -> str:
     return (
-        f"Nothing can be written behind line {document.line(len(document))}, because a fence before it is never "
-        "closed; close it and run again."
+        f"Cannot write after line {document.line(len(document))}: a fence before it is not closed. "
+        "Close it and run again."
     )

@@ -1,8 +1,8 @@
-"""The lines that mean something in a `.chat` document: their patterns, how text is escaped, and how blocks are written.
+"""The grammar of `.chat` documents: patterns of markup lines, escaping, and functions that write blocks.
 
-Only a line feed ends a line. The patterns want MULTILINE; possessive repeats keep every one of them linear. A line
-outside a fence that is backslashes and markup has one backslash more in the document than in the text. Blocks are
-written so that they are read as exactly what was written; a block has no line break at its end, a message has one.
+Only a line feed ends a line. The patterns need MULTILINE; possessive quantifiers keep all of them linear. A line of
+backslashes and markup outside a fence has one more backslash in the document than in the text. Reading a written block
+yields exactly what was written. A block has no line break at its end, a message has one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.contract.message import Aborted, Part, Text, Thinking, ToolUse
 
 BOM: Final = "\ufeff"
 BLANK_CHARS: Final = " \t\r\v\f"
-"""What a blank line may consist of, and what may follow the markup on a line of its own."""
+"""The characters of a blank line, which may also follow markup on its line."""
 
 WS: Final = r"[ \t\r\v\f]*+"
 MARKER: Final = rf"@(?P<role>[A-Za-z0-9]++):{WS}$"
@@ -26,7 +26,7 @@ FRONTMATTER: Final = rf"```(?P<language>[A-Za-z0-9_]++){WS}$"
 TOOL_USE: Final = rf"\*\*Tool Use:\*\*{WS}`(?P<name>[^`\n]*+)`{WS}\(`(?P<use>[^)\n]*)`\)[^\n]*+$"
 TOOL_RESULT: Final = rf"\*\*Tool Result:\*\*{WS}`(?P<result>[^`\n]*+)`(?P<suffix>[^\n]*+)$"
 BODY: Final = rf"(?:\n(?:{WS}\n)*+(?P<ticks>`{{3,}}+)(?P<info>[^`\n]*+)$)?"
-"""The fence of a tool block, which may come after blank lines."""
+"""The opening fence of a tool block, which may follow blank lines."""
 _SIGNED: Final = r'(?:(?P<provider>[^ \n":=>]*+):)?signature="(?P<signature>[^"\n]*+)"'
 THINKING: Final = (
     rf'<thinking(?P<redacted> redacted)?(?: {_SIGNED}| provider="(?P<unsigned>[^"\n]*+)")? ?(?P<closed>/?)>{WS}$'
@@ -35,7 +35,7 @@ THINKING_END: Final = rf"</thinking>{WS}$"
 ABORTED: Final = rf"<!-- flemma:aborted:(?P<message>[^\n]*)-->{WS}$"
 
 NO_ROLE, OTHER, YOU, ASSISTANT = range(4)
-"""Whose text is read: nobody's before the first marker; two roles have markup of their own."""
+"""Roles by their markup: before the first marker there is none; two roles have markup of their own."""
 
 MARKUP: Final = (
     rf"{MARKER}|{FENCE}",
@@ -48,7 +48,7 @@ IN_THINKING: Final = re.compile(rf"\n(?:{THINKING_END}|{MARKER}|{FENCE})", re.MU
 """The lines that matter inside a thinking block."""
 
 BLANK_LINES: Final = rf"(?:{WS}\n)*+(?:{WS}\Z)?"
-"""The rest of a line and the blank lines after it; at the end of the text also a last one without a line feed."""
+"""The rest of a line and the blank lines after it, including a last one without a line feed."""
 
 _CLOSING_LINE: Final = re.compile(rf"`++{WS}($){BLANK_LINES}", re.MULTILINE)
 
@@ -58,9 +58,9 @@ def markup_role(role: str) -> int:
 
 
 def closing_fence(text: str, at: int, length: int) -> re.Match[str] | None:
-    """The line that closes a fence of this length; `at` is the line feed before its content.
+    """Find the line that closes a fence of this length; `at` is the line feed before the content.
 
-    The line ends where the group begins; the match has the blank lines after it, too.
+    The group is at the end of that line; the match includes the blank lines after it.
     """
     wanted = "\n" + "`" * length
     while (at := text.find(wanted, at)) >= 0:
@@ -71,7 +71,7 @@ def closing_fence(text: str, at: int, length: int) -> re.Match[str] | None:
 
 
 _MARKUP: Final = tuple(
-    f"{markup}|{THINKING_END}" if reader == ASSISTANT else markup for reader, markup in enumerate(MARKUP)
+    f"{markup}|{THINKING_END}" if role_kind == ASSISTANT else markup for role_kind, markup in enumerate(MARKUP)
 )
 _RISKY: Final = tuple(re.compile(rf"\n(?=\\*+(?:{markup}))", re.MULTILINE) for markup in _MARKUP)
 _OPENING: Final = r"(?=`{3,}+[^`\n]*+$)"
@@ -87,16 +87,16 @@ _ENCODED: Final = re.compile("(?:%[0-9A-Fa-f]{2})+")
 
 
 def replace_unencodable(text: str) -> str:
-    """The text without halves of surrogate pairs, which no file can hold. Bytes that were not UTF-8 stay."""
+    """Replace lone surrogates, except those of `surrogateescape`, which stand for bytes that are not UTF-8."""
     return text if text.isascii() else _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def escape_lines(text: str, reader: int) -> str:
+def escape_lines(text: str, role_kind: int) -> str:
     text = "\n" + text
     fences: _Closings | None = None
     out: list[str] = []
     at = done = 0
-    while found := _RISKY[reader].search(text, at):
+    while found := _RISKY[role_kind].search(text, at):
         at = found.end()
         if text[at] == "`":
             fences = fences or _Closings(text)
@@ -109,7 +109,7 @@ def escape_lines(text: str, reader: int) -> str:
 
 
 class _Closings:
-    """Where fences can close, so that many that never do cost no more than one."""
+    """An index of closing fences, so that many unclosed fences take linear time."""
 
     def __init__(self, text: str) -> None:
         found = list(_CLOSING.finditer(text))
@@ -119,7 +119,7 @@ class _Closings:
         self.longest = list(accumulate(reversed(self.lengths), max))[::-1]
 
     def end_of(self, text: str, line: int) -> int | None:
-        """The end of the line that closes the fence which this line opens."""
+        """The end of the line that closes the fence opened by this line."""
         length = _ticks(text, line)
         index = bisect_right(self.lines, line)
         if index == len(self.lines) or self.longest[index] < length:
@@ -134,11 +134,11 @@ def _ticks(text: str, line: int) -> int:
     return len(found[0]) if found else 0
 
 
-def unescape_lines(text: str, reader: int) -> str:
+def unescape_lines(text: str, role_kind: int) -> str:
     text = "\n" + text
     out: list[str] = []
     at = done = 0
-    while found := _ESCAPED[reader].search(text, at):
+    while found := _ESCAPED[role_kind].search(text, at):
         at = found.end()
         if text[at - 1] == "\\":
             out.append(text[done : at - 1])
@@ -152,7 +152,7 @@ def unescape_lines(text: str, reader: int) -> str:
 
 
 def escape_edges(text: str) -> str:
-    """Mark a first and a last line that would be taken for the blank lines around a text."""
+    """Escape a first or last line that would be read as a blank line around the text."""
     first, feed, rest = text.partition("\n")
     if _EMPTY.match(first):
         text = "\\" + text
@@ -171,7 +171,7 @@ def unescape_edges(text: str) -> str:
 
 
 def encode_field(text: str) -> str:
-    """A name, an id, a signature: what would end its place is written as `%60`."""
+    """Percent-encode the characters of a name, id or signature that would end its field."""
     return _FIELD.sub(_percent, replace_unencodable(text))
 
 
@@ -180,7 +180,7 @@ def encode_attribute(text: str) -> str:
 
 
 def encode_message(text: str) -> str:
-    """The blanks around the message of an aborted marker are not its own, so those of the text are written out."""
+    """Like `encode_field`; also encodes outer spaces, because those around an aborted marker's message are ignored."""
     inner = text.strip(" ")
     before = len(text) - len(text.lstrip(" ")) if inner else len(text)
     after = len(text) - before - len(inner)
@@ -200,7 +200,7 @@ def _character(found: re.Match[str]) -> str:
 
 
 def text(text: str, role: str) -> str:
-    """Text as this role says it; its own line breaks stay as they are."""
+    """Escape text of this role; line breaks are unchanged."""
     return escape_edges(escape_lines(replace_unencodable(text), markup_role(role)))
 
 
@@ -233,15 +233,15 @@ def aborted(message: str) -> str:
 
 
 def message(role: str, body: str, newline: str) -> str:
-    """A message with these blocks. A tool block that comes first has a blank line before it."""
+    """A message with this body. A blank line precedes a tool block that comes first."""
     apart = newline if body.startswith("**Tool ") else ""
     return f"@{role}:{newline}{apart}{body}{newline if body else ''}"
 
 
 def reply(parts: Sequence[Part], aborted: str | None, newline: str) -> str:
-    """A whole message of the assistant: text and calls in their order, then thinking, then why it was stopped.
+    """An assistant message: text and calls in order, then thinking, then the abort reason.
 
-    Texts with no call between them become one, and an empty text is not written.
+    Adjacent texts are joined; empty texts are not written.
     """
     said = [part for part in parts if not isinstance(part, Thinking | Aborted)]
     thought = [part for part in parts if isinstance(part, Thinking)]
@@ -276,7 +276,7 @@ def _block(part: Part, newline: str) -> str:
         case Aborted():
             return aborted(part.message)
         case _:
-            raise TypeError(f"A reply holds text, thinking and calls, but not {type(part).__name__}.")
+            raise TypeError(f"A reply cannot contain {type(part).__name__}.")
 
 
 def _result_header(use_id: str) -> str:

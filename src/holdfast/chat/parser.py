@@ -1,4 +1,4 @@
-"""Reads the nodes out of pieces that belong together, with what is wrong in them."""
+"""The parser of `.chat` documents: node types, blocks parsed from pieces, and the status of placeholders."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Frontmatter(Struct, frozen=True, gc=False):
 
 
 class Preamble(Struct, frozen=True, gc=False):
-    """What stands before the first role marker. Nobody is sent it."""
+    """Text before the first role marker, which is not sent."""
 
     source: str
 
@@ -33,7 +33,7 @@ class Preamble(Struct, frozen=True, gc=False):
 class TextSegment(Struct, frozen=True, gc=False):
     source: str
     text: str
-    """Without escapes and without the blank lines after it."""
+    """Unescaped, without trailing blank lines."""
 
 
 class ThinkingSegment(Struct, frozen=True, gc=False):
@@ -49,9 +49,9 @@ class ToolUseSegment(Struct, frozen=True, gc=False):
     name: str
     id: str
     body: str
-    """What stands in the fence, as the model wrote it."""
+    """The content of the fence, as the model wrote it."""
     problem: str | None = None
-    """Why there is no whole body, if there is none."""
+    """Why the body is incomplete, if it is."""
 
 
 class ToolResultSegment(Struct, frozen=True, gc=False):
@@ -59,7 +59,7 @@ class ToolResultSegment(Struct, frozen=True, gc=False):
     id: str
     error: bool
     status: str | None
-    """What a placeholder says; None for a result."""
+    """The status of a placeholder; None for a result."""
     content: str
     form: Literal["fence", "header"] | None
     """Where the status is written."""
@@ -76,10 +76,10 @@ Segment = TextSegment | ThinkingSegment | ToolUseSegment | ToolResultSegment | A
 
 class MessageBlock(Struct, frozen=True, gc=False):
     role: str
-    """As it is written: `You`, `Assistant`, `System` or a name holdfast does not know."""
+    """As written: `You`, `Assistant`, `System` or an unknown name."""
     segments: tuple[Segment, ...]
     marker: str
-    """The line with the role, and the blank lines after it."""
+    """The role line and the blank lines after it."""
 
     @property
     def source(self) -> str:
@@ -91,11 +91,11 @@ Block = Frontmatter | Preamble | MessageBlock
 
 _TAG: Final = "flemma:tool"
 _TOKEN: Final = re.compile(r"""(?:[^\s"']|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'|["'])++""")
-_LONGEST: Final = 1000
-"""What comes after so many characters is not looked at, as quotes that never close could take long."""
+_MAX_INFO: Final = 1000
+"""Info strings are read up to this length: unclosed quotes could take quadratic time."""
 _SUFFIX: Final = re.compile(r"\s*\((.*)\)\s*\Z", re.DOTALL)
 _BETWEEN: Final = re.compile(r"[(),;|/&+]+")
-"""What may stand between two words of a header."""
+"""Separators between the words of a header."""
 _ERROR: Final = "error"
 _WORDS: Final[dict[str, str]] = {
     **{status.value: status.value for status in Status},
@@ -103,109 +103,108 @@ _WORDS: Final[dict[str, str]] = {
     "deny": Status.DENIED.value,
     _ERROR: _ERROR,
 }
-_LOOK_ALIKES: Final = str.maketrans("аɑαсϲԁеєһіıɩιјϳⅼոոоοօрρгѕтτսυνѵցɡмլ", "aaaccdeehiiiijjlnnooopprsttuuvvggml")
-"""Letters of other alphabets, and what they are read as in the words above; compatibility forms are folded before."""
+_CONFUSABLES: Final = str.maketrans("аɑαсϲԁеєһіıɩιјϳⅼոոоοօрρгѕтτսυνѵցɡмլ", "aaaccdeehiiiijjlnnooopprsttuuvvggml")
+"""Homoglyphs of the letters in the words above. Compatibility forms are normalised before."""
 
 
 _STATUS: Final = "status"
 _MENTION: Final = re.compile(rf"(?<![a-z])(?:{'|'.join((_STATUS, *_WORDS))})(?![a-z])")
-"""A word that says something about the status, whatever punctuation stands around it."""
+"""A status word, whatever punctuation surrounds it."""
 
 
 class StatusMark(NamedTuple):
     status: str | None = None
     error: bool = False
     problem: str | None = None
-    """Why the block is pending although it says something else."""
+    """Why the block is pending despite its text."""
 
 
 NO_STATUS: Final = StatusMark()
 
 
 def header_status(suffix: str) -> StatusMark:
-    """`(error)`, `(pending)` or `(status=pending …)` after the id. Words that are no status say nothing."""
+    """The status in `(error)`, `(pending)` or `(status=pending …)` after the id. Other words are ignored."""
     found = _SUFFIX.match(suffix)
     if found is None:
         return NO_STATUS
-    said = _said(found[1])
-    if not said:
+    given = _given_statuses(found[1])
+    if not given:
         return NO_STATUS
-    if said == [_ERROR] == _mentioned(found[1]):
+    if given == [_ERROR] == _status_words(found[1]):
         return StatusMark(error=True)
-    return _only(said, found[1])
+    return _single_status(given, found[1])
 
 
 def fence_status(info: str) -> StatusMark | None:
-    """`flemma:tool status=pending` after the backticks; None for any other fence."""
+    """The status in `flemma:tool status=pending` after the backticks; None for any other fence."""
     tag, rest = (*info.split(maxsplit=1), "", "")[:2]
     if tag != _TAG:
-        if _read_as(tag) != _TAG:
+        if _fold(tag) != _TAG:
             return None
-        problem = f'The block begins with "{tag}" and is read as pending; write {_TAG}'
+        problem = f'The block starts with "{tag}" and is read as pending; write {_TAG}'
         return StatusMark(Status.PENDING.value, problem=problem)
-    if not _said(rest, words=False):
+    if not _given_statuses(rest, words=False):
         return StatusMark(Status.PENDING.value)
-    return _only(_said(rest), rest)
+    return _single_status(_given_statuses(rest), rest)
 
 
 def combine_status(header: StatusMark, fence: StatusMark) -> StatusMark:
-    """What a placeholder says whose header has a status, too."""
+    """The status of a placeholder that may have one in its header too."""
     if header.status in (None, fence.status):
         return fence
-    return _several([header.status or "", fence.status or ""])
+    return _conflicting([header.status or "", fence.status or ""])
 
 
-def _said(text: str, *, words: bool = True) -> list[str]:
-    """The statuses given as `status=…`, and those that stand there as plain words; in quotes a word is no status."""
+def _given_statuses(text: str, *, words: bool = True) -> list[str]:
+    """The statuses given as `status=…` or as plain words. A quoted word is not a status."""
     found: list[str] = []
-    for token in _TOKEN.findall(text[:_LONGEST]):
+    for token in _TOKEN.findall(text[:_MAX_INFO]):
         name, equals, value = token.partition("=")
-        if equals and _read_as(name) == _STATUS:
-            found.append(_unquoted(value) if name == _STATUS else token)
+        if equals and _fold(name) == _STATUS:
+            found.append(_unquote(value) if name == _STATUS else token)
         elif words and not equals and "'" not in token and '"' not in token:
-            found += (word for word in _BETWEEN.split(token) if _read_as(word) in _WORDS)
+            found += (word for word in _BETWEEN.split(token) if _fold(word) in _WORDS)
     return found
 
 
-def _only(said: list[str], text: str) -> StatusMark:
-    if len(said) > 1 or len(text) > _LONGEST:
-        return _several(said)
-    mentioned = _mentioned(text)
-    named = [_STATUS] if _said(text, words=False) else []
+def _single_status(given: list[str], text: str) -> StatusMark:
+    if len(given) > 1 or len(text) > _MAX_INFO:
+        return _conflicting(given)
+    mentioned = _status_words(text)
+    named = [_STATUS] if _given_statuses(text, words=False) else []
     rest = mentioned[len(named) :]
     if mentioned[: len(named)] != named or len(rest) > 1 or _STATUS in rest:
-        return _several(mentioned)
-    status = _WORDS.get(said[0] or Status.PENDING.value, _ERROR)
-    return _unknown(said[0]) if status == _ERROR else StatusMark(status)
+        return _conflicting(mentioned)
+    status = _WORDS.get(given[0] or Status.PENDING.value, _ERROR)
+    return _unknown_status(given[0]) if status == _ERROR else StatusMark(status)
 
 
-def _mentioned(text: str) -> list[str]:
-    """Every word that says something about the status. What is invisible is taken both for nothing and for a space, and
-    the reading that finds more counts."""
+def _status_words(text: str) -> list[str]:
+    """All status words. Invisible characters count both as nothing and as spaces; the reading with more words wins."""
     spaced = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in text)
     closed = "".join(" " if char.isspace() else char for char in text)
-    return max((_MENTION.findall(_read_as(read)) for read in (spaced, closed)), key=len)
+    return max((_MENTION.findall(_fold(read)) for read in (spaced, closed)), key=len)
 
 
-def _several(said: list[str]) -> StatusMark:
-    shown = " and ".join(f'"{word}"' for word in said[:3])
+def _conflicting(given: list[str]) -> StatusMark:
+    shown = " and ".join(f'"{word}"' for word in given[:3])
     return StatusMark(Status.PENDING.value, problem=f"The block says {shown} and is read as pending; leave one status")
 
 
-def _unknown(word: str) -> StatusMark:
-    problem = f'The status "{word}" is not known and read as pending; write approved, rejected or pending'
+def _unknown_status(word: str) -> StatusMark:
+    problem = f'Unknown status "{word}" is read as pending; write approved, rejected or pending'
     return StatusMark(Status.PENDING.value, problem=problem)
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
 
 
-def _read_as(word: str) -> str:
-    """The word a person would take it for."""
+def _fold(word: str) -> str:
+    """Fold case and homoglyphs: the word that a person would see."""
     if word.isascii():
         return word.lower()
-    folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", word).casefold()).translate(_LOOK_ALIKES)
+    folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", word).casefold()).translate(_CONFUSABLES)
     return "".join(char for char in folded if unicodedata.category(char) not in ("Mn", "Cf", "Cc"))
 
 
@@ -221,7 +220,7 @@ DROPPED: Final = "Text before the first role marker is not part of the conversat
 
 
 class BlockNote(NamedTuple):
-    """Something wrong, with how far into the block it stands."""
+    """A problem and its offset in the block."""
 
     offset: int
     severity: Literal["error", "warning"]
@@ -248,12 +247,12 @@ def read_block(pieces: Sequence[Piece]) -> tuple[Block, Sequence[BlockNote]]:
         return _frontmatter(source)
     if yaml := yaml_problem(source):
         return Preamble(source), [BlockNote(0, "error", yaml)]
-    said = source.strip(_EDGES + grammar.BOM)
-    return Preamble(source), [BlockNote(source.index(said), "warning", DROPPED)] if said else ()
+    given = source.strip(_EDGES + grammar.BOM)
+    return Preamble(source), [BlockNote(source.index(given), "warning", DROPPED)] if given else ()
 
 
 def _frontmatter(source: str) -> tuple[Block, Sequence[BlockNote]]:
-    opening = _found(_FRONTMATTER, source)
+    opening = _match(_FRONTMATTER, source)
     closing = source.rstrip(_EDGES).rfind("\n") + 1
     if closing <= opening.end() or source[closing:].rstrip(_EDGES) != "```":
         return Preamble(source), [BlockNote(0, "error", OPEN_FRONTMATTER)]
@@ -262,7 +261,7 @@ def _frontmatter(source: str) -> tuple[Block, Sequence[BlockNote]]:
 
 def _message(pieces: Sequence[Piece]) -> tuple[MessageBlock, Sequence[BlockNote]]:
     marker = pieces[0].source
-    role, reader, crlf = _marker(marker[: marker.find("\n") + 1] or marker)
+    role, role_kind, crlf = _marker(marker[: marker.find("\n") + 1] or marker)
     segments: list[Segment] = []
     notes: list[BlockNote] = []
     offset = len(marker)
@@ -270,8 +269,8 @@ def _message(pieces: Sequence[Piece]) -> tuple[MessageBlock, Sequence[BlockNote]
         kind, source = piece.opens, piece.source
         if kind == "text":
             if segments:
-                segments[-1] = _alone(segments[-1], source, offset, notes)
-            segments.append(_text(source, reader, crlf))
+                segments[-1] = _check_second_placeholder(segments[-1], source, offset, notes)
+            segments.append(_text(source, role_kind, crlf))
         elif kind == "use":
             segments.append(_use(source, offset, notes))
         elif kind == "result":
@@ -288,13 +287,13 @@ def _message(pieces: Sequence[Piece]) -> tuple[MessageBlock, Sequence[BlockNote]
 
 @lru_cache(maxsize=32)
 def _marker(line: str) -> tuple[str, int, bool]:
-    """The role, how its text is read, and whether its line ends with a carriage return, too."""
+    """The role, its kind of markup, and whether its line ends with CRLF."""
     role = line[line.index("@") + 1 : line.index(":")]
     return role, grammar.markup_role(role), line.endswith("\r\n")
 
 
 def _joined(pieces: Sequence[Piece]) -> list[Piece]:
-    """What goes on with a node is put to it."""
+    """Merge pieces that continue the node before them."""
     begins = [index for index, piece in enumerate(pieces) if piece.opens]
     return [
         Piece("".join([piece.source for piece in pieces[begin:end]]), pieces[begin].before, pieces[begin].opens)
@@ -302,33 +301,33 @@ def _joined(pieces: Sequence[Piece]) -> list[Piece]:
     ]
 
 
-def _text(source: str, reader: int, crlf: bool) -> TextSegment:
+def _text(source: str, role_kind: int, crlf: bool) -> TextSegment:
     text = source.rstrip("\n")
     if text[-1] in grammar.BLANK_CHARS:
         feed = source.find("\n", len(source.rstrip(_EDGES)))
-        text = source if feed < 0 else _without_feed(source[: feed + 1], crlf)
+        text = source if feed < 0 else _without_newline(source[: feed + 1], crlf)
     if "\\" in text and (text.startswith("\\") or "\n\\" in text):
-        text = grammar.unescape_edges(grammar.unescape_lines(text, reader))
+        text = grammar.unescape_edges(grammar.unescape_lines(text, role_kind))
     return TextSegment(source, text)
 
 
 def _use(source: str, offset: int, notes: list[BlockNote]) -> ToolUseSegment:
-    found = _found(_USE, source)
+    found = _match(_USE, source)
     name, use_id = found.group("name", "use")
     body, problem = _body(source, found)
     if problem:
         problem = NO_INPUT if problem is _NO_FENCE else OPEN_INPUT
-        notes.append(_broken(problem, offset, found))
+        notes.append(_body_note(problem, offset, found))
     return ToolUseSegment(source, grammar.decode_field(name), grammar.decode_field(use_id), body, problem)
 
 
 def _result(source: str, offset: int, notes: list[BlockNote]) -> ToolResultSegment:
-    found = _found(_RESULT, source)
+    found = _match(_RESULT, source)
     use_id, suffix, info = found.group("result", "suffix", "info")
     content, problem = _body(source, found)
     if problem:
         problem = NO_OUTPUT if problem is _NO_FENCE else OPEN_OUTPUT
-        notes.append(_broken(problem, offset, found))
+        notes.append(_body_note(problem, offset, found))
     use_id = grammar.decode_field(use_id)
     if not suffix and not info:
         return ToolResultSegment(source, use_id, False, None, content, None, problem)
@@ -341,8 +340,8 @@ def _result(source: str, offset: int, notes: list[BlockNote]) -> ToolResultSegme
     return ToolResultSegment(source, use_id, error, marked.status, content, form, problem)
 
 
-def _alone(segment: Segment, follows: str, offset: int, notes: list[BlockNote]) -> Segment:
-    """A placeholder is pending if another one stands right behind it: nobody can tell which of them is meant."""
+def _check_second_placeholder(segment: Segment, follows: str, offset: int, notes: list[BlockNote]) -> Segment:
+    """Make a placeholder pending if another one follows directly, because they are ambiguous."""
     if not isinstance(segment, ToolResultSegment) or segment.status is None or not follows.startswith("```"):
         return segment
     if fence_status(follows.partition("\n")[0].strip("`")) is None:
@@ -352,7 +351,7 @@ def _alone(segment: Segment, follows: str, offset: int, notes: list[BlockNote]) 
 
 
 def _body(source: str, found: re.Match[str]) -> tuple[str, str | None]:
-    """What stands in the fence of a tool block, and what is wrong with it."""
+    """The content of a tool block's fence, and its problem."""
     ticks: str | None = found["ticks"]
     if ticks is None:
         return "", _NO_FENCE
@@ -363,14 +362,14 @@ def _body(source: str, found: re.Match[str]) -> tuple[str, str | None]:
     return _inside(source, opening_end, len(source)), _OPEN_FENCE
 
 
-def _broken(problem: str, offset: int, found: re.Match[str]) -> BlockNote:
+def _body_note(problem: str, offset: int, found: re.Match[str]) -> BlockNote:
     if found["ticks"] is None:
         return BlockNote(offset, "warning", problem)
     return BlockNote(offset + found.start("ticks"), "error", problem)
 
 
 def _thinking(source: str, offset: int, notes: list[BlockNote]) -> ThinkingSegment:
-    found = _found(_THINKING, source)
+    found = _match(_THINKING, source)
     end = found.end() if found["closed"] else _end_of_thinking(source, found.end())
     if end is None:
         notes.append(BlockNote(offset, "warning", OPEN_THINKING))
@@ -397,11 +396,11 @@ def _end_of_thinking(source: str, at: int) -> int | None:
 
 
 def _aborted(source: str) -> AbortedSegment:
-    return AbortedSegment(source, grammar.decode_field(_found(_ABORTED, source)["message"].strip(" \t")))
+    return AbortedSegment(source, grammar.decode_field(_match(_ABORTED, source)["message"].strip(" \t")))
 
 
 def open_fence(source: str) -> int:
-    """Where the fence begins that is still open at the end of a text or of thinking."""
+    """The offset of the fence that is unclosed at the end of a text or thinking."""
     text, at = "\n" + source, 0
     while found := _OPENER.search(text, at):
         closing = grammar.closing_fence(text, found.end(), len(found["fence"]))
@@ -412,16 +411,16 @@ def open_fence(source: str) -> int:
 
 
 def _inside(source: str, opening_end: int, closing: int) -> str:
-    """The lines between two structural ones; the last line break is of the kind the first of those has."""
-    return _without_feed(source[opening_end + 1 : closing], source[opening_end - 1] == "\r")
+    """The lines between two markup lines. The last line break is of the same kind as that of the first markup line."""
+    return _without_newline(source[opening_end + 1 : closing], source[opening_end - 1] == "\r")
 
 
-def _without_feed(text: str, crlf: bool) -> str:
+def _without_newline(text: str, crlf: bool) -> str:
     return text[:-2] if crlf and text.endswith("\r\n") else text[:-1] if text.endswith("\n") else text
 
 
-def _found(pattern: re.Pattern[str], source: str, at: int = 0) -> re.Match[str]:
-    """What the scanner saw there must be there."""
+def _match(pattern: re.Pattern[str], source: str, at: int = 0) -> re.Match[str]:
+    """Match a pattern that the scanner has already matched."""
     found = pattern.match(source, at)
     assert found
     return found

@@ -1,8 +1,8 @@
-"""Cuts a text into pieces where a `.chat` document changes its meaning; does not read what is in them.
+"""The scanner of `.chat` documents: cuts a text into pieces at the lines with markup, without parsing them.
 
-A machine that goes from line to line and never looks ahead: what a piece is depends on the state before it and on its
-own text alone. So scanning can begin at any piece, and can stop where it meets an old piece in the old state. It jumps
-over plain lines by searching for the next line that could matter.
+A line-based state machine without lookahead: a piece depends only on the state before it and on its own text. So
+scanning can start at any piece, and can stop at an old piece reached in its old state. Plain lines are skipped by
+searching for the next line that could be markup.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from holdfast.chat import grammar
 NodeKind = Literal["frontmatter", "preamble", "marker", "text", "thinking", "use", "result", "aborted"]
 
 MAX_PIECE: Final = 8192
-"""Longer plain stretches are cut, so that little is scanned again when something is added or changed."""
+"""Longer plain stretches are cut, so that an edit rescans little."""
 
 
 class Mode(IntEnum):
     START = 0
     FRONTMATTER = 1
     GAP = 2
-    """After a node: blank lines belong to it."""
+    """After a node, to which following blank lines belong."""
     TEXT = 3
     USE = 4
     RESULT = 5
@@ -38,35 +38,35 @@ class ScanState(NamedTuple):
     role: int
     mode: Mode
     fence: int = 0
-    """The length of the open fence. A tool block with none still waits for it."""
+    """The length of the open fence; 0 in a tool block before its fence."""
     inline: bool = False
-    """In a line that is plain whatever follows."""
+    """In the middle of a line that is plain whatever follows."""
 
 
 class Piece(Struct, frozen=True, gc=False):
     source: str
     before: ScanState
     opens: NodeKind | None
-    """The node that begins here; None goes on with the one before."""
+    """The kind of node that starts here; None continues the one before."""
 
 
 @lru_cache(maxsize=256)
-def _state(reader: int, mode: Mode, fence: int = 0) -> ScanState:
-    """Every fence needs one, and nearly all fences have the same few lengths."""
-    return ScanState(reader, mode, fence)
+def _state(role: int, mode: Mode, fence: int = 0) -> ScanState:
+    """Cached: every fence needs a state, and most fences have the same few lengths."""
+    return ScanState(role, mode, fence)
 
 
 START: Final = ScanState(grammar.NO_ROLE, Mode.START)
-_READERS: Final = (grammar.NO_ROLE, grammar.OTHER, grammar.YOU, grammar.ASSISTANT)
-_GAP: Final = tuple(ScanState(reader, Mode.GAP) for reader in _READERS)
-_TEXT: Final = tuple(ScanState(reader, Mode.TEXT) for reader in _READERS)
+_ROLES: Final = (grammar.NO_ROLE, grammar.OTHER, grammar.YOU, grammar.ASSISTANT)
+_GAP: Final = tuple(ScanState(role, Mode.GAP) for role in _ROLES)
+_TEXT: Final = tuple(ScanState(role, Mode.TEXT) for role in _ROLES)
 _TOOLS: Final[tuple[NodeKind, ...]] = ("text", "text", "result", "use")
 _MODES: Final = (Mode.TEXT, Mode.TEXT, Mode.RESULT, Mode.USE)
 _THINKING: Final = ScanState(grammar.ASSISTANT, Mode.THINKING)
 
 
 def _lines_of(markup: str) -> re.Pattern[str]:
-    """Lines with markup, and what belongs to them: blank lines to a marker, the first line of its fence to a header."""
+    """A pattern for markup lines, including the blank lines after a marker and the opening fence after a header."""
     markup = markup.replace(grammar.MARKER, grammar.MARKER + grammar.BLANK_LINES)
     for header in (grammar.TOOL_USE, grammar.TOOL_RESULT):
         markup = markup.replace(header, header + grammar.BODY)
@@ -80,13 +80,13 @@ _FRONTMATTER: Final = re.compile(grammar.FRONTMATTER, re.MULTILINE)
 _FRONTMATTER_END: Final = re.compile(rf"\n```{grammar.WS}$", re.MULTILINE)
 _BLANK: Final = frozenset(grammar.BLANK_CHARS + "\n")
 _UNSETTLED: Final = frozenset("@`*< \t\r\v\f")
-"""How a line can begin of which only its end says whether it is plain."""
+"""First characters of lines that may be markup, which only the rest of the line decides."""
 
 
 def scan(texts: Sequence[str], state: ScanState = START) -> tuple[list[Piece], ScanState]:
-    """The pieces of texts that follow each other and begin in this state, and the state after them.
+    """The pieces of consecutive texts, starting in `state`, and the state after them.
 
-    They begin with a line, or in the middle of one when the state says so; they end with a line or with the document.
+    The texts start at a line, or inside one if the state is `inline`, and end with a line or the document.
     """
     bom = grammar.BOM if state == START and texts[0].startswith(grammar.BOM) else ""
     if bom:
@@ -102,14 +102,14 @@ def scan(texts: Sequence[str], state: ScanState = START) -> tuple[list[Piece], S
 
 
 class _Scanner:
-    """The text has one character more in front, so that a line feed stands before every line."""
+    """The text has an extra first character, so that every line follows a line feed."""
 
     def __init__(self, text: str, state: ScanState) -> None:
         self.text = text
         self.end = len(text)
         self.state: ScanState = ScanState(state.role, state.mode, state.fence)
         self.at: int = 0
-        """The line feed before the next line; the end of the text when there is none."""
+        """The line feed before the next line, or the end of the text."""
         self.pieces: list[Piece] = []
         self.begun: int = 1
         self.before: ScanState = state
@@ -129,7 +129,7 @@ class _Scanner:
             elif mode is Mode.FRONTMATTER:
                 self._frontmatter()
             else:
-                self._waiting()
+                self._before_fence()
         if self.begun < self.end:
             self._cut(self.end, self.state)
         return self.state
@@ -141,7 +141,7 @@ class _Scanner:
         self.opens = None
 
     def _finish(self, end: int, after: ScanState) -> None:
-        """Cut here, where a node ends with the blank lines after it."""
+        """Cut after a node and the blank lines that follow it."""
         self._cut(end, after)
         self.at = end - 1
         self.state = after
@@ -161,26 +161,26 @@ class _Scanner:
 
     def _frontmatter(self) -> None:
         found = _FRONTMATTER_END.search(self.text, self.at)
-        self._pass(found.start() + 1 if found else self.end)
+        self._skip(found.start() + 1 if found else self.end)
         if found:
             self._finish(self._after_blanks(found.end()), _GAP[grammar.NO_ROLE])
 
     def _lines(self) -> None:
-        """Up to the next line with markup, and into what begins there."""
-        text, reader = self.text, self.state.role
-        found = _LINES[reader].search(text, self.at)
+        """Scan to the next markup line, and enter the node that starts there."""
+        text, role = self.text, self.state.role
+        found = _LINES[role].search(text, self.at)
         stop = found.start() + 1 if found else self.end
         first = text[stop] if found else ""
         if self.state.mode is Mode.GAP and (stop > self.begun or first == "`"):
             if text[self.begun] in _BLANK and (blanks := self._after_blanks(self.begun)) > self.begun:
                 self._finish(blanks, self.state)
             if self.begun < stop or first == "`":
-                self.opens, self.state = "text" if reader else "preamble", _TEXT[reader]
-        self._pass(stop)
+                self.opens, self.state = "text" if role else "preamble", _TEXT[role]
+        self._skip(stop)
         if found is None:
             return
         if first == "`":
-            self.at, self.state = found.end(), _state(reader, Mode.TEXT, len(found["fence"]))
+            self.at, self.state = found.end(), _state(role, Mode.TEXT, len(found["fence"]))
             return
         if self.begun < stop:
             self._cut(stop, self.state)
@@ -188,20 +188,20 @@ class _Scanner:
             self.opens = "marker"
             self._finish(found.end(), _GAP[grammar.markup_role(found["role"])])
         elif first == "*":
-            self.opens = _TOOLS[reader]
+            self.opens = _TOOLS[role]
             if found["ticks"]:
-                self.at, self.state = found.end(), _state(reader, _MODES[reader], len(found["ticks"]))
+                self.at, self.state = found.end(), _state(role, _MODES[role], len(found["ticks"]))
             else:
-                self._finish(self._after_blanks(found.end()), _state(reader, _MODES[reader]))
+                self._finish(self._after_blanks(found.end()), _state(role, _MODES[role]))
         elif text[stop + 1] == "!" or found["closed"]:
             self.opens = "aborted" if text[stop + 1] == "!" else "thinking"
-            self._finish(self._after_blanks(found.end()), _GAP[reader])
+            self._finish(self._after_blanks(found.end()), _GAP[role])
         else:
             self.opens = "thinking"
             self.at, self.state = found.end(), _THINKING
 
-    def _waiting(self) -> None:
-        """After the header of a tool block, whose fence may come after blank lines."""
+    def _before_fence(self) -> None:
+        """After the header of a tool block, before its fence."""
         line = self._after_blanks(self.at + 1)
         if found := _OPENER.match(self.text, line):
             self.at = found.end()
@@ -216,7 +216,7 @@ class _Scanner:
     def _thinking(self) -> None:
         found = grammar.IN_THINKING.search(self.text, self.at)
         stop = found.start() + 1 if found else self.end
-        self._pass(stop)
+        self._skip(stop)
         if not found:
             return
         if found["fence"]:
@@ -230,24 +230,24 @@ class _Scanner:
             self._finish(self._after_blanks(found.end()), _GAP[grammar.ASSISTANT])
 
     def _fenced(self) -> None:
-        reader, mode, fence, _ = self.state
+        role, mode, fence, _ = self.state
         found = grammar.closing_fence(self.text, self.at, fence)
-        self._pass(found.start() if found else self.end)
+        self._skip(found.start() if found else self.end)
         if not found:
             return
         if mode is Mode.USE or mode is Mode.RESULT:
-            self._finish(found.end(), _GAP[reader])
+            self._finish(found.end(), _GAP[role])
         else:
             self.at = found.start(1)
-            self.state = _state(reader, mode)
+            self.state = _state(role, mode)
 
-    def _pass(self, stop: int) -> None:
-        """Go over plain lines, up to the line that begins here."""
+    def _skip(self, stop: int) -> None:
+        """Skip plain lines up to `stop`."""
         if stop - self.begun > MAX_PIECE:
-            self._cut_up(stop)
+            self._split_long(stop)
         self.at = stop - 1
 
-    def _cut_up(self, stop: int) -> None:
+    def _split_long(self, stop: int) -> None:
         text, state = self.text, self.state
         doubtful = "`" if state.fence else _UNSETTLED
         start = min(self.at + 1, stop)

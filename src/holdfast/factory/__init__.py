@@ -1,1 +1,1 @@
-"""Builds runtimes and conversations from configuration. The only package that knows all the others."""
+"""Builds runtimes and chat sessions from configuration. The only package that imports all the others."""

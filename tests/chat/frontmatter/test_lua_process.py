@@ -42,7 +42,7 @@ def test_what_never_ends_is_ended_and_the_next_frontmatter_works(code: str) -> N
         found = only(lua_document(code, host))
         assert time.monotonic() - begun < 20
         assert found.severity == "error" and found.message == (
-            "The Lua frontmatter did not end within 0.3 seconds and was stopped; make it do less."
+            "The Lua frontmatter timed out after 0.3 seconds. Make it do less."
         )
         assert tools_of(clean(lua_document(HARMLESS, host))) == ["file.read"]
 
@@ -52,7 +52,7 @@ def test_what_never_ends_is_ended_and_the_next_frontmatter_works(code: str) -> N
 def test_what_allocates_without_end_is_stopped_by_its_memory(code: str) -> None:
     with LuaHost(LuaLimits(frontmatter=20)) as host:
         found = only(lua_document(code, host))
-        assert found.message == "The Lua frontmatter uses more memory than it may; make it do less."
+        assert found.message == "The Lua frontmatter exceeds its memory limit. Make it do less."
         assert tools_of(clean(lua_document(HARMLESS, host))) == ["file.read"]
 
 
@@ -150,7 +150,7 @@ def test_a_child_that_dies_while_it_works_is_replaced() -> None:
             return {"error": "nobody hears this"}
 
         pieces = [{"kind": "expression", "text": "x", "code": "include('a')", "line": 1}]
-        with pytest.raises(LuaError, match="ended the process"):
+        with pytest.raises(LuaError, match="exceeded a limit of its process"):
             host.expand({"pieces": pieces}, include)
         clean(lua_document("x = 1", host))
         assert host.pid not in (None, first)
@@ -161,7 +161,7 @@ def test_an_answer_that_is_too_large_is_not_read(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("holdfast.chat.lua.host.MAX_FRAME", 200)
     with LuaHost() as host:
         found = only(lua_document("flemma.opt.tools = {" + '"read",' * 200 + "}", host))
-        assert found.message == "The Lua frontmatter gives more data than is accepted; make it give less."
+        assert found.message == "The Lua frontmatter returned too much data. Make it return less."
         clean(lua_document("x = 1", host))
 
 
@@ -198,7 +198,7 @@ def test_closing_the_host_ends_the_child() -> None:
 def test_where_lua_does_not_start_the_frontmatter_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     with LuaHost() as host:
-        assert only(lua_document("x = 1", host)).message.startswith("Lua cannot be started here")
+        assert only(lua_document("x = 1", host)).message.startswith("Cannot start the Lua process")
 
 
 @pytest.mark.spec("D6")

@@ -102,7 +102,7 @@ def test_a_call_it_cannot_see_asks_a_person_in_a_trusted_document_too(lua: LuaHo
 
     assert asyncio.run(judge({"paths": ["a"]}))[0] == "approve"
     verdict, reason = asyncio.run(judge({"paths": ["a", None]}))
-    assert verdict == "ask" and reason.endswith("where Lua would see the list end, so a person is asked.")
+    assert verdict == "ask" and reason.endswith("where Lua would see the list end, so the call needs approval.")
 
 
 @pytest.mark.spec("D6", "D8")
@@ -118,7 +118,7 @@ def test_a_call_it_cannot_see_asks_a_person_in_a_trusted_document_too(lua: LuaHo
 def test_a_variable_that_no_template_can_have_is_an_error(lua: LuaHost, language: str, code: str, problem: str) -> None:
     found = only(evaluate(language, code, Baseline(), lua))
     assert (found.severity, found.line) == ("error", 4)
-    assert found.message == f"{problem}: it holds a number that no template can have; write a finite one, or text."
+    assert found.message == f"{problem}: it contains a number that Lua cannot represent. Use a finite number, or text."
 
 
 @pytest.mark.spec("D8")
@@ -144,7 +144,7 @@ def test_an_answer_that_is_no_message_is_an_error_and_the_child_is_ended(
             return frame
 
         monkeypatch.setattr(LuaWorker, "receive", receive)
-        assert "make it simpler" in only(lua_document("x = 1", host)).message
+        assert "Make it simpler" in only(lua_document("x = 1", host)).message
         monkeypatch.undo()
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
@@ -158,9 +158,9 @@ def test_a_lie_about_the_line_with_too_many_digits_is_only_text(lua: LuaHost) ->
 
 
 LOOPING = """
-from holdfast.chat.lua.host import Limits, LuaHost, Script
+from holdfast.chat.lua.host import LuaHost, LuaLimits, Script
 
-host = LuaHost(Limits(frontmatter=300))
+host = LuaHost(LuaLimits(frontmatter=300))
 host.evaluate(Script("x = 1", {"values": {}, "readable": {}}))
 print(host.pid, flush=True)
 host.evaluate(Script("while true do end", {"values": {}, "readable": {}}))

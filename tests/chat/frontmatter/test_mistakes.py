@@ -21,7 +21,7 @@ from tests.chat.frontmatter.support import TOOLS, Place, clean, config_of, lua_d
         ('tools = { "bsah" }', "flemma.opt.tools: unknown value 'bsah'. Did you mean 'bash'?"),
         ('tools:remove("calculater")', "unknown value 'calculater'. Did you mean 'calculator'?"),
         ('tools = { "group:gti" }', "unknown value 'group:gti'. Did you mean 'group:git'?"),
-        ('tools = { "zzzzzzzzz" }', "unknown value 'zzzzzzzzz'; use names that `holdfast tools` shows."),
+        ('tools = { "zzzzzzzzz" }', "unknown value 'zzzzzzzzz'. `holdfast tools` lists the names."),
         ('tools.presets = { ["$a"] = { deny = { "bsh" } } }', "presets.$a.deny: unknown value 'bsh'. Did you mean"),
         ("tools.presets = { mine = { deny = { } } }", "the name of a preset begins with `$`"),
         ('tools.presets = { ["$a"] = "x" }', "a preset is a table with the lists 'approve' and 'deny'."),
@@ -33,15 +33,15 @@ from tests.chat.frontmatter.support import TOOLS, Place, clean, config_of, lua_d
         ("tools.aproove = { }", "unknown option 'aproove'. Did you mean 'approve'?"),
         ("tools = 3", "flemma.opt.tools: expected a list of names, got 3."),
         ('tools = { "read", 3 }', "expected a list of names, got 3 in it."),
-        ("max_tokens = function() end", "a function can be given only to tools.auto_approve."),
+        ("max_tokens = function() end", "only tools.auto_approve can be a function."),
         ("temperature = 7", "flemma.opt.temperature: expected"),
         ("tools.autopilot.max_turns = 0", "flemma.opt.tools.autopilot.max_turns: expected"),
         ("sandbox = 'yes'", "flemma.opt.sandbox: expected true or false"),
-        ('tools.presets:append("x")', "it is not a list; assign a value to it instead."),
+        ('tools.presets:append("x")', "it is not a list. Assign a value instead."),
         ('nonsense:append("x")', "unknown option 'nonsense'"),
-        ("tools.auto_approve = flemma.opt.tools + 'read'", "it cannot take the list of another option"),
-        ("thinking = flemma.opt.tools", "it cannot take the list of another option"),
-        ("provider = 'openai'", "no model of 'openai' is named; set flemma.opt.model too."),
+        ("tools.auto_approve = flemma.opt.tools + 'read'", "it cannot be the list of another option"),
+        ("thinking = flemma.opt.tools", "it cannot be the list of another option"),
+        ("provider = 'openai'", "no model of 'openai' is set. Set flemma.opt.model too."),
     ],
 )
 def test_a_mistake_in_lua_is_named_with_its_line_and_what_was_meant(lua: LuaHost, code: str, message: str) -> None:
@@ -83,7 +83,7 @@ def test_where_a_function_decides_there_is_no_list_to_change(lua: LuaHost, tmp_p
     place = Place(tmp_path, user)
     first = "" if user else "flemma.opt.tools.auto_approve = function() end\n"
     document = lua_document(f'{first}flemma.opt.tools.auto_approve:append("bash")', lua, place)
-    assert "it is a function, there is no list to change; give a whole list." in only(document).message
+    assert "it is a function, not a list. Assign a whole list." in only(document).message
     whole = clean(lua_document(f'{first}flemma.opt.tools.auto_approve = {{ "bash" }}', lua, place))
     assert whole.approve is None
     assert config_of(whole, place, trusted=True).approval.auto_approve == ("shell.exec",)
@@ -188,7 +188,7 @@ def test_thousands_of_mistakes_are_found_in_bounded_time_and_a_hundred_are_told(
     assert time.process_time() - begun < 5
     *told, last = document.diagnostics
     assert document.failed and len(told) == 100
-    assert last.message == "39,900 more things are wrong with the frontmatter; correct the others first."
+    assert last.message == "39,900 more problems in the frontmatter. Correct the others first."
     assert [one.line for one in told] == sorted(one.line or 0 for one in told) and told[0].line is not None
 
 

@@ -68,7 +68,12 @@ def test_text_that_no_file_can_hold_becomes_text_that_is_read_back_the_same(text
 
 @pytest.mark.parametrize(
     ("kind", "says"),
-    [("missing", "does not exist"), ("folder", "is a directory"), ("fifo", "not a regular file"), ("loop", "cannot")],
+    [
+        ("missing", "does not exist"),
+        ("folder", "is a directory"),
+        ("fifo", "not a regular file"),
+        ("loop", "Cannot read"),
+    ],
 )
 def test_what_is_no_readable_file_is_refused_with_its_name(tmp_path: Path, kind: str, says: str) -> None:
     path = tmp_path / "a.chat"
@@ -87,7 +92,7 @@ def test_a_file_beyond_the_bound_is_neither_read_nor_written(tmp_path: Path, mon
     path = tmp_path / "a.chat"
     path.write_bytes(b"x" * 11)
     monkeypatch.setattr(document_file, "MAX_BYTES", 10)
-    with pytest.raises(UnreadableDocument, match="at most 10"):
+    with pytest.raises(UnreadableDocument, match="the limit is 10"):
         document_file.read(path)
     path.write_bytes(b"x")
     with pytest.raises(DocumentError, match="longer than 10"):
@@ -100,7 +105,7 @@ def test_a_file_that_may_not_be_read_says_so(tmp_path: Path, monkeypatch: pytest
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(UnreadableDocument, match="may not be read"):
+    with pytest.raises(UnreadableDocument, match="Permission denied: cannot read"):
         document_file.read(tmp_path / "a.chat")
 
 
@@ -175,7 +180,7 @@ def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "a.chat"
     path.write_bytes(b"old")
     known = document_file.read(path)
-    with little_space(4096), pytest.raises(DocumentError, match="no space"):
+    with little_space(4096), pytest.raises(DocumentError, match="disk is full"):
         document_file.replace(path, known, b"x" * 100_000)
     assert path.read_bytes() == b"old"
     assert entries(tmp_path) == ["a.chat"]

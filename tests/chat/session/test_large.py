@@ -93,7 +93,7 @@ def test_many_orphans_are_repaired_in_one_go() -> None:
 MANY_TURNS = """
 import os, pathlib, sys
 from tests.chat.session.support import ONE, asking, place, settle
-from holdfast.agent.conversation import Open
+from holdfast.agent.conversation import LedgerCall
 
 def size():
     return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -105,7 +105,7 @@ for number in range(int(sys.argv[2])):
         before = size()
     place(conversation)
     [slot] = conversation.slots()
-    conversation.remember(slot, Open(call_id=f"x-{number}", digest="d"))
+    conversation.remember(slot, LedgerCall(call_id=f"x-{number}", digest="d"))
     settle(conversation, "some output\\n" * 5)
     conversation.forget([f"x-{number}"])
     if number % 20 == 0:

@@ -37,7 +37,7 @@ def holder(path: Path, state: Path) -> subprocess.Popen[str]:
 def test_a_second_process_is_refused_at_once_and_told_who_drives_the_document(tmp_path: Path) -> None:
     path, state = tmp_path / "a.chat", tmp_path / "state"
     with holder(path, state) as other:
-        with pytest.raises(DocumentBusy, match=rf"a\.chat is being driven by process {other.pid};"):
+        with pytest.raises(DocumentBusy, match=rf"a\.chat is in use by process {other.pid}\."):
             DocumentLock(path, state).acquire().__enter__()
         owner = lock_owner(path, state)
         assert owner is not None
@@ -84,5 +84,5 @@ def test_every_name_of_a_file_is_the_same_document(tmp_path: Path) -> None:
 def test_a_state_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     blocker = tmp_path / "state"
     blocker.touch()
-    with pytest.raises(DocumentError, match="cannot be locked"):
+    with pytest.raises(DocumentError, match="Cannot lock"):
         DocumentLock(tmp_path / "a.chat", blocker / "chats").acquire().__enter__()

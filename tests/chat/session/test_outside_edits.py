@@ -239,7 +239,7 @@ def test_a_file_that_never_keeps_still_is_given_up(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(document_file, "_swap_in", never)
     before = text_of(conversation)
-    with pytest.raises(DocumentError, match="all the time"):
+    with pytest.raises(DocumentError, match="keeps changing"):
         place(conversation)
     assert text_of(conversation) == before
 

@@ -201,7 +201,7 @@ def test_an_error_says_so_in_its_header(tmp_path: Path) -> None:
 def test_nothing_is_written_behind_a_fence_that_is_never_closed(tmp_path: Path, text: str) -> None:
     conversation = opened(tmp_path, text)
     assert [one.severity for one in conversation.diagnostics()] == ["error"]
-    with pytest.raises(DocumentError, match="never closed"):
+    with pytest.raises(DocumentError, match="is not closed"):
         conversation.add_reply([Text("Ho.")])
     assert text_of(conversation) == text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,7 +40,7 @@ class Expanded(Struct, frozen=True):
 
 
 def found(conversation: DocumentConversation) -> list[tuple[str, int | None]]:
-    return [(one.message.partition(";")[0], one.line) for one in conversation.diagnostics()]
+    return [(re.split("[;,]", one.message)[0], one.line) for one in conversation.diagnostics()]
 
 
 @pytest.mark.spec("D1")
@@ -129,10 +130,10 @@ def test_ids_and_results_that_fit_nowhere_are_pointed_at_and_not_sent(tmp_path: 
     )
     conversation = opened(tmp_path, text)
     assert found(conversation) == [
-        ("No call of the reply before has the id 'early'", 2),
-        ("Another call of this reply has the id 'a' already", 22),
-        ("Call 'a' has a result already", 35),
-        ("No call of the reply before has the id 'c'", 47),
+        ("No call of the previous reply has the id 'early'", 2),
+        ("Another call of this reply has the id 'a'", 22),
+        ("Call 'a' already has a result", 35),
+        ("No call of the previous reply has the id 'c'", 47),
     ]
     calls = [part for message in conversation.messages() for part in message.parts if isinstance(part, ToolUse)]
     results = [part for message in conversation.messages() for part in message.parts if isinstance(part, ToolResult)]

@@ -129,7 +129,7 @@ def test_includes_are_templates_of_their_own(project: Project) -> None:
     assert "'who' is not defined" in only(done).message and "a.md, line 1" in only(done).message
     project.put(c__png=PNG)
     assert shown(project.expand("x{{ include('c.png', { [symbols.BINARY] = true }) }}y")) == "x<image/png>y"
-    assert only(project.expand("{{ include('c.png') }}")).message.endswith("include it with symbols.BINARY.")
+    assert only(project.expand("{{ include('c.png') }}")).message.endswith("Include it with symbols.BINARY.")
 
 
 @pytest.mark.spec("D8")

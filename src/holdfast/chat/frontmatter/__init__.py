@@ -1,1 +1,1 @@
-"""What a document says about itself: options, tools, a policy, variables; in TOML, JSON or Lua."""
+"""Frontmatter of a document in TOML, JSON or Lua: options, tools, a policy and variables."""

@@ -1,4 +1,4 @@
-"""What an evaluated frontmatter is, and what it is evaluated against."""
+"""The result of evaluating a frontmatter: settings, tool edits, rules and caps for its document."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ from holdfast.text.suggest import did_you_mean
 
 
 class Baseline(Struct, frozen=True, kw_only=True):
-    """What holds without the document; every evaluation starts from it."""
+    """The configuration and tools without the document, from which every evaluation starts."""
 
     config: Config = field(default_factory=Config)
     tools: tuple[Tool, ...] = ()
-    """Those the caller may see, and those that are switched off: naming one switches it on."""
+    """The tools that the caller may see, including disabled ones: naming one enables it."""
     hidden: frozenset[str] = frozenset()
-    """Names of tools that exist and are not for this caller. They are no mistake, and are never suggested."""
+    """Names of existing tools that the caller may not use. They are not errors, and never suggested."""
 
 
 class EvaluatedFrontmatter(Struct, frozen=True, kw_only=True, eq=False):
     digest: str
-    """What a person trusts; see `digest_of_frontmatter`."""
+    """The content that a person trusts; see `digest_of_frontmatter`."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """A document layer for `config.load.load(document=...)`."""
+    """A document layer for `config.layers.load(document=...)`."""
     tool_edits: tuple[Edit, ...] = ()
     approve: Resolve | None = None
-    """A function that decides about calls. It answers "ask" when it fails."""
+    """A function that decides about calls. It returns "ask" if it fails."""
     variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Data for templates. The variables of Lua live where templates run: see `script`."""
+    """Variables for templates. Those of Lua are set where templates run: see `script`."""
     script: Script | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
 
     @property
     def failed(self) -> bool:
-        """Whether something in it could not be understood: nothing may then run without a person."""
+        """Whether it has errors. Then every call needs approval."""
         return any(item.severity == "error" for item in self.diagnostics)
 
 
@@ -61,7 +61,7 @@ def digest_of_frontmatter(language: str, code: str) -> str:
 
 
 NO_FRONTMATTER = EvaluatedFrontmatter(digest="")
-"""A document without frontmatter."""
+"""The evaluation of a document without frontmatter."""
 
 
 DOCUMENT_CAP: Final = f"{CAP_URN}document"
@@ -69,7 +69,7 @@ BROKEN_CAP: Final = f"{CAP_URN}broken-document"
 
 
 class DocumentRules(Struct, frozen=True):
-    """What a runtime for the document is made of: its configuration, and the arguments of `standard_decider`."""
+    """The configuration, policy and caps of a document's runtime."""
 
     config: Config
     policy: DocumentPolicy | None = None
@@ -86,13 +86,13 @@ def document_rules(evaluated: EvaluatedFrontmatter, loaded: LoadedConfig, *, tru
     elif evaluated.approve is not None:
         caps.append(untrusted_cap(evaluated.approve))
     if evaluated.failed:
-        reason = "The document's frontmatter has a mistake, so a person is asked; correct it."
+        reason = "The document's frontmatter has an error, so the call needs approval. Correct the frontmatter."
         caps.append(Cap(BROKEN_CAP, lambda request: Decision(Verdict.ASK, BROKEN_CAP, reason)))
     return DocumentRules(config, document, tuple(caps))
 
 
 def untrusted_cap(function: Resolve) -> Cap:
-    """The function of a document nobody has trusted: its yes counts for nothing, its no counts."""
+    """A cap for the function of an untrusted document: it can ask and deny, but not approve."""
 
     def judge(request: ApprovalRequest) -> Decision | None:
         own = request.with_copied_args()
@@ -102,22 +102,22 @@ def untrusted_cap(function: Resolve) -> Cap:
         verdict = Verdict.ASK if answer is False else Verdict.parse(answer)
         if verdict is None or verdict is Verdict.APPROVE or answer is True:
             return None
-        return Decision(verdict, DOCUMENT_CAP, f"The function of the document, which is not trusted, says {verdict}.")
+        return Decision(verdict, DOCUMENT_CAP, f"The function of the untrusted document returned {verdict}.")
 
     return Cap(DOCUMENT_CAP, judge)
 
 
 def chosen_tools(evaluated: EvaluatedFrontmatter, tools: Iterable[Tool], *, trusted: bool) -> frozenset[str] | None:
-    """The names of the tools it works with; None if the document leaves them as they are.
+    """The names of the document's tools; None if it does not change them.
 
-    Only a trusted document can bring in a tool that is switched off.
+    Only a trusted document can enable a disabled tool.
     """
     if not evaluated.tool_edits:
         return None
     known = tuple(tools)
     spelled = {name for tool in known for name in (*tool.names, tool.api_name)}
     edits = [
-        (operation, [name for name in names if name in spelled or not _may_come(name)])
+        (operation, [name for name in names if name in spelled or not _is_server_tool(name)])
         for operation, names in evaluated.tool_edits
     ]
     chosen = frozenset(select(known, edits, groups=GROUPS))
@@ -125,32 +125,31 @@ def chosen_tools(evaluated: EvaluatedFrontmatter, tools: Iterable[Tool], *, trus
 
 
 def allowed_tools(evaluated: EvaluatedFrontmatter, tools: Iterable[Tool], *, trusted: bool) -> frozenset[str] | None:
-    """The names for `Caller.only`: those chosen, and `tool.search`, unless the document takes that out by name."""
+    """The names for `Caller.only`: the chosen tools and `tool.search`, unless the document removes it by name."""
     chosen = chosen_tools(evaluated, tools, trusted=trusted)
     return chosen if chosen is None or _removes_search(evaluated.tool_edits) else chosen | {TOOL_SEARCH}
 
 
 def missing_tools(evaluated: EvaluatedFrontmatter, tools: Iterable[Tool]) -> list[str]:
-    """A warning for each tool the document names that its server, which is there, does not have."""
+    """A warning for each tool that the document names and its running MCP server does not have."""
     known: dict[str, list[str]] = {}
     for tool in tools:
         if (server := mcp_server_name(tool.source)) is not None:
             known.setdefault(server, []).extend(tool.names)
-    named = dict.fromkeys(name for _, names in evaluated.tool_edits for name in names if _may_come(name))
+    named = dict.fromkeys(name for _, names in evaluated.tool_edits for name in names if _is_server_tool(name))
     warnings: list[str] = []
     for name in named:
         server = mcp_server_name(name) or ""
-        there = known.get(server, [])
-        if there and name not in there:
-            close = did_you_mean(name, there)
-            hint = f"did you mean '{close}'?" if close else f"`holdfast tools` shows what '{server}' has."
-            said = f"The document names '{escape(name)}', which the MCP server '{server}' does not have"
-            warnings.append(f"{said}: {hint}")
+        available = known.get(server, [])
+        if available and name not in available:
+            close = did_you_mean(name, available)
+            hint = f"Did you mean '{close}'?" if close else f"`holdfast tools` lists the tools of '{server}'."
+            warnings.append(f"The MCP server '{server}' has no tool '{escape(name)}', which the document names. {hint}")
     return warnings
 
 
-def _may_come(name: str) -> bool:
-    """A tool of a server: that it is not there yet, or its server away, is no mistake in the document."""
+def _is_server_tool(name: str) -> bool:
+    """Whether the name is of a tool of an MCP server, which may not be loaded or running yet."""
     return mcp_server_name(name) is not None and not is_pattern(name)
 
 

@@ -1,4 +1,7 @@
-"""The options of `flemma.opt` and where each of them lives in holdfast's own configuration."""
+"""Compatibility with Flemma: the options of `flemma.opt` and their places in holdfast's configuration.
+
+Flemma is the Neovim plugin whose `.chat` format and options holdfast reads.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ SCALARS: Final[dict[Path, Path]] = {
 _ALIASES: Final[dict[Path, Path]] = {
     ("tools", "approve"): AUTO_APPROVE,
     ("parameters",): (),
-    # As holdfast's own layout names them.
+    # The names of holdfast's own layout.
     ("document", "tools"): TOOLS,
     ("approval", "auto_approve"): AUTO_APPROVE,
     ("approval", "presets"): PRESETS,
@@ -53,7 +56,7 @@ _OTHERS: Final = (
 
 
 def real_path(path: Path) -> Path:
-    """The path without its other spellings."""
+    """The path with aliases resolved."""
     for alias, meant in _ALIASES.items():
         if path[: len(alias)] == alias:
             return real_path((*meant, *path[len(alias) :]))
@@ -65,7 +68,7 @@ def providers(config: Config) -> tuple[str, ...]:
 
 
 def target(path: Path, config: Config) -> Path | None:
-    """Where a single value belongs in the configuration."""
+    """The configuration option of a single value; None if there is none."""
     if path in SCALARS:
         return SCALARS[path]
     if len(path) == 2 and path[0] in providers(config) and path[1] in options(ModelProvider):
@@ -74,7 +77,7 @@ def target(path: Path, config: Config) -> Path | None:
 
 
 def kind_of(place: Path) -> Any:
-    """The type a configuration option has."""
+    """The type of a configuration option."""
     if place[:2] == ("model", "providers"):
         return options(ModelProvider)[place[3]].kind
     section, name = place
@@ -82,12 +85,12 @@ def kind_of(place: Path) -> Any:
 
 
 def is_unknown(path: Path, config: Config) -> bool:
-    """Whether no option has this path, or begins with it."""
+    """Whether no option has this path or starts with it."""
     return path[:2] != PRESETS and _first_unknown(path, _names(config)) is not None
 
 
 def known_beside(path: Path, config: Config) -> tuple[str, list[str]]:
-    """The first part of a path that means nothing, and what could have stood there."""
+    """The first unknown part of a path, and the known names in its place."""
     names = _names(config)
     at = _first_unknown(path, names)
     if at is None:
@@ -107,7 +110,7 @@ def _first_unknown(path: Path, names: list[Path]) -> int | None:
 
 
 def readable(config: Config) -> dict[str, Any]:
-    """The values that a frontmatter can read, by the seed's names."""
+    """The values that a frontmatter can read, by Flemma's names."""
     values = effective_options(config)
     return {".".join(path): values[".".join(place)] for path, place in SCALARS.items() if path[0] != "sandbox"}
 

@@ -1,4 +1,4 @@
-"""Frontmatter in Lua: the record its child keeps of what is done to the options, taken up by a draft."""
+"""Frontmatter in Lua: replays the worker's log of option edits, and wraps a policy function as a resolver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ANSWERS = frozenset({"approve", "require_approval", "deny"})
 
 
 class ListTarget(Struct, frozen=True):
-    """A list: what an option holds, or one that was made from such a list."""
+    """A list: that of an option, or one derived from it."""
 
     path: tuple[str, ...] | None = None
     list: int | None = None
@@ -48,66 +48,66 @@ def lua_option(path: Path) -> str:
     return ".".join(("flemma.opt", *path))
 
 
-def make_script(code: str, base: Baseline) -> Script:
-    values = readable(base.config)
+def make_script(code: str, baseline: Baseline) -> Script:
+    values = readable(baseline.config)
     known = {name: value for name, value in values.items() if value is not None}
     return Script(code, {"values": known, "readable": dict.fromkeys(values, True)})
 
 
-def read_lua(code: str, base: Baseline, lua: LuaHost) -> tuple[OptionEdits, Script, list[Diagnostic]]:
-    """Raises `LuaError` when the code fails: nothing of it counts then."""
-    script = make_script(code, base)
+def read_lua(code: str, baseline: Baseline, lua: LuaHost) -> tuple[OptionEdits, Script, list[Diagnostic]]:
+    """Run the code and replay its edits. Raises `LuaError` if the code fails."""
+    script = make_script(code, baseline)
     try:
         reply = msgspec.convert(lua.evaluate(script), LuaReply)
     except msgspec.ValidationError:
-        raise LuaError("The Lua frontmatter gave an answer that cannot be read; make it simpler.") from None
-    draft = OptionEdits(base, lua_option)
+        raise LuaError("The Lua frontmatter returned an invalid log. Make it simpler.") from None
+    edits = OptionEdits(baseline, lua_option)
     lists: dict[int, tuple[Path, ListValue]] = {}
     for entry in reply.log:
-        _replay(entry, draft, lists)
-    said: list[Diagnostic] = []
+        _replay(entry, edits, lists)
+    diagnostics: list[Diagnostic] = []
     if reply.returned is not None:
-        said.append(Diagnostic("warning", f"Frontmatter must be an object, got {reply.returned}"))
-    return draft, script, said
+        diagnostics.append(Diagnostic("warning", f"Frontmatter must be an object, got {reply.returned}"))
+    return edits, script, diagnostics
 
 
-def _replay(entry: LogEntry, draft: OptionEdits, lists: dict[int, tuple[Path, ListValue]]) -> None:
+def _replay(entry: LogEntry, edits: OptionEdits, lists: dict[int, tuple[Path, ListValue]]) -> None:
     line = entry.line
     match entry.action:
         case "set":
-            draft.assign(entry.path, entry.value, line)
+            edits.assign(entry.path, entry.value, line)
         case "clear":
-            draft.clear(entry.path, line)
+            edits.clear(entry.path, line)
         case "function":
-            draft.set_function(entry.path, entry.id, line)
+            edits.set_function(entry.path, entry.id, line)
         case "copy":
-            _, value = _found(entry, draft, lists)
+            _, value = _target_list(entry, edits, lists)
             if value is not None:
-                draft.assign(entry.path, value, line)
+                edits.assign(entry.path, value, line)
         case "derive" | "edit":
-            path, value = _found(entry, draft, lists)
-            changed = draft.derive(path, value, entry.op or "append", entry.names, line)
+            path, value = _target_list(entry, edits, lists)
+            changed = edits.derive(path, value, entry.op or "append", entry.names, line)
             if changed is not None and entry.action == "derive":
                 lists[entry.list] = (path, changed)
             elif changed is not None and entry.of.list is not None:
                 lists[entry.of.list] = (path, changed)
             elif changed is not None:
-                draft.assign(path, changed, line)
+                edits.assign(path, changed, line)
         case _:
-            draft.add_error("The Lua frontmatter gave a record that cannot be read; make it simpler.", line)
+            edits.add_error("The Lua frontmatter returned an invalid log. Make it simpler.", line)
 
 
-def _found(
-    entry: LogEntry, draft: OptionEdits, lists: dict[int, tuple[Path, ListValue]]
+def _target_list(
+    entry: LogEntry, edits: OptionEdits, lists: dict[int, tuple[Path, ListValue]]
 ) -> tuple[Path, ListValue | None]:
     if entry.of.list is not None:
         return lists.get(entry.of.list, ((), None))
     path = entry.of.path or ()
-    return path, draft.current(path, entry.line)
+    return path, edits.current(path, entry.line)
 
 
 def lua_resolver(lua: LuaHost, script: Script, function: int, first_line: int) -> Resolve:
-    """The document's function as a voice in the chain. It is told the seed's name of a tool; failing, it asks."""
+    """The document's function as a resolver. It receives Flemma's tool name; a call needs approval if it fails."""
 
     def approve(name: str, args: Args, ctx: ResolveContext) -> object:
         tool = ctx.request.tool
@@ -116,14 +116,14 @@ def lua_resolver(lua: LuaHost, script: Script, function: int, first_line: int) -
             answer = lua.call(script, function, tool.aliases[0] if tool.aliases else tool.name, args, about)
         except LuaError as error:
             place = "" if error.line is None else f" (line {error.line + first_line - 1})"
-            return _asking(f"{str(error).removesuffix('.')}{place}, so a person is asked.")
+            return _ask(f"{str(error).removesuffix('.')}{place}, so the call needs approval.")
         if answer is None or isinstance(answer, bool) or answer in _ANSWERS:
             return answer
-        return _asking(f"The function of the frontmatter answered {describe_value(answer)}, so a person is asked.")
+        return _ask(f"The function of the frontmatter returned {describe_value(answer)}, so the call needs approval.")
 
     return approve
 
 
-def _asking(reason: str) -> Decision:
+def _ask(reason: str) -> Decision:
     log_warning(reason)
     return Decision(Verdict.ASK, "frontmatter", reason)

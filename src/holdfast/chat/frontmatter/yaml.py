@@ -1,4 +1,4 @@
-"""Recognises YAML frontmatter, which holdfast does not read, and says how to write it in TOML."""
+"""Detects YAML frontmatter, which holdfast does not support, and suggests the TOML equivalent."""
 
 from __future__ import annotations
 
@@ -11,63 +11,63 @@ _ENTRY: Final = re.compile(r"(?P<indent> *)(?P<key>[A-Za-z0-9_.$-]+):(?: +(?P<va
 _ITEM: Final = re.compile(r" *- +(?P<value>.+)")
 _LIST: Final = re.compile(r"\[(?P<items>[^\[\]{}]*)\]")
 _LITERAL: Final = re.compile(r"true|false|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
-_STRANGE: Final = re.compile(r"[\[\]{}&*!|>%@`#]")
-"""What means more in YAML than a plain text."""
+_SPECIAL: Final = re.compile(r"[\[\]{}&*!|>%@`#]")
+"""Characters with a special meaning in YAML."""
 _EXAMPLE: Final = 'tools.profile = "minimal"'
-_SHORT: Final = {"model": "model.name", "tools": "tools.allow", "temperature": "model.temperature"}
-"""Keys that others write with a plain value, where holdfast has a table."""
-_LONGEST: Final = 20_000
+_SHORTHANDS: Final = {"model": "model.name", "tools": "tools.allow", "temperature": "model.temperature"}
+"""Keys that other tools write with a plain value, where holdfast has a table."""
+_MAX_LENGTH: Final = 20_000
 
 
-class _NotPlain(Exception):
-    """YAML beyond tables, lists and plain values."""
+class _UnsupportedYaml(Exception):
+    """YAML other than mappings, lists and plain scalars."""
 
 
 def yaml_problem(text: str) -> str | None:
-    """What to tell about a document that begins with YAML frontmatter; None for any other."""
-    found = _BLOCK.match(text[:_LONGEST]) if text.lstrip("\ufeff").startswith("---") else None
+    """The error for a document that starts with YAML frontmatter; None for any other."""
+    found = _BLOCK.match(text[:_MAX_LENGTH]) if text.lstrip("\ufeff").startswith("---") else None
     if found is None or not any(map(_ENTRY.match, found["body"].splitlines())):
         return None
     try:
-        said, lines = "Write it as TOML between fences:", _toml(found["body"])
-    except _NotPlain:
-        said, lines = "Write it as TOML between fences, like this:", [_EXAMPLE]
-    return "\n".join((f"This is YAML frontmatter, which holdfast does not read. {said}", "```toml", *lines, "```"))
+        hint, lines = "Write it as TOML between fences:", _toml(found["body"])
+    except _UnsupportedYaml:
+        hint, lines = "Write it as TOML between fences, like this:", [_EXAMPLE]
+    return "\n".join((f"This is YAML frontmatter, which holdfast does not read. {hint}", "```toml", *lines, "```"))
 
 
 def _toml(body: str) -> list[str]:
-    """The same in TOML, one dotted key per line."""
+    """The TOML equivalent, one dotted key per line."""
     values: dict[str, str | list[str]] = {}
-    above: list[tuple[int, str]] = []
+    parents: list[tuple[int, str]] = []
     for line in body.splitlines():
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         if item := _ITEM.fullmatch(line):
-            _add(values, above, item["value"])
+            _add(values, parents, item["value"])
             continue
         entry = _ENTRY.fullmatch(line.rstrip())
         if entry is None:
-            raise _NotPlain
-        while above and above[-1][0] >= len(entry["indent"]):
-            above.pop()
-        above.append((len(entry["indent"]), entry["key"]))
+            raise _UnsupportedYaml
+        while parents and parents[-1][0] >= len(entry["indent"]):
+            parents.pop()
+        parents.append((len(entry["indent"]), entry["key"]))
         if entry["value"]:
-            values[_path(above)] = _value(entry["value"].strip())
+            values[_path(parents)] = _value(entry["value"].strip())
     written = ((key, f"[{', '.join(value)}]" if isinstance(value, list) else value) for key, value in values.items())
-    return [f"{_SHORT.get(key, key)} = {value}" for key, value in written]
+    return [f"{_SHORTHANDS.get(key, key)} = {value}" for key, value in written]
 
 
-def _add(values: dict[str, str | list[str]], above: list[tuple[int, str]], item: str) -> None:
-    if not above:
-        raise _NotPlain
-    items = values.setdefault(_path(above), [])
+def _add(values: dict[str, str | list[str]], parents: list[tuple[int, str]], item: str) -> None:
+    if not parents:
+        raise _UnsupportedYaml
+    items = values.setdefault(_path(parents), [])
     if not isinstance(items, list):
-        raise _NotPlain
+        raise _UnsupportedYaml
     items.append(_value(item.strip()))
 
 
-def _path(above: list[tuple[int, str]]) -> str:
-    return ".".join(key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key) for _, key in above)
+def _path(parents: list[tuple[int, str]]) -> str:
+    return ".".join(key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key) for _, key in parents)
 
 
 def _value(written: str) -> str:
@@ -78,7 +78,7 @@ def _value(written: str) -> str:
     if len(written) > 1 and written[0] == written[-1] and written[0] in "\"'":
         written = written[1:-1]
         if "\\" in written or written.count("'") % 2:
-            raise _NotPlain
-    elif _STRANGE.match(written) or ": " in written or " #" in written:
-        raise _NotPlain
+            raise _UnsupportedYaml
+    elif _SPECIAL.match(written) or ": " in written or " #" in written:
+        raise _UnsupportedYaml
     return json.dumps(written, ensure_ascii=False)

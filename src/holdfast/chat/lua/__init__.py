@@ -1,1 +1,1 @@
-"""Lua for documents: real Lua in a process of its own, with nothing to reach and little to use up."""
+"""Lua for documents: real Lua in a separate process without privileges and with tight limits."""

@@ -1,4 +1,4 @@
-"""The host of a document's Lua: asks the child, ends what takes too long, and begins again with a new child."""
+"""The host of a document's Lua: sends requests to a worker process, kills it on a timeout, and restarts it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ Table = dict[str, Any]
 
 
 class NotRepresentable(Exception):
-    """What a value holds that Lua has no equal of."""
+    """A value has no exact Lua equivalent; the message says why."""
 
 
 def to_wire(value: Any) -> Any:
-    """Text as its bytes, one letter for each, so that any bytes of a document get through."""
+    """Encode text as Latin-1 of its bytes, so that arbitrary bytes survive JSON."""
     if isinstance(value, str):
         try:
             return value.encode("utf-8", "surrogateescape").decode("latin-1")
@@ -56,7 +56,7 @@ def from_wire(value: Any) -> Any:
 
 
 def with_lua_numbers(value: Any) -> Any:
-    """Whole numbers beyond what Lua has become floats, as Lua's own reader would make them."""
+    """Convert integers beyond 64 bits to floats, as Lua's own parser does."""
     if is_out_of_range(value):
         try:
             return float(value)
@@ -70,7 +70,7 @@ def with_lua_numbers(value: Any) -> Any:
 
 
 def is_lua_number(value: float) -> bool:
-    """Whether Lua has a number like it."""
+    """Whether Lua can represent the number, at least as a float."""
     try:
         return math.isfinite(value)
     except OverflowError:
@@ -78,12 +78,12 @@ def is_lua_number(value: float) -> bool:
 
 
 def is_out_of_range(value: object) -> bool:
-    """Whether it is a whole number larger than those of Lua."""
+    """Whether it is an integer beyond Lua's 64 bits."""
     return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 def lossless_args(value: Mapping[str, Any]) -> Table:
-    """The value as Lua sees it, with nothing lost; null as the value of a key is a key that is not there."""
+    """Arguments for Lua without loss. Raises `NotRepresentable`. A key with null is the same as no key."""
     try:
         return {_exact(key): _exact(item) for key, item in value.items()}
     except RecursionError:
@@ -120,19 +120,19 @@ _BLOCK: Final = 1 << 18
 
 
 class WorkerTimeout(Exception):
-    """It did not answer in time and was killed."""
+    """The worker did not reply in time and was killed."""
 
 
 class ReplyTooLarge(Exception):
-    """Its answer was larger than any answer may be; it was killed."""
+    """The reply exceeded `MAX_FRAME`; the worker was killed."""
 
 
 class WorkerExited(Exception):
-    """It ended by itself, or was ended by a limit."""
+    """The worker exited, or a limit killed it."""
 
 
 class LuaWorker:
-    """A Lua process. After any of the exceptions above it is gone."""
+    """A Lua worker process. After any of the exceptions above it is dead."""
 
     def __init__(self) -> None:
         found = PathFinder.find_spec("lupa", import_order(sys.path))
@@ -142,7 +142,7 @@ class LuaWorker:
         self._process = start(
             isolated_module_argv(
                 "holdfast.chat.lua.worker", str(folder), str(os.getpid())
-            ),  # of what is installed only lupa
+            ),  # isolated: of the installed packages only lupa is importable
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -177,7 +177,7 @@ class LuaWorker:
             except BlockingIOError:
                 continue
             except BrokenPipeError:
-                self._lost()
+                self._exited()
 
     def receive(self, deadline: float) -> bytes:
         size = int.from_bytes(self._exactly(4, deadline), "big")
@@ -187,7 +187,7 @@ class LuaWorker:
         return self._exactly(size, deadline)
 
     def kill(self) -> None:
-        """End it and clear up; again is harmless."""
+        """Kill the process and close the pipes. Idempotent."""
         self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
@@ -203,7 +203,7 @@ class LuaWorker:
             except BlockingIOError:
                 continue
             if not block:
-                self._lost()
+                self._exited()
             self._received += block
         found = bytes(self._received[:size])
         del self._received[:size]
@@ -217,18 +217,18 @@ class LuaWorker:
             self.kill()
             raise WorkerTimeout
 
-    def _lost(self) -> None:
+    def _exited(self) -> None:
         self.kill()
         raise WorkerExited
 
 
 _POSITION: Final = re.compile(r"^(?:frontmatter|template|expression):([0-9]{1,9}): ")
 _MAX_SHOWN: Final = 400
-_ASK: Final = b"?"
+_INCLUDE_REQUEST: Final = b"?"
 
 
 class LuaLimits(Struct, frozen=True, kw_only=True):
-    """Seconds; Lua's memory and the size of answers are fixed."""
+    """Timeouts in seconds. The limits for memory and reply size are fixed."""
 
     frontmatter: float = 2.0
     call: float = 1.0
@@ -236,7 +236,7 @@ class LuaLimits(Struct, frozen=True, kw_only=True):
 
 
 class LuaError(Exception):
-    """Lua code failed; the message is a sentence, without the line."""
+    """Lua code failed; the message is a sentence without the line."""
 
     def __init__(self, message: str, line: int | None = None, file: str | None = None) -> None:
         super().__init__(message)
@@ -244,23 +244,23 @@ class LuaError(Exception):
         self.file = file
 
 
-class _Unreadable(Exception):
-    """The child wrote what is no message; it is not asked again."""
+class _InvalidFrame(Exception):
+    """The worker sent an invalid frame and is not used again."""
 
 
 class Script(Struct, frozen=True, eq=False):
-    """A frontmatter as it was evaluated: code, and the values its options had before."""
+    """The code of a frontmatter, and the option values it starts with."""
 
     code: str
     options: Table
 
 
 class LuaHost:
-    """The child is started when it is first needed. Close the host, or use it as a context manager."""
+    """Starts the worker on first use. Close the host, or use it as a context manager."""
 
     def __init__(self, limits: LuaLimits | None = None) -> None:
         self.limits = limits or LuaLimits()
-        self._child: LuaWorker | None = None
+        self._worker: LuaWorker | None = None
         self._loaded: Script | None = None
         self._lock = RLock()
 
@@ -272,16 +272,16 @@ class LuaHost:
 
     def close(self) -> None:
         with self._lock:
-            if self._child is not None:
-                self._child.kill()
-            self._child = self._loaded = None
+            if self._worker is not None:
+                self._worker.kill()
+            self._worker = self._loaded = None
 
     @property
     def pid(self) -> int | None:
-        return None if self._child is None else self._child.pid
+        return None if self._worker is None else self._worker.pid
 
     def evaluate(self, script: Script) -> Table:
-        """Run a frontmatter: the record of its options, and what it returned. Its functions can then be called."""
+        """Run a frontmatter; return its log of option edits. Its functions can then be called."""
         with self._lock:
             self._loaded = None
             request = {"do": "frontmatter", "code": script.code, "given": script.options}
@@ -290,14 +290,14 @@ class LuaHost:
             return reply
 
     def call(self, script: Script, function: int, tool: str, args: Mapping[str, Any], ctx: Mapping[str, Any]) -> object:
-        """The answer of a function of a frontmatter, which is run again first if its child is gone.
+        """Call a function of a frontmatter, evaluating the frontmatter again if its worker is gone.
 
-        It is asked only about arguments that it can see just as they are; `LuaError` for all others.
+        Raises `LuaError` for arguments that have no exact Lua equivalent.
         """
         try:
             seen = lossless_args(args)
         except NotRepresentable as error:
-            raise LuaError(f"The function of the frontmatter cannot be shown this call: {error}.") from None
+            raise LuaError(f"The function of the frontmatter cannot receive this call: {error}.") from None
         with self._lock:
             self._running()
             if self._loaded is not script:
@@ -306,70 +306,70 @@ class LuaHost:
             return self._exchange(request, self.limits.call, "The function of the frontmatter").get("answer")
 
     def expand(self, request: Table, include: Callable[[Table], Table]) -> Table:
-        """Run a template in a state of its own. `include` reads the files it asks for."""
+        """Expand a template in a fresh Lua state. `include` reads the files that it requests."""
         with self._lock:
             try:
                 given = {**request, "do": "expand", "variables": with_lua_numbers(request.get("variables", {}))}
             except RecursionError:
-                raise LuaError("The variables of the template are nested too deeply; flatten them.") from None
+                raise LuaError("The variables of the template are nested too deeply. Flatten them.") from None
             return self._exchange(given, self.limits.expand, "The template", include)
 
     def _exchange(
         self, request: Table, seconds: float, what: str, answer: Callable[[Table], Table] | None = None
     ) -> Table:
-        child = self._running()
+        worker = self._running()
         try:
-            reply = _table(self._converse(child, request, time.monotonic() + seconds, answer))
+            reply = _decode_table(self._converse(worker, request, time.monotonic() + seconds, answer))
         except WorkerTimeout:
-            problem = f"{what} did not end within {seconds:g} seconds and was stopped; make it do less."
+            problem = f"{what} timed out after {seconds:g} seconds. Make it do less."
         except ReplyTooLarge:
-            problem = f"{what} gives more data than is accepted; make it give less."
+            problem = f"{what} returned too much data. Make it return less."
         except WorkerExited:
-            problem = f"{what} ended the process it ran in, by using up what it may use; make it do less."
-        except (_Unreadable, RecursionError):
-            problem = f"{what} gave or was given what cannot be passed on; make it simpler."
+            problem = f"{what} exceeded a limit of its process and was killed. Make it do less."
+        except (_InvalidFrame, RecursionError):
+            problem = f"{what} received or returned data that cannot be encoded. Make it simpler."
         except BaseException:
             self.close()
             raise
         else:
-            return _succeeded(reply, what)
+            return _checked_reply(reply, what)
         self.close()
         raise LuaError(problem)
 
     def _running(self) -> LuaWorker:
-        """The child; a new one, which knows nothing yet, if it has ended since it was last asked."""
-        if self._child is not None and not self._child.is_alive:
+        """The worker; a new one if it has exited since the last request."""
+        if self._worker is not None and not self._worker.is_alive:
             self.close()
-        if self._child is None:
+        if self._worker is None:
             try:
-                self._child = LuaWorker()
+                self._worker = LuaWorker()
             except (OSError, WorkerExited, WorkerTimeout, ReplyTooLarge):
-                raise LuaError("Lua cannot be started here: the process for it does not come up; try again.") from None
-        return self._child
+                raise LuaError("Cannot start the Lua process. Try again.") from None
+        return self._worker
 
     @staticmethod
-    def _converse(child: LuaWorker, request: Table, deadline: float, answer: Callable[[Table], Table] | None) -> bytes:
-        child.send(msgspec.json.encode(to_wire(request)), deadline)
+    def _converse(worker: LuaWorker, request: Table, deadline: float, answer: Callable[[Table], Table] | None) -> bytes:
+        worker.send(msgspec.json.encode(to_wire(request)), deadline)
         while True:
-            frame = child.receive(deadline)
-            if frame[:1] != _ASK:
+            frame = worker.receive(deadline)
+            if frame[:1] != _INCLUDE_REQUEST:
                 return frame[1:]
-            question = _table(frame[1:])
-            given = answer(question) if answer is not None else {"error": "nothing can be included here"}
-            child.send(msgspec.json.encode(to_wire(given)), deadline)
+            question = _decode_table(frame[1:])
+            given = answer(question) if answer is not None else {"error": "files cannot be included here"}
+            worker.send(msgspec.json.encode(to_wire(given)), deadline)
 
 
-def _table(body: bytes) -> Table:
+def _decode_table(body: bytes) -> Table:
     try:
         found = from_wire(msgspec.json.decode(body))
     except msgspec.DecodeError:
-        raise _Unreadable from None
+        raise _InvalidFrame from None
     if not isinstance(found, dict):
-        raise _Unreadable
+        raise _InvalidFrame
     return cast(Table, found)
 
 
-def _succeeded(reply: Table, what: str) -> Table:
+def _checked_reply(reply: Table, what: str) -> Table:
     if reply.get("ok") is True:
         return reply
     text, line = str(reply.get("error", "")), reply.get("line")
@@ -380,6 +380,6 @@ def _succeeded(reply: Table, what: str) -> Table:
     shown = shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}…"
     message = f"{what} failed: {shown.removesuffix('.')}."
     if "not enough memory" in shown:
-        message = f"{what} uses more memory than it may; make it do less."
+        message = f"{what} exceeds its memory limit. Make it do less."
     file = reply.get("file")
     raise LuaError(message, line if isinstance(line, int) else None, file if isinstance(file, str) else None)

@@ -1,6 +1,6 @@
-"""The process a document's Lua runs in. Standard library and lupa only; it gives up all rights before it begins.
+"""The worker process for a document's Lua. Standard library and lupa only; it drops all privileges before it starts.
 
-Frames on both pipes: four bytes of length, then JSON whose strings are bytes, one letter for each.
+Frames on both pipes: four bytes of length, then JSON whose strings are bytes as Latin-1.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 MEMORY = 64 << 20
 ADDRESS_SPACE = 1 << 30
-_PROCESSOR_SECONDS = 10
+_CPU_SECONDS = 10
 _PR_SET_PDEATHSIG = 1
 _SOURCES = ("environment", "options", "templates")
 
 
 class Interpreter:
-    """One Lua state for what decides about calls, and a new one for every text that is expanded."""
+    """One Lua state for the frontmatter and its functions, and a fresh one for every expanded text."""
 
     def __init__(self, lua: Any) -> None:
         self._lua = lua
@@ -42,7 +42,7 @@ class Interpreter:
             if action == "expand":
                 state, document = self._new()
                 return document.expand(self._table(state, request))
-        except MemoryError:  # lupa's own for Lua's memory is one too
+        except MemoryError:  # includes lupa's LuaMemoryError
             return '{"ok":false,"error":"not enough memory"}'
         except Exception as error:
             return json.dumps({"ok": False, "error": f"{type(error).__name__}: {error}"[:500]})
@@ -90,7 +90,7 @@ def _exactly(size: int) -> bytes:
     while len(found) < size:
         block = os.read(0, min(size - len(found), 1 << 20))
         if not block:
-            os._exit(0)  # whoever asked is gone
+            os._exit(0)  # the parent has exited
         found += block
     return bytes(found)
 
@@ -105,14 +105,14 @@ def drop_privileges() -> None:
     import resource
     import time
 
-    time.localtime()  # the time zone is read while files can be
+    time.localtime()  # loads the time zone while files can still be opened
     limits = {"AS": ADDRESS_SPACE, "FSIZE": 0, "CORE": 0, "NPROC": 0, "NOFILE": 3}
     try:
         from holdfast.sandbox.privileges import apply_landlock
 
         apply_landlock((), net=True)
     except (OSError, ImportError, AttributeError):
-        pass  # the other limits hold by themselves; Lua is given nothing that opens files
+        pass  # without Landlock the other limits still hold, and Lua has no function that opens files
     for name, value in limits.items():
         kind = getattr(resource, f"RLIMIT_{name}", None)
         if kind is not None:
@@ -120,19 +120,19 @@ def drop_privileges() -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Be killed when whoever asks is: a loop would not notice by itself that its pipes are closed."""
+    """Ask the kernel to kill this process with its parent: an endless loop does not notice closed pipes."""
     import ctypes
     import signal
 
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it was gone before it could be told
+    if os.getppid() != parent:  # the parent died before prctl took effect
         os._exit(0)
 
 
-def limit_cpu_time(seconds: int = _PROCESSOR_SECONDS) -> None:
-    """A loop ends by itself even where nobody is left to end it."""
+def limit_cpu_time(seconds: int = _CPU_SECONDS) -> None:
+    """Allow this much more CPU time, so that an endless loop ends even without a parent."""
     import resource
 
     used = resource.getrusage(resource.RUSAGE_SELF)
@@ -146,7 +146,7 @@ def main(lupa_folder: str, parent: str) -> None:
 
     interpreter = Interpreter(lua54)
     drop_privileges()
-    write(b"!")
+    write(b"!")  # ready
     while True:
         request = json.loads(read())
         limit_cpu_time()

@@ -1,1 +1,1 @@
-"""Expressions, code and file references in what a person writes."""
+"""Templates and file references in user text."""

@@ -1,4 +1,4 @@
-"""Expands what a person wrote: templates are run, file references are read, and everything else stays as it is."""
+"""Expands user text: runs templates and reads file references."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from holdfast.tools.files.pages import SNIFFED_BYTES, attachment_kind, mime_type
 
 MAX_TEXT: Final = 1024 * 1024
 MAX_ATTACHMENT: Final = 10 * 1024 * 1024
-_NEVER: Final = ("/proc", "/sys", "/dev")
-_TEXTUAL: Final = frozenset({"json", "xml", "javascript", "toml", "yaml", "x-yaml", "x-sh", "sql", "x-ndjson"})
+_FORBIDDEN_ROOTS: Final = ("/proc", "/sys", "/dev")
+_TEXT_SUBTYPES: Final = frozenset({"json", "xml", "javascript", "toml", "yaml", "x-yaml", "x-sh", "sql", "x-ndjson"})
 
 
 class UnreadableFile(Exception):
-    """A file cannot be used; the message is a sentence."""
+    """A file cannot be included; the message is a sentence."""
 
 
 class FileAccess(Struct, frozen=True, kw_only=True):
-    """Which files a document may refer to."""
+    """The files that a document may refer to."""
 
     root: Path
-    """References stay inside it unless `outside` is set."""
+    """References must stay inside it unless `outside` is set."""
     folder: Path
-    """Where relative paths begin: the document's own folder."""
+    """The base of relative paths: the document's own folder."""
     outside: bool = False
     is_readable: Callable[[Path], bool]
 
     @classmethod
     def of(cls, config: Config, *, document: Path, root: Path | None, state: Path | None = None) -> FileAccess:
-        """Those of a document; `chat.files` says how far they reach.
+        """The files of a document, by `chat.files`.
 
-        Trust in a frontmatter alone says nothing: the text that refers to files is no part of what is trusted.
+        Trust in the frontmatter alone does not widen them, because it does not cover the text that refers to files.
         """
         from holdfast.sandbox.policy import PathVariables, resolve_policy
 
@@ -57,7 +57,7 @@ class FileAccess(Struct, frozen=True, kw_only=True):
         return cls(root=root or folder, folder=folder, outside=outside, is_readable=policy.is_readable)
 
     def find(self, path: str, folder: Path | None = None) -> Path:
-        """The real path of a file that may be read. Raises `Unreadable`."""
+        """The real path of a readable file. Raises `UnreadableFile`."""
         base = folder or self.folder
         try:
             if self.outside:
@@ -65,33 +65,33 @@ class FileAccess(Struct, frozen=True, kw_only=True):
             else:
                 real = paths.confine(path, root=self.root, base=base, mutating=False)
         except PathRefused as error:
-            hint = "" if self.outside else ' `chat.files = "anywhere"` lets a document refer to files elsewhere.'
+            hint = "" if self.outside else ' `chat.files = "anywhere"` allows files outside the project.'
             raise UnreadableFile(f"{error}{hint if 'outside' in str(error) else ''}") from None
-        if any(real.is_relative_to(folder) for folder in _NEVER):
-            raise UnreadableFile(f"{_shown(path)} is no file of yours, but a view of the running system.")
+        if any(real.is_relative_to(folder) for folder in _FORBIDDEN_ROOTS):
+            raise UnreadableFile(f"{_shown(path)} is a view of the running system, not a regular file.")
         if not self.is_readable(real):
             raise UnreadableFile(f"{_shown(path)} may not be read (sandbox.read_deny).")
         return real
 
     def shown(self, path: Path) -> str:
-        """A path as messages name it."""
+        """A path for messages, relative to the root if possible."""
         root = Path(os.path.realpath(self.root))
         return escape(str(path.relative_to(root) if path.is_relative_to(root) else path))
 
     def text(self, path: str, folder: Path | None = None) -> tuple[Path, str]:
-        """A text to include."""
+        """The real path and the text of a file to include."""
         real = self.find(path, folder)
         found = self._content(path, real)
         if mime_type(found[:SNIFFED_BYTES], real.name) is not None:
-            raise UnreadableFile(f"{_shown(path)} is not a text file; include it with symbols.BINARY.")
+            raise UnreadableFile(f"{_shown(path)} is not a text file. Include it with symbols.BINARY.")
         return real, _decoded(path, found)
 
     def part(self, path: str, mime: str | None = None, folder: Path | None = None) -> str | Attachment:
-        """A file as a model is sent it: text, or an attachment of a kind models know."""
+        """A file for the model: text, or an attachment of a supported type."""
         real = self.find(path, folder)
         found = self._content(path, real)
         kind = mime or mime_type(found[:SNIFFED_BYTES], real.name)
-        if kind is None or kind.startswith("text/") or kind.removeprefix("application/") in _TEXTUAL:
+        if kind is None or kind.startswith("text/") or kind.removeprefix("application/") in _TEXT_SUBTYPES:
             return _decoded(path, found)
         if not (kind.startswith(("image/", "audio/")) or kind == "application/pdf"):
             raise UnreadableFile(f"Unsupported MIME type: {kind}")
@@ -110,13 +110,13 @@ class FileAccess(Struct, frozen=True, kw_only=True):
         except OSError as error:
             raise UnreadableFile(f"{_shown(path)} cannot be read: {error.strerror}.") from None
         if len(content) > MAX_ATTACHMENT:
-            raise UnreadableFile(f"{_shown(path)} is larger than {MAX_ATTACHMENT:,} bytes; refer to a smaller file.")
+            raise UnreadableFile(f"{_shown(path)} is larger than {MAX_ATTACHMENT:,} bytes. Use a smaller file.")
         return content
 
 
 def _decoded(path: str, content: bytes) -> str:
     if len(content) > MAX_TEXT:
-        raise UnreadableFile(f"{_shown(path)} is longer than {MAX_TEXT:,} bytes of text; refer to a smaller file.")
+        raise UnreadableFile(f"{_shown(path)} is longer than {MAX_TEXT:,} bytes of text. Use a smaller file.")
     return content.decode("utf-8", "replace")
 
 
@@ -132,14 +132,14 @@ Table = dict[str, Any]
 
 
 class ExpansionScope(Struct, frozen=True, kw_only=True):
-    """What a text is expanded with."""
+    """The context of an expansion."""
 
     files: FileAccess
     lua: LuaHost
     frontmatter: EvaluatedFrontmatter = NO_FRONTMATTER
     document: Path | None = None
     line: int = 1
-    """The line of the document on which the text begins."""
+    """The line of the document on which the text starts."""
 
 
 class Expanded(Struct, frozen=True):
@@ -163,45 +163,45 @@ class _Reply(Struct, frozen=True):
 
 
 def expand(text: str, scope: ExpansionScope) -> Expanded:
-    """For the text of a person or a system message; never for a model's text or a tool's output."""
-    work = _Work(scope)
-    pieces = _pieces(text, work)
+    """Expand user or system text; never the output of a model or a tool."""
+    expansion = _Expansion(scope)
+    pieces = _pieces(text, expansion)
     if not has_templates(text):
         parts = [piece["text"] if piece["kind"] == "text" else _File(piece["file"]) for piece in pieces]
-        return work.finish(parts)
+        return expansion.finish(parts)
     try:
-        reply = _reply(scope.lua.expand(work.request(pieces), work.include))
+        reply = _reply(scope.lua.expand(expansion.request(pieces), expansion.include))
     except LuaError as error:
         place = "" if error.file is None else f" In {scope.files.shown(Path(error.file))}, line {error.line}."
         line = None if error.line is None or error.file is not None else error.line + scope.line - 1
-        return Expanded((Text(text),), (*work.said, Diagnostic("error", f"{error}{place}", line)))
+        return Expanded((Text(text),), (*expansion.diagnostics, Diagnostic("error", f"{error}{place}", line)))
     for warning in reply.warnings:
-        work.warn(f"A template failed: {warning.message}.", warning.line, warning.file)
-    return work.finish(reply.parts)
+        expansion.warn(f"A template failed: {warning.message}.", warning.line, warning.file)
+    return expansion.finish(reply.parts)
 
 
 def _reply(given: Table) -> _Reply:
     try:
         return convert(given, _Reply)
     except ValidationError:
-        raise LuaError("The template gave an answer that cannot be read; make it simpler.") from None
+        raise LuaError("The template returned an invalid reply. Make it simpler.") from None
 
 
-def _pieces(text: str, work: _Work | None) -> list[Table]:
-    """The pieces of a template as Lua gets them; file references only where there is somebody to read them."""
+def _pieces(text: str, expansion: _Expansion | None) -> list[Table]:
+    """The pieces of a template for Lua. File references are recognised only with `expansion`."""
     made: list[Table] = []
     scan = TemplateScan(text)
-    if scan.gave_up and work is not None:
-        work.warn("Too many templates are opened and never closed, so the rest is taken for text; close them.", None)
+    if scan.gave_up and expansion is not None:
+        expansion.warn("Too many templates are never closed, so the rest is read as text. Close them.", None)
     for piece in scan.pieces:
         if piece.kind != "text":
             kind = "code" if piece.kind == "code" else "expression"
             made.append({"kind": kind, "text": piece.source, "code": piece.code, "line": piece.line})
             continue
         line = piece.line
-        for part in references_in(piece.source) if work is not None else [piece.source]:
-            if isinstance(part, Reference) and work is not None:
-                made.append({"kind": "file", "file": work.refer(part, line), "line": line})
+        for part in references_in(piece.source) if expansion is not None else [piece.source]:
+            if isinstance(part, Reference) and expansion is not None:
+                made.append({"kind": "file", "file": expansion.refer(part, line), "line": line})
             else:
                 source = str(part)
                 made.append({"kind": "text", "text": source, "line": line})
@@ -209,17 +209,17 @@ def _pieces(text: str, work: _Work | None) -> list[Table]:
     return made
 
 
-class _Work:
-    """One text being expanded: the files it refers to and includes, and what is to be said about them."""
+class _Expansion:
+    """One expansion: the files it refers to and includes, and its diagnostics."""
 
     def __init__(self, scope: ExpansionScope) -> None:
-        self.said: list[Diagnostic] = []
+        self.diagnostics: list[Diagnostic] = []
         self._scope = scope
         self._references: dict[int, tuple[Reference, int]] = {}
         self._attached: dict[int, str | Attachment] = {}
         self._stacks: dict[int, tuple[Path, ...]] = {0: () if scope.document is None else (scope.document,)}
         self._unread: set[int] = set()
-        """References that are kept as text."""
+        """References that stay text because they cannot be read."""
         self._included = 0
         self._bytes = 0
 
@@ -238,7 +238,7 @@ class _Work:
         return number
 
     def include(self, question: Table) -> Table:
-        """The answer to a template that asks for a file."""
+        """The reply to a template that requests a file."""
         try:
             return self._include(question)
         except UnreadableFile as error:
@@ -251,7 +251,7 @@ class _Work:
             raise UnreadableFile("include needs the path of a file.")
         stack = self._stacks[place]
         if self._included > MAX_INCLUDES or self._bytes > MAX_BYTES:
-            raise UnreadableFile("The template includes too many files; include fewer.")
+            raise UnreadableFile("The template includes too many files. Include fewer.")
         folder = stack[-1].parent if stack else None
         files = self._scope.files
         if question.get("binary") is True:
@@ -276,11 +276,11 @@ class _Work:
     def warn(self, message: str, line: int | None, file: str | None = None) -> None:
         place = "" if file is None else f" In {self._scope.files.shown(Path(file))}, line {line}."
         here = None if line is None or file is not None else line + self._scope.line - 1
-        if len(self.said) < MAX_DIAGNOSTICS:
-            self.said.append(Diagnostic("warning", message + place, here))
+        if len(self.diagnostics) < MAX_DIAGNOSTICS:
+            self.diagnostics.append(Diagnostic("warning", message + place, here))
 
     def finish(self, parts: Sequence[str | _File]) -> Expanded:
-        """The parts with their files, texts that follow each other put together."""
+        """The parts with their files; adjacent texts are joined."""
         done: list[Text | Attachment] = []
         for part in parts:
             found = part if isinstance(part, str) else self._read(part.file)
@@ -291,7 +291,7 @@ class _Work:
                 done[-1] = Text(last.text + found, last.included or included)
             elif found:
                 done.append(Text(found, included))
-        return Expanded(tuple(done), tuple(self.said))
+        return Expanded(tuple(done), tuple(self.diagnostics))
 
     def _read(self, number: int) -> str | Attachment:
         if number in self._attached:
@@ -303,9 +303,9 @@ class _Work:
             found = self._scope.files.part(reference.path, reference.mime)
             self._bytes += len(found) if isinstance(found, str) else len(found.data)
             if self._bytes > MAX_BYTES:
-                raise UnreadableFile("The files of one message are larger than 32 MB together.")
+                raise UnreadableFile("The files of one message exceed 32 MB in total.")
         except UnreadableFile as error:
-            self.warn(f"The reference {reference.source[:200]!a} is kept as text: {error}", line)
+            self.warn(f"The reference {reference.source[:200]!a} stays text: {error}", line)
             found = reference.source
             self._unread.add(number)
         self._attached[number] = found

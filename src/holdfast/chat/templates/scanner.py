@@ -1,4 +1,7 @@
-"""Finds expressions `{{ }}` and code `{% %}` in a text, with the Lua between them read well enough to find its end."""
+"""The template scanner: finds expressions `{{ }}`, code `{% %}` and file references in a text.
+
+It reads just enough Lua to find the end of a template.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ _CLOSERS: Final = {"{": "}}", "%": "%}"}
 _COMMENT_ENDS: Final = {close: re.compile(rf"\n|{re.escape(close)}") for close in _CLOSERS.values()}
 
 MAX_TEMPLATE: Final = 65_536
-MAX_WASTED: Final = 2_000_000
-"""Letters that may be read in vain after marks that are never closed."""
+MAX_WASTED_CHARS: Final = 2_000_000
+"""Characters that may be read in vain after unclosed marks."""
 
 
 class TemplatePiece(Struct, frozen=True):
-    """A part of a template, by its kind; `source` is what stands in the text for it."""
+    """A part of a template; `source` is its text."""
 
     kind: Literal["text", "expression", "code"]
     source: str
@@ -33,12 +36,12 @@ def has_templates(text: str) -> bool:
 
 
 class TemplateScan:
-    """All of a text, in order, with white space taken away where a `-` asks for it. What is never closed is text."""
+    """The pieces of a text in order, with white space trimmed at `-`. Unclosed templates are text."""
 
     def __init__(self, text: str) -> None:
         self.pieces: list[TemplatePiece] = []
         self.gave_up = False
-        """Whether so much was opened and never closed that the rest was taken for text."""
+        """Whether the rest was read as text, because too many templates were never closed."""
         self._text = text
         self._line, self._counted = 1, 0
         self._scan()
@@ -50,9 +53,9 @@ class TemplateScan:
             at = opened.end()
             if last[opened[1]] < at:
                 continue  # nothing after it can close it
-            inside = _Inner(text, at, _CLOSERS[opened[1]])
+            inside = _TemplateBody(text, at, _CLOSERS[opened[1]])
             wasted += inside.wasted
-            self.gave_up = wasted > MAX_WASTED
+            self.gave_up = wasted > MAX_WASTED_CHARS
             end = inside.end
             if end is None:
                 continue
@@ -79,8 +82,8 @@ class TemplateScan:
         return self._line
 
 
-class _Inner:
-    """What follows an opening mark. It is read up to `limit`, and every letter that is looked at is counted."""
+class _TemplateBody:
+    """The text after an opening mark, read up to a limit. Every character that is read is counted."""
 
     def __init__(self, text: str, start: int, close: str) -> None:
         self._text = text
@@ -88,15 +91,15 @@ class _Inner:
         self._close = close
         self._limit = min(len(text), start + MAX_TEMPLATE)
         self._absent: set[str] = set()
-        """Long brackets that are not closed before the limit."""
+        """Long brackets that do not close before the limit."""
         self._searched = 0
         self.end, past = self._find_end()
-        """Where the closing mark stands: not in a string, a comment or inner brackets."""
+        """The offset of the closing mark outside strings, comments and inner brackets; None without one."""
         self.wasted = self._searched + (0 if self.end is not None else past - start)
-        """Letters that were read in vain."""
+        """Characters that were read in vain."""
 
     def _find_end(self) -> tuple[int | None, int]:
-        """The end, and how far was read."""
+        """The end, and the offset up to which it was read."""
         text, at, limit, close, depth = self._text, self._start, self._limit, self._close, 0
         while at < limit:
             letter = text[at]
@@ -121,7 +124,7 @@ class _Inner:
         return None, at
 
     def _after_string(self, at: int) -> tuple[int, bool]:
-        """Behind a string, or where it breaks off."""
+        """The offset after a string, or where it breaks off; and whether it is closed."""
         text, quote = self._text, self._text[at]
         at += 1
         while at < self._limit and text[at] != "\n":
@@ -131,7 +134,7 @@ class _Inner:
         return at, False
 
     def _after_comment(self, at: int) -> int:
-        """A comment ends with its line, its long bracket, or where the template closes."""
+        """The offset after a comment, which ends with its line, its long bracket, or the template."""
         long = _LONG.match(self._text, at, self._limit)
         past = None if long is None else self._after_long(long)
         if past is not None:
@@ -158,13 +161,13 @@ _PUNCTUATION: Final = ".,;:!?'\"`()[]{}<>*|"
 
 class Reference(Struct, frozen=True):
     source: str
-    """As it stands in the text."""
+    """As written in the text."""
     path: str
     mime: str | None = None
 
 
 def references_in(text: str) -> list[str | Reference]:
-    """The text in order, with its references taken apart. Punctuation after one belongs to the sentence."""
+    """Split a text into plain text and references. Trailing punctuation is not part of a reference."""
     found: list[str | Reference] = []
     start = 0
     for match in _REFERENCE.finditer(text):
@@ -194,7 +197,7 @@ def _reference(word: str) -> Reference | None:
 
 
 def decode_path(path: str) -> str:
-    """`+` and `%xx` as in URLs, for names with spaces; `//` at the beginning is the root of the file system."""
+    """Decode `+` and `%xx` as in URLs. A leading `//` is the root of the file system."""
     given = path.replace("+", " ").encode("utf-8", "surrogateescape")
     plain = unquote_to_bytes(given).decode("utf-8", "surrogateescape")
     return "/" + plain.lstrip("/") if plain.startswith("//") else plain
