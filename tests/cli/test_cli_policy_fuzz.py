@@ -8,14 +8,14 @@ from tests.cli.command import Cli
 
 
 @pytest.mark.spec("E1b", "A11")
-def test_the_command_reports_what_it_tried(cli: Cli) -> None:
+def test_policy_fuzz_reports_mutants_and_escapes(cli: Cli) -> None:
     done = cli.run("policy", "fuzz", "$shell-readonly", "--count", "60", "--json")
     assert (done.code, done.json["mutants"], done.json["escapes"]) == (0, 60, [])
     assert cli.run("policy", "fuzz", "no such rule").code == 2
 
 
 @pytest.mark.spec("E1b", "A10", "A11")
-def test_explain_shows_the_parts_of_a_command(cli: Cli) -> None:
+def test_policy_explain_shows_the_parts_of_a_command(cli: Cli) -> None:
     done = cli.run("policy", "explain", "shell.exec", "command=ls; echo $(rm x)", "--json")
     assert [part["text"] for part in done.json["parts"]] == ["ls", "echo $(rm x)", "rm x"]
     text = cli.run("policy", "explain", "shell.exec", "command=ls; echo $(rm x)").out

@@ -1,4 +1,4 @@
-"""`holdfast policy fuzz`: real runs say whether a rule lets harm through."""
+"""The fuzzer of command rules: real runs show whether a rule approves harm."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from holdfast.rules.shell.judgement import CommandJudge
 PRESET = CommandJudge(readers=True, quiet=True)
 
 
-def shipped(text: str, place: CommandContext) -> str | None:
-    judged = PRESET.judge(text, place)
+def shipped(text: str, context: CommandContext) -> str | None:
+    judged = PRESET.judge(text, context)
     return ", ".join(judged.rules) if judged.verdict is Verdict.APPROVE else None
 
 
 @pytest.mark.spec("A11", "E1b")
 @pytest.mark.parametrize(("shell", "tidy"), [("bash", False), ("dash", False), ("bash", True)])
-def test_no_mutant_of_what_the_shipped_preset_allows_does_harm(shell: str, tidy: bool) -> None:
+def test_no_approved_mutant_of_the_shipped_preset_does_harm(shell: str, tidy: bool) -> None:
     report = fuzz(READONLY_CORPUS, shipped, count=1200, seed=7, shell=shell, tidy=tidy)
     assert report.mutants == 1200
     assert report.unasked >= 30
@@ -30,8 +30,8 @@ def test_no_mutant_of_what_the_shipped_preset_allows_does_harm(shell: str, tidy:
 
 
 @pytest.mark.spec("A11", "E1b")
-def test_a_rule_that_only_looks_at_the_beginning_is_found_out() -> None:
-    def careless(text: str, place: CommandContext) -> str | None:
+def test_the_fuzzer_finds_a_rule_that_only_checks_the_prefix() -> None:
+    def careless(text: str, context: CommandContext) -> str | None:
         return "git log" if text.startswith("git log") else None
 
     report = fuzz(["git log", "git log --oneline"], careless, count=600, seed=1)
@@ -42,7 +42,7 @@ def test_a_rule_that_only_looks_at_the_beginning_is_found_out() -> None:
 
 
 @pytest.mark.spec("A11", "E1b")
-def test_the_watcher_sees_every_kind_of_harm_and_puts_it_right(tmp_path: Path) -> None:
+def test_every_kind_of_harm_is_detected_and_undone(tmp_path: Path) -> None:
     base = tmp_path.resolve()
     create_project(base)
     commands = {
@@ -69,7 +69,7 @@ def test_the_watcher_sees_every_kind_of_harm_and_puts_it_right(tmp_path: Path) -
 
 
 @pytest.mark.spec("A11")
-def test_there_are_ten_thousand_different_mutants_and_a_seed_makes_the_same_ones() -> None:
+def test_mutants_are_distinct_and_reproducible_by_seed() -> None:
     made = list(mutants(READONLY_CORPUS, 10_000, seed=3))
     assert len({mutant.text for mutant in made}) == 10_000
     assert made == list(mutants(READONLY_CORPUS, 10_000, seed=3))

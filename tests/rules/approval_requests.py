@@ -1,4 +1,4 @@
-"""Tools and questions for the tests of approval."""
+"""Tools and approval requests for the tests of the approval chain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the approval chain share."""
+"""Helpers for the tests of the approval chain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The approval chain: order, answers, failures, registration."""
+"""The approval chain: order, answers, failures and registration."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_equal_priorities_are_asked_in_the_order_of_their_names() -> None:
 
 
 @pytest.mark.spec("A1")
-def test_nobody_answering_means_ask() -> None:
+def test_a_call_needs_approval_if_no_resolver_answers() -> None:
     chain = Chain()
     chain.register("shy", says(None))
     assert chain.judge(approval_request()).decision == Decision(
@@ -58,7 +58,7 @@ def test_nobody_answering_means_ask() -> None:
 
 
 @pytest.mark.spec("A1")
-def test_a_burst_of_questions_never_turns_into_a_yes() -> None:
+def test_many_requests_in_a_row_never_become_an_approval() -> None:
     chain = Chain()
     verdicts = {chain.judge(approval_request(call_id=f"call-{number}")).decision.verdict for number in range(1000)}
     assert verdicts == {Verdict.ASK}
@@ -76,14 +76,14 @@ def test_a_burst_of_questions_never_turns_into_a_yes() -> None:
         (Decision(Verdict.DENY, "somewhere", "because"), Verdict.DENY),
     ],
 )
-def test_a_resolver_may_answer_with_a_verdict_its_word_or_a_decision(answer: object, verdict: Verdict) -> None:
+def test_a_resolver_may_return_a_verdict_its_name_or_a_decision(answer: object, verdict: Verdict) -> None:
     chain = Chain()
     chain.register("one", says(answer))
     assert chain.judge(approval_request()).decision.verdict is verdict
 
 
 @pytest.mark.spec("A10")
-def test_a_decision_carries_the_reason_given_and_the_name_of_the_resolver_that_gave_it() -> None:
+def test_a_decision_has_the_reason_and_the_name_of_its_resolver() -> None:
     chain = Chain()
     chain.register("honest", says(Decision(Verdict.DENY, "urn:holdfast:approval:config", "because")))
     assert chain.judge(approval_request()).decision == Decision(Verdict.DENY, "honest", "because")
@@ -116,7 +116,7 @@ def test_a_resolver_that_raises_is_logged_on_one_line_and_skipped(caplog: pytest
 @pytest.mark.spec("A3", "A18")
 @pytest.mark.parametrize("resolver", [fails, says("nonsense")])
 @pytest.mark.parametrize("priority", [90, 10])
-def test_a_failed_resolver_lowers_an_approval_to_ask_when_so_configured(resolver: Any, priority: int) -> None:
+def test_with_on_error_ask_a_failed_resolver_turns_an_approval_into_ask(resolver: Any, priority: int) -> None:
     chain = Chain(on_error="ask")
     chain.register("broken", resolver, priority=priority)
     chain.register("other", says("approve"))
@@ -126,7 +126,7 @@ def test_a_failed_resolver_lowers_an_approval_to_ask_when_so_configured(resolver
 
 
 @pytest.mark.spec("A3")
-def test_a_failed_resolver_does_not_soften_a_denial() -> None:
+def test_a_failed_resolver_does_not_weaken_a_denial() -> None:
     chain = Chain(on_error="ask")
     chain.register("broken", fails, priority=90)
     chain.register("other", says("deny"))
@@ -134,7 +134,7 @@ def test_a_failed_resolver_does_not_soften_a_denial() -> None:
 
 
 @pytest.mark.spec("A18")
-def test_under_on_error_ask_a_denial_wins_over_an_earlier_approval() -> None:
+def test_with_on_error_ask_a_denial_wins_over_an_earlier_approval() -> None:
     chain = Chain(on_error="ask")
     chain.register("first", says("approve"), priority=100)
     chain.register("last", says("deny"), priority=1)
@@ -200,7 +200,7 @@ def test_registering_a_name_again_replaces_the_resolver() -> None:
 
 
 @pytest.mark.spec("A4")
-def test_unregister_says_whether_there_was_something_to_remove() -> None:
+def test_unregister_returns_whether_a_resolver_was_removed() -> None:
     chain = Chain()
     chain.register("one", says("approve"))
     assert chain.unregister("one") is True
@@ -221,7 +221,7 @@ def test_a_handle_removes_its_own_registration_and_not_the_one_that_replaced_it(
 
 
 @pytest.mark.spec("A4")
-def test_get_all_is_sorted_and_changing_it_changes_nothing() -> None:
+def test_get_all_returns_a_sorted_copy() -> None:
     chain = Chain()
     chain.register("b", says(None))
     chain.register("a", says(None))
@@ -246,7 +246,7 @@ def test_a_resolver_can_be_registered_as_function_mapping_or_resolver() -> None:
 
 
 @pytest.mark.spec("A2", "A4")
-def test_dots_are_for_module_paths_and_urns() -> None:
+def test_only_module_paths_and_urns_may_contain_dots() -> None:
     chain = Chain()
     with pytest.raises(ConfigError, match="dots are for module paths"):
         chain.register("my_pkg.policy", says(None))
@@ -273,7 +273,7 @@ def test_the_seeds_names_of_built_in_resolvers_are_accepted() -> None:
     "resolver", [{"resolve": "not callable"}, {"priority": 3}, {"resolve": says(None), "prioritty": 3}, 3,
                  {"resolve": says(None), "priority": "high"}],
 )  # fmt: skip
-def test_what_cannot_be_a_resolver_is_refused_and_changes_nothing(resolver: Any) -> None:
+def test_an_invalid_resolver_is_refused_and_changes_nothing(resolver: Any) -> None:
     chain = Chain()
     with pytest.raises(ConfigError):
         chain.register("bad", resolver)
@@ -312,7 +312,7 @@ def test_every_change_raises_the_revision() -> None:
 
 
 @pytest.mark.spec("A1")
-def test_a_resolver_that_changes_the_chain_while_asked_does_not_change_this_judgement() -> None:
+def test_a_resolver_that_changes_the_chain_does_not_affect_the_current_decision() -> None:
     chain = Chain()
 
     def meddle(name: str, args: Args, ctx: ResolveContext) -> None:
@@ -324,7 +324,7 @@ def test_a_resolver_that_changes_the_chain_while_asked_does_not_change_this_judg
 
 
 @pytest.mark.spec("A1")
-def test_a_static_resolver_is_shown_the_tool_and_nothing_of_the_call() -> None:
+def test_a_static_resolver_gets_the_tool_but_nothing_of_the_call() -> None:
     seen: list[ResolveContext] = []
     chain = Chain()
     chain.register("static", Resolver("static", lambda name, args, ctx: seen.append(ctx), static=True))
@@ -335,7 +335,7 @@ def test_a_static_resolver_is_shown_the_tool_and_nothing_of_the_call() -> None:
 
 
 @pytest.mark.spec("A1")
-def test_a_static_decision_is_forgotten_when_the_chain_changes() -> None:
+def test_a_static_decision_is_discarded_when_the_chain_changes() -> None:
     chain = Chain()
     chain.register("one", Resolver("one", says("approve"), static=True))
     first = chain.static_decision(READ)
@@ -350,7 +350,7 @@ def test_a_static_decision_is_forgotten_when_the_chain_changes() -> None:
 
 
 @pytest.mark.spec("A1")
-def test_a_static_decision_is_worked_out_once() -> None:
+def test_a_static_decision_is_computed_once() -> None:
     asked: list[str] = []
 
     def resolve(name: str, args: Args, ctx: ResolveContext) -> str:
@@ -365,7 +365,7 @@ def test_a_static_decision_is_worked_out_once() -> None:
 
 
 @pytest.mark.spec("A1")
-def test_a_resolver_is_not_shown_tools_it_does_not_answer_about() -> None:
+def test_a_resolver_is_skipped_for_tools_it_does_not_apply_to() -> None:
     chain = Chain()
     chain.add(Resolver("shell only", says("deny"), applies=lambda about: about is SHELL))
     assert chain.judge(approval_request(READ)).decision.source == "default"
@@ -375,7 +375,7 @@ def test_a_resolver_is_not_shown_tools_it_does_not_answer_about() -> None:
 
 
 @pytest.mark.spec("A3")
-def test_a_resolver_that_cannot_say_whether_it_applies_is_asked() -> None:
+def test_a_resolver_whose_applies_raises_is_asked() -> None:
     def applies(about: Tool) -> bool:
         raise LookupError
 

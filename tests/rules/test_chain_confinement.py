@@ -1,4 +1,4 @@
-"""A grant carries what held its call: more containment is fine, less is not."""
+"""A grant is bound to the confinement of its call: a stricter one is accepted, a weaker one is not."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _under(confinement: Confinement) -> dict[str, Any]:
 
 @pytest.mark.spec("A12a")
 @pytest.mark.parametrize("what", LESS)
-def test_with_less_containment_a_grant_covers_nothing(what: str) -> None:
+def test_a_grant_covers_nothing_under_a_weaker_confinement(what: str) -> None:
     args: Args = {"command": "make test"}
     grant = _grant(approval_request(SHELL, args, **_under(CONTAINED)))
     assert matches(grant, approval_request(SHELL, args, **_under(CONTAINED)))
@@ -81,7 +81,7 @@ def test_with_less_containment_a_grant_covers_nothing(what: str) -> None:
 
 @pytest.mark.spec("A12a")
 @pytest.mark.parametrize("what", MORE)
-def test_with_the_same_or_more_containment_a_grant_holds(what: str) -> None:
+def test_a_grant_applies_under_the_same_or_a_stricter_confinement(what: str) -> None:
     args: Args = {"command": "make test"}
     grant = _grant(approval_request(SHELL, args, **_under(CONTAINED)))
     assert matches(grant, approval_request(SHELL, args, **_under(replace(CONTAINED, **MORE[what]))))
@@ -97,7 +97,7 @@ def test_with_the_same_or_more_containment_a_grant_holds(what: str) -> None:
         (READ, {"path": "a.txt"}, "tool"),
     ],
 )
-def test_every_width_of_a_grant_follows_the_rule(about: Any, args: Any, width: Any) -> None:
+def test_every_width_of_a_grant_is_bound_to_its_confinement(about: Any, args: Any, width: Any) -> None:
     place: dict[str, Any] = {"root": Path.cwd(), "cwd": str(Path.cwd())} if about is SHELL else {}
     asked = approval_request(about, args, **place, **_under(CONTAINED))
     grant = _grant(asked, width)
@@ -106,7 +106,7 @@ def test_every_width_of_a_grant_follows_the_rule(about: Any, args: Any, width: A
 
 
 @pytest.mark.spec("A12a")
-def test_what_was_given_without_a_sandbox_holds_with_one() -> None:
+def test_a_grant_made_without_a_sandbox_applies_in_one() -> None:
     args: Args = {"command": "make test"}
     grant = _grant(approval_request(SHELL, args))
     for confinement in (UNCONFINED, replace(CONTAINED, environment=(), settings=None)):
@@ -114,7 +114,7 @@ def test_what_was_given_without_a_sandbox_holds_with_one() -> None:
 
 
 @pytest.mark.spec("A12a")
-def test_a_grant_an_earlier_version_kept_without_its_sandbox_covers_nothing() -> None:
+def test_a_grant_of_an_earlier_version_without_a_confinement_covers_nothing() -> None:
     args: Args = {"command": "make test"}
     grant = _grant(approval_request(SHELL, args))
     older = replace(grant, pattern={name: value for name, value in grant.pattern.items() if name != "given_under"})
@@ -137,7 +137,7 @@ confinements = st.builds(
 
 @pytest.mark.spec("A12a")
 @given(confinements, confinements, confinements)
-def test_being_as_strict_is_an_order(one: Confinement, two: Confinement, three: Confinement) -> None:
+def test_confinement_strictness_is_a_partial_order(one: Confinement, two: Confinement, three: Confinement) -> None:
     assert one.is_within(one)
     if one.is_within(two) and two.is_within(three):
         assert one.is_within(three)

@@ -1,4 +1,4 @@
-"""Caps: what no approval gets past."""
+"""Caps and the decider: no approval bypasses a cap."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_no_cap_can_loosen_a_decision(verdict: Verdict) -> None:
 
 
 @pytest.mark.spec("A18")
-def test_caps_with_nothing_to_say_leave_the_decision_alone() -> None:
+def test_caps_without_objections_keep_the_decision() -> None:
     silent = Cap("silent", lambda request: None)
     assert apply_caps(YES, [silent, answering(Verdict.APPROVE)], approval_request()).decision == YES
 
@@ -75,19 +75,19 @@ def test_a_cap_that_fails_asks_and_one_that_may_deny_denies() -> None:
 
 
 @pytest.mark.spec("A18")
-def test_a_cap_that_answers_nonsense_asks() -> None:
+def test_a_cap_that_returns_an_invalid_value_asks() -> None:
     cap = Cap("cap", lambda request: "approve")  # pyright: ignore[reportArgumentType, reportReturnType]
     assert apply_caps(YES, [cap], approval_request()).decision.verdict is Verdict.ASK
 
 
 @pytest.mark.spec("A18")
-def test_a_cap_cannot_be_told_to_approve_when_it_fails() -> None:
+def test_a_cap_cannot_be_configured_to_approve_when_it_fails() -> None:
     with pytest.raises(ConfigError, match="Set `failure` to ask or deny"):
         Cap("cap", fails, failure=Verdict.APPROVE)
 
 
 @pytest.mark.spec("A10", "A18")
-def test_a_caps_reason_is_kept_when_nobody_else_gave_one() -> None:
+def test_the_reason_of_a_cap_replaces_the_default_reason() -> None:
     assert apply_caps(DEFAULT_DECISION, [answering(Verdict.ASK)], approval_request()).decision.source == "cap"
     asked = Decision(Verdict.ASK, "function", "the user's function asks")
     assert apply_caps(asked, [answering(Verdict.ASK)], approval_request()).decision == asked
@@ -96,7 +96,7 @@ def test_a_caps_reason_is_kept_when_nobody_else_gave_one() -> None:
 @pytest.mark.spec("A6", "A18")
 @pytest.mark.parametrize("about", [WRITE, EDIT, tool("acme.patch", touches=WRITE.touches)])
 @pytest.mark.parametrize("source", [CONFIG, GRANTS, "function"])
-def test_a_change_to_a_protected_path_is_always_asked_about(about: Tool, source: str) -> None:
+def test_changing_a_protected_path_always_needs_approval(about: Tool, source: str) -> None:
     asked = approval_request(about, {"path": ".git/hooks/pre-commit"})
     decision = apply_caps(Decision(Verdict.APPROVE, source, ""), [protected_path_cap(protected)], asked).decision
     assert decision.verdict is Verdict.ASK
@@ -122,14 +122,14 @@ def test_reading_a_protected_path_and_changing_another_are_not_capped() -> None:
         (Risk.HIGH, Risk.HIGH, Verdict.APPROVE),
     ],
 )
-def test_a_list_approves_up_to_the_highest_risk_allowed(limit: Risk, risk: Risk, verdict: Verdict) -> None:
+def test_a_list_approves_up_to_the_configured_risk(limit: Risk, risk: Risk, verdict: Verdict) -> None:
     chain = standard_chain(ApprovalConfig(max_risk=limit))
     decider = Decider(chain, standard_caps(ApprovalConfig(max_risk=limit), chain))
     assert decider.decide(approval_request(WRITE, {"path": "a"}, risk=risk)).verdict is verdict
 
 
 @pytest.mark.spec("A6")
-def test_the_highest_risk_concerns_approvals_that_did_not_look_at_the_call() -> None:
+def test_max_risk_applies_to_approvals_that_ignore_the_arguments() -> None:
     cap = max_risk_cap(Risk.LOW, {CONFIG, PURE})
     for source, verdict in ((CONFIG, Verdict.ASK), (PURE, Verdict.ASK), (GRANTS, Verdict.APPROVE)):
         decision = apply_caps(Decision(Verdict.APPROVE, source, ""), [cap], approval_request(WRITE)).decision
@@ -137,7 +137,7 @@ def test_the_highest_risk_concerns_approvals_that_did_not_look_at_the_call() -> 
 
 
 @pytest.mark.spec("A6")
-def test_a_policy_function_that_saw_the_call_is_not_held_to_the_highest_risk() -> None:
+def test_max_risk_does_not_apply_to_a_policy_function_that_saw_the_call() -> None:
     def trusting(name: str, args: Args, ctx: ResolveContext) -> bool:
         return True
 
@@ -147,7 +147,7 @@ def test_a_policy_function_that_saw_the_call_is_not_held_to_the_highest_risk() -
 
 
 @pytest.mark.spec("A18")
-def test_the_standard_caps_are_those_that_are_configured() -> None:
+def test_the_standard_caps_follow_the_configuration() -> None:
     chain = Chain()
     assert [cap.name for cap in standard_caps(ApprovalConfig(), chain)] == [SHELL_PARTS, CHANGED]
     caps = standard_caps(
@@ -165,14 +165,14 @@ def decider(**actions: str) -> Decider:
 
 
 @pytest.mark.spec("A18")
-def test_the_gate_lets_the_chain_speak_first_and_the_caps_last() -> None:
+def test_the_decider_asks_the_chain_first_and_then_the_caps() -> None:
     judged = decider(file_read="confirm").judge(approval_request(READ))
     assert judged.decision.source == CONFIRMATION
     assert [step.source for step in judged.steps] == [CONFIG, SHELL_PARTS, CHANGED, PROTECTED, MAX_RISK, CONFIRMATION]
 
 
 @pytest.mark.spec("A18")
-def test_a_decision_known_beforehand_is_the_one_that_is_made() -> None:
+def test_a_static_decision_equals_the_decision_for_a_call() -> None:
     cautious = Caller(autonomy="cautious")
     for one in (decider(), decider(file_read="confirm"), decider(file_="silent", calculator="log")):
         for about in (READ, WRITE, EDIT, SHELL, CALCULATOR, UNKNOWN):
@@ -185,14 +185,14 @@ def test_a_decision_known_beforehand_is_the_one_that_is_made() -> None:
 
 
 @pytest.mark.spec("A18")
-def test_reading_tools_are_decided_beforehand_and_writing_ones_wait_for_their_paths() -> None:
+def test_reading_tools_have_static_decisions_and_writing_tools_do_not() -> None:
     assert decider().static_decision(READ, Caller()) is not None
     assert decider().static_decision(CALCULATOR, Caller()) is not None
     assert decider().static_decision(WRITE, Caller()) is None
 
 
 @pytest.mark.spec("A18", "T6")
-def test_a_tool_whose_proposals_have_their_own_risk_is_not_decided_beforehand() -> None:
+def test_a_two_phase_tool_has_no_static_decision() -> None:
     def propose(args: Args, ctx: Context) -> Proposal:
         return Proposal(tool_name="file.read", summary="", risk=Risk.HIGH, payload={})
 

@@ -1,4 +1,4 @@
-"""A tool whose definition has changed is asked about, whatever says yes."""
+"""A tool with a changed definition needs approval, no matter what approves it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def described(*capabilities: str, **fields: Any) -> Tool:
 
 
 def approvers() -> list[tuple[str, ApprovalConfig, dict[str, Any], Tool]]:
-    """Everyone who can say yes without being asked, and a tool they say it about."""
+    """Every resolver that approves automatically, with a tool it approves."""
     sandboxed = ApprovalConfig(auto_approve_sandboxed=True)
     return [
         (CONFIG, ApprovalConfig(auto_approve=(NAME,)), {}, described()),
@@ -56,7 +56,7 @@ APPROVERS = approvers()
 
 @pytest.mark.spec("K2", "A18")
 @pytest.mark.parametrize(("source", "approval", "more", "about"), APPROVERS, ids=[item[0] for item in APPROVERS])
-def test_no_approval_reaches_a_tool_whose_definition_has_changed(
+def test_no_resolver_can_approve_a_tool_whose_definition_has_changed(
     source: str, approval: ApprovalConfig, more: dict[str, Any], about: Tool
 ) -> None:
     chain = standard_chain(approval, **more)
@@ -69,7 +69,7 @@ def test_no_approval_reaches_a_tool_whose_definition_has_changed(
 
 
 @pytest.mark.spec("K2", "A18")
-def test_a_denial_stays_one_and_a_question_gets_a_reason() -> None:
+def test_a_denial_stays_and_a_prompt_gets_the_changed_definition_as_reason() -> None:
     asked = approval_request(described(CHANGED_DEFINITION))
     denied = Decision(Verdict.DENY, "list", "denied")
     assert apply_caps(denied, [changed_definition_cap()], asked).decision == denied
@@ -80,14 +80,14 @@ def test_a_denial_stays_one_and_a_question_gets_a_reason() -> None:
 def test_an_explanation_names_the_changed_definition() -> None:
     approval = ApprovalConfig(require_approval=False)
     chain = standard_chain(approval)
-    told = explain(None, chain, standard_caps(approval, chain), approval_request(described(CHANGED_DEFINITION)))
-    assert told.decision == HELD
-    steps = {step.source: (step.answer, step.decided) for step in told.steps}
+    explanation = explain(None, chain, standard_caps(approval, chain), approval_request(described(CHANGED_DEFINITION)))
+    assert explanation.decision == HELD
+    steps = {step.source: (step.answer, step.decided) for step in explanation.steps}
     assert (steps[CATCH_ALL], steps[CHANGED]) == (("approve", False), ("ask", True))
 
 
 @pytest.mark.spec("K2")
-def test_a_tool_as_it_was_is_not_asked_about() -> None:
+def test_an_unchanged_tool_is_not_capped() -> None:
     caps = standard_caps(ApprovalConfig(), Chain())
     yes = Decision(Verdict.APPROVE, "list", "listed")
     assert apply_caps(yes, caps, approval_request(described())).decision == yes

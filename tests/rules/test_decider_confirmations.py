@@ -1,4 +1,4 @@
-"""Confirmations: confirm, log, silent, and what autonomy makes of them."""
+"""Confirmation actions (confirm, log, silent) and autonomy levels."""
 
 from __future__ import annotations
 
@@ -57,21 +57,21 @@ def test_high_risk_is_never_silent_and_more_autonomy_is_never_stricter() -> None
 
 
 @pytest.mark.spec("A9")
-def test_without_a_hook_only_high_risk_is_logged() -> None:
+def test_without_a_confirmation_rule_only_high_risk_is_logged() -> None:
     confirmations = Confirmations()
     assert [action(confirmations, about) for about in (READ, WRITE, SHELL)] == ["silent", "silent", "log"]
 
 
 @pytest.mark.spec("A9")
 @pytest.mark.parametrize("pattern", ["file.write", "write", "file.*", "group:fs", "*"])
-def test_a_hook_is_found_by_name_alias_pattern_or_group(pattern: str) -> None:
+def test_a_confirmation_rule_matches_by_name_alias_pattern_or_group(pattern: str) -> None:
     confirmations = Confirmations(ConfirmationConfig(actions={pattern: "confirm"}))
     assert action(confirmations, WRITE) == "confirm"
     assert action(Confirmations(ConfirmationConfig(actions={"shell.*": "confirm"})), WRITE) == "silent"
 
 
 @pytest.mark.spec("A9")
-def test_the_most_specific_pattern_counts_wherever_it_stands() -> None:
+def test_the_most_specific_pattern_wins_in_any_position() -> None:
     actions: dict[str, Action] = {"*": "confirm", "file.*": "log", "file.read": "silent"}
     for ordered in (actions, dict(reversed(actions.items()))):
         confirmations = Confirmations(ConfirmationConfig(actions=ordered))
@@ -79,7 +79,7 @@ def test_the_most_specific_pattern_counts_wherever_it_stands() -> None:
 
 
 @pytest.mark.spec("A9")
-def test_between_equally_specific_hooks_the_stricter_counts() -> None:
+def test_between_equally_specific_confirmation_rules_the_stricter_wins() -> None:
     confirmations = Confirmations(
         ConfirmationConfig(actions={"read": "log", "file.read": "confirm", "read_file": "silent"})
     )
@@ -103,7 +103,7 @@ def test_a_caller_can_only_ask_for_more_caution(configured: Autonomy, asked: Aut
 
 
 @pytest.mark.spec("A9")
-def test_a_confirmation_asks_a_person_whoever_approved() -> None:
+def test_a_confirmation_asks_no_matter_what_approved_the_call() -> None:
     confirmations = Confirmations(ConfirmationConfig(actions={"write": "confirm"}))
     decision = apply_caps(YES, [confirmations.cap()], approval_request(WRITE)).decision
     assert decision.verdict is Verdict.ASK
@@ -113,13 +113,13 @@ def test_a_confirmation_asks_a_person_whoever_approved() -> None:
 
 @pytest.mark.spec("A9")
 @pytest.mark.parametrize("configured", ["log", "silent"])
-def test_log_and_silent_hold_nothing_up(configured: Action) -> None:
+def test_log_and_silent_do_not_ask(configured: Action) -> None:
     confirmations = Confirmations(ConfirmationConfig(actions={"write": configured}))
     assert apply_caps(YES, [confirmations.cap()], approval_request(WRITE)).decision == YES
 
 
 @pytest.mark.spec("A9")
-def test_the_risk_of_the_proposal_counts_not_that_of_the_tool() -> None:
+def test_the_risk_of_the_proposal_replaces_that_of_the_tool() -> None:
     confirmations = Confirmations(ConfirmationConfig(autonomy="autonomous", actions={"write": "confirm"}))
     caps = [confirmations.cap()]
     assert apply_caps(YES, caps, approval_request(WRITE, risk=Risk.MEDIUM)).decision == YES
@@ -127,5 +127,5 @@ def test_the_risk_of_the_proposal_counts_not_that_of_the_tool() -> None:
 
 
 @pytest.mark.spec("A9")
-def test_a_refused_confirmation_has_its_own_words() -> None:
+def test_a_refused_confirmation_has_a_fixed_message() -> None:
     assert CANCELLED == "Tool execution cancelled by user"

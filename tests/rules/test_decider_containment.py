@@ -1,4 +1,4 @@
-"""The containment cap: a missing sandbox never means go."""
+"""The containment cap: without a sandbox nothing runs unasked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ OBEYS = tool("git.status", capabilities=frozenset({NEEDS_CONTAINMENT}))
         ("refused", Verdict.DENY, Verdict.DENY),
     ],
 )
-def test_what_would_run_uncontained_is_asked_about_or_denied(state: Containment, runs: Verdict, obeys: Verdict) -> None:
+def test_a_command_without_a_sandbox_needs_approval_or_is_denied(
+    state: Containment, runs: Verdict, obeys: Verdict
+) -> None:
     caps = [containment_cap(lambda: state)]
     assert apply_caps(YES, caps, approval_request(RUNS)).decision.verdict is runs
     assert apply_caps(YES, caps, approval_request(OBEYS)).decision.verdict is obeys
@@ -33,7 +35,7 @@ def test_what_would_run_uncontained_is_asked_about_or_denied(state: Containment,
 
 
 @pytest.mark.spec("A18", "N1")
-def test_a_probe_that_fails_denies() -> None:
+def test_a_failing_containment_probe_denies() -> None:
     def broken() -> Containment:
         raise OSError("no probe")
 

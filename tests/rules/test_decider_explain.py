@@ -24,12 +24,12 @@ def answers(explanation: DecisionExplanation) -> list[tuple[str, str, str, bool]
 
 
 @pytest.mark.spec("A10")
-def test_everyone_in_the_chain_is_shown_and_who_decided() -> None:
+def test_an_explanation_lists_every_resolver_and_marks_the_deciding_one() -> None:
     chain = standard_chain(ApprovalConfig(require_approval=False))
     chain.register("third", lambda name, args, ctx: None)
-    told = explain(ALLOWED, chain, [Confirmations().cap()], approval_request(SHELL))
-    assert told.decision == Decision(Verdict.APPROVE, CATCH_ALL, "Approval is switched off.")
-    assert answers(told) == [
+    explanation = explain(ALLOWED, chain, [Confirmations().cap()], approval_request(SHELL))
+    assert explanation.decision == Decision(Verdict.APPROVE, CATCH_ALL, "Approval is switched off.")
+    assert answers(explanation) == [
         ("policy", "tools.profile", "available", False),
         ("chain", CONFIG, "pass", False),
         ("chain", "third", "pass", False),
@@ -40,9 +40,9 @@ def test_everyone_in_the_chain_is_shown_and_who_decided() -> None:
 
 
 @pytest.mark.spec("A10")
-def test_those_after_the_one_that_decided_were_not_asked() -> None:
-    told = explain(ALLOWED, standard_chain(ApprovalConfig(require_approval=False)), [], approval_request(READ))
-    assert answers(told)[1:] == [
+def test_resolvers_after_the_deciding_one_are_not_asked() -> None:
+    explanation = explain(ALLOWED, standard_chain(ApprovalConfig(require_approval=False)), [], approval_request(READ))
+    assert answers(explanation)[1:] == [
         ("chain", CONFIG, "approve", True),
         ("chain", PURE, "not asked", False),
         ("chain", CATCH_ALL, "not asked", False),
@@ -50,16 +50,16 @@ def test_those_after_the_one_that_decided_were_not_asked() -> None:
 
 
 @pytest.mark.spec("A10")
-def test_when_nobody_answered_the_default_decided() -> None:
-    told = explain(None, Chain(), [], approval_request(SHELL))
-    assert answers(told) == [("chain", "default", "ask", True)]
+def test_the_default_decides_if_no_resolver_answers() -> None:
+    explanation = explain(None, Chain(), [], approval_request(SHELL))
+    assert answers(explanation) == [("chain", "default", "ask", True)]
 
 
 @pytest.mark.spec("A10", "A18")
-def test_a_cap_that_decided_is_marked_and_the_overruled_approval_stays_visible() -> None:
+def test_a_deciding_cap_is_marked_and_the_overruled_approval_stays_visible() -> None:
     confirmations = Confirmations(ConfirmationConfig(actions={"write": "confirm"}))
-    told = explain(None, standard_chain(ApprovalConfig()), [confirmations.cap()], approval_request(WRITE))
-    assert answers(told) == [
+    explanation = explain(None, standard_chain(ApprovalConfig()), [confirmations.cap()], approval_request(WRITE))
+    assert answers(explanation) == [
         ("chain", CONFIG, "approve", False),
         ("chain", PURE, "not asked", False),
         ("cap", CONFIRMATION, "ask", True),
@@ -67,15 +67,15 @@ def test_a_cap_that_decided_is_marked_and_the_overruled_approval_stays_visible()
 
 
 @pytest.mark.spec("A10")
-def test_a_policy_that_denies_ends_it_and_nobody_else_is_asked() -> None:
+def test_if_the_policy_denies_no_resolver_and_no_cap_is_asked() -> None:
     asked: list[str] = []
     chain = Chain()
     chain.register("spy", lambda name, args, ctx: asked.append(name))
     refused = Decision(Verdict.DENY, "tools.deny", "'bash' in tools.deny removes 'shell.exec'")
-    told = explain(refused, chain, [Confirmations().cap()], approval_request(SHELL))
-    assert told.decision == refused
+    explanation = explain(refused, chain, [Confirmations().cap()], approval_request(SHELL))
+    assert explanation.decision == refused
     assert asked == []
-    assert answers(told) == [
+    assert answers(explanation) == [
         ("policy", "tools.deny", "deny", True),
         ("chain", "spy", "not asked", False),
         ("cap", CONFIRMATION, "not asked", False),
@@ -90,21 +90,21 @@ def test_a_failed_resolver_shows_why_it_failed() -> None:
     chain = Chain(on_error="ask")
     chain.register("broken", broken)
     chain.register("kind", lambda name, args, ctx: "approve")
-    told = explain(None, chain, [], approval_request())
-    assert answers(told) == [("chain", "broken", "failed", True), ("chain", "kind", "approve", False)]
-    assert told.steps[0].reason == "The resolver failed: it raised LookupError: nothing here."
+    explanation = explain(None, chain, [], approval_request())
+    assert answers(explanation) == [("chain", "broken", "failed", True), ("chain", "kind", "approve", False)]
+    assert explanation.steps[0].reason == "The resolver failed: it raised LookupError: nothing here."
 
 
 @pytest.mark.spec("A10")
-def test_the_explanation_is_the_decision_the_gate_makes() -> None:
+def test_the_explanation_has_the_decision_of_the_decider() -> None:
     chain = standard_chain(ApprovalConfig())
     confirmations = Confirmations(ConfirmationConfig(autonomy="cautious"))
     for about in (READ, WRITE, SHELL):
-        told = explain(None, chain, [confirmations.cap()], approval_request(about))
-        assert told.decision == Decider(chain, [confirmations.cap()]).decide(approval_request(about))
+        explanation = explain(None, chain, [confirmations.cap()], approval_request(about))
+        assert explanation.decision == Decider(chain, [confirmations.cap()]).decide(approval_request(about))
 
 
 @pytest.mark.spec("A10")
 def test_the_explanation_is_json() -> None:
-    told = explain(ALLOWED, standard_chain(ApprovalConfig()), [Confirmations().cap()], approval_request(READ))
-    assert msgspec.json.decode(msgspec.json.encode(told), type=DecisionExplanation) == told
+    explanation = explain(ALLOWED, standard_chain(ApprovalConfig()), [Confirmations().cap()], approval_request(READ))
+    assert msgspec.json.decode(msgspec.json.encode(explanation), type=DecisionExplanation) == explanation

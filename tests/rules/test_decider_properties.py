@@ -1,4 +1,4 @@
-"""Laws of caps, over many caps."""
+"""Properties of caps."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_order_of_caps_does_not_change_the_verdict(decision: Decision, given
 
 @pytest.mark.spec("A18")
 @given(decisions, caps)
-def test_a_cap_that_could_not_judge_never_leaves_an_approval(decision: Decision, given_caps: list[Cap]) -> None:
+def test_a_failed_cap_never_leaves_an_approval(decision: Decision, given_caps: list[Cap]) -> None:
     judged = apply_caps(decision, given_caps, approval_request())
     if any(step.answer == "failed" for step in judged.steps):
         assert judged.decision.verdict is not Verdict.APPROVE

@@ -1,4 +1,4 @@
-"""What forms and addresses of others are after, told by their words."""
+"""Third-party forms that ask for secrets, and URLs that hide where they lead."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def field(name: str, schema: Any) -> FormRequest:
 
 @pytest.mark.spec("K1")
 @pytest.mark.parametrize("words", SECRETS)
-def test_a_field_for_a_secret_is_known_by_its_name_or_title_whatever_its_type(words: str) -> None:
+def test_a_secret_field_is_detected_by_name_or_title_for_any_type(words: str) -> None:
     assert asks_for_a_secret(field(words, {"type": "string"}))
     assert asks_for_a_secret(field(words, {"type": "integer"}))
     assert asks_for_a_secret(form(value={"type": ["string", "null"], "title": words}))
@@ -100,13 +100,13 @@ def test_a_field_for_a_secret_is_known_by_its_name_or_title_whatever_its_type(wo
 
 @pytest.mark.spec("K1")
 @pytest.mark.parametrize("words", OTHERS)
-def test_other_names_are_not_taken_for_secrets(words: str) -> None:
+def test_other_names_are_not_detected_as_secrets(words: str) -> None:
     part: dict[str, Any] = {"type": "string", "title": words, "description": words}
     assert not asks_for_a_secret(FormRequest(message=words, schema={"properties": {words: part}}))
 
 
 @pytest.mark.spec("K1")
-def test_a_form_is_known_by_its_message_where_something_can_be_typed() -> None:
+def test_a_form_with_free_input_is_detected_by_its_message() -> None:
     assert asks_for_a_secret(form("Enter your password.", value={"type": "string"}))
     assert asks_for_a_secret(form("Enter your p\u0430ssword.", value={"type": "number"}))
     assert asks_for_a_secret(form("Enter your pass:", value={"type": "string"}))
@@ -117,7 +117,7 @@ def test_a_form_is_known_by_its_message_where_something_can_be_typed() -> None:
 
 
 @pytest.mark.spec("K1")
-def test_marks_of_a_secret_in_the_schema_are_enough() -> None:
+def test_a_secret_is_detected_by_schema_keywords() -> None:
     assert asks_for_a_secret(form(a={"type": "string", "format": "password"}))
     assert asks_for_a_secret(form(a={"type": "string", "writeOnly": True}))
     assert asks_for_a_secret(form(password=3))
@@ -125,13 +125,13 @@ def test_marks_of_a_secret_in_the_schema_are_enough() -> None:
 
 
 @given(st.text(max_size=40))
-def test_any_text_can_be_looked_at_and_stays_a_secret_with_something_unseen_in_it(text: str) -> None:
+def test_invisible_characters_do_not_hide_a_secret(text: str) -> None:
     looks_secret(text)
     hidden = "\u200d".join("password")
     assert looks_secret(f"{text} {hidden}")
 
 
-def test_a_long_text_is_looked_at_in_time_that_grows_no_faster_than_it_does() -> None:
+def test_long_texts_are_checked_in_linear_time() -> None:
     for unit in ("a ", "pass ", "one time ", "\u0430 ", "aB"):
         begun = time.process_time()
         looks_secret(unit * (400_000 // len(unit)))
@@ -156,11 +156,11 @@ def test_a_long_text_is_looked_at_in_time_that_grows_no_faster_than_it_does() ->
         "",
     ],
 )
-def test_addresses_that_hide_where_they_lead_have_a_fault(url: str) -> None:
+def test_urls_that_hide_where_they_lead_are_refused(url: str) -> None:
     assert url_problem(url)
 
 
 @pytest.mark.spec("K1")
 @pytest.mark.parametrize("url", ["https://example.com/a?b=c#d", "http://127.0.0.1:8080/x", "http://[::1]:3/"])
-def test_plain_web_addresses_have_none(url: str) -> None:
+def test_plain_urls_are_accepted(url: str) -> None:
     assert url_problem(url) is None

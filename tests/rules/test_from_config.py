@@ -31,32 +31,32 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def decider(approval: ApprovalConfig, *, held: bool = False, **chain: Any) -> Decider:
-    made = standard_chain(approval, sandbox_verified=lambda: held, **chain)
-    return Decider(made, standard_caps(approval, made, sandbox_verified=lambda: held))
+def decider(approval: ApprovalConfig, *, sandboxed: bool = False, **chain: Any) -> Decider:
+    made = standard_chain(approval, sandbox_verified=lambda: sandboxed, **chain)
+    return Decider(made, standard_caps(approval, made, sandbox_verified=lambda: sandboxed))
 
 
-def decided(approval: ApprovalConfig, command: str, root: Path, *, held: bool = False, **chain: Any) -> Decision:
+def decided(approval: ApprovalConfig, command: str, root: Path, *, sandboxed: bool = False, **chain: Any) -> Decision:
     asked = approval_request(SHELL, {"command": command}, root=root, cwd=str(root))
-    decision = decider(approval, held=held, **chain).decide(asked)
-    assert decision == decider(approval, held=held, **chain).judge(asked).decision
+    decision = decider(approval, sandboxed=sandboxed, **chain).decide(asked)
+    assert decision == decider(approval, sandboxed=sandboxed, **chain).judge(asked).decision
     return decision
 
 
 @pytest.mark.spec("A8", "A11")
-def test_out_of_the_box_the_shell_is_gated_whatever_the_command_is(root: Path) -> None:
+def test_by_default_every_shell_command_needs_approval(root: Path) -> None:
     assert decided(ApprovalConfig(), "ls", root).verdict is Verdict.ASK
-    assert decided(ApprovalConfig(), "ls", root, held=True).verdict is Verdict.ASK
+    assert decided(ApprovalConfig(), "ls", root, sandboxed=True).verdict is Verdict.ASK
 
 
 @pytest.mark.spec("A11")
-def test_naming_the_preset_approves_commands_that_only_read(root: Path) -> None:
+def test_the_shell_readonly_preset_approves_commands_that_only_read(root: Path) -> None:
     approval = ApprovalConfig(auto_approve=PRESET)
-    said = decided(approval, "ls | wc -l", root)
-    assert said == Decision(Verdict.APPROVE, COMMANDS, "Every part is approved by '$shell-readonly'.")
+    outcome = decided(approval, "ls | wc -l", root)
+    assert outcome == Decision(Verdict.APPROVE, COMMANDS, "Every part is approved by '$shell-readonly'.")
     assert decided(approval, "ls > f", root).verdict is Verdict.ASK
     assert decided(approval, "git status", root).verdict is Verdict.ASK
-    assert decided(approval, "git status", root, held=True).verdict is Verdict.APPROVE
+    assert decided(approval, "git status", root, sandboxed=True).verdict is Verdict.APPROVE
     replaced = ApprovalConfig(auto_approve=PRESET, presets={"$shell-readonly": Preset(approve=("x",))})
     assert decided(replaced, "ls", root).verdict is Verdict.ASK
     assert decided(ApprovalConfig(auto_approve=PRESET, excluded=("shell.exec",)), "ls", root).verdict is Verdict.ASK
@@ -64,34 +64,34 @@ def test_naming_the_preset_approves_commands_that_only_read(root: Path) -> None:
 
 @pytest.mark.spec("A11", "A18")
 @pytest.mark.parametrize("auto_approve", [("shell.exec",), ("$default",), PRESET])
-def test_what_a_rule_asks_about_or_denies_is_so_whoever_approves_the_tool(
+def test_asking_and_denying_rules_apply_no_matter_what_approves_the_tool(
     root: Path, auto_approve: tuple[str, ...]
 ) -> None:
     rules = (rule("git push", "deny"), rule("rm", "ask"))
     approval = ApprovalConfig(auto_approve=auto_approve, auto_approve_sandboxed=True, commands=rules)
-    assert decided(approval, "make; git push", root, held=True) == Decision(
+    assert decided(approval, "make; git push", root, sandboxed=True) == Decision(
         Verdict.DENY, SHELL_PARTS, "'git push': the rule 'git push' denies it."
     )
-    assert decided(approval, "echo $(sudo rm x)", root, held=True).source == SHELL_PARTS
-    assert decided(approval, "echo $(sudo rm x)", root, held=True).verdict is Verdict.ASK
-    assert decided(approval, "$x y", root, held=True).verdict is Verdict.ASK
-    assert decided(approval, "make", root, held=True).verdict is Verdict.APPROVE
+    assert decided(approval, "echo $(sudo rm x)", root, sandboxed=True).source == SHELL_PARTS
+    assert decided(approval, "echo $(sudo rm x)", root, sandboxed=True).verdict is Verdict.ASK
+    assert decided(approval, "$x y", root, sandboxed=True).verdict is Verdict.ASK
+    assert decided(approval, "make", root, sandboxed=True).verdict is Verdict.APPROVE
 
 
 @pytest.mark.spec("A8", "A11", "A18")
-def test_what_cannot_be_read_does_not_cap_the_sandbox_or_an_explicit_list_without_rules(root: Path) -> None:
+def test_without_rules_unknown_commands_do_not_cap_the_sandbox_or_an_explicit_list(root: Path) -> None:
     sandboxed = ApprovalConfig(auto_approve_sandboxed=True)
-    assert decided(sandboxed, "$x; for i in a; do $i; done", root, held=True).source == SANDBOX
+    assert decided(sandboxed, "$x; for i in a; do $i; done", root, sandboxed=True).source == SANDBOX
     listed = ApprovalConfig(auto_approve=("shell.exec",))
     assert decided(listed, "$x; for i in a; do $i; done", root).source == CONFIG
     assert decided(listed, "ls; " * 1100, root).verdict is Verdict.DENY
-    assert decided(sandboxed, "x" * 70_000, root, held=True).verdict is Verdict.DENY
+    assert decided(sandboxed, "x" * 70_000, root, sandboxed=True).verdict is Verdict.DENY
 
 
 @pytest.mark.spec("A11", "A18")
-def test_the_cap_does_not_ask_whether_the_sandbox_held(root: Path) -> None:
+def test_the_cap_does_not_probe_the_sandbox(root: Path) -> None:
     def probing() -> bool:
-        raise AssertionError("a cap only needs the words")
+        raise AssertionError("the cap must not probe the sandbox")
 
     cap, *_ = standard_caps(
         ApprovalConfig(auto_approve=PRESET), standard_chain(ApprovalConfig()), sandbox_verified=probing
@@ -109,7 +109,7 @@ def test_a_document_that_decides_comes_before_the_rules(root: Path) -> None:
 
 
 @pytest.mark.spec("A2", "A11")
-def test_a_list_nobody_trusts_takes_approvals_by_rules_away(root: Path) -> None:
+def test_an_untrusted_list_removes_approvals_by_rules(root: Path) -> None:
     narrowed = ApprovalConfig(auto_approve=PRESET, narrow=(("$default",),))
     assert decided(narrowed, "ls", root).verdict is Verdict.ASK
     same = ApprovalConfig(auto_approve=PRESET, narrow=(PRESET,))
@@ -119,7 +119,7 @@ def test_a_list_nobody_trusts_takes_approvals_by_rules_away(root: Path) -> None:
 
 
 @pytest.mark.spec("A11")
-def test_rules_are_about_the_shell_of_this_house_and_limits_about_every_tool_that_runs_commands(root: Path) -> None:
+def test_rules_approve_only_own_shell_tools_but_restrict_every_tool_that_runs_commands(root: Path) -> None:
     approval = ApprovalConfig(auto_approve=PRESET, commands=(rule("rm", "deny"),))
     stranger = tool("mcp:x:sh", source="mcp:x", capabilities=frozenset({RUNS_COMMANDS}))
     asked = approval_request(stranger, {"command": "ls"}, root=root, cwd=str(root))
@@ -141,15 +141,15 @@ def test_rules_are_about_the_shell_of_this_house_and_limits_about_every_tool_tha
     ),
     [("src", True), ("..", False), ("/", False), ("~", False), ("$HOME", False)],
 )
-def test_the_folder_of_the_call_counts(root: Path, cwd: str, approved: bool) -> None:
+def test_the_cwd_argument_of_a_call_is_taken_into_account(root: Path, cwd: str, approved: bool) -> None:
     (root / "src").mkdir()
     asked = approval_request(SHELL, {"command": "ls", "cwd": cwd}, root=root, cwd=str(root))
-    said = decider(ApprovalConfig(auto_approve=PRESET)).decide(asked)
-    assert (said.verdict is Verdict.APPROVE) is approved
+    outcome = decider(ApprovalConfig(auto_approve=PRESET)).decide(asked)
+    assert (outcome.verdict is Verdict.APPROVE) is approved
 
 
 @pytest.mark.spec("A11")
-def test_a_folder_of_the_call_counts_from_the_project_and_from_where_the_call_was_made(root: Path) -> None:
+def test_a_relative_cwd_argument_is_resolved_from_the_project_and_from_the_caller(root: Path) -> None:
     (root / "deep" / "src").mkdir(parents=True)
     made = decider(ApprovalConfig(auto_approve=PRESET))
     args: Args = {"command": "cat ../../a.txt", "cwd": "src"}
@@ -161,7 +161,7 @@ def test_a_folder_of_the_call_counts_from_the_project_and_from_where_the_call_wa
 
 
 @pytest.mark.spec("A11")
-def test_rules_that_cannot_be_used_are_refused_when_the_chain_is_made() -> None:
+def test_invalid_rules_are_refused_when_the_chain_is_built() -> None:
     with pytest.raises(ConfigError, match="'git log' should match 'git push'"):
         standard_chain(ApprovalConfig(commands=(rule("git log", match=("git push",)),)))
 
@@ -171,23 +171,23 @@ def test_explain_shows_every_part_and_its_verdict(root: Path) -> None:
     approval = ApprovalConfig(auto_approve=PRESET, commands=(rule("rm", "deny"),))
     made = decider(approval)
     asked = approval_request(SHELL, {"command": 'ls; echo "$(rm x)" > f'}, root=root, cwd=str(root))
-    told = explain(None, made.chain, made.caps, asked)
-    assert [(part.kind, part.verdict, part.inside) for part in told.parts] == [
+    explanation = explain(None, made.chain, made.caps, asked)
+    assert [(part.kind, part.verdict, part.inside) for part in explanation.parts] == [
         ("command", Verdict.APPROVE, ""),
         ("command", Verdict.APPROVE, ""),
         ("command", Verdict.DENY, "$(…)"),
         ("redirection", None, ""),
     ]
-    assert [(part.text, part.reason) for part in told.parts[2:]] == [
+    assert [(part.text, part.reason) for part in explanation.parts[2:]] == [
         ("rm x", "the rule 'rm' denies it"),
         ("> f", "it writes to 'f'"),
     ]
-    assert msgspec.json.decode(msgspec.json.encode(told), type=DecisionExplanation) == told
+    assert msgspec.json.decode(msgspec.json.encode(explanation), type=DecisionExplanation) == explanation
     assert explain(None, made.chain, made.caps, approval_request(READ)).parts == ()
 
 
 @pytest.mark.spec("A11")
-def test_the_parser_is_loaded_when_the_first_command_is_judged() -> None:
+def test_the_parser_is_not_imported_before_the_first_command_is_judged() -> None:
     script = (
         "import sys; from holdfast.config.config import ApprovalConfig; import holdfast.rules.from_config as s;"
         "a = ApprovalConfig(auto_approve=('$shell-readonly',)); c = s.standard_chain(a); s.standard_caps(a, c);"

@@ -1,4 +1,4 @@
-"""What a person is told about a command that no rule covers: which part of it."""
+"""The reason shown for a command that no rule covers names the uncovered part."""
 
 from __future__ import annotations
 

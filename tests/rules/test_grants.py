@@ -1,4 +1,4 @@
-"""What "always allow" becomes, and what it covers."""
+"""Grants: what "always allow" stores, and which calls it covers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def granted(asked: ApprovalRequest, scope: Scope = "session", width: Width = "ex
         (CALCULATOR, {}),
     ],
 )
-def test_a_grant_covers_the_very_same_call(scope: Scope, about: Tool, args: Args) -> None:
+def test_a_grant_covers_exactly_the_same_call(scope: Scope, about: Tool, args: Args) -> None:
     asked = approval_request(about, args)
     assert matches(granted(asked, scope), approval_request(about, args, call_id="another"))
 
@@ -65,7 +65,7 @@ def test_a_grant_for_a_command_covers_no_other_command(args: Args) -> None:
 
 
 @pytest.mark.spec("A12")
-def test_true_is_not_one_and_one_is_the_same_in_both_spellings() -> None:
+def test_true_does_not_match_one_but_an_integer_matches_the_equal_float() -> None:
     grant = granted(approval_request(UNKNOWN, {"force": 1}))
     assert not matches(grant, approval_request(UNKNOWN, {"force": True}))
     assert matches(grant, approval_request(UNKNOWN, {"force": 1.0}))
@@ -79,27 +79,27 @@ def test_a_grant_for_a_call_without_arguments_does_not_cover_calls_with_some() -
 
 
 @pytest.mark.spec("A12")
-def test_a_command_is_granted_where_it_was_asked_for() -> None:
+def test_a_grant_of_a_command_is_bound_to_its_working_directory() -> None:
     grant = granted(approval_request(SHELL, {"command": "make"}), "user")
     assert not matches(grant, approval_request(SHELL, {"command": "make"}, cwd="/tmp/other"))
 
 
 @pytest.mark.spec("A12")
-def test_a_relative_path_means_the_file_it_meant_then() -> None:
+def test_a_grant_with_a_relative_path_is_bound_to_the_resolved_file() -> None:
     grant = granted(approval_request(WRITE, {"path": "a.txt", "content": ""}), "user")
     elsewhere = approval_request(WRITE, {"path": "a.txt", "content": ""}, paths=(Path("/srv/other/a.txt"),))
     assert not matches(grant, elsewhere)
 
 
 @pytest.mark.spec("A12")
-def test_a_tool_that_has_changed_is_asked_about_again() -> None:
+def test_a_grant_does_not_cover_a_changed_tool() -> None:
     grant = granted(approval_request(UNKNOWN, {}), "user")
     assert not matches(grant, approval_request(UNKNOWN.with_(description="Now does something else."), {}))
     assert not matches(grant, approval_request(UNKNOWN.with_(effects=frozenset({"process"})), {}))
 
 
 @pytest.mark.spec("A12")
-def test_a_grant_is_for_its_own_tool() -> None:
+def test_a_grant_covers_only_its_own_tool() -> None:
     grant = granted(approval_request(UNKNOWN, {}), "user")
     assert not matches(grant, approval_request(tool("acme.other"), {}))
 
@@ -115,7 +115,7 @@ def test_a_grant_for_a_session_ends_with_it(scope: Scope) -> None:
 
 
 @pytest.mark.spec("A12", "N2")
-def test_a_grant_for_all_projects_holds_where_the_same_patterns_hide_files() -> None:
+def test_a_grant_for_all_projects_applies_where_the_same_patterns_hide_files() -> None:
     def asked(root: str, *patterns: str) -> ApprovalRequest:
         about = approval_request(SHELL, {"command": "make test"}, cwd=root, root=Path(root))
         given = (f"{root}: $secrets", "/home/a/notes: *.txt", *patterns)
@@ -128,7 +128,7 @@ def test_a_grant_for_all_projects_holds_where_the_same_patterns_hide_files() -> 
 
 
 @pytest.mark.spec("A12")
-def test_a_grant_for_a_project_stays_in_it() -> None:
+def test_a_project_grant_does_not_apply_elsewhere() -> None:
     grant = granted(approval_request(UNKNOWN, {}), "project")
     assert matches(grant, approval_request(UNKNOWN, {}, session="session-2"))
     assert not matches(grant, approval_request(UNKNOWN, {}, root=Path("/srv/other")))
@@ -148,7 +148,7 @@ def test_a_grant_ends_when_it_expires_or_is_used_up() -> None:
 
 
 @pytest.mark.spec("A12")
-def test_the_label_of_a_built_in_tool_is_only_shown_and_another_tools_label_counts() -> None:
+def test_a_grant_ignores_the_label_of_built_in_tools_only() -> None:
     args: Args = {"path": "a.txt", "content": "x", "label": "first"}
     assert matches(granted(approval_request(WRITE, args)), approval_request(WRITE, {**args, "label": "second"}))
     grant = granted(approval_request(UNKNOWN, {"label": "app=web"}))
@@ -156,7 +156,7 @@ def test_the_label_of_a_built_in_tool_is_only_shown_and_another_tools_label_coun
 
 
 @pytest.mark.spec("A12")
-def test_a_folder_can_be_allowed_when_that_is_asked_for() -> None:
+def test_a_grant_can_be_widened_to_a_folder() -> None:
     asked = approval_request(WRITE, {"path": "notes/a.txt", "content": "x"})
     assert not matches(granted(asked), approval_request(WRITE, {"path": "notes/b.txt", "content": "x"}))
     grant = granted(asked, width="folder")
@@ -177,13 +177,13 @@ def test_a_folder_can_be_allowed_when_that_is_asked_for() -> None:
         ({"content": "x"}, {}),
     ],
 )
-def test_a_folder_is_that_folder_and_nothing_else_of_the_call(args: Args, fields: dict[str, Any]) -> None:
+def test_a_folder_grant_frees_only_the_path_argument(args: Args, fields: dict[str, Any]) -> None:
     grant = granted(approval_request(WRITE, {"path": "notes/a.txt", "content": "x"}), width="folder")
     assert not matches(grant, approval_request(WRITE, args, **fields))
 
 
 @pytest.mark.spec("A12")
-def test_a_tool_that_only_reads_can_be_allowed_whatever_its_arguments_are() -> None:
+def test_a_tool_that_only_reads_can_be_granted_with_any_arguments() -> None:
     grant = granted(approval_request(READ, {"path": "a.txt"}), width="tool")
     assert matches(grant, approval_request(READ, {"path": "b/c.txt", "limit": 3}))
 
@@ -191,14 +191,14 @@ def test_a_tool_that_only_reads_can_be_allowed_whatever_its_arguments_are() -> N
 @pytest.mark.spec("A12")
 @pytest.mark.parametrize("width", ["folder", "tool"])
 @pytest.mark.parametrize("about", [SHELL, UNKNOWN, FETCH, tool("acme.run", effects={"process", "fs.read"})])
-def test_nothing_that_runs_sends_or_does_not_say_is_allowed_wholesale(about: Tool, width: Width) -> None:
+def test_tools_that_run_send_or_have_unknown_effects_cannot_be_widened(about: Tool, width: Width) -> None:
     with pytest.raises(GrantRefused, match="Allow exactly this call"):
         narrow_grant(approval_request(about, {"path": "x"}), "session", "ann", width=width)
 
 
 @pytest.mark.spec("A12")
 @pytest.mark.parametrize("about", [WRITE, EDIT])
-def test_a_tool_that_writes_is_not_allowed_whatever_its_arguments_are(about: Tool) -> None:
+def test_a_tool_that_writes_cannot_be_granted_with_any_arguments(about: Tool) -> None:
     with pytest.raises(GrantRefused, match="Allow exactly this call, or the folder"):
         narrow_grant(approval_request(about, {"path": "x"}), "user", "ann", width="tool")
 
@@ -216,19 +216,19 @@ def test_a_tool_that_writes_is_not_allowed_whatever_its_arguments_are(about: Too
         ("xargs rm", "xargs"),
     ],
 )
-def test_a_command_that_runs_its_arguments_is_never_allowed_by_its_name(command: str, word: str) -> None:
+def test_a_program_that_runs_its_arguments_cannot_be_granted_by_name(command: str, word: str) -> None:
     with pytest.raises(GrantRefused, match=f"'{word}' runs its arguments as commands. Allow exactly this command"):
         narrow_grant(approval_request(SHELL, {"command": command}), "user", "ann", width="tool")
 
 
 @pytest.mark.spec("A12")
-def test_the_list_of_such_commands_has_the_ones_that_were_abused() -> None:
+def test_known_abused_programs_are_in_the_never_widened_list() -> None:
     abused = "python bash sh zsh dash env sudo su doas perl ruby node eval exec xargs ssh busybox docker kubectl git"
     assert set(abused.split()) <= NEVER_WIDENED
 
 
 @pytest.mark.spec("A12")
-def test_a_yes_for_once_is_not_widened_and_a_call_without_files_has_no_folder() -> None:
+def test_a_one_time_grant_cannot_be_widened_nor_a_call_without_files_to_a_folder() -> None:
     with pytest.raises(GrantRefused, match="Choose a longer scope"):
         narrow_grant(approval_request(READ, {"path": "a"}), "once", "ann", width="tool")
     with pytest.raises(GrantRefused, match="names no file"):
@@ -236,7 +236,7 @@ def test_a_yes_for_once_is_not_widened_and_a_call_without_files_has_no_folder() 
 
 
 @pytest.mark.spec("A12")
-def test_arguments_too_long_to_keep_are_not_granted() -> None:
+def test_arguments_that_are_too_long_are_not_granted() -> None:
     with pytest.raises(GrantRefused, match="Approve it each time"):
         narrow_grant(approval_request(WRITE, {"path": "a", "content": "x" * 100_000}), "user", "ann")
 
@@ -255,7 +255,7 @@ def test_arguments_too_long_to_keep_are_not_granted() -> None:
         {"definition": "*", "args": {}, "any_args": True},
     ],
 )
-def test_a_stored_rule_that_is_empty_too_wide_or_unreadable_covers_nothing(pattern: Args) -> None:
+def test_an_empty_too_wide_or_unreadable_stored_grant_covers_nothing(pattern: Args) -> None:
     grant = Grant(id="g1", tool="acme.thing", pattern=pattern, scope="user", by="ann", created=0.0)
     assert not matches(grant, approval_request(UNKNOWN, {"command": "rm"}))
     everything = Grant(id="g2", tool="*", pattern=pattern, scope="user", by="ann", created=0.0)
@@ -263,7 +263,7 @@ def test_a_stored_rule_that_is_empty_too_wide_or_unreadable_covers_nothing(patte
 
 
 @pytest.mark.spec("A12")
-def test_a_rule_widened_while_the_tool_only_read_ends_when_it_does_more() -> None:
+def test_a_widened_grant_ends_when_the_tool_does_more_than_read() -> None:
     reads = tool("acme.see", effects={"fs.read"}, touches=READ.touches)
     writes = reads.with_(effects=frozenset({"fs.write"}))
     grant = granted(approval_request(reads, {"path": "a"}), width="tool")
@@ -274,7 +274,7 @@ def test_a_rule_widened_while_the_tool_only_read_ends_when_it_does_more() -> Non
 
 
 @pytest.mark.spec("A12")
-def test_a_folder_rule_written_by_hand_does_not_cover_a_tool_that_does_more_than_use_files() -> None:
+def test_a_forged_folder_grant_does_not_cover_a_tool_that_does_more_than_use_files() -> None:
     runs = tool("acme.run", effects={"process"}, touches=READ.touches)
     asked = approval_request(runs, {"path": "notes/a.sh"})
     folder: Args = {"definition": runs.digest, "args": {}, "free": ["path"], "folders": ["/srv/project/notes"]}

@@ -1,4 +1,4 @@
-"""\"Always allow\" for shell commands."""
+"""Grants for shell commands."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def granted(command: str, root: Path, scope: Scope = "project", **args: str) -> 
         ("sed -n 1p src", "sed -i s/a/b/ x", False),
     ],
 )
-def test_a_reading_command_can_be_allowed_with_other_arguments(
+def test_a_read_only_command_can_be_granted_with_other_arguments(
     allowed: str, command: str, covered: bool, root: Path
 ) -> None:
     grant = granted(allowed, root)
@@ -63,13 +63,13 @@ def test_a_reading_command_can_be_allowed_with_other_arguments(
         "sed -i s/a/b/ x", "timeout 5 ls",
     ],
 )  # fmt: skip
-def test_what_runs_its_arguments_or_does_more_than_read_is_not_offered(command: str, root: Path) -> None:
+def test_a_command_that_runs_its_arguments_or_does_more_than_read_cannot_be_widened(command: str, root: Path) -> None:
     with pytest.raises(GrantRefused, match="Allow exactly this"):
         granted(command, root)
 
 
 @pytest.mark.spec("A12")
-def test_such_a_grant_is_for_its_folder_its_other_arguments_and_its_tool(root: Path) -> None:
+def test_a_widened_command_grant_is_bound_to_its_folder_other_arguments_and_tool(root: Path) -> None:
     grant = granted("ls", root, stdin="5")
     assert matches(grant, approval_request(SHELL, {"command": "ls src", "stdin": "5"}, root=root, cwd=str(root)))
     assert not matches(grant, approval_request(SHELL, {"command": "ls src"}, root=root, cwd=str(root)))
@@ -83,7 +83,7 @@ def test_such_a_grant_is_for_its_folder_its_other_arguments_and_its_tool(root: P
 
 
 @pytest.mark.spec("A12")
-def test_a_stored_prefix_that_was_never_offered_covers_nothing_that_runs(root: Path) -> None:
+def test_a_forged_command_prefix_covers_nothing(root: Path) -> None:
     forged = GrantPattern(definition=SHELL.digest, args={}, command=("python3",), cwd=str(root))
     grant = Grant(id="g", tool=SHELL.name, pattern=msgspec.to_builtins(forged), scope="user", by="x", created=1.0)
     assert not matches(grant, approval_request(SHELL, {"command": "python3 -c 1"}, root=root, cwd=str(root)))
@@ -116,7 +116,7 @@ def test_a_stored_prefix_that_was_never_offered_covers_nothing_that_runs(root: P
         ("ruff check src/a.py", "ruff check --fix src/b.py", False),
     ],
 )
-def test_a_prefix_is_allowed_where_what_follows_can_only_be_a_file_or_a_script_of_that_family(
+def test_a_prefix_can_be_granted_if_only_a_file_or_a_script_of_the_family_can_follow(
     allowed: str, command: str, covered: bool, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a.py", "b.py"):
@@ -129,12 +129,12 @@ def test_a_prefix_is_allowed_where_what_follows_can_only_be_a_file_or_a_script_o
 
 
 def _trust(program: str, context: object, *, external: bool) -> str:
-    """As if every program were one of the system."""
+    """Treat every program as a system program."""
     return ""
 
 
 @pytest.mark.spec("A12")
-def test_a_grant_of_a_command_holds_with_any_timeout(root: Path) -> None:
+def test_a_command_grant_ignores_the_timeout(root: Path) -> None:
     asked = approval_request(SHELL, {"command": "npm test", "timeout": None, "label": "a"}, root=root, cwd=str(root))
     spec = narrow_grant(asked, "project", "ann")
     grant = Grant(id="g", tool=spec.tool, pattern=spec.pattern, scope="project", by="ann", created=1.0)
@@ -146,7 +146,7 @@ def test_a_grant_of_a_command_holds_with_any_timeout(root: Path) -> None:
 
 
 @pytest.mark.spec("A12")
-def test_a_grant_of_the_user_holds_in_another_project_under_its_sandbox_and_nowhere_wider(tmp_path: Path) -> None:
+def test_a_user_grant_applies_in_another_project_only_under_its_sandbox(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
 
     def asked(
@@ -168,9 +168,9 @@ def test_a_grant_of_the_user_holds_in_another_project_under_its_sandbox_and_nowh
     assert str(one) not in str(spec.pattern)
     assert matches(grant, asked(one)) and matches(grant, asked(two))
     assert not matches(grant, asked(two, writable=tmp_path))
-    assert not matches(grant, asked(two, writable=one)), "another project is not the one of the call"
+    assert not matches(grant, asked(two, writable=one)), "the other project is not the project of the call"
     assert not matches(grant, asked(two, cwd=two / "src"))
-    assert not matches(grant, asked(two, hidden="other")), "what was hidden is hidden there, too"
+    assert not matches(grant, asked(two, hidden="other")), "the same patterns must hide files there"
     narrow = narrow_grant(asked(one), "project", "ann")
     assert not matches(
         Grant(id="g", tool=narrow.tool, pattern=narrow.pattern, scope="project", by="ann", created=1.0), asked(two)

@@ -1,4 +1,4 @@
-"""Grants in the ledger: remembered, found again, used up, revoked."""
+"""Grants in the ledger: stored, found, consumed and revoked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def grants(tmp_path: Path) -> Iterator[Grants]:
 
 @pytest.mark.spec("A12")
 @pytest.mark.parametrize("scope", ["once", "session", "project", "user"])
-def test_what_was_allowed_is_approved_and_nothing_else(grants: Grants, scope: str) -> None:
+def test_a_stored_grant_approves_its_call_and_nothing_else(grants: Grants, scope: str) -> None:
     matcher = GrantMatcher(grants)
     chain = standard_chain(ApprovalConfig(), grants=matcher)
     assert chain.judge(MAKE).decision.verdict is Verdict.ASK
@@ -43,7 +43,7 @@ def test_what_was_allowed_is_approved_and_nothing_else(grants: Grants, scope: st
 
 
 @pytest.mark.spec("A12")
-def test_a_grant_for_once_is_used_up_by_one_call(grants: Grants) -> None:
+def test_a_one_time_grant_is_used_up_by_one_call(grants: Grants) -> None:
     matcher = GrantMatcher(grants)
     matcher.add(narrow_grant(MAKE, "once", "ann"))
     assert matcher.find(MAKE) is not None
@@ -52,7 +52,7 @@ def test_a_grant_for_once_is_used_up_by_one_call(grants: Grants) -> None:
 
 
 @pytest.mark.spec("A12")
-def test_a_lasting_grant_is_used_before_one_for_once(grants: Grants) -> None:
+def test_an_unlimited_grant_is_used_before_a_one_time_grant(grants: Grants) -> None:
     matcher = GrantMatcher(grants)
     matcher.add(narrow_grant(MAKE, "once", "ann"))
     matcher.add(narrow_grant(MAKE, "session", "ann"))
@@ -70,7 +70,7 @@ def test_grants_can_be_listed_and_revoked(grants: Grants) -> None:
 
 
 @pytest.mark.spec("A12")
-def test_another_session_does_not_see_a_grant_of_this_one(grants: Grants) -> None:
+def test_a_session_grant_does_not_apply_in_another_session(grants: Grants) -> None:
     matcher = GrantMatcher(grants)
     matcher.add(narrow_grant(MAKE, "session", "ann"))
     assert matcher.find(approval_request(SHELL, {"command": "make test"}, session="session-2")) is None
@@ -85,14 +85,14 @@ def test_an_expired_grant_covers_nothing(grants: Grants) -> None:
 
 
 @pytest.mark.spec("A12")
-def test_what_is_refused_is_not_stored(grants: Grants) -> None:
+def test_a_refused_grant_is_not_stored(grants: Grants) -> None:
     with pytest.raises(GrantRefused):
         GrantMatcher(grants).add(narrow_grant(MAKE, "user", "ann", width="tool"))
     assert grants.list(every=True) == []
 
 
 @pytest.mark.spec("A12")
-def test_a_grant_for_reading_a_folder_survives_being_stored(grants: Grants) -> None:
+def test_a_folder_grant_survives_storage(grants: Grants) -> None:
     matcher = GrantMatcher(grants)
     matcher.add(narrow_grant(approval_request(READ, {"path": "docs/a.md"}), "project", "ann", width="folder"))
     assert matcher.find(approval_request(READ, {"path": "docs/b.md"})) is not None

@@ -1,4 +1,4 @@
-"""The law of exact grants, over many arguments."""
+"""Properties of exact grants."""
 
 from __future__ import annotations
 

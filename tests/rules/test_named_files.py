@@ -1,4 +1,4 @@
-"""Which files of a project a command names, and what they are bound by."""
+"""The project files that a command names, and how an approval is bound to them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def named(project: Path, command: str, *folders: Path) -> list[str]:
         ("coverage run -m tool", ["run", "tool.py"]),
     ],
 )
-def test_the_plain_words_of_every_simple_command_are_looked_at(project: Path, command: str, files: list[str]) -> None:
+def test_plain_words_of_every_simple_command_are_looked_up(project: Path, command: str, files: list[str]) -> None:
     assert named(project, command) == files
 
 
@@ -153,7 +153,7 @@ def test_the_plain_words_of_every_simple_command_are_looked_at(project: Path, co
         ("cd s?b && sh build.sh", "sub/build.sh"),
     ],
 )  # fmt: skip
-def test_whatever_in_the_text_may_be_a_path_is_looked_for(project: Path, command: str, file: str) -> None:
+def test_everything_in_the_text_that_may_be_a_path_is_looked_up(project: Path, command: str, file: str) -> None:
     assert file in named(project, command)
 
 
@@ -171,13 +171,13 @@ def test_whatever_in_the_text_may_be_a_path_is_looked_for(project: Path, command
         "sort > out <<EOF\ndata.txt\nEOF",
     ],
 )
-def test_what_is_only_written_is_not_bound(project: Path, command: str) -> None:
+def test_files_that_are_only_written_are_not_bound(project: Path, command: str) -> None:
     assert named(project, command) == ["data.txt"]
 
 
 @pytest.mark.spec("A12b")
 @pytest.mark.parametrize("order", [1, -1])
-def test_every_word_is_looked_for_in_every_folder_that_is_named_anywhere(project: Path, order: int) -> None:
+def test_every_word_is_looked_up_in_every_folder_the_text_names(project: Path, order: int) -> None:
     folders = [f"folder{number}" for number in range(40)]
     for folder in folders:
         (project / folder).mkdir()
@@ -186,7 +186,7 @@ def test_every_word_is_looked_for_in_every_folder_that_is_named_anywhere(project
 
 
 @pytest.mark.spec("A12b")
-def test_patterns_are_matched_in_folders_that_words_and_patterns_lead_to(project: Path) -> None:
+def test_globs_are_matched_in_folders_found_by_words_and_globs(project: Path) -> None:
     (project / "sub" / "deep" / "x").mkdir()
     (project / "sub" / "deep" / "x" / "z.sh").write_text("x")
     assert "sub/deep/x/z.sh" in named(project, "cd sub; cd deep; sh */*")
@@ -194,7 +194,7 @@ def test_patterns_are_matched_in_folders_that_words_and_patterns_lead_to(project
 
 
 @pytest.mark.spec("A12b")
-def test_every_match_of_a_pattern_counts(project: Path) -> None:
+def test_every_match_of_a_glob_is_bound(project: Path) -> None:
     for number in range(200):
         (project / f"part{number}.sh").write_text("x")
     assert len(named(project, "sh part*.sh")) == 200
@@ -211,7 +211,7 @@ OVERRUNS = {
 
 @pytest.mark.spec("A12b")
 @pytest.mark.parametrize("what", OVERRUNS)
-def test_more_than_can_be_looked_for_is_bound_to_every_file_of_the_project(
+def test_a_command_over_the_limits_is_bound_to_every_file_of_the_project(
     project: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     limit, value, command = OVERRUNS[what]
@@ -235,17 +235,17 @@ def test_more_than_can_be_looked_for_is_bound_to_every_file_of_the_project(
 
 @pytest.mark.spec("A12b")
 @pytest.mark.parametrize("command", ["sh build.sh #" + "x" * 70_000, "sh build.sh; " + "true; " * 9000])
-def test_a_command_too_long_to_be_read_is_bound_too(project: Path, command: str) -> None:
+def test_a_command_too_long_to_parse_is_bound_too(project: Path, command: str) -> None:
     assert named(project, command) == ["build.sh"]
     assert named(project, f"{command} #{'x' * 80_000}") == [module.EVERYTHING]
 
 
 @pytest.mark.spec("A12b")
-def test_signs_in_code_and_prose_are_not_taken_for_patterns(project: Path) -> None:
+def test_asterisks_in_code_and_prose_are_not_globs(project: Path) -> None:
     message = "\"$(cat <<'EOF'\nChange it\n\n* one\n* x[0] and data.txt\nEOF\n)\""
     assert named(project, f"git commit -m {message}") == ["data.txt"]
     hidden = "echo '\"$(cat <<'EOF'\n'; python3 t*.py; echo '\nEOF\n)\"'"
-    assert "tool.py" in named(project, hidden), "it only looks like a message"
+    assert "tool.py" in named(project, hidden), "this only looks like a commit message"
     assert named(project, "python3 - <<'EOF'\nprint(2 * len('a?') * 3)\nEOF") == []
     assert named(project, "python3 -c 'print(2 * 3)' b*.sh") == ["build.sh"]
     assert "build.sh" in named(project, "sh <<'EOF'\nsh b*.sh\nEOF")
@@ -254,7 +254,7 @@ def test_signs_in_code_and_prose_are_not_taken_for_patterns(project: Path) -> No
 
 
 @pytest.mark.spec("A12b")
-def test_a_project_too_large_to_compare_is_never_the_same(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_project_too_large_to_compare_never_matches(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(path_mentions, "MAX_TEXT", 1)
     monkeypatch.setattr(module, "_MAX_TREE", 3)
     one, two = (named_files("sh build.sh", [str(project)], str(project)) for _ in range(2))
@@ -262,7 +262,7 @@ def test_a_project_too_large_to_compare_is_never_the_same(project: Path, monkeyp
 
 
 @pytest.mark.spec("A12b")
-def test_links_to_folders_are_compared_once_each(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_symlinked_folders_are_compared_once(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(path_mentions, "MAX_TEXT", 1)
     (project / "sub" / "up").symlink_to(project)
     (project / "gone").symlink_to(project / "nothing")
@@ -271,7 +271,7 @@ def test_links_to_folders_are_compared_once_each(project: Path, monkeypatch: pyt
 
 
 @pytest.mark.spec("A12b")
-def test_a_folder_that_cannot_be_listed_is_still_looked_into(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_listed_is_still_searched(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FEW_WORDS", 0)
     assert named(project, "cd sub && sh BUILD.sh build.sh") == ["build.sh", "sub/build.sh"]
 
@@ -283,13 +283,13 @@ def test_a_folder_that_cannot_be_listed_is_still_looked_into(project: Path, monk
 
 
 @pytest.mark.spec("A12b")
-def test_names_are_taken_from_the_folder_the_command_runs_in(project: Path) -> None:
+def test_names_are_relative_to_the_folder_the_command_runs_in(project: Path) -> None:
     assert named(project, "sh build.sh", project / "sub") == ["sub/build.sh"]
     assert named(project, f"sh {project}/build.sh", project / "sub") == ["build.sh"]
 
 
 @pytest.mark.spec("A12b")
-def test_links_are_followed_and_belong_to_the_project_by_either_end(project: Path) -> None:
+def test_a_symlink_is_bound_if_either_end_is_in_the_project(project: Path) -> None:
     (project / "in").symlink_to(project / "build.sh")
     (project / "away").symlink_to(project.parent / "outside.sh")
     (project.parent / "link.sh").symlink_to(project / "build.sh")
@@ -297,11 +297,11 @@ def test_links_are_followed_and_belong_to_the_project_by_either_end(project: Pat
     assert named(project, "sh away") == ["away"]
     assert named(project, f"sh {project.parent}/link.sh") == [f"{project.parent}/link.sh"]
     (project / "far").symlink_to(project / "sub" / "deep")
-    assert named(project, "sh far/../build.sh") == ["sub/build.sh"], "as the kernel reads it"
+    assert named(project, "sh far/../build.sh") == ["sub/build.sh"], "resolved as the kernel does"
 
 
 @pytest.mark.spec("A12b")
-def test_content_counts_and_nothing_else(project: Path) -> None:
+def test_only_the_content_of_a_file_matters(project: Path) -> None:
     (before,) = named_files("sh build.sh", [str(project)], str(project))
     assert before.digest.startswith("sha256:")
     os.utime(project / "build.sh", (1, 1))
@@ -313,9 +313,7 @@ def test_content_counts_and_nothing_else(project: Path) -> None:
 
 
 @pytest.mark.spec("A12b")
-def test_beyond_the_bound_a_file_is_known_by_its_inode_and_times(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_beyond_the_limit_a_file_is_bound_by_inode_and_times(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_BYTES", 10)
     monkeypatch.setattr(module, "MAX_FILES", 2)
     (project / "big").write_text("x" * 11)
@@ -331,7 +329,7 @@ def test_beyond_the_bound_a_file_is_known_by_its_inode_and_times(
 
 
 @pytest.mark.spec("A12b")
-def test_what_is_no_file_is_not_opened(project: Path) -> None:
+def test_only_regular_files_are_opened(project: Path) -> None:
     os.mkfifo(project / "pipe")
     assert named(project, "sh pipe") == []
     assert named(project, "sh /dev/zero /proc/self/mem sub") == []
@@ -343,7 +341,7 @@ texts = st.text(st.sampled_from("ab01-_/.=@:,;&|<>(){}[]$`'\"\\\n\t *?!~#+\u00e9
 @pytest.mark.spec("A12b")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(texts, st.sampled_from(" \t\n'\";|&()=@:,"), st.sampled_from(" \t\n'\";|&():,"), texts)
-def test_a_name_between_signs_is_found_in_any_text(
+def test_a_name_between_separators_is_found_in_any_text(
     project: Path, before: str, left: str, right: str, after: str
 ) -> None:
     command = f"sh x;{before}{left}build.sh{right}{after}"
@@ -352,5 +350,5 @@ def test_a_name_between_signs_is_found_in_any_text(
 
 
 @pytest.mark.spec("A12b")
-def test_very_many_words_are_bounded(project: Path) -> None:
+def test_the_number_of_words_is_limited(project: Path) -> None:
     assert "build.sh" in named(project, " ".join(["sh", "build.sh", *(f"w{number}" for number in range(7000))]))

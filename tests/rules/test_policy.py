@@ -1,4 +1,4 @@
-"""Profiles, groups, allow and deny, and the layers that narrow."""
+"""The tool policy: profiles, groups, allow and deny lists, and restricting layers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ WITHIN: dict[str, set[str]] = {
     "skills": {"skill.load"},
     "system": {"calculator", "calculator_async", "output.read", "ask.user"},
 }
-"""The groups that tools declare; in the others they are by their names."""
+"""The groups that tools declare; other groups follow from their names."""
 DECLARED: dict[Profile, set[str]] = {
     "minimal": MINIMAL, "messaging": MESSAGING - MINIMAL, "coding": CODING - MINIMAL
 }  # fmt: skip
@@ -111,7 +111,7 @@ def layer(profile: Profile | None = None, allow: tuple[str, ...] = (), deny: tup
     ("profile", "names"),
     [("minimal", MINIMAL), ("messaging", MESSAGING), ("coding", CODING), ("full", {tool.name for tool in EVERY})],
 )
-def test_each_profile_has_its_tools_and_the_programs_own(profile: str, names: set[str]) -> None:
+def test_each_profile_includes_its_tools_and_those_of_the_program(profile: str, names: set[str]) -> None:
     assert left(PolicyRules(profile=profile)) == names | {"my.tool"}
 
 
@@ -121,7 +121,7 @@ def test_coding_is_the_default() -> None:
 
 
 @pytest.mark.spec("P1")
-def test_a_foreign_tool_gets_into_no_profile_by_its_name_or_by_what_it_declares() -> None:
+def test_a_third_party_tool_cannot_enter_a_profile_by_name_or_declaration() -> None:
     for source in ("package:acme", "mcp:acme"):
         posing = BUILTINS["file.read"].with_(source=source)
         assert posing.profiles == ("minimal",)
@@ -131,7 +131,7 @@ def test_a_foreign_tool_gets_into_no_profile_by_its_name_or_by_what_it_declares(
 
 
 @pytest.mark.spec("P1")
-def test_a_profile_that_does_not_exist_is_an_error_at_once() -> None:
+def test_an_unknown_profile_is_an_error() -> None:
     with pytest.raises(
         ConfigError, match=r"tools\.profile is 'codin', which is not a profile: did you mean 'coding'\?"
     ):
@@ -160,7 +160,7 @@ def test_a_profile_that_does_not_exist_is_an_error_at_once() -> None:
         ("acme", {"acme.thing"}),
     ],
 )
-def test_a_group_stands_for_its_tools_in_allow_and_in_deny(group: str, names: set[str]) -> None:
+def test_a_group_matches_its_tools_in_allow_and_deny(group: str, names: set[str]) -> None:
     everything = {tool.name for tool in EVERY}
     assert left(PolicyRules(profile="full", deny=(f"group:{group}",))) == everything - names
     assert left(only(f"group:{group}")) == names
@@ -204,7 +204,7 @@ def test_names_aliases_and_patterns_match(entry: str, gone: set[str]) -> None:
 
 
 @pytest.mark.spec("P3")
-def test_a_pattern_made_to_be_slow_is_not() -> None:
+def test_a_pattern_cannot_cause_catastrophic_backtracking() -> None:
     policy = compiled(PolicyRules(deny=("*a" * 40 + "*b",)))
     victim = Tool(name="a" * 200)
     began = perf_counter()
@@ -220,13 +220,13 @@ def test_agent_and_provider_overrides_intersect() -> None:
         providers={"ollama": layer("messaging", deny=("web.fetch",))},
     )
     assert left(rules) == left(rules, agent="someone", provider="else") == CODING | {"my.tool"}
-    assert left(rules, agent="fast") == MINIMAL | {"shell.exec", "my.tool"}, "web.search is not brought back"
+    assert left(rules, agent="fast") == MINIMAL | {"shell.exec", "my.tool"}, "an override cannot add web.search again"
     assert left(rules, provider="ollama") == ((CODING & MESSAGING) - {"web.fetch"}) | {"my.tool"}
     assert left(rules, agent="fast", provider="ollama") == (MINIMAL - {"web.fetch"}) | {"my.tool"}
 
 
 @pytest.mark.spec("P4")
-def test_an_override_without_a_profile_leaves_what_it_allows_or_takes_what_it_denies() -> None:
+def test_an_override_without_a_profile_keeps_what_it_allows_or_removes_what_it_denies() -> None:
     rules = PolicyRules(
         agents={"only": layer(allow=("file.read", "k8s.*")), "but": layer(deny=("shell.exec",)), "same": layer()}
     )
@@ -236,7 +236,7 @@ def test_an_override_without_a_profile_leaves_what_it_allows_or_takes_what_it_de
 
 
 @pytest.mark.spec("P4")
-def test_a_skill_has_only_what_its_manifest_names() -> None:
+def test_a_skill_has_only_the_tools_in_its_manifest() -> None:
     rules = PolicyRules(
         skills={
             "reader": SkillPermissions(("file.read", "group:git", "k8s.*"), "`permissions.tools`"),
@@ -248,14 +248,14 @@ def test_a_skill_has_only_what_its_manifest_names() -> None:
 
 
 @pytest.mark.spec("P4")
-def test_every_layer_of_an_untrusted_file_narrows() -> None:
+def test_every_layer_of_an_untrusted_file_restricts() -> None:
     layers = (layer("full", allow=("*",)), layer(deny=("git.*",)), layer("coding"))
     gone = {"git.status", "git.diff", "git.log"}
     assert left(PolicyRules(profile="minimal", narrow=layers)) == (MINIMAL - gone) | {"my.tool"}
 
 
 @pytest.mark.spec("P5")
-def test_what_is_shown_and_what_may_run_are_one_judgement() -> None:
+def test_visible_tools_and_allowed_tools_are_the_same() -> None:
     policy = compiled(PolicyRules(profile="messaging", deny=("memory.*",)))
     shown = policy.visible(EVERY)
     for tool in EVERY:
@@ -263,7 +263,7 @@ def test_what_is_shown_and_what_may_run_are_one_judgement() -> None:
 
 
 @pytest.mark.spec("P5")
-def test_a_tool_that_replaces_another_is_judged_anew() -> None:
+def test_a_replaced_tool_is_checked_again() -> None:
     policy = compiled(PolicyRules())
     builtin = BUILTINS["file.read"]
     assert policy.allows(builtin)
@@ -332,7 +332,7 @@ def test_a_decision_names_the_layer_and_the_entry_that_decided(
 
 
 @pytest.mark.spec("R6")
-def test_names_that_no_tool_has_are_warned_about_with_what_was_meant() -> None:
+def test_unknown_names_cause_a_warning_with_a_suggestion() -> None:
     tools = ToolsConfig(
         allow=("shell.exce", "group:runtme", "mcp:none:*", "group:acme", "read"),
         deny=("k8s.pods", "image.analyze"),
@@ -378,7 +378,7 @@ def test_names_that_no_tool_has_are_warned_about_with_what_was_meant() -> None:
 
 
 @pytest.mark.spec("R6")
-def test_the_tools_of_a_server_are_not_judged_before_it_is_there() -> None:
+def test_names_of_a_server_that_is_not_connected_cause_no_warning() -> None:
     servers = {"hub": McpServer(command="hub")}
     config = Config(tools=ToolsConfig(deny=("mcp:hub:isue", "mcp__hub__isue")), mcp=McpConfig(servers=servers))
     assert check_names(config, EVERY) == []
@@ -387,7 +387,7 @@ def test_the_tools_of_a_server_are_not_judged_before_it_is_there() -> None:
 
 
 @pytest.mark.spec("P5")
-def test_a_judgement_already_made_costs_next_to_nothing() -> None:
+def test_a_cached_decision_is_fast() -> None:
     policy = compiled(PolicyRules(deny=tuple(f"x{number}.*" for number in range(200))))
     tool = BUILTINS["file.read"]
     policy.allows(tool)
@@ -412,8 +412,6 @@ def test_a_judgement_already_made_costs_next_to_nothing() -> None:
         (PolicyRules(servers=frozenset({"fs"}), narrow=(PolicyLayer(profile="coding"),)), Caller(), False),
     ],
 )
-def test_a_configured_server_is_as_good_as_an_entry_in_allow(
-    rules: PolicyRules, caller: Caller, *, allowed: bool
-) -> None:
+def test_configuring_a_server_allows_its_tools(rules: PolicyRules, caller: Caller, *, allowed: bool) -> None:
     tool = Tool(name="mcp:fs:read_file", source="mcp:fs")
     assert Policy(rules).compile(caller).allows(tool) is allowed

@@ -1,4 +1,4 @@
-"""What holds of the policy whatever the rules: overrides never add, deny always wins."""
+"""Properties of the tool policy: overrides never add tools, deny always wins."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_overrides_never_add_a_tool(rules: PolicyRules, caller: Caller) -> None:
 
 @pytest.mark.spec("P4")
 @given(everyone, callers)
-def test_each_override_more_leaves_no_more(rules: PolicyRules, caller: Caller) -> None:
+def test_an_additional_override_never_adds_tools(rules: PolicyRules, caller: Caller) -> None:
     policy = Policy(rules)
     whole = policy.compile(caller)
     for part in (
@@ -92,7 +92,7 @@ def test_deny_always_wins(rules: PolicyRules, caller: Caller) -> None:
 
 @pytest.mark.spec("P3", "P4")
 @given(everyone, callers, entries)
-def test_one_deny_more_takes_exactly_what_it_matches(rules: PolicyRules, caller: Caller, entry: str) -> None:
+def test_an_additional_deny_removes_exactly_what_it_matches(rules: PolicyRules, caller: Caller, entry: str) -> None:
     before = Policy(rules).compile(caller)
     more = PolicyRules(
         profile=rules.profile,
@@ -110,7 +110,7 @@ def test_one_deny_more_takes_exactly_what_it_matches(rules: PolicyRules, caller:
 
 @pytest.mark.spec("P5")
 @given(everyone, callers)
-def test_the_reason_agrees_with_the_answer(rules: PolicyRules, caller: Caller) -> None:
+def test_the_reason_matches_the_decision(rules: PolicyRules, caller: Caller) -> None:
     policy = Policy(rules).compile(caller)
     for tool in TOOLS:
         decision = policy.decide(tool)

@@ -1,4 +1,4 @@
-"""Reading a skill's manifest: whatever is not clear gives no tools."""
+"""Skill manifests: anything invalid gives no tools."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_manifest_in_the_folder_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("P4")
-def test_a_manifest_gives_rights_only_with_the_content_that_was_trusted(tmp_path: Path) -> None:
+def test_a_manifest_counts_only_with_the_trusted_content(tmp_path: Path) -> None:
     path = tmp_path / "skill" / "manifest.json"
     path.parent.mkdir()
     path.write_text('{"permissions": {"tools": ["file.read"]}}')
@@ -49,13 +49,13 @@ def test_a_manifest_gives_rights_only_with_the_content_that_was_trusted(tmp_path
 
 
 @pytest.mark.spec("P4")
-def test_explicit_tools_beat_groups_even_when_there_are_none() -> None:
+def test_explicit_tools_override_groups_even_if_empty() -> None:
     assert permissions(tools=["file.read"], tool_groups=["runtime"]).allow == ("file.read",)
     assert permissions(tools=[], tool_groups=["runtime"]).allow == ()
 
 
 @pytest.mark.spec("P4", "P2")
-def test_groups_are_written_with_or_without_their_prefix() -> None:
+def test_groups_can_be_written_with_or_without_prefix() -> None:
     assert permissions(tool_groups=["fs", "group:web"]).allow == ("group:fs", "group:web")
 
 
@@ -89,7 +89,7 @@ def test_a_malformed_manifest_gives_no_tools_and_says_why(tmp_path: Path, text: 
 
 
 @pytest.mark.spec("P4")
-def test_a_manifest_that_is_no_file_gives_no_tools_and_does_not_hang(tmp_path: Path) -> None:
+def test_a_manifest_that_is_not_a_file_gives_no_tools_and_does_not_hang(tmp_path: Path) -> None:
     (tmp_path / "folder" / "manifest.json").mkdir(parents=True)
     assert read_skill(tmp_path / "folder").allow == ()
     (tmp_path / "pipe").mkdir()

@@ -1,4 +1,4 @@
-"""The built-in resolvers, alone and together."""
+"""The built-in resolvers, separately and together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SANDBOXED = ApprovalConfig(auto_approve_sandboxed=True)
 
 
 class Book:
-    """A grant book with one grant for every call, or with none."""
+    """A grant lookup with one grant for every call, or with none."""
 
     def __init__(self, *, full: bool) -> None:
         self._full = full
@@ -65,7 +65,7 @@ def test_the_built_in_chain_has_the_documented_names_and_priorities() -> None:
 
 
 @pytest.mark.spec("A6", "A8")
-def test_out_of_the_box_files_are_approved_and_the_shell_is_asked_about() -> None:
+def test_by_default_file_tools_are_approved_and_the_shell_needs_approval() -> None:
     chain = standard_chain(ApprovalConfig(), sandbox_verified=lambda: True)
     assert [decided(chain, about)[1] for about in (READ, WRITE, EDIT)] == [APPROVE] * 3
     assert decided(chain, SHELL) == ("default", ASK)
@@ -73,26 +73,26 @@ def test_out_of_the_box_files_are_approved_and_the_shell_is_asked_about() -> Non
 
 
 @pytest.mark.spec("A2")
-def test_the_catch_all_is_there_only_when_approval_is_switched_off() -> None:
+def test_the_catch_all_exists_only_when_approval_is_off() -> None:
     assert not standard_chain(ApprovalConfig()).has(CATCH_ALL)
     off = standard_chain(ApprovalConfig(require_approval=False))
     assert decided(off, UNKNOWN) == (CATCH_ALL, APPROVE)
 
 
 @pytest.mark.spec("A17")
-def test_a_tool_without_effects_is_approved_and_one_that_does_not_say_is_asked_about() -> None:
+def test_a_pure_tool_is_approved_and_one_with_undeclared_effects_is_not() -> None:
     chain = standard_chain(ApprovalConfig())
     assert decided(chain, CALCULATOR) == (PURE, APPROVE)
     assert decided(chain, UNKNOWN) == ("default", ASK)
 
 
 @pytest.mark.spec("A17", "A7")
-def test_a_tool_that_was_removed_is_not_approved_for_being_pure() -> None:
+def test_a_removed_tool_is_not_approved_for_being_pure() -> None:
     assert decided(standard_chain(ApprovalConfig(excluded=("calculator",))), CALCULATOR) == ("default", ASK)
 
 
 @pytest.mark.spec("A12")
-def test_a_grant_is_asked_before_third_parties_and_after_the_configuration() -> None:
+def test_grants_come_after_the_configuration_and_before_third_parties() -> None:
     chain = standard_chain(ApprovalConfig(), grants=Book(full=True))
     chain.register("third", says("deny"))
     source, verdict = decided(chain, SHELL)
@@ -102,13 +102,13 @@ def test_a_grant_is_asked_before_third_parties_and_after_the_configuration() -> 
 
 
 @pytest.mark.spec("A10", "A12")
-def test_an_approval_by_grant_says_who_gave_it() -> None:
+def test_the_reason_of_a_grant_names_who_gave_it() -> None:
     chain = standard_chain(ApprovalConfig(), grants=Book(full=True))
     assert chain.judge(approval_request(SHELL)).decision.reason == "Allowed earlier by ann (grant g1, scope user)."
 
 
 @pytest.mark.spec("A8")
-def test_the_sandbox_approves_when_everything_holds() -> None:
+def test_the_sandbox_approves_if_all_conditions_are_met() -> None:
     chain = standard_chain(SANDBOXED, sandbox_verified=lambda: True)
     assert decided(chain, SHELL) == (SANDBOX, APPROVE)
     assert decided(chain, UNKNOWN) == ("default", ASK)
@@ -128,19 +128,19 @@ def test_the_sandbox_approves_when_everything_holds() -> None:
     ],
     ids=["default", "a list", "an empty list", "by alias", "removed", "removed earlier", "not in an untrusted list"],
 )
-def test_the_sandbox_does_not_approve_when_something_is_missing(approval: ApprovalConfig) -> None:
+def test_the_sandbox_does_not_approve_if_a_condition_is_missing(approval: ApprovalConfig) -> None:
     assert decided(standard_chain(approval, sandbox_verified=lambda: True), SHELL)[1] is ASK
 
 
 @pytest.mark.spec("A8")
 @pytest.mark.parametrize("held", [False, None, "yes", 1])
-def test_the_sandbox_approves_only_if_its_probe_held(held: object) -> None:
+def test_the_sandbox_approves_only_if_it_is_verified(held: object) -> None:
     chain = standard_chain(SANDBOXED, sandbox_verified=lambda: held)  # pyright: ignore[reportArgumentType]
     assert decided(chain, SHELL) == ("default", ASK)
 
 
 @pytest.mark.spec("A8")
-def test_the_probe_is_asked_at_every_call_and_only_for_tools_that_may_use_it() -> None:
+def test_the_sandbox_is_verified_at_every_call_and_only_for_tools_that_support_it() -> None:
     asked: list[bool] = []
 
     def held() -> bool:
@@ -156,7 +156,7 @@ def test_the_probe_is_asked_at_every_call_and_only_for_tools_that_may_use_it() -
 
 
 @pytest.mark.spec("A8")
-def test_a_third_party_or_a_configured_denial_beats_the_sandbox() -> None:
+def test_third_party_and_configured_denials_override_the_sandbox() -> None:
     denying = listed("$no", auto_approve_sandboxed=True, presets={"$no": Preset(deny=("bash",))})
     chain = standard_chain(denying, sandbox_verified=lambda: True)
     assert decided(chain, SHELL) == (CONFIG, DENY)
@@ -177,7 +177,7 @@ def test_a_third_party_or_a_configured_denial_beats_the_sandbox() -> None:
         (None, ("default", ASK)),
     ],
 )
-def test_a_policy_function_may_answer_true_false_deny_or_nothing(answer: object, expected: object) -> None:
+def test_a_policy_function_may_return_true_false_deny_or_none(answer: object, expected: object) -> None:
     assert decided(standard_chain(ApprovalConfig(), function=says(answer)), WRITE) == expected
 
 
@@ -193,13 +193,13 @@ def test_a_policy_function_sees_the_canonical_name_all_names_and_the_call_id() -
 
 @pytest.mark.spec("A3")
 @pytest.mark.parametrize("function", [fails, says(1), says("yes")])
-def test_the_users_own_function_failing_means_ask(function: Resolve) -> None:
+def test_if_the_users_policy_function_fails_the_call_needs_approval(function: Resolve) -> None:
     chain = standard_chain(ApprovalConfig(require_approval=False), function=function)
     assert decided(chain, CALCULATOR) == (CONFIG, ASK)
 
 
 @pytest.mark.spec("A2", "A5a")
-def test_a_trusted_documents_list_decides_instead_of_the_configured_one() -> None:
+def test_the_list_of_a_trusted_document_replaces_the_configured_one() -> None:
     outer = listed("$default", "$no", presets={"$no": Preset(deny=("bash",))})
     inner = listed("calculator", "bash", presets=outer.presets)
     chain = standard_chain(inner, document=DocumentPolicy(outer))
@@ -213,15 +213,13 @@ def test_a_trusted_documents_list_decides_instead_of_the_configured_one() -> Non
     ("answer", "expected"),
     [(True, (FRONTMATTER, APPROVE)), (False, (FRONTMATTER, APPROVE)), ("deny", (CONFIG, DENY))],
 )
-def test_a_configured_function_keeps_only_its_denials_under_a_trusted_document(
-    answer: object, expected: object
-) -> None:
+def test_under_a_trusted_document_only_denials_of_a_configured_function_count(answer: object, expected: object) -> None:
     chain = standard_chain(listed("file.write"), function=says(answer), document=DocumentPolicy(ApprovalConfig()))
     assert decided(chain, WRITE) == expected
 
 
 @pytest.mark.spec("A2", "A3")
-def test_a_configured_function_that_fails_still_asks_under_a_trusted_document() -> None:
+def test_under_a_trusted_document_a_failing_configured_function_still_asks() -> None:
     chain = standard_chain(listed("file.write"), function=fails, document=DocumentPolicy(ApprovalConfig()))
     assert decided(chain, WRITE) == (CONFIG, ASK)
 
@@ -238,15 +236,13 @@ def test_a_configured_function_that_fails_still_asks_under_a_trusted_document() 
         (says(7), ("default", ASK)),
     ],
 )
-def test_a_documents_function_answers_like_a_policy_function_and_passes_when_it_fails(
-    function: Resolve, expected: object
-) -> None:
+def test_the_function_of_a_document_passes_when_it_fails(function: Resolve, expected: object) -> None:
     chain = standard_chain(ApprovalConfig(), document=DocumentPolicy(ApprovalConfig(), function))
     assert decided(chain, WRITE) == expected
 
 
 @pytest.mark.spec("A2")
-def test_an_untrusted_list_can_only_narrow() -> None:
+def test_an_untrusted_list_can_only_restrict() -> None:
     chain = standard_chain(listed("$default", narrow=(("$readonly", "bash"),)))
     assert decided(chain, READ) == (CONFIG, APPROVE)
     assert decided(chain, WRITE) == (CONFIG, ASK)
@@ -254,7 +250,7 @@ def test_an_untrusted_list_can_only_narrow() -> None:
 
 
 @pytest.mark.spec("A2")
-def test_an_untrusted_list_narrows_functions_and_trusted_documents_too() -> None:
+def test_an_untrusted_list_also_restricts_functions_and_trusted_documents() -> None:
     narrowed = ApprovalConfig(narrow=(("$readonly",),))
     assert decided(standard_chain(narrowed, function=says(True)), WRITE) == (CONFIG, ASK)
     document = listed("$default", narrow=(("$readonly",),))
@@ -265,14 +261,14 @@ def test_an_untrusted_list_narrows_functions_and_trusted_documents_too() -> None
 
 @pytest.mark.spec("A2", "A3")
 @pytest.mark.parametrize("word", ["approve", "nonsense", None])
-def test_a_decision_made_of_plain_words_is_narrowed_like_any_other(word: object) -> None:
+def test_an_approval_given_as_a_plain_word_is_restricted_like_any_other(word: object) -> None:
     spelled = says(Decision(word, "", ""))  # pyright: ignore[reportArgumentType]
     narrowed = ApprovalConfig(narrow=(("$readonly",),), require_approval=False)
     assert decided(standard_chain(narrowed, function=spelled), WRITE) == (CONFIG, ASK)
 
 
 @pytest.mark.spec("A1")
-def test_lists_purity_and_the_catch_all_need_no_look_at_the_call() -> None:
+def test_lists_pure_tools_and_the_catch_all_have_static_decisions() -> None:
     chain = standard_chain(ApprovalConfig(require_approval=False))
     for about in (READ, WRITE, SHELL, CALCULATOR, UNKNOWN):
         static = chain.static_decision(about)
@@ -284,7 +280,7 @@ def test_lists_purity_and_the_catch_all_need_no_look_at_the_call() -> None:
 
 
 @pytest.mark.spec("A12", "A17")
-def test_grants_are_asked_about_a_pure_tool_only_when_it_was_removed() -> None:
+def test_grants_apply_to_a_pure_tool_only_if_it_was_removed() -> None:
     assert decided(standard_chain(ApprovalConfig(), grants=Book(full=True)), CALCULATOR) == (PURE, APPROVE)
     removed = standard_chain(ApprovalConfig(excluded=("calculator",)), grants=Book(full=True))
     assert decided(removed, CALCULATOR) == (GRANTS, APPROVE)

@@ -47,7 +47,7 @@ def importing(*paths: str, **fields: object) -> Chain:
 
 @pytest.mark.spec("A2", "A5a")
 @pytest.mark.usefixtures("package")
-def test_a_module_path_in_the_list_is_a_resolver_of_its_own() -> None:
+def test_a_module_path_in_the_list_is_a_separate_resolver() -> None:
     module, dotted, colon = (f"policies_under_test.{name}" for name in ("strict", "loose.approve", "loose:approve"))
     chain = importing(module, dotted, colon)
     assert decided(chain, READ) == (module, DENY)
@@ -58,7 +58,7 @@ def test_a_module_path_in_the_list_is_a_resolver_of_its_own() -> None:
 
 @pytest.mark.spec("A2")
 @pytest.mark.usefixtures("package")
-def test_a_module_is_loaded_when_it_is_first_asked() -> None:
+def test_a_module_is_imported_on_first_use() -> None:
     chain = importing("policies_under_test.strict")
     assert "policies_under_test.strict" not in sys.modules
     decided(chain)
@@ -70,9 +70,7 @@ def test_a_module_is_loaded_when_it_is_first_asked() -> None:
 @pytest.mark.parametrize(
     "path", ["no_such_package_at_all.policy", "policies_under_test.strict:nothing", "policies_under_test.gone"]
 )
-def test_a_module_that_is_not_there_is_warned_about_once_and_passes(
-    path: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_missing_module_causes_one_warning_and_passes(path: str, caplog: pytest.LogCaptureFixture) -> None:
     chain = importing(path, "$default")
     with caplog.at_level(logging.WARNING, "holdfast"):
         assert [decided(chain) for _ in range(3)] == [(CONFIG, APPROVE)] * 3
@@ -82,14 +80,14 @@ def test_a_module_that_is_not_there_is_warned_about_once_and_passes(
 @pytest.mark.spec("A3")
 @pytest.mark.usefixtures("package")
 @pytest.mark.parametrize("path", [f"policies_under_test.{name}" for name in ("broken", "needy", "leaving")])
-def test_a_module_that_breaks_is_a_failed_resolver_not_a_missing_one(path: str) -> None:
+def test_a_module_that_fails_to_import_is_a_failed_resolver(path: str) -> None:
     assert decided(importing(path, "$default")) == (CONFIG, APPROVE)
     assert decided(importing(path, "$default", on_error="ask")) == (path, ASK)
 
 
 @pytest.mark.spec("A5a")
 @pytest.mark.usefixtures("package")
-def test_only_what_user_level_config_named_is_imported() -> None:
+def test_only_paths_from_user_level_configuration_are_imported() -> None:
     chain = standard_chain(listed("policies_under_test.loose:approve"))
     assert decided(chain, SHELL) == ("default", ASK)
     function = ApprovalConfig(auto_approve="policies_under_test.loose:approve", require_approval=False)
@@ -99,7 +97,7 @@ def test_only_what_user_level_config_named_is_imported() -> None:
 
 @pytest.mark.spec("A5a")
 @pytest.mark.usefixtures("package")
-def test_the_whole_policy_may_be_one_imported_function() -> None:
+def test_auto_approve_may_be_one_imported_function() -> None:
     path = "policies_under_test.loose:approve"
     chain = standard_chain(ApprovalConfig(auto_approve=path, importable=(path,)))
     assert decided(chain, SHELL) == (CONFIG, APPROVE)
@@ -109,7 +107,7 @@ def test_the_whole_policy_may_be_one_imported_function() -> None:
 @pytest.mark.spec("A3")
 @pytest.mark.usefixtures("package")
 @pytest.mark.parametrize("path", ["policies_under_test.broken:approve", "policies_under_test.gone:approve"])
-def test_a_whole_policy_that_cannot_be_loaded_means_ask(path: str) -> None:
+def test_if_the_policy_function_cannot_be_loaded_calls_need_approval(path: str) -> None:
     chain = standard_chain(ApprovalConfig(auto_approve=path, importable=(path,), require_approval=False))
     assert decided(chain, READ) == (CONFIG, ASK)
 
@@ -131,7 +129,7 @@ def test_a_dotted_tool_name_is_never_imported(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.spec("A2")
 @pytest.mark.usefixtures("package")
-def test_an_untrusted_list_narrows_a_module_unless_it_names_it_too() -> None:
+def test_an_untrusted_list_restricts_a_module_unless_it_names_it() -> None:
     path = "policies_under_test.loose:approve"
     assert decided(importing(path, narrow=(("$default",),)), SHELL) == (path, ASK)
     assert decided(importing(path, narrow=((path, "$default"),)), SHELL) == (path, APPROVE)

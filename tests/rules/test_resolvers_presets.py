@@ -20,7 +20,7 @@ def verdict(policy: ListPolicy, about: Tool) -> Verdict | None:
 
 
 @pytest.mark.spec("A6")
-def test_readonly_approves_the_local_tools_that_only_read() -> None:
+def test_the_readonly_preset_approves_local_tools_that_only_read() -> None:
     policy = ListPolicy(["$readonly"])
     assert {about.name for about in builtin_tools() if verdict(policy, about) is Verdict.APPROVE} == {
         "file.read", "file.list", "file.find", "code.search", "git.status", "git.diff", "git.log", "system.info",
@@ -31,7 +31,7 @@ def test_readonly_approves_the_local_tools_that_only_read() -> None:
 
 
 @pytest.mark.spec("A6")
-def test_default_adds_write_and_edit_and_leaves_the_shell_gated() -> None:
+def test_the_default_preset_adds_write_and_edit_but_not_the_shell() -> None:
     policy = ListPolicy(["$default"])
     assert [verdict(policy, about) for about in (READ, WRITE, EDIT)] == [Verdict.APPROVE] * 3
     assert verdict(policy, SHELL) is None
@@ -39,7 +39,7 @@ def test_default_adds_write_and_edit_and_leaves_the_shell_gated() -> None:
 
 @pytest.mark.spec("A6")
 @pytest.mark.parametrize("source", ["program", "package:acme", "mcp:server"])
-def test_no_tool_but_a_built_in_gets_into_a_built_in_preset_by_its_name_or_by_what_it_declares(source: str) -> None:
+def test_third_party_tools_cannot_enter_a_built_in_preset_by_name_or_declaration(source: str) -> None:
     stranger = READ.with_(source=source, presets=("$readonly", "$default"))
     assert [verdict(ListPolicy([preset]), stranger) for preset in ("$readonly", "$default")] == [None, None]
     assert verdict(ListPolicy(["file.read"]), stranger) is Verdict.APPROVE
@@ -54,14 +54,14 @@ def test_a_list_matches_names_aliases_patterns_and_groups(entry: str) -> None:
 
 
 @pytest.mark.spec("A6")
-def test_a_users_preset_replaces_the_built_in_one_of_that_name() -> None:
+def test_a_user_preset_replaces_the_built_in_one_of_the_same_name() -> None:
     policy = ListPolicy(["$default"], presets={"$default": Preset(approve=("bash",))})
     assert verdict(policy, SHELL) is Verdict.APPROVE
     assert verdict(policy, READ) is None
 
 
 @pytest.mark.spec("A6")
-def test_presets_are_united_and_deny_wins() -> None:
+def test_presets_form_a_union_and_deny_wins() -> None:
     presets = {
         "$yolo": Preset(approve=("bash", "read", "write", "edit")),
         "$no-bash": Preset(deny=("bash",)),
@@ -88,7 +88,7 @@ def test_an_unknown_preset_is_ignored() -> None:
 
 @pytest.mark.spec("A7")
 @pytest.mark.parametrize("name", ["write", "file.write", "file.w*"])
-def test_removing_a_tool_that_lives_inside_a_preset_excludes_it(name: str) -> None:
+def test_removing_a_tool_of_a_preset_excludes_it(name: str) -> None:
     names = NameList().set(["$default"]).remove(name)
     policy = ListPolicy(names.items, excluded=names.excluded)
     assert verdict(policy, WRITE) is None
@@ -96,7 +96,7 @@ def test_removing_a_tool_that_lives_inside_a_preset_excludes_it(name: str) -> No
 
 
 @pytest.mark.spec("A7")
-def test_a_list_that_was_edited_approves_what_is_left() -> None:
+def test_an_edited_list_approves_the_remaining_tools() -> None:
     names = NameList(("$default",)).append("bash").remove("write")
     policy = ListPolicy(names.items, excluded=names.excluded)
     assert verdict(policy, SHELL) is Verdict.APPROVE
@@ -104,14 +104,14 @@ def test_a_list_that_was_edited_approves_what_is_left() -> None:
 
 
 @pytest.mark.spec("A7")
-def test_an_exclusion_takes_away_approvals_and_not_denials() -> None:
+def test_an_exclusion_removes_approvals_but_not_denials() -> None:
     presets = {"$no-bash": Preset(deny=("bash",))}
     policy = ListPolicy(["$no-bash", "bash"], presets=presets, excluded=["bash"])
     assert verdict(policy, SHELL) is Verdict.DENY
 
 
 @pytest.mark.spec("A2")
-def test_an_untrusted_list_takes_approvals_away_and_gives_none() -> None:
+def test_an_untrusted_list_removes_approvals_and_adds_none() -> None:
     policy = ListPolicy(["$default"])
     narrow = Restrictions([["$readonly", "bash"]])
     left = {about.name: narrow.apply(policy.decide(about), about) for about in (READ, WRITE, SHELL)}

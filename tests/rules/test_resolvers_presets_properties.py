@@ -1,4 +1,4 @@
-"""Laws of lists, over many lists."""
+"""Properties of lists and presets."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_excluding_never_approves_and_never_changes_denials(
 
 @pytest.mark.spec("A7")
 @given(st.lists(entry, max_size=5, unique=True), plain)
-def test_what_was_removed_from_a_preset_is_not_approved_until_it_is_appended(items: list[str], name: str) -> None:
+def test_a_tool_removed_from_a_preset_is_not_approved_until_it_is_added_again(items: list[str], name: str) -> None:
     listed = [item for item in items if item.startswith("$")]
     removed = NameList(tuple(listed)).remove(name)
     policy = ListPolicy(removed.items, excluded=removed.excluded)

@@ -1,4 +1,4 @@
-"""Commands that do harm and that `$shell-readonly` once approved, by what misled it, and variations of them.
+"""Harmful commands that `$shell-readonly` once approved, by cause, with variations.
 
 `OUTSIDE` stands for a folder that no command may read. `list.txt` names a file in there.
 """
@@ -181,7 +181,7 @@ HARMFUL: Final = {
         "env --help", "git --help", "man --help",
     ),
 }  # fmt: skip
-"""Neither approved in a project with links out of it nor in one without."""
+"""Not approved in any project, with or without symlinks out of it."""
 HARMFUL_WITH_LINKS: Final = (
     "diff -r src other", "diff -rN src other", "diff src other", "diff -ru src other", "diff src secret",
     "diff secret src", "diff --recursive src other", "find . -type f -exec diff {} src \\;",

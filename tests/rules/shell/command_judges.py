@@ -1,4 +1,4 @@
-"""Places and judges for the tests about shell commands."""
+"""Contexts and judges for the tests of shell commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PRESET = CommandJudge(readers=True)
 
 
 def in_project(root: Path) -> CommandContext:
-    """A real project in which a sandbox holds commands, and every program is the system's."""
+    """A real project with a sandbox, in which every program is trusted."""
     return replace(CommandContext.at(str(root), [str(root)], lambda: True), is_system_program=_any_program)
 
 

@@ -1,4 +1,4 @@
-"""Ways to run `evil`, a planted program on the PATH, without a rule about it seeing that. `{h}` is the command."""
+"""Ways to hide that a command runs `evil`, a planted program on the PATH. `{h}` is the command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PLACES: Final[tuple[str, ...]] = (
     "< /dev/null {h}", "A=1 {h}", "A=1 B=2 {h}", "2>&1 {h}", "{h} &", "{h} |& cat", "exec {h}",
     "case $({h}) in *) ;; esac", "echo a$({h})b", "test $({h}) ; :",
 )  # fmt: skip
-"""Places where a command is run."""
+"""Positions where a command is run."""
 STARTED: Final[tuple[str, ...]] = (
     "eval {h}", "eval '{h}'", "eval -- {h}", 'eval "{h}"', "command {h}", "command -- {h}",
     "command -p {h}; command {h}", "builtin eval {h}", "builtin command {h}", "exec -a x {h}", "exec -- {h}",
@@ -185,19 +185,19 @@ STARTED: Final[tuple[str, ...]] = (
     "xxd -r -p <<< 6576696c | sh", 'sh -c "$(printf \'\\x65vil\')"',
     "true &>/dev/null; evil",
 )  # fmt: skip
-"""Other programs, builtins, variables and files that start it."""
+"""Programs, builtins, variables and files that start it."""
 WRAPPED: Final[tuple[str, ...]] = (
     "timeout 5 {s}", "command {s}", "xargs {s} </dev/null", "find . -maxdepth 0 -exec {s} \\;", "exec {s}", "( {s} )",
     "x=$({s}); :", "cat <<E\n$({s})\nE", "f() {{ {s}; }}; f", "sh -c '{s}'",
 )  # fmt: skip
-"""Places for words that are spelt otherwise."""
+"""Positions for the alternative spellings."""
 
 ELSEWHERE: Final = ("echo x &>/dev/null evil", "((evil))", "true |& evil x")
-"""Commands of other shells than bash, which reads them otherwise."""
+"""Commands of shells other than bash, which bash interprets differently."""
 
 
 def hidden_commands() -> tuple[str, ...]:
-    """All of them, each once."""
+    """All hidden commands, without duplicates."""
     made = [context.format(h="evil") for context in PLACES]
     for word in SPELT:
         evaluated = f"eval {word}" if set(word) & set('"$`') else f'eval "{word}"'

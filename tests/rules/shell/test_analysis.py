@@ -1,4 +1,4 @@
-"""How commands are taken apart, held against what real shells do with the same text."""
+"""Command analysis, compared with what real shells do with the same text."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ANY_TEXT = st.one_of(
 WORDS = st.text(min_size=1, max_size=12).filter(lambda text: text.isprintable() and not text.startswith("~"))
 PATIENT = settings(deadline=None)
 NAMES = st.text(ascii_lowercase, max_size=8).map(lambda text: f"x{text}")
-"""Names that mean nothing to a shell."""
+"""Names without a meaning to a shell."""
 SHELLS = pytest.mark.parametrize("shell", ["bash", "dash"])
 
 
@@ -57,7 +57,7 @@ def commands(text: str) -> list[tuple[str | None, ...]]:
 
 
 def is_certain(analysis: CommandAnalysis) -> bool:
-    """Whether every part of a text, and every word of it, is known."""
+    """Whether every part and every word of a text is known."""
     known = all(part.kind == "command" and None not in part.words for part in analysis.parts)
     return known and not analysis.unreadable and not analysis.differs
 
@@ -65,18 +65,18 @@ def is_certain(analysis: CommandAnalysis) -> bool:
 @pytest.mark.spec("A11")
 @PATIENT
 @given(ANY_TEXT)
-def test_no_text_breaks_the_reading_and_none_that_is_not_certain_is_approved(text: str) -> None:
+def test_any_text_can_be_analyzed_and_uncertain_text_is_never_approved(text: str) -> None:
     for shell in ("bash", "posix", "other"):
         analysis = analyze(text, shell)
         assert analysis.parts or not text.strip() or text.lstrip().startswith("#") or analysis.too_complex
-    said = judged(text)
-    assert said.verdict is not Verdict.APPROVE or not analyze(text).unreadable
+    outcome = judged(text)
+    assert outcome.verdict is not Verdict.APPROVE or not analyze(text).unreadable
 
 
 @pytest.mark.spec("A11")
 @PATIENT
 @given(NAMES, st.lists(WORDS, max_size=5))
-def test_quoted_words_are_one_command_with_exactly_these_words(name: str, words: list[str]) -> None:
+def test_quoted_words_are_parsed_as_one_command(name: str, words: list[str]) -> None:
     text = shlex.join([name, *words])
     assert commands(text) == [(name, *words)]
     assert len(analyze(text).parts) == 1
@@ -85,7 +85,7 @@ def test_quoted_words_are_one_command_with_exactly_these_words(name: str, words:
 @pytest.mark.spec("A11")
 @PATIENT
 @given(st.lists(st.tuples(NAMES, st.lists(WORDS, max_size=3)), min_size=2, max_size=5), st.data())
-def test_joined_commands_are_the_parts_of_each(
+def test_joined_commands_have_the_parts_of_each_command(
     given_commands: list[tuple[str, list[str]]], data: st.DataObject
 ) -> None:
     texts = [shlex.join([name, *words]) for name, words in given_commands]
@@ -110,22 +110,22 @@ def test_joined_commands_are_the_parts_of_each(
         max_size=14,
     ).map("".join),
 )
-def test_words_that_are_known_are_what_the_shell_passes_on(shell: str, rest: str) -> None:
+def test_known_words_are_what_the_shell_passes_on(shell: str, rest: str) -> None:
     text = f"x {rest}"
     analysis = analyze(text, dialect_of(shell))
     if not is_certain(analysis) or any(part.words[0] != "x" or part.derived for part in analysis.parts):
         return
     script = "x() { printf '%s\\0' $# \"$@\"; }\n" + text
     ran = subprocess.run([shell, "-c", script], env={"LANG": "C.UTF-8"}, capture_output=True, check=True)
-    told, passed = iter(ran.stdout.split(b"\0")[:-1]), list[list[bytes]]()
-    for count in told:
-        passed.append(list(islice(told, int(count))))
+    fields, passed = iter(ran.stdout.split(b"\0")[:-1]), list[list[bytes]]()
+    for count in fields:
+        passed.append(list(islice(fields, int(count))))
     wanted = [[(word or "").encode() for word in part.words[1:]] for part in analysis.parts]
     assert passed == wanted
 
 
 def nested(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """A script in a script, in every way a shell has."""
+    """A script nested in another in every way a shell offers."""
     pairs = st.tuples(inner, inner)
     forms = (
         "$(%s)", "`%s`", '"$(%s)"', "( %s )", "{ %s; }", "if %s; then %s; fi", "while ! %s; do %s; done", "%s && %s",
@@ -151,7 +151,7 @@ SCRIPTS = st.recursive(PROBES, nested, max_leaves=6)
 
 @pytest.fixture(scope="module")
 def probes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Programs that say in a file that they ran."""
+    """Programs that record in a file that they ran."""
     folder = tmp_path_factory.mktemp("probes")
     (folder / "bin").mkdir()
     for name in ("pa", "pb", "pc", "pd"):
@@ -182,7 +182,7 @@ def programs_in(parts: Sequence[CommandPart]) -> set[str | None]:
 @SHELLS
 @settings(deadline=None, max_examples=120)
 @given(text=SCRIPTS)
-def test_every_program_that_a_shell_starts_is_seen_or_something_is_unknown(shell: str, probes: Path, text: str) -> None:
+def test_every_program_a_shell_starts_is_found_or_something_is_unknown(shell: str, probes: Path, text: str) -> None:
     seen = programs_in(analyze(text, dialect_of(shell)).parts)
     assert None in seen or ran_by(shell, text, probes) <= seen
 
@@ -197,7 +197,9 @@ def test_every_program_that_a_shell_starts_is_seen_or_something_is_unknown(shell
         [*"$`'\"\\;&|<>(){}[]*?~!#\n \t=", "$(", "`", "<<E", "\\\n", "&>", ">&", "$'", "((", "))", "|&", "<(", "{a,"]
     ),
 )
-def test_the_same_with_something_odd_in_the_middle(shell: str, probes: Path, text: str, at: float, odd: str) -> None:
+def test_every_program_is_found_or_something_is_unknown_with_special_characters_spliced_in(
+    shell: str, probes: Path, text: str, at: float, odd: str
+) -> None:
     context = int(at * len(text))
     changed = text[:context] + odd + text[context:]
     seen = programs_in(analyze(changed, dialect_of(shell)).parts)
@@ -225,7 +227,7 @@ def test_the_same_with_something_odd_in_the_middle(shell: str, probes: Path, tex
         ("[[ -f x && $y ]]", [("[[", "-f", "x", None, "]]")]),
     ],
 )
-def test_words_are_what_the_shell_would_pass_on(text: str, words: list[tuple[str | None, ...]]) -> None:
+def test_words_are_parsed_as_the_shell_would_pass_them_on(text: str, words: list[tuple[str | None, ...]]) -> None:
     assert [part.words for part in lex(text).parts if part.kind == "command"] == words
 
 
@@ -256,7 +258,7 @@ def test_every_assignment_and_redirection_is_a_part(text: str, kinds: list[str])
         "2<(a)", "case x in a",
     ],
 )  # fmt: skip
-def test_what_is_not_modelled_is_unknown(text: str) -> None:
+def test_unsupported_syntax_is_unknown(text: str) -> None:
     with pytest.raises(UnsupportedSyntax):
         lex(text)
     assert analyze(text).unreadable
@@ -272,14 +274,14 @@ def test_what_is_not_modelled_is_unknown(text: str) -> None:
         "${a:1}", "${a/b}", "${!a}", "a >& b", "select i in a; do b; done", "a[1]=b", "${a^^}", "coproc a",
     ],
 )  # fmt: skip
-def test_what_only_bash_reads_like_this_is_unknown_to_other_shells(text: str) -> None:
+def test_bash_only_syntax_is_unknown_for_other_shells(text: str) -> None:
     lex(text)
     with pytest.raises(UnsupportedSyntax):
         lex(text, bash=False)
 
 
 @pytest.mark.spec("A11")
-def test_a_lone_surrogate_is_unreadable_not_a_crash() -> None:
+def test_a_lone_surrogate_is_reported_as_unreadable() -> None:
     assert analyze("ls \ud800").parts == (
         CommandPart(kind="opaque", text="ls \ud800", obstacle="it contains a lone surrogate", may_run_anything=True),
     )
@@ -287,7 +289,7 @@ def test_a_lone_surrogate_is_unreadable_not_a_crash() -> None:
 
 @pytest.mark.spec("A11")
 @given(st.text(max_size=40))
-def test_the_grammar_is_shown_nothing_but_ascii(text: str) -> None:
+def test_the_tree_sitter_grammar_only_gets_ascii(text: str) -> None:
     shown: list[bytes] = []
     real = syntax_tree.native_parser()
 
@@ -303,14 +305,14 @@ def test_the_grammar_is_shown_nothing_but_ascii(text: str) -> None:
 
 
 @pytest.mark.spec("A11")
-def test_words_that_are_not_ascii_keep_their_letters() -> None:
+def test_non_ascii_words_keep_their_letters() -> None:
     assert commands("echo h\u00e9llo \U0001f600") == [("echo", "h\u00e9llo", "\U0001f600")]
     assert analyze("cat <<\u00e9\nls\n\u00e8\nrm x\n\u00e9").unreadable
 
 
 @pytest.mark.spec("A11")
-def test_a_command_with_thousands_of_wrappers_is_left_to_a_person_without_an_exception() -> None:
-    said = judged("nice " * 3000 + "ls")
-    assert said.verdict is None
-    assert "nested more than 8 levels deep" in said.reason
+def test_thousands_of_nested_wrappers_need_approval_and_do_not_raise() -> None:
+    outcome = judged("nice " * 3000 + "ls")
+    assert outcome.verdict is None
+    assert "nested more than 8 levels deep" in outcome.reason
     assert judged("nice " * 7 + "ls").verdict is Verdict.APPROVE

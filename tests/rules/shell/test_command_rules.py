@@ -1,4 +1,4 @@
-"""The language of command rules, and what a configuration may say in it."""
+"""Command rules: matching, and the rules that a configuration may contain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .command_judges import in_project, judge_with, judged, rule, verdict
 
 @pytest.mark.spec("A11")
 @pytest.mark.parametrize("text", READONLY_CORPUS)
-def test_the_shipped_preset_approves_what_only_reads(text: str, tmp_path: Path) -> None:
+def test_the_shipped_preset_approves_commands_that_only_read(text: str, tmp_path: Path) -> None:
     create_project(tmp_path, tidy=True)
     context = in_project(tmp_path / "project")
     assert judged(text, context=context).verdict is Verdict.APPROVE, judged(text, context=context).reason
@@ -54,7 +54,7 @@ def test_the_shipped_preset_approves_what_only_reads(text: str, tmp_path: Path) 
         ("echo 'a b'", (), "echo a b", False),
     ],
 )
-def test_an_approving_rule_holds_for_exactly_its_words_its_options_and_operands_in_the_project(
+def test_an_approving_rule_covers_exactly_its_words_options_and_operands_in_the_project(
     words: str, options: tuple[str, ...], text: str, applies: bool | None
 ) -> None:
     if applies is None:
@@ -83,7 +83,7 @@ def test_an_approving_rule_holds_for_exactly_its_words_its_options_and_operands_
         ("npm publish", "npm publish --tag=x", True),
     ],
 )
-def test_a_denying_rule_holds_with_options_anywhere(words: str, text: str, applies: bool) -> None:
+def test_a_denying_rule_matches_with_options_anywhere(words: str, text: str, applies: bool) -> None:
     assert verdict(text, judge_with(rule(words, "deny"))) is (Verdict.DENY if applies else None)
 
 
@@ -125,14 +125,14 @@ def test_deny_is_stronger_than_ask_and_ask_than_approve() -> None:
         (rule("ls *", options=("la",)), "does not begin with '-'"),
     ],
 )
-def test_a_rule_that_would_approve_too_much_is_a_mistake_in_the_configuration(given: CommandRule, reason: str) -> None:
-    with pytest.raises(ConfigError, match=reason) as told:
+def test_a_rule_that_would_approve_too_much_is_a_configuration_error(given: CommandRule, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason) as caught:
         compile_rules((given,))
-    assert f"'{given.rule}'" in str(told.value)
+    assert f"'{given.rule}'" in str(caught.value)
 
 
 @pytest.mark.spec("A11")
-def test_examples_are_held_against_their_rule() -> None:
+def test_the_examples_of_a_rule_are_checked() -> None:
     compile_rules((rule("git log *", match=("git log a",), not_match=("git log; rm x", "git log $(x)")),))
     compile_rules((rule("rm", "deny", match=("echo $(rm x)",), not_match=("echo rm",)),))
     with pytest.raises(ConfigError, match="should match 'git push' and does not"):
@@ -142,7 +142,7 @@ def test_examples_are_held_against_their_rule() -> None:
 
 
 @pytest.mark.spec("A11")
-def test_an_exact_rule_may_name_anything_and_is_only_that() -> None:
+def test_an_exact_rule_may_approve_any_command_but_only_that_one() -> None:
     parsed_words = judge_with(rule("python3 -m pytest"), rule("bash scripts/test.sh"), rule("sudo ls"))
     assert verdict("python3 -m pytest", parsed_words) is Verdict.APPROVE
     assert verdict("python3 -m pytest; bash scripts/test.sh", parsed_words) is Verdict.APPROVE
@@ -152,7 +152,7 @@ def test_an_exact_rule_may_name_anything_and_is_only_that() -> None:
 
 
 @pytest.mark.spec("A11")
-def test_git_is_approved_only_where_a_sandbox_holds_it() -> None:
+def test_git_is_approved_only_in_a_sandbox() -> None:
     bare = replace(EXAMPLE_CONTEXT, is_sandboxed=lambda: False)
     assert verdict("git status", context=bare) is None
     assert "there is no sandbox" in judged("git status", context=bare).reason

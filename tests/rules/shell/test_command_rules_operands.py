@@ -1,4 +1,4 @@
-"""What a rule with `*` may be about, and which operands it approves."""
+"""Rules with `*`: the programs they may name, and the operands they approve."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ NOT_KNOWN = [
 
 
 def files(words: str, **fields: tuple[str, ...]) -> CommandRule:
-    """A rule whose `*` stands for files of the project."""
+    """A rule whose `*` stands for project files."""
     return CommandRule(rule=words, verdict="approve", operands="files", **fields)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.spec("A11")
 @pytest.mark.parametrize("program", NOT_KNOWN)
-def test_a_program_that_is_not_known_to_treat_files_as_data_is_approved_with_no_operands(program: str) -> None:
+def test_a_program_not_known_to_treat_files_as_data_cannot_be_approved_with_operands(program: str) -> None:
     for given in (rule(f"{program} *"), files(f"{program} *"), files(f"{program} x *")):
         with pytest.raises(ConfigError, match="is not known to treat its operands as data"):
             compile_rules((given,))
@@ -43,14 +43,14 @@ def test_a_program_that_is_not_known_to_treat_files_as_data_is_approved_with_no_
 
 @pytest.mark.spec("A11")
 @pytest.mark.parametrize("words", ["tee", "cp", "pytest", "ruff check", "shellcheck"])
-def test_a_program_that_takes_files_and_does_more_than_read_says_so(words: str) -> None:
+def test_a_program_that_changes_files_needs_operands_files(words: str) -> None:
     with pytest.raises(ConfigError, match='operands = "files"'):
         compile_rules((rule(f"{words} *"),))
     compile_rules((files(f"{words} *"),))
 
 
 @pytest.mark.spec("A11")
-def test_a_rule_can_say_that_operands_are_files_and_then_they_have_to_be_there(tmp_path: Path) -> None:
+def test_with_operands_files_every_operand_must_exist(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_a.py").write_text("")
     context = in_project(tmp_path)
@@ -81,21 +81,21 @@ def test_a_rule_can_say_that_operands_are_files_and_then_they_have_to_be_there(t
         )),
     ],
 )  # fmt: skip
-def test_a_path_inside_an_operand_must_be_the_projects_too(operand: str, approved: bool) -> None:
-    said = judged(f"shellcheck '{operand}'", judge_with(files("shellcheck *")))
-    assert said.verdict is (Verdict.APPROVE if approved else None), said.reason
+def test_a_path_inside_an_operand_must_be_in_the_project(operand: str, approved: bool) -> None:
+    outcome = judged(f"shellcheck '{operand}'", judge_with(files("shellcheck *")))
+    assert outcome.verdict is (Verdict.APPROVE if approved else None), outcome.reason
 
 
 @pytest.mark.spec("A11")
 @pytest.mark.parametrize("operands", ["a " * 5000, "a=" * 20, "--to" + "=" * 30_000], ids=["many", "joined", "long"])
-def test_more_paths_than_can_be_looked_at_are_left_to_a_person(operands: str) -> None:
-    said = judged(f"shellcheck {operands}", judge_with(files("shellcheck *", options=("--to=",))))
-    assert said.verdict is None
-    assert "too many" in said.reason
+def test_a_command_with_too_many_paths_needs_approval(operands: str) -> None:
+    outcome = judged(f"shellcheck {operands}", judge_with(files("shellcheck *", options=("--to=",))))
+    assert outcome.verdict is None
+    assert "too many" in outcome.reason
 
 
 @pytest.mark.spec("A11", "N3")
-def test_a_link_inside_an_operand_is_followed(tmp_path: Path) -> None:
+def test_a_symlink_inside_an_operand_is_resolved(tmp_path: Path) -> None:
     root = tmp_path / "project"
     root.mkdir()
     (root / "out").symlink_to("..")
@@ -144,15 +144,13 @@ WRITERS = judge_with(
         ("grep x .git/config Makefile", True),
     ],
 )
-def test_a_rule_does_not_approve_that_a_protected_path_is_handed_to_a_program_that_may_change_it(
-    text: str, approved: bool
-) -> None:
-    said = judged(text, WRITERS)
-    assert said.verdict is (Verdict.APPROVE if approved else None), said.reason
+def test_a_rule_does_not_approve_a_protected_path_for_a_program_that_may_change_it(text: str, approved: bool) -> None:
+    outcome = judged(text, WRITERS)
+    assert outcome.verdict is (Verdict.APPROVE if approved else None), outcome.reason
 
 
 @pytest.mark.spec("A11", "A18")
-def test_a_rule_that_spells_out_what_a_reader_writes_protects_paths_too() -> None:
+def test_a_rule_that_spells_out_a_written_file_still_protects_paths() -> None:
     judge = judge_with(rule("tar xf x.tar", options=("--directory=",)), rule("sort a", options=("--output=",)))
     for asked in ("tar xf x.tar --directory=.git/hooks", "sort a --output=.envrc"):
         assert verdict(asked, judge) is None
@@ -160,7 +158,7 @@ def test_a_rule_that_spells_out_what_a_reader_writes_protects_paths_too() -> Non
 
 
 @pytest.mark.spec("A11", "A18")
-def test_a_link_to_a_protected_path_is_protected(tmp_path: Path) -> None:
+def test_a_symlink_to_a_protected_path_is_protected(tmp_path: Path) -> None:
     (tmp_path / ".git" / "hooks").mkdir(parents=True)
     (tmp_path / "harmless").symlink_to(".git/hooks")
     context = CommandContext.at(str(tmp_path), [str(tmp_path)], lambda: True)
@@ -173,10 +171,10 @@ def test_a_link_to_a_protected_path_is_protected(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("A11", "A18")
-def test_what_the_configuration_protects_counts_too(tmp_path: Path) -> None:
+def test_paths_protected_by_the_configuration_are_protected(tmp_path: Path) -> None:
     (tmp_path / "deploy.key").touch()
     approval = ApprovalConfig(commands=(files("touch *"),))
     asked = approval_request(SHELL, {"command": "touch deploy.key"}, root=tmp_path, cwd=str(tmp_path))
-    for protected, said in ((), Verdict.APPROVE), (("*.key",), Verdict.ASK):
+    for protected, outcome in ((), Verdict.APPROVE), (("*.key",), Verdict.ASK):
         chain = standard_chain(approval, protected=protected)
-        assert Decider(chain, standard_caps(approval, chain)).decide(asked).verdict is said
+        assert Decider(chain, standard_caps(approval, chain)).decide(asked).verdict is outcome

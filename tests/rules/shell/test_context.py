@@ -1,4 +1,4 @@
-"""Which paths and programs count as the project's, on a real disk."""
+"""Which paths are inside the project and which programs are trusted, on a real disk."""
 
 from __future__ import annotations
 
@@ -54,9 +54,7 @@ def at(root: Path, cwd: Path | None = None) -> CommandContext:
         ("cat leak; cd src", False),
     ],
 )
-def test_symlinks_and_folders_are_followed_before_a_path_counts_as_inside(
-    root: Path, text: str, approved: bool
-) -> None:
+def test_symlinks_and_cd_are_resolved_before_a_path_counts_as_inside(root: Path, text: str, approved: bool) -> None:
     assert verdict(text, context=at(root)) is (Verdict.APPROVE if approved else None)
 
 
@@ -70,7 +68,7 @@ def test_outside_the_project_nothing_that_reads_files_is_approved(root: Path, tm
 
 
 @pytest.mark.spec("A11")
-def test_a_program_of_the_project_is_not_the_systems(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_inside_the_project_is_not_trusted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = root / "bin" / "ls"
     fake.parent.mkdir()
     fake.write_text("#!/bin/sh\n")
@@ -89,7 +87,7 @@ def test_a_program_of_the_project_is_not_the_systems(root: Path, monkeypatch: py
 
 
 @pytest.mark.spec("A11")
-def test_a_link_on_the_path_that_leads_into_the_project_is_the_projects(
+def test_a_symlink_on_the_path_into_the_project_is_not_trusted(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = root / "tool"

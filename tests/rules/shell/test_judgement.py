@@ -1,4 +1,4 @@
-"""Safety is not bought by asking: everyday commands that only read run unasked."""
+"""Everyday commands that only read need no approval."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def context(tmp_path: Path) -> CommandContext:
 
 
 @pytest.mark.spec("A11")
-def test_nine_of_ten_everyday_commands_that_only_read_run_unasked(context: CommandContext) -> None:
+def test_nine_of_ten_everyday_read_only_commands_need_no_approval(context: CommandContext) -> None:
     asked = [text for text in READING if PRESET.judge(text, context).verdict is not Verdict.APPROVE]
     assert len(READING) >= 200
     assert len(asked) <= len(READING) // 10, asked
@@ -34,7 +34,7 @@ def test_nine_of_ten_everyday_commands_that_only_read_run_unasked(context: Comma
 
 @pytest.mark.spec("A11")
 @pytest.mark.parametrize("text", CHANGING)
-def test_an_everyday_command_that_does_more_is_left_to_a_person(text: str, context: CommandContext) -> None:
+def test_an_everyday_command_that_changes_something_needs_approval(text: str, context: CommandContext) -> None:
     assert PRESET.judge(text, context).verdict is None
 
 

@@ -1,4 +1,4 @@
-"""The adversarial cases of the shell gate. `git log`, `echo`, `cat`, `find`, `sed` and `ls` are allowed throughout."""
+"""Adversarial commands. `git log`, `echo`, `cat`, `find`, `sed` and `ls` are allowed throughout."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_denied_command_is_found_wherever_it_is_hidden(text: str) -> None:
 @pytest.mark.spec("A11")
 @pytest.mark.parametrize("text", HIDDEN)
 @pytest.mark.parametrize("judge", [PRESET, USER], ids=["preset", "rules"])
-def test_what_hides_a_command_is_never_approved(text: str, judge: object) -> None:
+def test_a_text_that_hides_a_command_is_never_approved(text: str, judge: object) -> None:
     assert verdict(text, PRESET if judge is PRESET else USER) is not Verdict.APPROVE
 
 
@@ -150,14 +150,14 @@ ASKED = {
 @pytest.mark.parametrize(
     "text", [pytest.param(text, id=f"A{case}-{text[:24]!a}") for case, texts in ASKED.items() for text in texts]
 )
-def test_what_is_more_than_reading_is_left_to_a_person(text: str) -> None:
+def test_a_command_that_does_more_than_read_needs_approval(text: str) -> None:
     assert verdict(text) is None
     assert judged(text).reason
 
 
 @pytest.mark.spec("A11")
 @pytest.mark.parametrize("text", [text for case in ("8", "10", "16") for text in ASKED[case]])
-def test_an_allow_rule_for_the_bare_program_does_not_stretch_to_its_dangerous_options(text: str) -> None:
+def test_a_rule_for_a_program_does_not_cover_its_dangerous_options(text: str) -> None:
     assert verdict(text, USER) is None
 
 
@@ -173,14 +173,14 @@ def test_an_allow_rule_for_the_bare_program_does_not_stretch_to_its_dangerous_op
         pytest.param("echo " + "a " * 20_000, id="words"),
     ],
 )
-def test_what_is_too_much_to_judge_is_denied_not_asked_about(text: str) -> None:
+def test_a_command_that_is_too_complex_is_denied(text: str) -> None:
     for judge in (PRESET, USER, DENYING):
         assert verdict(text, judge) is Verdict.DENY
         assert judged(text, judge).reason.startswith("It is too complex to analyze: it ")
 
 
 @pytest.mark.spec("A11")
-def test_wrappers_nested_beyond_the_limit_are_asked_about_where_something_is_denied() -> None:
+def test_with_a_denying_rule_wrappers_nested_beyond_the_limit_need_approval() -> None:
     assert verdict("env " * 8 + "rm x", DENYING) is Verdict.DENY
     assert verdict("env " * 9 + "rm x", DENYING) is Verdict.ASK
     assert verdict("env " * 9 + "ls", PRESET) is None
@@ -200,22 +200,22 @@ def test_wrappers_nested_beyond_the_limit_are_asked_about_where_something_is_den
         "env $X ls",
     ],
 )
-def test_what_cannot_be_told_may_be_what_is_denied(text: str) -> None:
+def test_with_a_denying_rule_unknown_commands_need_approval(text: str) -> None:
     assert verdict(text, DENYING) is Verdict.ASK
     assert verdict(text, PRESET) is None
 
 
 @pytest.mark.spec("A11")
-def test_two_readings_that_differ_approve_nothing_and_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_if_the_parsers_disagree_nothing_is_approved_and_a_warning_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert verdict("ls -la2>/dev/null") is None
     assert "Two parsers disagree about the command 'ls -la2>/dev/null'" in caplog.text
 
 
 @pytest.mark.spec("A11", "A10")
 def test_the_offending_part_is_named() -> None:
-    said = judged("git log; rm -rf x", DENYING)
-    assert said.reason == "'rm -rf x': the rule 'rm' denies it."
-    assert [(part.text, part.verdict) for part in said.parts] == [
+    outcome = judged("git log; rm -rf x", DENYING)
+    assert outcome.reason == "'rm -rf x': the rule 'rm' denies it."
+    assert [(part.text, part.verdict) for part in outcome.parts] == [
         ("git log", Verdict.APPROVE),
         ("rm -rf x", Verdict.DENY),
     ]

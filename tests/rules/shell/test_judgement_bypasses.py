@@ -1,4 +1,4 @@
-"""What misled the preset once does so no more, in a project with links out of it and in one without."""
+"""Former bypasses of the preset stay fixed, in projects with and without symlinks that lead out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS = pytest.mark.parametrize("tidy", [True, False], ids=["tidy", "with links"
 
 
 def planted(base: Path, *, tidy: bool) -> CommandContext:
-    """The fuzzer's project, with files that name others, hold code and patterns, and links of plain names."""
+    """The fuzzer's project, with files that contain names, code and globs, and symlinks with plain names."""
     create_project(base, tidy=tidy)
     work = base / "project"
     (base / "outside" / "x.tar").write_text("")
@@ -55,7 +55,7 @@ def approved(commands: Sequence[str], context: CommandContext) -> list[str]:
 @KINDS
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("misled_by", HARMFUL)
-def test_nothing_that_did_harm_is_approved(misled_by: str, shell: str, tidy: bool, tmp_path: Path) -> None:
+def test_no_known_bypass_is_approved(misled_by: str, shell: str, tidy: bool, tmp_path: Path) -> None:
     context = replace(planted(tmp_path.resolve(), tidy=tidy), dialect=SHELLS[shell])
     texts = [text.replace("OUTSIDE", f"{tmp_path.resolve()}/outside") for text in HARMFUL[misled_by]]
     assert approved(texts, context) == []
@@ -63,16 +63,14 @@ def test_nothing_that_did_harm_is_approved(misled_by: str, shell: str, tidy: boo
 
 @pytest.mark.spec("A11")
 @pytest.mark.parametrize("shell", SHELLS)
-def test_nothing_that_follows_links_out_is_approved_where_there_are_some(shell: str, tmp_path: Path) -> None:
+def test_no_command_that_follows_symlinks_out_of_the_project_is_approved(shell: str, tmp_path: Path) -> None:
     context = replace(planted(tmp_path.resolve(), tidy=False), dialect=SHELLS[shell])
     assert approved(HARMFUL_WITH_LINKS, context) == []
 
 
 @pytest.mark.spec("A11")
 @KINDS
-def test_a_descriptor_of_several_digits_is_not_approved_where_it_may_be_the_name_of_a_file(
-    tidy: bool, tmp_path: Path
-) -> None:
+def test_a_descriptor_of_several_digits_is_not_approved_where_it_may_be_a_file_name(tidy: bool, tmp_path: Path) -> None:
     context = replace(planted(tmp_path.resolve(), tidy=tidy), dialect="posix")
     assert approved(HARMFUL_TO_DASH, context) == []
 
@@ -80,7 +78,7 @@ def test_a_descriptor_of_several_digits_is_not_approved_where_it_may_be_the_name
 @pytest.mark.spec("A11")
 @KINDS
 @pytest.mark.parametrize("shell", SHELLS)
-def test_no_mutant_of_them_that_is_approved_does_harm(shell: str, tidy: bool, tmp_path: Path) -> None:
+def test_no_approved_mutant_of_a_bypass_does_harm(shell: str, tidy: bool, tmp_path: Path) -> None:
     base = tmp_path.resolve()
     context = replace(planted(base, tidy=tidy), dialect=SHELLS[shell])
     bases = [*(text for texts in HARMFUL.values() for text in texts), *HARMFUL_WITH_LINKS, *HARMFUL_TO_DASH]
@@ -112,7 +110,7 @@ def test_no_mutant_of_them_that_is_approved_does_harm(shell: str, tidy: bool, tm
         "git config --get user.name", "make --version", "basename $PWD",
     ],
 )  # fmt: skip
-def test_what_only_looks_like_them_runs_unasked(text: str, tmp_path: Path) -> None:
+def test_harmless_commands_that_resemble_bypasses_are_approved(text: str, tmp_path: Path) -> None:
     context = planted(tmp_path.resolve(), tidy=True)
-    said = QUIET.judge(text, context)
-    assert said.verdict is Verdict.APPROVE, said.reason
+    outcome = QUIET.judge(text, context)
+    assert outcome.verdict is Verdict.APPROVE, outcome.reason

@@ -1,4 +1,4 @@
-"""Ways around rules that ask and deny: options spelt otherwise, and programs started by other programs."""
+"""Evasions of asking and denying rules: other spellings of options, and programs started by other programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO, ASK, DENY = None, Verdict.ASK, Verdict.DENY
 
 @pytest.mark.spec("A11")
 @pytest.mark.parametrize(
-    ("words", "text", "said"),
+    ("words", "text", "outcome"),
     [
         *(("rm -rf *", f"rm {given} x", DENY) for given in (
             "-rf", "-fr", "-r -f", "-Rf", "-rfv", "--recursive --force", "-r --force", "--rec -f", "-v -R --forc",
@@ -56,8 +56,8 @@ NO, ASK, DENY = None, Verdict.ASK, Verdict.DENY
         ("terraform -destroy", "terraform apply --destroy", DENY),
     ],
 )  # fmt: skip
-def test_an_option_that_a_rule_names_is_found_however_it_is_spelt(words: str, text: str, said: Verdict | None) -> None:
-    assert verdict(text, judge_with(rule(words, "deny"))) is said
+def test_an_option_of_a_rule_matches_in_any_spelling(words: str, text: str, outcome: Verdict | None) -> None:
+    assert verdict(text, judge_with(rule(words, "deny"))) is outcome
 
 
 STARTED = [
@@ -88,7 +88,7 @@ STARTED = [
 
 @pytest.mark.spec("A11", "A18")
 @pytest.mark.parametrize("text", STARTED)
-def test_a_denied_program_is_found_whoever_starts_it(text: str) -> None:
+def test_a_denied_program_is_found_whatever_starts_it(text: str) -> None:
     assert verdict(text, DENYING) is DENY
     assert verdict(text) is not Verdict.APPROVE
 
@@ -103,7 +103,7 @@ def test_a_denied_program_is_found_whoever_starts_it(text: str) -> None:
         ("git push --force", "git-push -f"),
     ],
 )
-def test_a_denied_subcommand_is_found_under_its_other_names(words: str, text: str) -> None:
+def test_a_denied_subcommand_is_found_under_its_aliases(words: str, text: str) -> None:
     assert verdict(text, judge_with(rule(words, "deny"))) is DENY
 
 
@@ -116,7 +116,7 @@ def test_a_denied_subcommand_is_found_under_its_other_names(words: str, text: st
         "docker run " + "y " * 80,
     ],
 )  # fmt: skip
-def test_who_runs_what_cannot_be_told_is_asked_about_where_something_is_denied(text: str) -> None:
+def test_with_a_denying_rule_programs_that_run_unknown_commands_need_approval(text: str) -> None:
     assert verdict(text, DENYING) is ASK
     assert verdict(text) is NO
 
@@ -131,7 +131,7 @@ def test_who_runs_what_cannot_be_told_is_asked_about_where_something_is_denied(t
         "bash --rcfile rm -c ls",
     ],
 )  # fmt: skip
-def test_a_denied_name_that_nobody_starts_denies_nothing(text: str) -> None:
+def test_a_denied_name_that_is_not_started_denies_nothing(text: str) -> None:
     assert verdict(text, judge_with(rule("rm", "deny"))) is NO
 
 

@@ -1,4 +1,4 @@
-"""A denied program is seen however it is hidden: everything here really runs it."""
+"""A denied program is found however it is hidden; every command here really runs it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ HIDDEN = hidden_commands()
 
 @pytest.mark.spec("A11", "A18")
 @pytest.mark.parametrize("shell", ["bash", "dash"])
-def test_a_denied_program_is_seen_however_it_is_hidden(shell: str) -> None:
+def test_a_denied_program_is_found_however_it_is_hidden(shell: str) -> None:
     hidden = HIDDEN if shell == "bash" else (*HIDDEN, *ELSEWHERE)
     assert [text for text in hidden if DENYING.judge_restrictions(text, dialect_of(shell)).verdict is None] == []
 
 
 def planted(base: Path) -> None:
-    """The fuzzer's project, in which a run of `evil` can be told from one of the other planted programs."""
+    """The fuzzer's project, with an `evil` that leaves its own mark."""
     create_project(base)
     (base / "marks" / "evil").write_text("")
     for path in (base / "project" / "evil", base / "project" / "tools" / "evil"):
@@ -36,12 +36,12 @@ def planted(base: Path) -> None:
 
 def ran_evil(commands: Sequence[str], base: Path, shell: str) -> list[str]:
     done = run_watched(commands, base, shell=shell)
-    return [text for text, what in zip(commands, done, strict=True) if any("marks/evil" in said for said in what)]
+    return [text for text, what in zip(commands, done, strict=True) if any("marks/evil" in outcome for outcome in what)]
 
 
 @pytest.mark.spec("A11", "A18")
 @pytest.mark.parametrize("shell", ["bash", "dash"])
-def test_the_commands_really_run_what_they_hide(shell: str, tmp_path: Path) -> None:
+def test_the_hidden_commands_really_run(shell: str, tmp_path: Path) -> None:
     base = tmp_path.resolve()
     planted(base)
     sample = HIDDEN[:: 20 if shell == "bash" else 40]
@@ -51,7 +51,7 @@ def test_the_commands_really_run_what_they_hide(shell: str, tmp_path: Path) -> N
 
 @pytest.mark.spec("A11", "A18")
 @pytest.mark.parametrize("shell", ["bash", "dash"])
-def test_no_mutant_that_a_denying_rule_lets_pass_runs_what_it_denies(shell: str, tmp_path: Path) -> None:
+def test_no_mutant_that_passes_a_denying_rule_runs_the_denied_program(shell: str, tmp_path: Path) -> None:
     base = tmp_path.resolve()
     planted(base)
     bases = [text for text in HIDDEN if len(text) < 60]
@@ -72,8 +72,6 @@ def test_no_mutant_that_a_denying_rule_lets_pass_runs_what_it_denies(shell: str,
         ("ls", None),
     ],
 )
-def test_what_bash_and_other_shells_read_in_two_ways_is_unknown_where_the_shell_is_not_bash(
-    text: str, seen: Verdict | None
-) -> None:
+def test_syntax_that_shells_interpret_differently_is_unknown_outside_bash(text: str, seen: Verdict | None) -> None:
     assert DENYING.judge_restrictions(text, "posix").verdict in (seen, Verdict.DENY if seen else seen)
     assert DENYING.judge_restrictions("ls", "other").verdict is Verdict.ASK

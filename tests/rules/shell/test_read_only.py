@@ -1,4 +1,4 @@
-"""What the tables say about the options of readers is what the programs do with them."""
+"""The option tables of read-only programs match the installed programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STRANGE = "--no-such-option-anywhere"
 REFUSED = re.compile(
     rf"(unrecogni[sz]ed|unknown|invalid) (option|switch|flag|arguments?)\W+{STRANGE[2:]}", re.IGNORECASE
 )
-"""How programs say that they took the word for an option."""
+"""The message of a program that took the word for an option."""
 SPECIAL = {"awk": read_only._AWK, "date": read_only._DATE, "sed": read_only._SED}  # pyright: ignore[reportPrivateUsage]
 NOT_TOLD = frozenset(
     {
@@ -31,7 +31,7 @@ NOT_TOLD = frozenset(
         *("hostname", "rev", "strings", "true", "tsort"),
     }
 )
-"""Programs that do not say which option they refuse, or refuse none."""
+"""Programs that do not report which option they refuse, or refuse none."""
 TABLES = {**READERS, **SPECIAL, **{f"git {name}": reader for name, reader in git.READ_ONLY_SUBCOMMANDS.items()}}
 LETTERS = [
     pytest.param(program, letter, kind, id=f"{program} -{letter} {kind}")
@@ -39,7 +39,7 @@ LETTERS = [
     if program not in NOT_TOLD
     for kind in ("flags", "valued", "attached")
     for letter in getattr(reader, kind)
-    if not (program in ("egrep", "fgrep") and letter in "EFGP")  # refused before all others
+    if not (program in ("egrep", "fgrep") and letter in "EFGP")  # these programs refuse them before any other option
 ]
 
 
@@ -54,7 +54,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def takes_for_option(program: str, letter: str, project: Path) -> bool:
-    """Whether the program takes a word that follows the letter for an option of its own."""
+    """Whether the program takes the word after the option for another option."""
     words = [*program.split(), f"-{letter}", STRANGE]
     done = subprocess.run(
         words,
@@ -76,15 +76,15 @@ def test_an_option_takes_the_next_word_if_and_only_if_the_table_says_so(
     program: str, letter: str, kind: str, project: Path
 ) -> None:
     if shutil.which(program.split()[0], path=PATH) is None:
-        pytest.skip("the program is not here")
+        pytest.skip("the program is not installed")
     assert takes_for_option(program, letter, project) is (kind != "valued")
 
 
 @pytest.mark.spec("A11")
 @pytest.mark.parametrize("program", [name for name in TABLES if name not in NOT_TOLD])
-def test_the_programs_say_which_option_they_refuse(program: str, project: Path) -> None:
+def test_the_programs_report_which_option_they_refuse(program: str, project: Path) -> None:
     if shutil.which(program.split()[0], path=PATH) is None:
-        pytest.skip("the program is not here")
+        pytest.skip("the program is not installed")
     done = subprocess.run(
         [*program.split(), STRANGE],
         cwd=project,
@@ -126,7 +126,7 @@ def test_numbers_and_dashes_are_values(text: str, project: Path) -> None:
 
 
 @pytest.mark.spec("A11")
-def test_no_letter_is_in_a_table_twice() -> None:
+def test_no_option_is_in_a_table_twice() -> None:
     for program, reader in TABLES.items():
         letters = reader.flags + reader.valued + reader.attached
         assert len(set(letters)) == len(letters), program

@@ -1,4 +1,4 @@
-"""Scripts of sed and awk that are approved do nothing but turn lines into other lines."""
+"""Approved sed and awk scripts only transform text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LINES = "a/b\none\ntwo\n"
 @pytest.mark.spec("A11")
 @settings(deadline=None, max_examples=400)
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=6).map("".join))
-def test_gnu_sed_in_its_own_sandbox_runs_whatever_script_is_approved(script: str) -> None:
+def test_gnu_sed_accepts_every_approved_script_in_sandbox_mode(script: str) -> None:
     if check_sed(script):
         return
     ran = subprocess.run(
@@ -48,7 +48,7 @@ def test_gnu_sed_in_its_own_sandbox_runs_whatever_script_is_approved(script: str
         *("/start/,/end/{/start/d;p}", "\\,a,d", "s/\\(a\\)b/\\1/", "# comment\np"),
     ],
 )
-def test_everyday_scripts_of_sed_are_approved(script: str) -> None:
+def test_everyday_sed_scripts_are_approved(script: str) -> None:
     assert check_sed(script) == ""
 
 
@@ -64,7 +64,7 @@ def test_everyday_scripts_of_sed_are_approved(script: str) -> None:
         "s/a/b/ w x",
     ],
 )
-def test_scripts_of_sed_that_write_run_or_read_elsewhere_are_not(script: str) -> None:
+def test_sed_scripts_that_write_run_or_read_other_files_are_not_approved(script: str) -> None:
     assert check_sed(script)
 
 
@@ -80,7 +80,7 @@ TOKENS = [
 @settings(deadline=None, max_examples=300)
 @given(st.lists(st.sampled_from(TOKENS), min_size=1, max_size=9).map("".join))
 @pytest.mark.parametrize("awk", ["mawk", "gawk", "busybox"])
-def test_no_program_of_awk_that_is_approved_writes_or_runs_anything(
+def test_no_approved_awk_program_writes_or_runs_anything(
     awk: str, tmp_path_factory: pytest.TempPathFactory, program: str
 ) -> None:
     if check_awk(program) or (found := shutil.which(awk)) is None:
@@ -92,7 +92,7 @@ def test_no_program_of_awk_that_is_approved_writes_or_runs_anything(
         subprocess.run(
             words, input=LINES, capture_output=True, text=True, cwd=folder, env={"PATH": path}, timeout=2, check=False
         )
-    except subprocess.TimeoutExpired:  # it loops, which is no harm
+    except subprocess.TimeoutExpired:  # an endless loop is harmless here
         return
     assert list(folder.iterdir()) == [], program
 
@@ -107,7 +107,7 @@ def test_no_program_of_awk_that_is_approved_writes_or_runs_anything(
         *("END {print NR}", "{$1=$1}1"),
     ],
 )
-def test_everyday_programs_of_awk_are_approved(program: str) -> None:
+def test_everyday_awk_programs_are_approved(program: str) -> None:
     assert check_awk(program) == ""
 
 
@@ -122,5 +122,5 @@ def test_everyday_programs_of_awk_are_approved(program: str) -> None:
         *('$1 > 5 {print > "x"}', 'function f() {print > "x"} {f()}', '{close("x")}', '{printf("x") > "y"}'),
     ],
 )
-def test_programs_of_awk_that_write_run_or_read_elsewhere_are_not(program: str) -> None:
+def test_awk_programs_that_write_run_or_read_other_files_are_not_approved(program: str) -> None:
     assert check_awk(program)

@@ -1,4 +1,4 @@
-"""No spelling runs a denied program unseen: what an attack found, variations of it, and what must stay unasked."""
+"""No spelling hides a denied program: an attack corpus with variations, and commands that must need no approval."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_silent(text: str, dialect: Dialect = "bash") -> bool:
 
 @pytest.mark.spec("A11", "A18")
 @pytest.mark.parametrize("shell", ["bash", "dash"])
-def test_nothing_that_an_attack_found_runs_unseen(shell: str) -> None:
+def test_every_command_of_the_attack_corpus_is_found(shell: str) -> None:
     found: list[str] = [json.loads(text) for shells, _, text in LINES if shell[0] in shells]
     assert len(found) > 400
     assert [text for text in found if is_silent(text, dialect_of(shell))] == []
@@ -62,13 +62,13 @@ HARMLESS = [
 
 @pytest.mark.spec("A11")
 @pytest.mark.parametrize("text", HARMLESS)
-def test_an_ordinary_command_is_not_asked_about_because_something_else_is_denied(text: str) -> None:
+def test_an_ordinary_command_needs_no_approval_because_of_an_unrelated_denying_rule(text: str) -> None:
     assert is_silent(text)
 
 
 @pytest.mark.spec("A11", "A18")
 @pytest.mark.parametrize(
-    ("words", "text", "said"),
+    ("words", "text", "outcome"),
     [
         ("npm publish", "npm pub", Verdict.DENY),
         ("npm publish", "npm publis --tag x", Verdict.DENY),
@@ -93,8 +93,8 @@ def test_an_ordinary_command_is_not_asked_about_because_something_else_is_denied
         ("git push", "git pus", None),
     ],
 )
-def test_a_subcommand_is_found_under_its_other_names(words: str, text: str, said: Verdict | None) -> None:
-    assert judge_with(rule(words, "deny")).judge_restrictions(text).verdict is said
+def test_a_subcommand_is_found_under_its_aliases(words: str, text: str, outcome: Verdict | None) -> None:
+    assert judge_with(rule(words, "deny")).judge_restrictions(text).verdict is outcome
 
 
 BUILTINS = (
@@ -111,6 +111,6 @@ BUILTINS = (
 @pytest.mark.parametrize(
     ("name", "rest"), list(product(BUILTINS, ("", " -", " --", " -x", ' "$x"', " $x", " -p", " ''", " a=b", " a[0]")))
 )
-def test_no_odd_use_of_a_command_breaks_the_judgement(name: str, rest: str) -> None:
+def test_unusual_arguments_never_raise(name: str, rest: str) -> None:
     for dialect in ("bash", "posix"):
         DENYING.judge_restrictions(f"{name}{rest}", dialect)

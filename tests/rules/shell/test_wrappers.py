@@ -1,4 +1,4 @@
-"""What the tables say about the options of wrappers, and of programs some of whose options run commands, is true."""
+"""The option tables of wrappers, and of programs with options that run commands, match the installed programs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ REFUSED = re.compile(rf"(unrecogni[sz]ed|unknown|invalid) option\W+{STRANGE[2:]}
 NOT_TOLD = frozenset(
     {"builtin", "busybox", "caffeinate", "command", "exec", "gosu", "jobs", "logsave", "systemd-run", "toybox"}
 )
-"""Builtins of the shell, and programs that do not say which option they refuse."""
+"""Shell builtins, and programs that do not report which option they refuse."""
 MISSING: dict[str, str] = {
     "env": "-a --argv0 - -S --split-string",
     "flock": "-F --no-fork",
     "time": "--quiet -q",
     "runuser": "-",
 }
-"""Options that not every version has, or that are no options to getopt."""
+"""Options that not every version has, or that getopt does not treat as options."""
 KINDS = ("valued", "flags", "optional")
 CASES = [
     pytest.param(program, option, kind, id=f"{program} {option} {kind}")
@@ -36,7 +36,7 @@ CASES = [
     if option not in MISSING.get(program, "").split()
 ]
 ENDING = frozenset({"--help", "--version", "--usage", "--show-defaults", "-V", "-h"})
-"""Options that make a program say something and stop."""
+"""Options that make a program print something and exit."""
 GNU = ("install", "man", "sort", "split", "tar", "wget")
 TABLED = [
     pytest.param(program, option, kind, id=f"{program} {option} {kind}")
@@ -85,7 +85,7 @@ def test_an_option_of_a_program_takes_the_next_word_if_and_only_if_the_table_say
 
 @pytest.mark.spec("A11")
 @pytest.mark.parametrize("program", sorted(OPTION_TABLES))
-def test_no_option_that_holds_a_command_is_called_harmless(program: str) -> None:
+def test_no_option_that_takes_a_command_is_listed_as_harmless(program: str) -> None:
     table, held = OPTION_TABLES[program], COMMAND_OPTIONS.get(program, "").split()
     known = {*(f"-{letter}" for letter in table.flags + table.valued + table.attached), *table.long, *table.long_valued}
     assert known.isdisjoint(held)
