@@ -11,6 +11,7 @@ import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -266,8 +267,6 @@ def _make_repository(work: Path) -> None:
     env = {"PATH": os.pathsep.join(PROGRAM_FOLDERS), "HOME": str(work), "GIT_CONFIG_NOSYSTEM": "1"}
     files = ("notes.txt", "canary.txt", "src/a.py")
     steps: Iterable[tuple[str, ...]] = (("init", "-q"), ("add", *files), ("commit", "-qm", "first"))
-    from subprocess import SubprocessError
-
     program = system_program("git")
     if program is None:
         return

@@ -103,7 +103,7 @@ def protected_path_cap(is_protected: Callable[[Path], str | None]) -> Cap:
 
 
 def _from_root(path: Path, root: Path | None) -> Path:
-    """The path as a person names it: from the project root, where it lies below it."""
+    """The path relative to the project root, if it is inside it."""
     return path.relative_to(root) if root is not None and path.is_relative_to(root) else path
 
 

@@ -23,6 +23,7 @@ from holdfast.contract.errors import GrantRefused
 from holdfast.contract.json import Args, canonical_json
 from holdfast.contract.tool import Tool
 from holdfast.rules.chain import ApprovalRequest, Confinement
+from holdfast.rules.shell.context import is_shell_tool
 from holdfast.rules.shell.parts import word_set
 
 if TYPE_CHECKING:
@@ -266,8 +267,7 @@ def _first_word(command: object) -> str:
 
 
 def _widen_to_command(request: ApprovalRequest, pattern: GrantPattern) -> GrantPattern:
-    from holdfast.rules.shell.context import is_shell_tool
-    from holdfast.rules.shell.judgement import checking_prefix, reading_prefix, script_prefix
+    from holdfast.rules.shell.judgement import checking_prefix, reading_prefix, script_prefix  # only for commands
 
     if not is_shell_tool(request.tool):
         raise GrantRefused(_too_wide_reason(request))
@@ -283,8 +283,7 @@ def _widen_to_command(request: ApprovalRequest, pattern: GrantPattern) -> GrantP
 
 
 def _matches_command(pattern: GrantPattern, request: ApprovalRequest, given: Args) -> bool:
-    from holdfast.rules.shell.context import is_shell_tool
-    from holdfast.rules.shell.judgement import checking_prefix, has_prefix, script_prefix
+    from holdfast.rules.shell.judgement import checking_prefix, has_prefix, script_prefix  # only for commands
 
     fixed = {name: value for name, value in given.items() if name != "command"}
     if canonical_json(fixed) != canonical_json(pattern.args) or not is_shell_tool(request.tool):

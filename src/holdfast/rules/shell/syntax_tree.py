@@ -81,7 +81,7 @@ def parse_outline(text: str) -> SyntaxOutline:
 
 @cache
 def native_parser() -> Parser:
-    import tree_sitter
+    import tree_sitter  # native extensions, loaded with the first command
     import tree_sitter_bash
 
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
