@@ -16,12 +16,11 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast import Config, Runtime, helper_process, import_path, tool
+from holdfast import Config, Runtime, helper_process, tool
 from holdfast.chat.lua.host import LuaHost, Script
 from holdfast.cli import elicitation, prompt
 from holdfast.config.config import SandboxConfig, SecretSource
 from holdfast.contract.command import Command
-from holdfast.factory.runtime import build_registry, load_project
 from holdfast.fuzz.fuzzer import create_project
 from holdfast.runtime.workspace import Workspace
 from holdfast.sandbox.sandbox import Sandbox
@@ -377,78 +376,6 @@ def test_commands_of_the_shell_start_nothing_of_the_project(hostile: HostileProj
         helper_process.holdfast_module("holdfast", *words), capture_output=True, text=True, timeout=110, check=False
     )
     assert done.stdout, done.stderr
-
-
-@pytest.mark.spec("N8")
-def test_the_command_forgets_the_folder_it_is_started_in(tmp_path: Path) -> None:
-    """`-m` puts it first; where Python itself has not looked yet, nothing is taken from there."""
-    project = tmp_path / "project"
-    project.mkdir()
-    for name in ("msgspec", "click", "jiter", "sqlite3", "asyncio"):
-        (project / f"{name}.py").write_text("raise SystemExit(97)\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "holdfast", "call", "calculator", "expression=1+1"],
-        cwd=project, capture_output=True, text=True, timeout=60, check=False,
-        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "PYTHONPATH": f":{project}"},
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
-
-
-@pytest.mark.spec("N8")
-def test_what_is_installed_comes_first_and_nothing_means_the_working_directory() -> None:
-    installed = site.getsitepackages()[0]
-    library = str(Path(os.__file__).parent)
-    given = ["", ".", "src", "/project", installed, "/project/src", library]
-    assert import_path.import_order(given) == [installed, library, "/project", "/project/src"]
-
-
-@pytest.mark.spec("N8")
-def test_nothing_of_a_project_is_imported_from_but_what_is_installed_there(tmp_path: Path) -> None:
-    installed, project, elsewhere = site.getsitepackages()[0], tmp_path / "project", tmp_path / "tools"
-    for folder in (project / ".git", project / "src", project / "sub" / "deep", elsewhere):
-        folder.mkdir(parents=True)
-    (tmp_path / "link").symlink_to(project / "src")
-    given = [str(project), str(tmp_path / "link"), f"{elsewhere}/../project/src", str(elsewhere), installed]
-    for folder in (project, project / "sub" / "deep"):
-        assert import_path.without_projects(given, [str(folder)]) == [installed, str(elsewhere)]
-    assert import_path.without_projects([installed], ["/", str(Path(installed).parent)]) == [installed]
-    assert import_path.without_projects([str(elsewhere)], ["/"]) == [str(elsewhere)]
-
-
-@pytest.mark.spec("N8")
-@pytest.mark.parametrize("where", ["here", "-C", "argument"])
-@pytest.mark.parametrize(
-    "words", [("tools",), ("call", "calculator", "expression=1+1"), ("--set", "sandbox.mode=off", "doctor", "--json")]
-)
-def test_the_command_imports_nothing_of_a_project_on_its_path(
-    tmp_path: Path, where: str, words: tuple[str, ...]
-) -> None:
-    project = HostileProject(tmp_path)
-    options = {"here": (), "-C": ("-C", str(project.root)), "argument": (f"-C{project.root}",)}[where]
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "holdfast", *options, *words],
-        cwd=project.root if where == "here" else tmp_path,
-        capture_output=True, text=True, timeout=110, check=False,
-        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "PYTHONPATH": f"{PACKAGE.parent}:{project.root}/src"},
-    )  # fmt: skip
-    assert done.stdout, done.stderr
-    assert "onlyhere" not in done.stderr
-    project.check()
-
-
-@pytest.mark.spec("N8")
-def test_a_program_that_uses_holdfast_gets_no_tools_of_a_package_that_only_lies_in_the_project(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its `sys.path` is its own; entry points are looked for by holdfast."""
-    project = HostileProject(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(project.root)
-    monkeypatch.setattr(sys, "path", [*sys.path, str(project.root / "src")])
-    registry = build_registry(load_project())
-    assert [warning for warning in registry.warnings if "'evil' lies in the project and is not installed" in warning]
-    project.check()
 
 
 @pytest.mark.spec("N8")

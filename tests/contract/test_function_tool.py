@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Protocol, TypedDict
 import pytest
 from pydantic import BaseModel, Field
 
-from holdfast import Attachment, Context, Result, Runtime, Tool, define, tool
+from holdfast import Attachment, Context, Result, Runtime, Tool, tool
 from holdfast.contract.errors import ToolError
 from tests.runtime.support import run
 
@@ -195,23 +195,6 @@ def test_what_cannot_be_a_tool_says_why() -> None:
         tool(effects=("magic",))(good)  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.spec("T1")
-def test_a_tool_needs_both_phases_or_neither() -> None:
-    async def propose(args: Any, ctx: Any) -> Any: ...
-
-    with pytest.raises(ToolError, match="both"):
-        Tool(name="half", propose=propose)
-    with pytest.raises(ToolError, match="remove one of them"):
-        Tool(name="two", propose=propose, apply=propose, execute=propose)
-
-
-@pytest.mark.spec("T3")
-def test_a_schema_from_elsewhere_passes_through_unchanged() -> None:
-    schema = {"type": "object", "properties": {"q": {"type": "string", "x-vendor": 1}}, "$comment": "kept"}
-    made = Tool(name="foreign", input_schema=schema)
-    assert made.input_schema is schema
-
-
 @pytest.mark.spec("T2")
 def test_a_tool_of_plain_types_needs_neither_pydantic_nor_griffe() -> None:
     program = (
@@ -380,13 +363,3 @@ def test_misspelt_keywords_and_values_name_the_choices(options: dict[str, Any], 
     with pytest.raises(ToolError) as refused:
         tool(**options)(_nothing)
     assert words in str(refused.value)
-
-
-@pytest.mark.spec("T1", "T12")
-def test_a_definition_names_the_choices_and_needs_functions_where_it_has_any() -> None:
-    with pytest.raises(ToolError, match=r"has no field 'exceute'\. Did you mean 'execute'\?"):
-        define(name="x", exceute=_nothing)
-    with pytest.raises(ToolError, match="The `execute` of tool 'x' must be a function, not str"):
-        define({"name": "x", "execute": "module.function"})
-    with pytest.raises(ToolError, match=r"Did you mean 'coding'\?"):
-        define(name="x", profiles=["codng"])

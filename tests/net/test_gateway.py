@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 
-import httpx2
 import pytest
 
 from holdfast.contract.errors import NetworkRefused
 from holdfast.net.addresses import LOCAL_KINDS, NOT_PUBLIC, AddressKind
 from holdfast.net.gateway import AllowedHost, Gateway, RefusedHost, Resolver
 from holdfast.net.hosts import AllowList
-from holdfast.net.http import GatewayTransport
 from tests.runtime.support import run
 
 
@@ -24,20 +21,6 @@ def answering(*addresses: str, asked: list[str] | None = None) -> Resolver:
         return addresses
 
     return resolve
-
-
-@asynccontextmanager
-async def server() -> AsyncGenerator[int]:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        host = next(line for line in head.split(b"\r\n") if line.lower().startswith(b"host:"))
-        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + host)
-        writer.close()
-        await writer.wait_closed()
-
-    listening = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with listening:
-        yield listening.sockets[0].getsockname()[1]
 
 
 @pytest.mark.spec("N2")
@@ -71,31 +54,6 @@ def test_one_barred_address_refuses_a_name_that_also_has_a_public_one(inside: st
         gateway = Gateway(AllowList(), others=LOCAL_KINDS, resolver=answering("8.8.8.8", inside))
         with pytest.raises(NetworkRefused, match=r"rebind\.example resolves to"):
             await gateway.connect("rebind.example", 443)
-
-    run(main())
-
-
-@pytest.mark.spec("N2", "B6")
-def test_a_name_is_resolved_once_and_the_checked_address_is_dialled_under_its_name() -> None:
-    asked: list[str] = []
-
-    async def main() -> str:
-        async with server() as port:
-            gateway = Gateway(AllowList([f"some.example:{port}"]), resolver=answering("127.0.0.1", asked=asked))
-            async with httpx2.AsyncClient(transport=GatewayTransport(gateway, verify=False), trust_env=False) as client:
-                return (await client.get(f"http://some.example:{port}/")).text
-
-    assert run(main()).startswith("Host: some.example:")
-    assert asked == ["some.example"]
-
-
-@pytest.mark.spec("B6")
-def test_an_http_client_gets_a_refusal_as_an_error_of_the_connection() -> None:
-    async def main() -> None:
-        gateway = Gateway(AllowList(), others=NOT_PUBLIC, resolver=answering("10.0.0.1"))
-        async with httpx2.AsyncClient(transport=GatewayTransport(gateway, verify=False), trust_env=False) as client:
-            with pytest.raises(httpx2.ConnectError, match="a private address"):
-                await client.get("http://inside.example/")
 
     run(main())
 

@@ -1,0 +1,56 @@
+"""The HTTP transport: connects to checked addresses under the host name, and reports refusals as connect errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+
+from holdfast.net.addresses import NOT_PUBLIC
+from holdfast.net.gateway import Gateway
+from holdfast.net.hosts import AllowList
+from holdfast.net.http import GatewayTransport
+from tests.net.test_gateway import answering
+from tests.runtime.support import run
+
+
+@asynccontextmanager
+async def server() -> AsyncGenerator[int]:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        host = next(line for line in head.split(b"\r\n") if line.lower().startswith(b"host:"))
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + host)
+        writer.close()
+        await writer.wait_closed()
+
+    listening = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with listening:
+        yield listening.sockets[0].getsockname()[1]
+
+
+@pytest.mark.spec("N2", "B6")
+def test_a_name_is_resolved_once_and_the_request_keeps_the_host_name() -> None:
+    asked: list[str] = []
+
+    async def main() -> str:
+        async with server() as port:
+            gateway = Gateway(AllowList([f"some.example:{port}"]), resolver=answering("127.0.0.1", asked=asked))
+            async with httpx2.AsyncClient(transport=GatewayTransport(gateway, verify=False), trust_env=False) as client:
+                return (await client.get(f"http://some.example:{port}/")).text
+
+    assert run(main()).startswith("Host: some.example:")
+    assert asked == ["some.example"]
+
+
+@pytest.mark.spec("B6")
+def test_a_refusal_is_a_connect_error() -> None:
+    async def main() -> None:
+        gateway = Gateway(AllowList(), others=NOT_PUBLIC, resolver=answering("10.0.0.1"))
+        async with httpx2.AsyncClient(transport=GatewayTransport(gateway, verify=False), trust_env=False) as client:
+            with pytest.raises(httpx2.ConnectError, match="a private address"):
+                await client.get("http://inside.example/")
+
+    run(main())

@@ -1,0 +1,90 @@
+"""The layout of the repository: tests mirror src, and modules are named with nouns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parent.parent
+PACKAGE: Final = ROOT / "src" / "holdfast"
+
+_UNTESTED: Final = """
+    agent/approval_provenance agent/call_runner agent/conversation agent/events agent/loop agent/loop_context
+    agent/reply agent/result_history agent/slot_state agent/surface
+
+    chat/conversation chat/document chat/document_file chat/edits chat/frontmatter/evaluation
+    chat/frontmatter/evaluator chat/frontmatter/flemma_options chat/frontmatter/lua_source
+    chat/frontmatter/option_edits chat/frontmatter/yaml chat/lua/host chat/lua/worker chat/parser chat/scanner
+    chat/state_file chat/templates/expansion chat/templates/scanner chat/turns
+
+    cli/app cli/approval_prompt cli/arguments cli/call_runner cli/chat/advance cli/chat/documents cli/chat/new
+    cli/chat/status cli/chat/trust_prompt cli/chat/view cli/chat/watch cli/commands/call cli/commands/chat
+    cli/commands/completion cli/commands/config cli/commands/doctor cli/commands/grants cli/commands/help
+    cli/commands/init cli/commands/ledger cli/commands/mcp cli/commands/pending cli/commands/policy
+    cli/commands/tools cli/commands/tour cli/commands/trust cli/commands/undo cli/console cli/errors
+    cli/json_output cli/layout cli/mcp/client_file cli/mcp/install cli/mcp/serve cli/mcp/servers cli/pending_view
+    cli/project_context cli/projects cli/prompt cli/reference cli/root
+
+    config/config config/json_schema config/layers config/merge config/options config/secret_references
+
+    contract/context contract/processes
+
+    guardrails/guardrails guardrails/turn_facts
+
+    mcp/client/active_calls mcp/client/flow_control mcp/client/http_transport mcp/client/oauth_client
+    mcp/client/oauth_store mcp/client/server_process mcp/client/server_requests mcp/client/stdio_transport
+    mcp/client/tool_call mcp/client/tool_catalog mcp/client/tool_list mcp/server/client_request
+    mcp/server/notifications mcp/server/request_table mcp/server/server mcp/server/tool_list mcp/stdio_lines
+
+    models/call_arguments models/from_config models/http models/operator/operator models/operator/phrases
+    models/operator/slots models/port models/providers models/requests/masked_text models/requests/words
+    models/text_protocol/prompt models/text_protocol/syntax models/text_protocol/text_model models/translation
+    models/transport
+
+    registry/provider_lists registry/registration registry/source_loader registry/tool_index
+
+    runtime/access runtime/background_processes runtime/call_lifecycle runtime/cancellation runtime/events
+    runtime/executor runtime/input_checks runtime/output_reader runtime/path_locks runtime/pipeline
+    runtime/services runtime/tool_process runtime/undo/copy_recorder runtime/undo/overlay_recorder
+    runtime/undo/protected_changes runtime/undo/recording_lock runtime/undo/restore runtime/undo/tree
+    runtime/workspace
+
+    store/changes store/database store/entries store/folder_writers store/group_commit store/operations
+    store/process_identity store/projections store/shown_calls store/user_ledger
+
+    testing/backend testing/conversation testing/memory_conversation
+"""
+UNTESTED: Final = frozenset(_UNTESTED.split())
+"""Modules without a test at the mirrored path. This list may only shrink."""
+
+NAMES_IN_ING: Final = frozenset({"pending", "ranking", "testing", "widening"})
+"""Established terms that end in "ing"."""
+
+
+def modules() -> list[str]:
+    """Return the modules below the package as paths without suffix, such as `fs/paths`."""
+    found = (path.relative_to(PACKAGE).with_suffix("") for path in PACKAGE.rglob("*.py"))
+    return sorted(path.as_posix() for path in found if path.name not in ("__init__", "__main__"))
+
+
+def is_tested(module: str) -> bool:
+    folder, _, name = module.rpartition("/")
+    place = ROOT / "tests" / folder
+    return (place / f"test_{name}.py").exists() or any(place.glob(f"test_{name}_*.py"))
+
+
+def test_every_module_has_a_test_at_the_mirrored_path() -> None:
+    missing = [module for module in modules() if not is_tested(module) and module not in UNTESTED]
+    assert not missing, f"Add tests/PACKAGE/test_MODULE.py or test_MODULE_*.py for: {missing}"
+
+
+def test_no_exception_is_left_for_a_module_that_is_tested_or_gone() -> None:
+    known = set(modules())
+    unneeded = sorted(module for module in UNTESTED if module not in known or is_tested(module))
+    assert not unneeded, f"Remove from UNTESTED: {unneeded}"
+
+
+def test_no_module_is_named_with_a_bare_gerund() -> None:
+    parts = {part for module in modules() for part in module.split("/")}
+    gerunds = sorted(part for part in parts if part.endswith("ing") and part not in NAMES_IN_ING)
+    assert not gerunds, f"Use a noun for: {gerunds}"
