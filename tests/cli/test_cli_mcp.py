@@ -347,4 +347,4 @@ def test_a_place_a_server_cannot_be_given_is_a_mistake_in_the_configuration(cli:
     cli.configure('[mcp.servers.notes]\ncommand = "x"\nwritable = ["$root/notes"]\n')
     done = cli.run("config", "check")
     assert done.code == 2
-    assert "mcp.servers.notes.writable holds '$root/notes'" in done.sentence
+    assert "mcp.servers.notes.writable contains '$root/notes'" in done.sentence

@@ -147,11 +147,11 @@ def trace(args: Args) -> str | None:
 def first_process(args: Args) -> str | None:
     """Reach into the sandbox's own processes, which report how a command ended and kill its leftovers."""
 
-    def written(pid: int) -> None:
+    def write_memory(pid: int) -> None:
         vector = ctypes.addressof(ctypes.create_string_buffer(16)).to_bytes(8, sys.byteorder) + bytes(8)
         syscall(syscall_number(311, 271), pid, vector, 1, vector, 1, 0)
 
-    def taken(pid: int) -> None:
+    def take_descriptor(pid: int) -> None:
         fd = os.pidfd_open(pid)
         try:
             os.close(syscall(438, fd, 0, 0))
@@ -165,8 +165,8 @@ def first_process(args: Args) -> str | None:
             attempts[f"{name} of {pid}"] = opener(path, os.O_RDWR if name.endswith("mem") else os.O_RDONLY)
         attempts[f"attach to {pid}"] = lambda pid=pid: syscall(syscall_number(101, 117), 16, pid, 0, 0)
         attempts[f"seize {pid}"] = lambda pid=pid: syscall(syscall_number(101, 117), 0x4206, pid, 0, 0)
-        attempts[f"write into {pid}"] = lambda pid=pid: written(pid)
-        attempts[f"a file of {pid}"] = lambda pid=pid: taken(pid)
+        attempts[f"write into {pid}"] = lambda pid=pid: write_memory(pid)
+        attempts[f"a file of {pid}"] = lambda pid=pid: take_descriptor(pid)
     return succeeded(attempts)
 
 

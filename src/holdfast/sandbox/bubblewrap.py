@@ -10,6 +10,7 @@ import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import Final
 
 from msgspec import Struct
@@ -195,10 +196,12 @@ class Mounts:
         Not in an overlay: the bind mount would bypass it, and there a folder of the host cannot be renamed anyway.
         """
         root = self._policy.root
-        kept = [path.parent for path in (*self._policy.installation, *self._policy.read_deny) if os.path.lexists(path)]
-        kept += [root] if root is not None and root.is_dir() else []
+        staying = [
+            path.parent for path in (*self._policy.installation, *self._policy.read_deny) if os.path.lexists(path)
+        ]
+        staying += [root] if root is not None and root.is_dir() else []
         pins: set[Path] = set()
-        for path in kept:
+        for path in staying:
             pins.update(above for above in (path, *path.parents) if above != folder and above.is_relative_to(folder))
         use = FolderUse(folder, exclusive=bool(pins) and not self._by_descriptor)
         self.cleanup.append(use.end)
@@ -359,7 +362,7 @@ class Bubblewrap(Struct, frozen=True, kw_only=True):
 
     @property
     def guarantees(self) -> frozenset[str]:
-        from holdfast.sandbox.escape_tests import ESCAPE_TESTS
+        from holdfast.sandbox.escape_tests import ESCAPE_TESTS  # only the conformance suite needs it
 
         return frozenset(ESCAPE_TESTS)
 
@@ -436,8 +439,6 @@ def is_trusted(path: str) -> bool:
 
 @lru_cache(maxsize=8)
 def _version(path: str, _size: int, _changed: int) -> tuple[int, ...] | None:
-    from subprocess import SubprocessError
-
     try:
         output = helper_process.run((path, "--version"), timeout=5)
     except (OSError, SubprocessError):

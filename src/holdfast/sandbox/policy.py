@@ -108,13 +108,13 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
 
     def with_pattern_matches(self, found: Iterable[str]) -> SandboxPolicy:
         """Return the policy of one command, with the files that the patterns match now."""
-        kept = tuple(path for path in self.read_deny if path not in self.granted or path in self.own_state)
-        matches = (path for path in map(Path, found) if not self._is_denied(path, kept))
+        denied = tuple(path for path in self.read_deny if path not in self.granted or path in self.own_state)
+        matches = (path for path in map(Path, found) if not self._is_denied(path, denied))
         paths = _deduplicated(path for path in matches if not _within(path, self.readable))
         # A granted folder that a pattern hides is not granted after all, unless it was granted for reading.
         lost = {path for path in self.granted if _within(path, paths) and not _within(path, self.readable)}
         granted, writable = ([path for path in some if path not in lost] for some in (self.granted, self.writable))
-        return replace(self, pattern_matches=paths, read_deny=kept, granted=tuple(granted), writable=tuple(writable))
+        return replace(self, pattern_matches=paths, read_deny=denied, granted=tuple(granted), writable=tuple(writable))
 
     def _is_denied(self, path: Path, denied: Iterable[Path]) -> bool:
         """Whether a path is in a denied folder and not in a granted path below that folder. Granting write access to a
@@ -154,7 +154,9 @@ def resolve_policy(
     writable = _deduplicated(_writable(config.writable, variables))
     for path in writable:
         if path == Path("/") or _within(path, map(Path, _NEVER_WRITABLE)):
-            raise ConfigError(f"sandbox.writable holds {str(path)!r}, which cannot be sandboxed. Name another folder.")
+            raise ConfigError(
+                f"sandbox.writable contains {str(path)!r}, which cannot be sandboxed. Name another folder."
+            )
     # Both: HOME may be redirected while keys stay in the account's home folder.
     homes = (variables.home, _login_home(variables.home))
     single = tuple(filter(hidden_files.is_path, config.read_deny))
@@ -165,10 +167,10 @@ def resolve_policy(
         for entry in filter(hidden_files.is_pattern, config.read_deny)
         for home in homes
     )
-    kept = tuple(path for path in (variables.root, variables.cwd, *writable) if path is not None)
+    visible = tuple(path for path in (variables.root, variables.cwd, *writable) if path is not None)
     own_data = {Path(os.path.realpath(path)) for path in (state, user_state_dir(), user_config_file().parent) if path}
     # A state folder that contains the project itself cannot be hidden without hiding the project.
-    hidden = _deduplicated(path for path in own_data if not any(_within(item, (path,)) for item in kept))
+    hidden = _deduplicated(path for path in own_data if not any(_within(item, (path,)) for item in visible))
     read_deny = _deduplicated((*denied, *hidden))
     own = tuple(path for path in installation_folders() if _within(path, writable))
     for path in own:
@@ -210,8 +212,8 @@ def widen_policy(policy: SandboxPolicy, widening: Widening) -> SandboxPolicy:
             raise SandboxRefused(f"{path} is where holdfast is installed, which stays read-only.")
         if not _within(path, readable) and policy.pattern_restriction(path) is not None:
             raise SandboxRefused(f"{path} is hidden by a pattern of sandbox.read_deny. Grant read access as well.")
-    kept = {path for path in policy.read_deny if path not in granted and not _within(path, readable)}
-    kept |= {path for path in policy.own_state if not _within(path, kept) or _within(path, granted)}
+    denied = {path for path in policy.read_deny if path not in granted and not _within(path, readable)}
+    denied |= {path for path in policy.own_state if not _within(path, denied) or _within(path, granted)}
     network = policy.network
     if widening.network:
         network = "on"
@@ -226,7 +228,7 @@ def widen_policy(policy: SandboxPolicy, widening: Widening) -> SandboxPolicy:
         network=network,
         granted=granted,
         readable=readable,
-        read_deny=tuple(sorted(kept)),
+        read_deny=tuple(sorted(denied)),
         writable=every,
         installation=own,
     )
@@ -291,7 +293,7 @@ def expand_path(
             return variables.value_of(name)
         return _literal(environment.get(name, ""), variables)
     if entry.startswith("$"):
-        raise ConfigError(f"{option} holds {entry!r}: a variable must be the whole entry. Write the path out.")
+        raise ConfigError(f"{option} contains {entry!r}: a variable must be the whole entry. Write the path out.")
     return _literal(entry, variables)
 
 
@@ -331,8 +333,8 @@ def _paths(entries: Iterable[str], variables: PathVariables, option: str) -> lis
 
 
 def _writable(entries: Iterable[str], variables: PathVariables) -> list[Path]:
-    """Resolve the writable entries. Refuses a symlink in the project that leads out of it: whoever wrote the project
-    chose its target, not the user."""
+    """Resolve the writable entries. Refuses a symlink in the project that leads out of it: the project's author chose
+    its target, not the user."""
     found: list[Path] = []
     for entry in entries:
         path = expand_path(entry, variables, "sandbox.writable")
@@ -343,7 +345,7 @@ def _writable(entries: Iterable[str], variables: PathVariables) -> list[Path]:
         bases = (base, Path(os.path.realpath(base)))
         if entry not in _VARIABLE_ENTRIES and _within(path, bases) and not _within(real, bases[1:]):
             raise ConfigError(
-                f"sandbox.writable holds {entry!r}, which leads out of the project to {str(real)!r}. "
+                f"sandbox.writable contains {entry!r}, which leads out of the project to {str(real)!r}. "
                 "Write that path out if you mean it."
             )
         found.append(real)
@@ -381,7 +383,7 @@ def is_inside(path: str, folder: str) -> bool:
 def _login_home(otherwise: Path) -> Path:
     """The account's home folder: keys are there even if HOME points elsewhere."""
     try:
-        import pwd
+        import pwd  # Unix only
 
         return Path(pwd.getpwuid(os.getuid()).pw_dir)
     except (ImportError, KeyError):

@@ -24,7 +24,7 @@ from holdfast.contract.command import Command
 from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.fs.replace import write_private
 from holdfast.fs.temporary import make_temporary_folder, remove_temporary_folder
-from holdfast.sandbox.launch import Backend, EscapeTestResult, Overlay, Progress
+from holdfast.sandbox.launch import Backend, EscapeTestResult, Overlay, Progress, run_launch
 from holdfast.sandbox.policy import SandboxPolicy
 
 SUCCESS_TTL: Final = 30 * 24 * 3600.0
@@ -58,7 +58,7 @@ def backends(wanted: str = "auto") -> list[Backend]:
 
 
 def _built_in() -> dict[str, Callable[[], list[Backend]]]:
-    # Imported here because the backends import the modules that probes import.
+    # Most runs need no backend at all.
     from holdfast.sandbox.bubblewrap import installed
     from holdfast.sandbox.landlock import Landlock
 
@@ -109,7 +109,7 @@ class BackendSelector:
 
     def run_escape_tests(self, backend: Backend, done: Progress | None = None) -> tuple[EscapeTestResult, ...]:
         """Run all escape tests now and cache the results; the probe is a subset of them."""
-        from holdfast.sandbox import escape_tests
+        from holdfast.sandbox import escape_tests  # not needed if the result is cached
 
         found = escape_tests.run_escape_tests(backend, done=done)
         for kind, cases in (
@@ -134,7 +134,7 @@ class BackendSelector:
         return None if not bad else f"it failed its probe ({'; '.join(f'{case.name}: {case.detail}' for case in bad)})"
 
     def _cached_result(self, backend: Backend, kind: Literal["probe", "escape-tests"]) -> ProbeResult:
-        from holdfast.sandbox import escape_tests
+        from holdfast.sandbox import escape_tests  # not needed if the result is cached
 
         key = _key(backend, kind)
         file = None if self._state is None else self._state / "probes" / key
@@ -183,8 +183,6 @@ def _overlay_holds(backend: Backend, policy: SandboxPolicy, folder: Path, state:
     except OSError:
         return False
     name = f".{scratch.name}"
-    from holdfast.sandbox.launch import run_launch
-
     try:
         (scratch / "upper").mkdir()
         (scratch / "work").mkdir()

@@ -21,7 +21,7 @@ from holdfast.tools.schemas import (
 
 
 def _execute(args: Args, ctx: Context) -> Result:
-    import shutil
+    import shutil  # loads the compression modules, which nothing else here needs
 
     facts: dict[str, Json] = {
         "system": platform.system(),

@@ -52,7 +52,7 @@ def start(request: dict[str, Any], fds: list[int]) -> int:
 def main(request_fd: str) -> None:
     """Run a single command as its parent: read the request from an open file, confine the command, and kill all its
     descendants at the end."""
-    import signal
+    import signal  # the workers, which load this module too, do without its enums
 
     with os.fdopen(int(request_fd), "rb") as file:
         request, fds = marshal.load(file)
@@ -180,8 +180,8 @@ def kill_descendants() -> int:
 def kill_idle_inits() -> bool:
     """Kill the init processes of PID namespaces if they are the only descendants left and have no children.
 
-    For a command that ended by itself. Its init exits on its own, but tearing down the namespaces is slow, so nobody
-    waits for that. The kill makes sure that it runs no instruction after the command's end was reported.
+    For a command that ended by itself. Its init exits on its own, but tearing down the namespaces is slow, so it
+    is not awaited. The kill makes sure that it runs no instruction after the command's end was reported.
     """
     inits = _children(os.getpid())
     if inits is None or any(_children(pid) != [] for pid in inits):

@@ -270,7 +270,7 @@ def _is_large(before: bytes | None, after: bytes) -> bool:
 
 
 def _diff(before: bytes | None, after: bytes, path: str, max_lines: int | None) -> str:
-    from holdfast.text.diff import unified_diff
+    from holdfast.text.diff import unified_diff  # only proposals need it
 
     if _is_large(before, after):
         was = "nothing" if before is None else format_size(len(before))

@@ -49,7 +49,7 @@ def attachment_kind(mime: str) -> Literal["image", "audio", "file"]:
 
 
 def _by_name(name: str) -> str:
-    import mimetypes
+    import mimetypes  # only unknown binary files need it
 
     guess = mimetypes.guess_type(name)[0] or UNKNOWN_MIME
     return UNKNOWN_MIME if guess.startswith("text/") else guess

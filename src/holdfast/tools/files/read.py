@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from base64 import b64encode
+from shlex import quote
 from typing import Final, Literal, cast
 
 from msgspec import Struct, to_builtins
@@ -91,8 +93,6 @@ def _read(opened: int, place: ConfinedPath, args: Args, ctx: Context) -> Result:
 
 
 def _as_base64(opened: int, place: ConfinedPath, size: int, mime: str) -> Result:
-    from base64 import b64encode
-
     data = _whole(opened, size)
     content = b64encode(data).decode()
     done = FileRead(path=place.shown, size=len(data), encoding="base64", content=content, mime_type=mime)
@@ -150,8 +150,6 @@ def _text(done: FileRead, given: str, max_bytes: int) -> str:
 
 
 def _long_line(done: FileRead, given: str, max_bytes: int) -> str:
-    from shlex import quote
-
     size, limit = format_size(done.line_bytes or 0), format_size(max_bytes)
     path = quote(f"./{given}" if given.startswith("-") else given)
     command = f"sed -n '{done.offset}p' {path} | head -c {max_bytes}"

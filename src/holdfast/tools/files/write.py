@@ -41,7 +41,7 @@ def _propose(args: Args, ctx: Context) -> Proposal | Result:
     if not place.path.parent.is_dir() and not args.get("create_parents"):
         return fail(f"The folder of {given} does not exist. Create it first, or set create_parents.")
     if state.content == content:
-        return ok(f"{given} already holds exactly this content.", structured=_output(place, content, "unchanged"))
+        return ok(f"{given} already has exactly this content.", structured=_output(place, content, "unchanged"))
     lines = line_count(content)
     return propose_change(
         "file.write",

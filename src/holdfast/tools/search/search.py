@@ -51,7 +51,7 @@ async def search(args: Args, ctx: Context) -> Result:
         )
         paths = [path for path, _ in first]
         offsets = await found.engine.match_offsets(query, paths, per_file) if query.regex and paths else None
-        looked = await asyncio.to_thread(read_hits, first, query, scope, per_file=per_file, offsets=offsets)
+        ranked = await asyncio.to_thread(read_hits, first, query, scope, per_file=per_file, offsets=offsets)
     except (BadQuery, PathRefused, SandboxRefused, engines.SearchFailed) as error:
         return fail(str(error))
     output: Args = {
@@ -59,8 +59,8 @@ async def search(args: Args, ctx: Context) -> Result:
         "total_matches": sum(count for _, count in hits),
         "total_files": len(hits),
         "shown": shown,
-        "definition": _definition(looked),
-        "files": _file_entries(looked, collected),
+        "definition": _definition(ranked),
+        "files": _file_entries(ranked, collected),
         "unreadable_files": found.unreadable,
     }
     return ok(_render(output), structured=output)
@@ -75,9 +75,9 @@ def readable_hits(
     return [hit for hit in hits if readable(scope.root / hit[0])]
 
 
-def _file_entries(looked: list[FileHits], max_lines: int) -> list[Any]:
+def _file_entries(ranked: list[FileHits], max_lines: int) -> list[Any]:
     listed: list[Any] = []
-    for file in looked:
+    for file in ranked:
         lines = file.lines[:max_lines]
         max_lines -= len(lines)
         if lines:
@@ -92,9 +92,9 @@ def _file_entries(looked: list[FileHits], max_lines: int) -> list[Any]:
     return listed
 
 
-def _definition(looked: list[FileHits]) -> str | None:
+def _definition(ranked: list[FileHits]) -> str | None:
     """Return the only source file that defines the name: exactly, or else the only one with nothing but definitions."""
-    source = [file for file in looked if file.tier == 0]
+    source = [file for file in ranked if file.tier == 0]
     exact = [file for file in source if file.exact] or [file for file in source if file.all_definitions]
     return display_path(exact[0].path) if len(exact) == 1 else None
 
