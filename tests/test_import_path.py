@@ -86,5 +86,5 @@ def test_entry_points_of_a_package_that_is_only_in_the_project_are_ignored(
     monkeypatch.chdir(project.root)
     monkeypatch.setattr(sys, "path", [*sys.path, str(project.root / "src")])
     registry = build_registry(load_project())
-    assert [warning for warning in registry.warnings if "'evil' lies in the project and is not installed" in warning]
+    assert [warning for warning in registry.warnings if "'evil' is inside the project and not installed" in warning]
     project.check()

@@ -287,7 +287,7 @@ def test_a_method_becomes_a_tool_of_its_instance() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Runtime(tools=[Account.balance]), r"register it through an instance: Account\(...\).balance"),
+        (lambda: Runtime(tools=[Account.balance]), r"Register it on an instance: Account\(...\).balance"),
         (lambda: Account("ann").copied, "'copied' returns Account, which cannot be stored as a result. Return text"),
         (lambda: Account("ann").away, "runs in its own process, so it cannot be a method"),
         (lambda: tool(Account), "not the class 'Account'"),

@@ -98,9 +98,9 @@ def test_a_name_and_a_definition_make_a_tool_whose_schema_passes_through_unchang
 @pytest.mark.spec("R1")
 def test_a_definition_that_calls_itself_something_else_is_refused() -> None:
     registry = Registry()
-    with pytest.raises(ToolError, match="registered as 'a' calls itself 'b'"):
+    with pytest.raises(ToolError, match="registered as 'a' has the name 'b'"):
         registry.register("a", {"name": "b"})
-    with pytest.raises(ToolError, match="calls itself 'b'"):
+    with pytest.raises(ToolError, match="has the name 'b'"):
         registry.register("a", Tool(name="b"))
     assert registry.list() == ()
 
@@ -184,7 +184,7 @@ def test_a_module_path_exports_a_source_with_its_own_timeout(module: Callable[[s
 @pytest.mark.spec("R1")
 def test_a_module_that_cannot_be_used_is_refused_by_name(module: Callable[[str, str], str]) -> None:
     registry = Registry()
-    with pytest.raises(ToolError, match="has no tools: write @tool over a function"):
+    with pytest.raises(ToolError, match=r"has no tools\. Decorate a function in it with @tool"):
         registry.register(module("empty", "x = 1"))
     with pytest.raises(ToolError, match="'no_such_module_here' cannot be imported: ModuleNotFoundError"):
         registry.register("no_such_module_here")
@@ -241,7 +241,7 @@ def test_a_source_is_a_function_a_mapping_or_an_object_sync_or_async() -> None:
         (object, "'builtins.object' is a class"),
         (print, "takes \\*args"),
         (lambda: None, "A lambda has no name"),
-        (partial(answer, {}), "an object that can be called; register a function"),
+        (partial(answer, {}), "is a callable object. Register a function"),
         (42, "int cannot be registered"),
         (None, "NoneType cannot be registered"),
         (b"x", "bytes cannot be registered"),
@@ -298,7 +298,7 @@ def test_a_helper_called_resolve_does_not_make_a_module_a_source(module: Callabl
     registry = Registry()
     registry.register(module("helper", body))
     assert registry.names() == ("m.a",) and registry.ready
-    with pytest.raises(ToolError, match=r"or let it export `definitions` or `resolve\(register, done\)`"):
+    with pytest.raises(ToolError, match=r"or export `definitions` or `resolve\(register, done\)`"):
         registry.register(module("alone", "def resolve(host, port): 1 / 0"))
 
 
@@ -311,7 +311,7 @@ def test_an_object_with_another_resolve_is_no_source() -> None:
             ran.append(host)
 
     registry = Registry()
-    with pytest.raises(ToolError, match=r"Names' does not take \(register, done\), so that .* register its methods"):
+    with pytest.raises(ToolError, match=r"Names' does not take \(register, done\), so .* Register its methods"):
         registry.register(Names())
     registry.register(Names().resolve)
     assert registry.names() == ("resolve",) and ran == []
@@ -320,14 +320,14 @@ def test_an_object_with_another_resolve_is_no_source() -> None:
 @pytest.mark.spec("R1")
 def test_a_function_is_not_a_definition() -> None:
     registry = Registry()
-    with pytest.raises(ToolError, match="make a tool of a function with @tool"):
+    with pytest.raises(ToolError, match="Use @tool to make a tool from a function"):
         registry.register("mine", len)
-    with pytest.raises(ToolError, match="under a name, not under int"):
+    with pytest.raises(ToolError, match="must be a string, not int"):
         registry.register(3, {})
 
 
 @pytest.mark.spec("R1", "P2")
 def test_a_tool_cannot_be_named_like_a_group() -> None:
     registry = Registry()
-    with pytest.raises(InvalidName, match="names groups"):
+    with pytest.raises(InvalidName, match="prefix of groups"):
         registry.register({"name": "group:fs"})

@@ -57,7 +57,7 @@ def test_a_duplicate_name_is_refused_unless_replaced() -> None:
     registry = Registry()
     old, new = named("file.read", "read"), named("file.read")
     registry.register(old)
-    with pytest.raises(DuplicateTool, match=r"already is a tool 'file\.read'; register with replace=True"):
+    with pytest.raises(DuplicateTool, match=r"already a tool 'file\.read'\. Register with replace=True"):
         registry.register(new)
     with pytest.raises(DuplicateTool):
         registry.register(old)
@@ -304,7 +304,7 @@ def test_a_listener_that_fails_is_a_warning_and_the_others_are_told() -> None:
     registry.on_change(lambda: told.append("yes"))
     registry.register(named("a"))
     assert told == ["yes"]
-    assert registry.warnings == ["A listener to changes of the tool registry failed: OSError: gone"]
+    assert registry.warnings == ["A change listener of the tool registry failed: OSError: gone"]
 
 
 @pytest.mark.spec("R6")
@@ -350,7 +350,7 @@ def test_a_strict_tool_that_is_not_strict_is_a_warning(caplog: pytest.LogCapture
         registry.register(Tool(name="loose", strict=True, input_schema=LOOSE))
         registry.register(Tool(name="unasked", input_schema=LOOSE))
     assert len(registry.warnings) == 1
-    assert "Tool 'loose' asks for strict" in registry.warnings[0]
+    assert "Tool 'loose' is strict" in registry.warnings[0]
     assert "additionalProperties: false" in registry.warnings[0]
     assert caplog.messages == registry.warnings
     found = registry.get("loose")
@@ -360,7 +360,7 @@ def test_a_strict_tool_that_is_not_strict_is_a_warning(caplog: pytest.LogCapture
 @pytest.mark.spec("S3")
 def test_a_strict_tool_that_is_not_strict_is_refused_when_the_check_is_an_error() -> None:
     registry = Registry(strict_check="error")
-    with pytest.raises(InvalidSchema, match="Tool 'loose' asks for strict"):
+    with pytest.raises(InvalidSchema, match="Tool 'loose' is strict"):
         registry.register([Tool(name="fine"), Tool(name="loose", strict=True, input_schema=LOOSE)])
     assert registry.list() == ()
 

@@ -170,7 +170,7 @@ def test_a_refused_registration_is_told_to_the_source_and_ends_it() -> None:
 
     registry.register(source)
     run(registry.wait_ready())
-    assert len(registry.warnings) == 1 and "already is a tool 'taken'" in registry.warnings[0]
+    assert len(registry.warnings) == 1 and "already a tool 'taken'" in registry.warnings[0]
 
 
 @pytest.mark.spec("R5")
@@ -194,7 +194,7 @@ def test_a_source_without_done_times_out_and_what_it_registers_later_is_ignored(
         held.done("err")
         assert registry.names() == ("early",)
         assert late.remove() is False
-        assert registry.warnings[1:] == ["Tool source 'Held' registered more after it had finished: ignored."]
+        assert registry.warnings[1:] == ["Tool source 'Held' registered a tool after it had finished; ignored."]
 
     run(scene())
 

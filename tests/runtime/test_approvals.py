@@ -88,7 +88,7 @@ def test_a_broken_resolver_of_a_package_is_a_warning_and_one_in_the_project_is_l
     assert "needs a synchronous function" in warnings[1]
     warnings.clear()
     load_resolvers(runtime.approvals.chain, warnings.append, project=tmp_path, group=group)
-    assert len(warnings) == 2 and "lies in the project and is not installed" in warnings[0]
+    assert len(warnings) == 2 and "is inside the project and not installed" in warnings[0]
     assert not any(resolver.name.startswith("acme:") for resolver in runtime.approvals.chain.get_all())
 
 

@@ -164,7 +164,7 @@ def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
     other = sqlite3.connect(path)
     other.execute("CREATE TABLE bookmarks (url TEXT)")
     other.close()
-    with pytest.raises(LedgerCorrupt, match="not a ledger of holdfast"):
+    with pytest.raises(LedgerCorrupt, match="not a holdfast ledger"):
         Ledger.open(path)
 
 

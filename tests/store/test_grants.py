@@ -43,7 +43,7 @@ def test_a_grant_for_a_session_counts_in_that_session_only(grants: Grants) -> No
     assert grants.list(session="s1") == [grant]
     assert grants.list(session="s2") == grants.list() == []
     assert grants.list(every=True) == [grant]
-    with pytest.raises(GrantRefused, match="must name the session"):
+    with pytest.raises(GrantRefused, match="needs a session"):
         grants.add(tool="t", pattern={}, scope="session", by="ada")
 
 
@@ -60,7 +60,7 @@ def test_a_grant_for_the_user_is_kept_outside_the_project(ledger: Ledger, grants
         assert elsewhere.revoke(grant.id, by="bob")
         elsewhere.close()
     assert grants.list() == []
-    with pytest.raises(GrantRefused, match="choose the scope project"):
+    with pytest.raises(GrantRefused, match="Choose the scope project"):
         ledger.grants.add(tool="t", pattern={}, scope="user", by="ada")
 
 

@@ -123,7 +123,7 @@ def test_an_approval_is_recorded_with_its_approver_and_used_once(ledger: Ledger)
         with pytest.raises(NotPending, match="only once"):
             await begin(ledger, held.call, digest=held.digest)
         await ledger.end(call_id, DONE)
-        with pytest.raises(NotPending, match="has ended"):
+        with pytest.raises(NotPending, match="already ended"):
             await begin(ledger, held.call, digest=held.digest)
 
     asyncio.run(scenario())

@@ -1,1 +1,1 @@
-"""Which tools exist: registration, handles, sources, entry points, selection, lists for providers."""
+"""The tool registry: registration, asynchronous sources, entry points, selection, provider lists, tool search."""

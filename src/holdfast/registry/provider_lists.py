@@ -1,4 +1,4 @@
-"""Tool lists in the formats of providers and MCP, and the search over many tools, ranked by BM25."""
+"""Tool lists in the formats of OpenAI, Anthropic, Gemini and MCP, cached until the registry changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SCHEMA_KEYS: Final[dict[Format, str]] = {
 
 
 def provider_list(tools: Iterable[Tool], format: Format) -> ToolList:  # noqa: A002
-    """The list in one provider's format. Schemas are passed through as they are."""
+    """Return the tools in one provider's format, sorted by name. Schemas are passed through unchanged."""
     entries = [_entry(tool, format) for tool in sorted(tools, key=attrgetter("name"))]
     if format == "gemini":
         return [{"functionDeclarations": entries}] if entries else []
@@ -36,32 +36,32 @@ class HasRevision(Protocol):
 
 
 class ProviderListCache:
-    """Keeps the lists of one registry until it changes. May be asked from any thread."""
+    """Caches the lists of one registry until its revision changes. Thread-safe."""
 
     def __init__(self, registry: HasRevision) -> None:
         self._registry = registry
-        self._kept: tuple[int, dict[Hashable, Any]] = (registry.revision, {})
+        self._cache: tuple[int, dict[Hashable, Any]] = (registry.revision, {})
 
     def tools(self, key: Hashable, choose: Callable[[], Iterable[Tool]]) -> tuple[Tool, ...]:
-        """The tools for whatever `key` stands for, as `choose` says."""
+        """Return the tools for `key` (for example a kind of caller); `choose` computes them on a cache miss."""
         return self._once(("", key), lambda: tuple(choose()))
 
     def get(self, format: Format, key: Hashable, choose: Callable[[], Iterable[Tool]]) -> ToolList:  # noqa: A002
-        """The list for whatever `key` stands for, such as a kind of caller; `choose` is asked when it is not kept.
+        """Return the provider list for `key`; `choose` computes its tools on a cache miss.
 
-        The same object comes back until the registry changes: do not change it.
+        Do not modify the list: the same object is returned until the registry changes.
         """
         return self._once((format, key), lambda: provider_list(choose(), format))
 
     def _once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The revision is taken before anything is made: what changes meanwhile is never kept as the present."""
-        revision, kept = self._kept
-        if revision != self._registry.revision or len(kept) > _MAX_CACHED:
-            kept: dict[Hashable, Any] = {}
-            self._kept = (self._registry.revision, kept)
-        if key not in kept:
-            kept[key] = make()
-        return kept[key]
+        revision, cached = self._cache
+        if revision != self._registry.revision or len(cached) > _MAX_CACHED:
+            cached: dict[Hashable, Any] = {}
+            # The revision is read before the value is made, so that a change in between invalidates the cache.
+            self._cache = (self._registry.revision, cached)
+        if key not in cached:
+            cached[key] = make()
+        return cached[key]
 
 
 def _entry(tool: Tool, format: Format) -> dict[str, Any]:  # noqa: A002
@@ -75,7 +75,7 @@ def _entry(tool: Tool, format: Format) -> dict[str, Any]:  # noqa: A002
             if tool.strict:
                 entry["strict"] = True
             return {"type": "function", **(entry if format == "openai" else {"function": entry})}
-        # MCP knows structured content as objects only; clients refuse a whole list over one other schema.
+        # MCP allows only object schemas for structured content, and clients reject the whole list over any other.
         case "mcp" if tool.output_schema is not None and tool.output_schema.get("type") == "object":
             return entry | {"outputSchema": tool.output_schema}
         case _:

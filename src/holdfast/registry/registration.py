@@ -1,9 +1,10 @@
-"""The forms in which tools can be given, read into tools and sources. Nothing is registered here."""
+"""Parses what can be registered (tools, mappings, functions, modules, sources) into `Tool` and `ToolSource`."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from math import isfinite
 from os import PathLike
 from types import ModuleType
@@ -23,19 +24,19 @@ _SOURCE_PARAMETERS: Final = ["register", "done"]
 
 
 class ToolSource(Struct, frozen=True):
-    """Tools that are found out later."""
+    """A function that registers tools asynchronously, for example after connecting to a server."""
 
     resolve: Resolve
     label: str
     timeout: float | None = None
-    """Seconds; None takes the registry's default."""
+    """Seconds; None means the registry's default."""
 
 
 Part = Tool | ToolSource
 
 
 def parse_registration(what: object, definition: object = None) -> list[Part]:
-    """Every tool and source in what was given, or `ToolError`."""
+    """Return every tool and source in `what`. Raises `ToolError` for anything else."""
     if definition is not None:
         return [_named(what, definition)]
     if isinstance(what, Tool):
@@ -49,13 +50,13 @@ def parse_registration(what: object, definition: object = None) -> list[Part]:
     if isinstance(what, PathLike | bytes):
         raise _unusable(cast(object, what))
     if isinstance(what, type):
-        raise ToolError(f"'{_label(what)}' is a class; register one of its methods through an instance, or a function.")
+        raise ToolError(f"'{_label(what)}' is a class. Register a method of an instance, or a function.")
     if callable(resolve := getattr(what, "resolve", None)):
         if not _is_source(resolve):
             kind = type(what).__qualname__
             raise ToolError(
-                f"The `resolve` of '{kind}' does not take (register, done), so that '{kind}' is no tool source; "
-                "register its methods one by one."
+                f"The `resolve` of '{kind}' does not take (register, done), so '{kind}' is not a tool source. "
+                "Register its methods one by one."
             )
         return [_source(resolve, type(what).__qualname__, getattr(what, "timeout", None))]
     if isinstance(what, Iterable):
@@ -67,18 +68,18 @@ def parse_registration(what: object, definition: object = None) -> list[Part]:
 
 def _named(name: object, definition: object) -> Tool:
     if not isinstance(name, str):
-        raise ToolError(f"A definition is registered under a name, not under {type(name).__name__}.")
+        raise ToolError(f"The name of a definition must be a string, not {type(name).__name__}.")
     if isinstance(definition, Tool):
         tool = definition
     elif isinstance(definition, Mapping):
         tool = define({"name": name, **cast(Mapping[str, Any], definition)})
     else:
         raise ToolError(
-            f"The definition of '{name}' must be a mapping or a tool, not {type(definition).__name__}; "
-            "make a tool of a function with @tool."
+            f"The definition of '{name}' must be a mapping or a tool, not {type(definition).__name__}. "
+            "Use @tool to make a tool from a function."
         )
     if tool.name != name:
-        raise ToolError(f"The definition registered as '{name}' calls itself '{tool.name}'; use one name.")
+        raise ToolError(f"The definition registered as '{name}' has the name '{tool.name}'. Use the same name.")
     return tool
 
 
@@ -86,7 +87,7 @@ def _from_mapping(given: Mapping[str, Any]) -> Part:
     if "resolve" not in given:
         return define(given)
     if unknown := sorted(set(given) - _SOURCE_FIELDS):
-        raise ToolError(f"A tool source has `resolve` and `timeout`, and no field '{unknown[0]}'.")
+        raise ToolError(f"A tool source has no field '{unknown[0]}', only `resolve` and `timeout`.")
     resolve = given["resolve"]
     if not callable(resolve):
         raise ToolError(f"The `resolve` of a tool source must be a function, not {type(resolve).__name__}.")
@@ -94,15 +95,15 @@ def _from_mapping(given: Mapping[str, Any]) -> Part:
 
 
 def _from_function(function: Callable[..., Any]) -> Part:
-    """A function is a tool, unless its parameters say that it is a source: registering never runs a tool."""
+    """A function whose first parameters are (register, done) is a source; any other is a tool."""
     if _is_source(function):
         return _source(function, _label(function), None)
     if isinstance(function, ToolMethod):
         owner, _, name = function.__qualname__.rpartition(".")
-        raise ToolError(f"'{function.__qualname__}' is a method; register it through an instance: {owner}(...).{name}")
+        raise ToolError(f"'{function.__qualname__}' is a method. Register it on an instance: {owner}(...).{name}")
     if not inspect.isroutine(function):
         raise ToolError(
-            f"'{_label(function)}' is an object that can be called; register a function or a method, "
+            f"'{_label(function)}' is a callable object. Register a function, a method, "
             "or a source that takes (register, done)."
         )
     return tool(function)
@@ -126,15 +127,13 @@ def _from_module(module: ModuleType) -> list[Part]:
         definitions = [value for value in vars(module).values() if isinstance(value, Tool)]
         if not definitions:
             raise ToolError(
-                f"The module '{module.__name__}' has no tools: write @tool over a function in it, "
-                "or let it export `definitions` or `resolve(register, done)`."
+                f"The module '{module.__name__}' has no tools. Decorate a function in it with @tool, "
+                "or export `definitions` or `resolve(register, done)`."
             )
     return parse_registration(definitions() if callable(definitions) else definitions)
 
 
 def _import(path: str) -> ModuleType:
-    from importlib import import_module
-
     try:
         return import_module(path)
     except Exception as error:
@@ -156,6 +155,6 @@ def _label(function: object) -> str:
 
 def _unusable(what: object) -> ToolError:
     return ToolError(
-        f"{type(what).__name__} cannot be registered; give a tool, a definition with a `name`, a list of them, "
+        f"{type(what).__name__} cannot be registered. Use a tool, a definition with a `name`, a list of them, "
         "a module path, or a source with `resolve`."
     )

@@ -1,8 +1,9 @@
-"""Which tools exist: registering, finding, listing. Who may use them is the policy's business."""
+"""The tool registry: registers, finds and lists tools, and loads entry points. The policy decides who may use them."""
 
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import RLock
@@ -24,13 +25,13 @@ GROUP_PREFIX: Final = "group:"
 
 
 class NameIndex:
-    """Tools by every spelling they answer to."""
+    """Tools by canonical name, alias and API name; names are unique regardless of case."""
 
     __slots__ = ("_folded", "_spelled", "tools")
 
     def __init__(self) -> None:
         self.tools: dict[str, Tool] = {}
-        """By canonical name, in order of registration."""
+        """By canonical name, in registration order."""
         self._spelled: dict[str, Tool] = {}
         self._folded: dict[str, Tool] = {}
 
@@ -38,18 +39,17 @@ class NameIndex:
         return self._spelled.get(spelling)
 
     def replaced_by(self, tools: Sequence[Tool], *, replace: bool, without: Iterable[Tool] = ()) -> list[Tool]:
-        """The tools that must go so that these can come, or `DuplicateTool`; nothing is changed.
+        """Return the tools that must be removed before these can be added. Raises `DuplicateTool`; changes nothing.
 
-        With `replace` a newcomer takes the place of whoever answers to its canonical or API name. An alias
-        never takes a place, and neither does a name that differs from a taken one only by case. Those `without` whom
-        things go on are counted among the ones that go, and take up no name.
+        With `replace` a new tool replaces one that has its canonical or API name. It never replaces a tool by an alias,
+        or by a name that differs only in case. Tools in `without` are removed in any case, so their names are free.
         """
         leaving = {tool.name: tool for tool in without if self.tools.get(tool.name) is tool}
         leaving |= dict(self._replaced(tools)) if replace else {}
         coming: dict[str, int] = {}
         for place, tool in enumerate(tools):
             if tool.name.startswith(GROUP_PREFIX):
-                raise InvalidName(f"'{tool.name}' cannot be a tool name: '{GROUP_PREFIX}' names groups of tools.")
+                raise InvalidName(f"'{tool.name}' cannot be a tool name: '{GROUP_PREFIX}' is the prefix of groups.")
             for spelling in _spellings(tool):
                 folded = spelling.lower()
                 owner = self._folded.get(folded)
@@ -66,7 +66,7 @@ class NameIndex:
             self._folded[spelling.lower()] = tool
 
     def drop(self, tool: Tool) -> bool:
-        """Forget this very tool; False if it is not (or no longer) the one of its name."""
+        """Remove exactly this tool; False if its name belongs to another tool or to none."""
         if self.tools.get(tool.name) is not tool:
             return False
         del self.tools[tool.name]
@@ -83,19 +83,19 @@ class NameIndex:
                     continue
                 if tool.source not in (other.source, "program"):
                     raise DuplicateTool(
-                        f"Tool '{other.name}' comes from '{other.source}' and may be replaced only from there or by "
-                        f"your program, not by '{tool.source}'."
+                        f"Tool '{other.name}' comes from '{other.source}' and can be replaced only by that source or "
+                        f"by your program, not by '{tool.source}'."
                     )
                 yield other.name, other
 
 
 def known_names(tools: Iterable[Tool]) -> list[str]:
-    """What these tools may be called by a person or a model: names and aliases."""
+    """Return the names and aliases of these tools."""
     return [name for tool in tools for name in tool.names]
 
 
 def unknown_tool(name: str, known: Iterable[str]) -> UnknownTool:
-    """The error for a name nobody answers to; give only names the caller may see."""
+    """Return the error for an unknown name. `known` must contain only names that the caller may see."""
     meant = did_you_mean(name, known)
     hint = f"Did you mean '{meant}'?" if meant else "Use one of the tools that are listed."
     return UnknownTool(f"There is no tool '{name[:80]}'. {hint}")
@@ -107,16 +107,16 @@ def _spellings(tool: Tool) -> tuple[str, ...]:
 
 def _taken(tool: Tool, spelling: str, other: Tool) -> DuplicateTool:
     if other.name == tool.name:
-        return DuplicateTool(f"There already is a tool '{tool.name}'; register with replace=True to replace it.")
+        return DuplicateTool(f"There is already a tool '{tool.name}'. Register with replace=True to replace it.")
     kind = "name" if spelling == tool.name else "alias" if spelling in tool.aliases else "API name"
     return DuplicateTool(
-        f"The {kind} '{spelling}' of tool '{tool.name}' is taken by tool '{other.name}' (upper and lower case count "
-        "as the same); choose another."
+        f"The {kind} '{spelling}' of tool '{tool.name}' is taken by tool '{other.name}' (names are case-insensitive). "
+        "Choose another."
     )
 
 
 class CallerPolicy(Protocol):
-    """What one kind of caller may use."""
+    """The tools that one kind of caller may use."""
 
     def allows(self, tool: Tool) -> bool: ...
     def decide(self, tool: Tool) -> Decision: ...
@@ -124,13 +124,13 @@ class CallerPolicy(Protocol):
 
 
 class ToolPolicy(Protocol):
-    """Who may use what. The registry keeps it for those who list and run tools, and does not ask it."""
+    """Decides who may use which tool. The registry only stores it for the code that lists and runs tools."""
 
     def compile(self, caller: Caller) -> CallerPolicy: ...
 
 
 class Registry:
-    """All tools by name. Reads are dictionary look-ups; changes are atomic and may come from any thread."""
+    """All tools by name. Reads are dictionary look-ups; changes are atomic and thread-safe."""
 
     def __init__(
         self,
@@ -156,21 +156,20 @@ class Registry:
     def register(
         self, what: object, definition: Any = None, /, *, replace: bool = False, source: str | None = None
     ) -> Handle:
-        """Register a tool, (name, definition), a list, a module path, or a source; all of it or nothing.
+        """Register a tool, (name, definition), a list, a module path, or a source, atomically.
 
-        `replace` lets a tool take the place of one with its name. `source` marks where everything comes from,
-        whatever the definitions say of themselves.
+        `replace` lets a tool replace one of the same name. `source` overrides the source in the definitions.
         """
         parts = parse_registration(what, definition)
-        tools = [_from(part, source) for part in parts if isinstance(part, Tool)]
+        tools = [_with_source(part, source) for part in parts if isinstance(part, Tool)]
         if tools:
             self._change(tools, replace=replace)
 
         def register(what: object, definition: Any = None, /, *, replace: bool = False) -> Handle:
             return self.register(what, definition, replace=replace, source=source)
 
-        loading = [self._sources.add(part, register) for part in parts if isinstance(part, ToolSource)]
-        return Handle.compose(*loading, Handle(lambda: self._drop(tools)))
+        handles = [self._sources.add(part, register) for part in parts if isinstance(part, ToolSource)]
+        return Handle.compose(*handles, Handle(lambda: self._drop(tools)))
 
     def unregister(self, name: str) -> bool:
         """Remove the tool with this canonical name or alias."""
@@ -178,18 +177,18 @@ class Registry:
         return tool is not None and name in tool.names and self._drop([tool])
 
     def swap(self, add: Sequence[Tool], remove: Iterable[Tool], *, source: str) -> None:
-        """Bring in these tools of a source and drop those, all of it or nothing, as one change.
+        """Add and remove tools of a source in one atomic change.
 
-        A tool takes the place of one of its name from the same source. Of `remove` only those very tools go that are
-        still there.
+        A new tool replaces one of the same name from the same source. Tools in `remove` that have been replaced in the
+        meantime are skipped.
         """
-        self._change([_from(tool, source) for tool in add], tuple(remove), replace=True)
+        self._change([_with_source(tool, source) for tool in add], tuple(remove), replace=True)
 
     def set_policy(self, policy: ToolPolicy | None) -> None:
         with self._lock:
             self._policy = policy
             self._bump()
-        self._tell()
+        self._notify()
 
     def get_policy(self) -> ToolPolicy | None:
         return self._policy
@@ -201,10 +200,10 @@ class Registry:
                 return
             self._has_root = has_root
             self._bump()
-        self._tell()
+        self._notify()
 
     def on_change(self, callback: Callback) -> Handle:
-        """Call after every change, in the thread that made it."""
+        """Call `callback` after every change, in the thread that made it."""
         key = object()
         self._listeners[key] = callback
         return Handle(lambda: self._listeners.pop(key, None))
@@ -213,21 +212,21 @@ class Registry:
 
     @property
     def revision(self) -> int:
-        """Goes up with each change of what `list` or the policy would say."""
+        """Increases with each change of the tools or the policy."""
         return self._revision
 
     def find(self, name: str) -> Tool | None:
-        """By canonical name, alias or API name."""
+        """Return the tool with this canonical name, alias or API name."""
         tool = self._index.find(name)
         return tool if tool is not None and (self._has_root or not tool.needs_root) else None
 
     def hidden_without_root(self, name: str) -> Tool | None:
-        """The tool of that name if all that hides it is that there is no project root."""
+        """Return the tool of this name if it is hidden only because there is no project root."""
         tool = self._index.find(name)
         return tool if tool is not None and tool.needs_root and not self._has_root else None
 
     def get(self, name: str) -> Tool | None:
-        """By canonical name or alias."""
+        """Return the tool with this canonical name or alias."""
         tool = self.find(name)
         return tool if tool is not None and name in tool.names else None
 
@@ -239,16 +238,16 @@ class Registry:
         return self.get(name) is not None
 
     def list_all(self) -> tuple[Tool, ...]:
-        """Every tool, those that wait for a project root too."""
+        """Return every tool, including those that need a project root when there is none."""
         return tuple(self._index.tools.values())
 
     def is_registered(self, name: str) -> bool:
-        """Whether a tool has this canonical name or alias, be it one that waits for a project root."""
+        """Whether a tool has this canonical name or alias, even if it is hidden without a project root."""
         tool = self._index.find(name)
         return tool is not None and name in tool.names
 
     def list(self) -> tuple[Tool, ...]:
-        """Every tool, sorted by name; those that are not enabled too."""
+        """Return every visible tool, sorted by name, including disabled ones."""
         found = self._sorted
         if found is None:
             with self._lock:
@@ -262,15 +261,15 @@ class Registry:
         return tuple(tool.name for tool in self.list())
 
     def specs(self) -> Sequence[dict[str, Any]]:
-        """What each tool is, in no provider's terms, sorted by name."""
+        """Return provider-neutral descriptions of the tools, sorted by name."""
         return [_spec(tool) for tool in self.list()]
 
     def suggest(self, name: str, among: Iterable[Tool] | None = None) -> str | None:
-        """The name that was probably meant, out of the tools the caller may see."""
+        """Return the most similar name of a tool in `among`."""
         return did_you_mean(name, known_names(self.list() if among is None else among))
 
     def unknown(self, name: str, among: Iterable[Tool] | None = None) -> UnknownTool:
-        """The error for a name nobody answers to."""
+        """Return the error for an unknown name, with a suggestion from `among`."""
         return unknown_tool(name, known_names(self.list() if among is None else among))
 
     # Sources
@@ -282,37 +281,35 @@ class Registry:
 
     @property
     def pending(self) -> int:
-        """How many sources have not finished."""
+        """The number of sources that have not finished."""
         return self._sources.pending
 
     async def start(self) -> None:
-        """Start the sources that were registered before there was an event loop."""
+        """Start the sources that were registered before an event loop was running."""
         self._sources.start()
 
     async def wait_ready(self) -> None:
-        """Until every source has finished; starts those that have not begun."""
+        """Start the sources that have not begun, and wait until all have finished."""
         await self._sources.wait_ready()
 
     def on_ready(self, callback: Callback) -> Handle:
-        """Call once, as soon as every source has finished."""
+        """Call `callback` once, as soon as every source has finished."""
         return self._sources.on_ready(callback)
 
     def stop(self) -> None:
-        """Give up the sources that have not finished."""
+        """Abandon the sources that have not finished."""
         self._sources.stop()
 
     def warn(self, message: str) -> None:
-        """Keep a warning for whoever shows them, and log it."""
-        import logging
-
+        """Log a warning and add it to `warnings`."""
         if message not in self.warnings:
             self.warnings.append(message)
         logging.getLogger("holdfast").warning("%s", message)
 
     def _change(self, tools: Sequence[Tool], without: Sequence[Tool] = (), *, replace: bool) -> None:
-        doubts = [_strict_doubt(tool, problems) for tool in tools if (problems := tool.strict_problems())]
-        if doubts and self._strict_check == "error":
-            raise InvalidSchema(doubts[0])
+        warnings = [_strict_warning(tool, problems) for tool in tools if (problems := tool.strict_problems())]
+        if warnings and self._strict_check == "error":
+            raise InvalidSchema(warnings[0])
         with self._lock:
             leaving = self._index.replaced_by(tools, replace=replace, without=without)
             if not tools and not leaving:
@@ -322,9 +319,9 @@ class Registry:
             for tool in tools:
                 self._index.add(tool)
             self._bump()
-        for doubt in doubts:
-            self.warn(doubt)
-        self._tell()
+        for warning in warnings:
+            self.warn(warning)
+        self._notify()
 
     def _drop(self, tools: Iterable[Tool]) -> bool:
         with self._lock:
@@ -332,27 +329,27 @@ class Registry:
             if dropped:
                 self._bump()
         if dropped:
-            self._tell()
+            self._notify()
         return bool(dropped)
 
     def _bump(self) -> None:
         self._revision += 1
         self._sorted = None
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for callback in tuple(self._listeners.values()):
             try:
                 callback()
             except Exception as error:
-                self.warn(f"A listener to changes of the tool registry failed: {type(error).__name__}: {error}")
+                self.warn(f"A change listener of the tool registry failed: {type(error).__name__}: {error}")
 
 
-def _from(tool: Tool, source: str | None) -> Tool:
+def _with_source(tool: Tool, source: str | None) -> Tool:
     return tool if source is None or tool.source == source else tool.with_(source=source)
 
 
-def _strict_doubt(tool: Tool, problems: Sequence[str]) -> str:
-    return f"Tool '{tool.name}' asks for strict, but its schema does not meet the strict rules: {'; '.join(problems)}."
+def _strict_warning(tool: Tool, problems: Sequence[str]) -> str:
+    return f"Tool '{tool.name}' is strict, but its schema breaks the rules of strict mode: {'; '.join(problems)}."
 
 
 def _spec(tool: Tool) -> dict[str, Any]:
@@ -373,13 +370,13 @@ ENTRY_POINT_GROUP: Final = "holdfast.tools"
 
 
 def load_entry_points(registry: Registry, group: str = ENTRY_POINT_GROUP, *, project: Path | None = None) -> Handle:
-    """Register what installed packages offer; a broken one is a warning that names the package.
+    """Register the tools of installed packages. A broken entry point gives a warning that names the package.
 
-    A package that lies in the project is not installed, only found there by way of `PYTHONPATH`: nobody chose to run
-    it, so it is left out, with a warning. What is in the environment that holdfast runs in counts as installed.
+    A package inside the project is skipped with a warning: it is only found through `PYTHONPATH`, and the user never
+    chose to run it. Packages in the environment that runs holdfast count as installed.
 
-    An entry point names a tool, a definition, a list, a factory without parameters that gives one of these, a module
-    with `definitions` or `resolve`, or a source. Every tool is marked `package:NAME`, whatever it says of itself.
+    An entry point names a tool, a definition, a list, a factory without parameters that returns one of these, a module
+    with `definitions` or `resolve`, or a source. The source of every tool is set to `package:NAME`.
     """
     offered = installed_entry_points(group, project, "tools", "tools.modules", registry.warn)
     return Handle.compose(*[_load(registry, point, package) for point, package in offered])
@@ -388,33 +385,36 @@ def load_entry_points(registry: Registry, group: str = ENTRY_POINT_GROUP, *, pro
 def installed_entry_points(
     group: str, project: Path | None, what: str, option: str, warn: Callable[[str], None]
 ) -> Iterator[tuple[EntryPoint, str]]:
-    """The entry points of installed packages, each with its package; the `option` names a module that is not one."""
+    """Yield the entry points of installed packages with the package name.
+
+    For a package inside the project it warns that `what` is skipped, and names the `option` that can load the module.
+    """
     from importlib.metadata import entry_points
 
     for point in sorted(entry_points(group=group), key=lambda point: (_package(point), point.name)):
         package = _package(point)
-        if project is None or not _lies_in(point, project):
+        if project is None or not _is_in_project(point, project):
             yield point, package
             continue
         warn(
-            f"The package '{package}' lies in the project and is not installed, so the {what} it offers as "
-            f"'{point.name}' are left out; install it, or name its module in {option} of your own configuration."
+            f"The package '{package}' is inside the project and not installed, so its {what} '{point.name}' are not "
+            f"loaded. Install it, or add its module to {option} in your user configuration."
         )
 
 
 def _load(registry: Registry, point: EntryPoint, package: str) -> Handle | None:
     try:
-        return registry.register(_made(point.load()), source=f"package:{package}")
+        return registry.register(_call_factory(point.load()), source=f"package:{package}")
     except (Exception, SystemExit) as error:
         registry.warn(
-            f"The package '{package}' offers tools as '{point.name}' ({point.value}), but they cannot be loaded: "
+            f"Tools '{point.name}' ({point.value}) of the package '{package}' cannot be loaded: "
             f"{type(error).__name__}: {error}"
         )
         return None
 
 
-def _made(offered: object) -> object:
-    """What a factory makes; anything else is taken as it is. A factory takes nothing: with parameters it is a tool."""
+def _call_factory(offered: object) -> object:
+    """Call a factory, which has no parameters; return anything else as it is (a function with parameters is a tool)."""
     if isinstance(offered, Tool) or not callable(offered) or inspect.signature(offered).parameters:
         return offered
     if hasattr(offered, "resolve") and not isinstance(offered, type):
@@ -422,11 +422,11 @@ def _made(offered: object) -> object:
     made = offered()
     if inspect.iscoroutine(made):
         made.close()
-        raise ToolError("a factory of tools must not be async; offer a source (register, done) instead.")
+        raise ToolError("a tool factory must not be async. Use a source (register, done) instead.")
     return made
 
 
-def _lies_in(point: EntryPoint, project: Path) -> bool:
+def _is_in_project(point: EntryPoint, project: Path) -> bool:
     if point.dist is None:
         return False
     folder = os.path.abspath(str(point.dist.locate_file("")))  # noqa: PTH100

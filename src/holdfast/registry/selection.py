@@ -1,4 +1,4 @@
-"""Which tools one document works with: edits to the default list, which is every enabled tool."""
+"""The tool list of one document: edits (set, append, prepend, remove) to the default list of enabled tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.contract.tool import Tool
 from holdfast.registry.registry import GROUP_PREFIX, known_names, unknown_tool
 
 Edit = tuple[str, Iterable[str]]
-"""An operation (`set`, `append`, `prepend`, `remove`, `+`, `-`, `^`) and the names it is given."""
+"""An operation (`set`, `append`, `prepend`, `remove`, `+`, `-`, `^`) and its operands."""
 
 _EDITS: Final[Mapping[str, Callable[[NameList, Sequence[str]], NameList]]] = {
     "set": NameList.set,
@@ -28,20 +28,20 @@ REMOVING: Final = frozenset(name for name, edit in _EDITS.items() if edit is Nam
 
 
 def select(tools: Iterable[Tool], edits: Iterable[Edit], *, groups: Collection[str] = ()) -> list[str]:
-    """The canonical names a document ends up with, in its order.
+    """Return the canonical names of the tools that a document selects, in its order.
 
-    `tools` are those the caller may see. Every evaluation starts from the enabled ones; a tool that is not
-    enabled comes in when it is named. Names may be aliases, API names, patterns and groups (`group:fs`). A name that no
-    tool has raises `UnknownTool`, and so does a group that no tool is in and that is not one of `groups`.
+    `tools` are the tools that the caller may see. The edits start from the enabled ones; a disabled tool is added by
+    its name. Operands are names, aliases, API names, patterns and groups (`group:fs`). An unknown name raises
+    `UnknownTool`, and so does an empty group that is not in `groups`.
     """
     catalogue = _Catalogue(tuple(tools), groups)
     chosen = NameList(tuple(tool.name for tool in catalogue.tools if tool.enabled))
     for operation, names in edits:
         edit = _EDITS.get(operation)
         if edit is None:
-            raise ToolError(f"'{operation}' is not a list operation; use one of {', '.join(_EDITS)}.")
+            raise ToolError(f"'{operation}' is not a list operation. Use one of {', '.join(_EDITS)}.")
         removing = operation in REMOVING
-        chosen = edit(chosen, [found for name in names for found in catalogue.meant_by(name, disabled=removing)])
+        chosen = edit(chosen, [found for name in names for found in catalogue.resolve(name, disabled=removing)])
     return list(chosen.items)
 
 
@@ -53,8 +53,8 @@ class _Catalogue:
         self._groups = groups
         self._by_name = {name: tool for tool in tools for name in (*tool.names, tool.api_name)}
 
-    def meant_by(self, name: str, *, disabled: bool) -> list[str]:
-        """The canonical names behind a name, a pattern or a group; the latter two bring in enabled tools only."""
+    def resolve(self, name: str, *, disabled: bool) -> list[str]:
+        """Return the canonical names for a name, pattern or group. The latter two skip disabled tools by default."""
         if (tool := self._by_name.get(name)) is not None:
             return [tool.name]
         if name.startswith(GROUP_PREFIX):

@@ -1,4 +1,4 @@
-"""Sources: tools that are found out later. Requests wait until every source has finished, one way or another."""
+"""Loads tools from asynchronous sources, each with a timeout, and signals when all sources have finished."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Handle:
         self._undo = undo
 
     def remove(self) -> bool:
-        """True the first time, False ever after."""
+        """Undo the registration. True the first time, then False."""
         undo, self._undo = self._undo, None
         if undo is None:
             return False
@@ -38,7 +38,7 @@ class Handle:
 
     @staticmethod
     def compose(*handles: Handle | None) -> Handle:
-        """One handle for several, removed in the order given; None is skipped."""
+        """Return one handle for several; they are removed in the given order."""
 
         def undo() -> None:
             for handle in handles:
@@ -49,7 +49,7 @@ class Handle:
 
 
 class Register(Protocol):
-    """`register`, as a source gets it: all the forms a registry takes."""
+    """The `register` function that a source receives; it accepts the same forms as `Registry.register`."""
 
     def __call__(self, what: object, definition: Any = None, /, *, replace: bool = False) -> Handle: ...
 
@@ -61,8 +61,8 @@ class Timer(Protocol):
 CallLater = Callable[[float, Callback], Timer]
 
 
-class _Loading:
-    """One source on its way."""
+class _PendingSource:
+    """A source that has not finished."""
 
     __slots__ = ("deadline", "finished", "handles", "loop", "register", "source", "task", "timeout", "timer")
 
@@ -79,7 +79,7 @@ class _Loading:
 
 
 class SourceLoader:
-    """Runs sources, bounds their time, and tells when all have finished. Safe to use from threads."""
+    """Runs sources with timeouts and notifies when all have finished. Thread-safe."""
 
     def __init__(
         self, warn: Callable[[str], None], *, default_timeout: float, call_later: CallLater | None = None
@@ -88,7 +88,7 @@ class SourceLoader:
         self._default_timeout = default_timeout
         self._call_later = call_later
         self._lock = RLock()
-        self._pending: dict[_Loading, None] = {}
+        self._pending: dict[_PendingSource, None] = {}
         self._waiting: dict[object, tuple[AbstractEventLoop | None, Callback]] = {}
 
     @property
@@ -100,31 +100,31 @@ class SourceLoader:
         return not self._pending
 
     def add(self, source: ToolSource, register: Register) -> Handle:
-        """Start a source, at once inside a running loop, else with `start` or the first wait.
+        """Add a source. It starts now if an event loop runs, otherwise with `start` or the first wait.
 
-        The handle stops a source that has not finished and removes all that it registered.
+        The handle stops an unfinished source and removes all that it registered.
         """
-        loading = _Loading(source, register, source.timeout or self._default_timeout)
+        pending = _PendingSource(source, register, source.timeout or self._default_timeout)
         with self._lock:
-            self._pending[loading] = None
+            self._pending[pending] = None
         if (loop := _running_loop()) is not None:
-            self._begin(loading, loop)
-        return Handle(lambda: self._withdraw(loading))
+            self._begin(pending, loop)
+        return Handle(lambda: self._withdraw(pending))
 
     def start(self) -> None:
         """Start what waits for a loop. Sources of a loop that is gone are timed by the one running now."""
         loop = _running_loop()
         if loop is None:
             raise RuntimeError("Tool sources start inside a running event loop; await `start()` or `wait_ready()`.")
-        for loading in tuple(self._pending):
-            if loading.loop is None:
-                self._begin(loading, loop)
-            elif loading.loop is not loop:
-                loading.loop = loop
-                self._arm(loading, loop, max(0.0, loading.deadline - monotonic()))
+        for pending in tuple(self._pending):
+            if pending.loop is None:
+                self._begin(pending, loop)
+            elif pending.loop is not loop:
+                pending.loop = loop
+                self._arm(pending, loop, max(0.0, pending.deadline - monotonic()))
 
     async def wait_ready(self) -> None:
-        """Until no source is pending. Giving up the wait does not stop the sources."""
+        """Wait until no source is pending. Cancelling the wait does not stop the sources."""
         from asyncio import get_running_loop
 
         loop = get_running_loop()
@@ -138,7 +138,7 @@ class SourceLoader:
                 handle.remove()
 
     def on_ready(self, callback: Callback) -> Handle:
-        """Call once when no source is pending: on the loop that runs now, or directly if there is none."""
+        """Call once when no source is pending: on the current event loop, or directly if there is none."""
         loop = _running_loop()
         key = object()
         with self._lock:
@@ -149,109 +149,109 @@ class SourceLoader:
         return Handle()
 
     def stop(self) -> None:
-        """Give up every pending source; what they registered stays."""
-        for loading in tuple(self._pending):
-            self._finish(loading)
-            self._cancel(loading)
+        """Abandon every pending source. The tools that they have registered stay."""
+        for pending in tuple(self._pending):
+            self._finish(pending)
+            self._cancel(pending)
 
-    def _begin(self, loading: _Loading, loop: AbstractEventLoop) -> None:
+    def _begin(self, pending: _PendingSource, loop: AbstractEventLoop) -> None:
         with self._lock:
-            if loading.loop is not None or loading.finished:
+            if pending.loop is not None or pending.finished:
                 return
-            loading.loop = loop
-        loading.deadline = monotonic() + loading.timeout
-        self._arm(loading, loop, loading.timeout)
-        if inspect.iscoroutinefunction(loading.source.resolve):
-            self._follow(loading, loop, None)
+            pending.loop = loop
+        pending.deadline = monotonic() + pending.timeout
+        self._arm(pending, loop, pending.timeout)
+        if inspect.iscoroutinefunction(pending.source.resolve):
+            self._follow(pending, loop, None)
         else:
-            Thread(target=self._run, args=(loading, loop), name=f"source {loading.source.label}", daemon=True).start()
+            Thread(target=self._run, args=(pending, loop), name=f"source {pending.source.label}", daemon=True).start()
 
-    def _arm(self, loading: _Loading, loop: AbstractEventLoop, seconds: float) -> None:
+    def _arm(self, pending: _PendingSource, loop: AbstractEventLoop, seconds: float) -> None:
         def expire() -> None:
-            self._finish(loading, f"Timed out after {loading.timeout:g}s")
-            self._cancel(loading)
+            self._finish(pending, f"Timed out after {pending.timeout:g}s")
+            self._cancel(pending)
 
-        loading.timer = (self._call_later or loop.call_later)(seconds, expire)
+        pending.timer = (self._call_later or loop.call_later)(seconds, expire)
 
-    def _run(self, loading: _Loading, loop: AbstractEventLoop) -> None:
-        """In a thread of its own, because a plain function may block."""
+    def _run(self, pending: _PendingSource, loop: AbstractEventLoop) -> None:
+        """Run a synchronous source in a thread of its own, because it may block."""
         try:
-            outcome = self._resolve(loading)
+            outcome = self._resolve(pending)
         except Exception as error:
-            self._finish(loading, _words(error))
+            self._finish(pending, _describe(error))
             return
         if inspect.isawaitable(outcome):
             try:
-                loop.call_soon_threadsafe(self._follow, loading, loop, outcome)
+                loop.call_soon_threadsafe(self._follow, pending, loop, outcome)
             except RuntimeError:
-                self._finish(loading, "Cancelled")
+                self._finish(pending, "Cancelled")
                 _close(outcome)
 
-    def _follow(self, loading: _Loading, loop: AbstractEventLoop, rest: Awaitable[None] | None) -> None:
-        """As a task on the loop: the whole source, or the rest that a plain function gave back."""
-        if loading.finished:
+    def _follow(self, pending: _PendingSource, loop: AbstractEventLoop, rest: Awaitable[None] | None) -> None:
+        """Run a coroutine source, or the awaitable that a synchronous source returned, as a task."""
+        if pending.finished:
             _close(rest)
             return
 
         async def work() -> None:
             try:
-                outcome = self._resolve(loading) if rest is None else rest
+                outcome = self._resolve(pending) if rest is None else rest
                 if outcome is not None:
                     await outcome
             except Exception as error:
-                self._finish(loading, _words(error))
+                self._finish(pending, _describe(error))
 
         def ended(task: Task[None]) -> None:
             if task.cancelled():
-                self._finish(loading, "Cancelled")
+                self._finish(pending, "Cancelled")
 
-        loading.task = loop.create_task(work())
-        loading.task.add_done_callback(ended)
+        pending.task = loop.create_task(work())
+        pending.task.add_done_callback(ended)
 
-    def _resolve(self, loading: _Loading) -> Awaitable[None] | None:
+    def _resolve(self, pending: _PendingSource) -> Awaitable[None] | None:
         def register(what: object, definition: Any = None, /, *, replace: bool = False) -> Handle:
-            handle = None if loading.finished else loading.register(what, definition, replace=replace)
+            handle = None if pending.finished else pending.register(what, definition, replace=replace)
             with self._lock:
-                if handle is not None and not loading.finished:
-                    loading.handles.append(handle)
+                if handle is not None and not pending.finished:
+                    pending.handles.append(handle)
                     return handle
             if handle is not None:
                 handle.remove()
-            self._warn(f"Tool source '{loading.source.label}' registered more after it had finished: ignored.")
+            self._warn(f"Tool source '{pending.source.label}' registered a tool after it had finished; ignored.")
             return Handle()
 
         def done(error: object = None) -> None:
-            self._finish(loading, None if error is None else _words(error))
+            self._finish(pending, None if error is None else _describe(error))
 
-        return loading.source.resolve(register, done)
+        return pending.source.resolve(register, done)
 
-    def _finish(self, loading: _Loading, error: str | None = None) -> None:
+    def _finish(self, pending: _PendingSource, error: str | None = None) -> None:
         with self._lock:
-            if loading.finished:
+            if pending.finished:
                 return
-            loading.finished = True
-        # Whoever waits for readiness must find the warning when it comes.
+            pending.finished = True
+        # The warning comes before readiness, so that callers waiting for `ready` can already read it.
         if error is not None:
-            self._warn(f"Tool source '{loading.source.label}': {error}")
-        if loading.timer is not None:
-            self._call(loading.loop, loading.timer.cancel)
+            self._warn(f"Tool source '{pending.source.label}': {error}")
+        if pending.timer is not None:
+            self._call(pending.loop, pending.timer.cancel)
         with self._lock:
-            self._pending.pop(loading, None)
-            told = list(self._waiting.values()) if self.ready else []
-            if told:
+            self._pending.pop(pending, None)
+            callbacks = list(self._waiting.values()) if self.ready else []
+            if callbacks:
                 self._waiting.clear()
-        for loop, callback in told:
+        for loop, callback in callbacks:
             self._call(loop, callback)
 
-    def _withdraw(self, loading: _Loading) -> None:
-        self._finish(loading)
-        self._cancel(loading)
-        for handle in loading.handles:
+    def _withdraw(self, pending: _PendingSource) -> None:
+        self._finish(pending)
+        self._cancel(pending)
+        for handle in pending.handles:
             handle.remove()
 
-    def _cancel(self, loading: _Loading) -> None:
-        if loading.task is not None:
-            self._call(loading.loop, loading.task.cancel)
+    def _cancel(self, pending: _PendingSource) -> None:
+        if pending.task is not None:
+            self._call(pending.loop, pending.task.cancel)
 
     def _call(self, loop: AbstractEventLoop | None, callback: Callable[[], object]) -> None:
         if loop is not None:
@@ -261,11 +261,11 @@ class SourceLoader:
         try:
             callback()
         except Exception as error:
-            self._warn(f"A callback of the tool registry failed: {_words(error)}")
+            self._warn(f"A callback of the tool registry failed: {_describe(error)}")
 
 
 def _running_loop() -> AbstractEventLoop | None:
-    # A program that never imported asyncio has no loop, and need not pay for the import to learn that.
+    # A program that never imported asyncio has no loop; do not pay for the import to find out.
     asyncio = sys.modules.get("asyncio")
     if asyncio is None:
         return None
@@ -280,5 +280,5 @@ def _close(rest: object) -> None:
         rest.close()
 
 
-def _words(error: object) -> str:
+def _describe(error: object) -> str:
     return f"{type(error).__name__}: {error}" if isinstance(error, Exception) else str(error)

@@ -18,16 +18,16 @@ K1: Final = 1.2
 B: Final = 0.75
 NAME_WEIGHT: Final = 3
 MAX_TEXT: Final = 2000
-"""Characters of a description or a query that count: whoever writes more does not slow the others down."""
+"""Characters of a description or a query that are indexed, so that a long one does not slow down the search."""
 MAX_PARAMETERS: Final = 32
 MAX_PARAMETER: Final = 200
-"""Characters of a parameter's name and description that count."""
+"""Characters of a parameter's name and description that are indexed."""
 MAX_WORDS: Final = 64
-"""Words of a query that count."""
+"""Words of a query that are searched."""
 
 _CHUNK: Final = re.compile(r"[^\W_]+")
 _PIECE: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_SILENT: Final = frozenset({
+_STOP_WORDS: Final = frozenset({
     "a", "an", "and", "are", "as", "at", "be", "been", "but", "by", "can", "do", "does", "for", "from", "has", "have",
     "if", "in", "into", "is", "it", "its", "not", "of", "on", "or", "so", "such", "than", "that", "the", "their",
     "them", "then", "there", "these", "this", "those", "to", "was", "were", "when", "where", "which", "will", "with",
@@ -36,14 +36,14 @@ _SILENT: Final = frozenset({
 
 
 class ToolIndex:
-    """Made once for a set of tools; searching changes nothing in it."""
+    """An immutable BM25 index over the names, descriptions and parameters of tools."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self.tools: Final = tuple(sorted(tools, key=attrgetter("name")))
         self._named: dict[str, list[int]] = defaultdict(list)
-        """Places of tools by spelling, blind to case."""
+        """Positions in `tools` by case-folded name."""
         self._counts: dict[str, dict[int, int]] = defaultdict(dict)
-        """By word, how often it stands in which tool."""
+        """By word: position of a tool to the number of occurrences."""
         lengths: list[int] = []
         split: dict[str, tuple[str, ...]] = {}
         for place, tool in enumerate(self.tools):
@@ -61,12 +61,12 @@ class ToolIndex:
         self._norms = [K1 * (1 - B + B * length / average) for length in lengths]
 
     def mask(self, tools: Iterable[Tool]) -> bytes:
-        """Which of the indexed tools are these, for `search`."""
+        """Return a mask that restricts `search` to these tools."""
         wanted = set(tools)
         return bytes(tool in wanted for tool in self.tools)
 
     def search(self, query: str, limit: int, mask: bytes | None = None) -> list[Tool]:
-        """The tools that fit best: of exactly that name, of that name in another case, then by score, then by name."""
+        """Return the best matches: the exact name, the name in another case, then by score and name."""
         query = query[:MAX_TEXT]
         name = query.strip()
         mask = mask or b"\1" * len(self.tools)
@@ -76,7 +76,7 @@ class ToolIndex:
         return list(dict.fromkeys((*named, *(self.tools[place] for _, place in ranked))))[:limit]
 
     def _scores(self, query: str) -> dict[int, float]:
-        """By place, of the tools that have any of the words."""
+        """Return the BM25 score by position, for tools that contain any of the words."""
         words = islice(dict.fromkeys(word for chunk in _CHUNK.findall(query) for word in _words_of(chunk)), MAX_WORDS)
         scores: dict[int, float] = defaultdict(float)
         for counts in sorted((self._counts[word] for word in words if word in self._counts), key=len):
@@ -87,12 +87,12 @@ class ToolIndex:
 
 
 def _words_of(chunk: str) -> tuple[str, ...]:
-    """`createIssues` is create, issue and createissue: what is written in one may be asked for in two."""
+    """Split camel case into normalised words: `createIssues` gives create, issue and createissue."""
     if chunk.isdigit() or (chunk.isalpha() and chunk.islower()) or not chunk.isascii():
         pieces = [chunk]
     elif len(pieces := _PIECE.findall(chunk)) > 1:
         pieces.append(chunk)
-    return tuple(word for piece in pieces if (word := _singular(piece.casefold())) not in _SILENT)
+    return tuple(word for piece in pieces if (word := _singular(piece.casefold())) not in _STOP_WORDS)
 
 
 def _singular(word: str) -> str:
@@ -106,6 +106,6 @@ def _singular(word: str) -> str:
 def _text(tool: Tool) -> str:
     texts = [tool.description[:MAX_TEXT]]
     for name, schema in islice(schema_properties(tool).items(), MAX_PARAMETERS):
-        said = cast(dict[str, Any], schema).get("description") if isinstance(schema, dict) else None
-        texts.append((f"{name} {said}" if isinstance(said, str) else name)[:MAX_PARAMETER])
+        description = cast(dict[str, Any], schema).get("description") if isinstance(schema, dict) else None
+        texts.append((f"{name} {description}" if isinstance(description, str) else name)[:MAX_PARAMETER])
     return " ".join(texts)

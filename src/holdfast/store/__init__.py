@@ -1,1 +1,1 @@
-"""What is remembered: the ledger of calls, grants, trust, and the blobs that belong to them."""
+"""Persistent state: the ledger of calls, grants, trusted files, pinned tools, and the blobs they refer to."""

@@ -1,4 +1,4 @@
-"""Content kept beside the ledger, in files named by their SHA-256: before-images, long outputs, large bodies."""
+"""Content-addressed blobs beside the ledger, in files named by SHA-256: before-images, long outputs, large bodies."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from holdfast.store.redact import RedactedStream, Redactor
 
 
 class Spill(Struct, frozen=True, kw_only=True):
-    """An output that was kept."""
+    """A long output that was stored, so that it can be read back in parts."""
 
     reference: str
     size: int
-    """Bytes kept."""
+    """Bytes stored."""
     dropped: int
-    """Bytes after those, which were more than allowed and are gone."""
+    """Bytes beyond the limit, which were not stored."""
     lines: int
 
 
 class SpillWriter:
-    """Takes text or bytes in any pieces; bytes that are not UTF-8 are kept as they are."""
+    """Stores an output that arrives in chunks of text or bytes, redacted. Bytes that are not UTF-8 are preserved."""
 
     def __init__(
         self, new: PrivateFile, path: Callable[[str], Path], redacted: RedactedStream, max_bytes: int, *, sync: bool
@@ -79,7 +79,7 @@ class SpillWriter:
 
 
 class RawSpillWriter:
-    """Takes bytes as they are, as fast as they come: nothing is redacted, and the name is no digest."""
+    """Stores bytes without redaction and hashing, for speed. The reference is random, not a digest."""
 
     def __init__(self, new: PrivateFile, path: Callable[[str], Path], max_bytes: int, *, sync: bool) -> None:
         self._new = new
@@ -117,7 +117,7 @@ def _encode(text: str) -> bytes:
 
 
 def _cut(data: bytes, length: int) -> bytes:
-    """At most `length` bytes, not ending inside a character."""
+    """Return at most `length` bytes, without splitting a UTF-8 character."""
     while length and data[length] & 0xC0 == 0x80:
         length -= 1
     return data[:length]
@@ -125,26 +125,26 @@ def _cut(data: bytes, length: int) -> bytes:
 
 @contextmanager
 def disk_errors(what: str) -> Generator[None]:
-    """Errors of the disk as errors of the ledger."""
+    """Translate `OSError` into `LedgerUnavailable`; `what` is the verb of the message."""
     try:
         yield
     except FileNotFoundError as error:
-        raise LedgerUnavailable("That content is not kept any more; run the call again to get it.") from error
+        raise LedgerUnavailable("This content is no longer stored. Run the call again to get it.") from error
     except OSError as error:
         raise LedgerUnavailable(
-            f"The content could not be {what} ({error.strerror}); check the disk and permissions of the state folder."
+            f"The content could not be {what} ({error.strerror}). Check the disk and permissions of the state folder."
         ) from error
 
 
 MAX_READ: Final = 1024 * 1024
-"""The most bytes `read_lines` gives in one answer, however long the lines are."""
+"""The most bytes `read_lines` returns at once, however long the lines are."""
 _REFERENCE: Final = re.compile(r"[0-9a-f]{64}")
 _BLOCK: Final = 65_536
 _SMALL: Final = 1024 * 1024
 
 
 class Blobs:
-    """Without a folder the content lives in a temporary one, which goes when the object goes."""
+    """The blobs in a folder. Without one they are stored in a temporary folder that is removed with the object."""
 
     def __init__(self, folder: Path | None, redactor: Redactor, *, sync: bool = False) -> None:
         self._folder = folder
@@ -159,7 +159,7 @@ class Blobs:
         return self._folder
 
     def put(self, content: bytes) -> str:
-        """Keep the content byte for byte and return its reference."""
+        """Store the content byte for byte and return its reference."""
         reference = sha256(content).hexdigest()
         path = self.path(reference)
         with disk_errors("kept"):
@@ -170,7 +170,7 @@ class Blobs:
         return reference
 
     def put_open(self, descriptor: int, size: int | None = None) -> str:
-        """Keep what an open file holds from here on, or `size` bytes of it, in blocks; return its reference."""
+        """Store the rest of an open file, or `size` bytes of it, block by block; return its reference."""
         with disk_errors("kept"):
             blocks = _blocks(descriptor, size)
             first = next(blocks, b"")
@@ -187,7 +187,7 @@ class Blobs:
         return path.name
 
     def touch(self, reference: str) -> bool:
-        """Whether the content is there; if so, it counts as just kept, so that it is not pruned meanwhile."""
+        """Whether the blob exists. Updates its modification time, so that a concurrent prune does not remove it."""
         return _touch(self.path(reference))
 
     def has(self, reference: str) -> bool:
@@ -197,18 +197,18 @@ class Blobs:
         with disk_errors("read"):
             content = self.path(reference).read_bytes()
         if sha256(content).hexdigest() != reference:
-            raise LedgerCorrupt(f"The kept content {reference[:12]} was changed since it was kept; do not use it.")
+            raise LedgerCorrupt(f"The stored content {reference[:12]} has been changed on disk. Do not use it.")
         return content
 
     def spill(self, output: str | bytes, max_bytes: int) -> Spill:
-        """Keep an output, redacted, as far as it is allowed."""
+        """Store the first `max_bytes` of an output, redacted."""
         with self.spill_writer(max_bytes) as writer:
             writer.write(output)
             return writer.close()
 
     @contextmanager
     def spill_writer(self, max_bytes: int) -> Generator[SpillWriter]:
-        """For output that arrives in pieces; what was not closed is thrown away."""
+        """A writer for output that arrives in chunks. Without `close` the output is discarded."""
         with disk_errors("kept"):
             new = PrivateFile(self.folder)
         try:
@@ -217,7 +217,7 @@ class Blobs:
             new.close()
 
     def open_spill(self, max_bytes: int, *, redacted: bool) -> SpillWriter | RawSpillWriter:
-        """For output that arrives in pieces, of which some may hold a secret or none does; close it or discard it."""
+        """Return a writer for output that arrives in chunks; the caller closes or discards it."""
         with disk_errors("kept"):
             new = PrivateFile(self.folder)
         if redacted:
@@ -225,7 +225,7 @@ class Blobs:
         return RawSpillWriter(new, self.path, max_bytes, sync=self._sync)
 
     def read_lines(self, reference: str, offset: int, limit: int, max_bytes: int = MAX_READ) -> tuple[str, int]:
-        """Lines from number `offset` (1-based), and how many there are in all. Reads in blocks, keeps what it gives."""
+        """Return `limit` lines from line `offset` (1-based), and the total number of lines. Reads block by block."""
         first = max(1, offset)
         kept = bytearray()
         line = 1
@@ -240,12 +240,12 @@ class Blobs:
 
     def path(self, reference: str) -> Path:
         if not _REFERENCE.fullmatch(reference):
-            raise LedgerUnavailable(f"{reference[:80]!r} is not the name of kept content; it is 64 hexadecimal digits.")
+            raise LedgerUnavailable(f"{reference[:80]!r} is not a content reference, which has 64 hexadecimal digits.")
         return self.folder / reference[:2] / reference
 
 
 def _blocks(descriptor: int, size: int | None) -> Iterator[bytes]:
-    """Full ones but for the last."""
+    """Yield blocks of `_SMALL` bytes; only the last is shorter."""
     left = size
     while left is None or left > 0:
         block = bytearray()
@@ -269,7 +269,7 @@ def _touch(path: Path) -> bool:
 
 
 def _slice(block: bytes, skip: int, end: int) -> bytes:
-    """From after the `skip`-th newline to the `end`-th one, or to where the block ends."""
+    """Return the part after the `skip`-th newline up to and including the `end`-th one, or to the end of the block."""
     start = 0
     for _ in range(skip):
         start = block.find(b"\n", start) + 1

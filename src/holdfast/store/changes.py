@@ -1,4 +1,4 @@
-"""What calls changed on disk: how it is written into the ledger before it happens, and read back to be undone."""
+"""File changes of calls in the ledger: recorded ahead of the change (write-ahead), and read back for undo."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.contract.command import ChangedPath
 from holdfast.store.entries import BeforeImage, BodyReader
 
 if TYPE_CHECKING:
-    from holdfast.contract.command import ChangedPath
     from holdfast.store.database import Op
     from holdfast.store.entries import BodyEncoder
 
@@ -22,11 +22,11 @@ PathKind = Literal["absent", "file", "symlink", "directory", "fifo", "other"]
 ChangeKind = Literal["created", "modified", "deleted", "mode", "replaced"]
 _PER_ENTRY: Final = 500
 _RAW: Final = "\0"
-"""Begins a path that is not UTF-8, written as hexadecimal digits. No path holds this character."""
+"""Prefix of a path that is not UTF-8 and is stored as hexadecimal digits. No path contains NUL."""
 
 
 class EntryStore(Protocol):
-    """What the ledger offers to those who keep entries of their own in it."""
+    """The part of the ledger that this module uses to store its own kinds of entries."""
 
     encode_body: BodyEncoder
     read_body: BodyReader
@@ -37,18 +37,18 @@ class EntryStore(Protocol):
 
 
 class PathState(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is at a path. `other` is a socket or a device, which cannot be made again."""
+    """What exists at a path. `other` is a socket or a device, which cannot be recreated."""
 
     kind: PathKind
     mode: int | None = None
     size: int = 0
     blob: str | None = None
-    """The SHA-256 of a file's content, if the content is kept."""
+    """The SHA-256 of a file's content, if the content is stored as a blob."""
     digest: str | None = None
-    """The same, if it is not."""
+    """The SHA-256, if the content is not stored."""
     target: str | None = None
     owner: tuple[int, int] | None = None
-    """User and group, where they are not those of the process that looked."""
+    """User and group id, if they differ from those of the process that recorded the state."""
 
     @property
     def content(self) -> str | None:
@@ -64,7 +64,7 @@ ABSENT: Final = PathState(kind="absent")
 
 
 class PathChange(Struct, frozen=True):
-    """One path, relative to a root; the root itself is the empty path."""
+    """A change of one path, relative to a root; the root itself is the empty path."""
 
     path: str
     before: PathState
@@ -72,41 +72,41 @@ class PathChange(Struct, frozen=True):
 
 
 class CommandChanges(Struct, frozen=True):
-    """What a command changed beneath a root; written before it is taken over."""
+    """What a command changed beneath a root; written before the changes are applied to the root."""
 
     root: str
     changes: tuple[PathChange, ...]
 
 
 class AfterImage(Struct, frozen=True):
-    """What a tool left at a path."""
+    """The state of a path after a tool changed it."""
 
     path: str
     state: PathState
 
 
 class CallUndone(Struct, frozen=True):
-    """The call was undone by another."""
+    """The call was undone by the call `undo`."""
 
     undo: str
     by: str
 
 
 class ConcurrentCalls(Struct, frozen=True):
-    """Commands that ran at the same time: what they changed is recorded as one, with the first of these calls."""
+    """Commands that ran at the same time. Their changes are recorded together, under the first of these calls."""
 
     calls: tuple[str, ...]
 
 
 class NetChange(Struct, frozen=True, kw_only=True):
-    """What one call did to one path, all of it taken together."""
+    """The combined effect of one call on one path."""
 
     path: str
     root: str | None
-    """What it lies beneath, where that was recorded."""
+    """The root it was recorded beneath, if any."""
     before: PathState
     after: PathState | None
-    """None if the call was interrupted before it could say."""
+    """None if the call was interrupted before it recorded the result."""
 
     @property
     def kind(self) -> ChangeKind:
@@ -125,18 +125,16 @@ def kind_of_change(before: PathState, after: PathState | None) -> ChangeKind:
     return "mode" if (before.content, before.target) == (after.content, after.target) else "modified"
 
 
-def shown_change(root: str, change: PathChange) -> ChangedPath:
-    from holdfast.contract.command import ChangedPath
-
+def to_contract_change(root: str, change: PathChange) -> ChangedPath:
     return ChangedPath(path=absolute(root, change.path), kind=kind_of_change(change.before, change.after))
 
 
 def absolute(root: str, path: str) -> str:
-    return os.path.join(root, path) if path else root  # noqa: PTH118 - not a Path: thousands of them
+    return os.path.join(root, path) if path else root  # noqa: PTH118 - `Path` is too slow for thousands of paths
 
 
 def content_state(content: bytes | None, mode: int | None, *, blob: str | None = None) -> PathState:
-    """The state a tool describes by a file's content."""
+    """Return the state of a file with this content; None means that the file does not exist."""
     if content is None:
         return ABSENT
     digest = None if blob else sha256(content).hexdigest()
@@ -144,10 +142,10 @@ def content_state(content: bytes | None, mode: int | None, *, blob: str | None =
 
 
 def record_changes(ledger: EntryStore, call_id: str, root: str, changes: Sequence[PathChange]) -> None:
-    """All of them in one transaction, some hundred to an entry."""
-    written = map(_written, changes)
+    """Record the changes in one transaction, `_PER_ENTRY` per entry."""
+    encoded = map(_encode_change, changes)
     bodies: list[str] = []
-    while batch := tuple(islice(written, _PER_ENTRY)):
+    while batch := tuple(islice(encoded, _PER_ENTRY)):
         bodies.append(ledger.encode_body(CommandChanges(encode_path(root), batch)))
     if bodies:
         ledger.run(lambda tx: [tx.append(call_id, "recorded", body) for body in bodies])
@@ -159,7 +157,7 @@ def record_concurrent(ledger: EntryStore, calls: Sequence[str]) -> None:
 
 
 def concurrent_with(ledger: EntryStore, call_id: str) -> tuple[str, ...]:
-    """The calls that are undone with this one, itself among them and the one they are recorded with first."""
+    """Return the calls that are undone together with this one, including it. The first has the entries."""
     rows = ledger.rows("SELECT body FROM entries WHERE call = ? AND kind = 'together' LIMIT 1", (call_id,))
     return ledger.read_body(rows[0][0], ConcurrentCalls).calls if rows else (call_id,)
 
@@ -169,7 +167,7 @@ def last_entry(ledger: EntryStore) -> int:
 
 
 def states_from_other_calls(ledger: EntryStore, since: int, calls: Sequence[str]) -> dict[str, PathState]:
-    """What calls other than these left at which paths after an entry of the ledger."""
+    """Return, by absolute path, the state that calls other than `calls` left there after the entry `since`."""
     found: dict[str, PathState] = {}
     sql = "SELECT call, kind, body FROM entries WHERE id > ? AND kind IN ('after', 'recorded') ORDER BY id"
     for call_id, kind, body in ledger.rows(sql, (since,)):
@@ -181,12 +179,12 @@ def states_from_other_calls(ledger: EntryStore, since: int, calls: Sequence[str]
             continue
         recorded = ledger.read_body(body, CommandChanges)
         root = decode_path(recorded.root)
-        found |= {absolute(root, change.path): change.after for change in map(_read, recorded.changes)}
+        found |= {absolute(root, change.path): change.after for change in map(_decode_change, recorded.changes)}
     return found
 
 
 def exclude_other_calls(root: str, changes: Sequence[PathChange], others: Mapping[str, PathState]) -> list[PathChange]:
-    """The changes without those that other calls made, and without the folders those needed."""
+    """Return the changes without those of other calls, and without the parent folders that only those needed."""
 
     def is_theirs(change: PathChange) -> bool:
         left = others.get(absolute(root, change.path))
@@ -194,25 +192,25 @@ def exclude_other_calls(root: str, changes: Sequence[PathChange], others: Mappin
 
     kept = [change for change in changes if not is_theirs(change)]
     files = (change.path for change in kept if change.after.kind != "directory")
-    made = _above(change.path for change in changes if is_theirs(change)) - _above(files)
+    made = _parents(change.path for change in changes if is_theirs(change)) - _parents(files)
     return [change for change in kept if change.path not in made or change.before.kind != "absent"]
 
 
 def rebase_on_other_calls(
     root: str, changes: Sequence[PathChange], others: Mapping[str, PathState]
 ) -> list[PathChange]:
-    """The changes, each beginning with what another call left there meanwhile."""
+    """Return the changes with `before` replaced by the state that another call left there in the meantime."""
     left = ((change, others.get(absolute(root, change.path), change.before)) for change in changes)
     return [change if state.same_as(change.before) else replace(change, before=state) for change, state in left]
 
 
-def _above(paths: Iterable[str]) -> set[str]:
-    """Every folder on the way to these paths."""
+def _parents(paths: Iterable[str]) -> set[str]:
+    """Return all parent folders of these paths."""
     return {path[:at] for path in paths for at, letter in enumerate(path) if letter == "/"}
 
 
 def net_changes(ledger: EntryStore, call_id: str) -> list[NetChange]:
-    """Every path the call changed: the first thing known before it and the last after it."""
+    """Return every path that the call changed, with the first recorded state before it and the last one after it."""
     call_id, *_ = concurrent_with(ledger, call_id)
     found: dict[str, NetChange] = {}
     sql = "SELECT kind, body FROM entries WHERE call = ? AND kind IN ('before', 'after', 'recorded') ORDER BY id"
@@ -230,7 +228,7 @@ def net_changes(ledger: EntryStore, call_id: str) -> list[NetChange]:
         else:
             recorded = ledger.read_body(body, CommandChanges)
             root = decode_path(recorded.root)
-            for change in map(_read, recorded.changes):
+            for change in map(_decode_change, recorded.changes):
                 path = absolute(root, change.path)
                 first = found.get(path) or NetChange(path=path, root=root, before=change.before, after=None)
                 found[path] = replace(first, after=change.after)
@@ -238,7 +236,7 @@ def net_changes(ledger: EntryStore, call_id: str) -> list[NetChange]:
 
 
 def changing_calls(ledger: EntryStore, limit: int) -> list[str]:
-    """The calls that changed something, those with the newest changes first."""
+    """Return the calls that changed files, newest change first."""
     sql = (
         "SELECT call FROM entries WHERE kind = 'before' OR kind = 'recorded' "
         "GROUP BY call ORDER BY max(id) DESC LIMIT ?"
@@ -253,7 +251,7 @@ def mark_undone(ledger: EntryStore, call_id: str, undo: str, by: str) -> None:
 
 
 def undone_by(ledger: EntryStore, call_id: str) -> str | None:
-    """The call that undid this one, unless that has been undone since."""
+    """Return the call that undid this one, or None if that undo was itself undone."""
     sql = "SELECT body FROM entries WHERE call = ? AND kind = 'undone' ORDER BY id DESC LIMIT 1"
     rows = ledger.rows(sql, (call_id,))
     if not rows:
@@ -266,7 +264,7 @@ def _file_of(image: BeforeImage) -> PathState:
     return PathState(kind="file", mode=image.mode, size=image.size, blob=image.blob)
 
 
-def _written(change: PathChange) -> PathChange:
+def _encode_change(change: PathChange) -> PathChange:
     before, after = (
         state if state.target is None else replace(state, target=encode_path(state.target))
         for state in (change.before, change.after)
@@ -274,7 +272,7 @@ def _written(change: PathChange) -> PathChange:
     return PathChange(encode_path(change.path), before, after)
 
 
-def _read(change: PathChange) -> PathChange:
+def _decode_change(change: PathChange) -> PathChange:
     before, after = (
         state if state.target is None else replace(state, target=decode_path(state.target))
         for state in (change.before, change.after)
@@ -283,7 +281,7 @@ def _read(change: PathChange) -> PathChange:
 
 
 def encode_path(path: str) -> str:
-    """A path as JSON can carry it, whatever bytes it is made of."""
+    """Return the path as text that JSON can represent, whatever its bytes are."""
     try:
         path.encode()
     except UnicodeEncodeError:

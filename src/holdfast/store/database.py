@@ -1,4 +1,4 @@
-"""The SQLite file of a ledger: its tables as numbered migrations, and one transaction at a time."""
+"""The SQLite database of a ledger: numbered migrations, serialised write transactions, lock retries."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from holdfast.fs.replace import make_private_folder
 from holdfast.store.entries import chain_hash
 
 APPLICATION_ID: Final = 0x486F6C64
-"""Marks the file as ours: "Hold"."""
+"""The SQLite application id of a ledger file: "Hold" in ASCII."""
 GENESIS: Final = bytes(32)
 """The hash before the first entry."""
 PRUNING_VERSION: Final = 2
-"""From this format on entries can be pruned."""
+"""The first schema version with the table `pruned`."""
 
 Migration = Sequence[str]
 
@@ -84,12 +84,13 @@ def version(connection: sqlite3.Connection) -> int:
 
 
 def migrate(connection: sqlite3.Connection, where: str, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Apply what is missing, in one transaction; another process that opens the file meanwhile waits for it."""
+    """Apply the missing migrations in one transaction, so that a process that opens the file meanwhile waits."""
     check(connection, where, migrations)
     if version(connection) == len(migrations):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
+        # Read again under the write lock: another process may have migrated the file first.
         done = version(connection)
         check(connection, where, migrations)
         for number, statements in enumerate(migrations[done:], start=done + 1):
@@ -104,30 +105,30 @@ def migrate(connection: sqlite3.Connection, where: str, migrations: Sequence[Mig
 
 
 def check(connection: sqlite3.Connection, where: str, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Refuse a database of something else, or of a holdfast that is newer than this one."""
+    """Refuse a database of another program, or of a newer holdfast."""
     done = version(connection)
     if done > len(migrations):
         raise LedgerUnavailable(
-            f"The ledger {where} was written by a newer holdfast (format {done}, this one knows {len(migrations)}); "
-            "upgrade holdfast to use it."
+            f"The ledger {where} was written by a newer holdfast (format {done}, supported {len(migrations)}). "
+            "Upgrade holdfast to use it."
         )
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if application != APPLICATION_ID and (done or tables):
-        raise LedgerCorrupt(f"The file {where} is not a ledger of holdfast; move it away or give another path.")
+        raise LedgerCorrupt(f"The file {where} is not a holdfast ledger. Move it away or use another path.")
 
 
 T = TypeVar("T")
 Durability = Literal["process", "power"]
 
 LOCK_TIMEOUT: Final = 5.0
-"""Seconds to wait for another process that writes."""
+"""Seconds to wait for another process that is writing."""
 _BUSY_SECONDS: Final = 0.003
-"""How long SQLite itself waits in one go; an event loop stands still meanwhile."""
+"""SQLite's own busy timeout. It blocks the event loop, so it is short and the callers retry."""
 _CHECKPOINT_PAGES: Final = 16_000
-"""The log is moved into the file every so often; whoever writes then waits for the disk, some 20 ms."""
+"""Pages in the write-ahead log before a checkpoint, which blocks the writer for about 20 ms."""
 _PAGE_BYTES: Final = 2048
-"""A commit writes whole pages; most entries are well below one of this size."""
+"""A commit writes whole pages, and most entries are smaller than this."""
 _DAMAGE: Final = {
     sqlite3.SQLITE_CORRUPT,
     sqlite3.SQLITE_NOTADB,
@@ -139,22 +140,22 @@ IN_MEMORY: Final = Path(":memory:")
 
 
 class DatabaseLocked(LedgerUnavailable):
-    """Another process is writing; worth another try."""
+    """Another process is writing; a retry may succeed."""
 
 
 class Transaction:
-    """The write in progress. Entries are chained in the order they are appended."""
+    """The write transaction in progress. Appends entries to the hash chain."""
 
     __slots__ = ("count", "execute", "head")
 
     def __init__(self, execute: Callable[..., sqlite3.Cursor]) -> None:
         self.execute = execute
-        """There is one cursor: a result is read before the next statement."""
+        """Uses one shared cursor: read a result before the next statement."""
         self.count = 0
         self.head = b""
 
     def append(self, call: str, kind: str, body: str, *, first: bool = False) -> int:
-        """Add an entry. The first of a call takes the place only one entry of it can have: an id is used once."""
+        """Append an entry and return its id. `first` claims the call id, which a unique index allows only once."""
         at = time.time()
         self.head = head = chain_hash(self.head, call, kind, at, body)
         self.count = count = self.count + 1
@@ -169,12 +170,12 @@ Op = Callable[[Transaction], T]
 
 
 class Database:
-    """Usable from several threads; one at a time is inside."""
+    """A connection that several threads can share; one lock serialises them."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self.commits = 0
-        """Transactions of this connection; `version` uses it because SQLite reports only those of others."""
+        """Commits of this connection. `version` needs it, because `data_version` counts only those of others."""
         self._connection = connection
         self._execute = connection.cursor().execute
         self._transaction = Transaction(self._execute)
@@ -191,7 +192,7 @@ class Database:
             raise translate(error, path) from error
         except OSError as error:
             raise LedgerUnavailable(
-                f"The ledger {path} cannot be opened ({error.strerror}); check that its folder can be written."
+                f"The ledger {path} cannot be opened ({error.strerror}). Check that its folder is writable."
             ) from error
 
     @classmethod
@@ -203,19 +204,20 @@ class Database:
             self._connection.close()
 
     def run(self, op: Op[T]) -> T:
-        """One operation in one transaction; blocks while another process writes, at most `LOCK_TIMEOUT`."""
+        """Run one operation in one transaction. Blocks for up to `LOCK_TIMEOUT` while another process writes."""
         return _retry(lambda: self.write([op])[0])
 
     def write(self, ops: Sequence[Op[Any]]) -> list[Any]:
-        """All operations in one transaction, or none of them; raises `Locked` without much waiting."""
+        """Run all operations in one transaction, or none. Raises `DatabaseLocked` almost at once."""
         with self._lock:
             execute = self._execute
             transaction = self._transaction
             try:
+                # IMMEDIATE takes the write lock before the head is read, so that no other process can append between.
                 execute("BEGIN IMMEDIATE")
                 last = execute("SELECT id, hash FROM entries ORDER BY id DESC LIMIT 1").fetchone()
                 transaction.count, head = last or (0, GENESIS)
-                transaction.head = head if type(head) is bytes else GENESIS  # damaged, and `verify` says so
+                transaction.head = head if type(head) is bytes else GENESIS  # a damaged row; `verify` reports it
                 outcomes = [op(transaction) for op in ops]
                 execute("COMMIT")
             except sqlite3.Error as error:
@@ -228,7 +230,7 @@ class Database:
             return outcomes
 
     def read(self, query: Callable[[Callable[..., sqlite3.Cursor]], T]) -> T:
-        """A query on one snapshot."""
+        """Run a query on one consistent snapshot."""
 
         def attempt() -> T:
             with self._lock:
@@ -243,7 +245,7 @@ class Database:
         return _retry(attempt)
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """One statement that reads."""
+        """Run one SELECT and return all rows."""
 
         def attempt() -> list[tuple[Any, ...]]:
             with self._lock:
@@ -252,19 +254,19 @@ class Database:
                 except sqlite3.Error as error:
                     raise translate(error, self.path) from error
                 except UnicodeEncodeError as error:
-                    raise LedgerCorrupt(f"{sql.split()[0]} cannot be asked with text that is no text.") from error
+                    raise LedgerCorrupt(f"{sql.split()[0]} failed: a value contains lone surrogates.") from error
 
         return _retry(attempt)
 
     def shrink(self) -> bool:
-        """Give the disk back what was deleted; False if another process uses the file."""
+        """Return the space of deleted rows to the file system; False if another process uses the file."""
         with self._lock, suppress(sqlite3.OperationalError):
             self._execute("VACUUM")
             return True
         return False
 
     def version(self) -> tuple[int, int]:
-        """Changes whenever anyone, here or in another process, has written."""
+        """Return a value that changes with every commit of this or another process."""
         return (self.rows("PRAGMA data_version")[0][0], self.commits)
 
     def _roll_back(self) -> None:
@@ -276,19 +278,19 @@ class Database:
 def translate(error: sqlite3.Error, path: Path) -> HoldfastError:
     code = getattr(error, "sqlite_errorcode", None)
     if code == sqlite3.SQLITE_CONSTRAINT_UNIQUE:
-        return NotPending("A call with this id is in the ledger already; every call needs an id of its own.")
+        return NotPending("A call with this id is already in the ledger. Every call needs its own id.")
     primary = code & 0xFF if isinstance(code, int) else None
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return DatabaseLocked(f"The ledger {path} is locked by another program; nothing was written, try again.")
+        return DatabaseLocked(f"The ledger {path} is locked by another program. Nothing was written; try again.")
     if primary in _DAMAGE:
         return LedgerCorrupt(
-            f"The ledger {path} is damaged or not a ledger ({error}); move it away to start a new one, and keep it."
+            f"The ledger {path} is damaged or not a ledger ({error}). Move it aside (and keep it) to start a new one."
         )
     if primary == sqlite3.SQLITE_FULL:
-        return LedgerUnavailable(f"The disk of the ledger {path} is full; nothing was written, free some space.")
+        return LedgerUnavailable(f"The disk of the ledger {path} is full. Nothing was written; free some space.")
     if primary == sqlite3.SQLITE_READONLY:
-        return LedgerUnavailable(f"The ledger {path} is read-only; nothing was written, check its permissions.")
-    return LedgerUnavailable(f"The ledger {path} cannot be used ({error}); check its disk and permissions.")
+        return LedgerUnavailable(f"The ledger {path} is read-only. Nothing was written; check its permissions.")
+    return LedgerUnavailable(f"The ledger {path} cannot be used ({error}). Check its disk and permissions.")
 
 
 def _retry(attempt: Callable[[], T]) -> T:
@@ -323,9 +325,10 @@ def _connect(path: Path, durability: Durability) -> sqlite3.Connection:
 
 
 def _connect_to_read(path: Path) -> sqlite3.Connection:
-    """Without a log beside it the file is complete, and can be read even where SQLite may not create its index."""
     if not path.exists():
-        raise LedgerUnavailable(f"There is no ledger at {path}; it is created by the first call.")
+        raise LedgerUnavailable(f"There is no ledger at {path}. The first call creates it.")
+    # Without a write-ahead log the file is complete, so `immutable` is safe; it is needed in a read-only folder, where
+    # SQLite cannot create its shared-memory file.
     complete = not path.with_name(f"{path.name}-wal").exists()
     options = "mode=ro&immutable=1" if complete and not os.access(path.parent, os.W_OK) else "mode=ro"
     connection = sqlite3.connect(
@@ -345,15 +348,13 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
 
 
 def _text(raw: bytes) -> str:
-    """One column that is not UTF-8 must not fail the whole query: who reads it finds that it is no text."""
+    """Decode a column. A column that is not UTF-8 must not fail the whole query; the reader detects the surrogates."""
     return raw.decode("utf-8", "surrogateescape")
 
 
 def _make_private(path: Path) -> None:
-    """The file exists with mode 0600 before SQLite opens it, so that its log files get the same mode.
-
-    An existing file is not opened here: closing it would drop the locks of every connection this process has to it.
-    """
+    """Create the file with mode 0600 before SQLite opens it, so that its log files get the same mode."""
+    # An existing file is never opened here: POSIX drops all locks of the process on a file when any descriptor closes.
     make_private_folder(path.parent)
     try:
         if path.stat().st_mode & 0o077:

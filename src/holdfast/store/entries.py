@@ -1,4 +1,8 @@
-"""The entries of the ledger: what each kind holds, how it is encoded, and how they are chained."""
+"""Ledger entry types, their JSON encoding with secrets redacted, and the hash chain that links them.
+
+Each struct is the body of one kind of entry; the kind itself is stored beside it as a short word (`call`, `pending`,
+`answered`, `intent`, `ended`, …).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ Scope = Literal["once", "session", "project", "user"]
 
 
 class CallRecorded(Struct, frozen=True):
-    """A call that is over when it is first written."""
+    """A call recorded after it finished: one entry instead of a begin and an end."""
 
     call: Call
     decision: Decision
@@ -39,10 +43,12 @@ class CallAnswered(Struct, frozen=True):
     answer: Answer
     digest: Identifier
     result: Result | None = None
-    """The end of the call, when the answer is one."""
+    """The call's result, if the answer ends it (reject, respond)."""
 
 
 class CallBegun(Struct, frozen=True):
+    """Written ahead of the run, so that a crash leaves a trace of what was about to happen."""
+
     decision: Decision
     definition_digest: Identifier
     mutates: bool
@@ -50,7 +56,7 @@ class CallBegun(Struct, frozen=True):
     pid_start: str
     digest: Identifier | None = None
     call: Call | None = None
-    """None if the call was held: what was shown then is what runs."""
+    """None for a call that was pending: its pending entry says what runs."""
 
 
 class CallEnded(Struct, frozen=True):
@@ -58,11 +64,11 @@ class CallEnded(Struct, frozen=True):
 
 
 class BeforeImage(Struct, frozen=True):
-    """What a path held before the call changed it."""
+    """The content of a path before the call changed it."""
 
     path: str
     blob: Identifier | None
-    """None if there was nothing."""
+    """None if the path did not exist."""
     mode: int | None = None
     size: int = 0
 
@@ -73,14 +79,14 @@ class Grant(Struct, frozen=True, kw_only=True):
     id: Identifier
     tool: str
     pattern: Args
-    """What the arguments must be."""
+    """The arguments a call must have to be covered."""
     scope: Scope
     by: str
     created: float
     session: str | None = None
     expires: float | None = None
     uses: int | None = None
-    """How often it can still be used; None for any number of times."""
+    """Remaining uses; None for unlimited."""
 
 
 class GrantAdded(Struct, frozen=True):
@@ -98,7 +104,7 @@ class GrantUsed(Struct, frozen=True):
 
 
 class TrustedContent(Struct, frozen=True, kw_only=True):
-    """A person trusted a file with exactly this content."""
+    """A file that the user trusted with exactly this content."""
 
     path: str
     digest: Identifier
@@ -112,13 +118,13 @@ class TrustRevoked(Struct, frozen=True):
 
 
 class ToolPinned(Struct, frozen=True):
-    """From now on this is how the tool of an MCP server is known."""
+    """The accepted definition of a tool of an MCP server."""
 
     server: str
     tool: str
     digest: Identifier
     before: str | None = None
-    """The digest of the definition it replaces, which a person accepted it for."""
+    """The digest of the definition it replaces, if the user accepted a change."""
 
 
 class ServerUnpinned(Struct, frozen=True):
@@ -126,49 +132,49 @@ class ServerUnpinned(Struct, frozen=True):
 
 
 class EntriesPruned(Struct, frozen=True, kw_only=True):
-    """What was removed because it was old, or more than may be kept."""
+    """A record of pruning. It lets `verify` follow the hash chain across the removed entries."""
 
     ranges: tuple[tuple[int, int, str], ...] = ()
-    """The entries from one number to another that are gone, and the hash of the last of them."""
+    """Removed entries as (first, last, hash of the last)."""
     calls: int = 0
     older_than: float | None = None
-    """A time of the clock."""
+    """Unix time."""
     blobs: int = 0
     freed: int = 0
     by: str = ""
 
 
 class BodyInBlob(Struct, frozen=True):
-    """Stands in for a body that is too large for a row."""
+    """Stands in for a body larger than `MAX_INLINE`, which is stored as a blob."""
 
     blob: Identifier
     size: int
 
 
-_ELSEWHERE: Final = '{"blob":"'
-"""How such a body begins, and no other."""
+_BODY_IN_BLOB: Final = '{"blob":"'
+"""The start of an encoded `BodyInBlob`; no other body starts like this."""
 
 
 class BodyReader:
-    """Turns the text of a row back into what was written."""
+    """Decodes the body column of an entry."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
 
     def text(self, body: str) -> str | bytes:
-        """Raises `LedgerError` where there is none, and `ValueError` where it is not text."""
-        if type(body) is not str:  # SQLite keeps anything in any column
-            raise LedgerCorrupt(f"An entry of the ledger holds {type(body).__name__} in place of text.")
-        if not body.startswith(_ELSEWHERE):
+        """Return the JSON text. Raises `LedgerError` if its blob is missing, `ValueError` if that is not JSON."""
+        if type(body) is not str:  # SQLite does not enforce column types
+            raise LedgerCorrupt(f"A ledger entry contains {type(body).__name__} instead of text.")
+        if not body.startswith(_BODY_IN_BLOB):
             return body
         return self._blobs.read(decoder_of(BodyInBlob).decode(body).blob)
 
     def __call__(self, body: str, kind: type[B]) -> B:
         try:
             return decoder_of(kind).decode(self.text(body))
-        except (ValueError, RecursionError) as error:  # of JSON, of text that is no text, of what is nested too deeply
+        except (ValueError, RecursionError) as error:  # invalid JSON, lone surrogates, or too deeply nested
             raise LedgerCorrupt(
-                f"An entry of the ledger cannot be read ({error}); run `holdfast ledger verify` to find it."
+                f"A ledger entry cannot be read ({error}). Run `holdfast ledger verify` to find it."
             ) from error
 
 
@@ -187,8 +193,10 @@ _PLACEHOLDER: Final = b"[an attachment that held a secret]"
 
 
 class BodyEncoder:
-    """Turns bodies into text without secrets; the only way into the ledger. What could not be read back later is
-    refused here: no caller, tool or hook can make an entry that nobody can read."""
+    """Encodes entry bodies and redacts secrets. Every entry goes through it.
+
+    It decodes what it encoded, so no caller, tool or middleware can write an entry that cannot be read back.
+    """
 
     def __init__(self, redactor: Redactor, blobs: Blobs) -> None:
         self._redactor = redactor
@@ -199,27 +207,27 @@ class BodyEncoder:
         try:
             text = self._encode(body).decode()
         except (UnicodeEncodeError, RecursionError, TypeError, ValueError, OverflowError):
-            text = self._encode(_plain(body)).decode()
+            text = self._encode(_to_encodable(body)).decode()
         try:
             read = decoder_of(type(body)).decode(text)
             if self._redactor.finds(text):
                 text = self._encode(redact_struct(read, self._redactor, self._attachment)).decode()
                 decoder_of(type(body)).decode(text)
         except msgspec.DecodeError as error:
-            raise LedgerUnavailable(f"It cannot be recorded, because it could not be read back: {error}.") from None
+            raise LedgerUnavailable(f"Not recorded, because the entry could not be read back: {error}.") from None
         if len(text) > MAX_INLINE:
             raw = text.encode()
             text = self._encode(BodyInBlob(self._blobs.put(raw), len(raw))).decode()
         return text
 
     def _attachment(self, data: bytes) -> bytes:
-        """Content in which a secret is found, as text or as base64, is not kept at all."""
-        shown = (b2a_base64(data, newline=False).decode(), data.decode("utf-8", "replace"))
-        return _PLACEHOLDER if any(map(self._redactor.finds, shown)) else data
+        """Drop the whole attachment if it contains a secret, as text or as base64."""
+        texts = (b2a_base64(data, newline=False).decode(), data.decode("utf-8", "replace"))
+        return _PLACEHOLDER if any(map(self._redactor.finds, texts)) else data
 
 
-def _plain(value: object, depth: int = 0) -> object:
-    """The value as far as JSON can carry it: broken Unicode, cycles and strange objects become text."""
+def _to_encodable(value: object, depth: int = 0) -> object:
+    """Return a value that JSON can represent: lone surrogates, cycles and unknown objects become text."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if value is None or isinstance(value, bool | int | float | bytes):
@@ -230,17 +238,17 @@ def _plain(value: object, depth: int = 0) -> object:
         fields: dict[str, object] = {name: getattr(value, name) for name in value.__struct_fields__}
         config = value.__struct_config__
         tag = {config.tag_field: config.tag} if config.tag_field else {}
-        return tag | {name: _plain(item, depth + 1) for name, item in fields.items()}
+        return tag | {name: _to_encodable(item, depth + 1) for name, item in fields.items()}
     if isinstance(value, dict):
         items = cast(dict[object, object], value).items()
-        return {str(_plain(str(name))): _plain(item, depth + 1) for name, item in items}
+        return {str(_to_encodable(str(name))): _to_encodable(item, depth + 1) for name, item in items}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item, depth + 1) for item in cast(list[object], value)]
-    return _plain(repr(value))
+        return [_to_encodable(item, depth + 1) for item in cast(list[object], value)]
+    return _to_encodable(repr(value))
 
 
 class LedgerEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of the ledger."""
+    """One row of the ledger."""
 
     id: int
     call: str
@@ -250,11 +258,11 @@ class LedgerEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     hash: str
     body: Json
     problem: str = ""
-    """Why it cannot be read; the body is null then."""
+    """Why the entry cannot be read; its body is null then."""
 
 
 class UnreadableEntry(Struct, frozen=True, kw_only=True):
-    """An entry that is as it was written, and still cannot be read."""
+    """An entry whose hash is right but whose body does not decode."""
 
     entry: int
     call: str
@@ -263,28 +271,29 @@ class UnreadableEntry(Struct, frozen=True, kw_only=True):
 
 
 class VerifyReport(Struct, frozen=True, kw_only=True):
-    """What reading the whole ledger showed."""
+    """The outcome of `Ledger.verify`."""
 
     ok: bool
     entries: int
     head: str
-    """The last hash. Kept elsewhere and given to `verify` later, it proves that nothing before it was rewritten."""
+    """The last hash. Stored elsewhere and passed to `verify` later, it proves that nothing before it was rewritten."""
     first_bad: int | None = None
-    """The first entry that is not as it was written, if it is an entry."""
+    """The first entry that is missing, changed or unreadable, if the problem is in an entry."""
     problem: str | None = None
     pruned: int = 0
-    """How many entries were removed by pruning; the ledger itself says which, and the chain goes on behind them."""
+    """How many entries pruning removed. A `pruned` entry names them, and the chain continues behind them."""
     unreadable: tuple[UnreadableEntry, ...] = ()
-    """Entries nobody can read, though nobody changed them."""
+    """Entries that are unchanged but do not decode."""
 
 
 def chain_hash(previous: bytes, call: str, kind: str, at: float, body: str) -> bytes:
-    """The length in front keeps a call id from reaching into the body; kinds and numbers hold no space."""
+    """Return the next hash of the chain."""
+    # The length prefix separates the call id from the body; kinds and numbers contain no space.
     return sha256(b"%b%b" % (previous, f"{kind} {at!r} {len(call)} {call}{body}".encode())).digest()
 
 
 def matches_chain(digest: object, previous: bytes, call: object, kind: object, at: object, body: object) -> bool:
-    """Whether a row is what was written there, whatever its columns hold by now."""
+    """Whether the row hashes to `digest`. The columns may hold anything, because the file may have been edited."""
     if not (isinstance(call, str) and isinstance(kind, str) and isinstance(at, float) and isinstance(body, str)):
         return False
     try:

@@ -23,16 +23,16 @@ _FOLDER: Final = "writers"
 
 class FolderWriter(Struct, frozen=True, kw_only=True):
     owner: ProcessIdentity
-    """The process that ends it."""
+    """The process that started the writer and ends it."""
     folders: tuple[str, ...]
     ended: float | None = None
 
 
 class WriterRegistration:
-    """A writer that lives; calling it says that it does not any more."""
+    """Registers a writer while it runs. Call the registration when the writer has ended."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
-        """Raises `OSError` if it cannot be noted down: then it must not start."""
+        """Raises `OSError` if the record cannot be written: the writer must not start then."""
         self._writer = FolderWriter(owner=this_process(), folders=tuple(map(str, folders)))
         self._path = user_state_dir() / _FOLDER / os.urandom(8).hex()
         _write(self._path, self._writer)
@@ -40,18 +40,18 @@ class WriterRegistration:
     def __call__(self) -> None:
         with suppress(OSError):
             _write(self._path, replace(self._writer, ended=time()))
-            _forget(self._path, self._writer)
+            _remove_older(self._path, self._writer)
 
 
 def may_have_written(path: Path, since: float | None) -> bool:
-    """Whether one that may write there lives; with `since`, also one that ended after that, or nobody knows when."""
+    """Whether a live writer may write to the path; with `since`, also one that ended after it or at an unknown time."""
     found = False
-    for file, writer in _noted():
+    for file, writer in _records():
         if not any(path.is_relative_to(folder) for folder in writer.folders):
             continue
         if writer.ended is None and is_alive(writer.owner):
             found = True
-        elif writer.ended is None:  # killed with its owner: it ended by now, and that is all that is known
+        elif writer.ended is None:  # killed together with its owner, at an unknown time before now
             found = found or since is not None
             with suppress(OSError):
                 _write(file, replace(writer, ended=time()))
@@ -60,16 +60,16 @@ def may_have_written(path: Path, since: float | None) -> bool:
     return found
 
 
-def _noted() -> Iterator[tuple[Path, FolderWriter]]:
+def _records() -> Iterator[tuple[Path, FolderWriter]]:
     with suppress(OSError):
         for file in sorted((user_state_dir() / _FOLDER).iterdir()):
             with suppress(OSError, msgspec.MsgspecError):
                 yield file, msgspec.json.decode(file.read_bytes(), type=FolderWriter)
 
 
-def _forget(path: Path, writer: FolderWriter) -> None:
-    """Of those that ended only the last one with the same folders matters."""
-    for file, other in _noted():
+def _remove_older(path: Path, writer: FolderWriter) -> None:
+    """Delete older records of ended writers with the same folders: only the last end time matters."""
+    for file, other in _records():
         if file != path and other.ended is not None and other.folders == writer.folders:
             file.unlink(missing_ok=True)
 

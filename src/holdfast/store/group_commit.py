@@ -1,4 +1,4 @@
-"""Group commit: what one turn of the event loop asks for is written in one transaction, or two."""
+"""Group commit: writes of one event loop iteration share one transaction, or two."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from holdfast.store.database import LOCK_TIMEOUT, Database, DatabaseLocked, Op
 
 T = TypeVar("T")
 _PAUSE: Final = 0.005
-"""Seconds until a locked database is tried again; the event loop is free meanwhile."""
+"""Seconds between retries on a locked database; the event loop is free in between."""
 _MAX_TURN: Final = 0.001
-"""Seconds a task may go on writing before it lets others have their turn."""
+"""Seconds for which a task may keep writing immediately, before its writes are queued like those of other tasks."""
 
 
-class _Waiting:
+class _QueuedWrite:
     __slots__ = ("alone", "deadline", "droppable", "future", "op")
 
     def __init__(self, op: Op[Any], future: asyncio.Future[Any], droppable: bool) -> None:
@@ -25,7 +25,7 @@ class _Waiting:
         self.future = future
         self.droppable = droppable
         self.alone = False
-        """It was in a transaction that failed: it is tried again in one of its own, so that only the culprit fails."""
+        """Retried in a transaction of its own after a shared one failed, so that only the culprit fails."""
         self.deadline = 0.0
 
     @property
@@ -34,10 +34,11 @@ class _Waiting:
 
 
 class GroupCommitWriter:
-    """Writes in the thread of the event loop: a transaction takes less time than a change of threads.
+    """Writes in the event loop's thread, because a transaction takes less time than a thread switch.
 
-    The first operation in a turn of the loop is written at once, because nobody may follow. The others of the same
-    turn are written together when it is over. A task that wrote first goes on at once: it cannot overtake itself.
+    The first operation of a loop iteration is committed immediately, because it may be the only one. The others are
+    committed together at the end of the iteration. The task that wrote first may keep writing immediately: its own
+    writes cannot overtake each other.
     """
 
     def __init__(self, database: Database) -> None:
@@ -45,14 +46,14 @@ class GroupCommitWriter:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._first: asyncio.Task[Any] | None = None
         self._turn_ends = 0.0
-        self._queue: list[_Waiting] = []
+        self._queue: list[_QueuedWrite] = []
         self._locked = False
 
     async def commit(self, op: Op[T], *, droppable: bool = False, if_lost: Callable[[], None] | None = None) -> T:
-        """The outcome of the operation, once it is committed.
+        """Return the result of the operation after its commit.
 
-        A caller that is cancelled before the write does not stop it, unless the operation is droppable; `if_lost` is
-        called when the caller is cancelled after the write but before it could hear of it.
+        Cancelling the caller does not stop a queued write, unless it is `droppable`. `if_lost` is called if the caller
+        is cancelled after the commit but before it got the result.
         """
         loop = asyncio.get_running_loop()
         if self._loop is not loop and not self._adopt(loop):
@@ -61,7 +62,7 @@ class GroupCommitWriter:
             with suppress(DatabaseLocked):
                 return self._database.write([op])[0]
         future: asyncio.Future[T] = loop.create_future()
-        self._queue.append(_Waiting(op, future, droppable))
+        self._queue.append(_QueuedWrite(op, future, droppable))
         if if_lost is None:
             return await future
         try:
@@ -72,15 +73,15 @@ class GroupCommitWriter:
             raise
 
     def drain(self) -> None:
-        """Write what waits now, without the event loop."""
+        """Commit all queued writes now, without the event loop."""
         while self._queue:
-            waiting = self._queue.pop(0)
-            if not waiting.dropped:
+            write = self._queue.pop(0)
+            if not write.dropped:
                 with suppress(HoldfastError):
-                    self._database.run(waiting.op)
+                    self._database.run(write.op)
 
     def _adopt(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Serve this loop from now on, unless another one that still lives is served."""
+        """Switch to this event loop, unless the current one is still open."""
         if self._loop is not None and not self._loop.is_closed():
             return False
         self.drain()
@@ -106,7 +107,7 @@ class GroupCommitWriter:
         while self._queue:
             batch = self._take()
             try:
-                outcomes = self._database.write([waiting.op for waiting in batch])
+                outcomes = self._database.write([write.op for write in batch])
             except DatabaseLocked as error:
                 if self._retry_later(batch):
                     return
@@ -115,29 +116,29 @@ class GroupCommitWriter:
                 if len(batch) == 1:
                     _fail(batch, error)
                 else:
-                    for waiting in batch:
-                        waiting.alone = True
+                    for write in batch:
+                        write.alone = True
                     self._queue[:0] = batch
             except BaseException as error:
                 _fail(batch, error)
                 raise
             else:
-                for waiting, outcome in zip(batch, outcomes, strict=True):
-                    if not waiting.future.done():
-                        waiting.future.set_result(outcome)
+                for write, outcome in zip(batch, outcomes, strict=True):
+                    if not write.future.done():
+                        write.future.set_result(outcome)
 
-    def _take(self) -> list[_Waiting]:
+    def _take(self) -> list[_QueuedWrite]:
         if self._queue[0].alone:
             return [self._queue.pop(0)]
         batch, self._queue = self._queue, []
-        return [waiting for waiting in batch if not waiting.dropped]
+        return [write for write in batch if not write.dropped]
 
-    def _retry_later(self, batch: list[_Waiting]) -> bool:
-        """Whether there is still time; the batch then goes to the head of the queue."""
+    def _retry_later(self, batch: list[_QueuedWrite]) -> bool:
+        """Put the batch back at the head of the queue and schedule a retry; False if its time is up."""
         loop = asyncio.get_running_loop()
         now = loop.time()
-        for waiting in batch:
-            waiting.deadline = waiting.deadline or now + LOCK_TIMEOUT
+        for write in batch:
+            write.deadline = write.deadline or now + LOCK_TIMEOUT
         if not batch or now > batch[0].deadline:
             return False
         self._queue[:0] = batch
@@ -146,7 +147,7 @@ class GroupCommitWriter:
         return True
 
 
-def _fail(batch: Sequence[_Waiting], error: BaseException) -> None:
-    for waiting in batch:
-        if not waiting.future.done():
-            waiting.future.set_exception(error)
+def _fail(batch: Sequence[_QueuedWrite], error: BaseException) -> None:
+    for write in batch:
+        if not write.future.done():
+            write.future.set_exception(error)

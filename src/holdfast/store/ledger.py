@@ -1,4 +1,4 @@
-"""The ledger: every call, decision, answer, before-image, result and grant, in the order they happened."""
+"""The append-only ledger of a project: every call, decision, answer, before-image, result and grant, in order."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class Ledger(Queries):
-    """One per project, shared by every process that works on it. Methods ending in `_now` do not need a loop."""
+    """One per project, shared by all processes that work on it. Methods ending in `_now` need no event loop."""
 
     def __init__(self, database: Database, blobs: Blobs, redactor: Redactor) -> None:
         super().__init__(database, BodyReader(blobs))
@@ -53,26 +53,26 @@ class Ledger(Queries):
         self.redactor = redactor
         self.encode_body = BodyEncoder(redactor, blobs)
         self.grant_changes = 0
-        """How often this process has changed the grants here."""
+        """Counts the changes that this process made to the grants; invalidates their cache."""
 
     @classmethod
     def open(
         cls, path: Path, *, durability: Durability = "process", redact: Redactor | None = None, read_only: bool = False
     ) -> Self:
-        """With `process` a commit survives the death of the process, with `power` that of the machine."""
+        """With durability `process` a commit survives a crash of the process, with `power` also a power failure."""
         redactor = redact or Redactor()
         database = Database.open(path, durability=durability, read_only=read_only)
         return cls(database, Blobs(path.parent / "blobs", redactor, sync=durability == "power"), redactor)
 
     @classmethod
     def in_memory(cls, *, redact: Redactor | None = None) -> Self:
-        """A ledger that goes with the process."""
+        """Return a ledger that is lost when the process ends."""
         redactor = redact or Redactor()
         return cls(Database.in_memory(), Blobs(None, redactor), redactor)
 
     @property
     def volatile(self) -> bool:
-        """It goes with the process."""
+        """Whether the ledger is lost when the process ends."""
         return self.path == IN_MEMORY
 
     def close(self) -> None:
@@ -87,30 +87,30 @@ class Ledger(Queries):
         self.close()
 
     def run(self, op: Op[T]) -> T:
-        """Do it now, blocking while another process writes."""
+        """Run and commit the operation now. Blocks while another process writes."""
         return self._database.run(op)
 
     async def commit(self, op: Op[T]) -> T:
-        """Do it together with whatever else is done in this turn of the event loop."""
+        """Commit the operation, together with other writes of this event loop iteration."""
         return await self._writer.commit(op)
 
     async def record_call(
         self, call: Call, decision: Decision, result: Result, *, original_args: object = None
     ) -> None:
-        """A call that is over when it is first written: pure, finished, denied or invalid."""
+        """Record a call with its result in one entry: a pure call, or one that was denied or invalid."""
         await self._writer.commit(operations.record_call(self.encode_body, call, decision, result, original_args))
 
     def record_call_now(self, call: Call, decision: Decision, result: Result, *, original_args: object = None) -> None:
         self.run(operations.record_call(self.encode_body, call, decision, result, original_args))
 
     async def add_pending(self, pending: PendingCall) -> None:
-        """From now on the call waits, here and after a restart. A caller cancelled meanwhile leaves nothing waiting."""
+        """Store a new pending call; it survives a restart. If the caller is cancelled meanwhile, the call is ended."""
         op = operations.add_pending(self.encode_body, pending)
         await self._writer.commit(op, droppable=True, if_lost=lambda: self._never_began(pending.call.id))
         self.cache_pending(pending)
 
     async def replace_pending(self, pending: PendingCall, reason: str, *, only_pending: bool = False) -> None:
-        """The same call as something else: it waits again, for a new answer."""
+        """Replace a pending or approved call by a new version, which needs a new answer."""
         await self._writer.commit(
             operations.replace_pending(self.encode_body, pending, reason, only_pending=only_pending)
         )
@@ -125,19 +125,23 @@ class Ledger(Queries):
         result: Result | None = None,
         becomes: PendingCall | None = None,
     ) -> PendingCall:
-        """Take the answer to what was shown. Only an approval lets the call run; an edit leaves it waiting. `result` is
-        the whole of a result that the answer gives in words. `becomes` is what an approval makes of the call, in the
-        same transaction: it never waits as that."""
-        said = replace(answer, user=os_user())
-        settled = self.run(operations.answer(self.encode_body, self.read_body, call_id, said, digest, result, becomes))
+        """Store an answer to the call with this digest. An approved call may run; an edited call stays pending.
+
+        `result` is the full result if the answer gives one. `becomes` is the widened call that an approval produces;
+        it is stored in the same transaction, so it is never pending itself.
+        """
+        signed = replace(answer, user=os_user())
+        answered = self.run(
+            operations.answer(self.encode_body, self.read_body, call_id, signed, digest, result, becomes)
+        )
         if becomes is not None:
             self.cache_pending(becomes)
-        return self.unredacted(settled)
+        return self.unredacted(answered)
 
     async def begin(
         self, call: Call, *, digest: str | None, definition_digest: str, mutates: bool, decision: Decision
     ) -> None:
-        """The intent, before anything happens. With a digest it uses up the approval of exactly that."""
+        """Write the intent before the tool runs. With a digest, it consumes the approval of exactly that version."""
         op = operations.begin(self.encode_body, this_process(), call, digest, definition_digest, mutates, decision)
         await self._writer.commit(op, droppable=True, if_lost=lambda: self._never_began(call.id))
 
@@ -145,7 +149,7 @@ class Ledger(Queries):
         self.run(operations.begin(self.encode_body, this_process(), call, None, definition_digest, mutates, decision))
 
     async def end(self, call_id: str, result: Result) -> bool:
-        """The one result. False, and nothing is written, if the call is not open."""
+        """Store the call's only result. Returns False and writes nothing if the call is not open."""
         ended = await self._writer.commit(operations.end(self.encode_body, call_id, result))
         self.uncache_pending(call_id)
         return ended
@@ -156,26 +160,26 @@ class Ledger(Queries):
         return ended
 
     def expire(self, pending: PendingCall, result: Result) -> bool:
-        """End a call whose time is over, unless somebody has just done something about it."""
+        """End a pending call whose time is up. Returns False if it was answered or changed in the meantime."""
         ended = self.run(operations.expire(self.encode_body, pending, result))
         self.uncache_pending(pending.call.id)
         return ended
 
     def recover(self) -> list[str]:
-        """End the running calls of dead processes; what waits keeps waiting. Any process may do it at any time."""
+        """End the running calls of dead processes; pending calls stay pending. Idempotent, from any process."""
         rows = self.rows("SELECT call, pid, pid_start, mutates FROM open_calls WHERE state = 'running'")
         gone = {owner for owner in {row[1:3] for row in rows} if not is_alive(ProcessIdentity(*owner))}
         dead = [(call, pid, started, bool(mutates)) for call, pid, started, mutates in rows if (pid, started) in gone]
         return self.run(operations.interrupt(self.encode_body, dead)) if dead else []
 
     def before_image(self, call_id: str, path: Path, content: bytes | None, mode: int | None = None) -> None:
-        """Keep what the path held before the call changes it; None if there was nothing."""
+        """Store the content of a path before the call changes it; None if the path does not exist."""
         blob = None if content is None else self.blobs.put(content)
         body = self.encode_body(BeforeImage(encode_path(str(path)), blob, mode, len(content or b"")))
         self.run(lambda tx: tx.append(call_id, "before", body))
 
     def after_image(self, call_id: str, path: Path, content: bytes | None, mode: int | None = None) -> None:
-        """What the call leaves at the path; only its digest is kept."""
+        """Record the state of a path after the call changed it. Only the digest of the content is stored."""
         body = self.encode_body(AfterImage(encode_path(str(path)), content_state(content, mode)))
         self.run(lambda tx: tx.append(call_id, "after", body))
 
@@ -183,31 +187,32 @@ class Ledger(Queries):
         return verify(self._database, self.read_body, anchor)
 
     def head(self) -> str:
-        """The last hash."""
+        """Return the last hash of the chain."""
         rows = self.rows("SELECT hash FROM entries ORDER BY id DESC LIMIT 1")
         return (rows[0][0] if rows else GENESIS).hex()
 
     def shrink(self) -> bool:
-        """Give the disk back what was pruned; False if another process is in the way."""
+        """Return the space of pruned entries to the file system; False if another process uses the file."""
         return self._database.shrink()
 
     @cached_property
     def _writer(self) -> GroupCommitWriter:
+        # Imported late because it imports asyncio, which synchronous commands do not need.
         from holdfast.store.group_commit import GroupCommitWriter
 
         return GroupCommitWriter(self._database)
 
     @cached_property
     def grants(self) -> Grants:
-        """The grants of this project."""
+        """The grants of this project, without those of the user."""
         return Grants(self)
 
     def version(self) -> tuple[int, int]:
-        """Cheap to ask, and different after anyone has written."""
+        """Return a cheap value that changes after every commit of any process."""
         return self._database.version()
 
     def _never_began(self, call_id: str) -> None:
-        text = f"Call {call_id} was cancelled before it began; nothing was done."
+        text = f"Call {call_id} was cancelled before it began. Nothing was done."
         result = Result(False, error=text, state=State.CANCELLED, failure=Failure.CANCELLED, call_id=call_id)
         self.end_now(call_id, result)
 
@@ -219,7 +224,7 @@ _Version = tuple[int, int]
 
 
 class Grants:
-    """Grants of scope `user` live in the user's own ledger, which is created with the first; all others here."""
+    """The grants of a project and, with `with_user`, of the user. User grants are stored in the user's own ledger."""
 
     def __init__(self, ledger: Ledger, user_path: Path | None = None) -> None:
         self._ledger = ledger
@@ -228,7 +233,7 @@ class Grants:
         self._known: dict[Ledger, tuple[_Version, list[Grant]]] = {}
 
     def with_user(self, path: Path) -> Grants:
-        """The same grants and those of the user, kept in the ledger at `path`."""
+        """Return these grants together with those in the user's ledger at `path`."""
         return Grants(self._ledger, path)
 
     @property
@@ -249,9 +254,9 @@ class Grants:
         session: str | None = None,
         expires: float | None = None,
     ) -> Grant:
-        """Remember a yes. `pattern` says what the arguments must be; `expires` is a time of the clock."""
+        """Add a grant for calls whose arguments match `pattern`. `expires` is a Unix time."""
         if scope == "session" and session is None:
-            raise GrantRefused("A grant for a session must name the session; give one, or choose another scope.")
+            raise GrantRefused("A session grant needs a session. Name one, or choose another scope.")
         grant = Grant(
             id=f"g{os.urandom(5).hex()}",
             tool=tool,
@@ -267,7 +272,7 @@ class Grants:
         return grant
 
     def list(self, *, tool: str | None = None, session: str | None = None, every: bool = False) -> list[Grant]:
-        """What is allowed now: for one tool, and in one session; `every` gives those of all sessions, expired too."""
+        """Return the grants in force, for one tool and session. `every` includes other sessions and expired ones."""
         now = time.time()
         return [
             grant
@@ -278,11 +283,11 @@ class Grants:
         ]
 
     def revoke(self, grant_id: str, *, by: str) -> bool:
-        """False if there is no such grant."""
+        """Revoke a grant; False if it does not exist."""
         return any(_revoke(ledger, grant_id, by) for ledger in self._ledgers())
 
     def consume(self, grant_id: str, call_id: str) -> bool:
-        """Use a grant for a call. Of many who try to use the last use, in any process, one gets True."""
+        """Use a grant for a call. If several processes compete for the last use, exactly one gets True."""
         now = time.time()
         for ledger in self._ledgers():
             for grant in self._grants_in(ledger):
@@ -301,7 +306,7 @@ class Grants:
         if self._user is None and self._user_path is not None:
             self._user = Ledger.open(self._user_path, redact=self._ledger.redactor)
         if self._user is None:
-            raise GrantRefused("There is no place to keep grants of the user here; choose the scope project.")
+            raise GrantRefused("User grants cannot be stored here. Choose the scope project.")
         return self._user
 
     def _grants_in(self, ledger: Ledger) -> list[Grant]:
@@ -315,7 +320,7 @@ class Grants:
 
 
 def _read(uses: object, body: object) -> Grant | None:
-    """A grant that cannot be read allows nothing; `verify` finds it."""
+    """Decode a row. An unreadable grant allows nothing; `verify` reports it."""
     if not isinstance(body, str) or not (uses is None or isinstance(uses, int)):
         return None
     try:

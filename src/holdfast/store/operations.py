@@ -1,4 +1,4 @@
-"""What can be done to the record of a call. Each function gives an operation that runs inside one transaction."""
+"""Ledger operations that change the state of a call. Each function returns an operation for one transaction."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def replace_pending(encode: EncodeBody, pending: PendingCall, reason: str, *, on
     def op(tx: Transaction) -> None:
         state, _ = open_state(tx, call_id)
         if state is not State.PENDING and (only_pending or state is not State.APPROVED):
-            raise NotPending(f"Call {call_id} is {state}, so it cannot be held again.")
+            raise NotPending(f"Call {call_id} is {state}, so it cannot be made pending again.")
         entry = tx.append(call_id, "pending", body)
         tx.execute(
             "UPDATE open_calls SET state = 'pending', digest = ?, approver = NULL, entry = ? WHERE call = ?",
@@ -80,9 +80,9 @@ def answer(
     def op(tx: Transaction) -> PendingCall:
         state, shown = open_state(tx, call_id)
         if state is not State.PENDING:
-            raise NotPending(f"Call {call_id} is {state}: it does not wait for an answer.")
+            raise NotPending(f"Call {call_id} is {state}, so it cannot be answered.")
         if shown != digest:
-            raise StaleApproval(f"Call {call_id} has changed since it was shown; look at it again.")
+            raise StaleApproval(f"Call {call_id} has changed since it was shown. Review it again.")
         if becomes is not None and changed is not None:
             entry = tx.append(call_id, "pending", changed)
             tx.execute("UPDATE open_calls SET digest = ?, entry = ? WHERE call = ?", (becomes.digest, entry, call_id))
@@ -122,9 +122,9 @@ def begin(
     def start_approved(tx: Transaction) -> None:
         state, approved = open_state(tx, call_id)
         if state is not State.APPROVED:
-            raise NotPending(f"Call {call_id} is {state}, so it cannot start on an approval; one is used only once.")
+            raise NotPending(f"Call {call_id} is {state}, so it cannot start. An approval is used only once.")
         if approved != digest:
-            raise StaleApproval(f"Call {call_id} was approved as something else than what would run now.")
+            raise StaleApproval(f"Call {call_id} has changed since it was approved. Review it again.")
         tx.append(call_id, "intent", body)
         tx.execute(
             "UPDATE open_calls SET state = 'running', pid = ?, pid_start = ?, mutates = ? WHERE call = ?",
@@ -135,12 +135,12 @@ def begin(
 
 
 def end(encode: EncodeBody, call_id: str, result: Result, *, unless_running: bool = False) -> Op[bool]:
-    """False if the call is not open: it never began, has its one result already, or (if that counts) runs."""
+    """The operation returns False if the call is not open, or with `unless_running` if it is running."""
     body = encode(CallEnded(result))
-    kept = "running" if unless_running else ""
+    excluded_state = "running" if unless_running else ""
 
     def op(tx: Transaction) -> bool:
-        if tx.execute("DELETE FROM open_calls WHERE call = ? AND state != ?", (call_id, kept)).rowcount == 0:
+        if tx.execute("DELETE FROM open_calls WHERE call = ? AND state != ?", (call_id, excluded_state)).rowcount == 0:
             return False
         tx.append(call_id, "ended", body)
         return True
@@ -149,7 +149,7 @@ def end(encode: EncodeBody, call_id: str, result: Result, *, unless_running: boo
 
 
 def expire(encode: EncodeBody, pending: PendingCall, result: Result) -> Op[bool]:
-    """End a call that waits as exactly this; False if it was answered, changed or begun meanwhile."""
+    """The operation returns False if the call was answered, changed or begun in the meantime."""
     call_id, state = pending.call.id, pending.state.value
     body = encode(CallEnded(result))
 
@@ -164,7 +164,7 @@ def expire(encode: EncodeBody, pending: PendingCall, result: Result) -> Op[bool]
 
 
 def interrupt(encode: EncodeBody, rows: Sequence[tuple[str, int, str, bool]]) -> Op[list[str]]:
-    """End running calls whose owner is dead, unless another process has just done it."""
+    """End running calls whose owner is dead. The operation skips calls that another process has already ended."""
     bodies = [(row, encode(CallEnded(_interrupted(row[0], mutates=row[3])))) for row in rows]
 
     def op(tx: Transaction) -> list[str]:
@@ -187,7 +187,7 @@ def open_state(tx: Transaction, call_id: str) -> tuple[State, str | None]:
     if row is not None:
         return parse_state(row[0]), row[1]
     if _is_known(tx, call_id):
-        raise NotPending(f"Call {call_id} has ended: it does not wait for anything.")
+        raise NotPending(f"Call {call_id} has already ended.")
     raise unknown_call(call_id)
 
 
@@ -195,7 +195,7 @@ def parse_state(text: object) -> State:
     try:
         return State(cast(str, text))
     except ValueError:
-        raise LedgerCorrupt(f"The ledger has a call in the state {str(text)[:80]!a}, which there is not.") from None
+        raise LedgerCorrupt(f"The ledger has a call in the unknown state {str(text)[:80]!a}.") from None
 
 
 def unknown_call(call_id: str) -> UnknownCall:
@@ -206,7 +206,7 @@ def read_pending(tx: Transaction, read: BodyReader, call_id: str) -> PendingCall
     sql = "SELECT body FROM entries WHERE id = (SELECT entry FROM open_calls WHERE call = ?)"
     row = tx.execute(sql, (call_id,)).fetchone()
     if row is None:
-        raise LedgerCorrupt(f"The entry that says what call {call_id} is has gone.")
+        raise LedgerCorrupt(f"The entry that contains call {call_id} is missing.")
     return read(row[0], CallPending).pending
 
 

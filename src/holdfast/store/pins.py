@@ -16,34 +16,35 @@ from holdfast.store.user_ledger import UserLedger
 Row = tuple[Any, ...]
 
 DAMAGED_PIN: Final[dict[str, Json]] = {}
-"""Stands for a definition that cannot be read any more: no tool has it, so that the one there is counts as changed."""
+"""Returned for a pin that is corrupted. No tool has this definition, so the current one counts as changed."""
 MAX_TOOLS: Final = 20_000
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""How much is remembered of a server when it is first met."""
+"""Limits for what is pinned when a server is first seen."""
 _ANY: Final = "SELECT 1 FROM pins WHERE server = ? LIMIT 1"
 
 
 class ToolPins(UserLedger):
-    """The definitions of tools that were seen."""
+    """The definitions that the user has accepted: those of the first contact, and every change approved since."""
 
     def known(self, server: str, tools: Iterable[str]) -> dict[str, Json]:
-        """The definitions there are of these tools; `DAMAGED` for one that is not what was written."""
+        """Return the pinned definitions of these tools, with `DAMAGED_PIN` for one whose digest does not match."""
         return _known(self._opened().rows, server, tools) if self._exists() else {}
 
     def first_seen(self, server: str, definitions: Mapping[str, Json]) -> dict[str, Json]:
-        """What is pinned of these; the first time that a server is met, all of it is pinned, as far as there is room.
+        """Return what is pinned of these tools (trust on first use).
 
-        What a server brings later has no pin before a person has seen it.
+        On first contact with a server everything is pinned, up to the limits. A tool that the server adds later has no
+        pin until the user has seen it.
         """
         if not definitions:
             return {}
         ledger = self._opened()
         if list(ledger.rows(_ANY, (server,))):
             return self.known(server, definitions)
-        encoded = {tool: canonical_json(said) for tool, said in definitions.items()}
+        encoded = {tool: canonical_json(definition) for tool, definition in definitions.items()}
 
         def op(tx: Transaction) -> dict[str, Json]:
-            if tx.execute(_ANY, (server,)).fetchone() is not None:  # another process has met it meanwhile
+            if tx.execute(_ANY, (server,)).fetchone() is not None:  # another process was faster
                 return _known(tx.execute, server, definitions)
             pinned: dict[str, Json] = {}
             size = 0
@@ -57,7 +58,7 @@ class ToolPins(UserLedger):
         return ledger.run(op)
 
     def pin(self, server: str, tool: str, definition: Json) -> None:
-        """A person has seen this definition: it replaces the one before."""
+        """Replace the pinned definition with one that the user has accepted."""
         raw = canonical_json(definition)
         ledger = self._opened()
 
@@ -70,7 +71,7 @@ class ToolPins(UserLedger):
         ledger.run(op)
 
     def forget(self, server: str) -> bool:
-        """Whether there was anything to forget; the next definitions are first sights again."""
+        """Remove all pins of a server, so that its next contact counts as the first. False if it had none."""
         if not self._exists():
             return False
         ledger = self._opened()

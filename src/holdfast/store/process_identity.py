@@ -1,4 +1,4 @@
-"""Which process owns a call, and whether that process is still the same one and alive."""
+"""Process identity that survives PID reuse: PID, boot id, container and start time; and whether it still runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.helper_process import run, system_program
 
 
 def os_user() -> str:
-    """The account this process really runs as: no variable has a say in it."""
+    """Return the account this process runs as, from its UID and not from environment variables."""
     if not hasattr(os, "getuid"):
         return ""
     import pwd
@@ -28,7 +28,7 @@ def this_process() -> ProcessIdentity:
 
 
 def owner_of(pid: int) -> ProcessIdentity:
-    """A process of now; one that has ended already is never alive."""
+    """Return the identity of a process. If it has already ended, the identity never counts as alive."""
     return ProcessIdentity(pid, _started(pid) or f"{_here()}:gone")
 
 
@@ -38,27 +38,28 @@ def _own(pid: int) -> ProcessIdentity:
 
 
 def is_alive(owner: ProcessIdentity) -> bool:
-    """Whether the owner still runs. Where that cannot be known it counts as alive, so that its calls are left alone."""
+    """Whether the owner still runs. An owner that cannot be checked counts as alive, so its calls are left alone."""
     me = this_process()
     if owner == me or not owner.started or not me.started:
         return True
     try:
         boot, container = owner.started.split(":")[:2]
     except (AttributeError, ValueError, TypeError):
-        return True  # the record of it is damaged
+        return True  # the stored identity is damaged
     my_boot, my_container = me.started.split(":")[:2]
-    pids_mean_nothing_here = boot == my_boot and container != my_container
-    return pids_mean_nothing_here or _started(owner.pid) == owner.started
+    # A PID of another container (PID namespace) on this machine says nothing here.
+    in_other_container = boot == my_boot and container != my_container
+    return in_other_container or _started(owner.pid) == owner.started
 
 
 def _started(pid: int) -> str | None:
-    """`boot:container:start time`; None for a process that is gone or only waits to be reaped."""
+    """Return `boot:container:start time`, or None for a process that is gone or a zombie."""
     moment = process_start_time(pid) if Path("/proc/self/stat").exists() else _start_by_ps(pid)
     return None if moment is None else f"{_here()}:{moment}"
 
 
 def _start_by_ps(pid: int) -> str | None:
-    from subprocess import SubprocessError
+    from subprocess import SubprocessError  # slow to import, needed only without /proc
 
     program = system_program("ps")
     if program is None:

@@ -1,6 +1,6 @@
-"""The tables that follow from the entries: calls that have not ended, grants, trusted content.
+"""Tables derived from the ledger entries: open calls, grants, trusted files.
 
-They exist to be fast. What they should hold can be derived from the entries alone, to check them.
+They are materialised for speed. `verify` replays the entries and compares, so a tampered table is detected.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Row = tuple[Any, ...]
 
 
 class OpenCallRow(Struct, frozen=True):
-    """A row of `open_calls`, in the order of its columns."""
+    """A row of `open_calls`; the fields are in column order."""
 
     call: str
     state: str
@@ -39,7 +39,7 @@ class OpenCallRow(Struct, frozen=True):
     pid_start: str | None
     mutates: int
     entry: int
-    """The entry that says what the call is."""
+    """The id of the entry that contains the call."""
 
 
 TABLES: Final = {
@@ -50,16 +50,16 @@ TABLES: Final = {
 
 
 class ExpectedTables:
-    """Fed with every entry in order, it knows what the tables should hold."""
+    """Replays entries in order and computes the rows that each table should have."""
 
     def __init__(self, read: BodyReader) -> None:
         self._read = read
         self.stray_end: int | None = None
-        """The first entry that ends a call which was not open."""
+        """The first entry that ends a call which is not open."""
         self._open: dict[str, OpenCallRow] = {}
         self._grants: dict[str, tuple[int | None, str]] = {}
         self._trust: dict[str, TrustedContent] = {}
-        self._steps: dict[str, Callable[[int, str, str], None]] = {
+        self._handlers: dict[str, Callable[[int, str, str], None]] = {
             "pending": self._pending,
             "answered": self._answered,
             "intent": self._intent,
@@ -72,12 +72,12 @@ class ExpectedTables:
         }
 
     def feed(self, entry: int, call: str, kind: str, body: str) -> None:
-        step = self._steps.get(kind)
-        if step is not None:
-            step(entry, call, body)
+        handler = self._handlers.get(kind)
+        if handler is not None:
+            handler(entry, call, body)
 
     def rows(self, table: str) -> list[Row]:
-        """What the table should hold, sorted by its key."""
+        """Return the expected rows of a table, sorted by its key."""
         if table == "open_calls":
             return [msgspec.structs.astuple(row) for _, row in sorted(self._open.items())]
         if table == "grants":
@@ -132,9 +132,9 @@ def encode_row(row: Struct) -> str:
 
 
 def first_mismatch(expected: ExpectedTables, execute: Callable[..., sqlite3.Cursor]) -> str | None:
-    """The first table that does not hold what it should."""
+    """Return the name of the first table whose rows differ from the expected ones."""
     for table, columns in TABLES.items():
-        found = execute(f"SELECT {columns} FROM {table} ORDER BY 1").fetchall()  # noqa: S608 - both are ours
+        found = execute(f"SELECT {columns} FROM {table} ORDER BY 1").fetchall()  # noqa: S608 - both are constants of this module
         if found != expected.rows(table):
             return table
     return None

@@ -1,4 +1,4 @@
-"""What can be asked of the ledger."""
+"""Read access to the ledger: pending calls, call records, filters, id completion, export."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from itertools import islice
+from json import dumps
 from math import inf
 from time import localtime, strftime
 from typing import Any, Final, TypeGuard
@@ -37,33 +38,33 @@ from holdfast.store.operations import parse_state, unknown_call
 from holdfast.text.preview import format_arguments
 
 _PAGE: Final = 500
-_LOOKED_THROUGH: Final = 20_000
-"""Entries, where no index helps."""
+_SCAN_LIMIT: Final = 20_000
+"""The number of newest entries that a query without an index scans."""
 _CANDIDATES: Final = 5
-_RANDOM: Final = re.compile(r"[a-z0-9]{1,8}", re.ASCII)
-_OWN_ID: Final = re.compile(r"[a-z0-9]{8}-([0-9]+|undo)", re.ASCII)
-_MAX_REMEMBERED: Final = 1000
+_RANDOM_PART: Final = re.compile(r"[a-z0-9]{1,8}", re.ASCII)
+_GENERATED_ID: Final = re.compile(r"[a-z0-9]{8}-([0-9]+|undo)", re.ASCII)
+_MAX_CACHED: Final = 1000
 _COLUMNS: Final = "id, call, kind, at, body, hash"
 _WITH_DIGEST: Final = (
     "SELECT o.call, o.state, o.approver, e.kind, e.body FROM open_calls o LEFT JOIN entries e ON e.id = o.entry "
     "WHERE o.digest IS NOT NULL"
 )
-"""Only calls that were held have a digest."""
+"""Only calls that were pending at some time have a digest."""
 _WITHOUT_DIGEST: Final = "SELECT call FROM open_calls WHERE digest IS NULL AND state != 'running' ORDER BY entry"
-"""Nothing that waits is like this, unless its row is damaged."""
-_LAST_MOMENT: Final = 253_402_300_800
-"""The year 10,000: no clock says so, and no calendar shows it."""
+"""Calls that are neither running nor have a digest: only damaged rows look like this."""
+_MAX_TIME: Final = 253_402_300_800
+"""Unix time of the year 10,000, which `datetime` cannot represent."""
 
 
 class GivenAnswer(Struct, frozen=True, kw_only=True):
     answer: Answer
     digest: str
-    """Of what the person was shown."""
+    """The digest of the version that the user was shown."""
     at: float
 
 
 class CallRecord(Struct, frozen=True, kw_only=True):
-    """Everything the ledger knows of one call."""
+    """Everything that the ledger contains about one call."""
 
     call: Call
     state: State
@@ -74,14 +75,14 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     answers: tuple[GivenAnswer, ...] = ()
     result: Result | None = None
     original_args: Json = None
-    """What the caller sent, where that is not what was used."""
+    """The arguments that the caller sent, if they were changed before the run."""
     entries: tuple[int, ...] = ()
     preview: str = ""
-    """As it was shown to a person, if it was."""
+    """The preview that was shown with the approval prompt, if there was one."""
 
     @property
     def decided_by(self) -> str:
-        """The person who answered last, else the rule that decided; empty while nothing has."""
+        """The user who answered last, else the rule that decided; empty while undecided."""
         for given in reversed(self.answers):
             if given.answer.kind != "edit":
                 return given.answer.by
@@ -92,20 +93,20 @@ class CallRecord(Struct, frozen=True, kw_only=True):
 
 
 class CallFilter(Struct, frozen=True, kw_only=True):
-    """Which calls are wanted: those for which all that is given holds."""
+    """Selects calls that meet all given conditions."""
 
     tool: str | None = None
     """A name or a pattern (`file.*`)."""
     state: State | None = None
     since: float | None = None
     until: float | None = None
-    """Before this moment."""
+    """Exclusive."""
     by: str | None = None
     """Who decided: `cli:ada`, `ada`, or the name of a rule."""
     document: str | None = None
-    """The full path of the document that asked, or the end of it."""
+    """The full path of the document that made the call, or its last components."""
     text: re.Pattern[str] | None = None
-    """Found in the tool's name, the arguments, the result or what a person said."""
+    """Searched in the tool's name, the arguments, the result and the messages of answers."""
 
     def matches(self, record: CallRecord) -> bool:
         call = record.call
@@ -139,76 +140,76 @@ class Queries:
     def __init__(self, database: Database, read: BodyReader) -> None:
         self._database = database
         self.rows = database.rows
-        """One statement that reads."""
         self.read_body = read
-        self._shown: dict[str, PendingCall] = {}
+        self._cached: dict[str, PendingCall] = {}
 
     def cache_pending(self, pending: PendingCall) -> None:
-        """Keep in memory what this process holds: the record of it has no secrets, and could not be run."""
-        self._shown[pending.call.id] = pending
-        if len(self._shown) > _MAX_REMEMBERED:
-            del self._shown[next(iter(self._shown))]
+        """Keep the unredacted call in memory. The stored one has its secrets removed, so it could not run."""
+        self._cached[pending.call.id] = pending
+        if len(self._cached) > _MAX_CACHED:
+            del self._cached[next(iter(self._cached))]
 
     def uncache_pending(self, call_id: str) -> None:
-        self._shown.pop(call_id, None)
+        self._cached.pop(call_id, None)
 
     def unredacted(self, pending: PendingCall) -> PendingCall:
-        shown = self._shown.get(pending.call.id)
-        if shown is None or shown.digest != pending.digest:
+        """Return the call from memory with its secrets, if this process has the same version; else as stored."""
+        cached = self._cached.get(pending.call.id)
+        if cached is None or cached.digest != pending.digest:
             return pending
-        return replace(shown, state=pending.state, approver=pending.approver)
+        return replace(cached, state=pending.state, approver=pending.approver)
 
     def find_pending(self, call_id: str) -> PendingCall | None:
-        """A call that was held and has not ended: pending, approved or running. None for any other."""
+        """Return a call that needed an answer and has not ended (pending, approved or running), else None."""
         rows = self.rows(f"{_WITH_DIGEST} AND o.call = ?", (call_id,))
-        with _about(call_id):
+        with _damage_of(call_id):
             return self._read_pending(*rows[0][1:]) if rows else None
 
     def pending(self) -> list[PendingCall]:
-        """What waits for a person (pending) or for a process that runs it (approved), oldest first.
+        """Return the calls that wait for an answer (pending) or for a process to run them (approved), oldest first.
 
-        A call whose record cannot be read is left out: see `unreadable_pending`.
+        Unreadable ones are in `unreadable_pending`.
         """
         found: list[PendingCall] = []
-        for _, *row in self._waiting():
+        for _, *row in self._pending_rows():
             with suppress(LedgerError):
-                found.append(self._waits(*row))
+                found.append(self._check_pending(*row))
         return found
 
     def unreadable_pending(self) -> list[str]:
-        """The calls that wait and whose record cannot be read: nobody can approve them, only end them."""
+        """Return the ids of pending calls whose entry cannot be read. They cannot be approved, only ended."""
         found: list[str] = []
-        for call_id, *row in self._waiting():
+        for call_id, *row in self._pending_rows():
             try:
-                self._waits(*row)
+                self._check_pending(*row)
             except LedgerError:
                 found.append(call_id)
         return found + [call for (call,) in self.rows(_WITHOUT_DIGEST)]
 
-    def _waiting(self) -> list[tuple[Any, ...]]:
-        """What is open and does not run, in whatever state its row says it is."""
+    def _pending_rows(self) -> list[tuple[Any, ...]]:
+        """Return the open calls that are not running, whatever state a damaged row claims."""
         return self.rows(f"{_WITH_DIGEST} AND o.state != 'running' ORDER BY o.entry")
 
-    def _waits(self, state: str, approver: str | None, kind: str, body: str) -> PendingCall:
+    def _check_pending(self, state: str, approver: str | None, kind: str, body: str) -> PendingCall:
         if parse_state(state) not in (State.PENDING, State.APPROVED):
-            raise LedgerCorrupt(f"An open call is {state!a}, which only a call that has ended can be.")
+            raise LedgerCorrupt(f"An open call has the state {state!a}, which only ended calls can have.")
         return self._read_pending(state, approver, kind, body)
 
     def _read_pending(self, state: str, approver: str | None, kind: str, body: str) -> PendingCall:
         if kind != "pending":
-            raise LedgerCorrupt(f"An entry of the ledger is {kind!a} where what is held should be.")
+            raise LedgerCorrupt(f"A ledger entry has the kind {kind!a} instead of 'pending'.")
         read = replace(self.read_body(body, CallPending).pending, state=parse_state(state), approver=approver)
         return self.unredacted(read)
 
     def approved_at(self, call_id: str) -> float | None:
-        """When the call was last answered."""
+        """Return when the call was last answered."""
         rows = self.rows("SELECT MAX(at) FROM entries WHERE call = ? AND kind = 'answered'", (call_id,))
         return rows[0][0] if rows and isinstance(rows[0][0], float) else None
 
     def result(self, call_id: str) -> Result | None:
-        """The one result of a call that has ended."""
+        """Return the result of a call that has ended, else None."""
         sql = "SELECT kind, body FROM entries WHERE call = ? AND kind IN ('call', 'answered', 'ended') ORDER BY id DESC"
-        with _about(call_id):
+        with _damage_of(call_id):
             for kind, body in self.rows(sql, (call_id,)):
                 result = self.read_body(body, _ENDS[kind]).result
                 if result is not None:
@@ -216,19 +217,19 @@ class Queries:
         return None
 
     def has_call(self, call_id: str) -> bool:
-        """Whether a call of this id is open or has ended."""
+        """Whether the ledger has a call with this id, open or ended."""
         return bool(self.rows("SELECT 1 FROM entries WHERE call = ? LIMIT 1", (call_id,)))
 
     def call(self, call_id: str) -> CallRecord:
         record = self._record(call_id)
         if record is None:
-            raise self._unknown(call_id)
+            raise self._unknown_call(call_id)
         return record
 
     def calls(
         self, limit: int = 50, wanted: CallFilter | None = None, *, unreadable: list[str] | None = None
     ) -> list[CallRecord]:
-        """Those with the newest entries first. The ids of those that cannot be read are added to `unreadable`."""
+        """Return call records, newest entry first. The ids of unreadable calls are appended to `unreadable`."""
         return list(islice(self._matching(wanted or CallFilter(), unreadable), min(limit, sys.maxsize)))
 
     def _matching(self, wanted: CallFilter, unreadable: list[str] | None) -> Generator[CallRecord]:
@@ -250,9 +251,9 @@ class Queries:
                     yield record
 
     def calls_for(self, request: str, limit: int, tool: str | None = None) -> list[CallRecord]:
-        """Calls whose request begins so, of that tool alone if one is given, those that came last first.
+        """Return calls whose request id starts with `request`, newest first, optionally of one tool.
 
-        Only the newest entries are looked at.
+        Scans only the newest entries.
         """
         sql = """SELECT call FROM entries WHERE id > (SELECT MAX(id) FROM entries) - ?
             AND kind IN ('call', 'pending', 'intent') AND instr(body, ?) AND instr(body, ?)
@@ -260,7 +261,7 @@ class Queries:
         named = '"request":' + encode_json(request).decode().removesuffix('"')
         called = '"tool":' + ("" if tool is None else encode_json(tool).decode())
         found: list[CallRecord] = []
-        for (call,) in self.rows(sql, (_LOOKED_THROUGH, named, called, limit)):
+        for (call,) in self.rows(sql, (_SCAN_LIMIT, named, called, limit)):
             with suppress(LedgerError):
                 record = self._record(call)
                 if record and (record.call.request or "").startswith(request) and tool in (None, record.call.tool):
@@ -268,7 +269,7 @@ class Queries:
         return found
 
     def active_since(self, at: float) -> Generator[str]:
-        """Calls that began or ended at that time or later, and those that still run."""
+        """Yield the calls that are running, or that began or ended at this time or later."""
         running = [call for (call,) in self.rows("SELECT call FROM open_calls WHERE state = 'running'")]
         yield from running
         sql = "SELECT id, call, kind, at FROM entries WHERE id < ? AND call != '' ORDER BY id DESC LIMIT ?"
@@ -283,45 +284,45 @@ class Queries:
             before = page[-1][0]
 
     def find(self, given: str) -> str:
-        """The id of the one call that is meant: the whole id, or one that holdfast made with its random part cut short.
+        """Return the full id for an id or a unique prefix of one.
 
-        An id the ledger knows, of a call that is open or has ended, means that call and no other. A number is never
-        completed, and neither is an id that somebody else chose.
+        An exact match always wins. Only the random part of ids that holdfast generated is completed, never a number or
+        an id that a caller chose.
         """
         if not given:
-            raise UnknownCall("The id is empty; `holdfast ledger` lists the calls.")
+            raise UnknownCall("The id is empty. `holdfast ledger` lists the calls.")
         if not given.isprintable():
-            raise self._unknown(given)
+            raise self._unknown_call(given)
         if self.has_call(given):
             return given
         part, dash, number = given.partition("-")
-        if not _RANDOM.fullmatch(part) or (dash and not number):
-            raise self._unknown(given)
+        if not _RANDOM_PART.fullmatch(part) or (dash and not number):
+            raise self._unknown_call(given)
         sql = "SELECT DISTINCT call FROM entries WHERE call >= ? AND call < ? AND (? = '' OR call LIKE ?) ORDER BY call"
         rows = self.rows(sql, (part, f"{part}\U0010ffff", number, f"%-{number}"))
-        found = [call for (call,) in rows if _made_here(call) and (not dash or call.partition("-")[2] == number)]
+        found = [call for (call,) in rows if _is_generated(call) and (not dash or call.partition("-")[2] == number)]
         if len(found) == 1:
             return found[0]
         if not found:
-            raise self._unknown(given)
+            raise self._unknown_call(given)
         more = " and more" if len(found) > _CANDIDATES else ""
         raise UnknownCall(
-            f"Several calls begin with '{given}': {', '.join(found[:_CANDIDATES])}{more}; give the whole id."
+            f"Several calls start with '{given}': {', '.join(found[:_CANDIDATES])}{more}. Use the full id."
         )
 
     def calls_with_given_id(self, given_id: str, request: str | None = None) -> list[str]:
-        """The calls, open or ended, that a model or client gave this id, in one request or in any.
+        """Return the calls, open or ended, to which a model or client gave this id, optionally in one request.
 
-        Only the newest entries are looked at.
+        Scans only the newest entries.
         """
         sql = """SELECT DISTINCT call FROM entries WHERE id > (SELECT MAX(id) FROM entries) - ?
             AND kind IN ('call', 'pending', 'intent') AND instr(body, ?) AND instr(body, ?)"""
         named = '"given_id":' + encode_json(given_id).decode()
         asked = '"request":' + ("" if request is None else encode_json(request).decode())
-        return [call for (call,) in self.rows(sql, (_LOOKED_THROUGH, named, asked))]
+        return [call for (call,) in self.rows(sql, (_SCAN_LIMIT, named, asked))]
 
     def pending_version(self, call_id: str, digest: str) -> PendingCall | None:
-        """The call as it was held when its digest began so."""
+        """Return the version of a pending call whose digest starts with `digest`."""
         for (body,) in self.rows("SELECT body FROM entries WHERE call = ? AND kind = 'pending'", (call_id,)):
             with suppress(LedgerError):
                 pending = self.read_body(body, CallPending).pending
@@ -329,7 +330,7 @@ class Queries:
                     return pending
         return None
 
-    def _unknown(self, call_id: str) -> UnknownCall:
+    def _unknown_call(self, call_id: str) -> UnknownCall:
         rows = self.rows("SELECT body FROM entries WHERE call = '' AND kind = 'pruned'")
         pruned: float | None = None
         for (body,) in rows:
@@ -340,10 +341,10 @@ class Queries:
         if pruned is None:
             return unknown_call(call_id)
         day = strftime("%Y-%m-%d", localtime(pruned))
-        return UnknownCall(f"No call has the id '{call_id}'; calls older than {day} were pruned with all they kept.")
+        return UnknownCall(f"No call has the id '{call_id}'. Calls older than {day} were pruned.")
 
     def entries(self, after: int = 0, call: str | None = None) -> Generator[LedgerEntry]:
-        """Raises `LedgerCorrupt` at one that cannot be read; `export` writes that it cannot, and goes on."""
+        """Yield the entries. Raises `LedgerCorrupt` at an unreadable one, unlike `export`, which marks it."""
         for entry in self._entries(after, call):
             if entry.problem:
                 raise LedgerCorrupt(f"Entry {entry.id} cannot be read: {entry.problem}")
@@ -354,7 +355,7 @@ class Queries:
             number, name, kind, at, body, digest = row
             try:
                 _check_time(number, at)
-                chain_hash(digest, name, kind, at, body)  # fails where a column is not of its kind
+                chain_hash(digest, name, kind, at, body)  # raises if a column has the wrong type
                 content = msgspec.json.decode(self.read_body.text(body))
             except (LedgerError, ValueError, TypeError, RecursionError) as error:
                 yield _damaged(row, str(error))
@@ -362,9 +363,9 @@ class Queries:
                 yield LedgerEntry(id=number, call=name, kind=kind, at=at, hash=digest.hex(), body=content)
 
     def export(self, wanted: CallFilter | None = None, *, unreadable: list[str] | None = None) -> Generator[bytes]:
-        """Each entry as one line of ASCII JSON: nothing in it can end the line or steer a terminal.
+        """Yield each entry as one line of ASCII JSON, so that no content can break the line or control a terminal.
 
-        With `wanted`, the entries of those calls; the ids of calls that cannot be read are added to `unreadable`.
+        With `wanted`, only entries of matching calls; the ids of unreadable calls are appended to `unreadable`.
         """
         calls = None if wanted is None else {record.call.id for record in self._matching(wanted, unreadable)}
         for entry in self._entries():
@@ -372,7 +373,7 @@ class Queries:
                 continue
             try:
                 yield _line(entry)
-            except (RecursionError, ValueError) as error:  # read at the very limit of what can be read
+            except (RecursionError, ValueError) as error:  # nested just within the decoder's limit, not the encoder's
                 yield _line(replace(entry, body=None, problem=str(error)))
 
     def _pages(self, after: int, call: str | None) -> Generator[tuple[Any, ...]]:
@@ -386,7 +387,7 @@ class Queries:
     def _record(self, call_id: str) -> CallRecord | None:
         rows = self.rows("SELECT id, kind, at, body FROM entries WHERE call = ? ORDER BY id", (call_id,))
         record: CallRecord | None = None
-        with _about(call_id):
+        with _damage_of(call_id):
             for number, kind, at, body in rows:
                 _check_time(number, at)
                 record = self._extended(record, kind, at, body)
@@ -395,17 +396,17 @@ class Queries:
         return record
 
     def _extended(self, record: CallRecord | None, kind: str, at: float, body: str) -> CallRecord | None:
-        """The record with one more entry taken in."""
+        """Return the record extended by one entry."""
         if kind == "call":
-            whole = self.read_body(body, CallRecorded)
+            recorded = self.read_body(body, CallRecorded)
             return CallRecord(
-                call=whole.call,
-                state=whole.result.state,
+                call=recorded.call,
+                state=recorded.result.state,
                 received_at=at,
                 ended_at=at,
-                decisions=(whole.decision,),
-                result=whole.result,
-                original_args=whole.original_args,
+                decisions=(recorded.decision,),
+                result=recorded.result,
+                original_args=recorded.original_args,
             )
         if kind == "pending":
             pending = self.read_body(body, CallPending).pending
@@ -417,32 +418,32 @@ class Queries:
             if record is None and intent.call is not None:
                 record = CallRecord(call=intent.call, state=State.RUNNING, received_at=at)
             if record is None:
-                raise LedgerCorrupt("A call began that was never held; run `holdfast ledger verify`.")
+                raise LedgerCorrupt("A call began without an entry that contains it. Run `holdfast ledger verify`.")
             return replace(record, state=State.RUNNING, began_at=at, decisions=(*record.decisions, intent.decision))
         if record is None:
             return None
         if kind == "answered":
-            said = self.read_body(body, CallAnswered)
-            given = GivenAnswer(answer=said.answer, digest=said.digest, at=at)
-            state = State.APPROVED if said.answer.kind == "approve" else record.state
+            answered = self.read_body(body, CallAnswered)
+            given = GivenAnswer(answer=answered.answer, digest=answered.digest, at=at)
+            state = State.APPROVED if answered.answer.kind == "approve" else record.state
             record = replace(record, answers=(*record.answers, given), state=state)
-            return record if said.result is None else _ended(record, said.result, at)
+            return record if answered.result is None else _ended(record, answered.result, at)
         return _ended(record, self.read_body(body, CallEnded).result, at) if kind == "ended" else record
 
 
-def _made_here(call_id: object) -> bool:
-    """Whether holdfast made the id itself: `Runtime.new_call_id`, or an undo."""
-    return isinstance(call_id, str) and _OWN_ID.fullmatch(call_id) is not None
+def _is_generated(call_id: object) -> bool:
+    """Whether holdfast generated the id: in `Runtime.new_call_id`, or for an undo."""
+    return isinstance(call_id, str) and _GENERATED_ID.fullmatch(call_id) is not None
 
 
 @contextmanager
-def _about(call_id: str) -> Generator[None]:
-    """Damage is damage of one call, which the message names."""
+def _damage_of(call_id: str) -> Generator[None]:
+    """Name the damaged call in `LedgerCorrupt`."""
     try:
         yield
     except LedgerCorrupt as error:
         raise LedgerCorrupt(
-            f"The record of call {_shown(call_id)} cannot be read: {error} Other calls are not affected; "
+            f"The record of call {_printable(call_id)} cannot be read: {error} Other calls are not affected; "
             "`holdfast doctor` says what to do."
         ) from error
 
@@ -451,32 +452,30 @@ def _damaged(row: tuple[Any, ...], problem: str) -> LedgerEntry:
     number, name, kind, at, _, digest = row
     return LedgerEntry(
         id=number,
-        call=_shown(name),
-        kind=_shown(kind),
+        call=_printable(name),
+        kind=_printable(kind),
         at=at if _is_time(at) else 0.0,
         hash=digest.hex() if isinstance(digest, bytes) else "",
         body=None,
-        problem=_shown(problem),
+        problem=_printable(problem),
     )
 
 
 def _is_time(at: object) -> TypeGuard[float]:
-    return isinstance(at, float) and 0 <= at < _LAST_MOMENT
+    return isinstance(at, float) and 0 <= at < _MAX_TIME
 
 
 def _check_time(entry: int, at: object) -> None:
     if not _is_time(at):
-        raise LedgerCorrupt(f"Entry {entry} has no time: {str(at)[:80]!a}.")
+        raise LedgerCorrupt(f"Entry {entry} has an invalid time: {str(at)[:80]!a}.")
 
 
 def _line(entry: LedgerEntry) -> bytes:
-    from json import dumps
-
     return dumps(msgspec.to_builtins(entry), separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
-def _shown(text: object) -> str:
-    """A column that may hold anything, as JSON can carry it."""
+def _printable(text: object) -> str:
+    """Return a column of any type as text that JSON can represent."""
     return str(text).encode(errors="backslashreplace").decode()
 
 

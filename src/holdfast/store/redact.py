@@ -1,13 +1,16 @@
-"""Takes secrets out of whatever is kept or shown: known values and what looks like a token."""
+"""Redacts secrets from everything that is stored or shown: known values in many encodings, and token patterns."""
 
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from enum import Enum, auto
 from functools import cache
+from json import dumps
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from urllib.parse import quote, quote_plus
 
 import jsonschema_rs
 import msgspec
@@ -34,20 +37,20 @@ TOKEN_PATTERNS: Final[Mapping[str, str]] = {
     "jwt": r"eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
     "private_key": "-----BEGIN [A-Z ]*PRIVATE KEY-----",
 }
-"""Best effort: a token that is not in the list, and whose value nobody added, is not found."""
+"""Best effort: a token of another format is found only if its value was added to the redactor."""
 TOKEN_PREFIXES: Final = (
     *("AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "sk-", "sk_live_", "rk_live_"),
     *("xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-", "AIza", "npm_", "pypi-AgE", "hf_", "eyJ"),
 )
-_WORD_BEGINS: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
-_BEFORE: Final = {"api_key": f"{_WORD_BEGINS}(?=[A-Za-z_-]*[0-9])", "huggingface_token": _WORD_BEGINS}
-"""Keeps long hyphenated words from being taken for keys."""
+_WORD_START: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
+_BEFORE: Final = {"api_key": f"{_WORD_START}(?=[A-Za-z_-]*[0-9])", "huggingface_token": _WORD_START}
+"""Look-arounds that avoid false positives on long hyphenated words."""
 _AFTER: Final = {"private_key": r".*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"}
 _PERCENT: Final = re.compile("%[0-9A-F]{2}")
 
 
 class SecretMatcher:
-    """Finds and replaces; made anew whenever a value is added."""
+    """An immutable set of compiled patterns; the redactor makes a new one whenever a value is added."""
 
     def __init__(self, names: Mapping[str, str], *, shapes: bool) -> None:
         self._names = dict(names)
@@ -69,7 +72,7 @@ class SecretMatcher:
             return search.is_valid(_utf8(text))
 
     def replace(self, text: str, start: int = 0, end: int | None = None) -> str:
-        """The part of the text from `start` to `end`, clean; what lies before it counts as what comes before."""
+        """Return text[start:end] redacted. The text before `start` is only context for look-behinds."""
         end = len(text) if end is None else end
         if not self.finds(text):
             return text[start:end]
@@ -80,7 +83,7 @@ class SecretMatcher:
         return "".join([*parts, text[start:end]])
 
     def spans(self, text: str, start: int = 0) -> list[tuple[int, int]]:
-        """Where the secrets are."""
+        """Return the (start, end) positions of the secrets."""
         return [match.span() for match in self._replacer().finditer(text, start)] if self.finds(text) else []
 
     def _replacer(self) -> re.Pattern[str]:
@@ -94,6 +97,7 @@ class SecretMatcher:
         return self._pattern
 
     def _searcher(self) -> jsonschema_rs.Validator:
+        # A JSON Schema `pattern` runs on Rust's linear-time regex engine, much faster than `re` on long texts.
         plain = {_utf8(form) for form in self._names}
         needles = plain | {msgspec.json.encode(form)[1:-1].decode() for form in plain}
         schema = {"pattern": "|".join([*map(_literal, sorted(needles)), *self._shapes.values()])}
@@ -101,11 +105,7 @@ class SecretMatcher:
 
 
 def encoded_forms(value: str) -> set[str]:
-    """The value as it is, JSON-escaped, URL-quoted, in hex, and in base64 at each of its three alignments."""
-    from base64 import b64encode
-    from json import dumps
-    from urllib.parse import quote, quote_plus
-
+    """Return the value as it is, JSON-escaped, URL-quoted, in hex, and in base64 at each of its three alignments."""
     raw = value.encode("utf-8", "surrogatepass")
     quoted = {quote(raw, safe=""), quote(raw), quote_plus(raw)}
     quoted |= {_PERCENT.sub(lambda match: match.group().lower(), form) for form in quoted}
@@ -122,33 +122,33 @@ def _literal(text: str) -> str:
 
 
 def _utf8(text: str) -> str:
-    """The text with halves of surrogate pairs, which the search cannot carry, as question marks."""
+    """Return the text with lone surrogates, which the Rust engine rejects, replaced by question marks."""
     return text.encode("utf-8", "replace").decode()
 
 
 MIN_SECRET: Final = 6
-"""Shorter values would match by chance; they are not redacted."""
+"""Shorter values are not redacted, because they would match by chance."""
 _MIN_LINE: Final = 20
-"""A line of a secret with many lines is a secret itself from this length."""
+"""A line of a multi-line secret with at least this length is redacted on its own."""
 _NAME: Final = re.compile(r"[^A-Za-z0-9_.:/-]")
 
 
 class Redactor:
-    """Knows the values that were fetched, and learns new ones at any time.
+    """Knows the secret values that were fetched so far.
 
-    Called on a text it replaces known values and token shapes. `result` replaces known values only: a model that
-    reads a file with something that looks like a token, and writes it back, must not destroy it.
+    Calling it replaces known values and token patterns. `result` replaces known values only: a model that reads a file
+    with something that looks like a token, and writes it back, must not destroy it.
     """
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
         self.active = False
-        """Whether any value is known; asked at every call."""
+        """Whether any value is known; a cheap check for the hot path."""
         self._known = SecretMatcher({}, shapes=False)
         self._all = SecretMatcher({}, shapes=True)
 
     def add(self, name: str, value: str) -> None:
-        """From now on this value, and its escaped and encoded forms, are replaced."""
+        """Redact this value, and its escaped and encoded forms, from now on."""
         value = value.strip()
         lines = [line.strip() for line in value.splitlines() if not line.startswith("-----")]
         long_lines = [line for line in lines if len(line) >= _MIN_LINE] if len(lines) > 1 else []
@@ -163,12 +163,12 @@ class Redactor:
 
     @property
     def forms(self) -> Set[str]:
-        """Everything that stands for a known value."""
+        """All known values in all their encodings."""
         return self._names.keys()
 
     @property
     def longest(self) -> int:
-        """Characters of the longest of them."""
+        """The length of the longest form."""
         return max(map(len, self._names), default=0)
 
     def __call__(self, text: str) -> str:
@@ -180,23 +180,23 @@ class Redactor:
 
     @property
     def matcher(self) -> SecretMatcher:
-        """For known values and shapes, as of now."""
+        """The current matcher for known values and token patterns."""
         return self._all
 
     def stream(self) -> RedactedStream:
-        """For a text that arrives in pieces."""
+        """Return a redactor for text that arrives in chunks."""
         return RedactedStream(self)
 
     def value(self, value: Json) -> Json:
-        """A JSON value with every text, key and number in it redacted."""
+        """Return a JSON value with every string, key and number in it redacted."""
         return _walk(value, self._all.replace)
 
     def result(self, result: Result) -> Result:
-        """A result without the known values, wherever they are in it."""
+        """Return a result with known values redacted in all its fields."""
         return redact_struct(result, self._known.replace, self._content)
 
     def _content(self, data: bytes) -> bytes:
-        """Text is cleaned like any other; other content is left as it is."""
+        """Redact content that is UTF-8 text; leave other content as it is."""
         try:
             return self._known.replace(data.decode()).encode()
         except UnicodeDecodeError:
@@ -204,10 +204,10 @@ class Redactor:
 
 
 def redact_struct(value: V, text: Callable[[str], str], data: Callable[[bytes], bytes]) -> V:
-    """A struct with its texts and bytes cleaned, whatever fields it has and whatever structs those hold.
+    """Return the struct with `text` and `data` applied to all its strings and bytes, nested structs included.
 
-    The types of the fields decide: JSON of no fixed form is cleaned with its keys and numbers; closed lists of words
-    and what is declared an `Identifier` stay, because they must still be readable afterwards.
+    The field types decide: free-form JSON is redacted including keys and numbers; enums, literals and fields declared
+    `Identifier` are left alone, because the struct must still decode afterwards.
     """
     treatments = _treatments(type(value))
 
@@ -236,10 +236,10 @@ class _Treatment(Enum):
 
 @cache
 def _treatments(kind: type[Struct]) -> Mapping[str, _Treatment]:
-    """How each field is cleaned; those that are left as they are do not occur."""
+    """Return how each field is redacted; fields that are left alone are missing."""
     found: dict[str, _Treatment] = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
-        parts, marks = _taken_apart(hint)
+        parts, marks = _split_hint(hint)
         if any(part is Any or get_origin(part) is dict for part in parts):
             found[name] = _Treatment.JSON
         elif IDENTIFIER not in marks and not any(get_origin(part) is Literal for part in parts):
@@ -247,14 +247,14 @@ def _treatments(kind: type[Struct]) -> Mapping[str, _Treatment]:
     return found
 
 
-def _taken_apart(hint: Any) -> tuple[list[Any], list[Any]]:
-    """The members of a union, and whatever any of them is annotated with."""
+def _split_hint(hint: Any) -> tuple[list[Any], list[Any]]:
+    """Return the members of a union and all their annotations."""
     if get_origin(hint) is Annotated:
-        parts, marks = _taken_apart(hint.__origin__)
+        parts, marks = _split_hint(hint.__origin__)
         return parts, [*marks, *hint.__metadata__]
     if get_origin(hint) not in (Union, UnionType):
         return [hint], []
-    members = [_taken_apart(part) for part in get_args(hint)]
+    members = [_split_hint(part) for part in get_args(hint)]
     return [part for parts, _ in members for part in parts], [mark for _, marks in members for mark in marks]
 
 
@@ -273,42 +273,45 @@ def _walk(value: Json, text: Callable[[str], str]) -> Json:
 
 
 MAX_BUFFERED: Final = 16_384
-"""No more than this is held back for something that only looks like a token or a key."""
+"""The most characters that a stream holds back for something that may become a token or a private key."""
 _MAX_WORD: Final = 4096
 _CONTEXT: Final = 2
-"""Characters already shown that decide whether a token begins."""
+"""Characters before the current position that look-behinds need."""
 _STARTED: Final = re.compile("|".join(TOKEN_PREFIXES))
 _WORD_CHARS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
-_KEY_BEGINS: Final = "-----BEGIN "
+_KEY_START: Final = "-----BEGIN "
 _KEY_TITLE: Final = re.compile(r"-----BEGIN [A-Z ]{0,40}-{0,4}\Z")
 _KEY_END: Final = re.compile("-----END [A-Z ]*PRIVATE KEY-----")
 
 
 class RedactedStream:
-    """`feed` gives back what is safe to show; `flush` the rest, at the end."""
+    """Redacts text that arrives in chunks, also where a secret spans several of them.
+
+    `feed` returns the text that is safe to show; a tail that may be the start of a secret is buffered until `flush`.
+    """
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._shown = ""
-        self._waiting = ""
+        self._context = ""
+        self._buffer = ""
 
     def feed(self, chunk: str) -> str:
-        return self._show(chunk, last=False)
+        return self._advance(chunk, last=False)
 
     def flush(self) -> str:
-        return self._show("", last=True)
+        return self._advance("", last=True)
 
-    def _show(self, chunk: str, *, last: bool) -> str:
-        text = self._shown + self._waiting + chunk
-        start = len(self._shown)
+    def _advance(self, chunk: str, *, last: bool) -> str:
+        text = self._context + self._buffer + chunk
+        start = len(self._context)
         end = len(text) if last else self._safe_end(text, start)
-        self._shown, self._waiting = text[max(0, end - _CONTEXT) : end], text[end:]
+        self._context, self._buffer = text[max(0, end - _CONTEXT) : end], text[end:]
         return self._redactor.matcher.replace(text, start, end)
 
     def _safe_end(self, text: str, start: int) -> int:
-        """Where the first part begins that could still become a secret, or another one than it is now."""
+        """Return where the first part starts that more text could still turn into a secret, or a longer one."""
         spans = self._redactor.matcher.spans(text, start)
-        unfinished = {at for form in (*self._redactor.forms, _KEY_BEGINS) for at in _overlaps(text, form, start)}
+        unfinished = {at for form in (*self._redactor.forms, _KEY_START) for at in _overlaps(text, form, start)}
         begin, end = spans[-1] if spans else (start, start)
         unfinished.add(_open_word(text, start))
         if end < len(text) or not spans:
@@ -322,17 +325,17 @@ class RedactedStream:
 
 
 def _open_word(text: str, start: int) -> int:
-    """The last word is held whole, because a token counts only where a word begins."""
+    """Return where the last word starts, if it may be a token: tokens match only at word starts, so buffer it whole."""
     tail = text[max(start, len(text) - _MAX_WORD) :]
     word = tail[len(tail.rstrip(_WORD_CHARS)) :]
     if len(word) == _MAX_WORD:
         return len(text)
-    is_open = _STARTED.search(word) or any(True for begins in TOKEN_PREFIXES for _ in _overlaps(word, begins, 0))
+    is_open = _STARTED.search(word) or any(True for prefix in TOKEN_PREFIXES for _ in _overlaps(word, prefix, 0))
     return len(text) - len(word) if is_open else len(text)
 
 
 def _overlaps(text: str, form: str, start: int) -> Iterator[int]:
-    """Where an end of the text is a beginning, but not all, of the form."""
+    """Yield the positions where the rest of the text is a proper prefix of the form."""
     at = max(start, len(text) - len(form) + 1)
     while (at := text.find(form[0], at)) >= 0:
         if form.startswith(text[at:]):

@@ -1,6 +1,6 @@
-"""Pruning: finished calls that are old go with all that was kept for them, and kept content has a limit.
+"""Retention: prunes old finished calls with their blobs, and limits the total size of blobs.
 
-What is removed is told by an entry of its own, so that the chain of hashes can be followed across the gap.
+Pruning is recorded in an entry of its own, so that `verify` can follow the hash chain across the gap.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ if TYPE_CHECKING:
     from holdfast.store.ledger import Ledger
 
 DAY: Final = 86_400.0
-_GRACE: Final = 3600.0
-"""Content younger than this may belong to an entry that is about to be written."""
-_SETTLED: Final = 60.0
-"""The same for content that belonged to a call: it could be kept again for another just now."""
+_ORPHAN_GRACE: Final = 3600.0
+"""Seconds: a younger blob without a reference may belong to an entry that is about to be written."""
+_PRUNED_GRACE: Final = 60.0
+"""Seconds, for a blob of a pruned call: another call may be storing the same content right now."""
 _PAGE: Final = 2000
 _REFERENCE: Final = re.compile(r'"(blob|spill)":"([0-9a-f]{64})"')
-_BODY: Final = '{"blob":"'
-"""How an entry begins whose body is kept elsewhere; `verify` needs such a body as long as the entry is there."""
+_BODY_IN_BLOB: Final = '{"blob":"'
+"""The start of an entry whose body is a blob. `verify` needs that blob for as long as the entry exists."""
 
 
 class PruneReport(Struct, frozen=True, kw_only=True):
-    """What was removed, or would be."""
+    """What was removed, or with `dry_run` would be."""
 
     calls: int = 0
     entries: int = 0
     blobs: int = 0
     freed: int = 0
-    """Bytes of kept content."""
+    """Bytes of removed blobs."""
     kept_bytes: int = 0
-    """Bytes of content that are still kept."""
+    """Bytes of remaining blobs."""
 
 
-class _Kept(Struct):
-    """Kept content something refers to."""
+class _BlobUse(Struct):
+    """How the ledger uses a blob."""
 
     newest: int
-    """The newest entry that does."""
+    """The newest entry that refers to it."""
     needed: bool
-    """Not to be dropped for space: a body, or part of a call that is not over."""
+    """Never removed for space: the body of an entry, or part of an open call."""
 
 
 class _File(Struct, frozen=True):
@@ -63,23 +63,23 @@ class _File(Struct, frozen=True):
 def prune(
     ledger: Ledger, *, older_than: float | None, max_bytes: int | None, by: str, dry_run: bool = False
 ) -> PruneReport:
-    """Remove finished calls without an entry since `older_than` (a time of the clock), then content beyond `max_bytes`.
+    """Remove finished calls without an entry since `older_than` (Unix time), then blobs beyond `max_bytes`.
 
-    Calls that wait or run, grants and trust stay, however old they are.
+    Pending and running calls, grants and trust are never pruned.
     """
-    doomed = [] if older_than is None else _old_calls(ledger, older_than)
-    known = _references(ledger, set()) if doomed else {}
+    old_calls = [] if older_than is None else _old_calls(ledger, older_than)
+    known = _references(ledger, set()) if old_calls else {}
     entries = 0
-    if doomed and dry_run:
-        entries = sum(_count(ledger, call) for call in doomed)
-    elif doomed and older_than is not None:
-        doomed, entries = _remove_entries(ledger, older_than, by)
-    references = _references(ledger, set(doomed))
+    if old_calls and dry_run:
+        entries = sum(_count(ledger, call) for call in old_calls)
+    elif old_calls and older_than is not None:
+        old_calls, entries = _remove_entries(ledger, older_than, by)
+    references = _references(ledger, set(old_calls))
     files = _files(ledger.blobs.folder)
     orphans = [
         file
         for name, file in files.items()
-        if name not in references and _is_older(file, _SETTLED if name in known else _GRACE)
+        if name not in references and _is_older(file, _PRUNED_GRACE if name in known else _ORPHAN_GRACE)
     ]
     surplus = _surplus(files, references, orphans, max_bytes)
     gone = [*orphans, *surplus]
@@ -87,16 +87,16 @@ def prune(
     if not dry_run:
         if surplus:
             sizes = sum(file.size for file in surplus)
-            _tell(ledger, EntriesPruned(blobs=len(surplus), freed=sizes, by=by))
+            _record(ledger, EntriesPruned(blobs=len(surplus), freed=sizes, by=by))
         _remove_files(gone)
         if entries:
             ledger.shrink()
     kept = sum(file.size for file in files.values()) - freed
-    return PruneReport(calls=len(doomed), entries=entries, blobs=len(gone), freed=freed, kept_bytes=kept)
+    return PruneReport(calls=len(old_calls), entries=entries, blobs=len(gone), freed=freed, kept_bytes=kept)
 
 
 def prune_by_config(ledger: Ledger, config: LedgerConfig, *, by: str, dry_run: bool = False) -> PruneReport:
-    """As the configuration says."""
+    """Prune by `ledger.keep_days` and `ledger.max_blob_bytes`."""
     older_than = None if config.keep_days is None else time.time() - config.keep_days * DAY
     return prune(ledger, older_than=older_than, max_bytes=config.max_blob_bytes, by=by, dry_run=dry_run)
 
@@ -108,11 +108,11 @@ _OLD: Final = """
 
 
 def _old_calls(ledger: Ledger, older_than: float) -> list[str]:
-    return _named(ledger.rows(_OLD, (older_than,)))
+    return _valid_ids(ledger.rows(_OLD, (older_than,)))
 
 
-def _named(rows: Iterable[tuple[Any, ...]]) -> list[str]:
-    """A name that is no text cannot be asked for: its entries are damaged, and stay."""
+def _valid_ids(rows: Iterable[tuple[Any, ...]]) -> list[str]:
+    """Skip ids that are not printable text: their entries are damaged and stay."""
     return [call for (call,) in rows if isinstance(call, str) and call.isprintable()]
 
 
@@ -121,10 +121,9 @@ def _count(ledger: Ledger, call: str) -> int:
 
 
 def _remove_entries(ledger: Ledger, older_than: float, by: str) -> tuple[list[str], int]:
-    """In one transaction: what is old now, whatever was old when it was looked at first."""
-
     def op(tx: Transaction) -> tuple[list[str], int]:
-        calls = _named(tx.execute(_OLD, (older_than,)).fetchall())
+        # Queried again inside the transaction: a call may have got a new entry since the first look.
+        calls = _valid_ids(tx.execute(_OLD, (older_than,)).fetchall())
         rows = [
             row
             for call in calls
@@ -144,7 +143,7 @@ def _remove_entries(ledger: Ledger, older_than: float, by: str) -> tuple[list[st
 
 
 def _ranges(rows: Iterable[tuple[int, object]]) -> tuple[tuple[int, int, str], ...]:
-    """Numbers that follow each other, taken together, with the hash of the last."""
+    """Group consecutive entry ids into (first, last, hash of the last)."""
     found: list[tuple[int, int, str]] = []
     for number, digest in rows:
         first = found.pop()[0] if found and found[-1][1] == number - 1 else number
@@ -152,9 +151,9 @@ def _ranges(rows: Iterable[tuple[int, object]]) -> tuple[tuple[int, int, str], .
     return tuple(found)
 
 
-def _references(ledger: Ledger, without: set[str]) -> dict[str, _Kept]:
-    """All content the entries refer to, those of some calls left out."""
-    found: dict[str, _Kept] = {}
+def _references(ledger: Ledger, without: set[str]) -> dict[str, _BlobUse]:
+    """Return every blob that the entries refer to, except entries of the calls in `without`."""
+    found: dict[str, _BlobUse] = {}
     open_calls = {call for (call,) in ledger.rows("SELECT call FROM open_calls")}
     sql = (
         "SELECT id, call, body FROM entries WHERE id > ? AND id <= ? "
@@ -164,22 +163,24 @@ def _references(ledger: Ledger, without: set[str]) -> dict[str, _Kept]:
     for start in range(0, last, _PAGE):
         for entry, call, body in ledger.rows(sql, (start, start + _PAGE)):
             if call not in without:
-                _note(ledger, found, entry, body, needed=call in open_calls)
+                _add_references(ledger, found, entry, body, needed=call in open_calls)
     return found
 
 
-def _note(ledger: Ledger, found: dict[str, _Kept], entry: int, body: object, *, needed: bool) -> None:
+def _add_references(ledger: Ledger, found: dict[str, _BlobUse], entry: int, body: object, *, needed: bool) -> None:
     if not isinstance(body, str):
-        return  # damaged, so that nothing can refer to what it held
-    elsewhere = body.startswith(_BODY)
+        return  # a damaged entry refers to nothing
+    in_blob = body.startswith(_BODY_IN_BLOB)
     for _, reference in _REFERENCE.findall(body):
         known = found.get(reference)
-        is_needed = needed or elsewhere or (known is not None and known.needed)
-        found[reference] = _Kept(entry, is_needed)
-    if elsewhere:
-        with suppress(LedgerError, ValueError):  # one that is damaged or gone refers to nothing
+        is_needed = needed or in_blob or (known is not None and known.needed)
+        found[reference] = _BlobUse(entry, is_needed)
+    if in_blob:
+        with suppress(LedgerError, ValueError):  # a damaged or missing body refers to nothing
             text = ledger.read_body.text(body)
-            _note(ledger, found, entry, f" {text.decode() if isinstance(text, bytes) else text}", needed=needed)
+            inner = text.decode() if isinstance(text, bytes) else text
+            # The leading space keeps an inner body from being taken for one in a blob.
+            _add_references(ledger, found, entry, f" {inner}", needed=needed)
 
 
 def _files(folder: Path) -> dict[str, _File]:
@@ -194,18 +195,18 @@ def _files(folder: Path) -> dict[str, _File]:
 
 
 def _surplus(
-    files: dict[str, _File], references: dict[str, _Kept], orphans: list[_File], max_bytes: int | None
+    files: dict[str, _File], references: dict[str, _BlobUse], orphans: list[_File], max_bytes: int | None
 ) -> list[_File]:
-    """What was referred to longest ago, until the rest is small enough."""
+    """Return the least recently referenced blobs, until the rest fits into `max_bytes`."""
     if max_bytes is None:
         return []
     over = sum(file.size for file in files.values()) - sum(file.size for file in orphans) - max_bytes
     chosen: list[_File] = []
-    for name, kept in sorted(references.items(), key=lambda item: item[1].newest):
+    for name, use in sorted(references.items(), key=lambda item: item[1].newest):
         if over <= 0:
             break
         file = files.get(name)
-        if file is not None and not kept.needed:
+        if file is not None and not use.needed:
             chosen.append(file)
             over -= file.size
     return chosen
@@ -218,12 +219,13 @@ def _is_older(file: _File, seconds: float) -> bool:
 def _remove_files(files: Iterable[_File]) -> None:
     for file in files:
         try:
+            # A new modification time means that `Blobs.touch` has just claimed the blob for another call.
             if file.path.stat().st_mtime == file.at:
                 file.path.unlink()
         except FileNotFoundError:
             continue
 
 
-def _tell(ledger: Ledger, pruned: EntriesPruned) -> None:
+def _record(ledger: Ledger, pruned: EntriesPruned) -> None:
     body = ledger.encode_body(pruned)
     ledger.run(lambda tx: tx.append("", "pruned", body))

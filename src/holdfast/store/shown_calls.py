@@ -20,19 +20,19 @@ _RECORD: Final = re.compile(r"([0-9a-f]{64})\n([^\n]*)\n")
 
 
 class ShownCalls:
-    """Of the user who runs this process."""
+    """Records of the user who runs this process."""
 
     def __init__(self, state: Path) -> None:
         self._folder = state / FOLDER / str(os.getuid())
 
     def record(self, pending: PendingCall) -> None:
-        """This user has just been shown all of the call. Where that cannot be written, they are asked to look again."""
+        """Record that this user was shown the whole call. On a write error the user has to review it again."""
         with suppress(OSError):
             write_private(self._path(pending.call.id), f"{pending.digest}\n{pending.call.id}\n".encode())
             self._forget_old()
 
     def digest(self, call_id: str) -> str | None:
-        """What the call was when this user was last shown it; None if they never were."""
+        """Return the digest of the call when this user last saw it, or None."""
         try:
             found = _RECORD.fullmatch(read_private(self._path(call_id), 4096).decode())
         except (OSError, UnicodeDecodeError):

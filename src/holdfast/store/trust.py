@@ -18,10 +18,8 @@ _decoder: Final = msgspec.json.Decoder(TrustedContent)
 
 
 class TrustStore(UserLedger):
-    """The contents of files that a person trusted."""
-
     def trust(self, path: Path, digest: str, *, by: str) -> None:
-        """Trust this content of this file; what was trusted of it before is not any more."""
+        """Trust this content of the file, instead of the content trusted before."""
         ledger = self._opened()
         body = ledger.encode_body(TrustedContent(path=str(path), digest=digest, by=by, at=time.time()))
         content = ledger.read_body(body, TrustedContent)
@@ -40,7 +38,7 @@ class TrustStore(UserLedger):
         return bool(self._rows("SELECT 1 FROM trust WHERE path = ? AND digest = ?", (str(path), digest)))
 
     def list(self) -> list[TrustedContent]:
-        """What cannot be read is left out; `verify` finds it, and it is trusted no more than its digest says."""
+        """Return all trusted files. Unreadable rows are skipped; `verify` reports them."""
         found: list[TrustedContent] = []
         for (body,) in self._rows("SELECT body FROM trust ORDER BY path"):
             with suppress(ValueError):

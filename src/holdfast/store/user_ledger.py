@@ -9,7 +9,7 @@ from holdfast.store.ledger import Ledger
 
 
 class UserLedger:
-    """Opens the ledger at `path` when it is first needed, and creates it with the first entry. For several threads."""
+    """Opens the ledger at `path` on first use and creates it with the first entry. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""Reading the whole ledger to see that nothing in it was changed, taken out, put in or moved."""
+"""Verifies the ledger's hash chain: detects entries that were changed, removed, inserted or reordered."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OTHER_KINDS: Final[dict[str, type[Struct]]] = {
     "undone": CallUndone,
     "together": ConcurrentCalls,
 }
-"""Kinds no table follows from, so that nothing but reading them shows whether they can be read."""
+"""Kinds that no table is derived from; decoded only to check that they are readable."""
 
 
 class _Progress(Struct):
@@ -43,20 +43,20 @@ class _Progress(Struct):
     anchored: bool = False
     pruned: int = 0
     gaps: dict[int, tuple[int, bytes]] = field(default_factory=dict[int, tuple[int, bytes]])
-    """By their first entry: the last one of those that were pruned together, and its hash."""
+    """Pruned ranges from the table `pruned`: first entry to (last entry, hash of the last)."""
     vouched: set[tuple[int, int, str]] = field(default_factory=set[tuple[int, int, str]])
-    """The gaps the entries themselves tell of."""
+    """The pruned ranges that `pruned` entries, which are part of the chain, confirm."""
     unreadable: list[UnreadableEntry] = field(default_factory=list[UnreadableEntry])
 
     def skip(self) -> None:
-        """Go on behind what was pruned."""
+        """Continue behind the pruned entries."""
         while (gap := self.gaps.get(self.last + 1)) is not None and gap[0] > self.last:
             self.pruned += gap[0] - self.last
             self.last, self.head = gap
 
 
 def verify(database: Database, read: BodyReader, anchor: str | None = None) -> VerifyReport:
-    """`anchor` is a head from an earlier verification: the chain must still pass through it."""
+    """Verify the chain, the derived tables and the file. The chain must pass through `anchor`, an earlier head."""
     progress = _Progress(anchored=anchor in (None, GENESIS.hex()))
     try:
         return database.read(lambda execute: _verify(execute, read, progress, anchor))
@@ -76,7 +76,7 @@ def _verify(execute: Execute, read: BodyReader, progress: _Progress, anchor: str
             return _failed(progress, number, f"Entry {number} is missing: the next one is {entry}.")
         written = matches_chain(digest, progress.head, call, kind, at, body)
         if not written or place != (entry if call in begun else 0):
-            return _failed(progress, entry, f"Entry {entry} is not what was written there.")
+            return _failed(progress, entry, f"Entry {entry} was changed after it was written.")
         begun.add(call)
         try:
             expected.feed(entry, call, kind, body)
@@ -89,7 +89,7 @@ def _verify(execute: Execute, read: BodyReader, progress: _Progress, anchor: str
         progress.last, progress.head = entry, digest
         progress.anchored = progress.anchored or digest.hex() == anchor
         if expected.stray_end is not None:
-            return _failed(progress, entry, f"Entry {entry} ends a call that was not open.")
+            return _failed(progress, entry, f"Entry {entry} ends a call that is not open.")
     return _conclude(execute, expected, progress)
 
 
@@ -100,15 +100,15 @@ def _conclude(execute: Execute, expected: ExpectedTables, progress: _Progress) -
         return _failed(progress, progress.last + 1, missing)
     for first, (last, digest) in progress.gaps.items():
         if (first, last, digest.hex()) not in progress.vouched:
-            return _failed(progress, first, f"Entry {first} is missing, and the ledger does not tell of its pruning.")
+            return _failed(progress, first, f"Entry {first} is missing, and no entry records that it was pruned.")
     if progress.unreadable:
         return _failed(progress, progress.unreadable[0].entry, _not_readable(progress.unreadable))
     if not progress.anchored:
-        pruned = "; it may have been pruned, so note a new head" if progress.pruned else ""
-        return _failed(progress, None, f"The ledger does not pass through the head that was noted earlier{pruned}.")
+        pruned = "; it may have been pruned, so save a new head" if progress.pruned else ""
+        return _failed(progress, None, f"The hash chain does not contain the given head{pruned}.")
     table = first_mismatch(expected, execute)
     if table is not None:
-        return _failed(progress, None, f"The table {table} does not follow from the entries.")
+        return _failed(progress, None, f"The table {table} does not match the entries.")
     damage = execute("PRAGMA integrity_check(1)").fetchone()[0]
     if damage != "ok":
         return _failed(progress, None, f"The file is damaged: {damage}.")
@@ -118,12 +118,12 @@ def _conclude(execute: Execute, expected: ExpectedTables, progress: _Progress) -
 def _not_readable(found: list[UnreadableEntry]) -> str:
     first = found[0]
     whose = f"{first.kind} of call {first.call}" if first.call else first.kind
-    more = "" if len(found) == 1 else f" Neither can {len(found) - 1:,} more."
+    more = "" if len(found) == 1 else f" {len(found) - 1:,} more cannot be read either."
     return f"Entry {first.entry} ({whose}) cannot be read: {first.problem}{more}"
 
 
 def _gaps(execute: Execute) -> dict[int, tuple[int, bytes]]:
-    """A file that is only read may be of a format in which nothing could be pruned."""
+    # A read-only ledger is not migrated, so it may predate the table `pruned`.
     if execute("PRAGMA user_version").fetchone()[0] < PRUNING_VERSION:
         return {}
     rows = execute("SELECT first, last, hash FROM pruned ORDER BY first").fetchall()

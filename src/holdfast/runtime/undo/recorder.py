@@ -25,8 +25,8 @@ from holdfast.store.changes import (
     rebase_on_other_calls,
     record_changes,
     record_concurrent,
-    shown_change,
     states_from_other_calls,
+    to_contract_change,
 )
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ class CommandRecording:
                     allowed = rebase_on_other_calls(part.root, judged.allowed, others)
                     record_changes(self._ledger, self._call_id, part.root, allowed)
                     lost += part.apply(judged.allowed)
-                changes += (shown_change(part.root, change) for change in judged.allowed)
+                changes += (to_contract_change(part.root, change) for change in judged.allowed)
                 violations += judged.violations
         except (OSError, RecursionError, HoldfastError) as error:
             lost.append(str(error) or type(error).__name__)
