@@ -34,7 +34,7 @@ USAGE: dict[tuple[str, ...], str] = {
     ("trust", "other.toml"): "is not the configuration of this project",
     ("trust", "revoke"): "is not trusted",
     ("--set", "tools.profile", "tools"): "OPTION=VALUE",
-    ("--set", "tools.profil=x", "tools"): "did you mean 'profile'?",
+    ("--set", "tools.profil=x", "tools"): "Did you mean 'profile'?",
     ("-C", "/nowhere/at/all", "tools"): "does not exist",
     ("completion", "tcsh"): "holdfast completion --help",
 }
@@ -163,7 +163,7 @@ def test_a_state_folder_that_came_with_the_project_is_refused(cli: Cli) -> None:
     (cli.project / "state" / "holdfast" / "user.db").touch()
     done = cli.run("call", "calculator", "expression=1", env={"XDG_STATE_HOME": str(cli.project / "state")})
     assert done.code == 2
-    assert "was not made on this machine" in done.sentence
+    assert "was not created on this machine" in done.sentence
 
 
 @pytest.mark.spec("E1a")

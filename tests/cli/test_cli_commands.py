@@ -238,7 +238,7 @@ def test_trust_and_policy_say_in_words_what_will_run_without_asking(cli: Cli) ->
     sandboxed = "shell commands in the sandbox will run without asking"
     assert sandboxed not in cli.run("policy").out
     shown = cli.run("trust").out
-    assert sandboxed in shown and "commands that begin with `make test` will run without asking" in shown
+    assert sandboxed in shown and "commands that start with `make test` will run without asking" in shown
     assert sandboxed in cli.run("trust", "--yes", "--json").json["words"]
     assert sandboxed in cli.run("policy").out
 

@@ -86,7 +86,7 @@ def test_a_users_rules_for_a_project_are_edited_outside_it_and_need_no_trust(cli
     assert [(layer["name"], layer["trusted"]) for layer in shown["layers"]] == [("user project", True)]
     refused = cli.run("config", "edit", "--project", env=editor(cli, "[tols]"))
     assert refused.code == 2 and "Nothing was saved." in refused.sentence
-    assert "did you mean 'tools'?" in refused.sentence
+    assert "Did you mean 'tools'?" in refused.sentence
     assert "profile = 'full'" in path.read_text()
     script = editor(cli, "")
     Path(script["EDITOR"]).write_text('#!/bin/sh\nsed -i s/tols/tools/ "$1"\n')

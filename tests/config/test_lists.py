@@ -66,8 +66,8 @@ def test_a_plain_list_sets_the_whole_list_once_each() -> None:
     [
         ("a", "here: expected a list of strings, got a string."),
         (["a", 3], "here[1]: expected a string, got an integer."),
-        ({"add": ["a"]}, "'add' is no list operation"),
-        ({}, "names no operation"),
+        ({"add": ["a"]}, "'add' is not a list operation"),
+        ({}, "has no list operation"),
         ({"append": ["a"], "$append": ["b"]}, "'append' is given twice"),
         ({"append": 3}, "here.append: expected a list of strings, got an integer."),
     ],

@@ -59,7 +59,9 @@ def test_a_folder_that_others_can_write_is_refused(
 ) -> None:
     monkeypatch.setattr(roots, "_is_private_group", _never)
     (home / name).chmod(mode)
-    with pytest.raises(ConfigError, match=rf"written by others \(mode {mode:04o}\); run `chmod go-w .*{name}`"):
+    with pytest.raises(
+        ConfigError, match=rf"written by others \(mode {mode:04o}\)\. Check its content and run `chmod go-w .*{name}`"
+    ):
         load(home)
 
 
@@ -97,7 +99,7 @@ def test_a_folder_in_the_state_folder_that_others_can_write_is_refused(home: Pat
     folder = _inner(home, name)
     load(home)
     folder.chmod(0o777)
-    with pytest.raises(ConfigError, match=r"written by others \(mode 0777\); run `chmod go-w "):
+    with pytest.raises(ConfigError, match=r"written by others \(mode 0777\)\. Check its content and run `chmod go-w "):
         load(home)
 
 
@@ -123,7 +125,7 @@ def test_a_link_in_the_state_folder_that_leads_to_a_folder_of_another_user_is_re
 
 def test_a_way_on_which_anybody_can_exchange_folders_is_refused(home: Path) -> None:
     (home / "state").chmod(0o777)
-    with pytest.raises(ConfigError, match="on the way to the state folder, can be written by others"):
+    with pytest.raises(ConfigError, match="on the path of the state folder, can be written by others"):
         load(home)
     (home / "state").chmod(0o1777)  # as /tmp is: others can only make new names there
     load(home)

@@ -69,7 +69,7 @@ def test_a_state_folder_inside_the_project_is_used_unless_it_came_with_it(
     shutil.copytree(state, root / "copy")
     shutil.rmtree(state)
     shutil.move(root / "copy", state)
-    with pytest.raises(ConfigError, match="was not made on this machine"):
+    with pytest.raises(ConfigError, match="was not created on this machine"):
         check_state_dir(root)
     check_state_dir(root.parent / "elsewhere")
     check_state_dir(root)

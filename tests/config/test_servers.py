@@ -77,7 +77,7 @@ def test_a_server_told_what_to_run_or_where_it_is_inherits_nothing(
 def test_a_layer_cannot_point_the_command_of_another_at_something_else(
     load_here: LoadHere, given: dict[str, Any]
 ) -> None:
-    with pytest.raises(ConfigError, match="args and cwd belong to a command, which another layer gives; give it here"):
+    with pytest.raises(ConfigError, match="args and cwd need the command, which another layer sets. Repeat it here"):
         load_here(document=document("near", **given), document_trusted=True)
 
 
@@ -85,7 +85,7 @@ def test_a_layer_cannot_point_the_command_of_another_at_something_else(
 def test_limits_on_a_server_that_is_not_there_are_noted_and_anything_else_is_a_mistake(load_here: LoadHere) -> None:
     result = load_here(document=document("typo", enabled=False))
     assert result.config.mcp.servers.keys() == {"near", "far"}
-    assert result.notices == ("the document: mcp.servers.typo: there is no such server, nothing was changed.",)
+    assert result.notices == ("the document: mcp.servers.typo: there is no such server; nothing was changed.",)
     with pytest.raises(ConfigError, match="give exactly one of command and url"):
         load_here(document=document("typo", env={"A": "b"}))
 
@@ -99,7 +99,7 @@ def test_a_list_of_a_new_server_is_edited_from_its_default(load_here: LoadHere) 
 
 @pytest.mark.spec("K1")
 def test_a_list_that_follows_the_sandbox_is_given_whole(load_here: LoadHere) -> None:
-    with pytest.raises(ConfigError, match="network: it follows the sandbox's, there is no list to change"):
+    with pytest.raises(ConfigError, match="network: the value so far is that of the sandbox, not a list"):
         load_here(flags={"mcp.servers.new": {"command": "serve", "network": {"append": ["x"]}}})
     given = load_here(flags={"mcp.servers.new": {"command": "serve", "network": {"set": ["x"]}}})
     assert given.config.mcp.servers["new"].network == ("x",)
@@ -228,14 +228,14 @@ def test_a_reference_names_a_secret_there_is(load_here: LoadHere) -> None:
         ("far", {"oauth": {"client_secret": "${secret:tokne}"}}, r"mcp\.servers\.far\.oauth\.client_secret"),
     ):
         config = load_here(flags={f"mcp.servers.{name}": said}).config
-        with pytest.raises(ConfigError, match=rf"^{where}: there is no secret 'tokne'; did you mean 'token'\?"):
+        with pytest.raises(ConfigError, match=rf"^{where}: there is no secret 'tokne'. Did you mean 'token'\?"):
             check_references(config)
 
 
 @pytest.mark.spec("K1", "A5a")
 @pytest.mark.parametrize("value", ["${secret:}", "${secret:token", "${secret:to{ken}", "${secret:token}${secret:"])
 def test_a_reference_that_is_not_whole_is_a_mistake(value: str) -> None:
-    with pytest.raises(ConfigError, match=r"is written '\$\{secret:SCOPE\}'"):
+    with pytest.raises(ConfigError, match=r"malformed secret reference\. Write '\$\{secret:SCOPE\}'"):
         check_references(configured(McpServer(command="serve", env={"A": value})))
 
 
@@ -250,7 +250,9 @@ def test_a_reference_that_is_not_whole_is_a_mistake(value: str) -> None:
     ],
 )
 def test_a_secret_cannot_stand_where_others_see_it(server: McpServer) -> None:
-    with pytest.raises(ConfigError, match="a secret cannot stand here, where others can see it; use env, headers or"):
+    with pytest.raises(
+        ConfigError, match="secrets are not allowed here, because others can see this value. Use env, headers"
+    ):
         check_references(configured(server))
 
 

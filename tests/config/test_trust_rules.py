@@ -40,7 +40,7 @@ def loaded(user: Table, project: Table | None = None, document: Table | None = N
             return load(root=root, user_file=user_file, is_trusted=lambda _p, _d: False, document=document).config
         except ConfigError as error:
             # The one legal contradiction a generated pair can hold.
-            assume("there is no list to change" not in str(error))
+            assume("not a list" not in str(error))
             raise
 
 
@@ -369,8 +369,8 @@ def test_secrets_modules_and_functions_come_only_from_user_level_config_even_whe
     assert result.layers[0].ignored == ("secrets", "tools.modules", "approval.auto_approve")
     [notice] = result.notices
     assert notice.endswith(
-        f"secrets, tools.modules, approval.auto_approve, which is taken only from user-level config; "
-        f"move it to {own_home}/.config/holdfast/config.toml."
+        f"secrets, tools.modules, approval.auto_approve, which is accepted only from user-level configuration. "
+        f"Move it to {own_home}/.config/holdfast/config.toml."
     )
 
 

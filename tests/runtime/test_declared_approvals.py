@@ -63,7 +63,7 @@ class Change:
                 return tool.touches is not None or effects is None or bool(effects & {"fs.read", "fs.write", "process"})
             case "every call that no rule covers":
                 return told.source == "default"
-            case "commands that begin with the words of a rule":
+            case "commands that start with the words of a rule":
                 rules = self.after.approval.commands
                 words = [rule.rule.split()[0] for rule in rules if rule.verdict == "approve"]
                 return RUNS_COMMANDS in capabilities and any(word in args.get("command", "") for word in words)
@@ -71,7 +71,7 @@ class Change:
                 return told.source == MAX_RISK
             case "calls that would be confirmed":
                 return told.source == CONFIRMATION
-            case "calls that are asked about because a policy failed":
+            case "calls that need approval because a resolver failed":
                 return "failed" in told.reason
             case "calls of tools that need its scopes":
                 return bool(tool.required_secret_scopes)

@@ -41,11 +41,11 @@ def given(value: Any) -> Any:
         (lambda: Config.from_dict(given([])), "Config.from_dict takes a dict of tables, not list."),
         (
             lambda: Config.from_dict({"aproval": {}}),
-            "Config.from_dict: aproval is not an option; did you mean 'approval'?",
+            "Config.from_dict: aproval is not an option. Did you mean 'approval'?",
         ),
         (
             lambda: Config.from_dict({"tools": {"profile": "codng"}}),
-            "expected one of minimal, messaging, coding, full, got 'codng'; did you mean 'coding'?",
+            "expected one of minimal, messaging, coding, full, got 'codng'. Did you mean 'coding'?",
         ),
     ],
 )

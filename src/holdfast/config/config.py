@@ -1,9 +1,10 @@
-"""The one typed configuration. An option is one field: its type, what it means, what an untrusted layer may do to it.
+"""The typed configuration. Each option is one field: type, trust rule, documentation, default.
 
-Where a value comes from is `load`; the JSON Schema, `docs/config.md` and the trust rules are made from these fields.
+The JSON Schema, the tables of `docs/config.md`, the checks of a layer and the trust rules are generated from these
+fields. `layers` reads the files.
 """
-# fmt: off - one option per paragraph: type, rule, documentation, default
-# Annotations are values here: as text, msgspec evaluates each of them again whenever it looks at a struct.
+
+# No `from __future__ import annotations`: msgspec would evaluate the text of every annotation again for each struct.
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -49,7 +50,7 @@ from holdfast.contract.errors import ConfigError
 from holdfast.contract.widening import WideningKind
 
 SHELL_READONLY: Final = "$shell-readonly"
-"""Approves no tool, but commands of the shell that only read: `rules.shell` knows which."""
+"""The preset that approves read-only shell commands, as classified by `rules.shell`. It names no tools."""
 
 Caps = Literal["standard", "small"]
 Action = Literal["confirm", "log", "silent"]
@@ -66,7 +67,7 @@ Names = Annotated[tuple[Name, ...], Meta(max_length=1000)]
 Count = Annotated[int, Meta(ge=1, le=2**53)]
 Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
 PENDING_TTL: Final = 7 * 86_400.0
-"""Seconds a call waits for an answer by default, unless it belongs to a document."""
+"""The default of `pending.ttl` in seconds, for calls that do not belong to a document."""
 Budget = Annotated[int, Meta(ge=0, le=2**31)]
 Percent = Annotated[str, Meta(pattern=r"^(100|[1-9][0-9]?)%$")]
 Temperature = Annotated[float, Meta(ge=0, le=2)]
@@ -87,7 +88,7 @@ NAMED: Final = "calls of the tools it names"
 AVAILABLE: Final = "calls of tools that were not available"
 COMMANDS: Final = "calls that run commands"
 SANDBOXED: Final = "shell commands in the sandbox"
-REACH: Final = "calls that use files or run commands"
+FILES: Final = "calls that use files or run commands"
 UNCOVERED: Final = "every call that no rule covers"
 
 
@@ -100,34 +101,32 @@ def _wider_profile(before: Profile, after: Profile) -> list[str]:
     return [f"the tools of the profile {after} can be called"] if order.index(after) > order.index(before) else []
 
 
-def _changed(words: str) -> Callable[[Table, Table], list[str]]:
-    """A sentence about the entries of a table that are new or other ones."""
+def _describe_changed(sentence: str) -> Callable[[Table, Table], list[str]]:
+    """Return a function that formats `sentence` with the names of new and changed entries of a table."""
 
-    def says(before: Table, after: Table) -> list[str]:
+    def describe(before: Table, after: Table) -> list[str]:
         names = [name for name in after if name not in before or before[name] != after[name]]
-        return [words.format(join_names(names))] if names else []
+        return [sentence.format(join_names(names))] if names else []
 
-    return says
+    return describe
 
 
 class PolicyLayer(Section, frozen=True, kw_only=True):
-    """Which tools are left for an agent, a provider or an untrusted file; it is intersected with the rest."""
+    """A narrower set of tools for an agent, a provider or an untrusted file; intersected with the other sets."""
 
-    profile: Annotated[Profile | None, KEEP, "The set of tools to begin with."] = None
-    allow: Annotated[Names, KEEP, "Tools added to the profile; never more than the caller has without this."] = ()
-    deny: Annotated[Names, ADD, "Tools taken away."] = ()
-    caps: Annotated[Caps | None, ordered("small"), "How much reading tools show at once."] = None
-    source: Annotated[str, KEEP, Mark.COMPUTED, "The file that narrows, for messages."] = ""
+    profile: Annotated[Profile | None, KEEP, "The initial set of tools."] = None
+    allow: Annotated[Names, KEEP, "Tools added to the profile; never more than the caller has otherwise."] = ()
+    deny: Annotated[Names, ADD, "Tools removed."] = ()
+    caps: Annotated[Caps | None, ordered("small"), "How much a reading tool returns at once."] = None
+    source: Annotated[str, KEEP, Mark.COMPUTED, "The file that sets this limit, for messages."] = ""
 
 
 LAYERS: Final = per_entry("add names, and denials to known ones", new=lambda layer: layer)
-"""A new layer can only narrow."""
+"""A new entry can only narrow, so it is accepted whole."""
 
 
 class ToolsConfig(Section, frozen=True, kw_only=True):
-    profile: Annotated[Profile, NARROWED, Approves(AVAILABLE, _wider_profile), "The set of tools to begin with."] = (
-        "coding"
-    )
+    profile: Annotated[Profile, NARROWED, Approves(AVAILABLE, _wider_profile), "The initial set of tools."] = "coding"
     allow: Annotated[
         Names,
         NARROWED,
@@ -138,124 +137,122 @@ class ToolsConfig(Section, frozen=True, kw_only=True):
         Names,
         ADD,
         Approves(AVAILABLE, describe_added("{} can be called again", removed=True)),
-        "Tools, patterns and groups taken away, whatever else allows them.",
+        "Tools, patterns and groups removed, whatever else allows them.",
     ] = ()
     caps: Annotated[
         Caps,
         ordered("small", "standard"),
-        "How much reading tools show at once: `small` (200 lines of a file) is for models with little room; also for "
-        "single `agents` and `providers`.",
+        "How much a reading tool returns at once: `small` (200 lines of a file) suits models with a small context. Can "
+        "also be set for individual `agents` and `providers`.",
     ] = "standard"
-    default_timeout: Annotated[
-        Seconds, LOWER, "Seconds a call may take when neither the call nor the tool says otherwise."
-    ] = 30.0
+    default_timeout: Annotated[Seconds, LOWER, "Timeout in seconds for calls without one of their own."] = 30.0
     strict_check: Annotated[
         Literal["warn", "error"],
         ordered("error", "warn"),
-        "What a tool gets that asks for `strict` and whose schema does not meet its rules; `error` refuses it.",
+        "What happens with a `strict` tool whose schema breaks the rules of strict mode; `error` rejects the tool.",
     ] = "warn"
-    max_concurrent: Annotated[Count, LOWER, "How many calls run at the same time."] = 8
+    max_concurrent: Annotated[Count, LOWER, "Maximum number of calls that run at the same time."] = 8
     search_threshold: Annotated[
-        Count, LOWER, "With more tools than this the model gets a search tool instead of all of them."
+        Count, LOWER, "Above this number of tools, the model gets a search tool instead of the whole list."
     ] = 100
     max_depth: Annotated[int, Meta(ge=0, le=1000), LOWER, "How deep calls may nest; 0 forbids calls made by tools."] = 8
     modules: Annotated[
         Names,
         USER_ONLY,
         Approves(AVAILABLE, describe_added("the tools of {} can be called")),
-        "Import paths of modules with tools.",
+        "Import paths of modules that define tools.",
     ] = ()
     entry_points: Annotated[
         bool,
         SWITCH_OFF,
         Approves(AVAILABLE, describe_value("the tools of installed packages can be called", True)),
-        "Whether installed packages may bring tools.",
+        "Whether tools of installed packages (entry points) are loaded.",
     ] = True
     agents: Annotated[
         dict[str, PolicyLayer],
         LAYERS,
-        Approves(AVAILABLE, _changed("the tools of the agents {} change")),
-        "Narrower sets for agents, by name: `profile`, `allow`, `deny`, `caps`.",
+        Approves(AVAILABLE, _describe_changed("the tools of the agents {} change")),
+        "Narrower tool sets for agents, by name: `profile`, `allow`, `deny`, `caps`.",
     ] = {}
     providers: Annotated[
         dict[str, PolicyLayer],
         LAYERS,
-        Approves(AVAILABLE, _changed("the tools of models of {} change")),
-        "Narrower sets for model providers, by name.",
+        Approves(AVAILABLE, _describe_changed("the tools of models of {} change")),
+        "Narrower tool sets for model providers, by name.",
     ] = {}
     skills: Annotated[
         dict[str, Name],
         KEEP,
-        Approves(AVAILABLE, _changed("the tools of the skills {} change")),
-        "Folders of skills by name, relative to the file that names them. Each holds a `manifest.json`; the skill has"
-        " tools once you trusted that (`holdfast trust FOLDER/manifest.json`), until it changes.",
+        Approves(AVAILABLE, _describe_changed("the tools of the skills {} change")),
+        "Skill folders by name, relative to this file. Each contains a `manifest.json`. The tools of a skill are"
+        " available once you trust the manifest (`holdfast trust FOLDER/manifest.json`), and until it changes.",
     ] = {}
     config: Annotated[
         dict[str, dict[str, Any]],
         KEEP,
-        Approves(NAMED, _changed("other settings apply to {}")),
-        "Settings of single tools, by tool name or alias.",
+        Approves(NAMED, _describe_changed("other settings apply to {}")),
+        "Settings of individual tools, by name or alias.",
     ] = {}
     narrow: Annotated[
         tuple[PolicyLayer, ...],
         KEEP,
         Mark.COMPUTED,
-        "Layers of untrusted files: a tool is left only if each of them leaves it too.",
+        "Tool sets of untrusted files: a tool is available only if each of them contains it.",
     ] = ()
 
     def settings_of(self, names: Sequence[str]) -> Table | None:
-        """The settings of a tool, under any of its names; those under the first of them win."""
+        """Return the merged settings of a tool under all its names; the first name has precedence."""
         found = [self.config[name] for name in reversed(names) if name in self.config]
         return {key: value for settings in found for key, value in settings.items()} if found else None
 
 
 class Preset(Section, frozen=True, kw_only=True):
-    approve: Annotated[Names, KEEP, "What the preset approves."] = ()
-    deny: Annotated[Names, ADD, "What the preset denies; a denial wins over every approval."] = ()
+    approve: Annotated[Names, KEEP, "Tools that the preset approves."] = ()
+    deny: Annotated[Names, ADD, "Tools that the preset denies; a denial overrides every approval."] = ()
 
 
 PRESETS: Final = per_entry("add denials", new=lambda preset: tighten_struct(Preset(), preset) if preset.deny else None)
 
 
 def _preset_changes(before: Mapping[str, Preset], after: Mapping[str, Preset]) -> list[str]:
-    said: list[str] = []
+    sentences: list[str] = []
     for name, preset in after.items():
         old = before.get(name, Preset())
-        said += describe_added(f"{{}} will run without asking where {name} is used")(old.approve, preset.approve)
-        said += describe_added(f"{name} no longer denies {{}}", removed=True)(old.deny, preset.deny)
-    return said
+        sentences += describe_added(f"{{}} will run without asking where {name} is used")(old.approve, preset.approve)
+        sentences += describe_added(f"{name} no longer denies {{}}", removed=True)(old.deny, preset.deny)
+    return sentences
 
 
 class CommandRule(Section, frozen=True, kw_only=True):
-    """What holds for shell commands that begin with these words."""
+    """A rule for shell commands that start with given words."""
 
-    rule: Annotated[Name, "The words a command begins with; `*` at the end stands for any further operands."]
+    rule: Annotated[Name, "The words that a command starts with; a final `*` stands for any further operands."]
     verdict: Annotated[
         Literal["approve", "ask", "deny"],
         Synonyms({"allow": "approve", "confirm": "ask"}),
-        "What holds for such commands, also when they are hidden in others; `allow` and `confirm` are understood.",
+        "The decision for such commands, also when they are nested in others; `allow` and `confirm` are synonyms.",
     ]
-    options: Annotated[Names, Mark.WHOLE, "Options an approving rule lets through; `--name=` with any value."] = ()
+    options: Annotated[Names, Mark.WHOLE, "Options that an approving rule accepts; `--name=` with any value."] = ()
     operands: Annotated[
         Literal["known", "files"],
-        "What `*` stands for: operands of a program known to only read (`known`), or files and folders of the project"
-        " that are there, whatever the program does with them (`files`).",
+        "What `*` matches: operands of a program that is known to only read (`known`), or existing files and folders"
+        " of the project, whatever the program does with them (`files`).",
     ] = "known"
     match: Annotated[
-        Names, Mark.WHOLE, "Commands the rule must decide about; checked when the configuration is read."
+        Names, Mark.WHOLE, "Example commands that the rule must match; checked when the configuration is loaded."
     ] = ()
-    not_match: Annotated[Names, Mark.WHOLE, "Commands it must not decide about."] = ()
+    not_match: Annotated[Names, Mark.WHOLE, "Example commands that it must not match."] = ()
     network: Annotated[
         Literal["on"] | Names,
         Mark.WHOLE,
-        "What such a command reaches beyond `sandbox.network`: hosts, or `on` for all.",
+        "Hosts that such a command can reach beyond `sandbox.network`, or `on` for all.",
     ] = ()
     read: Annotated[Names, Mark.WHOLE, "Paths it can read although `sandbox.read_deny` or the sandbox hides them."] = ()
     write: Annotated[Names, Mark.WHOLE, "Folders it can change beyond `sandbox.writable`."] = ()
 
 
 def _with_commands(base: tuple[CommandRule, ...], wanted: tuple[CommandRule, ...]) -> tuple[CommandRule, ...]:
-    """More to ask about and to deny; nothing more to approve or to reach."""
+    """Add the rules that ask or deny, without what they let a command reach."""
     strict = (replace(rule, network=(), read=(), write=()) for rule in wanted if rule.verdict != "approve")
     return (*base, *(rule for rule in dict.fromkeys(strict) if not _is_in(rule, base)))
 
@@ -263,12 +260,13 @@ def _with_commands(base: tuple[CommandRule, ...], wanted: tuple[CommandRule, ...
 def _approved_commands(before: tuple[CommandRule, ...], after: tuple[CommandRule, ...]) -> list[str]:
     new = [rule for rule in after if rule not in before]
     approved = [f"`{rule.rule}`" for rule in new if rule.verdict == "approve"]
-    said = [f"commands that begin with {join_names(approved)} will run without asking"] if approved else []
+    sentences = [f"commands that start with {join_names(approved)} will run without asking"] if approved else []
     for rule in new:
         hosts = ["the network"] if rule.network == "on" else list(rule.network)
         does = (("reach", hosts), ("read", rule.read), ("change", rule.write))
-        said += [f"commands that begin with `{rule.rule}` can {verb} {join_names(what)}" for verb, what in does if what]
-    return said
+        subject = f"commands that start with `{rule.rule}`"
+        sentences += [f"{subject} can {verb} {join_names(what)}" for verb, what in does if what]
+    return sentences
 
 
 def _approved_tools(before: Names | Name, after: Names | Name) -> list[str]:
@@ -290,7 +288,7 @@ def _is_in(rule: CommandRule, rules: tuple[CommandRule, ...]) -> bool:
     return any(replace(other, network=(), read=(), write=()) == rule for other in rules)
 
 
-MORE_COMMANDS: Final = TrustRule("add rules that ask or deny, and reach no more", _with_commands)
+MORE_COMMANDS: Final = TrustRule("add rules that ask or deny, without wider access", _with_commands)
 
 
 class ApprovalConfig(Section, frozen=True, kw_only=True):
@@ -299,86 +297,86 @@ class ApprovalConfig(Section, frozen=True, kw_only=True):
         NARROWED,
         Approves(NAMED, _approved_tools),
         "What runs without asking: tool names, patterns, `$presets` and module paths; or one function, "
-        '`"pkg.mod:func"`. Functions and modules are taken only from user-level config.',
+        '`"pkg.mod:func"`. Functions and modules are accepted only from user-level configuration.',
     ] = ("$default",)
     excluded: Annotated[
         Names,
         ADD,
         Mark.COMPUTED,
         Approves(NAMED, describe_added("presets of auto_approve approve {} again", removed=True)),
-        "Names removed from `auto_approve` that are not literally in it: filtered where presets are expanded.",
+        "Names removed from `auto_approve` that are not literally in it; filtered when presets are expanded.",
     ] = ()
     removed: Annotated[
         Names,
         ADD,
         Mark.COMPUTED,
-        "Names removed from `auto_approve` that a later list does not put in again: its presets may approve them, the "
-        "sandbox, rules about commands and the absence of effects do not.",
+        "Names removed from `auto_approve` that no later list adds again. Presets of that list may approve them; the "
+        "sandbox, command rules and the absence of effects do not.",
     ] = ()
     importable: Annotated[
         Names,
         KEEP,
         Mark.COMPUTED,
-        "What user-level config put into `auto_approve`: only these items may be taken for import paths.",
+        "Items of `auto_approve` from user-level configuration; only these may be import paths.",
     ] = ()
     auto_approve_sandboxed: Annotated[
         bool,
         SWITCH_OFF,
         Approves(SANDBOXED, describe_value("shell commands in the sandbox will run without asking", True)),
-        "`true` runs shell commands without asking where the sandbox holds them: it is on, and passed its escape tests "
-        "here. No other option implies it.",
+        "`true` runs shell commands without asking if they are sandboxed, and the sandbox has passed its escape tests "
+        "on this machine. No other option implies it.",
     ] = False
     require_approval: Annotated[
         bool,
         SWITCH_ON,
         Approves(UNCOVERED, describe_value("every call that no rule covers will run without asking", False)),
-        "`false` approves whatever nothing else decides about.",
+        "`false` approves every call that no rule covers.",
     ] = True
     presets: Annotated[
         dict[Name, Preset],
         PRESETS,
         Approves(NAMED, _preset_changes),
-        "Your own presets, by a name that begins with `$`: `approve`, `deny`.",
+        "Your own presets, by a name that starts with `$`: `approve`, `deny`.",
     ] = {}
     commands: Annotated[
         tuple[CommandRule, ...],
         Meta(max_length=1000),
         MORE_COMMANDS,
-        Approves("commands that begin with the words of a rule", _approved_commands),
-        "Rules about shell commands, see below. Every layer adds, none removes; the strictest wins.",
+        Approves("commands that start with the words of a rule", _approved_commands),
+        "Rules for shell commands, see below. Layers only add rules; the strictest matching rule wins.",
     ] = ()
     max_risk: Annotated[
         Risk | None,
         ordered(*Risk),
         Approves("calls above the risk limit", _higher_risk),
-        "The highest risk a list may approve.",
+        "The highest risk that a list may approve.",
     ] = None
     on_error: Annotated[
         Literal["skip", "ask"],
         ordered("ask", "skip"),
         Approves(
-            "calls that are asked about because a policy failed",
-            describe_value("a policy that fails is skipped", "skip"),
+            "calls that need approval because a resolver failed",
+            describe_value("a resolver that fails is skipped", "skip"),
         ),
-        "What a resolver that fails means: skip it, or ask whatever the others say.",
+        "What happens when a resolver fails: skip it, or require approval whatever the others decide.",
     ] = "skip"
     narrow: Annotated[
         tuple[Names, ...],
         KEEP,
         Mark.COMPUTED,
-        "Lists of untrusted files: nothing is approved by `auto_approve` unless each of them approves it too.",
+        "Lists of untrusted files: `auto_approve` approves nothing unless each of them approves it too.",
     ] = ()
     widen: Annotated[
         tuple[WideningKind, ...],
         TAKE_OUT,
         Approves(
-            "nothing by itself: it is what your answer or your rule can add", describe_added("an approval can give {}")
+            "nothing by itself: it limits what an answer or a rule can add", describe_added("an approval can give {}")
         ),
         "What an approval or a command rule may add to the sandbox for one call: `hosts`, the whole `network`, paths "
-        "to `read` and to `write`, and running `outside` the sandbox, which only an answer can.",
+        "to `read` and `write`, and running `outside` the sandbox, which only an answer can allow.",
     ] = get_args(WideningKind)
     expires: Annotated[
-        Seconds, LOWER, "Seconds after which an approval that was not used is void: the call ends as `expired`."
+        Seconds, LOWER, "Seconds after which an unused approval is void and the call ends as `expired`."
     ] = 86_400.0
 
 
@@ -386,14 +384,14 @@ class PendingConfig(Section, frozen=True, kw_only=True):
     ttl: Annotated[
         Seconds | None,
         lower_limit(unset=PENDING_TTL),
-        "Seconds a call waits for an answer before it ends as `expired`; 7 days unless given, and for calls of a "
-        "document no end.",
+        "Seconds that a pending call waits for an answer before it ends as `expired`. Without it 7 days, and no limit "
+        "for calls of a document.",
     ] = None
 
 
 ACTIONS: Final = per_entry(
     "ask for confirmation",
-    # Anything less for a new pattern could replace what a wider pattern says.
+    # Anything weaker for a new pattern could override the action of a wider pattern.
     new=lambda action: action if action == "confirm" else None,
     rule=ordered("confirm", "log", "silent").tighten,
 )
@@ -411,13 +409,13 @@ class ConfirmationConfig(Section, frozen=True, kw_only=True):
         Approves(
             "calls that would be confirmed", describe_value("fewer calls will be confirmed", "standard", "autonomous")
         ),
-        "Shifts the actions towards more or fewer questions.",
+        "Shifts the actions towards more or fewer confirmations.",
     ] = "standard"
     actions: Annotated[
         dict[Name, Action],
         ACTIONS,
         Approves(NAMED, _fewer_confirmations),
-        "What happens when a matching tool is called, by tool or pattern: `confirm`, `log` or `silent`.",
+        "The action when a matching tool is called, by tool or pattern: `confirm`, `log` or `silent`.",
     ] = {}
 
 
@@ -432,20 +430,20 @@ def _other_backend(before: str, after: str) -> list[str]:
     return [f"commands will run in another sandbox ({after})"]
 
 
-def _reached(before: str | Names, after: str | Names) -> list[str]:
+def _reachable_hosts(before: str | Names, after: str | Names) -> list[str]:
     if after == "on":
         return ["commands can reach the network"]
     return list(describe_added("commands can reach {}")(before, after))
 
 
-def _shown_paths(before: Names, after: Names) -> list[str]:
-    exceptions = (name for name in after if name.startswith("!") and _shows(name, before, after))
+def _readable_paths(before: Names, after: Names) -> list[str]:
+    exceptions = (name for name in after if name.startswith("!") and _reveals(name, before, after))
     shown = [*names_added(after, before), *(name[1:] for name in exceptions)]
     return [f"commands and file tools can read {join_names(shown)}"] if shown else []
 
 
-def _shows(exception: str, before: Names, after: Names) -> bool:
-    """Whether an exception is new, or comes after a pattern that it came before: the last that matches counts."""
+def _reveals(exception: str, before: Names, after: Names) -> bool:
+    """Whether an exception is new, or now follows a pattern that it preceded: the last matching pattern wins."""
     if exception not in before:
         return True
     now, then = after[: after.index(exception)], before[: before.index(exception)]
@@ -457,77 +455,77 @@ class SandboxConfig(Section, frozen=True, kw_only=True):
         Literal["auto", "required", "off"],
         ordered("required", "auto", "off"),
         Approves(COMMANDS, _sandbox_modes),
-        "`auto` uses a sandbox where one works and asks about every command where none does, `required` runs nothing "
-        "without one, `off` uses none.",
+        "`auto` uses a sandbox if one works, otherwise every command needs approval; `required` runs nothing without "
+        "a sandbox; `off` uses none.",
     ] = "auto"
     backend: Annotated[
         Name,
         KEEP,
         Approves(COMMANDS, _other_backend),
-        "`bubblewrap` or `landlock`; `auto` takes the first that held its probe.",
+        "`bubblewrap` or `landlock`; `auto` uses the first that passes its probe.",
     ] = "auto"
     writable: Annotated[
         Names,
         TAKE_OUT,
-        Approves(REACH, describe_added("commands and file tools can change {}")),
-        "Paths commands and file tools may change; `$root` is the project.",
+        Approves(FILES, describe_added("commands and file tools can change {}")),
+        "Paths that commands and file tools may change; `$root` is the project.",
     ] = ("$root",)
     read_deny: Annotated[
         Names,
         HIDE,
         Mark.ADDS,
-        Approves(REACH, _shown_paths),
-        "What commands and file tools cannot read: paths, and patterns as in a `.gitignore` from the project root "
+        Approves(FILES, _readable_paths),
+        "What commands and file tools cannot read: paths, and `.gitignore` patterns relative to the project root "
         "(`*.bak`, `deploy/`, `!fixture.key`). `$secrets` stands for environment files, private keys and credentials: "
-        "file tools ask about those, commands do not see them. A plain list adds; `{ set = [...] }` replaces.",
+        "file tools need approval for those, commands do not see them. A plain list adds; `{ set = [...] }` replaces.",
     ] = READ_DENY
     network: Annotated[
-        Literal["off", "on"] | Names, HOSTS, Approves(COMMANDS, _reached), "`off`, `on`, or a list of hosts."
+        Literal["off", "on"] | Names, HOSTS, Approves(COMMANDS, _reachable_hosts), "`off`, `on`, or a list of hosts."
     ] = "off"
     environment: Annotated[
         Names,
         TAKE_OUT,
         Approves(COMMANDS, describe_added("commands get the variables {}")),
-        "Variables that commands get from their surroundings; `*` stands for any letters.",
+        "Environment variables that are passed to commands; `*` matches any characters.",
     ] = ENVIRONMENT
     memory: Annotated[
         Count | None,
         LOWER,
-        "Bytes of data a process may hold, without what it shares; where control groups can be used, all of a "
-        "command's processes together, with what they share.",
+        "Memory limit in bytes: for the private data of each process, or, where control groups are available, for "
+        "all processes of a command together, including shared memory.",
     ] = 4 * 1024**3
     processes: Annotated[
         Count | None,
         LOWER,
-        "How many processes a command may have; root's are limited only where control groups can be used.",
+        "Maximum number of processes of a command; for root only where control groups are available.",
     ] = 512
     file_size: Annotated[
         Count | None,
         LOWER,
-        "Bytes the largest file it writes may have; the number of files and their total size have no limit.",
+        "Maximum size of one written file in bytes; the number of files and their total size are not limited.",
     ] = 4 * 1024**3
-    open_files: Annotated[Count | None, LOWER, "How many files a process may hold open."] = 4096
-    cpu_seconds: Annotated[Count | None, LOWER, "Seconds of processor time a process may use."] = None
+    open_files: Annotated[Count | None, LOWER, "Maximum number of open files per process."] = 4096
+    cpu_seconds: Annotated[Count | None, LOWER, "Maximum CPU time of a process in seconds."] = None
     undo: Annotated[
         Literal["auto", "overlay", "copy", "off"],
         KEEP,
-        "How what a command changes is recorded, so that it can be undone.",
+        "How the file changes of a command are recorded for undo.",
     ] = "auto"
     undo_max_files: Annotated[
-        Count, KEEP, "More files than this are not copied beforehand: the command cannot be undone then."
+        Count, KEEP, "Maximum number of files copied before a command runs. Above it, the command cannot be undone."
     ] = 50_000
     undo_max_bytes: Annotated[
-        Count, KEEP, "More bytes than this are not copied beforehand: the command cannot be undone then."
+        Count, KEEP, "Maximum number of bytes copied before a command runs. Above it, the command cannot be undone."
     ] = 256 * 1024**2
 
 
 class OutputConfig(Section, frozen=True, kw_only=True):
-    max_lines: Annotated[Count, LOWER, "Lines of an output that the model sees."] = 2000
-    max_bytes: Annotated[Count, LOWER, "Bytes of it."] = 51_200
-    max_spill: Annotated[int, Meta(ge=0, le=2**53), LOWER, "Bytes of a cut output that are kept to be read back."] = (
-        64 * 1024 * 1024
-    )
-    max_output_bytes: Annotated[Count | None, LOWER, "A harder limit in bytes; without it there is none."] = None
+    max_lines: Annotated[Count, LOWER, "Maximum lines of an output that the model sees."] = 2000
+    max_bytes: Annotated[Count, LOWER, "Maximum bytes of an output that the model sees."] = 51_200
+    max_spill: Annotated[
+        int, Meta(ge=0, le=2**53), LOWER, "Maximum bytes of a truncated output that are stored, to be read back later."
+    ] = 64 * 1024 * 1024
+    max_output_bytes: Annotated[Count | None, LOWER, "Hard limit in bytes; none by default."] = None
 
 
 class LedgerConfig(Section, frozen=True, kw_only=True):
@@ -535,25 +533,27 @@ class LedgerConfig(Section, frozen=True, kw_only=True):
     durability: Annotated[
         Literal["process", "power"],
         ordered("power", "process"),
-        "What the record survives: the end of the process, or also the loss of power, which is slower.",
+        "What a written entry survives: a crash of the process, or also a power failure, which is slower.",
     ] = "process"
     keep_days: Annotated[
         Seconds | None,
         KEEP,
-        "How many days finished calls are kept, with their before-images and spills; older ones go once a day, and "
-        "with `holdfast ledger prune`.",
+        "Days for which finished calls are kept, with their before-images and long outputs. Older ones are pruned once "
+        "a day, and by `holdfast ledger prune`.",
     ] = 90.0
     max_blob_bytes: Annotated[
-        Count | None, KEEP, "How much is kept of before-images and long outputs; the oldest go first."
+        Count | None, KEEP, "Total size of before-images and long outputs; the oldest are removed first."
     ] = 2 * 1024**3
 
 
 class SecretSource(Section, frozen=True, kw_only=True):
-    """Where the value of a secret scope is fetched from when a tool uses it."""
+    """Where the value of a secret comes from when a tool uses its scope."""
 
-    env: Annotated[Name | None, "The environment variable that holds it."] = None
+    env: Annotated[Name | None, "The environment variable that contains the secret."] = None
     keyring: Annotated[Name | None, "`service/user` in the system's keyring."] = None
-    command: Annotated[Annotated[Names, Meta(min_length=1)] | None, Mark.WHOLE, "A command that prints it."] = None
+    command: Annotated[Annotated[Names, Meta(min_length=1)] | None, Mark.WHOLE, "A command that prints the secret."] = (
+        None
+    )
 
     def __post_init__(self) -> None:
         if sum(source is not None for source in (self.env, self.keyring, self.command)) != 1:
@@ -563,23 +563,25 @@ class SecretSource(Section, frozen=True, kw_only=True):
 
 
 class ModelProvider(Section, frozen=True, kw_only=True):
-    """One provider: where it is reached, and parameters that win over the general ones."""
+    """One provider: its address, and parameters that override the general ones."""
 
-    api: Annotated[ModelApi | None, USER_ONLY, "The wire format of a server holdfast does not know by name."] = None
-    base_url: Annotated[Name | None, USER_ONLY, "Where the server is."] = None
-    api_key: Annotated[SecretSource | None, USER_ONLY, "Where the key comes from, instead of the usual variable."] = (
+    api: Annotated[ModelApi | None, USER_ONLY, "The wire format, for a server that holdfast does not know by name."] = (
         None
     )
+    base_url: Annotated[Name | None, USER_ONLY, "The address of the server."] = None
+    api_key: Annotated[
+        SecretSource | None, USER_ONLY, "Where the API key comes from, instead of the usual variable."
+    ] = None
     project: Annotated[Name | None, USER_ONLY, "The cloud project."] = None
     location: Annotated[Name | None, USER_ONLY, "The cloud region."] = None
-    thinking: Annotated[ThinkingLevel | Budget | Literal[False] | None, FREE, "Wins over `model.thinking`."] = None
-    thinking_budget: Annotated[Budget | None, FREE, "Tokens to think with; 0 switches it off."] = None
-    reasoning: Annotated[Name | None, FREE, "The effort OpenAI is asked for."] = None
-    effort: Annotated[Name | None, FREE, "The effort Anthropic is asked for."] = None
-    max_tokens: Annotated[Count | Percent | None, FREE, "Wins over `model.max_tokens`."] = None
-    temperature: Annotated[Temperature | None, FREE, "Wins over `model.temperature`."] = None
-    cache_retention: Annotated[CacheRetention | None, FREE, "Wins over `model.cache_retention`."] = None
-    protocol: Annotated[Protocol | None, FREE, "Wins over `model.protocol`."] = None
+    thinking: Annotated[ThinkingLevel | Budget | Literal[False] | None, FREE, "Overrides `model.thinking`."] = None
+    thinking_budget: Annotated[Budget | None, FREE, "Token budget for thinking; 0 disables it."] = None
+    reasoning: Annotated[Name | None, FREE, "The reasoning effort sent to OpenAI."] = None
+    effort: Annotated[Name | None, FREE, "The effort sent to Anthropic."] = None
+    max_tokens: Annotated[Count | Percent | None, FREE, "Overrides `model.max_tokens`."] = None
+    temperature: Annotated[Temperature | None, FREE, "Overrides `model.temperature`."] = None
+    cache_retention: Annotated[CacheRetention | None, FREE, "Overrides `model.cache_retention`."] = None
+    protocol: Annotated[Protocol | None, FREE, "Overrides `model.protocol`."] = None
 
 
 PROVIDERS: Final = per_entry("change parameters", new=lambda provider: tighten_struct(ModelProvider(), provider))
@@ -592,54 +594,54 @@ class ModelConfig(Section, frozen=True, kw_only=True):
     thinking: Annotated[
         ThinkingLevel | Budget | Literal[False],
         FREE,
-        "How much the model thinks: `minimal`, `low`, `medium`, `high`, `max`, a number of tokens, or `false`.",
+        "The thinking level: `minimal`, `low`, `medium`, `high`, `max`, a number of tokens, or `false`.",
     ] = "high"
     max_tokens: Annotated[
-        Count | Percent, FREE, "The longest reply, in tokens or in per cent of what the model can write."
+        Count | Percent, FREE, "Maximum length of a reply, in tokens or in percent of the model's own maximum."
     ] = "50%"
     temperature: Annotated[
-        Temperature | None, FREE, "How freely the model chooses its words; without it the provider decides."
+        Temperature | None, FREE, "Sampling temperature; without it the provider's default applies."
     ] = None
     cache_retention: Annotated[
-        CacheRetention, FREE, "How long the provider keeps the beginning of a conversation for the next request."
+        CacheRetention, FREE, "How long the provider caches the prompt prefix for the next request."
     ] = "short"
     foreign_thinking: Annotated[
-        ForeignThinking, FREE, "What becomes of thinking another provider signed: sent as text, or dropped."
+        ForeignThinking, FREE, "What happens with thinking that another provider signed: sent as text, or dropped."
     ] = "preserve"
-    timeout: Annotated[Seconds, LOWER, "Seconds one request may take."] = 600.0
-    connect_timeout: Annotated[Seconds, LOWER, "Seconds to reach the provider."] = 10.0
+    timeout: Annotated[Seconds, LOWER, "Timeout of one request in seconds."] = 600.0
+    connect_timeout: Annotated[Seconds, LOWER, "Timeout for connecting to the provider in seconds."] = 10.0
     retries: Annotated[
         int,
         Meta(ge=0, le=20),
         LOWER,
-        "How often a request is made again after a limit, an overload or a dropped connection.",
+        "How often a request is retried after a rate limit, an overload or a dropped connection.",
     ] = 4
     context: Annotated[
-        Count | None, LOWER, "Tokens a small model has room for: old tool results are trimmed to fit."
+        Count | None, LOWER, "Context size of a small model in tokens: old tool results are trimmed to fit."
     ] = None
     protocol: Annotated[
         Protocol,
         FREE,
-        "How the model asks for tools: `native`, `text` (see [models](models.md)), or `auto`, which takes text for "
-        "models without tool calling.",
+        "How the model calls tools: `native`, `text` (see [models](models.md)), or `auto`, which uses text for models "
+        "without native tool calling.",
     ] = "auto"
     providers: Annotated[
         dict[Name, ModelProvider],
         PROVIDERS,
-        "Parameters of single providers, which win over the general ones, and where they are reached.",
+        "Parameters of individual providers, which override the general ones, and their addresses.",
     ] = {}
 
 
 class ChatConfig(Section, frozen=True, kw_only=True):
-    autopilot: Annotated[bool, SWITCH_OFF, "Go on after approved calls until a person is needed."] = True
-    max_turns: Annotated[Count, LOWER, "Replies in a row without a message of yours."] = 100
+    autopilot: Annotated[bool, SWITCH_OFF, "Continue after approved calls until your input is needed."] = True
+    max_turns: Annotated[Count, LOWER, "Maximum number of consecutive replies without a message from you."] = 100
     cursor_after_result: Annotated[
-        Literal["result", "stay", "next"], FREE, "Where the cursor goes when a result has been written."
+        Literal["result", "stay", "next"], FREE, "Where the cursor moves after a result is written."
     ] = "result"
     files: Annotated[
         Reach,
         ordered("project", "anywhere"),
-        "Where the files may be that a document refers to or includes; never those in `sandbox.read_deny`.",
+        "Where files that a document references or includes may be; never those in `sandbox.read_deny`.",
     ] = "project"
 
 
@@ -647,104 +649,104 @@ Rail = Annotated[bool, SWITCH_ON]
 
 
 class GuardrailsConfig(Section, frozen=True, kw_only=True):
-    """Help for small models, rule by rule. None of them lets a call do more than it could without."""
+    """Help for small models, rule by rule. No rule lets a call do more than without it."""
 
-    enabled: Annotated[Rail, "Whether small models get the help below."] = False
-    surfaces: Annotated[Rail, "Show only the tools that fit what a message asks for."] = True
-    direct: Annotated[Rail, "Do what a message names outright (read, list, edit) without asking the model."] = True
-    scope: Annotated[Rail, "Keep searches in the folder a message names."] = True
-    simplify_queries: Annotated[Rail, "Search for one word where a model asks for a phrase."] = True
-    weak_queries: Annotated[Rail, "Send back searches that would find everything."] = True
-    search_budget: Annotated[Rail, "One search for each message, and a second only if the first found nothing."] = True
-    list_before_search: Annotated[
-        Rail, "Search before folders are listed, where something is to be found in the code."
-    ] = True
-    read_budget: Annotated[Rail, "At most three files for each message."] = True
-    duplicate_calls: Annotated[Rail, "Do not repeat a call that has just succeeded."] = True
-    evidence: Annotated[Rail, "Answer questions about the code only after a file that shows the answer was read."] = (
+    enabled: Annotated[Rail, "Whether the rules below apply."] = False
+    surfaces: Annotated[Rail, "Offer only the tools that fit the request."] = True
+    direct: Annotated[Rail, "Run what a message states explicitly (read, list, edit) without asking the model."] = True
+    scope: Annotated[Rail, "Limit searches to the folder that a message names."] = True
+    simplify_queries: Annotated[Rail, "Search for one word if the model searches for a phrase."] = True
+    weak_queries: Annotated[Rail, "Reject searches that would match everything."] = True
+    search_budget: Annotated[Rail, "One search per message, and a second only if the first found nothing."] = True
+    list_before_search: Annotated[Rail, "For questions about the code, require a search before folders are listed."] = (
         True
     )
-    citations: Annotated[Rail, "Let an answer name only files that were read."] = True
-    own_answers: Annotated[Rail, "Say without the model what came of a failed read and of a change."] = True
-    edit_repair: Annotated[Rail, "Tell a model that failed to mend an edit how one is written."] = True
-    rounds: Annotated[Rail, "At most ten rounds of calls for each message."] = True
+    read_budget: Annotated[Rail, "At most three files per message."] = True
+    duplicate_calls: Annotated[Rail, "Do not repeat a call that has just succeeded."] = True
+    evidence: Annotated[Rail, "Answer questions about the code only after reading a file that contains the answer."] = (
+        True
+    )
+    citations: Annotated[Rail, "Let an answer cite only files that were read."] = True
+    own_answers: Annotated[Rail, "Report failed reads and finished changes without the model."] = True
+    edit_repair: Annotated[Rail, "Show the edit format to a model that failed to repair an edit."] = True
+    rounds: Annotated[Rail, "At most ten rounds of calls per message."] = True
 
 
 class McpOAuth(Section, frozen=True, kw_only=True):
-    """How a person logs in to a server. All of it can be left out where the server registers clients by itself."""
+    """OAuth settings of a server. All are optional if the server supports dynamic client registration."""
 
-    client_id: Annotated[Name | None, "The client you registered there; without it holdfast registers itself."] = None
-    client_secret: Annotated[Name | None, "Its secret, as `${secret:SCOPE}`."] = None
+    client_id: Annotated[Name | None, "Your registered client; without it holdfast registers itself."] = None
+    client_secret: Annotated[Name | None, "The client's secret, as `${secret:SCOPE}`."] = None
     client_metadata_url: Annotated[
-        Name | None, "An https address that describes the client, for servers that know such addresses."
+        Name | None, "The https URL of the client metadata document, for servers that support it."
     ] = None
-    scopes: Annotated[Names, Mark.WHOLE, "The scopes to ask for."] = ()
+    scopes: Annotated[Names, Mark.WHOLE, "The scopes to request."] = ()
     redirect_port: Annotated[
-        int, Meta(ge=0, le=65535), "The local port the browser comes back to; 0 takes any free one."
+        int, Meta(ge=0, le=65535), "The local port of the redirect from the browser; 0 uses any free one."
     ] = 0
 
 
 class McpServer(Section, frozen=True, kw_only=True):
-    """One MCP server: a command that speaks on its standard streams, or an address."""
+    """One MCP server: a command (stdio) or a URL."""
 
-    command: Annotated[Name | None, IDENTITY, "The program of a server that speaks on its standard streams."] = None
+    command: Annotated[Name | None, IDENTITY, "The program of a stdio server."] = None
     args: Annotated[
         tuple[str, ...],
         Meta(max_length=1000),
         Mark.WHOLE,
         IDENTITY,
-        "The program's arguments, as one value: a list that cannot be edited by another layer.",
+        "The program's arguments. Another layer cannot edit this list.",
     ] = ()
     env: Annotated[
         dict[Name, str],
         IDENTITY,
-        "Variables it gets beside what `sandbox.environment` lets through; `${secret:SCOPE}` stands for a secret.",
+        "Environment variables in addition to `sandbox.environment`; `${secret:SCOPE}` stands for a secret.",
     ] = {}
     cwd: Annotated[
         Name | None,
         IDENTITY,
-        "The folder the program runs in, `$root` for the project; without it `/`, where nothing of it is.",
+        "The working directory of the program; `$root` is the project. Without it `/`, outside of the project.",
     ] = None
-    url: Annotated[
-        Name | None, IDENTITY, "The address of a server that is reached over HTTP, `https://…` or `http://…`."
-    ] = None
+    url: Annotated[Name | None, IDENTITY, "The URL of an HTTP server, `https://…` or `http://…`."] = None
     headers: Annotated[
         dict[Name, str], IDENTITY, "Headers sent with every request; `${secret:SCOPE}` stands for a secret."
     ] = {}
     transport: Annotated[
         Literal["auto", "http", "sse"],
         IDENTITY,
-        "How it is spoken to at its address; `auto` tries streamable HTTP first.",
+        "The transport for a URL; `auto` tries streamable HTTP first.",
     ] = "auto"
     oauth: Annotated[
         McpOAuth | None,
         IDENTITY,
-        "How you log in to it: `client_id`, `client_secret`, `client_metadata_url`, `scopes`, `redirect_port`; all "
-        "can be left out where the server registers clients by itself.",
+        "OAuth settings: `client_id`, `client_secret`, `client_metadata_url`, `scopes`, `redirect_port`; all optional "
+        "if the server supports dynamic client registration.",
     ] = None
     protocol: Annotated[
         Literal["auto", "handshake"],
         IDENTITY,
-        "`handshake` speaks no newer protocol than 2025-11-25: some servers say they know the newer one and cannot "
-        "ask you anything in it. `auto` finds out.",
+        "`handshake` uses at most protocol version 2025-11-25: some servers claim to support the newer one, but cannot "
+        "send elicitations in it. `auto` negotiates.",
     ] = "auto"
-    enabled: Annotated[bool, SWITCH_OFF, "Whether it is used."] = True
-    include: Annotated[Names, PATTERNS, "Which of its tools there are; `*` stands for any letters."] = ("*",)
-    exclude: Annotated[Names, ADD, "Which of them are left out all the same."] = ()
+    enabled: Annotated[bool, SWITCH_OFF, "Whether the server is used."] = True
+    include: Annotated[Names, PATTERNS, "Its tools that are available; `*` matches any characters."] = ("*",)
+    exclude: Annotated[Names, ADD, "Its tools that are not available, even if included."] = ()
     trust: Annotated[
         Literal["pinned", "any"],
         ordered("pinned", "any"),
-        "`pinned`: a tool whose definition has changed is held until you have seen the difference; `any`: it is not.",
+        "`pinned`: a tool whose definition has changed cannot run until you have reviewed the change; `any`: it can.",
     ] = "pinned"
-    start_timeout: Annotated[Seconds, LOWER, "Seconds until it has said which tools it has."] = 30.0
-    timeout: Annotated[Seconds, LOWER, "Seconds one call may take."] = 60.0
+    start_timeout: Annotated[Seconds, LOWER, "Timeout in seconds for starting and listing its tools."] = 30.0
+    timeout: Annotated[Seconds, LOWER, "Timeout of one call in seconds."] = 60.0
     network: Annotated[
         Literal["off", "on"] | Names | None,
         OWN_HOSTS,
-        "What its program can reach, instead of `sandbox.network`: `off`, `on`, or hosts.",
+        "The network access of its program, instead of `sandbox.network`: `off`, `on`, or hosts.",
     ] = None
     writable: Annotated[
-        Names, TAKE_OUT, "Paths its program may change beside its private `/tmp`, whatever `sandbox.writable` says."
+        Names,
+        TAKE_OUT,
+        "Paths that its program may change besides its private `/tmp`; `sandbox.writable` does not apply to it.",
     ] = ()
 
     def __post_init__(self) -> None:
@@ -753,11 +755,11 @@ class McpServer(Section, frozen=True, kw_only=True):
         if self.command is None and (self.args or self.env or self.cwd is not None):
             raise ValueError("args, env and cwd are for servers with a command")
         if self.command is None and (self.network is not None or self.writable):
-            raise ValueError("network and writable are for servers with a command, which run here")
+            raise ValueError("network and writable are for servers with a command")
         if self.url is None and (self.headers or self.oauth is not None or self.transport != "auto"):
             raise ValueError("headers, oauth and transport are for servers with a url")
         if self.url is not None and not self.url.startswith(("https://", "http://")):
-            raise ValueError("a url begins with https:// or http://")
+            raise ValueError("a url must start with https:// or http://")
 
 
 SERVERS: Final = per_entry("limit those you have", new=lambda server: None)
@@ -765,7 +767,7 @@ SERVERS: Final = per_entry("limit those you have", new=lambda server: None)
 
 def _changed_servers(before: Mapping[str, McpServer], after: Mapping[str, McpServer]) -> list[str]:
     names = [name for name, server in after.items() if before.get(name) != server]
-    return [f"the tools of the MCP server {name} can be called, as it is set now" for name in names]
+    return [f"the tools of the MCP server {name} can be called with its new settings" for name in names]
 
 
 class McpConfig(Section, frozen=True, kw_only=True):
@@ -778,44 +780,44 @@ class McpConfig(Section, frozen=True, kw_only=True):
     client_approves: Annotated[
         bool,
         SWITCH_OFF,
-        Approves("nothing by itself: it is who can answer", describe_value("MCP clients can approve calls", True)),
-        "Whether an MCP client may ask its person for approval; if not, another interface must.",
+        Approves("nothing by itself: it defines who can answer", describe_value("MCP clients can approve calls", True)),
+        "Whether an MCP client may ask its user for approval; if not, use another interface.",
     ] = True
     wait: Annotated[
         float,
         Meta(ge=0, le=31_536_000),
         LOWER,
-        "Seconds a call of an MCP client that cannot ask its person waits for an answer from elsewhere, such as "
+        "Seconds that a call of an MCP client without elicitation waits for an answer from another interface, such as "
         "`holdfast approve`.",
     ] = 45.0
 
 
 class Config(Section, frozen=True, kw_only=True):
     tools: Annotated[ToolsConfig, "Which tools exist, and how they run."] = ToolsConfig()
-    approval: Annotated[ApprovalConfig, "Which calls run without asking a person."] = ApprovalConfig()
-    pending: Annotated[PendingConfig, "Calls that wait for a person."] = PendingConfig()
-    confirmation: Annotated[ConfirmationConfig, "Who is told, or asked, when a call is about to run."] = (
+    approval: Annotated[ApprovalConfig, "Which calls run without asking."] = ApprovalConfig()
+    pending: Annotated[PendingConfig, "Calls that wait for an answer."] = PendingConfig()
+    confirmation: Annotated[ConfirmationConfig, "Which calls are confirmed or logged before they run."] = (
         ConfirmationConfig()
     )
-    sandbox: Annotated[SandboxConfig, "What commands can reach."] = SandboxConfig()
+    sandbox: Annotated[SandboxConfig, "What commands can read, change and reach."] = SandboxConfig()
     output: Annotated[OutputConfig, "How much of an output the model sees."] = OutputConfig()
     ledger: Annotated[LedgerConfig, "The record of every call."] = LedgerConfig()
-    model: Annotated[ModelConfig, "Which model answers, and how it is asked."] = ModelConfig()
-    chat: Annotated[ChatConfig, "How documents are driven."] = ChatConfig()
+    model: Annotated[ModelConfig, "The model and its parameters."] = ModelConfig()
+    chat: Annotated[ChatConfig, "How chat documents run."] = ChatConfig()
     guardrails: Annotated[GuardrailsConfig, "Help for small models, rule by rule."] = GuardrailsConfig()
-    mcp: Annotated[McpConfig, "Servers that bring tools over MCP, and clients that use yours."] = McpConfig()
+    mcp: Annotated[McpConfig, "MCP servers that provide tools, and MCP clients that use holdfast's."] = McpConfig()
     secrets: Annotated[
         dict[Name, SecretSource],
         USER_ONLY,
         Mark.WHOLE,
         Approves("calls of tools that need its scopes", describe_added("tools that need the secret {} can be called")),
-        "Where a secret scope gets its value when a tool uses it, by scope: `env`, `keyring` (`service/user`) or "
+        "Where a secret comes from when a tool uses its scope, by scope: `env`, `keyring` (`service/user`) or "
         "`command`.",
     ] = {}
     protected: Annotated[
         Names,
         ADD,
-        "Patterns of paths, beyond the built-in ones, that are always asked about. Every layer adds, none removes.",
+        "Patterns of paths, in addition to the built-in ones, that always need approval. Layers only add to it.",
     ] = ()
 
     def __post_init__(self) -> None:
@@ -830,7 +832,7 @@ class Config(Section, frozen=True, kw_only=True):
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> "Config":
-        """What a file of your own with these tables means, such as `{"approval": {"auto_approve": [...]}}`."""
+        """Return the configuration of a user-level file with these tables, such as `{"tools": {"deny": [...]}}`."""
         if not isinstance(cast(object, given), Mapping):
             raise ConfigError(f"Config.from_dict takes a dict of tables, not {type(given).__name__}.")
         table = plain_table(given, "Config.from_dict")
@@ -838,7 +840,7 @@ class Config(Section, frozen=True, kw_only=True):
 
 
 def effective_options(config: Config) -> dict[str, Any]:
-    """The value of every option a file may set, by its key."""
+    """Return the value of every option that a file may set, by key."""
     found: dict[str, Any] = {}
     for section in options(Config).values():
         value = getattr(config, section.name)

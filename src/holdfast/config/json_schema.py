@@ -1,4 +1,4 @@
-"""The JSON Schema of `holdfast.toml` and the user file, for editors and for `holdfast config`."""
+"""Generates the JSON Schema of the configuration files, and the option tables of `docs/config.md`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final, cast
 
+import msgspec.json
 from msgspec import NODEFAULT, Struct, to_builtins
 
 from holdfast.config.config import Config, SecretSource, Section
@@ -28,9 +29,7 @@ _EDIT: Final = "ListEdit"
 
 
 def json_schema() -> JsonObject:
-    """A JSON Schema (2020-12) of everything a file may say."""
-    import msgspec.json
-
+    """Return the JSON Schema (2020-12) of a configuration file, for editors."""
     made = msgspec.json.schema(Config)
     defs = cast(dict[str, JsonObject], made["$defs"])
     for shape in Section.__subclasses__():
@@ -53,14 +52,14 @@ def json_schema() -> JsonObject:
 
 
 def _describe(made: JsonObject, shape: type[Struct]) -> None:
-    """Take out what no file may set; add the descriptions and, for lists, their operations."""
+    """Remove computed options; add descriptions and, for lists, their operations."""
     given = cast(dict[str, JsonObject], made["properties"])
     made.pop("required", None)
     made["properties"] = {name: _property(given[name], option) for name, option in options(shape).items()}
 
 
 def _describe_server(made: JsonObject) -> None:
-    """A layer may speak of a server that another names, so neither command nor url is required."""
+    """A layer may change a server that another layer defines, so neither command nor url is required."""
     made["not"] = {"required": ["command", "url"]}
     for choice in made["properties"]["url"]["anyOf"]:
         if choice["type"] == "string":
@@ -81,7 +80,7 @@ def _list_edit() -> JsonObject:
     names: JsonObject = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
     return {
         "title": "List operations",
-        "description": "Changes to the list of the layer below; each may be written with or without `$`.",
+        "description": "Changes to the list of the layer below. The `$` is optional.",
         "type": "object",
         "properties": {f"{sign}{name}": names for name in OPERATIONS for sign in ("", "$")},
         "minProperties": 1,
@@ -96,9 +95,9 @@ _MAX_ITEMS: Final = 4
 
 
 def with_tables(text: str) -> str:
-    """The page with every table that follows an `options:` comment made anew.
+    """Return the page with every table after an `options:` comment regenerated.
 
-    The comment names sections, options outside of any, and structs that other options hold.
+    The comment names sections, top-level options, and structs of table entries.
     """
     return _TABLE.sub(lambda found: found[1] + _HEAD + "".join(map(_rows, found[2].split())), text)
 

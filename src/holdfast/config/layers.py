@@ -1,4 +1,8 @@
-"""Reads the configuration: its layers, and what each may change under the trust rules."""
+"""Loads the configuration: reads its layers and applies each under the trust rules.
+
+Layers, from low to high precedence: machine, user, user's file for the project, project, document, flags. An untrusted
+layer can only tighten what the layers below it set.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final, NamedTuple, cast
 
 from msgspec import Struct, structs
@@ -32,7 +37,7 @@ from holdfast.text.escape import escape
 
 
 def apply_untrusted(base: Config, wanted: Config) -> Config:
-    """`base`, changed only where `wanted` is stricter."""
+    """Return `base` tightened towards `wanted`; nothing is loosened."""
     kept = tighten_struct(base, wanted)
     tools, approval = kept.tools, kept.approval
     if (tools.profile, tools.allow) != (wanted.tools.profile, wanted.tools.allow):
@@ -42,13 +47,14 @@ def apply_untrusted(base: Config, wanted: Config) -> Config:
     if not isinstance(names, str) and names != approval.auto_approve:
         approval = structs.replace(approval, narrow=(*approval.narrow, names))
     if base.sandbox.mode == "off" != kept.sandbox.mode:
-        # A sandbox that was off approved nothing; an untrusted file that switches it on must not start that.
+        # With the sandbox off, this option approved nothing. An untrusted file that enables the sandbox must not
+        # enable those approvals as well.
         approval = structs.replace(approval, auto_approve_sandboxed=False)
     return structs.replace(kept, tools=tools, approval=approval)
 
 
 def ignored_options(kept: Config, wanted: Config) -> list[str]:
-    """The options a layer asked for and did not get, by key."""
+    """Return the keys of the options that a layer wanted and did not get, or not fully."""
     mine, met = effective_options(kept), _fully_narrowed(kept, wanted)
     missing = [path for key, value in effective_options(wanted).items() for path in _differences(key, mine[key], value)]
     return [path for path in missing if path not in met]
@@ -65,7 +71,7 @@ def _differences(path: str, kept: object, wanted: object) -> list[str]:
 
 
 def _fully_narrowed(kept: Config, wanted: Config) -> set[str]:
-    """Options whose wish is met by `narrow` alone: it asked for nothing beyond what there is."""
+    """Return the options that `narrow` alone satisfies, because the layer only wanted less than before."""
     met: set[str] = set()
     if wanted.tools.profile == "minimal" or kept.tools.profile == "full":
         met.add("tools.profile")
@@ -73,33 +79,33 @@ def _fully_narrowed(kept: Config, wanted: Config) -> set[str]:
         met.add("tools.allow")
     mine, theirs = kept.approval.auto_approve, wanted.approval.auto_approve
     redefined = {"$default", "$readonly"} & {*kept.approval.presets, *wanted.approval.presets}
-    within = {"$readonly"} if "$default" in mine and not redefined else set[str]()  # as the built-in lists are
+    within = {"$readonly"} if "$default" in mine and not redefined else set[str]()  # true of the built-in presets
     if isinstance(mine, tuple) and isinstance(theirs, tuple) and set(theirs) <= {*mine, *within}:
         met.add("approval.auto_approve")
     return met
 
 
 def drop_user_only(given: Table) -> tuple[Table, list[str]]:
-    """The layer without what only user-level config may say, and the keys that were taken out."""
-    taken: list[str] = []
-    return _take(Config, given, "", taken), taken
+    """Return the layer without user-only options, and the keys that were removed."""
+    dropped: list[str] = []
+    return _drop(Config, given, "", dropped), dropped
 
 
-def _take(shape: type[Struct], given: Any, path: str, taken: list[str]) -> Any:
+def _drop(shape: type[Struct], given: Any, path: str, dropped: list[str]) -> Any:
     if not isinstance(given, dict):
-        return given  # `merge` says what is wrong with it
+        return given  # `merge` reports the error
     kept: Table = {}
     for key, value in cast(Table, given).items():
         option, here = options(shape).get(key), dotted(path, key)
         if option is None:
             kept[key] = value
         elif option.trust is USER_ONLY or (here == "approval.auto_approve" and _is_function(value)):
-            taken.append(here)
+            dropped.append(here)
         elif is_section(option.kind):
-            kept[key] = _take(option.kind, value, here, taken)
+            kept[key] = _drop(option.kind, value, here, dropped)
         elif (entry := entry_struct(option.kind)) is not None and isinstance(value, dict):
             table = cast(Table, value)
-            kept[key] = {name: _take(entry, item, dotted(here, name), taken) for name, item in table.items()}
+            kept[key] = {name: _drop(entry, item, dotted(here, name), dropped) for name, item in table.items()}
         else:
             kept[key] = value
     return kept
@@ -111,28 +117,28 @@ def _is_function(value: object) -> bool:
 
 MAX_FILE_BYTES: Final = 1024 * 1024
 IsTrusted = Callable[[Path, str], bool]
-"""`is_trusted(path, digest)`: whether a person trusted exactly this content of this file."""
+"""`is_trusted(path, digest)`: whether the user trusted exactly this content of the file."""
 
 
 class Layer(NamedTuple):
-    """What one place says, and how far it may be followed."""
+    """The content of one configuration source, and how far it is trusted."""
 
     name: str
     label: str
-    """How messages call it."""
+    """Its name in messages."""
     path: Path | None
     folder: Path
-    """What relative paths in it are taken from."""
+    """The base of relative paths in it."""
     digest: str
     table: Table
     trusted: bool = True
     user_level: bool = True
     remedy: str = ""
-    """What to run to trust it."""
+    """The command that trusts it, for messages."""
 
 
 def user_layer(given: Path | None, root: Path | None, is_trusted: IsTrusted) -> Layer | None:
-    """The user's own file. One that somebody moved into the project may have come with it: it is trusted like that."""
+    """Return the user's configuration. A file inside the project may be part of it, so it needs to be trusted."""
     path = user_config_file() if given is None else given.absolute()
     foreign = given is None and root is not None and inside_project(path, root)
     if given is None:
@@ -140,7 +146,7 @@ def user_layer(given: Path | None, root: Path | None, is_trusted: IsTrusted) -> 
     content = _read(path)
     if content is None:
         if given is not None:
-            raise ConfigError(f"There is no configuration file {path}; create it or name another.")
+            raise ConfigError(f"There is no configuration file {path}. Create it or use another path.")
         return None
     return _own_layer("user", path, path.parent, content, foreign, is_trusted)
 
@@ -172,7 +178,7 @@ def machine_layer(machine: MachineFile) -> Layer | None:
 
 
 def user_project_layer(root: Path, is_trusted: IsTrusted) -> Layer | None:
-    """The user's own rules for one project."""
+    """Return the user's own configuration for one project."""
     path = user_project_file(root)
     content = _read(path)
     if content is None:
@@ -201,8 +207,6 @@ def project_layer(root: Path, is_trusted: IsTrusted) -> Layer | None:
 
 
 def document_layer(given: Mapping[str, Any], name: str | None, root: Path | None, trusted: bool) -> Layer:
-    from shlex import quote
-
     label = "the document" if name is None else escape(name)
     table = plain_table(given, label)
     return Layer(
@@ -221,62 +225,62 @@ def document_layer(given: Mapping[str, Any], name: str | None, root: Path | None
 def flags_layer(given: Mapping[str, Any]) -> Layer:
     table: Table = {}
     for key, value in plain_table(given, "flags").items():
-        _put(table, key.split("."), value, key)
+        _set_nested(table, key.split("."), value, key)
     return Layer("flags", "flags", None, Path.cwd(), _digest(table, "flags"), table)
 
 
-def _put(table: Table, parts: list[str], value: object, key: str) -> None:
+def _set_nested(table: Table, parts: list[str], value: object, key: str) -> None:
     if len(parts) == 1 and parts[0] not in table:
         table[parts[0]] = value
         return
     inner = table.setdefault(parts[0], {})
     if len(parts) == 1 or not isinstance(inner, dict):
-        raise ConfigError(f"flags: {escape(key)} is set twice, or inside a value another flag gives; keep one.")
-    _put(cast(Table, inner), parts[1:], value, key)
+        raise ConfigError(f"flags: {escape(key)} is set twice, or conflicts with another flag. Keep one of them.")
+    _set_nested(cast(Table, inner), parts[1:], value, key)
 
 
 def _digest(table: Table, label: str) -> str:
     try:
         return digest_of(table)
     except ValueError:
-        raise ConfigError(f"{label} contains half of a surrogate pair; use well-formed Unicode.") from None
+        raise ConfigError(f"{label} contains a lone surrogate. Use well-formed Unicode.") from None
 
 
 def _read(path: Path) -> bytes | None:
-    """The content of a regular file, None if there is nothing of that name."""
+    """Return the content of a regular file, or None if it does not exist."""
     try:
         content = read_regular(path, MAX_FILE_BYTES + 1, follow=True)
     except (FileNotFoundError, NotADirectoryError):
         if path.is_symlink():
-            raise ConfigError(f"{path} is a symlink to nothing; remove it or restore its target.") from None
+            raise ConfigError(f"{path} is a broken symlink. Remove it or restore its target.") from None
         return None
     except NotRegular:
-        raise ConfigError(f"{path} is not a regular file; replace it with one.") from None
+        raise ConfigError(f"{path} is not a regular file. Replace it with one.") from None
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}; fix that or remove the file.") from None
+        raise ConfigError(f"{path} cannot be read: {error.strerror}. Fix that or remove the file.") from None
     if len(content) > MAX_FILE_BYTES:
-        raise ConfigError(f"{path} is larger than {MAX_FILE_BYTES:,} bytes; make it shorter.")
+        raise ConfigError(f"{path} is larger than {MAX_FILE_BYTES:,} bytes. Make it shorter.")
     return content
 
 
 def _parse(content: bytes, label: str) -> Table:
-    import tomllib
+    import tomllib  # only needed if there is a file
 
     try:
         return plain_table(tomllib.loads(content.decode()), label)
     except UnicodeDecodeError:
-        raise ConfigError(f"{label} is not UTF-8 text; save it as UTF-8.") from None
+        raise ConfigError(f"{label} is not UTF-8 text. Save it as UTF-8.") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{label} is not valid TOML: {error}; correct it there.") from None
+        raise ConfigError(f"{label} is not valid TOML: {error}.") from None
     except RecursionError:
-        raise ConfigError(f"{label}: the tables are nested too deeply; flatten them.") from None
+        raise ConfigError(f"{label}: the tables are nested too deeply. Flatten them.") from None
 
 
 _MAX_KEYS_SHOWN: Final = 8
 
 
 class LayerReport(Struct, frozen=True, kw_only=True):
-    """What became of one layer."""
+    """What one layer changed."""
 
     name: str
     """machine, user, user project, project, document or flags."""
@@ -284,17 +288,18 @@ class LayerReport(Struct, frozen=True, kw_only=True):
     digest: str
     trusted: bool
     applied: bool
-    """Whether anything of it took effect."""
+    """Whether it changed anything."""
     keys: tuple[str, ...] = ()
     """The options it sets."""
     ignored: tuple[str, ...] = ()
-    """The options in which it did not, or not wholly, get what it asked for."""
+    """The options whose value was ignored, fully or in part."""
 
 
 class LoadedConfig(Struct, frozen=True, kw_only=True):
     config: Config
     outer: Config
-    """The same without the document: what still denies when a trusted document decides about approvals."""
+    """The configuration without the document. Its denials still apply when a trusted document decides about approvals.
+    """
     layers: tuple[LayerReport, ...] = ()
     notices: tuple[str, ...] = ()
 
@@ -313,7 +318,7 @@ def load(
     flags: Mapping[str, Any] | None = None,
     machine: MachineFile = MACHINE_FILE,
 ) -> LoadedConfig:
-    """Read every layer and apply it under the trust rules. Flags are keyed by option: `tools.profile`."""
+    """Read every layer and apply it under the trust rules. Flags are keyed by option, such as `tools.profile`."""
     found = (
         machine_layer(machine),
         user_layer(user_file, root, is_trusted),
@@ -334,17 +339,17 @@ def _stack(layers: Sequence[Layer]) -> tuple[Config, list[LayerReport], list[str
     config, reports, notices = Config(), list[LayerReport](), list[str]()
     limits: MachineLimits | None = None
     for layer in layers:
-        config, report, said = _apply(config, layer, limits)
+        config, report, new_notices = _apply(config, layer, limits)
         if layer.name == "machine":
             config = with_machine_limits(config, report.keys, layer.label)
             limits = MachineLimits(config, frozenset(report.keys), layer.label)
         reports.append(report)
-        notices += said
+        notices += new_notices
     return config, reports, notices
 
 
 class MachineLimits(NamedTuple):
-    """What no other layer can loosen."""
+    """The machine's options, which no other layer can loosen."""
 
     config: Config
     keys: frozenset[str]
@@ -371,30 +376,30 @@ def _apply(base: Config, layer: Layer, limits: MachineLimits | None) -> tuple[Co
         keys=keys,
         ignored=(*ignored, *over, *refused),
     )
-    told = [*notes, *_notices(layer, ignored, refused)]
+    notices = [*notes, *_notices(layer, ignored, refused)]
     if limits is not None and over:
-        told.append(
-            f"{limits.label} sets {_some(over)}, which {layer.label} can only tighten; ask whoever administers this "
-            "machine."
+        notices.append(
+            f"{limits.label} sets {_join_some(over)}, which {layer.label} can only tighten. Ask the administrator of "
+            "this machine."
         )
-    return result, report, told
+    return result, report, notices
 
 
 def _notices(layer: Layer, ignored: Sequence[str], refused: Sequence[str]) -> list[str]:
-    said: list[str] = []
+    notices: list[str] = []
     if ignored:
-        said.append(
-            f"{layer.label} is not trusted and can only tighten, so these count as limits only: {_some(ignored)}; "
-            f"read it, then {layer.remedy}."
+        notices.append(
+            f"{layer.label} is not trusted and can only tighten, so these options are only limits: "
+            f"{_join_some(ignored)}. Read it, then {layer.remedy}."
         )
     if refused:
-        said.append(
-            f"{layer.label} sets {_some(refused)}, which is taken only from user-level config; "
-            f"move it to {user_config_file()}."
+        notices.append(
+            f"{layer.label} sets {_join_some(refused)}, which is accepted only from user-level configuration. "
+            f"Move it to {user_config_file()}."
         )
-    return said
+    return notices
 
 
-def _some(keys: Sequence[str]) -> str:
+def _join_some(keys: Sequence[str]) -> str:
     shown = ", ".join(keys[:_MAX_KEYS_SHOWN])
     return shown if len(keys) <= _MAX_KEYS_SHOWN else f"{shown} and {len(keys) - _MAX_KEYS_SHOWN} more"

@@ -1,4 +1,4 @@
-"""The machine's own configuration: what root wrote down, and every other layer can only tighten."""
+"""The machine-wide configuration: written by root, and only ever tightened by other layers."""
 
 from __future__ import annotations
 
@@ -21,71 +21,73 @@ S = TypeVar("S", bound=Struct)
 
 
 class MachineFile(NamedTuple):
-    """Where the machine's configuration is. No variable changes it: whoever it binds could set that."""
+    """The location of the machine's configuration. No environment variable overrides it: any user could set that."""
 
     path: Path = Path("/etc/holdfast/config.toml")
     owner: int | None = None
-    """Whose it must be; None: root's."""
+    """The user id that may own the file besides root; only tests set it."""
 
 
 MACHINE_FILE: Final = MachineFile()
 
 
 def check_machine_file(machine: MachineFile) -> None:
-    """Raise `ConfigError` if another user than the owner could change the file, or exchange it on the way there."""
+    """Raise `ConfigError` if a user other than root could change the file or replace a folder or link on its path."""
     if not hasattr(os, "getuid"):
         return
-    for place, about, last in walk_components(machine.path):
-        # In a user namespace whatever real root owns is shown as nobody's.
-        owned = is_system_user(about.st_uid) or about.st_uid == machine.owner
-        shared = not stat.S_ISLNK(about.st_mode) and about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        sticky = about.st_mode & stat.S_ISVTX and not last
+    for place, info, last in walk_components(machine.path):
+        # In a user namespace, files of the real root appear to belong to nobody; `is_system_user` accepts both.
+        owned = is_system_user(info.st_uid) or info.st_uid == machine.owner
+        shared = not stat.S_ISLNK(info.st_mode) and info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        sticky = info.st_mode & stat.S_ISVTX and not last
         if owned and (not shared or sticky):
             continue
         where = escape(place)
         fix = f"run `chmod go-w {where}`" if owned else f"run `chown root {where}`"
         raise ConfigError(
-            f"{escape(str(machine.path))} is not root's alone: {where} "
+            f"{escape(str(machine.path))} must be writable only by root, but {where} "
             f"{'can be written by others' if owned else 'belongs to another user'}. As root, {fix}, or remove the file."
         )
 
 
 def with_machine_limits(config: Config, keys: Collection[str], label: str) -> Config:
-    """The machine's configuration with its tools and its `auto_approve` as limits for whatever other layers add."""
+    """Return the machine's configuration with its tools and its `auto_approve` list as limits for later layers."""
     tools, approval = config.tools, config.approval
     if not {"tools.profile", "tools.allow"}.isdisjoint(keys):
-        ceiling = PolicyLayer(profile=tools.profile, allow=tools.allow, source=label)
-        tools = structs.replace(tools, narrow=(*tools.narrow, ceiling))
+        limit = PolicyLayer(profile=tools.profile, allow=tools.allow, source=label)
+        tools = structs.replace(tools, narrow=(*tools.narrow, limit))
     if "approval.auto_approve" in keys and not isinstance(approval.auto_approve, str):
         approval = structs.replace(approval, narrow=(*approval.narrow, approval.auto_approve))
     if "approval.widen" not in keys:
-        held_kinds = {kind for option, kinds in _WIDENED.items() if option in keys for kind in kinds}
-        approval = structs.replace(approval, widen=tuple(kind for kind in approval.widen if kind not in held_kinds))
+        limited = {kind for option, kinds in _WIDENING_KINDS.items() if option in keys for kind in kinds}
+        approval = structs.replace(approval, widen=tuple(kind for kind in approval.widen if kind not in limited))
     return structs.replace(config, tools=tools, approval=approval)
 
 
-_WIDENED: Final[Mapping[str, tuple[WideningKind, ...]]] = {
+_WIDENING_KINDS: Final[Mapping[str, tuple[WideningKind, ...]]] = {
     "sandbox.network": ("hosts", "network", "outside"),
     "sandbox.read_deny": ("read", "outside"),
     "sandbox.writable": ("write", "outside"),
     "sandbox.mode": ("outside",),
 }
-"""Options with what an approval could give beyond them; the machine gives that only if its `approval.widen` says so."""
+"""What an approval could add beyond an option. If the machine sets the option, its `approval.widen` must allow that."""
 
 
 def enforce_limits(machine: Config, wanted: Config, keys: Collection[str]) -> Config:
-    """`wanted` with every option the machine sets (`keys`) at least as strict as the machine has it."""
-    kept = _held(machine, wanted, "", keys)
+    """Return `wanted` with every option that the machine sets (`keys`) at least as strict as on the machine."""
+    kept = _enforce_options(machine, wanted, "", keys)
     widen = tuple(kind for kind in kept.approval.widen if kind in machine.approval.widen)
     kept = structs.replace(kept, approval=structs.replace(kept.approval, widen=widen))
     if "approval.auto_approve" in keys:
-        kept = structs.replace(kept, approval=_held_list(machine.approval, kept.approval))
+        kept = structs.replace(kept, approval=_enforce_auto_approve(machine.approval, kept.approval))
     return kept
 
 
-def _held_list(machine: ApprovalConfig, wanted: ApprovalConfig) -> ApprovalConfig:
-    """What another layer approves is limited by the machine's list already (`narrow`). Here also what the machine takes
-    out or denies stays so, and a preset in its list means what it means to the machine."""
+def _enforce_auto_approve(machine: ApprovalConfig, wanted: ApprovalConfig) -> ApprovalConfig:
+    """Keep what the machine excludes or denies, and the machine's meaning of the presets in its list.
+
+    What other layers approve is already limited by the machine's list in `narrow`.
+    """
     named, asked = machine.auto_approve, wanted.auto_approve
     presets = {name: preset for name, preset in wanted.presets.items() if name not in named}
     presets |= {name: preset for name, preset in machine.presets.items() if name in named}
@@ -100,12 +102,12 @@ def _held_list(machine: ApprovalConfig, wanted: ApprovalConfig) -> ApprovalConfi
     )
 
 
-def _held(machine: S, wanted: S, path: str, keys: Collection[str]) -> S:
+def _enforce_options(machine: S, wanted: S, path: str, keys: Collection[str]) -> S:
     changes: dict[str, Any] = {}
     for option in options(type(machine)).values():
         key, mine, theirs = dotted(path, option.name), getattr(machine, option.name), getattr(wanted, option.name)
         if is_section(option.kind) and mine is not None and theirs is not None:
-            changes[option.name] = _held(mine, theirs, key, keys)
+            changes[option.name] = _enforce_options(mine, theirs, key, keys)
         elif key in keys:
             changes[option.name] = _stricter(option, key, mine, theirs)
     return structs.replace(wanted, **changes)

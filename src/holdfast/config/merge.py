@@ -1,4 +1,4 @@
-"""How one layer is laid over another: tables key by key, lists by operations (set, append, prepend, remove)."""
+"""Merges configuration layers: tables key by key, lists by operations (set, append, prepend, remove)."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from holdfast.contract.errors import ConfigError, PathRefused
 from holdfast.fs.paths import resolve
 
 OPERATIONS: Final = ("set", "append", "prepend", "remove")
-"""In the order they are carried out when a table names several: what is removed stays removed."""
+"""In the order they are applied when a table has several; `remove` comes last, so it wins."""
 _KINDS: Final = {"bool": "a boolean", "int": "an integer", "float": "a number", "str": "a string", "dict": "a table"}
 
 
 class NameList(Struct, frozen=True):
-    """A list option under edit; every operation gives a new one.
+    """An immutable list option; every operation returns a new one.
 
-    Putting in what is already there moves it. Removing a name excludes it as well, so that a tool which a preset brings
-    in, also beside its own entry, is filtered when the preset is expanded.
+    Adding an item that is already present moves it. Removing a name also excludes it, so that a tool that a preset
+    adds is filtered out when the preset is expanded.
     """
 
     items: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
 
     def set(self, names: str | Iterable[str]) -> NameList:
-        """State the whole list; earlier exclusions end."""
+        """Replace the whole list and clear the exclusions."""
         return NameList(_unique(names))
 
     def append(self, names: str | Iterable[str]) -> NameList:
@@ -64,7 +64,7 @@ class NameList(Struct, frozen=True):
 
 
 def edit_list(current: NameList, given: object, where: str) -> NameList:
-    """Carry out what a file says about a list: a plain list sets it, a table names operations."""
+    """Apply a value from a file to a list: a plain list replaces it, a table contains operations."""
     if not isinstance(given, dict):
         return current.set(_names(given, where))
     for name, operand in operations(cast(dict[str, object], given), where).items():
@@ -73,17 +73,19 @@ def edit_list(current: NameList, given: object, where: str) -> NameList:
 
 
 def operations(table: Mapping[str, object], where: str) -> dict[str, tuple[str, ...]]:
-    """The operations of a table, `append` or `$append` alike, in the order they are carried out."""
+    """Return the operations of a table (`append` or `$append`) in the order they are applied."""
     found: dict[str, tuple[str, ...]] = {}
     for key, operand in table.items():
         name = key.removeprefix("$")
         if name not in OPERATIONS:
-            raise ConfigError(f"{where}: '{key}' is no list operation; use {', '.join(OPERATIONS)}, or a plain list.")
+            raise ConfigError(
+                f"{where}: '{key}' is not a list operation. Use {', '.join(OPERATIONS)}, or a plain list."
+            )
         if name in found:
-            raise ConfigError(f"{where}: '{name}' is given twice, with and without `$`; keep one.")
+            raise ConfigError(f"{where}: '{name}' is given twice, with and without `$`. Keep one.")
         found[name] = _names([operand] if isinstance(operand, str) else operand, f"{where}.{key}")
     if not found:
-        raise ConfigError(f"{where}: the table names no operation; use {', '.join(OPERATIONS)}, or a plain list.")
+        raise ConfigError(f"{where}: the table has no list operation. Use {', '.join(OPERATIONS)}, or a plain list.")
     return {name: found[name] for name in OPERATIONS if name in found}
 
 
@@ -120,8 +122,8 @@ class MergedLayer(NamedTuple, Generic[S]):
     notes: tuple[str, ...]
 
 
-class _Merging(NamedTuple):
-    """What stays the same while one layer is merged."""
+class _LayerContext(NamedTuple):
+    """The layer that is being merged, with the keys and notes collected so far."""
 
     name: str
     folder: Path
@@ -134,54 +136,54 @@ class _Merging(NamedTuple):
 
 
 def merge_layer(base: S, given: Table, *, name: str, folder: Path, user_level: bool) -> MergedLayer[S]:
-    """`base` with what the layer says put over it; `ConfigError` for anything that cannot be meant."""
-    merging = _Merging(name, folder, user_level, [], [])
+    """Return `base` with the layer's values merged in. Raises `ConfigError` for unknown options and wrong types."""
+    layer = _LayerContext(name, folder, user_level, [], [])
     merged = cast(Table, to_builtins(base))
-    _merge(type(base), merged, given, "", merging)
+    _merge(type(base), merged, given, "", layer)
     try:
         config = convert(merged, type(base))
     except ValidationError as error:
         raise ConfigError(f"{name}: {lower_first(str(error))}.") from None
-    return MergedLayer(config, tuple(merging.keys), tuple(merging.notes))
+    return MergedLayer(config, tuple(layer.keys), tuple(layer.notes))
 
 
 def plain_table(given: Mapping[str, object], name: str) -> Table:
-    """The layer as plain JSON-like values (TOML's dates become text)."""
+    """Return the layer as plain JSON-like values; TOML dates become text."""
     try:
         return cast(Table, to_builtins(dict(given), str_keys=True))
     except (TypeError, ValueError, OverflowError) as error:
-        raise ConfigError(f"{name}: {lower_first(str(error))}; use plain tables, lists, text and numbers.") from None
+        raise ConfigError(f"{name}: {lower_first(str(error))}. Use plain tables, lists, text and numbers.") from None
     except RecursionError:
-        raise ConfigError(f"{name}: the tables are nested too deeply; flatten them.") from None
+        raise ConfigError(f"{name}: the tables are nested too deeply. Flatten them.") from None
 
 
-def _merge(shape: type[Struct], current: Table, given: object, path: str, merging: _Merging) -> None:
+def _merge(shape: type[Struct], current: Table, given: object, path: str, layer: _LayerContext) -> None:
     if not isinstance(given, dict):
-        raise not_a_table(merging.at(path), given)
+        raise not_a_table(layer.at(path), given)
     known = options(shape)
     for key, value in cast(Table, given).items():
         here = dotted(path, key)
         if key not in known:
-            raise unknown_option(merging.at(here), key, known)
+            raise unknown_option(layer.at(here), key, known)
         kind = known[key].kind
         if is_section(kind):
-            _merge(kind, current[key], value, here, merging)
+            _merge(kind, current[key], value, here, layer)
             continue
-        merging.keys.append(here)
+        layer.keys.append(here)
         if known[key].is_edited:
-            _merge_list(current, key, _added(value) if Mark.ADDS in known[key].marks else value, here, merging)
-            check_type(current[key], kind, merging.at(here))
+            _merge_list(current, key, _as_append(value) if Mark.ADDS in known[key].marks else value, here, layer)
+            check_type(current[key], kind, layer.at(here))
         elif is_table_list(kind):
-            _add_tables(current, key, value, kind, merging.at(here))
+            _add_tables(current, key, value, kind, layer.at(here))
         elif get_origin(kind) is dict:
-            _merge_table(current[key], value, known[key], here, merging)
+            _merge_table(current[key], value, known[key], here, layer)
         else:
-            check_type(value, kind, merging.at(here))
+            check_type(value, kind, layer.at(here))
             current[key] = value
 
 
 def _add_tables(current: Table, key: str, given: object, kind: Any, where: str) -> None:
-    given = _with_known_words(given, kind, where)
+    given = _replace_synonyms(given, kind, where)
     check_type(given, kind, where)
     known = cast("list[Table]", current[key])
     fresh = cast("list[Table]", to_builtins(convert(given, kind)))
@@ -189,8 +191,8 @@ def _add_tables(current: Table, key: str, given: object, kind: Any, where: str) 
     check_type(current[key], kind, where)
 
 
-def _with_known_words(given: object, kind: Any, where: str) -> object:
-    """The tables with synonyms replaced; an option or a word that is not known is refused with those that are."""
+def _replace_synonyms(given: object, kind: Any, where: str) -> object:
+    """Return the tables with synonyms replaced. An unknown option or word is an error that lists the known ones."""
     if not isinstance(given, list | tuple):
         return given
     known = options(next(get_args(item)[0] for item in alternatives(kind) if get_origin(item) is tuple))
@@ -208,18 +210,18 @@ def _with_known_words(given: object, kind: Any, where: str) -> object:
     return tables
 
 
-def _merge_table(current: Table, given: object, option: Option, path: str, merging: _Merging) -> None:
-    """A table whose keys are names: of agents, presets, secrets, tools, patterns."""
+def _merge_table(current: Table, given: object, option: Option, path: str, layer: _LayerContext) -> None:
+    """Merge a table whose keys are names: of agents, presets, secrets, tools, patterns."""
     if not isinstance(given, dict):
-        raise not_a_table(merging.at(path), given)
+        raise not_a_table(layer.at(path), given)
     key_kind, value_kind = get_args(option.kind)
     for name, value in cast(Table, given).items():
         here = dotted(path, name)
-        where = merging.at(here)
+        where = layer.at(here)
         check_type(name, key_kind, f"{where} (the name)")
         if path == "approval.presets" and not re.fullmatch(PRESET_NAME, name):
-            raise ConfigError(f"{where}: the name of a preset begins with `$`, like '$mine'; rename it.")
-        if _has_identity(value_kind) and not _server_to_change(value_kind, current, name, value, where, merging):
+            raise ConfigError(f"{where}: a preset name must start with `$`, like '$mine'. Rename it.")
+        if _has_identity(value_kind) and not _changes_server(value_kind, current, name, value, where, layer):
             continue
         if Mark.WHOLE in option.marks:
             current.pop(name, None)
@@ -227,46 +229,49 @@ def _merge_table(current: Table, given: object, option: Option, path: str, mergi
             if name not in current:
                 defaults = {key: option.default() for key, option in options(value_kind).items()}
                 current[name] = {key: default for key, default in defaults.items() if default is not NODEFAULT}
-            _merge(value_kind, current[name], value, here, merging)
+            _merge(value_kind, current[name], value, here, layer)
             check_type(current[name], value_kind, where)
         else:
             check_type(value, value_kind, where)
-            found = _skill_folder(value, merging, where) if path == "tools.skills" else value
-            current[name] = _deep(current.get(name), found)
+            found = _skill_folder(value, layer, where) if path == "tools.skills" else value
+            current[name] = _merge_deep(current.get(name), found)
 
 
 def _has_identity(kind: Any) -> bool:
     return is_section(kind) and any(option.trust is IDENTITY for option in options(kind).values())
 
 
-def _server_to_change(
-    kind: type[Struct], current: Table, name: str, said: object, where: str, merging: _Merging
+def _changes_server(
+    kind: type[Struct], current: Table, name: str, value: object, where: str, layer: _LayerContext
 ) -> bool:
-    """Whether the layer is about a server there is, or begins one: then nothing is left of one of the same name, for
-    the secrets in its environment and headers are meant for that program or address alone."""
-    given = cast(Table, said) if isinstance(said, dict) else {"": said}
+    """Whether the layer defines a server or changes an existing one.
+
+    A new definition replaces the old one completely: the secrets in its environment and headers are meant for that
+    program or address only.
+    """
+    given = cast(Table, value) if isinstance(value, dict) else {"": value}
     known = options(kind)
     if "command" in given or "url" in given:
         current.pop(name, None)
     elif name not in current and not any(key not in known or known[key].trust is IDENTITY for key in given):
-        merging.notes.append(f"{where}: there is no such server, nothing was changed.")
+        layer.notes.append(f"{where}: there is no such server; nothing was changed.")
         return False
     elif name in current and ("args" in given or "cwd" in given):
-        raise ConfigError(f"{where}: args and cwd belong to a command, which another layer gives; give it here too.")
+        raise ConfigError(f"{where}: args and cwd need the command, which another layer sets. Repeat it here.")
     return True
 
 
-def _skill_folder(value: str, merging: _Merging, where: str) -> str:
+def _skill_folder(value: str, layer: _LayerContext, where: str) -> str:
     try:
-        return str(resolve(value, merging.folder))
+        return str(resolve(value, layer.folder))
     except PathRefused as error:
         raise ConfigError(f"{where}: {error}") from None
 
 
-def _merge_list(current: Table, key: str, given: object, path: str, merging: _Merging) -> None:
-    where = merging.at(path)
+def _merge_list(current: Table, key: str, given: object, path: str, layer: _LayerContext) -> None:
+    where = layer.at(path)
     if path == "approval.auto_approve":
-        _merge_auto_approve(current, given, where, merging.user_level)
+        _merge_auto_approve(current, given, where, layer.user_level)
     elif key == "network" and isinstance(given, str):
         current[key] = given
     else:
@@ -274,7 +279,7 @@ def _merge_list(current: Table, key: str, given: object, path: str, merging: _Me
             given = _only_additions(given, where)
         before = _list_before(current.get(key, ()), given, where)
         after = edit_list(NameList(tuple(before)), given, where)
-        merging.notes.extend(f"{where}: {name!a} is not in the list, nothing was removed." for name in after.excluded)
+        layer.notes.extend(f"{where}: {name!a} is not in the list; nothing was removed." for name in after.excluded)
         current[key] = after.items
 
 
@@ -286,15 +291,15 @@ def _merge_auto_approve(current: Table, given: object, where: str, user_level: b
     else:
         if isinstance(before, str):
             if _only_changes(given, where):
-                raise ConfigError(f"{where}: there is no list to change, it is '{before}' so far; give a whole list.")
+                raise ConfigError(f"{where}: the value so far is '{before}', not a list. Give a complete list.")
             before = ()
         after = edit_list(NameList(tuple(before), tuple(current["excluded"])), given, where)
         value, excluded = after.items, after.excluded
-    named = frozenset(_put_in(given, where))
+    named = frozenset(_added_items(given, where))
     left = [name for name in (*current["removed"], *current["excluded"]) if name not in named and name not in excluded]
     current.update(auto_approve=value, excluded=excluded, removed=_unique(left))
     if user_level:
-        current["importable"] = tuple(dict.fromkeys((*current["importable"], *_put_in(given, where))))
+        current["importable"] = tuple(dict.fromkeys((*current["importable"], *_added_items(given, where))))
 
 
 def _only_changes(given: object, where: str) -> bool:
@@ -304,13 +309,12 @@ def _only_changes(given: object, where: str) -> bool:
 def _check_function(given: str, where: str) -> None:
     if not re.fullmatch(FUNCTION_PATH, given):
         raise ConfigError(
-            f"{where}: {given!a} is not an import path like 'my_pkg.policy:approve'; "
-            "to name tools or presets, give a list."
+            f"{where}: {given!a} is not an import path like 'my_pkg.policy:approve'. Use a list for tools or presets."
         )
 
 
-def _put_in(given: object, where: str) -> tuple[str, ...]:
-    """The items a layer itself puts into a list."""
+def _added_items(given: object, where: str) -> tuple[str, ...]:
+    """Return the items that the layer itself adds to a list."""
     if isinstance(given, str):
         return (given,)
     if isinstance(given, dict):
@@ -321,29 +325,29 @@ def _put_in(given: object, where: str) -> tuple[str, ...]:
 
 def _list_before(before: object, given: object, where: str) -> tuple[str, ...]:
     if before in ("on", None) and _only_changes(given, where):
-        so_far = "the network is 'on'" if before else "it follows the sandbox's"
-        raise ConfigError(f"{where}: {so_far}, there is no list to change; give a whole list.")
+        so_far = "the value so far is 'on'" if before else "the value so far is that of the sandbox"
+        raise ConfigError(f"{where}: {so_far}, not a list. Give a complete list.")
     return () if before is None or isinstance(before, str) else cast(tuple[str, ...], before)
 
 
-def _added(given: object) -> object:
+def _as_append(given: object) -> object:
     return {"append": cast(object, given)} if isinstance(given, list | tuple) else given
 
 
 def _only_additions(given: object, where: str) -> object:
-    given = _added(given)
+    given = _as_append(given)
     if not isinstance(given, dict):
         return given
     table = operations(cast(Table, given), where)
     if "remove" in table:
-        raise ConfigError(f"{where}: protected paths can be added, never removed; take 'remove' out.")
+        raise ConfigError(f"{where}: protected paths cannot be removed. Delete 'remove'.")
     return {"append": [name for names in table.values() for name in names]}
 
 
-def _deep(current: Any, given: Any) -> Any:
+def _merge_deep(current: Any, given: Any) -> Any:
     if not (isinstance(current, dict) and isinstance(given, dict)):
         return given
     merged = dict(cast(Table, current))
     for key, value in cast(Table, given).items():
-        merged[key] = _deep(merged.get(key), value)
+        merged[key] = _merge_deep(merged.get(key), value)
     return merged

@@ -1,7 +1,7 @@
-"""What a field of the configuration declares: type, documentation, and the trust rule.
+"""Declaration of a configuration option: type, documentation, trust rule.
 
-The trust rule says what a layer nobody has trusted may do: tighten at once, loosen never. A field without one keeps its
-value, so a new option is safe before it is thought about.
+The trust rule defines what an untrusted layer may do: tighten at once, never loosen. An option without a rule keeps its
+value, so a new option is safe by default.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _MAX_SHOWN: Final = 60
 
 class Mark(Enum):
     COMPUTED = "computed"
-    """`merge` and `load` work the value out; no file may set it."""
+    """Computed by `merge` and `layers`; no file may set it."""
     WHOLE = "whole"
     """A list that is one value (words may repeat), or a table whose entries are: layers replace, never edit it."""
     ADDS = "adds"
-    """A plain list is added to what is there; `{ set = [...] }` replaces that."""
+    """A plain list is appended to the one below; `{ set = [...] }` replaces it."""
 
 
 class Synonyms(NamedTuple):
-    """Words of other tools that mean the same."""
+    """Values of other tools that are accepted for this option."""
 
     words: Mapping[str, str]
 
@@ -47,36 +47,36 @@ class TrustRule(NamedTuple):
     """What an untrusted layer may do to an option."""
 
     may: str
-    """For the reference: "an untrusted file may …"."""
+    """Completes "an untrusted file may …" in the reference."""
     tighten: Callable[[Any, Any], Any]
-    """`tighten(base, wanted)`: the value that is as strict as both."""
+    """`tighten(base, wanted)` returns a value at least as strict as both."""
 
 
 class Approves(NamedTuple):
-    """Which calls an option can let run without asking. An option that declares none of these approves nothing."""
+    """Which calls an option can let run without asking. An option without this declaration approves nothing."""
 
     calls: str
-    """For the reference: "can approve …"."""
+    """Completes "can approve …" in the reference."""
     describe: Callable[[Any, Any], Iterable[str]]
-    """`describe(before, after)`: in words, what will run without asking that did not, or what such calls can reach."""
+    """`describe(before, after)` returns sentences about what a change lets run or reach in addition."""
 
 
 class Option(NamedTuple):
-    """One field, as it is declared."""
+    """The declaration of one field."""
 
     name: str
     kind: Any
-    """Its type, with msgspec's limits and without the rest."""
+    """Its type with msgspec's constraints, without the other annotations."""
     doc: str
     trust: TrustRule
     approves: Approves
     marks: frozenset[Mark]
     field: structs.FieldInfo
     synonyms: Mapping[str, str] = {}
-    """Other words that are understood, each with the one it stands for."""
+    """Accepted synonyms and the values they stand for."""
 
     def default(self) -> Any:
-        """`NODEFAULT` if a value has to be given."""
+        """Return the default, or `NODEFAULT` if a value is required."""
         made = self.field.default_factory
         return self.field.default if made is NODEFAULT else made()
 
@@ -88,13 +88,13 @@ class Option(NamedTuple):
 
 @cache
 def all_options(shape: type[Struct]) -> Mapping[str, Option]:
-    """Every field of a struct."""
+    """Return every field of a struct."""
     return {item.name: _option(item) for item in structs.fields(shape)}
 
 
 @cache
 def options(shape: type[Struct]) -> Mapping[str, Option]:
-    """Every field that a file may set."""
+    """Return every field that a file may set."""
     return {name: option for name, option in all_options(shape).items() if Mark.COMPUTED not in option.marks}
 
 
@@ -114,7 +114,7 @@ def _option(item: structs.FieldInfo) -> Option:
 
 
 def file_value(value: Any) -> Any:
-    """The value as a file would give it: of a table only what is not the default."""
+    """Return the value as a file would contain it; tables without the options that have their default."""
     if isinstance(value, Struct):
         fields = all_options(type(value)).values()
         given = {option.name: (getattr(value, option.name), option.default()) for option in fields}
@@ -131,23 +131,23 @@ def is_section(kind: Any) -> bool:
 
 
 def is_list(kind: Any) -> bool:
-    """A list of names, which files can edit."""
+    """Whether the type is a list of names, which layers can edit."""
     return any(get_origin(option) is tuple for option in alternatives(kind)) and not is_table_list(kind)
 
 
 def is_table_list(kind: Any) -> bool:
-    """A list of tables, to which every layer adds."""
+    """Whether the type is a list of tables, to which every layer appends."""
     return any(get_origin(option) is tuple and is_section(get_args(option)[0]) for option in alternatives(kind))
 
 
 def entry_struct(kind: Any) -> type[Struct] | None:
-    """The struct a table of named entries holds."""
-    held = get_args(kind)[1] if get_origin(kind) is dict else None
-    return held if is_section(held) else None
+    """Return the struct of the entries of a table by name, if the type is one."""
+    entry = get_args(kind)[1] if get_origin(kind) is dict else None
+    return entry if is_section(entry) else None
 
 
 def choices(kind: Any) -> list[str]:
-    """The words a value of this type can be."""
+    """Return the words that a value of this type can be (literals and enum values)."""
     found: list[str] = []
     for option in alternatives(kind):
         if get_origin(option) is Literal:
@@ -158,6 +158,7 @@ def choices(kind: Any) -> list[str]:
 
 
 def alternatives(kind: Any) -> list[Any]:
+    """Return the members of a union, or the type itself."""
     if get_origin(kind) is Annotated:
         return alternatives(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
@@ -166,7 +167,7 @@ def alternatives(kind: Any) -> list[Any]:
 
 
 def tighten_struct(base: S, wanted: S) -> S:
-    """`base`, changed only where `wanted` is stricter, by the rule of each field."""
+    """Return `base` with each field tightened towards `wanted` by its own rule."""
     own = all_options(type(base)).values()
     if any(o.trust is IDENTITY and getattr(base, o.name) != getattr(wanted, o.name) for o in own):
         return base
@@ -191,7 +192,7 @@ def _either(base: bool, wanted: bool) -> bool:
 
 
 def _common(base: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
-    """Only what both name literally: a path inside a writable path may become a symlink to somewhere else."""
+    """Return the items that both name literally. Paths are not compared: a subfolder may become a symlink elsewhere."""
     return tuple(item for item in base if item in wanted)
 
 
@@ -204,14 +205,14 @@ def _hosts(base: str | tuple[str, ...], wanted: str | tuple[str, ...]) -> str | 
 
 
 def _own_hosts(base: Any, wanted: Any) -> Any:
-    """None follows the sandbox's value, which only `off` is sure to be as strict as."""
+    """None means the value of `sandbox.network`, and only `off` is certain to be at least as strict as that."""
     if base is None or wanted is None:
         return wanted if wanted == "off" else base
     return _hosts(base, wanted)
 
 
 def _patterns(base: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[str, ...]:
-    """Patterns are not compared, but for the one that is everything."""
+    """Intersect patterns literally; only `*` is known to include all others."""
     if "*" in base:
         return wanted
     return base if "*" in wanted else _common(base, wanted)
@@ -222,17 +223,17 @@ def union(base: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
 
 
 def _hide(base: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
-    """More is hidden; an exception would show what is."""
+    """Add patterns that hide more. Exceptions (`!`) are dropped, because they would reveal files."""
     return union(base, [item for item in wanted if not item.startswith("!")])
 
 
 KEEP: Final = TrustRule("not change it", _base)
 USER_ONLY: Final = TrustRule("not change it, even when trusted", _base)
-"""Taken only from user-level config; `load.take_user_only` takes it out of every other layer."""
+"""Accepted only from user-level configuration; `layers.drop_user_only` removes it from every other layer."""
 IDENTITY: Final = TrustRule("not change it", _base)
-"""What makes an entry the one it is: of a layer that would change it nothing is taken for that entry."""
+"""Identifies an entry: if an untrusted layer changes it, that layer's whole entry is ignored."""
 NARROWED: Final = TrustRule("narrow it", _base)
-"""`load` adds it to the `narrow` of its section, which everything has to pass as well."""
+"""`layers` appends the wanted value to the `narrow` list of its section, which acts as an additional filter."""
 SECTION: Final = TrustRule("", tighten_struct)
 FREE: Final = TrustRule("change it", _wanted)
 SWITCH_OFF: Final = TrustRule("switch it off", _both)
@@ -246,7 +247,7 @@ PATTERNS: Final = TrustRule("take out of it", _patterns)
 
 
 def lower_limit(unset: float = float("inf")) -> TrustRule:
-    """A limit, which without a value is `unset`."""
+    """A limit that an untrusted layer may lower; None means `unset`."""
 
     def smaller(base: float | None, wanted: float | None) -> float | None:
         return base if wanted is None else min(unset if base is None else base, wanted)
@@ -258,7 +259,7 @@ LOWER: Final = lower_limit()
 
 
 def ordered(*order: object) -> TrustRule:
-    """The value that comes first in the order; those that are not in it come last, and alike."""
+    """Values from strict to lax: the stricter one wins. Values that are not listed are the laxest."""
 
     def earlier(base: object, wanted: object) -> object:
         return min(base, wanted, key=lambda value: order.index(value) if value in order else len(order))
@@ -267,7 +268,7 @@ def ordered(*order: object) -> TrustRule:
 
 
 def per_entry(may: str, *, new: Callable[[Any], Any], rule: Callable[[Any, Any], Any] = tighten_struct) -> TrustRule:
-    """A table of named entries: the rule for those there are; `new` gives what is taken of another, or None."""
+    """A table of named entries: `rule` tightens existing ones, `new` returns what is accepted of a new one, or None."""
 
     def merged(base: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
         entries = {name: rule(base[name], value) if name in base else new(value) for name, value in wanted.items()}
@@ -276,58 +277,59 @@ def per_entry(may: str, *, new: Callable[[Any], Any], rule: Callable[[Any, Any],
     return TrustRule(may, merged)
 
 
-def _silent(before: Any, after: Any) -> Iterable[str]:
+def _describe_nothing(before: Any, after: Any) -> Iterable[str]:
     return ()
 
 
-APPROVES_NOTHING: Final = Approves("nothing", _silent)
+APPROVES_NOTHING: Final = Approves("nothing", _describe_nothing)
 
 
 def describe_loosening(before: Struct, after: Struct) -> list[str]:
-    """In words, what will run without asking, or can be reached, under `after` and not under `before`."""
-    said: list[str] = []
+    """Return sentences about what will run without asking, or can be reached, with `after` but not with `before`."""
+    sentences: list[str] = []
     for option in all_options(type(before)).values():
         old, new = getattr(before, option.name), getattr(after, option.name)
         if old != new:
-            said += describe_loosening(old, new) if is_section(option.kind) else option.approves.describe(old, new)
-    return said
+            is_table = is_section(option.kind)
+            sentences += describe_loosening(old, new) if is_table else option.approves.describe(old, new)
+    return sentences
 
 
 def join_names(names: Iterable[str]) -> str:
-    """Names for a sentence."""
+    """Return "a, b and c"."""
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
 
 
 def names_added(before: Any, after: Any) -> list[str]:
-    """What a list of names has more; a word such as `off` stands for none."""
+    """Return the names that `after` has and `before` has not. A word such as `off` counts as an empty list."""
     old, new = (() if isinstance(names, str) else names for names in (before, after))
     return [name for name in new if name not in old]
 
 
 def describe_added(sentence: str, *, removed: bool = False) -> Callable[[Any, Any], Iterable[str]]:
-    """A sentence about what a list has more, or with `removed` less."""
+    """Return a function that formats `sentence` with the names added to a list, or with `removed` those removed."""
 
-    def says(before: Any, after: Any) -> Iterable[str]:
+    def describe(before: Any, after: Any) -> Iterable[str]:
         names = names_added(after, before) if removed else names_added(before, after)
         return [sentence.format(join_names(names))] if names else []
 
-    return says
+    return describe
 
 
 def describe_value(sentence: str, *values: object) -> Callable[[Any, Any], Iterable[str]]:
-    """A sentence about an option that gets one of these values."""
+    """Return a function that gives `sentence` if the option gets one of these values."""
     return lambda before, after: [sentence] if after in values else []
 
 
 def dotted(path: str, key: str) -> str:
-    """A key under a path, quoted the way TOML wants it, with nothing a terminal would obey."""
-    shown = key if _BARE.fullmatch(key) else '"' + key.encode("unicode_escape").decode().replace('"', '\\"') + '"'
-    return f"{path}.{shown}" if path else shown
+    """Return `path.key`, with the key quoted as in TOML and control characters escaped."""
+    quoted = key if _BARE.fullmatch(key) else '"' + key.encode("unicode_escape").decode().replace('"', '\\"') + '"'
+    return f"{path}.{quoted}" if path else quoted
 
 
 def check_type(value: object, kind: Any, where: str) -> None:
-    """Raise `ConfigError` unless the value fits the type."""
+    """Raise `ConfigError` unless the value has this type."""
     try:
         convert(value, kind)
     except ValidationError as error:
@@ -341,8 +343,8 @@ def not_a_table(where: str, value: object) -> ConfigError:
 def unknown_option(where: str, key: str, known: Iterable[str]) -> ConfigError:
     names = sorted(known)
     close = did_you_mean(key, names)
-    hint = f"did you mean '{close}'?" if close else f"known here are {', '.join(names)}."
-    return ConfigError(f"{where} is not an option; {hint}")
+    hint = f"Did you mean '{close}'?" if close else f"Options here: {', '.join(names)}."
+    return ConfigError(f"{where} is not an option. {hint}")
 
 
 def short_repr(value: object) -> str:
@@ -357,7 +359,7 @@ def lower_first(message: str) -> str:
 def _misfit(value: object, kind: Any, where: str, message: str) -> str:
     if (known := choices(kind)) and isinstance(value, str):
         close = did_you_mean(value, known)
-        hint = f"; did you mean '{close}'?" if close else "."
+        hint = f". Did you mean '{close}'?" if close else "."
         return f"{where}: expected one of {', '.join(known)}, got {short_repr(value)}{hint}"
     at = _AT.search(message)
     return f"{where}{at[1] if at else ''}: {lower_first(_AT.sub('', message))}."

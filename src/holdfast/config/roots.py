@@ -1,4 +1,4 @@
-"""Where a project begins, and what is remembered for it, out of reach of its tools."""
+"""Project roots, the state and configuration folders that belong to them, and the ownership checks on those."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from holdfast.text.escape import escape
 
 PROJECT_FILE: Final = MARKERS[0]
 _MARK: Final = "place"
-_UNTIDY: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def find_root(start: Path) -> Path | None:
-    """The nearest folder at or above `start` that holds `holdfast.toml` or `.git`."""
+    """Return the nearest folder at or above `start` that contains `holdfast.toml` or `.git`."""
     found = find_project_root(str(start))
     return None if found is None else Path(found)
 
 
 def check_state_dir(root: Path) -> None:
-    """Raise `ConfigError` if another user could change what is remembered for this user, or for this project."""
+    """Raise `ConfigError` if another user could change the state of this user or project, or the project brought it."""
     instead = "set XDG_STATE_HOME to a folder that is yours alone"
     named = state_folder()
     project = state_dir(root)
     inside = inside_project(named, root)
-    if inside and _came_along(user_state_dir()):
+    if inside and _is_foreign(user_state_dir()):
         raise ConfigError(
-            f"The state folder {escape(str(named))} lies inside the project and was not made on this machine, so it "
-            "may say what somebody else trusts; remove it, or, if it is yours, run `holdfast doctor` outside the "
-            "project once."
+            f"The state folder {escape(str(named))} is inside the project and was not created on this machine, so it "
+            "may contain trust decisions of somebody else. Remove it, or, if it is yours, run `holdfast doctor` "
+            "outside the project once."
         )
     for path in (named, project, named / "user.db", project / "ledger.db"):
         check_ownership(path, "The state folder" if path.suffix != ".db" else "The database", instead=instead)
@@ -51,15 +51,15 @@ def check_state_dir(root: Path) -> None:
 
 
 def mark_state_dir() -> None:
-    """Note in the state folder that it was made here: a project may bring one along, and say where it is."""
+    """Mark the state folder as created on this machine. A project could ship one and point `XDG_STATE_HOME` to it."""
     folder = user_state_dir()
-    with suppress(OSError):  # what is wrong with it is said where it is used
+    with suppress(OSError):  # reported where the folder is used
         make_private_folder(folder)
         if not _is_marked(folder):
             write_private(folder / _MARK, _mark(folder).encode())
 
 
-def _came_along(folder: Path) -> bool:
+def _is_foreign(folder: Path) -> bool:
     try:
         return bool(os.listdir(folder)) and not _is_marked(folder)  # noqa: PTH208
     except FileNotFoundError:
@@ -73,7 +73,7 @@ def _is_marked(folder: Path) -> bool:
 
 
 def _mark(folder: Path) -> str:
-    """What nobody elsewhere can know: the machine's own number, and that of the folder on the disk."""
+    """Return a digest of the machine id and the folder's inode, which cannot be known on another machine."""
     try:
         machine = Path("/etc/machine-id").read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -82,7 +82,7 @@ def _mark(folder: Path) -> str:
 
 
 def _folders_in(folder: Path, *names: str) -> list[Path]:
-    """Those that are there, of these names or of any."""
+    """Return the subfolders, or with `names` only those."""
     try:
         with os.scandir(folder) as entries:
             return [Path(entry.path) for entry in entries if entry.is_dir() and (not names or entry.name in names)]
@@ -91,7 +91,7 @@ def _folders_in(folder: Path, *names: str) -> list[Path]:
 
 
 def check_user_config(root: Path | None = None) -> None:
-    """The same for the user's configuration, and for the user's own rules for a project."""
+    """Raise `ConfigError` if another user could change this user's configuration, or their file for a project."""
     named = config_folder()
     own = () if root is None else (named / "projects", named / "projects" / user_project_file(root).name)
     for path in (named, named / "config.toml", *own):
@@ -99,30 +99,30 @@ def check_user_config(root: Path | None = None) -> None:
 
 
 def state_dir(root: Path) -> Path:
-    """The folder that remembers for one project: a readable name and a hash of where the root is."""
+    """Return the state folder of a project, named after the root plus a hash of its real path."""
     real = Path(os.path.realpath(root))
     state = user_state_dir()
     return state / "projects" / _project_name(real)
 
 
 def user_project_file(root: Path) -> Path:
-    """The user's own rules for one project."""
+    """Return the path of the user's own configuration for one project."""
     return user_config_file().parent / "projects" / f"{_project_name(Path(os.path.realpath(root)))}.toml"
 
 
 def _project_name(root: Path) -> str:
-    name = _UNTIDY.sub("-", root.name).strip("-")[:40] or "root"
+    name = _UNSAFE.sub("-", root.name).strip("-")[:40] or "root"
     return f"{name}-{sha256(os.fsencode(root)).hexdigest()[:16]}"
 
 
 def inside_project(path: Path, root: Path) -> bool:
-    """Whether a user-level path was moved into the project. A root that holds the whole home folder is no move."""
+    """Whether a user-level path is inside the project. A root that contains the whole home folder does not count."""
     real = Path(os.path.realpath(root))
     return Path(os.path.realpath(path)).is_relative_to(real) and not _login_home().is_relative_to(real)
 
 
 def _login_home() -> Path:
-    """The home folder of the account; `HOME` itself may have been set by a file of the project."""
+    """Return the account's home folder from the password database: the project may have set `HOME`."""
     try:
         import pwd
 
@@ -131,77 +131,82 @@ def _login_home() -> Path:
         return Path(os.path.realpath(Path.home()))
 
 
-_MOST_LINKS = 40
+_MAX_LINKS = 40
+"""The kernel's limit for symlinks in one path."""
 
 
 def check_ownership(path: Path, what: str, *, instead: str) -> None:
-    """Raise `ConfigError` for a file or folder that another user owns, can write, or can exchange on the way there.
+    """Raise `ConfigError` if another user owns, can write or can replace the file or folder or one on its path.
 
-    What is not there yet is fine if nobody else can put it there. `instead` says how to choose another place.
+    A missing path passes if no other user could create it. `instead` tells the user how to choose another location.
     """
     if not hasattr(os, "getuid"):
         return
-    for place, about, last in walk_components(path):
+    for place, info, last in walk_components(path):
         name = f"{what} {escape(str(path))}"
-        if about.st_uid != os.getuid() and (last or not is_system_user(about.st_uid)) and not _roots_own(about, last):
+        if info.st_uid != os.getuid() and (last or not is_system_user(info.st_uid)) and not _is_root_file(info, last):
             how = "belongs" if last else f"is reached through {escape(place)}, which belongs"
             raise ConfigError(
-                f"{name} {how} to the user {_user(about.st_uid)}, who could change what holdfast trusts; "
-                f"run holdfast as that user, or {instead}."
+                f"{name} {how} to the user {_user(info.st_uid)}, who could change what holdfast trusts. "
+                f"Run holdfast as that user, or {instead}."
             )
-        if not stat.S_ISLNK(about.st_mode) and _others_write(about, last):
+        if not stat.S_ISLNK(info.st_mode) and _writable_by_others(info, last):
             raise ConfigError(
-                f"{escape(place)}, {'which is' if last else 'on the way to'} {what[0].lower()}{what[1:]}, can be "
-                f"written by others (mode {stat.S_IMODE(about.st_mode):04o}); "
-                f"run `chmod go-w {escape(place)}` if what is in it is still yours, or {instead}."
+                f"{escape(place)}, {'which is' if last else 'on the path of'} {what[0].lower()}{what[1:]}, can be "
+                f"written by others (mode {stat.S_IMODE(info.st_mode):04o}). "
+                f"Check its content and run `chmod go-w {escape(place)}`, or {instead}."
             )
 
 
 def walk_components(path: Path) -> Iterator[tuple[str, os.stat_result, bool]]:
-    """Every folder and link on the way, as far as there is one; the last is where the path leads."""
-    waiting = [part for part in reversed(path.parts) if part != os.sep]
+    """Yield every existing folder and symlink on the path, as (path, lstat, whether it is the final target).
+
+    Symlinks are resolved by hand, because `realpath` would hide the intermediate links and folders, any of which
+    another user might be able to replace.
+    """
+    parts = [part for part in reversed(path.parts) if part != os.sep]
     here, links = os.sep, 0
-    yield here, os.stat(here), not waiting  # noqa: PTH116
-    while waiting:
-        part = waiting.pop()
+    yield here, os.stat(here), not parts  # noqa: PTH116
+    while parts:
+        part = parts.pop()
         if part == os.pardir:
             here = os.path.dirname(here)  # noqa: PTH120
             continue
         place = os.path.join(here, part)  # noqa: PTH118
         try:
-            about = os.lstat(place)
+            info = os.lstat(place)
         except OSError:
             return
-        if stat.S_ISLNK(about.st_mode) and links < _MOST_LINKS:
+        if stat.S_ISLNK(info.st_mode) and links < _MAX_LINKS:
             links += 1
-            yield place, about, False
+            yield place, info, False
             target = Path(place).readlink()
             here = os.sep if target.is_absolute() else here
-            waiting += [part for part in reversed(target.parts) if part != os.sep]
+            parts += [part for part in reversed(target.parts) if part != os.sep]
             continue
-        yield place, about, not waiting
+        yield place, info, not parts
         here = place
 
 
-def _others_write(about: os.stat_result, last: bool) -> bool:
-    """Of a folder on the way only whether anybody can exchange what is in it; in one like /tmp they cannot."""
-    if about.st_mode & stat.S_IWOTH:
-        return last or not about.st_mode & stat.S_ISVTX
-    return last and bool(about.st_mode & stat.S_IWGRP) and not _is_private_group(about.st_gid)
+def _writable_by_others(info: os.stat_result, last: bool) -> bool:
+    """Whether others can write. A folder on the path may be sticky like /tmp: there they cannot replace entries."""
+    if info.st_mode & stat.S_IWOTH:
+        return last or not info.st_mode & stat.S_ISVTX
+    return last and bool(info.st_mode & stat.S_IWGRP) and not _is_private_group(info.st_gid)
 
 
-def _roots_own(about: os.stat_result, last: bool) -> bool:
-    """A file of settings that root wrote for this user."""
-    return last and stat.S_ISREG(about.st_mode) and about.st_uid == 0
+def _is_root_file(info: os.stat_result, last: bool) -> bool:
+    """Whether this is a file that root wrote for this user."""
+    return last and stat.S_ISREG(info.st_mode) and info.st_uid == 0
 
 
 def is_system_user(user: int) -> bool:
-    """Root, or in a user namespace whoever is nobody there: root outside it is shown so."""
-    return user == 0 or (user == _overflow() and _is_inside_a_namespace())
+    """Whether this is root, or in a user namespace the overflow user, as which the real root appears there."""
+    return user == 0 or (user == _overflow_uid() and _in_user_namespace())
 
 
 @lru_cache(maxsize=1)
-def _overflow() -> int:
+def _overflow_uid() -> int:
     try:
         return int(Path("/proc/sys/kernel/overflowuid").read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -209,7 +214,7 @@ def _overflow() -> int:
 
 
 @lru_cache(maxsize=1)
-def _is_inside_a_namespace() -> bool:
+def _in_user_namespace() -> bool:
     try:
         return Path("/proc/self/uid_map").read_text(encoding="ascii").split() != ["0", "0", "4294967295"]
     except OSError:
@@ -217,7 +222,7 @@ def _is_inside_a_namespace() -> bool:
 
 
 def _is_private_group(group: int) -> bool:
-    """A group of which this user is the only member, as many systems make one for each and let it write by default."""
+    """Whether this user is the group's only member, as in the per-user groups that many systems create."""
     import grp
     import pwd
 

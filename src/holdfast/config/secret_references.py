@@ -1,4 +1,4 @@
-"""`${secret:SCOPE}` in what the configuration says of MCP servers: found, checked and filled in."""
+"""References to secrets (`${secret:SCOPE}`) in the configuration of MCP servers: finds, checks and substitutes them."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ _REFERENCE: Final = re.compile(r"\$\{secret:([^{}]+)\}")
 
 
 def scopes_in(text: str) -> tuple[str, ...]:
-    """The scopes a value refers to, each once."""
+    """Return the scopes that a value refers to, without duplicates."""
     return tuple(dict.fromkeys(_REFERENCE.findall(text)))
 
 
 def fill(text: str, secret: Callable[[str], str]) -> str:
-    """The value with its references replaced; what a secret holds is not looked at for further ones."""
+    """Return the value with its references replaced. References inside a secret are not expanded."""
     return _REFERENCE.sub(lambda found: secret(found[1]), text)
 
 
 def check_references(config: Config) -> None:
-    """Raise `ConfigError` for a scope that `secrets` does not know, and for one where it would not be filled in."""
+    """Raise `ConfigError` for an unknown scope, or for a reference where other processes or servers could see it."""
     for name, server in config.mcp.servers.items():
         path = dotted("mcp.servers", name)
-        for key, value in _filled_in(server):
+        for key, value in _values_with_secrets(server):
             _check(f"{path}.{key}", value, config)
-        for key, value in _left_alone(server):
+        for key, value in _values_without_secrets(server):
             if _OPENING in value:
                 raise ConfigError(
-                    f"{path}.{key}: a secret cannot stand here, where others can see it; use env, headers or "
-                    "oauth.client_secret."
+                    f"{path}.{key}: secrets are not allowed here, because others can see this value. Use env, headers "
+                    "or oauth.client_secret."
                 )
 
 
 def _check(where: str, value: str, config: Config) -> None:
     if _OPENING in _REFERENCE.sub("", value):
-        raise ConfigError(f"{where}: a reference to a secret is written '${{secret:SCOPE}}'; correct it.")
+        raise ConfigError(f"{where}: malformed secret reference. Write '${{secret:SCOPE}}'.")
     for scope in scopes_in(value):
         if scope not in config.secrets:
             close = did_you_mean(scope, config.secrets)
-            hint = f"did you mean '{close}'?" if close else "add it to [secrets] in your own configuration."
-            raise ConfigError(f"{where}: there is no secret {short_repr(scope)}; {hint}")
+            hint = f"Did you mean '{close}'?" if close else "Add it to [secrets] in your user configuration."
+            raise ConfigError(f"{where}: there is no secret {short_repr(scope)}. {hint}")
 
 
-def _filled_in(server: McpServer) -> Iterator[tuple[str, str]]:
+def _values_with_secrets(server: McpServer) -> Iterator[tuple[str, str]]:
     for key, value in server.env.items():
         yield dotted("env", key), value
     for key, value in server.headers.items():
@@ -58,6 +58,6 @@ def _filled_in(server: McpServer) -> Iterator[tuple[str, str]]:
         yield "oauth.client_secret", server.oauth.client_secret
 
 
-def _left_alone(server: McpServer) -> Iterator[tuple[str, str]]:
+def _values_without_secrets(server: McpServer) -> Iterator[tuple[str, str]]:
     yield from (("args", value) for value in server.args)
     yield from ((key, value) for key in ("command", "cwd", "url") if (value := getattr(server, key)) is not None)
