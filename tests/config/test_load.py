@@ -213,7 +213,7 @@ def test_skill_folders_are_taken_from_where_the_layer_is(load_here: LoadHere, ro
             "[confirmation.actions]\n'file.*' = 'conform'",
             'confirmation.actions."file.*": expected one of confirm, log, silent',
         ),
-        ("[approval]\nmax_risk = 'hihg'", "approval.max_risk: expected one of low, medium, high, got 'hihg'; did you"),
+        ("[approval]\nmax_risk = 'hihg'", "approval.max_risk: expected one of low, medium, high, got 'hihg'. Did you"),
         ("[approval]\nauto_approve = '$default'", "Use a list for tools or presets"),
         ("[approval.presets.mine]\napprove = []", "approval.presets.mine: a preset name must start with `$`"),
         ("[sandbox]\nnetwork = 'of'", "sandbox.network: expected one of off, on, got 'of'"),

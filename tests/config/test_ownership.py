@@ -60,7 +60,7 @@ def test_a_folder_that_others_can_write_is_refused(
     monkeypatch.setattr(roots, "_is_private_group", _never)
     (home / name).chmod(mode)
     with pytest.raises(
-        ConfigError, match=rf"written by others \(mode {mode:04o}\)\. Check its content and run `chmod go-w .*{name}`"
+        ConfigError, match=rf"by others \(mode {mode:04o}\)\. Check its content and run `chmod go-w .*{name}`"
     ):
         load(home)
 

@@ -77,7 +77,7 @@ def test_a_server_told_what_to_run_or_where_it_is_inherits_nothing(
 def test_a_layer_cannot_point_the_command_of_another_at_something_else(
     load_here: LoadHere, given: dict[str, Any]
 ) -> None:
-    with pytest.raises(ConfigError, match="args and cwd need the command, which another layer sets. Repeat it here"):
+    with pytest.raises(ConfigError, match=r"args and cwd need the command, which another layer sets\. Repeat it here"):
         load_here(document=document("near", **given), document_trusted=True)
 
 
@@ -250,9 +250,7 @@ def test_a_reference_that_is_not_whole_is_a_mistake(value: str) -> None:
     ],
 )
 def test_a_secret_cannot_stand_where_others_see_it(server: McpServer) -> None:
-    with pytest.raises(
-        ConfigError, match="secrets are not allowed here, because others can see this value. Use env, headers"
-    ):
+    with pytest.raises(ConfigError, match=r"secrets are not allowed here, because others can see this value\. Use env"):
         check_references(configured(server))
 
 

@@ -163,7 +163,7 @@ def test_json_speaks_the_layout_of_the_configuration_under_its_own_key() -> None
         ("[approval.presets.'$x']\ndeny = ['bsh']", "unknown value 'bsh'. Did you mean 'bash'?", 2),
         ("[document]\ntool = []", "document.tool is not an option. Use tools.", 3),
         ("vars = 3", "vars: expected a table of variables.", 2),
-        ("x = '\udcff'", "The frontmatter is not UTF-8 text. Save it as UTF-8.", None),
+        ("x = '\udcff'", "The frontmatter is not UTF-8 text; save it as UTF-8.", None),
         ("x = " + "[" * 5000, "TOML", None),
     ],
 )

@@ -23,7 +23,7 @@ from tests.chat.frontmatter.support import TOOLS, Place, clean, config_of, lua_d
         ('tools = { "group:gti" }', "unknown value 'group:gti'. Did you mean 'group:git'?"),
         ('tools = { "zzzzzzzzz" }', "unknown value 'zzzzzzzzz'. `holdfast tools` lists the names."),
         ('tools.presets = { ["$a"] = { deny = { "bsh" } } }', "presets.$a.deny: unknown value 'bsh'. Did you mean"),
-        ("tools.presets = { mine = { deny = { } } }", "a preset name must start with `$`"),
+        ("tools.presets = { mine = { deny = { } } }", "the name of a preset begins with `$`"),
         ('tools.presets = { ["$a"] = "x" }', "a preset is a table with the lists 'approve' and 'deny'."),
         ('thnking = "low"', "flemma.opt.thnking: unknown option 'thnking'. Did you mean 'thinking'?"),
         ('thinking = "medum"', "flemma.opt.thinking: expected one of minimal, low, medium"),
