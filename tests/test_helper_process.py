@@ -72,7 +72,7 @@ EXCEPTIONS: dict[str, tuple[str, set[str]]] = {
 
 
 @pytest.mark.spec("N8")
-def test_every_process_is_started_by_the_one_module_that_isolates_it() -> None:
+def test_only_helper_process_starts_processes() -> None:
     found = {str(file.relative_to(PACKAGE)): set(starts(ast.parse(file.read_text()))) for file in PACKAGE.rglob("*.py")}
     allowed = {name: used for name, (_, used) in EXCEPTIONS.items()}
     assert {name: used for name, used in found.items() if used} == allowed
@@ -107,7 +107,7 @@ def test_every_process_is_started_by_the_one_module_that_isolates_it() -> None:
         "import trio", "from subprocess import run as r; x = r",
     ],
 )  # fmt: skip
-def test_the_search_for_started_processes_sees_every_way(line: str) -> None:
+def test_every_way_to_start_a_process_is_found(line: str) -> None:
     code = f"async def main():\n    {line}" if line.startswith("await") else line
     assert list(starts(ast.parse(code)))
 
@@ -123,7 +123,7 @@ def test_the_search_for_started_processes_sees_every_way(line: str) -> None:
         "if TYPE_CHECKING:\n    import subprocess\n    x = subprocess",
     ],
 )  # fmt: skip
-def test_the_search_for_started_processes_finds_nothing_else(line: str) -> None:
+def test_code_that_starts_no_process_is_not_reported(line: str) -> None:
     assert not list(starts(ast.parse(line)))
 
 
@@ -149,7 +149,7 @@ def where_it_runs() -> list[str]:
 
 
 @pytest.mark.spec("N8")
-def test_a_tool_in_a_process_of_its_own_runs_in_the_project_and_imports_nothing_of_it(hostile: HostileProject) -> None:
+def test_a_tool_process_runs_in_the_project_and_imports_nothing_from_it(hostile: HostileProject) -> None:
     runtime = Runtime(tools=[where_it_runs], workspace=Workspace(root=hostile.root, cwd=str(hostile.root)))
     result = run(runtime.call("where_it_runs"))
     assert isinstance(result.structured, list), result.error
@@ -179,7 +179,7 @@ def shout(word: str) -> str:
 
 @pytest.mark.spec("N8")
 @pytest.mark.parametrize("started", ["file", "text"])
-def test_a_tool_of_the_person_s_own_program_still_runs_in_a_process(tmp_path: Path, started: str) -> None:
+def test_a_tool_of_the_users_program_runs_in_a_process(tmp_path: Path, started: str) -> None:
     """Also under a name that something installed has, and where the working directory is on the path as ''."""
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "lupa.py").write_text(TOOL)
@@ -191,7 +191,7 @@ def test_a_tool_of_the_person_s_own_program_still_runs_in_a_process(tmp_path: Pa
 
 @pytest.mark.spec("N8")
 @pytest.mark.parametrize("mode", ["auto", "off"])
-def test_commands_searches_and_git_start_nothing_of_the_project(
+def test_commands_searches_and_git_start_nothing_from_the_project(
     hostile: HostileProject, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines, "find_ripgrep", _nowhere)
@@ -218,7 +218,7 @@ async def _approve(held: holdfast.PendingCall) -> holdfast.Answer:
 
 
 @pytest.mark.spec("N8")
-def test_the_escape_tests_and_a_wrapped_command_start_nothing_of_the_project(hostile: HostileProject) -> None:
+def test_the_escape_tests_and_a_wrapped_command_start_nothing_from_the_project(hostile: HostileProject) -> None:
     sandbox = Sandbox(SandboxConfig(mode="required"), root=hostile.root, remember=False)
     assert sandbox.backend() is not None, sandbox.problem()
     wrapped = sandbox.wrap_command(["/bin/echo", "contained"])
@@ -227,14 +227,14 @@ def test_the_escape_tests_and_a_wrapped_command_start_nothing_of_the_project(hos
 
 
 @pytest.mark.spec("N8")
-def test_lua_of_a_document_runs_in_an_interpreter_that_imports_nothing_of_the_project(hostile: HostileProject) -> None:
+def test_the_lua_process_imports_nothing_from_the_project(hostile: HostileProject) -> None:
     with LuaHost() as host:
         found = host.evaluate(Script('flemma.opt.tools = {"read"}', {}))
     assert found
 
 
 @pytest.mark.spec("N8")
-def test_the_command_of_a_secret_is_found_outside_the_project_only(hostile: HostileProject) -> None:
+def test_the_command_of_a_secret_is_found_only_outside_the_project(hostile: HostileProject) -> None:
     outside = hostile.root.parent / "programs"
     outside.mkdir()
     (outside / "fetch").write_text('#!/bin/sh\npwd\necho "${PYTHONPATH-unset} ${BASH_ENV-unset}"\n')
@@ -251,7 +251,7 @@ def test_the_command_of_a_secret_is_found_outside_the_project_only(hostile: Host
 
 
 @pytest.mark.spec("N8")
-def test_editor_and_browser_are_never_a_program_of_the_project(
+def test_editor_and_browser_are_never_programs_in_the_project(
     hostile: HostileProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outside = hostile.root.parent / "programs"
@@ -276,7 +276,7 @@ def test_editor_and_browser_are_never_a_program_of_the_project(
      "env PATH={root}/bin editor", "vim -u{root}/vimrc", "sh -c '. {root}/startup'", "sh ~/project/editor",
      "editor 'a"],
 )  # fmt: skip
-def test_an_editor_or_browser_that_leads_into_the_project_is_refused_by_name(
+def test_an_editor_or_browser_that_points_into_the_project_is_refused(
     hostile: HostileProject, line: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     link = hostile.root.parent / "link"
@@ -297,10 +297,10 @@ def _never(*_: object, **__: object) -> None:
 
 
 @pytest.mark.spec("N8")
-def test_the_program_of_a_secret_may_not_lie_in_the_project(hostile: HostileProject) -> None:
+def test_the_program_of_a_secret_may_not_be_in_the_project(hostile: HostileProject) -> None:
     source = SecretSource(command=(str(hostile.root / "bin" / "cat"), "x"))
     runtime = Runtime(root=hostile.root, config=Config(secrets={"bad": source}))
-    with pytest.raises(holdfast.HoldfastError, match=r"secret 'bad' cannot be run: .* lies in the project"):
+    with pytest.raises(holdfast.HoldfastError, match=r"secret 'bad' cannot be run: .* is in the project"):
         runtime.secrets.get("bad")
 
 
@@ -320,7 +320,7 @@ CODE = (
     "value", ["{0}", "{0}/x", "/usr/share:{0}/x", "a={0}/x,b", "@{0}/x", "|{0}/x %s", "-I{0}/x", "file://{0}/x",
               "{1}/x", "~/project/x", "$HOME/project/x", "/nowhere/../{0}"],
 )  # fmt: skip
-def test_no_variable_of_the_persons_programs_leads_into_the_project(
+def test_no_variable_passed_to_user_programs_points_into_the_project(
     hostile: HostileProject, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = hostile.root.parent / "link"
@@ -340,7 +340,9 @@ def test_no_variable_of_the_persons_programs_leads_into_the_project(
 
 
 @pytest.mark.spec("N8")
-def test_a_home_in_the_project_is_not_the_persons(hostile: HostileProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_in_the_project_is_replaced_by_the_login_home(
+    hostile: HostileProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(hostile.root / "home"))
     assert helper_process.user_environment(hostile.root)["HOME"] == pwd.getpwuid(os.getuid()).pw_dir
     monkeypatch.setenv("HOME", "/somewhere")
@@ -348,13 +350,13 @@ def test_a_home_in_the_project_is_not_the_persons(hostile: HostileProject, monke
 
 
 @pytest.mark.spec("N8")
-def test_the_fuzzer_makes_its_repository_with_the_system_s_git(hostile: HostileProject, tmp_path: Path) -> None:
+def test_the_fuzzer_creates_its_repository_with_the_system_git(hostile: HostileProject, tmp_path: Path) -> None:
     create_project(tmp_path / "fuzz")
     assert (tmp_path / "fuzz" / "project" / ".git" / "HEAD").is_file()
 
 
 @pytest.mark.spec("N8", "K3a")
-def test_what_is_written_for_mcp_clients_starts_holdfast_alone(hostile: HostileProject) -> None:
+def test_the_command_written_for_mcp_clients_starts_only_holdfast(hostile: HostileProject) -> None:
     for name in ("PYTHONHOME", "PYTHONPATH", "PATH"):
         os.environ.pop(name)
     command = helper_process.holdfast_module("holdfast", "mcp", "install", "claude", "--print", "--json")
@@ -371,7 +373,7 @@ def test_what_is_written_for_mcp_clients_starts_holdfast_alone(hostile: HostileP
 
 @pytest.mark.spec("N8")
 @pytest.mark.parametrize("words", [("completion", "bash"), ("doctor", "--json"), ("tools",), ("call", "system.info")])
-def test_commands_of_the_shell_start_nothing_of_the_project(hostile: HostileProject, words: tuple[str, ...]) -> None:
+def test_cli_commands_start_nothing_from_the_project(hostile: HostileProject, words: tuple[str, ...]) -> None:
     done = subprocess.run(
         helper_process.holdfast_module("holdfast", *words), capture_output=True, text=True, timeout=110, check=False
     )
@@ -379,7 +381,7 @@ def test_commands_of_the_shell_start_nothing_of_the_project(hostile: HostileProj
 
 
 @pytest.mark.spec("N8")
-def test_where_holdfast_is_in_the_users_own_packages_it_is_still_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_holdfast_in_the_users_site_packages_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site, "ENABLE_USER_SITE", True)
     monkeypatch.setattr(site, "getusersitepackages", lambda: str(PACKAGE.parent))
     program, *words = helper_process.holdfast_module("holdfast", "--version")
@@ -388,19 +390,19 @@ def test_where_holdfast_is_in_the_users_own_packages_it_is_still_found(monkeypat
 
 
 @pytest.mark.spec("N8")
-def test_a_program_that_is_not_named_by_its_whole_path_is_not_started() -> None:
+def test_a_program_without_an_absolute_path_is_not_started() -> None:
     with pytest.raises(FileNotFoundError, match="could name a program of the project"):
         helper_process.start(("git", "status"))
 
 
-def test_a_contained_command_of_a_hostile_project_still_runs(hostile: HostileProject) -> None:
+def test_a_contained_command_in_a_hostile_project_runs(hostile: HostileProject) -> None:
     """The traps are for processes of ours: a command may use what the person allows it."""
     sandbox = Sandbox(SandboxConfig(mode="off"), root=hostile.root)
     assert sandbox.launch(Command(argv=("/bin/true",))).argv == ("/bin/true",)
 
 
 @pytest.mark.spec("X4")
-def test_a_spawned_helper_has_a_session_of_its_own_from_its_first_instruction_on() -> None:
+def test_a_spawned_helper_starts_in_its_own_session() -> None:
     """Ctrl-C at a terminal reaches every process of the session in the foreground."""
     reading, writing = os.pipe()
     told = "import os; os.write(1, b'%d %d' % (os.getsid(0), os.getpid()))"

@@ -43,7 +43,7 @@ NAMES = [
 ]
 
 
-def test_the_public_names_are_these() -> None:
+def test_the_public_names_are_listed() -> None:
     assert holdfast.__all__ == NAMES
     assert [name for name in NAMES if getattr(holdfast, name) is None] == []
     assert dir(holdfast) == sorted([*NAMES, "__version__"])
@@ -51,7 +51,7 @@ def test_the_public_names_are_these() -> None:
         _ = holdfast.nothing_like_this  # pyright: ignore[reportUnknownVariableType, reportAttributeAccessIssue]
 
 
-def test_importing_holdfast_imports_nothing_else() -> None:
+def test_importing_holdfast_imports_no_other_module() -> None:
     program = "import sys; before = set(sys.modules); import holdfast; print(sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "['holdfast']"

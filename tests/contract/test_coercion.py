@@ -52,7 +52,7 @@ def compiled(part: Any, **more: Any) -> CompiledSchema:
         ({"type": "array", "items": OBJECT}, [{"n": "1"}, '{"n": "2"}'], [{"n": 1}, {"n": 2}]),
     ],
 )
-def test_a_harmless_slip_is_put_right_on_a_copy(part: Any, value: Any, becomes: Any) -> None:
+def test_a_string_that_spells_the_expected_type_is_coerced_on_a_copy(part: Any, value: Any, becomes: Any) -> None:
     args = {"a": value}
     before = deepcopy(args)
     accepted = compiled(part).validate(args)
@@ -99,7 +99,7 @@ def test_a_harmless_slip_is_put_right_on_a_copy(part: Any, value: Any, becomes: 
         ({"type": "integer", "maximum": 3}, "5"),
     ],
 )
-def test_what_is_not_a_harmless_slip_is_refused_as_it_is(part: Any, value: Any) -> None:
+def test_any_other_mismatch_is_refused_without_coercion(part: Any, value: Any) -> None:
     args = {"a": value}
     before = deepcopy(args)
     with pytest.raises(InvalidArguments, match=r"^a"):
@@ -118,7 +118,7 @@ def test_what_is_not_a_harmless_slip_is_refused_as_it_is(part: Any, value: Any) 
         ({"type": "string"}, '{"n": 1}'),
     ],
 )
-def test_what_is_valid_is_handed_on_as_the_very_same_object(part: Any, value: Any) -> None:
+def test_valid_arguments_are_returned_as_the_same_object(part: Any, value: Any) -> None:
     args = {"a": value}
     schema = compiled(part)
     assert schema.validate(args) is args
@@ -127,7 +127,7 @@ def test_what_is_valid_is_handed_on_as_the_very_same_object(part: Any, value: An
 
 
 @pytest.mark.spec("S4", "S6")
-def test_an_omitted_nullable_is_null_and_no_default_is_made_up() -> None:
+def test_an_omitted_nullable_property_becomes_null_and_no_default_is_invented() -> None:
     nullable = {"type": ["string", "null"], "default": "x"}
     schema = compiled(nullable, required=["a"], additionalProperties=False)
     args: dict[str, Any] = {}
@@ -139,7 +139,7 @@ def test_an_omitted_nullable_is_null_and_no_default_is_made_up() -> None:
 
 
 @pytest.mark.spec("S1", "S4")
-def test_only_what_could_not_be_put_right_is_reported() -> None:
+def test_only_violations_that_could_not_be_coerced_are_reported() -> None:
     properties = {"a": INTEGER, "b": INTEGER, "c": MAYBE}
     schema = compile_schema({"type": "object", "properties": properties, "required": ["a", "b", "c"]}, "The schema")
     with pytest.raises(InvalidArguments) as caught:
@@ -149,7 +149,7 @@ def test_only_what_could_not_be_put_right_is_reported() -> None:
 
 @pytest.mark.spec("S4")
 @given(st.text(alphabet="0123456789.eE+-nNaAifI_ tTrRuUlL[]{}", max_size=24), st.sets(st.sampled_from(TYPES)))
-def test_no_text_ever_becomes_anything_but_a_finite_value_of_a_wanted_type(text: str, wanted: set[str]) -> None:
+def test_coercion_only_returns_finite_values_of_an_expected_type(text: str, wanted: set[str]) -> None:
     value = coerce(text, wanted)
     names: dict[type, str] = {
         int: "integer", float: "number", bool: "boolean", type(None): "null", dict: "object", list: "array"

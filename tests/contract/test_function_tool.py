@@ -45,7 +45,7 @@ def properties(made: Tool) -> dict[str, Any]:
 
 
 @pytest.mark.spec("T2")
-def test_plain_types_defaults_and_descriptions_become_the_schema() -> None:
+def test_types_defaults_and_descriptions_become_the_schema() -> None:
     @tool
     def search(query: str, limit: int = 10, exact: bool = False, *, kind: Literal["a", "b"] = "a") -> str:
         """Search for things.
@@ -83,7 +83,7 @@ def test_plain_types_defaults_and_descriptions_become_the_schema() -> None:
     ],
 )
 @pytest.mark.spec("T2")
-def test_the_usual_docstring_styles_are_read(docstring: str) -> None:
+def test_the_common_docstring_styles_are_parsed(docstring: str) -> None:
     def function(first: int) -> int:
         return first
 
@@ -94,7 +94,7 @@ def test_the_usual_docstring_styles_are_read(docstring: str) -> None:
 
 
 @pytest.mark.spec("T2")
-def test_rich_types_arrive_as_themselves() -> None:
+def test_arguments_are_converted_to_the_annotated_types() -> None:
     @tool(effects=(), runs="inline")
     def rich(colour: Colour, point: Point, size: Size, order: Order, maybe: int | None = None) -> str:
         return f"{colour!r} {point!r} {size!r} {order!r} {maybe!r}"
@@ -107,7 +107,7 @@ def test_rich_types_arrive_as_themselves() -> None:
 
 
 @pytest.mark.spec("T2")
-def test_annotated_descriptions_need_no_library() -> None:
+def test_annotated_descriptions_work_without_pydantic() -> None:
     @tool
     def count(number: Annotated[int, "how many"], order: Annotated[int, Field(description="which", ge=1)]) -> None: ...
 
@@ -116,7 +116,7 @@ def test_annotated_descriptions_need_no_library() -> None:
 
 
 @pytest.mark.spec("T2")
-def test_the_context_is_handed_in_and_not_shown() -> None:
+def test_the_context_is_passed_in_and_not_part_of_the_schema() -> None:
     @tool(effects=())
     async def who(greeting: str, ctx: Context) -> str:
         return f"{greeting} from {ctx.tool_name} in {ctx.call_id}"
@@ -127,7 +127,7 @@ def test_the_context_is_handed_in_and_not_shown() -> None:
 
 
 @pytest.mark.spec("T2", "S3", "S6")
-def test_strict_makes_everything_required_and_optional_nullable() -> None:
+def test_strict_makes_all_properties_required_and_optional_ones_nullable() -> None:
     @tool(strict=True, effects=(), runs="inline")
     def find(query: str, limit: int = 10, kind: Literal["a", "b"] = "a") -> str:
         return f"{query} {limit} {kind}"
@@ -141,7 +141,7 @@ def test_strict_makes_everything_required_and_optional_nullable() -> None:
 
 
 @pytest.mark.spec("T2")
-def test_a_whole_float_is_an_integer_to_a_function_that_wants_one() -> None:
+def test_a_whole_float_is_converted_for_an_integer_parameter() -> None:
     @tool(effects=(), runs="inline")
     def kind(number: int) -> str:
         return type(number).__name__
@@ -150,7 +150,7 @@ def test_a_whole_float_is_an_integer_to_a_function_that_wants_one() -> None:
 
 
 @pytest.mark.spec("T2", "T4")
-def test_a_function_that_makes_its_own_result_keeps_all_of_it() -> None:
+def test_a_returned_result_is_used_unchanged() -> None:
     @tool(effects=())
     async def draw() -> Result:
         """Draw something."""
@@ -163,7 +163,7 @@ def test_a_function_that_makes_its_own_result_keeps_all_of_it() -> None:
 
 
 @pytest.mark.spec("T2", "T9")
-def test_a_typed_return_gives_an_output_schema_and_structure() -> None:
+def test_a_typed_return_value_has_an_output_schema_and_structured_content() -> None:
     @tool(effects=(), runs="inline")
     def where() -> Point:
         return Point(1, 2.5)
@@ -180,7 +180,7 @@ def test_a_typed_return_gives_an_output_schema_and_structure() -> None:
 
 
 @pytest.mark.spec("T2")
-def test_what_cannot_be_a_tool_says_why() -> None:
+def test_a_function_that_cannot_be_a_tool_is_refused_with_the_reason() -> None:
     def starred(*names: str) -> None: ...
 
     def odd(thing: Runtime) -> None: ...
@@ -196,7 +196,7 @@ def test_what_cannot_be_a_tool_says_why() -> None:
 
 
 @pytest.mark.spec("T2")
-def test_a_tool_of_plain_types_needs_neither_pydantic_nor_griffe() -> None:
+def test_a_tool_with_plain_types_imports_neither_pydantic_nor_griffe() -> None:
     program = (
         "import sys, asyncio\n"
         "from holdfast import Runtime, tool\n"
@@ -254,7 +254,7 @@ class Account:
 
 
 @pytest.mark.spec("T12")
-def test_a_decorated_function_can_still_be_called() -> None:
+def test_a_decorated_function_is_still_callable() -> None:
     @tool(effects=())
     def double(n: int) -> int:
         return 2 * n
@@ -269,7 +269,7 @@ def test_a_decorated_function_can_still_be_called() -> None:
 
 
 @pytest.mark.spec("T12")
-def test_a_method_becomes_a_tool_of_its_instance() -> None:
+def test_a_method_becomes_a_tool_bound_to_its_instance() -> None:
     ann, bob = Account("ann"), Account("bob")
     assert properties(ann.balance) == {"currency": {"type": "string", "description": "which one", "default": "EUR"}}
     assert ann.balance.description == "What is left."
@@ -294,7 +294,7 @@ def test_a_method_becomes_a_tool_of_its_instance() -> None:
         (lambda: tool(Account("ann").balance), "not 'balance', which already is a tool"),
     ],
 )
-def test_a_method_that_cannot_be_a_tool_says_why(make: Callable[[], Any], words: str) -> None:
+def test_a_method_that_cannot_be_a_tool_is_refused_with_the_reason(make: Callable[[], Any], words: str) -> None:
     with pytest.raises(ToolError, match=words):
         make()
 
@@ -315,7 +315,7 @@ def _lines() -> Iterator[str]:
         (_lines, "is a generator, which cannot be stored as a result. Return a list"),
     ],
 )
-def test_a_result_that_cannot_be_kept_is_refused_before_the_tool_acts(function: Any, words: str) -> None:
+def test_a_return_type_that_cannot_be_stored_is_refused_before_the_tool_runs(function: Any, words: str) -> None:
     with pytest.raises(ToolError, match=words):
         tool(function)
 
@@ -332,7 +332,7 @@ class Shape(Protocol):
         Mapping[str, int], Iterable[str], tuple[int, ...], Awaitable[str], Annotated[str, "x"], Literal["a"], Result,
     ],
 )  # fmt: skip
-def test_what_a_return_annotation_leaves_open_or_can_be_kept_is_fine(hint: Any) -> None:
+def test_abstract_and_storable_return_types_are_accepted(hint: Any) -> None:
     def function() -> Any: ...
 
     function.__annotations__["return"] = hint
@@ -359,7 +359,7 @@ EFFECTS = "Choose from: external, fs.read, fs.write, network, person, process, s
         ({"summary": "text"}, "The `summary` of tool '_nothing' must be a function, not str."),
     ],
 )
-def test_misspelt_keywords_and_values_name_the_choices(options: dict[str, Any], words: str) -> None:
+def test_misspelled_options_and_values_name_the_choices(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ToolError) as refused:
         tool(**options)(_nothing)
     assert words in str(refused.value)

@@ -35,7 +35,7 @@ names = st.one_of(short_names(), long_names())
 
 @pytest.mark.spec("R7")
 @given(names)
-def test_every_name_gets_an_api_name_that_comes_back_or_is_a_digest(name: str) -> None:
+def test_every_api_name_decodes_to_its_tool_name_or_has_a_digest(name: str) -> None:
     assert check_name(name) == name
     api_name = to_api_name(name)
     assert API_NAME.fullmatch(api_name)
@@ -50,13 +50,13 @@ def test_every_name_gets_an_api_name_that_comes_back_or_is_a_digest(name: str) -
 @example(["m:a-", "m:a.", "m:a--", "m:a/", "m:a_", "m:a"])
 @example(["a" * 65, "a" * 66, "a" * 64 + "." + "a", "a" * 64])
 @example(["mcp:server:" + "x" * 140 + tail for tail in "abc"])
-def test_two_names_never_share_an_api_name(some: list[str]) -> None:
+def test_different_names_have_different_api_names(some: list[str]) -> None:
     assert len({to_api_name(name) for name in some}) == len(some)
 
 
 @pytest.mark.spec("R7")
 @given(names)
-def test_the_api_name_of_an_api_name_is_no_other_tools(name: str) -> None:
+def test_an_api_name_used_as_a_tool_name_gets_another_api_name(name: str) -> None:
     api_name = to_api_name(name)
     if api_name != name and re.fullmatch(r"[A-Za-z0-9_].*[A-Za-z0-9_]|[A-Za-z0-9_]", api_name):
         assert to_api_name(api_name) != api_name
@@ -73,14 +73,14 @@ def test_the_api_name_of_an_api_name_is_no_other_tools(name: str) -> None:
         ("get-weather", "get-weather"),
     ],
 )
-def test_ordinary_names_stay_readable_and_come_back(name: str, api_name: str) -> None:
+def test_ordinary_names_are_readable_and_decode(name: str, api_name: str) -> None:
     assert to_api_name(name) == api_name
     assert from_api_name(api_name) == name
 
 
 @pytest.mark.spec("R7")
 @pytest.mark.parametrize("name", ["mcp:s:" + "x" * 100, "a__b", "a--b", "mcp:s:a/b", "a_x" + "a" * 26])
-def test_other_names_keep_a_readable_stem_and_only_a_registry_knows_them(name: str) -> None:
+def test_other_names_keep_a_readable_stem_and_do_not_decode(name: str) -> None:
     api_name = to_api_name(name)
     assert from_api_name(api_name) is None
     assert api_name[:1] == name[:1]
@@ -89,27 +89,27 @@ def test_other_names_keep_a_readable_stem_and_only_a_registry_knows_them(name: s
 
 @pytest.mark.spec("R7")
 @pytest.mark.parametrize("text", ["", "a" * 65, "a.b", "a b", "a\n", "é"])
-def test_what_is_no_api_name_has_no_tool_behind_it(text: str) -> None:
+def test_an_invalid_api_name_has_no_tool_name(text: str) -> None:
     assert from_api_name(text) is None
 
 
 @pytest.mark.spec("R7")
 @pytest.mark.parametrize("name", ["", ".", "a.", ".a", "-a", "a-", "a:", "a b", "a\n", "é", "a" * 201, 7, None, b"a"])
-def test_a_name_outside_the_grammar_is_refused(name: object) -> None:
+def test_an_invalid_name_is_refused(name: object) -> None:
     with pytest.raises(InvalidName):
         check_name(name)
 
 
 @pytest.mark.spec("R7")
 @pytest.mark.parametrize("tool", ["a-", "a.", "a/", "-", ".", "/", "..", "a--", "-a", "_", "x" * 128])
-def test_after_a_colon_any_name_that_mcp_allows_is_accepted(tool: str) -> None:
+def test_any_mcp_name_is_accepted_after_a_colon(tool: str) -> None:
     name = check_name(f"mcp:server:{tool}")
     assert from_api_name(to_api_name(name)) in (name, None)
 
 
 @pytest.mark.spec("R7")
 @pytest.mark.parametrize("name", ["mcp:server:", "mcp:", ":a", "-a:b"])
-def test_a_colon_has_something_on_both_sides(name: str) -> None:
+def test_a_colon_needs_text_on_both_sides(name: str) -> None:
     with pytest.raises(InvalidName):
         check_name(name)
 

@@ -69,7 +69,7 @@ def _of_draft(schema: Any, draft: str) -> Any:
 @pytest.mark.spec("S2")
 @pytest.mark.parametrize("draft", DRAFTS)
 @pytest.mark.parametrize("optional", [False, True], ids=["mandatory", "optional"])
-def test_every_check_of_the_suite_has_its_expected_outcome(draft: str, optional: bool) -> None:
+def test_every_test_of_the_suite_has_its_expected_outcome(draft: str, optional: bool) -> None:
     assert (SUITE / "remotes").is_dir(), "The JSON-Schema-Test-Suite is not here; `make pytest` fetches it."
     found = [*checks(draft, optional=optional)]
     wrong = [f"{check.file}: {check.about}: {got}" for check in found if (got := outcome(check)) is not check.valid]
@@ -79,7 +79,7 @@ def test_every_check_of_the_suite_has_its_expected_outcome(draft: str, optional:
 
 @pytest.mark.spec("S2")
 @pytest.mark.parametrize("draft", DRAFTS)
-def test_what_the_suite_calls_invalid_is_also_explained(draft: str) -> None:
+def test_every_invalid_value_of_the_suite_is_explained(draft: str) -> None:
     for check in checks(draft, optional=False):
         if not check.valid:
             violations = compile_schema_or_bool(check.schema, "The schema", resources=remotes()).violations(check.data)

@@ -58,12 +58,12 @@ def test_arguments_that_are_not_an_object_are_refused(args: Any) -> None:
         ({"type": "object", "required": ["b", "c d"]}, {}, "a.b is missing; a['c d'] is missing"),
     ],
 )  # fmt: skip
-def test_each_violation_names_its_path_the_value_and_what_is_wanted(part: Any, value: Any, sentence: str) -> None:
+def test_each_violation_names_the_path_the_value_and_the_expectation(part: Any, value: Any, sentence: str) -> None:
     assert "; ".join(violations(compiled(a=part), {"a": value})) == sentence
 
 
 @pytest.mark.spec("S1")
-def test_an_unknown_property_is_answered_with_the_one_that_was_meant() -> None:
+def test_an_unknown_property_gets_a_suggestion() -> None:
     properties = {"path": {"type": "string"}, "offset": {"type": "integer"}}
     schema = compile_schema({"type": "object", "properties": properties, "additionalProperties": False}, "The schema")
     assert violations(schema, {"Path": "x"}) == ("Path is not a known property (did you mean path?)",)
@@ -73,7 +73,7 @@ def test_an_unknown_property_is_answered_with_the_one_that_was_meant() -> None:
 
 
 @pytest.mark.spec("S1")
-def test_at_most_ten_violations_are_spelt_out_and_the_rest_counted() -> None:
+def test_at_most_ten_violations_are_listed_and_the_rest_counted() -> None:
     found = violations(compiled(a={"items": {"type": "integer"}}), {"a": ["x"] * 25})
     assert len(found) == 11
     assert found[-1] == "and 15 more"

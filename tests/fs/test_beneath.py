@@ -63,7 +63,7 @@ def test_a_file_beneath_the_root_is_opened(root: Path) -> None:
 
 @pytest.mark.parametrize("path", ["link/secret", "file-link", "inner-link/a.txt", "link", "dangling"])
 @pytest.mark.spec("N3")
-def test_no_link_is_followed_wherever_it_leads(root: Path, path: str) -> None:
+def test_no_symlink_is_followed(root: Path, path: str) -> None:
     with pytest.raises(OSError):
         os.close(open_beneath(root, root / path, FILE_FLAGS))
     with pytest.raises(OSError), open_folder(root, root / path):
@@ -71,7 +71,7 @@ def test_no_link_is_followed_wherever_it_leads(root: Path, path: str) -> None:
 
 
 @pytest.mark.spec("N3")
-def test_dots_do_not_climb_out_of_the_root(root: Path) -> None:
+def test_dot_dot_does_not_leave_the_root(root: Path) -> None:
     for path in (root / ".." / "outside" / "secret", root / "sub" / ".." / ".." / "outside" / "secret"):
         with pytest.raises(OSError, match="cross-device"):
             open_beneath(root, path, FILE_FLAGS)
@@ -82,7 +82,7 @@ def test_dots_do_not_climb_out_of_the_root(root: Path) -> None:
 
 
 @pytest.mark.spec("N3")
-def test_what_is_not_a_file_is_named_and_never_blocks(root: Path) -> None:
+def test_a_special_file_is_named_and_never_blocks(root: Path) -> None:
     os.mkfifo(root / "pipe")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(os.fsencode(root / "socket"))
@@ -96,7 +96,7 @@ def test_what_is_not_a_file_is_named_and_never_blocks(root: Path) -> None:
 
 @pytest.mark.timeout(10)
 @pytest.mark.spec("N3")
-def test_a_pipe_put_there_after_the_look_does_not_block(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fifo_created_after_the_check_does_not_block(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(root / "pipe")
     regular = (root / "sub" / "a.txt").stat()
 
@@ -109,7 +109,7 @@ def test_a_pipe_put_there_after_the_look_does_not_block(root: Path, monkeypatch:
 
 
 @pytest.mark.spec("N3")
-def test_folders_are_made_only_beneath_the_root(root: Path) -> None:
+def test_folders_are_created_only_beneath_the_root(root: Path) -> None:
     make_folders(root, root / "sub" / "x" / "y")
     make_folders(root, root / "sub" / "x" / "y")
     assert (root / "sub" / "x" / "y").is_dir()
@@ -119,7 +119,7 @@ def test_folders_are_made_only_beneath_the_root(root: Path) -> None:
 
 
 @pytest.mark.spec("N3")
-def test_nothing_stays_open(root: Path) -> None:
+def test_no_descriptor_stays_open(root: Path) -> None:
     before = _open_files()
     for path in ("sub/a.txt", "link/secret", "sub", "missing", "sub/a.txt/x"):
         try:

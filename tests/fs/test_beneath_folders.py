@@ -69,7 +69,7 @@ def dig(root: Path, depth: int) -> None:
 
 
 @pytest.mark.spec("N3")
-def test_a_walk_meets_everything_once_and_enters_no_link(tmp_path: Path) -> None:
+def test_a_walk_yields_everything_once_and_enters_no_symlink(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "c").mkdir()
     for path in ("a/b/x", "a/y", "c/z\udcff"):
@@ -87,7 +87,7 @@ def test_a_walk_meets_everything_once_and_enters_no_link(tmp_path: Path) -> None
 
 
 @pytest.mark.spec("N3")
-def test_a_walk_says_which_folders_it_could_not_enter(tmp_path: Path) -> None:
+def test_a_walk_reports_folders_it_cannot_enter(tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     failed: list[str] = []
     with FolderTree(tmp_path) as folders:
@@ -97,7 +97,7 @@ def test_a_walk_says_which_folders_it_could_not_enter(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("N3")
-def test_no_depth_uses_up_the_descriptors(tmp_path: Path) -> None:
+def test_a_deep_tree_does_not_exhaust_the_descriptors(tmp_path: Path) -> None:
     dig(tmp_path, 300)
     used = len(list(Path("/proc/self/fd").iterdir()))
     with few_descriptors(used + 80):
@@ -110,7 +110,7 @@ def test_no_depth_uses_up_the_descriptors(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("N3")
-def test_a_walk_never_leaves_the_root_while_folders_are_swapped_for_links(tmp_path: Path) -> None:
+def test_a_walk_never_leaves_the_root_during_symlink_swaps(tmp_path: Path) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside"
     for folder in (root / "sub", root / "new", outside):
         folder.mkdir(parents=True)
@@ -135,7 +135,7 @@ def test_a_walk_never_leaves_the_root_while_folders_are_swapped_for_links(tmp_pa
 
 
 @pytest.mark.spec("N3")
-def test_an_ordinary_user_gets_into_folders_of_any_mode_which_then_get_it_back(tmp_path: Path) -> None:
+def test_an_ordinary_user_can_open_folders_of_any_mode_and_the_modes_are_restored(tmp_path: Path) -> None:
     done = run_as_nobody(LOOSENED, tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -143,7 +143,7 @@ def test_an_ordinary_user_gets_into_folders_of_any_mode_which_then_get_it_back(t
 
 
 @pytest.mark.spec("N3")
-def test_a_mode_is_never_set_through_a_link(tmp_path: Path) -> None:
+def test_a_mode_is_never_set_through_a_symlink(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.touch(mode=0o600)
     (tmp_path / "link").symlink_to(target)
@@ -153,7 +153,7 @@ def test_a_mode_is_never_set_through_a_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("N3")
-def test_a_removed_tree_is_gone_however_deep_and_nothing_behind_its_links_is(tmp_path: Path) -> None:
+def test_a_deep_tree_is_removed_and_symlink_targets_stay(tmp_path: Path) -> None:
     outside, tree = tmp_path / "outside", tmp_path / "tree"
     outside.mkdir()
     (outside / "kept").touch()

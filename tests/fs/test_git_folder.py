@@ -98,13 +98,13 @@ DATA = [
 
 @pytest.mark.spec("N2", "N9")
 @pytest.mark.parametrize("path", OBEYED)
-def test_what_git_obeys_or_nobody_knows_is_locked(path: str) -> None:
+def test_control_files_and_unknown_files_are_locked(path: str) -> None:
     assert is_locked(path.split("/"))
 
 
 @pytest.mark.spec("N2", "N9")
 @pytest.mark.parametrize("path", DATA)
-def test_what_git_keeps_as_data_is_not(path: str) -> None:
+def test_data_files_are_not_locked(path: str) -> None:
     assert not is_locked(path.split("/"))
 
 
@@ -127,5 +127,7 @@ def test_what_git_keeps_as_data_is_not(path: str) -> None:
         ("merge_msg", None),
     ],
 )
-def test_what_git_goes_on_from_is_told_by_its_path(path: str, found: tuple[str, str] | None) -> None:
+def test_state_files_of_an_operation_in_progress_are_recognized_by_path(
+    path: str, found: tuple[str, str] | None
+) -> None:
     assert sequencer_file(path.split("/")) == found

@@ -50,7 +50,7 @@ OPTIONS = (
         ((BISECT, "bisect_log"), b"git bisect start 'x; y'\n# bad: [1] $(x)\ngit bisect bad " + ID + b"\n"),
     ],
 )
-def test_what_git_writes_is_known(state: tuple[str, str], content: bytes) -> None:
+def test_content_that_git_writes_matches(state: tuple[str, str], content: bytes) -> None:
     assert matches_git_format(state, content)
 
 
@@ -95,7 +95,7 @@ def test_what_git_writes_is_known(state: tuple[str, str], content: bytes) -> Non
         ((BISECT, "bisect_log"), b"git bisect bad $(x)\n"),
     ],
 )
-def test_whatever_else_is_written_there_is_not(state: tuple[str, str], content: bytes) -> None:
+def test_other_content_does_not_match(state: tuple[str, str], content: bytes) -> None:
     assert not matches_git_format(state, content)
 
 
@@ -109,7 +109,7 @@ SPELLINGS = [
 @pytest.mark.parametrize(
     "before", [b"[options] ", b"[options]\n", b"[options]\r\n", b"[OPTIONS]", OPTIONS, b"\xef\xbb\xbf[options]"]
 )
-def test_no_spelling_of_a_strategy_that_is_a_program_is_known(before: bytes) -> None:
+def test_no_spelling_of_a_strategy_that_is_a_program_matches(before: bytes) -> None:
     assert not any(matches_git_format((SEQUENCER, "opts"), before + line) for line in SPELLINGS)
 
 
@@ -117,7 +117,7 @@ PIECES = [b"[options]\n", b"\tstrategy = ", b"evil", b"ort", b"\n", b"\r", b"\t"
 
 
 @given(st.lists(st.sampled_from(PIECES)))
-def test_options_that_are_known_name_no_other_strategy(pieces: list[bytes]) -> None:
+def test_matching_options_name_no_other_strategy(pieces: list[bytes]) -> None:
     content = b"".join(pieces)
     if matches_git_format((SEQUENCER, "opts"), content):
         assert b"evil" not in content

@@ -93,7 +93,7 @@ NAMED = [
 
 @pytest.mark.spec("N9")
 @pytest.mark.parametrize(("source", "text", "path"), NAMED, ids=[f"{text} {path}" for _, text, path in NAMED])
-def test_a_file_that_something_there_runs_or_includes_is_protected(
+def test_a_file_that_a_project_file_runs_or_includes_is_protected(
     root: Path, source: str, text: str, path: str
 ) -> None:
     assert protected_reason(Path(path), root=root) is None
@@ -105,7 +105,7 @@ def test_a_file_that_something_there_runs_or_includes_is_protected(
 
 
 @pytest.mark.spec("N9")
-def test_a_change_of_the_source_counts_at_once(root: Path) -> None:
+def test_a_change_of_the_source_takes_effect_immediately(root: Path) -> None:
     for name in ("a.js", "b.js", "c.js"):
         write(root, "package.json", f'{{"scripts": {{"install": "node {name}"}}}}')
         asked = [other for other in ("a.js", "b.js", "c.js") if protected_reason(Path(other), root=root)]
@@ -124,14 +124,14 @@ def test_a_change_of_the_source_counts_at_once(root: Path) -> None:
         (".git/config", '[branch "main"]\n\tmerge = refs/heads/main\n[remote "o"]\n\turl = git@x:src/lib.git\n'),
     ],
 )
-def test_what_is_only_mentioned_stays_ordinary(root: Path, source: str, text: str) -> None:
+def test_a_mere_mention_is_not_protected(root: Path, source: str, text: str) -> None:
     write(root, source, text)
     for path in ("src/build.js", "src/lib/a.py", "src/lib"):
         assert protected_reason(Path(path), root=root) is None
 
 
 @pytest.mark.spec("N9")
-def test_a_file_that_is_there_counts_wherever_a_command_names_it(root: Path) -> None:
+def test_an_existing_file_is_protected_wherever_a_command_names_it(root: Path) -> None:
     write(root, "package.json", '{"scripts": {"prepare": "rollup -c conf/roll.mjs -- src/lib", "x": "y src/a.js"}}')
     for path in ("conf/roll.mjs", "src/lib/a.js", "src/a.js"):
         assert protected_reason(Path(path), root=root) is None, path
@@ -143,7 +143,7 @@ def test_a_file_that_is_there_counts_wherever_a_command_names_it(root: Path) -> 
 
 
 @pytest.mark.spec("N9")
-def test_a_hook_that_is_changed_or_added_counts_at_once(root: Path) -> None:
+def test_a_changed_or_added_hook_takes_effect_immediately(root: Path) -> None:
     write(root, ".husky/pre-commit", "sh ci/a.sh\n")
     assert protected_reason(Path("ci/a.sh"), root=root) is not None
     write(root, ".husky/pre-commit", "sh ci/b.sh\n")
@@ -166,19 +166,19 @@ def test_the_configuration_of_a_worktree_is_found(root: Path, tmp_path: Path) ->
 
 
 @pytest.mark.spec("N9")
-def test_a_folder_for_hooks_in_every_project_is_protected(root: Path, own_home: Path) -> None:
+def test_a_global_hooks_path_is_protected_in_the_project(root: Path, own_home: Path) -> None:
     write(own_home, ".gitconfig", "[core]\n\thooksPath = our-hooks\n")
     assert protected_reason(root / "our-hooks/pre-commit", root=root) is not None
 
 
 @pytest.mark.spec("N9")
-def test_nothing_outside_the_project_and_not_the_project_itself_is_named(root: Path) -> None:
+def test_references_never_include_the_project_itself_or_paths_outside(root: Path) -> None:
     write(root, ".envrc", "PATH_add .\nPATH_add ../bin\nPATH_add /usr/bin\nPATH_add $HOME/bin\nsource_env ~/x\n")
     assert find_references(root) == {}
 
 
 @pytest.mark.spec("N9")
-def test_hostile_sources_take_no_time_and_raise_nothing(root: Path) -> None:
+def test_hostile_sources_are_read_quickly_without_errors(root: Path) -> None:
     texts = ("'" * 200_000, '"command": "' + "\\" * 100_000, "run: " + "a/b " * 50_000, "{" * 99_999, "\0\n")
     with quickly(30):
         for source in dict(NAMED_SOURCES):
@@ -193,7 +193,7 @@ NAMED_SOURCES = [(source, path) for source, _, path in NAMED]
 
 @settings(max_examples=100, deadline=None)
 @given(text=st.text(max_size=300))
-def test_any_text_is_read_without_an_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+def test_any_text_is_read_without_errors(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     root = tmp_path_factory.mktemp("project")
     for source, _ in NAMED_SOURCES[::4]:
         (root / source).parent.mkdir(exist_ok=True)

@@ -11,7 +11,7 @@ from holdfast.fs.own_paths import document_identities, is_registered_document, r
 
 
 @pytest.mark.spec("N9", "U2")
-def test_a_document_is_known_by_every_name_of_the_same_file(tmp_path: Path) -> None:
+def test_a_registered_document_is_recognized_by_every_name_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "Notes" / "talk.md"
     path.parent.mkdir()
     path.write_text("x")
@@ -28,7 +28,7 @@ def test_a_document_is_known_by_every_name_of_the_same_file(tmp_path: Path) -> N
 
 
 @pytest.mark.spec("N9", "U2")
-def test_a_document_stays_one_while_it_is_gone_and_when_it_comes_back(tmp_path: Path) -> None:
+def test_a_document_stays_registered_while_it_does_not_exist(tmp_path: Path) -> None:
     path = tmp_path / "talk.md"
     register_document(path)
     assert is_registered_document(str(path)) and document_identities() == set()
@@ -38,5 +38,5 @@ def test_a_document_stays_one_while_it_is_gone_and_when_it_comes_back(tmp_path: 
 
 @pytest.mark.spec("N9")
 @pytest.mark.parametrize("name", ["a\0b", "\udcff", "x" * 5000])
-def test_any_path_can_be_asked_about(name: str) -> None:
+def test_any_path_can_be_checked(name: str) -> None:
     assert not is_registered_document(f"/tmp/{name}")

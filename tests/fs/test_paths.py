@@ -40,7 +40,7 @@ def refused(path: str, root: Path, *, mutating: bool, base: Path | None = None) 
 
 @pytest.mark.spec("N5")
 @BOTH
-def test_a_relative_path_is_taken_from_the_base(root: Path, mutating: bool) -> None:
+def test_a_relative_path_starts_at_the_base(root: Path, mutating: bool) -> None:
     base = root / "notes"
     base.mkdir()
     assert confine("a/b.txt", root=root, base=base, mutating=mutating) == root / "notes/a/b.txt"
@@ -49,7 +49,7 @@ def test_a_relative_path_is_taken_from_the_base(root: Path, mutating: bool) -> N
 
 @pytest.mark.spec("N5")
 @BOTH
-def test_an_absolute_path_must_lie_inside_the_root(root: Path, mutating: bool) -> None:
+def test_an_absolute_path_must_be_inside_the_root(root: Path, mutating: bool) -> None:
     assert confine(str(root / "x"), root=root, base=root, mutating=mutating) == root / "x"
     for path in ("/etc/passwd", str(root.parent), f"{root}-evil/x", "/proc/self/root/etc/passwd", "/dev/fd/3"):
         assert "outside the project root" in refused(path, root, mutating=mutating)
@@ -65,7 +65,7 @@ def test_a_root_reached_through_a_symlink_is_the_same_root(root: Path, tmp_path:
 
 
 @pytest.mark.spec("N3")
-def test_reading_normalises_dots_and_mutating_refuses_them(root: Path) -> None:
+def test_dot_dot_is_resolved_for_reading_and_refused_for_mutating(root: Path) -> None:
     (root / "sub").mkdir()
     assert confine("sub/../x", root=root, base=root, mutating=False) == root / "x"
     assert "outside" in refused("../x", root, mutating=False)
@@ -87,7 +87,7 @@ def test_a_symlink_out_of_the_root_is_refused(root: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.spec("N3")
-def test_a_symlink_inside_the_root_may_be_read_through_and_not_written_through(root: Path) -> None:
+def test_a_symlink_inside_the_root_is_followed_for_reading_and_refused_for_mutating(root: Path) -> None:
     (root / "real").mkdir()
     (root / "link").symlink_to("real")
     (root / "self").symlink_to(root)
@@ -97,7 +97,7 @@ def test_a_symlink_inside_the_root_may_be_read_through_and_not_written_through(r
 
 
 @pytest.mark.spec("N3")
-def test_a_symlink_of_reading_is_followed_before_its_dots(root: Path, tmp_path: Path) -> None:
+def test_a_symlink_is_resolved_before_dot_dot(root: Path, tmp_path: Path) -> None:
     deep = tmp_path / "elsewhere" / "deep"
     deep.mkdir(parents=True)
     (root / "link").symlink_to(deep)
@@ -105,7 +105,7 @@ def test_a_symlink_of_reading_is_followed_before_its_dots(root: Path, tmp_path: 
 
 
 @pytest.mark.spec("N3")
-def test_symlinks_in_a_circle_lead_nowhere_outside(root: Path) -> None:
+def test_symlink_loops_do_not_leave_the_root(root: Path) -> None:
     (root / "a").symlink_to("b")
     (root / "b").symlink_to("a")
     assert confine("a/x", root=root, base=root, mutating=False).is_relative_to(root)
@@ -130,7 +130,7 @@ def test_symlinks_in_a_circle_lead_nowhere_outside(root: Path) -> None:
         ("\ud800", "invalid Unicode"),
     ],
 )
-def test_a_path_that_no_one_means_is_refused_in_words(root: Path, path: str, says: str, mutating: bool) -> None:
+def test_an_unusable_path_is_refused_with_the_reason(root: Path, path: str, says: str, mutating: bool) -> None:
     assert says in refused(path, root, mutating=mutating)
 
 
@@ -151,7 +151,7 @@ def test_a_tilde_means_the_home_folder(own_home: Path, root: Path) -> None:
 
 
 @pytest.mark.spec("N5")
-def test_resolve_gives_a_real_absolute_path(root: Path) -> None:
+def test_resolve_returns_a_real_absolute_path(root: Path) -> None:
     (root / "real").mkdir()
     (root / "link").symlink_to("real")
     assert resolve("link/../link/x", root) == root / "real/x"
@@ -159,7 +159,7 @@ def test_resolve_gives_a_real_absolute_path(root: Path) -> None:
 
 
 @pytest.mark.spec("N5")
-def test_the_whole_machine_can_be_a_root() -> None:
+def test_the_file_system_root_can_be_the_root() -> None:
     assert confine("/x-not-there/y", root=Path("/"), base=Path("/"), mutating=True) == Path("/x-not-there/y")
 
 
@@ -169,7 +169,7 @@ _part = st.sampled_from(["..", ".", "a", "link", "out", "self", "~", "", "é", "
 @pytest.mark.spec("N3", "N5")
 @settings(max_examples=rounds(60, 300), deadline=None)
 @given(parts=st.lists(_part, max_size=6), absolute=st.booleans(), mutating=st.booleans())
-def test_whatever_is_asked_the_answer_is_inside_the_root_or_a_refusal(
+def test_any_path_is_inside_the_root_or_refused(
     tmp_path_factory: pytest.TempPathFactory, parts: list[str], absolute: bool, mutating: bool
 ) -> None:
     top = tmp_path_factory.getbasetemp() / f"confine-{os.getpid()}"

@@ -92,7 +92,7 @@ ORDINARY = [
 
 @pytest.mark.spec("A6", "A18")
 @pytest.mark.parametrize("path", EXAMPLES)
-def test_what_something_else_obeys_or_runs_is_protected_with_a_reason(root: Path, path: str) -> None:
+def test_a_listed_name_is_protected_with_its_reason(root: Path, path: str) -> None:
     reason = protected_reason(Path(path), root=root)
     assert reason is not None and reason in PROTECTED
     assert protected_reason(root / path, root=root) == reason
@@ -324,7 +324,7 @@ ACTING = {
 
 @pytest.mark.spec("N9")
 @pytest.mark.parametrize("path", [path for paths in ACTING.values() for path in paths])
-def test_what_a_program_runs_or_obeys_by_itself_is_protected(root: Path, path: str) -> None:
+def test_a_file_that_a_program_runs_or_obeys_is_protected(root: Path, path: str) -> None:
     _ready(root, path)
     assert protected_reason(Path(path), root=root) is not None
     assert protected_reason(Path(path.upper()), root=root) is not None
@@ -338,7 +338,7 @@ def _ready(root: Path, path: str) -> None:
 
 
 @pytest.mark.spec("N9")
-def test_a_name_with_a_dot_at_the_top_is_protected_whether_it_is_there_or_not(root: Path) -> None:
+def test_a_dotted_name_at_the_top_is_protected_even_if_it_does_not_exist(root: Path) -> None:
     for path in (".newtoolrc", ".newtool/config.json", ".newtool/deep/cache.rc", "\uff0enewtool", ".unknown"):
         assert protected_reason(Path(path), root=root) == DOTTED_REASON, path
         assert protected_reason(Path("sub", path), root=root) is None, path
@@ -351,7 +351,7 @@ def test_a_name_with_a_dot_at_the_top_is_protected_whether_it_is_there_or_not(ro
 
 
 @pytest.mark.spec("N9")
-def test_below_the_folder_of_a_forge_only_known_names_are_harmless(root: Path) -> None:
+def test_below_a_forge_folder_only_known_names_are_inert(root: Path) -> None:
     (root / ".github").mkdir()
     for path in (".github/newbot.yml", ".github/labeler.yml", ".github/ISSUE_TEMPLATE.sh", ".gitlab/new/x.json"):
         assert protected_reason(Path(path), root=root) == DOTTED_REASON, path
@@ -381,7 +381,7 @@ def test_names_that_act_only_at_the_top_are_protected_there(root: Path, path: st
 
 
 @pytest.mark.spec("N9")
-def test_programs_of_an_environment_are_protected_by_whatever_name_it_has(root: Path) -> None:
+def test_programs_of_an_environment_of_any_name_are_protected(root: Path) -> None:
     (root / "tools/mine/bin").mkdir(parents=True)
     for path in ("tools/mine/bin/pytest", "tools/mine/Scripts/pytest.exe"):
         assert protected_reason(Path(path), root=root) is None, path
@@ -395,13 +395,13 @@ def test_programs_of_an_environment_are_protected_by_whatever_name_it_has(root: 
 @pytest.mark.parametrize(
     "path", ["VSCODE~1/tasks.json", "sub/HUSKY~1/pre-commit", "PACKAG~1.JSO", "envrc~1", "GI7EBA~1", "gitatt~12"]
 )
-def test_a_short_name_may_be_that_of_anything(root: Path, path: str) -> None:
+def test_a_short_name_is_protected_because_it_can_stand_for_any_name(root: Path, path: str) -> None:
     assert protected_reason(Path(path), root=root) is not None
     assert protected_reason(Path(path), root=root, for_commands=True) is not None
 
 
 @pytest.mark.spec("N9")
-def test_a_repository_by_another_name_cannot_be_built_file_by_file(root: Path) -> None:
+def test_a_repository_of_another_name_cannot_be_created_file_by_file(root: Path) -> None:
     bare = root / "data.git"
     for path in ("config", "hooks/post-update", "objects/x", "refs/x", "info/attributes", "HEAD"):
         assert protected_reason(bare / path, root=root) is None, path
@@ -420,13 +420,13 @@ def test_a_repository_by_another_name_cannot_be_built_file_by_file(root: Path) -
 
 
 @pytest.mark.spec("N9")
-def test_below_a_protected_folder_no_name_is_harmless(root: Path) -> None:
+def test_no_name_is_inert_below_a_protected_folder(root: Path) -> None:
     for path in (".claude/.gitignore", ".git/hooks/.gitkeep", ".vscode/.editorconfig"):
         assert protected_reason(Path(path), root=root) is not None, path
 
 
 @pytest.mark.spec("N9")
-def test_what_lies_with_a_dot_in_a_home_is_protected_unless_the_project_lies_there(root: Path, own_home: Path) -> None:
+def test_dotted_names_in_the_home_folder_are_protected_unless_the_project_is_inside(root: Path, own_home: Path) -> None:
     for path in (".somerc", ".local/share/app/plugins/a.lua", ".cache/x"):
         (own_home / path).parent.mkdir(parents=True, exist_ok=True)
         (own_home / path).touch()
@@ -466,7 +466,7 @@ def test_what_lies_with_a_dot_in_a_home_is_protected_unless_the_project_lies_the
         "Directory.Packages.props",
     ],
 )
-def test_commands_cannot_plant_it_either(root: Path, path: str) -> None:
+def test_commands_cannot_create_it_either(root: Path, path: str) -> None:
     assert protected_reason(Path(path), root=root, for_commands=True) is not None
 
 
@@ -536,18 +536,18 @@ def test_ordinary_files_are_not_protected(root: Path, path: str) -> None:
         "talk.CHAT",
     ],
 )
-def test_no_spelling_of_a_protected_name_gets_past(root: Path, path: str) -> None:
+def test_every_spelling_of_a_protected_name_is_protected(root: Path, path: str) -> None:
     assert protected_reason(Path(path), root=root) is not None
 
 
 @pytest.mark.spec("A6", "A18")
-def test_accented_names_match_however_they_are_composed(root: Path) -> None:
+def test_accented_names_match_in_every_normalization_form(root: Path) -> None:
     assert protected_reason(Path("privé/x"), root=root, extra=("prive\u0301",)) == "the configuration protects it"
     assert protected_reason(Path("prive\u0301/x"), root=root, extra=("privé",)) == "the configuration protects it"
 
 
 @pytest.mark.spec("A6", "A18")
-def test_a_symlink_to_a_protected_path_is_protected_and_so_is_one_in_its_place(root: Path) -> None:
+def test_a_symlink_to_or_at_a_protected_path_is_protected(root: Path) -> None:
     (root / ".git/hooks").mkdir(parents=True)
     (root / "innocent").symlink_to(root / ".git/hooks")
     (root / "deep").mkdir()
@@ -584,7 +584,7 @@ def test_a_user_configuration_behind_a_symlink_is_protected_at_its_target(root: 
 
 
 @pytest.mark.spec("A6", "A18")
-def test_patterns_pinned_to_the_home_do_not_match_elsewhere(root: Path, own_home: Path) -> None:
+def test_patterns_anchored_to_the_home_folder_do_not_match_elsewhere(root: Path, own_home: Path) -> None:
     assert protected_reason(own_home / ".config/fish/config.fish", root=root) is not None
     assert protected_reason(own_home / "bin/tool", root=root) is not None
     assert protected_reason(root / "bin/tool", root=root) is None
@@ -602,7 +602,7 @@ def test_the_configuration_adds_patterns(root: Path) -> None:
 
 
 @pytest.mark.spec("A6")
-def test_a_pattern_with_many_stars_is_matched_in_no_time(root: Path) -> None:
+def test_a_pattern_with_many_stars_is_matched_quickly(root: Path) -> None:
     with quickly():
         assert protected_reason(Path("a" * 250), root=root, extra=("*a" * 20 + "*b",)) is None
 
@@ -613,7 +613,7 @@ def test_a_pattern_with_many_stars_is_matched_in_no_time(root: Path) -> None:
     name=st.text("ab.", min_size=1, max_size=8).filter(lambda name: name.strip(".") == name),
     pattern=st.text("ab*?", min_size=1, max_size=6),
 )
-def test_stars_and_question_marks_mean_what_they_mean_in_globs(name: str, pattern: str) -> None:
+def test_stars_and_question_marks_match_like_globs(name: str, pattern: str) -> None:
     from fnmatch import fnmatchcase
 
     expected = "the configuration protects it" if fnmatchcase(name, pattern) else None
@@ -628,7 +628,7 @@ MADE = (*GIT_KEEPS, "build/Makefile", "packages/a/package.json", "tests/unit/con
 
 @pytest.mark.spec("N2", "N3")
 @pytest.mark.parametrize("path", OBEYED)
-def test_a_command_may_not_change_what_something_obeys_later(root: Path, path: str) -> None:
+def test_a_command_may_not_change_files_that_a_program_obeys(root: Path, path: str) -> None:
     assert protected_reason(root / path, root=root, for_commands=True) is not None
 
 
@@ -654,13 +654,13 @@ def test_a_command_may_commit_and_build(root: Path, path: str) -> None:
         ("src/cargo", False),
     ],
 )
-def test_the_way_to_a_protected_path_may_not_be_a_symlink(root: Path, path: str, leads: bool) -> None:
+def test_a_parent_of_a_protected_path_may_not_be_a_symlink(root: Path, path: str, leads: bool) -> None:
     reason = symlink_reason(root / path, root=root, extra=("$root/infra/main.tf",), for_commands=True)
     assert (reason is not None) is leads
 
 
 @pytest.mark.spec("N2")
-def test_a_path_that_changes_while_it_is_resolved_is_still_judged(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_changes_during_resolution_is_still_checked(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_: object) -> str:
         raise OSError(22, "Invalid argument")
 

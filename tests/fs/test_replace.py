@@ -54,7 +54,7 @@ def _private(path: Path) -> None:
 @pytest.mark.parametrize("write", [_replaced, _private])
 @pytest.mark.parametrize("nameless", [True, False])
 @pytest.mark.spec("B1", "T5")
-def test_killed_at_any_point_there_is_the_old_file_or_the_new_one_and_nothing_else_after_the_next_start(
+def test_a_kill_at_any_point_leaves_the_old_or_the_new_file_and_nothing_else_after_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], None], nameless: bool
 ) -> None:
     if not nameless:
@@ -77,7 +77,7 @@ def test_killed_at_any_point_there_is_the_old_file_or_the_new_one_and_nothing_el
 
 
 @pytest.mark.spec("B1")
-def test_a_new_file_takes_on_the_traits_of_the_old_one_but_no_rights_of_a_program(tmp_path: Path) -> None:
+def test_a_new_file_inherits_metadata_but_no_privileges(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(OLD)
     path.chmod(0o4751)
@@ -89,7 +89,7 @@ def test_a_new_file_takes_on_the_traits_of_the_old_one_but_no_rights_of_a_progra
 
 
 @pytest.mark.spec("B1")
-def test_a_name_that_is_taken_is_not_claimed(tmp_path: Path) -> None:
+def test_an_existing_name_is_not_claimed(tmp_path: Path) -> None:
     (tmp_path / "file").symlink_to("nowhere")
     with (
         open_descriptor(tmp_path, FOLDER_FLAGS) as folder,
@@ -101,7 +101,7 @@ def test_a_name_that_is_taken_is_not_claimed(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("U6")
-def test_two_files_change_places(tmp_path: Path) -> None:
+def test_two_files_are_exchanged(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.write_bytes(b"1")
     second.write_bytes(b"2")

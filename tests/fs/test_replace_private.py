@@ -13,7 +13,7 @@ from holdfast.fs.replace import create_private_once, read_private
 pytestmark = pytest.mark.spec("K3a")
 
 
-def test_whoever_comes_first_makes_it_and_all_read_the_same(tmp_path: Path) -> None:
+def test_concurrent_callers_create_one_private_file(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "key"
 
     def first(_: int) -> bytes:
@@ -27,7 +27,7 @@ def test_whoever_comes_first_makes_it_and_all_read_the_same(tmp_path: Path) -> N
     assert len(read_private(path, 4)) == 4
 
 
-def test_a_file_that_cannot_be_made_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_failed_creation_leaves_nothing_behind(tmp_path: Path) -> None:
     def fail() -> bytes:
         raise ValueError
 
@@ -39,7 +39,7 @@ def test_a_file_that_cannot_be_made_leaves_nothing_behind(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("harm", "why"), [("link", "a link"), ("folder", "not a file"), ("pipe", "not a file"), ("mode", "alone")]
 )
-def test_what_others_could_know_or_swap_is_not_read(tmp_path: Path, harm: str, why: str) -> None:
+def test_a_private_file_that_others_can_access_is_not_read(tmp_path: Path, harm: str, why: str) -> None:
     path = tmp_path / "key"
     if harm == "link":
         create_private_once(tmp_path / "other", lambda: b"x")
@@ -55,7 +55,7 @@ def test_what_others_could_know_or_swap_is_not_read(tmp_path: Path, harm: str, w
         read_private(path, 10)
 
 
-def test_a_link_is_never_written_through(tmp_path: Path) -> None:
+def test_a_symlink_is_never_written_through(tmp_path: Path) -> None:
     path = tmp_path / "key"
     path.symlink_to(tmp_path / "elsewhere")
     create_private_once(path, lambda: b"x")

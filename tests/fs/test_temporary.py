@@ -48,7 +48,7 @@ def killed_points(scenario: str, folder: Path, most: int, timeout: float) -> dic
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_nothing_temporary_stays_wherever_a_process_is_killed(tmp_path: Path, scenario: str) -> None:
+def test_no_temporary_file_stays_wherever_a_process_is_killed(tmp_path: Path, scenario: str) -> None:
     found = killed_points(scenario, tmp_path, POINTS, rounds(110, 3600))
     assert found["left"] == {}
     assert found["total"] > SAMPLE
@@ -60,7 +60,7 @@ def opened(folder: Path) -> int:
 
 
 @pytest.mark.parametrize("nameless", [True, False])
-def test_a_new_file_is_seen_whole_or_not_at_all(
+def test_a_new_file_is_visible_only_when_it_is_complete(
     tmp_path: Path, notes: Path, nameless: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not nameless:
@@ -104,7 +104,7 @@ def dead_name() -> str:
         os.close(writing)
 
 
-def test_a_name_says_whether_its_process_is_gone() -> None:
+def test_a_name_shows_whether_its_process_is_dead() -> None:
     mine, dead = new_temporary_name(), dead_name()
     assert (is_orphaned(mine), is_orphaned(dead), is_orphaned(f".{dead}.tmp"), is_orphaned("notes.txt")) == (
         False,
@@ -114,7 +114,7 @@ def test_a_name_says_whether_its_process_is_gone() -> None:
     )
 
 
-def test_a_process_that_only_waits_to_be_reaped_is_gone() -> None:
+def test_a_zombie_counts_as_dead() -> None:
     child = os.fork()
     if child == 0:
         signal.pause()
@@ -128,7 +128,7 @@ def test_a_process_that_only_waits_to_be_reaped_is_gone() -> None:
     os.waitpid(child, 0)
 
 
-def test_what_another_machine_or_container_made_is_left_alone_for_a_day() -> None:
+def test_files_of_another_machine_or_container_are_kept_for_a_day() -> None:
     pid, started, _boot, container, end = new_temporary_name().removeprefix("holdfast-").split("-")
     for name in (f"holdfast-{pid}-{started}-00000000-{container}-{end}", f"holdfast-1-1-{_boot}-00000000-{end}"):
         assert not is_orphaned(name)
@@ -136,7 +136,7 @@ def test_what_another_machine_or_container_made_is_left_alone_for_a_day() -> Non
         assert is_orphaned(name, time.time() - 100_000)
 
 
-def test_the_next_start_removes_what_dead_processes_noted_and_nothing_else(tmp_path: Path, notes: Path) -> None:
+def test_the_next_start_removes_only_files_journaled_by_dead_processes(tmp_path: Path, notes: Path) -> None:
     dead, mine = dead_name(), new_temporary_name()
     project = tmp_path / "project"
     project.mkdir()
@@ -158,7 +158,7 @@ def test_the_next_start_removes_what_dead_processes_noted_and_nothing_else(tmp_p
     assert (project / "full" / "kept").exists()
 
 
-def test_a_folder_goes_with_all_that_is_in_it_whatever_its_modes(tmp_path: Path, notes: Path) -> None:
+def test_a_temporary_folder_of_any_mode_is_removed_with_its_contents(tmp_path: Path, notes: Path) -> None:
     folder = make_temporary_folder("kind", tmp_path)
     assert folder.stat().st_mode & 0o777 == 0o700 and len(list(notes.iterdir())) == 1
     (folder / "a" / "b").mkdir(parents=True)
@@ -170,7 +170,7 @@ def test_a_folder_goes_with_all_that_is_in_it_whatever_its_modes(tmp_path: Path,
     assert not folder.exists() and not notes.exists()
 
 
-def test_without_a_state_folder_that_can_be_written_everything_works_without_notes(
+def test_everything_works_without_a_journal_if_the_state_folder_is_not_writable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
@@ -180,7 +180,7 @@ def test_without_a_state_folder_that_can_be_written_everything_works_without_not
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_with_its_last_note_a_process_removes_the_folders_it_made_for_notes_and_no_others(
+def test_the_journal_folders_a_process_created_are_removed_with_its_last_entry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(temporary, "_journal_folder", [tmp_path / "state" / "holdfast" / "notes"])
@@ -198,7 +198,7 @@ def test_with_its_last_note_a_process_removes_the_folders_it_made_for_notes_and_
     assert (tmp_path / "state" / "holdfast" / "notes").is_dir()
 
 
-def test_threads_that_make_and_remove_folders_at_once_leave_nothing(tmp_path: Path, notes: Path) -> None:
+def test_concurrent_threads_leave_no_temporary_folder(tmp_path: Path, notes: Path) -> None:
     def work(_: int) -> None:
         for _ in range(20):
             remove_temporary_folder(make_temporary_folder("x", tmp_path))

@@ -52,17 +52,17 @@ ELSEWHERE = [
 
 
 @pytest.mark.parametrize("host", HERE)
-def test_what_stays_on_this_machine(host: str) -> None:
+def test_loopback_hosts_are_loopback_and_local(host: str) -> None:
     assert is_loopback(host) and is_local(host)
 
 
 @pytest.mark.parametrize("host", ALSO_NEAR)
-def test_what_leads_to_this_machine_or_its_link_is_near_but_not_taken_for_it(host: str) -> None:
+def test_other_notations_of_local_addresses_are_local_but_not_loopback(host: str) -> None:
     assert is_local(host) and not is_loopback(host)
 
 
 @pytest.mark.parametrize("host", ELSEWHERE)
-def test_what_is_elsewhere(host: str) -> None:
+def test_other_hosts_are_neither_local_nor_loopback(host: str) -> None:
     assert not is_local(host) and not is_loopback(host)
 
 
@@ -113,21 +113,21 @@ _INSIDE = st.sampled_from([
 
 @given(_INSIDE, st.ip_addresses(v=4))
 @pytest.mark.spec("N2", "B6")
-def test_no_encoding_of_an_address_makes_it_public(inner: IPv4Address, other: IPv4Address) -> None:
+def test_no_ipv6_encoding_makes_a_private_address_public(inner: IPv4Address, other: IPv4Address) -> None:
     for outer in _encodings(inner, other):
         assert address_kind(outer) in NOT_PUBLIC, outer
 
 
 @given(_INSIDE)
 @pytest.mark.spec("N2", "B6")
-def test_an_encoded_address_is_what_it_leads_to(inner: IPv4Address) -> None:
+def test_an_encoded_address_has_the_kind_of_its_ipv4_address(inner: IPv4Address) -> None:
     mapped, _, _, nat64, sixtofour, *_ = _encodings(inner, IPv4Address("8.8.8.8"))
     assert {address_kind(mapped), address_kind(nat64), address_kind(sixtofour)} == {address_kind(inner)}
 
 
 @given(st.ip_addresses(v=4).filter(lambda address: address.is_global and not address.is_multicast))
 @pytest.mark.spec("N2", "B6")
-def test_a_public_address_stays_public_where_it_can_be_reached(address: IPv4Address) -> None:
+def test_an_encoded_public_address_is_public(address: IPv4Address) -> None:
     if address_kind(address) is AddressKind.PUBLIC:
         mapped, _, _, nat64, *_ = _encodings(address, address)
         assert address_kind(mapped) is address_kind(nat64) is AddressKind.PUBLIC
@@ -135,7 +135,7 @@ def test_a_public_address_stays_public_where_it_can_be_reached(address: IPv4Addr
 
 @given(st.ip_addresses())
 @pytest.mark.spec("N2", "B6")
-def test_what_python_calls_private_is_never_public(address: IPv4Address | IPv6Address) -> None:
+def test_an_address_that_python_calls_private_is_never_public(address: IPv4Address | IPv6Address) -> None:
     if isinstance(address, IPv6Address):  # these are what is in them
         assume(not any(address in IPv6Network(each) for each in ("::ffff:0:0/96", "64:ff9b::/96")))
     special = address.is_private or address.is_loopback or address.is_link_local or address.is_multicast

@@ -24,7 +24,7 @@ def answering(*addresses: str, asked: list[str] | None = None) -> Resolver:
 
 
 @pytest.mark.spec("N2")
-def test_only_listed_hosts_are_admitted_where_others_are_refused() -> None:
+def test_only_listed_hosts_are_allowed_if_others_are_refused() -> None:
     gateway = Gateway(AllowList(["example.org", "10.0.0.1"]), name="sandbox.network")
     assert gateway.decide("Example.ORG.", 443) == AllowedHost("example.org", 443)
     assert gateway.decide("10.0.0.1", 80) == AllowedHost("10.0.0.1", 80)
@@ -35,21 +35,21 @@ def test_only_listed_hosts_are_admitted_where_others_are_refused() -> None:
 
 @pytest.mark.spec("N2", "B6")
 @pytest.mark.parametrize("host", ["127.1", "0x7f000001", "2130706433", "a@b", "", "a b"])
-def test_what_could_be_read_in_two_ways_is_refused_by_every_gateway(host: str) -> None:
+def test_every_gateway_refuses_ambiguous_hosts(host: str) -> None:
     for others in ("refused", frozenset[AddressKind]()):
         assert isinstance(Gateway(AllowList(), others=others).decide(host, 80), RefusedHost)
 
 
 @pytest.mark.spec("B6")
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "10.0.0.1", "169.254.169.254", "::ffff:10.0.0.1"])
-def test_an_address_that_is_barred_is_refused_before_anything_is_asked(host: str) -> None:
+def test_a_blocked_address_is_refused_without_resolution(host: str) -> None:
     assert isinstance(Gateway(AllowList(), others=NOT_PUBLIC).decide(host, 80), RefusedHost)
     assert isinstance(Gateway(AllowList(), others=frozenset()).decide(host, 80), AllowedHost)
 
 
 @pytest.mark.spec("B6", "K1")
 @pytest.mark.parametrize("inside", ["127.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1"])
-def test_one_barred_address_refuses_a_name_that_also_has_a_public_one(inside: str) -> None:
+def test_one_blocked_address_refuses_a_name_that_also_has_a_public_one(inside: str) -> None:
     async def main() -> None:
         gateway = Gateway(AllowList(), others=LOCAL_KINDS, resolver=answering("8.8.8.8", inside))
         with pytest.raises(NetworkRefused, match=r"rebind\.example resolves to"):
@@ -59,7 +59,7 @@ def test_one_barred_address_refuses_a_name_that_also_has_a_public_one(inside: st
 
 
 @pytest.mark.spec("N2")
-def test_the_next_address_is_tried_when_one_fails_or_is_silent() -> None:
+def test_the_next_address_is_tried_if_one_fails_or_does_not_answer() -> None:
     closed: list[str] = []
 
     async def dial(address: str) -> str:
@@ -81,7 +81,7 @@ def test_the_next_address_is_tried_when_one_fails_or_is_silent() -> None:
 
 
 @pytest.mark.spec("N2")
-def test_a_caller_that_is_cancelled_while_late_dials_end_leaves_no_connection_open() -> None:
+def test_a_caller_cancelled_during_cleanup_leaves_no_connection_open() -> None:
     closed: list[str] = []
 
     async def main() -> None:
@@ -115,7 +115,7 @@ def test_a_caller_that_is_cancelled_while_late_dials_end_leaves_no_connection_op
 
 
 @pytest.mark.spec("N2")
-def test_the_first_fault_is_told_when_no_address_answers() -> None:
+def test_the_first_error_is_raised_if_no_address_answers() -> None:
     async def dial(address: str) -> str:
         raise ConnectionRefusedError(address)
 
@@ -138,7 +138,7 @@ def test_the_first_fault_is_told_when_no_address_answers() -> None:
         ("http://[::1]/mcp", "::1", 80),
     ],
 )
-def test_a_configured_origin_is_admitted_wherever_it_leads_and_nothing_else(url: str, host: str, port: int) -> None:
+def test_only_the_configured_origin_is_allowed_with_any_address(url: str, host: str, port: int) -> None:
     gateway = Gateway.for_origin(url)
     assert gateway.decide(host, port) == AllowedHost(host, port)
     assert isinstance(gateway.decide(host, port + 1), RefusedHost)

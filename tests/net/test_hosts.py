@@ -15,7 +15,7 @@ from holdfast.net.hosts import AllowList, normalize_host, parse_origin, url_prob
     "url", ["https://as.example/authorize", "https://as.example:8443/a?b=c", "https://[2001:db8::1]/"]
 )
 @pytest.mark.spec("K1")
-def test_https_is_fine_anywhere(url: str) -> None:
+def test_https_urls_are_accepted(url: str) -> None:
     assert url_problem(url, loopback=False) is None
 
 
@@ -23,7 +23,7 @@ def test_https_is_fine_anywhere(url: str) -> None:
     "url", ["http://localhost:1/a", "http://127.0.0.1/a", "http://127.1.2.3/a", "http://[::1]:80/"]
 )
 @pytest.mark.spec("K1")
-def test_plain_http_is_fine_on_this_machine_for_a_server_of_this_machine(url: str) -> None:
+def test_http_is_accepted_on_loopback_for_a_local_server(url: str) -> None:
     assert url_problem(url, loopback=True) is None
     assert url_problem(url, loopback=False) == "it is not https"
 
@@ -60,7 +60,7 @@ def test_plain_http_is_fine_on_this_machine_for_a_server_of_this_machine(url: st
 )
 @pytest.mark.parametrize("loopback", [True, False])
 @pytest.mark.spec("K1")
-def test_everything_else_is_not(url: str, loopback: bool) -> None:
+def test_other_urls_are_refused(url: str, loopback: bool) -> None:
     assert url_problem(url, loopback=loopback) is not None
 
 
@@ -68,7 +68,7 @@ def test_everything_else_is_not(url: str, loopback: bool) -> None:
     "host", ["localhost", "127.0.0.1:8443", "[::1]", "169.254.169.254", "[fe80::1]", "0.0.0.0", "127.1", "2130706433"]
 )
 @pytest.mark.spec("K1")
-def test_a_server_from_elsewhere_names_nothing_on_this_machine_or_its_link(host: str) -> None:
+def test_a_remote_server_cannot_name_a_local_host(host: str) -> None:
     fault = url_problem(f"https://{host}/authorize", loopback=False)
     assert fault is not None and "this machine" in fault
     assert url_problem(f"https://{host}/authorize", loopback=True) is None
@@ -76,7 +76,7 @@ def test_a_server_from_elsewhere_names_nothing_on_this_machine_or_its_link(host:
 
 @given(st.text(max_size=80), st.booleans())
 @pytest.mark.spec("K1")
-def test_no_text_is_taken_that_a_browser_could_read_otherwise(text: str, loopback: bool) -> None:
+def test_no_accepted_url_is_ambiguous_to_a_browser(text: str, loopback: bool) -> None:
     for url in (text, f"https://{text}", f"http://{text}/"):
         if url_problem(url, loopback=loopback) is None:
             scheme, host, _ = parse_origin(url)
@@ -115,7 +115,7 @@ def test_the_origin_is_scheme_host_and_port() -> None:
     ],
 )
 @pytest.mark.spec("N2")
-def test_a_host_is_allowed_exactly_as_it_is_listed(entry: str, host: str, port: int, allowed: bool) -> None:
+def test_an_allow_list_matches_exactly_its_entries(entry: str, host: str, port: int, allowed: bool) -> None:
     assert AllowList([entry]).allows(host, port) is allowed
 
 
@@ -123,7 +123,7 @@ def test_a_host_is_allowed_exactly_as_it_is_listed(entry: str, host: str, port: 
     "entry", ["", "*", "*.", "http://example.org", "a b", "example.org:0", "x:99999", "a@b", "a/b", "a:x"]
 )
 @pytest.mark.spec("N2")
-def test_an_entry_that_is_no_host_is_refused(entry: str) -> None:
+def test_an_invalid_entry_is_refused(entry: str) -> None:
     with pytest.raises(ConfigError, match="use host"):
         AllowList([entry])
 
@@ -132,5 +132,5 @@ def test_an_entry_that_is_no_host_is_refused(entry: str) -> None:
     "name", ["127.1", "2130706433", "0x7f000001", "0x7f.1", "a..b", "-a", "a b", "a\0b", "a@b", "x" * 300, "", "a%2eb"]
 )
 @pytest.mark.spec("N2")
-def test_what_could_be_read_in_two_ways_is_no_host(name: str) -> None:
+def test_an_ambiguous_host_is_not_normalized(name: str) -> None:
     assert normalize_host(name) is None

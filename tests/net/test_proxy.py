@@ -29,7 +29,7 @@ from holdfast.net.proxy import parse_request
     ],
 )
 @pytest.mark.spec("N2")
-def test_a_request_names_one_host_or_none(line: str, wanted: tuple[str, int] | None) -> None:
+def test_a_request_is_parsed_to_one_host_or_refused(line: str, wanted: tuple[str, int] | None) -> None:
     found = parse_request(line.encode("latin-1") + b"\r\nHost: evil.test\r\nProxy-Authorization: x\r\n\r\n")
     assert (found and found[:2]) == wanted
     if found is not None and found[2]:
@@ -49,6 +49,6 @@ def test_a_request_names_one_host_or_none(line: str, wanted: tuple[str, int] | N
     ],
 )
 @pytest.mark.spec("N2")
-def test_a_head_that_another_program_could_cut_elsewhere_is_refused(head: bytes, stray: bytes) -> None:
+def test_a_head_with_bare_control_characters_is_refused(head: bytes, stray: bytes) -> None:
     assert parse_request(head % b"") is not None
     assert parse_request(head % stray) is None

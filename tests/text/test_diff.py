@@ -45,7 +45,7 @@ def apply(before: str, patch: str) -> str:
 
 @pytest.mark.spec("O1")
 @given(TEXTS, TEXTS, st.integers(0, 4))
-def test_a_diff_leads_from_before_to_after(before: str, after: str, context: int) -> None:
+def test_applying_the_diff_to_before_gives_after(before: str, after: str, context: int) -> None:
     patch = unified_diff(before, after, "f.txt", context, None)
     if before == after:
         assert patch == ""
@@ -56,7 +56,7 @@ def test_a_diff_leads_from_before_to_after(before: str, after: str, context: int
 
 @pytest.mark.spec("O1")
 @given(TEXTS, TEXTS)
-def test_a_diff_found_by_anchors_alone_is_right_too(before: str, after: str) -> None:
+def test_a_diff_by_unique_lines_alone_is_correct(before: str, after: str) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(diff, "_REGION_STEPS", -1)
         patch = unified_diff(before, after, "f.txt", 1, None)
@@ -64,7 +64,7 @@ def test_a_diff_found_by_anchors_alone_is_right_too(before: str, after: str) -> 
 
 
 @pytest.mark.spec("O1")
-def test_a_change_is_shown_with_three_lines_around_it() -> None:
+def test_a_change_has_three_lines_of_context() -> None:
     before = "".join(f"{n}\n" for n in range(1, 11))
     assert unified_diff(before, before.replace("5\n", "five\n"), "src/n.txt") == (
         "--- src/n.txt\n+++ src/n.txt\n@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n"
@@ -72,7 +72,7 @@ def test_a_change_is_shown_with_three_lines_around_it() -> None:
 
 
 @pytest.mark.spec("O1")
-def test_creating_and_deleting_are_told_from_emptying() -> None:
+def test_creating_and_deleting_differ_from_emptying() -> None:
     assert unified_diff(None, "a\nb", "n") == (
         "--- /dev/null\n+++ n\n@@ -0,0 +1,2 @@\n+a\n+b\n\\ No newline at end of file\n"
     )
@@ -82,7 +82,7 @@ def test_creating_and_deleting_are_told_from_emptying() -> None:
 
 
 @pytest.mark.spec("O1")
-def test_a_newline_lost_at_the_end_is_shown() -> None:
+def test_a_missing_final_newline_is_shown() -> None:
     assert unified_diff("a\n", "a", "n") == "--- n\n+++ n\n@@ -1 +1 @@\n-a\n+a\n\\ No newline at end of file\n"
 
 
@@ -93,7 +93,7 @@ def test_a_path_cannot_add_lines_to_the_diff() -> None:
 
 
 @pytest.mark.spec("O1")
-def test_a_diff_too_long_shows_both_ends_and_counts_the_rest() -> None:
+def test_a_long_diff_shows_both_ends_and_the_number_of_hidden_lines() -> None:
     after = "".join(f"{n}\n" for n in range(10_000))
     shown = unified_diff(None, after, "big", max_lines=40).split("\n")[2:-1]
     assert len(shown) == 41
@@ -102,7 +102,7 @@ def test_a_diff_too_long_shows_both_ends_and_counts_the_rest() -> None:
 
 
 @pytest.mark.spec("O1")
-def test_a_line_too_long_shows_both_ends() -> None:
+def test_a_long_line_shows_both_ends() -> None:
     line = unified_diff(None, "start" + "x" * 1_000_000 + "end\n", "f").split("\n")[3]
     assert len(line) <= 1000 and line.startswith("+start") and line.endswith("end") and "characters hidden" in line
 
@@ -114,7 +114,7 @@ def megabyte(seed: int, words: list[str]) -> list[str]:
 
 @pytest.mark.spec("O1")
 @pytest.mark.parametrize("kind", ["scattered", "rewritten", "repeating", "blank", "reversed"])
-def test_a_megabyte_is_compared_in_moments_and_rightly(kind: str) -> None:
+def test_a_megabyte_is_compared_quickly_and_correctly(kind: str) -> None:
     words = [f"word{n}" for n in range(1000)]
     old = megabyte(1, words)
     new = {

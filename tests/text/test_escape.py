@@ -49,13 +49,13 @@ def unescape(shown: str, newline: str = "↵") -> str:
 
 @pytest.mark.spec("O1")
 @given(ANY_TEXT)
-def test_nothing_in_the_output_is_a_character_that_cannot_be_seen(text: str) -> None:
+def test_escaped_text_has_no_hidden_characters(text: str) -> None:
     assert not [char for char in escape(text) if is_hidden(char)]
 
 
 @pytest.mark.spec("O1")
 @given(ANY_TEXT)
-def test_a_block_keeps_newlines_and_tabs_and_nothing_else_that_is_hidden(text: str) -> None:
+def test_an_escaped_block_keeps_only_newlines_and_tabs(text: str) -> None:
     shown = escape_block(text)
     assert not [char for char in shown if is_hidden(char, kept="\n\t")]
     assert shown.count("\n") == text.count("\n") and shown.count("\t") == text.count("\t")
@@ -63,13 +63,13 @@ def test_a_block_keeps_newlines_and_tabs_and_nothing_else_that_is_hidden(text: s
 
 @pytest.mark.spec("O1")
 @given(ANY_TEXT)
-def test_two_different_texts_never_look_the_same(text: str) -> None:
+def test_different_texts_have_different_escaped_forms(text: str) -> None:
     assert unescape(escape(text)) == text
     assert unescape(escape_block(text), newline="(?!)") == text
 
 
 @pytest.mark.spec("O1")
-def test_every_code_point_can_be_seen_and_told_from_the_others() -> None:
+def test_every_code_point_has_a_visible_and_unique_form() -> None:
     assigned = [*range(0x40000), *range(0xE0000, 0xE1000)]
     everything = "".join(map(chr, [*assigned, *range(0x40000, 0x110000, rounds(31, 1))]))
     shown = escape(everything)
@@ -79,13 +79,13 @@ def test_every_code_point_can_be_seen_and_told_from_the_others() -> None:
 
 @pytest.mark.spec("O1")
 @given(PLAIN_TEXT)
-def test_plain_printable_text_is_unchanged_but_for_long_runs_of_spaces(text: str) -> None:
+def test_printable_ascii_is_unchanged_except_for_long_runs_of_spaces(text: str) -> None:
     assert escape(text) == re.sub(" {9,}", lambda found: f"‹␠×{len(found[0])}›", text)
     assert escape_block(text) == text
 
 
 @pytest.mark.spec("O1")
-def test_more_spaces_than_anybody_counts_are_counted_in_a_form_that_text_cannot_have() -> None:
+def test_a_long_run_of_spaces_is_escaped_with_its_length() -> None:
     assert escape("ls" + " " * 400 + "; rm x") == "ls‹␠×400›; rm x"
     assert escape("a" + " " * 8 + "b") == "a" + " " * 8 + "b"
     assert escape("ls‹␠×400›") == "ls‹\\u{2039}›␠×400›"
@@ -117,12 +117,12 @@ def test_more_spaces_than_anybody_counts_are_counted_in_a_form_that_text_cannot_
         ("a\tb", "a‹\\t›b"),
     ],
 )
-def test_each_trick_is_shown_for_what_it_is(text: str, shown: str) -> None:
+def test_each_spoofing_trick_is_escaped(text: str, shown: str) -> None:
     assert escape(text) == shown
 
 
 @pytest.mark.spec("O1")
-def test_newlines_are_shown_by_their_mark_and_a_literal_mark_is_told_apart() -> None:
+def test_newlines_have_a_mark_and_a_literal_mark_is_escaped() -> None:
     assert escape("a\nb\n\nc") == "a↵b↵↵c"
     assert escape("a↵b") == "a‹\\u{21b5}›b"
     assert escape("a\nb", newline="⏎") == "a⏎b"
@@ -130,32 +130,32 @@ def test_newlines_are_shown_by_their_mark_and_a_literal_mark_is_told_apart() -> 
 
 
 @pytest.mark.spec("O1")
-def test_a_literal_escape_is_not_taken_for_a_real_one() -> None:
+def test_a_literal_escape_differs_from_a_real_one() -> None:
     assert escape(r"printf '\x1b[31m \u{202e}'") == r"printf '\x1b[31m \u{202e}'"
     assert escape("‹\\x1b›") == "‹\\u{2039}›\\x1b›"
 
 
 @pytest.mark.spec("O1")
-def test_letters_of_all_scripts_stay_readable() -> None:
+def test_letters_of_all_scripts_are_unchanged() -> None:
     text = "naïve Ελλάδα Москва 東京 한국어 עברית العربية ไทย हिन्दी தமிழ் 🙂 e\u0301 \u1112\u1161\u11ab"
     assert escape(text) == text
 
 
 @pytest.mark.spec("O1")
-def test_marks_piled_on_one_letter_are_written_out_after_the_fourth() -> None:
+def test_combining_marks_after_the_fourth_are_escaped() -> None:
     assert escape("a" + "\u0301" * 6) == "a" + "\u0301" * 4 + "‹\\u{301}›" * 2
     assert escape("a" + "\u0301" * 4 + "\u0302") == "a" + "\u0301" * 4 + "‹\\u{302}›"
 
 
 @pytest.mark.spec("O1")
 @pytest.mark.parametrize("before", ["", " ", "\n", "\t", "\x1b", "‹", "\u3164"])
-def test_a_mark_is_drawn_on_a_letter_of_its_text_and_on_nothing_of_ours(before: str) -> None:
+def test_a_combining_mark_without_a_base_in_its_text_is_escaped(before: str) -> None:
     assert escape(f"{before}\u0301b").endswith("‹\\u{301}›b")
     assert escape_block(f"{before}\u0301b").endswith("‹\\u{301}›b")
 
 
 @pytest.mark.spec("O1")
-def test_a_sign_of_another_script_is_written_out_because_terminals_drop_it() -> None:
+def test_a_mark_of_another_script_is_escaped_because_terminals_drop_it() -> None:
     assert escape("a\u0941b") == "a‹\\u{941}›b"
     assert escape("a\u1161\u0301b") == "a‹\\u{1161}›‹\\u{301}›b"
     assert escape("क\u0941 か\u3099") == "क\u0941 か\u3099"
@@ -163,7 +163,7 @@ def test_a_sign_of_another_script_is_written_out_because_terminals_drop_it() -> 
 
 
 @pytest.mark.spec("O1")
-def test_what_is_shown_takes_a_column_or_stands_on_something_that_does_and_no_more_than_we_count() -> None:
+def test_every_visible_character_takes_a_column_or_combines_and_no_more_than_its_counted_width() -> None:
     for char in filter(str.isprintable, map(chr, range(0x80, 0x110000))):
         if escape(f"a{char}") == f"a{char}":
             assert wcwidth(char) > 0 or unicodedata.combining(char), hex(ord(char))
@@ -172,7 +172,7 @@ def test_what_is_shown_takes_a_column_or_stands_on_something_that_does_and_no_mo
 
 @pytest.mark.spec("O1")
 @given(ANY_TEXT)
-def test_what_was_made_visible_in_parts_is_not_escaped_twice(text: str) -> None:
+def test_partly_escaped_text_is_not_escaped_twice(text: str) -> None:
     once = escape(text)
     assert escape_once(once) == once
     assert not [char for char in escape_once(text) if is_hidden(char)]
@@ -203,19 +203,19 @@ def test_what_was_made_visible_in_parts_is_not_escaped_twice(text: str) -> None:
         ("http://[::1", "[no clear host] http://[::1"),
     ],
 )
-def test_an_address_that_can_be_misread_is_led_by_its_host(url: str, shown: str) -> None:
+def test_an_ambiguous_url_is_prefixed_with_its_host(url: str, shown: str) -> None:
     assert escape_url(url) == shown
 
 
 @pytest.mark.spec("O1")
-def test_a_long_host_shows_its_end_where_its_owner_is_named() -> None:
+def test_a_long_host_keeps_its_end() -> None:
     shown = escape_url("https://github.com." + "a." * 100 + "evil.io/")
     assert shown.startswith("[host: …") and ".evil.io] https://github.com." in shown
 
 
 @pytest.mark.spec("O1")
 @given(ANY_TEXT | ANY_TEXT.map(lambda text: f"https://{text}/"))
-def test_any_text_can_be_shown_as_an_address(url: str) -> None:
+def test_any_text_can_be_escaped_as_a_url(url: str) -> None:
     shown = escape_url(url)
     assert not [char for char in shown if is_hidden(char)]
     assert shown.endswith(escape(url))

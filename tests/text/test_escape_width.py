@@ -15,7 +15,7 @@ MIXED = st.text(st.sampled_from("abc 東京🙂e\u0301\u0302é…")) | ANY_TEXT
 
 @pytest.mark.spec("O1")
 @given(MIXED, st.integers(-2, 40))
-def test_a_clipped_text_is_never_wider_than_asked(text: str, width: int) -> None:
+def test_clipped_text_is_never_wider_than_the_width(text: str, width: int) -> None:
     clipped = clip(text, width)
     assert text_width(clipped) <= max(0, width)
     if clipped != text and width > 0:
@@ -25,7 +25,7 @@ def test_a_clipped_text_is_never_wider_than_asked(text: str, width: int) -> None
 
 @pytest.mark.spec("O1")
 @given(MIXED)
-def test_a_text_that_fits_is_left_alone(text: str) -> None:
+def test_text_that_fits_is_unchanged(text: str) -> None:
     assert clip(text, max(1, text_width(text))) == text
 
 
@@ -43,12 +43,12 @@ def test_a_text_that_fits_is_left_alone(text: str) -> None:
         ("e\u0301e\u0301e\u0301", 2, "e\u0301…"),
     ],
 )
-def test_wide_letters_count_two_and_marks_none(text: str, width: int, clipped: str) -> None:
+def test_wide_characters_count_two_columns_and_marks_none(text: str, width: int, clipped: str) -> None:
     assert clip(text, width) == clipped
 
 
 @pytest.mark.spec("O1")
-def test_a_text_cut_in_the_middle_shows_both_ends_and_what_is_hidden() -> None:
+def test_text_clipped_in_the_middle_shows_both_ends_and_the_hidden_count() -> None:
     shown = clip_middle("echo hi; " + "x" * 5000 + "; rm -rf ~", 60)
     assert shown.startswith("echo hi; ") and shown.endswith("; rm -rf ~")
     assert "…[4,986 characters hidden]…" in shown
@@ -57,7 +57,7 @@ def test_a_text_cut_in_the_middle_shows_both_ends_and_what_is_hidden() -> None:
 
 @pytest.mark.spec("O1")
 @given(st.text("abcé東", max_size=300), st.integers(-1, 120))
-def test_a_middle_cut_keeps_its_limit_and_counts_what_it_hides(text: str, limit: int) -> None:
+def test_text_clipped_in_the_middle_fits_and_its_count_is_exact(text: str, limit: int) -> None:
     shown = clip_middle(text, limit)
     assert len(shown) <= max(0, limit)
     if "characters hidden]…" in shown:
@@ -68,7 +68,7 @@ def test_a_middle_cut_keeps_its_limit_and_counts_what_it_hides(text: str, limit:
 
 
 @pytest.mark.spec("O1")
-def test_a_fingerprint_names_length_and_digest_and_takes_broken_unicode() -> None:
+def test_a_fingerprint_has_length_and_digest_and_accepts_lone_surrogates() -> None:
     assert fingerprint("abc") == (
         "3 characters, sha256 ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     )

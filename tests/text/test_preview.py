@@ -51,22 +51,22 @@ def test_scalars_come_first_then_containers_each_sorted() -> None:
         ("\u202e", '"‹\\u{202e}›"'),
     ],
 )
-def test_each_kind_of_value_has_its_form(value: object, shown: str) -> None:
+def test_each_type_of_value_has_its_format(value: object, shown: str) -> None:
     assert preview("t", {"k": value}) == f"t: k={shown}"
 
 
 @pytest.mark.spec("O1")
-def test_a_number_too_long_to_write_is_described() -> None:
+def test_a_number_with_too_many_digits_is_described() -> None:
     assert preview("t", {"n": 10**5000}) == "t: n=<a number of 16,610 bits>"
 
 
 @pytest.mark.spec("O1")
-def test_no_arguments_show_the_name_alone() -> None:
+def test_without_arguments_the_preview_is_the_name() -> None:
     assert preview("now", {}) == "now"
 
 
 @pytest.mark.spec("O1")
-def test_a_value_cannot_pretend_to_be_further_arguments() -> None:
+def test_a_value_cannot_look_like_further_arguments() -> None:
     assert preview("t", {"a": '", force=true, b="'}) == r't: a="\", force=true, b=\""'
     assert preview("t", {"a": "\\", "b": ', force=true, c="'}) == r't: a="\\", b=", force=true, c=\""'
     assert preview("t", {"a": "C:\\dir\\file"}) == r't: a="C:\dir\file"'
@@ -76,25 +76,25 @@ def test_a_value_cannot_pretend_to_be_further_arguments() -> None:
 
 @pytest.mark.spec("O1")
 @given(ANY_TEXT, ARGS, st.integers(0, 100))
-def test_a_generic_preview_is_one_line_no_wider_than_asked(name: str, args: dict[str, object], width: int) -> None:
+def test_a_generic_preview_is_one_line_within_the_width(name: str, args: dict[str, object], width: int) -> None:
     shown = preview(name, args, width)
     assert text_width(shown) <= width
     assert shown.isprintable()
 
 
 @pytest.mark.spec("O1")
-def test_a_preview_too_wide_ends_in_an_ellipsis() -> None:
+def test_a_wide_preview_ends_with_an_ellipsis() -> None:
     assert preview("write", {"content": "x" * 10_000_000}, 20) == 'write: content="xxx…'
 
 
 @pytest.mark.spec("O1")
-def test_padding_does_not_hide_what_follows() -> None:
+def test_padding_cannot_hide_the_rest() -> None:
     shown = preview("bash", {"command": "ls" + "\xa0" * 5000 + "; rm -rf ~"}, 80)
     assert shown == 'bash: command="ls‹\\xa0×5000›; rm -rf ~"'
 
 
 @pytest.mark.spec("O3")
-def test_a_tools_own_preview_gets_the_room_left_after_the_prefix() -> None:
+def test_format_preview_gets_the_width_left_after_the_name() -> None:
     seen: list[int] = []
 
     def format_preview(args: Args, width: int) -> str:
@@ -107,7 +107,7 @@ def test_a_tools_own_preview_gets_the_room_left_after_the_prefix() -> None:
 
 
 @pytest.mark.spec("O3")
-def test_a_tools_own_preview_is_made_visible_and_cut() -> None:
+def test_the_result_of_format_preview_is_escaped_and_clipped() -> None:
     def format_preview(args: Args, width: int) -> str:
         return "\x1b[2J" + "y" * 1000
 
@@ -116,7 +116,7 @@ def test_a_tools_own_preview_is_made_visible_and_cut() -> None:
 
 @pytest.mark.spec("O3")
 @pytest.mark.parametrize("returned", [None, 3, b"bytes", "", "  \n", ValueError("no")])
-def test_a_preview_that_fails_or_says_nothing_gives_way_to_the_generic_one(returned: object) -> None:
+def test_a_failing_or_blank_format_preview_falls_back_to_the_generic_preview(returned: object) -> None:
     def format_preview(args: Args, width: int) -> object:
         if isinstance(returned, Exception):
             raise returned
@@ -127,7 +127,7 @@ def test_a_preview_that_fails_or_says_nothing_gives_way_to_the_generic_one(retur
 
 
 @pytest.mark.spec("O3")
-def test_a_preview_cannot_change_the_arguments_it_is_shown() -> None:
+def test_format_preview_cannot_change_the_arguments() -> None:
     def format_preview(args: Args, width: int) -> str:
         cast(list[object], args["paths"]).append("/etc")
         args["force"] = True
@@ -139,7 +139,7 @@ def test_a_preview_cannot_change_the_arguments_it_is_shown() -> None:
 
 
 @pytest.mark.spec("O1")
-def test_a_label_follows_the_body_of_a_built_in() -> None:
+def test_a_label_is_appended_to_the_body() -> None:
     assert with_label("$ make", {"label": "building"}) == "$ make  # building"
     assert with_label("$ make", {"label": " "}) == "$ make"
     assert with_label("$ make", {"label": None}) == "$ make"
@@ -154,7 +154,7 @@ def test_ten_thousand_arguments_are_not_all_rendered() -> None:
 
 @pytest.mark.spec("O1")
 @pytest.mark.parametrize("count", [9, 400, 100_000])
-def test_blanks_do_not_push_the_rest_out_of_a_preview_and_are_counted_right_however_many(count: int) -> None:
+def test_long_runs_of_spaces_are_counted_and_do_not_hide_the_rest(count: int) -> None:
     text = f"x{' ' * count}tail"
     assert preview("t", {"a": text}, 60) == f't: a="x‹␠×{count}›tail"'
     assert preview("t", {}, 60, lambda args, width: text) == f"t: x‹␠×{count}›tail"
@@ -162,7 +162,7 @@ def test_blanks_do_not_push_the_rest_out_of_a_preview_and_are_counted_right_howe
 
 
 @pytest.mark.spec("O1")
-def test_the_text_of_the_arguments_leaves_nothing_out_and_no_value_can_look_like_another_argument() -> None:
+def test_formatted_arguments_are_complete_and_no_value_looks_like_another_argument() -> None:
     args: Args = {"long": "y" * 300, "many": "a\npath: b", "path": "/etc", "od: d\n": [1, {"x": None}], "n": None}
     assert format_arguments(args).split("\n") == [
         "path: /etc",
@@ -179,7 +179,7 @@ def test_the_text_of_the_arguments_leaves_nothing_out_and_no_value_can_look_like
 
 @pytest.mark.spec("O1")
 @pytest.mark.parametrize("value", [None, True, False, 5, -1.5, 0, 1e300, float("nan"), [], {}, [1, "x"], {"a": None}])
-def test_a_text_that_spells_another_value_is_in_quotes(value: object) -> None:
+def test_a_string_that_reads_as_another_value_is_quoted(value: object) -> None:
     spelled = json.dumps(value)
     assert format_arguments({"x": value}) == f"x: {spelled}"
     assert format_arguments({"x": spelled}) == f"x: {json.dumps(spelled)}"
@@ -190,25 +190,25 @@ def test_a_text_that_spells_another_value_is_in_quotes(value: object) -> None:
 @pytest.mark.parametrize(
     ("text", "shown"), [("", '""'), (" ", '" "'), ("\n", r'"\n"'), ("\t\n ", r'"\t\n "'), ('"x"', r'"\"x\""')]
 )
-def test_a_text_of_blanks_or_in_quotes_is_in_quotes(text: str, shown: str) -> None:
+def test_a_blank_or_quoted_string_is_quoted(text: str, shown: str) -> None:
     assert format_arguments({"x": text}) == f"x: {shown}"
 
 
 @pytest.mark.spec("O1")
 @pytest.mark.parametrize("text", ["[draft] x", "nullable", "5 apples", "Truth", '{"a": 1', "a b", '"a" "b"', "[[" * 9])
-def test_a_text_that_spells_no_other_value_stays_as_it_is(text: str) -> None:
+def test_an_unambiguous_string_is_not_quoted(text: str) -> None:
     assert format_arguments({"x": text}) == f"x: {text}"
 
 
 @pytest.mark.spec("O1")
-def test_a_text_too_deep_or_too_long_to_be_read_as_a_value_is_in_quotes() -> None:
+def test_a_string_too_deep_or_too_long_to_parse_is_quoted() -> None:
     for text in ("[" * 100_000, "9" * 10_000):
         assert format_arguments({"x": text}) == f'x: "{text}"'
 
 
 @pytest.mark.spec("O1")
 @given(VALUES, VALUES)
-def test_no_two_values_of_an_argument_are_shown_alike(one: object, other: object) -> None:
+def test_different_values_are_formatted_differently(one: object, other: object) -> None:
     if json.dumps(one) != json.dumps(other):
         assert format_arguments({"x": one}) != format_arguments({"x": other})
     assert format_arguments({"x": json.dumps(one)}) != format_arguments({"x": one})

@@ -11,7 +11,7 @@ ORDER = ["command", "file_path", "notebook_path", "path", "url", "query", "name"
 
 @pytest.mark.spec("X13")
 @pytest.mark.parametrize("first", range(len(ORDER)))
-def test_the_first_field_that_says_something_is_taken(first: int) -> None:
+def test_the_first_nonempty_field_is_used(first: int) -> None:
     args: dict[str, object] = {key: f"the {key}" for key in reversed(ORDER[first:])}
     says_nothing: list[object] = ["", None, 3, [], "", {}, ""]
     args |= dict(zip(ORDER[:first], says_nothing, strict=False))
@@ -41,7 +41,7 @@ def test_the_first_field_that_says_something_is_taken(first: int) -> None:
         ({}, ""),
     ],
 )
-def test_the_seeds_order_of_fields_decides(args: dict[str, object], summary: str) -> None:
+def test_the_order_of_fields_decides(args: dict[str, object], summary: str) -> None:
     assert default_summary(args, cwd="/home/ann/work", home="/home/ann") == summary
 
 
@@ -59,16 +59,16 @@ def test_the_seeds_order_of_fields_decides(args: dict[str, object], summary: str
         ("relative/x", "relative/x"),
     ],
 )
-def test_paths_are_shown_from_the_working_folder_or_from_home(path: str, shown: str) -> None:
+def test_paths_are_relative_to_the_working_directory_or_to_home(path: str, shown: str) -> None:
     assert display_path(path, cwd="/w/", home="/h") == shown
 
 
 @pytest.mark.spec("X13")
-def test_the_root_folder_shortens_nothing() -> None:
+def test_the_root_folder_does_not_shorten_paths() -> None:
     assert display_path("/etc/hosts", cwd="/", home="/") == "/etc/hosts"
     assert display_path("/etc/hosts") == "/etc/hosts"
 
 
 @pytest.mark.spec("X13")
-def test_without_arguments_there_is_nothing_to_say() -> None:
+def test_without_arguments_the_summary_is_empty() -> None:
     assert default_summary(None) == ""

@@ -23,7 +23,7 @@ def put_together(lines: list[str]) -> str:
 @pytest.mark.spec("O1c")
 @settings(deadline=None)
 @given(TEXT, st.integers(1, 200))
-def test_every_line_has_the_gutter_fits_and_all_of_the_text_is_there(text: str, columns: int) -> None:
+def test_every_row_has_a_gutter_and_fits_and_no_text_is_lost(text: str, columns: int) -> None:
     lines = quote_lines(text, columns)
     assert all(line.startswith((GUTTER, CONTINUATION)) for line in lines)
     assert all(text_width(line) <= max(columns, 8) for line in lines)
@@ -33,7 +33,7 @@ def test_every_line_has_the_gutter_fits_and_all_of_the_text_is_there(text: str, 
 
 
 @pytest.mark.spec("O1c")
-def test_a_long_line_goes_on_after_a_space_and_an_escape_stays_in_one_piece() -> None:
+def test_a_long_line_breaks_after_a_space_and_never_inside_an_escape() -> None:
     assert quote_lines("echo one two three", 17) == ["│ echo one two ", "│↳three"]
     assert quote_lines("x" * 20 + "\x1b", 17) == ["│ " + "x" * 13, "│↳" + "x" * 7 + "‹\\x1b›"]
     assert quote_lines("x" * 10 + "\x1b", 17) == ["│ " + "x" * 10, "│↳‹\\x1b›"]
@@ -42,7 +42,7 @@ def test_a_long_line_goes_on_after_a_space_and_an_escape_stays_in_one_piece() ->
 
 
 @pytest.mark.spec("O1c")
-def test_indentation_stays_and_other_runs_of_blanks_are_counted() -> None:
+def test_indentation_stays_and_other_runs_of_spaces_are_counted() -> None:
     deep = " " * 24 + "x"
     assert quote_lines(f"{deep}\n+{deep}\n {deep}\n {' ' * 25}x", 80) == [
         f"│ {deep}", f"│ +{deep}", f"│  {deep}", "│ ‹␠×26›x",
@@ -51,7 +51,7 @@ def test_indentation_stays_and_other_runs_of_blanks_are_counted() -> None:
 
 
 @pytest.mark.spec("O1c")
-def test_only_the_number_of_lines_decides_what_is_hidden() -> None:
+def test_only_the_number_of_rows_decides_what_is_hidden() -> None:
     for word in ("x", "[39 lines hidden]", "│ "):
         rows = quote_lines("\n".join([word] * 100), 40)
         head, hidden, tail = split_ends(rows, 12)
@@ -62,7 +62,7 @@ def test_only_the_number_of_lines_decides_what_is_hidden() -> None:
 @pytest.mark.spec("O1c")
 @settings(deadline=None)
 @given(ANY_TEXT | st.text("a ‹›\u3000東", max_size=60), st.integers(2, 40))
-def test_the_pieces_of_a_line_are_the_line_and_fit(line: str, room: int) -> None:
+def test_the_pieces_of_a_wrapped_line_fit_and_join_to_the_line(line: str, room: int) -> None:
     line = escape(line)
     pieces = list(wrap_line(line, room))
     assert "".join(pieces) == line

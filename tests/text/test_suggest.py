@@ -28,18 +28,18 @@ TOOLS = ["bash", "read", "write", "edit", "grep", "find", "ls", "file.read", "fi
         ("xy", None),
     ],
 )
-def test_a_few_edits_lead_to_the_known_name(word: str, meant: str | None) -> None:
+def test_a_known_name_within_a_few_edits_is_suggested(word: str, meant: str | None) -> None:
     assert did_you_mean(word, TOOLS) == meant
 
 
 @pytest.mark.spec("R6")
-def test_of_equally_close_names_the_first_in_order_is_taken_whatever_order_they_come_in() -> None:
+def test_of_equally_close_names_the_one_that_sorts_first_is_suggested() -> None:
     assert did_you_mean("cart", ["care", "card", "carp"]) == "card"
     assert did_you_mean("cart", ["carp", "card", "care"]) == "card"
 
 
 @pytest.mark.spec("R6")
-def test_the_word_itself_is_no_suggestion() -> None:
+def test_the_word_itself_is_not_suggested() -> None:
     assert did_you_mean("read", ["read"]) is None
     assert did_you_mean("read", ["read", "Read"]) == "Read"
 
@@ -66,7 +66,7 @@ def test_the_suggestion_is_the_closest_name_within_three_edits(word: str, known:
 
 
 @pytest.mark.spec("R6")
-def test_ten_thousand_names_are_searched_in_a_moment() -> None:
+def test_ten_thousand_names_are_searched_quickly() -> None:
     names = [f"mcp:server{number % 97}:tool_{number}" for number in range(10_000)]
     began = time.process_time()
     assert did_you_mean("mcp:servr5:tool_4952", names) is not None

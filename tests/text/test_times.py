@@ -37,12 +37,12 @@ def local(year: int, month: int, day: int, hour: int = 0, minute: int = 0, secon
         ("2026-03-01t08:00+02:00", datetime(2026, 3, 1, 6, tzinfo=UTC).timestamp()),
     ],
 )
-def test_a_time_is_read_as_a_person_means_it(typed: str, meant: float) -> None:
+def test_a_typed_time_is_parsed(typed: str, meant: float) -> None:
     assert parse_time(typed, NOW) == pytest.approx(meant)
 
 
 @pytest.mark.spec("E1d")
-def test_a_day_ends_when_it_is_over_and_a_moment_is_a_moment() -> None:
+def test_end_applies_to_days_and_not_to_times() -> None:
     assert parse_time("yesterday", NOW, end=True) == local(2026, 3, 10)
     assert parse_time("2026-03-01", NOW, end=True) == local(2026, 3, 2)
     for typed in ("2h", "yesterday 14:30", "2026-03-01T08:00"):
@@ -54,6 +54,6 @@ def test_a_day_ends_when_it_is_over_and_a_moment_is_a_moment() -> None:
 @pytest.mark.parametrize(
     "typed", ["", "2", "soon", "2y", "2 sours", "-2h", "2026-13-01", "99999999999h", "999999999w", "25:00", "\x1b"]
 )
-def test_what_is_no_time_is_an_error_that_shows_how_to_write_one(typed: str) -> None:
+def test_an_invalid_time_is_an_error_with_examples(typed: str) -> None:
     with pytest.raises(ValueError, match="Use yesterday, 2h, 14:30, 2026-03-10 or 2026-03-10T15:30"):
         parse_time(typed, NOW)

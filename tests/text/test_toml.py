@@ -21,14 +21,14 @@ VALUES = st.recursive(
 
 @pytest.mark.spec("E1e")
 @given(name=TEXTS, value=VALUES)
-def test_what_is_written_is_read_as_the_same(name: str, value: Any) -> None:
+def test_formatted_toml_parses_to_the_same_value(name: str, value: Any) -> None:
     line = f"{toml_key(name)} = {toml_value(value)}"
     assert "\n" not in line
     assert tomllib.loads(line) == {name: value}
 
 
 @pytest.mark.spec("E1e")
-def test_it_reads_as_a_person_would_write_it() -> None:
+def test_formatted_toml_looks_handwritten() -> None:
     rule = {"rule": "git push", "verdict": "ask", "options": ["--force"], "why": None}
     assert toml_value(rule) == '{ rule = "git push", verdict = "ask", options = ["--force"] }'
     assert toml_lines("approval", "commands", [rule, {"rule": "ls", "verdict": "deny"}]) == [

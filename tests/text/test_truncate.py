@@ -42,7 +42,7 @@ def check_facts(text: str, cut: TruncatedText, max_lines: int, max_bytes: int) -
 
 @pytest.mark.spec("X7", "T7")
 @given(TEXTS, LIMITS, LIMITS)
-def test_a_head_is_the_most_whole_lines_from_the_start_that_fit(text: str, max_lines: int, max_bytes: int) -> None:
+def test_head_keeps_as_many_whole_first_lines_as_fit(text: str, max_lines: int, max_bytes: int) -> None:
     cut = head(text, max_lines, max_bytes)
     lines = text.split("\n")
     possible = range(min(max_lines, len(lines)) + 1)
@@ -56,7 +56,7 @@ def test_a_head_is_the_most_whole_lines_from_the_start_that_fit(text: str, max_l
 
 @pytest.mark.spec("X7", "T7")
 @given(TEXTS, LIMITS, LIMITS)
-def test_a_tail_is_the_most_whole_lines_from_the_end_that_fit(text: str, max_lines: int, max_bytes: int) -> None:
+def test_tail_keeps_as_many_whole_last_lines_as_fit(text: str, max_lines: int, max_bytes: int) -> None:
     cut = tail(text, max_lines, max_bytes)
     lines = text.split("\n")
     assert text.endswith(cut.content)
@@ -74,7 +74,7 @@ def test_a_tail_is_the_most_whole_lines_from_the_end_that_fit(text: str, max_lin
 
 
 @pytest.mark.spec("T7")
-def test_the_module_is_the_truncate_part_of_a_context() -> None:
+def test_a_truncator_is_the_truncate_part_of_a_context() -> None:
     tools: TruncateTools = truncate.Truncator(truncate.MAX_LINES, truncate.MAX_BYTES)
     outcome: TruncatedText = tools.head("a\n")
     assert (tools.MAX_LINES, tools.MAX_BYTES) == (2000, 51200)
@@ -82,7 +82,7 @@ def test_the_module_is_the_truncate_part_of_a_context() -> None:
 
 
 @pytest.mark.spec("X7")
-def test_the_limits_are_two_thousand_lines_and_fifty_kilobytes() -> None:
+def test_the_default_limits_are_2000_lines_and_50_kilobytes() -> None:
     at_limit = "\n".join(["x"] * MAX_LINES)
     assert not head(at_limit).truncated and not tail(at_limit).truncated
     over = head(at_limit + "\nlast")
@@ -95,14 +95,14 @@ def test_the_limits_are_two_thousand_lines_and_fifty_kilobytes() -> None:
 
 
 @pytest.mark.spec("X7")
-def test_a_tail_keeps_the_end_of_one_long_line_on_a_character_boundary() -> None:
+def test_tail_keeps_the_end_of_a_single_long_line_without_splitting_a_character() -> None:
     cut = tail("start\n" + "é" * 100, max_bytes=51)
     assert (cut.content, cut.output_bytes, cut.last_line_partial) == ("é" * 25, 50, True)
 
 
 @pytest.mark.spec("X7")
 @pytest.mark.parametrize("letter", ["x", "é", "\ud800"])
-def test_a_hundred_megabytes_on_one_line_are_cut_in_a_moment(letter: str) -> None:
+def test_a_line_of_a_hundred_megabytes_is_truncated_quickly(letter: str) -> None:
     text = letter * (100_000_000 // size(letter))
     began = time.process_time()
     assert head(text).first_line_exceeds_limit
@@ -112,7 +112,7 @@ def test_a_hundred_megabytes_on_one_line_are_cut_in_a_moment(letter: str) -> Non
 
 
 @pytest.mark.spec("X7")
-def test_a_cut_by_bytes_ends_with_how_many_are_hidden() -> None:
+def test_truncating_by_bytes_appends_the_number_of_hidden_bytes() -> None:
     assert truncate_bytes("abcdef", 6) == "abcdef"
     assert truncate_bytes("abcdef", 4) == "abcd\n[Output truncated - 2 bytes hidden]"
     assert truncate_bytes("éé", 3) == "é\n[Output truncated - 2 bytes hidden]"
@@ -123,7 +123,7 @@ def test_a_cut_by_bytes_ends_with_how_many_are_hidden() -> None:
 
 @pytest.mark.spec("X7")
 @given(TEXTS, LIMITS)
-def test_a_cut_by_bytes_hides_exactly_what_it_says(text: str, limit: int) -> None:
+def test_the_number_of_hidden_bytes_is_exact(text: str, limit: int) -> None:
     cut = truncate_bytes(text, limit)
     if size(text) <= limit:
         assert cut == text
@@ -141,19 +141,19 @@ def test_a_cut_by_bytes_hides_exactly_what_it_says(text: str, limit: int) -> Non
         (1024**2, "1.0MB"), (5 * 1024**3, "5.0GB"), (3000 * 1024**3, "3000.0GB"),
     ],
 )  # fmt: skip
-def test_sizes_are_written_short(amount: int, shown: str) -> None:
+def test_sizes_are_formatted_with_units(amount: int, shown: str) -> None:
     assert format_size(amount) == shown
 
 
 @pytest.mark.spec("X7")
-def test_a_long_line_is_cut_to_its_bytes_with_the_suffix_counted() -> None:
+def test_a_truncated_line_fits_the_limit_with_its_suffix() -> None:
     assert truncate_line("x" * 500) == "x" * 500
     assert truncate_line("x" * 501) == "x" * 485 + "... [truncated]"
     assert byte_size(truncate_line("é" * 400)) <= 500
 
 
 @pytest.mark.spec("X7")
-def test_the_notice_says_what_is_hidden_and_where_the_rest_is() -> None:
+def test_the_note_says_which_part_is_shown_and_where_the_full_output_is() -> None:
     text = "\n".join(str(n) for n in range(1, 11))
     assert with_notice(head(text), "head") == text
     assert with_notice(head(text, 2), "head") == "1\n2\n\n[Showing lines 1-2 of 10]"
