@@ -1,4 +1,4 @@
-"""A runtime with an interface attached, in one expression."""
+"""`attached`: a runtime with an interface attached, in one expression."""
 
 from __future__ import annotations
 

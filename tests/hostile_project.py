@@ -1,4 +1,4 @@
-"""A project full of traps: modules, programs and start-up files that a process of ours must never take for its own."""
+"""A project full of traps: modules, programs and start-up files that no holdfast process may load or run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODULES = (
     "_winapi",
 )  # fmt: skip
 ONLY_HERE = ("msvcrt", "nt", "onlyhere", "winreg", "_scproxy", "_winapi", "orjson", "trio", "uvloop")
-"""Modules that are installed nowhere here: of a folder that is merely last on the path, they are taken all the same."""
+"""Modules that are not installed, so they would be imported even from the last folder on the path."""
 PROGRAMS = (
     "bash", "bwrap", "cat", "editor", "git", "holdfast", "open", "ps", "python", "python3", "rg", "sh", "sleep", "vi",
     "x-www-browser", "xdg-open",
@@ -23,7 +23,7 @@ PROGRAMS = (
 
 
 class HostileProject:
-    """Whatever of it runs leaves its name in `mark`, and fails."""
+    """A trap that runs writes its name to `mark` and fails."""
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "project"
@@ -50,7 +50,7 @@ class HostileProject:
         startup.write_text(f"echo {self.mark.name} >> {self.mark}; exit 97\n")
 
     def _install_traps(self, trap: str) -> None:
-        """A package that offers tools, and a user's site-packages with a start-up line."""
+        """Add a package with entry points, and a user's site-packages with a .pth start-up line."""
         for folder in (self.root, self.root / "src"):
             offered = folder / "evil-1.dist-info"
             offered.mkdir()
@@ -70,7 +70,7 @@ class HostileProject:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a shell might have set, or a project's `.envrc`, with all of it leading into the project."""
+        """Variables that a shell or the project's `.envrc` might set, all pointing into the project."""
         startup = str(self.root / "startup")
         return {
             "PATH": f"bin:.::{self.root}/bin:{self.root}:{os.environ.get('PATH', os.defpath)}",

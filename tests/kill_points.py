@@ -1,7 +1,7 @@
-"""Kills a process at every point at which it is about to change the file system, and looks at what is left.
+"""Kills a process before each change to the file system, and checks what is left.
 
-`python -m tests.kill_points SCENARIO FOLDER [POINTS]`: one run counts the points; then a fork for each of them, or for
-some that lie evenly between, gets exactly that far. The next start follows, and then nothing temporary may be there.
+`python -m tests.kill_points SCENARIO FOLDER [POINTS]`: one run counts the changes; then for each of them, or for an
+even sample, a fork is killed just before it. After the next start no temporary file may be left.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.syml
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 PR_SET_CHILD_SUBREAPER = 36
 EXPECTED = {"holdfast.toml", "notes.txt", "new.txt", "doc.chat", "sub", "made", "client.json"}
-"""What may be in the project at any time."""
+"""Names that may be in the project at any time."""
 
 
 async def _approve(held: PendingCall) -> Answer:
@@ -120,7 +120,7 @@ BACKENDS = {
 
 
 class Place:
-    """A project, a state folder and a folder for temporary files, made anew for each run."""
+    """A project, a state folder and a folder for temporary files, created anew for each run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -138,7 +138,7 @@ class Place:
         os.environ.update(XDG_STATE_HOME=state, XDG_CONFIG_HOME=config, TMPDIR=temporary, HOME=home)
 
     def left(self) -> list[str]:
-        """What is there and should not be."""
+        """Return the paths that should not exist."""
         names = [path.relative_to(self.project) for path in self.project.rglob("*")]
         found = [f"project/{path}" for path in names if path.parts[0] not in EXPECTED or _is_temporary(path.name)]
         found += [f"tmp/{path.name}" for path in (self.folder / "tmp").iterdir()]
@@ -151,7 +151,7 @@ def _is_temporary(name: str) -> bool:
 
 
 def _forked(work: Callable[[], None]) -> int:
-    """The wait status of a fork that does something, when it and everything it started is gone."""
+    """Run `work` in a fork. Returns the wait status when the fork and all its descendants are gone."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -170,11 +170,11 @@ def _forked(work: Callable[[], None]) -> int:
         except ChildProcessError:
             return status
         status = ended if pid == child else status
-    raise TimeoutError("something it started is still there")
+    raise TimeoutError("a descendant is still running")
 
 
 def run_to(point: int, scenario: Callable[[Path], None], place: Place, report: int | None = None) -> int:
-    """The scenario in a fork that is killed just before its change number `point`."""
+    """Run the scenario in a fork that is killed just before change number `point`."""
 
     def work() -> None:
         seen = 0
@@ -207,7 +207,7 @@ def main(name: str, folder: Path, most: int) -> dict[str, Any]:
     scenario = SCENARIOS[name]
     reading, writing_end = os.pipe()
     place = Place(folder)
-    if backend := BACKENDS.get(name):  # what a probe shows is remembered, and trying it out takes long
+    if backend := BACKENDS.get(name):  # probes are slow, so reuse their cached results
         assert _forked(lambda: _probe(place.project, backend)) == 0
         shutil.move(folder / "state" / "holdfast" / "probes", folder / "probes")
         place = Place(folder)

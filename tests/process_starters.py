@@ -1,8 +1,8 @@
-"""Finds in source whatever could start a process, under any name it is given.
+"""Finds code that could start a process, under any alias.
 
-Names are resolved through imports. A module that can start processes may be used only as `module.attribute`: handed
-on, assigned or looked into by text it could become anything, so that counts as starting one. Modules that are there to
-start something, or to run code that is not seen here, count as soon as they are imported.
+Names are resolved through imports. A module that can start processes may be used only as `module.attribute`: passing
+it on, assigning it or looking up attributes by string counts as starting a process. Modules whose purpose is to start
+processes, or to run code that is not visible here, count as soon as they are imported.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ STARTERS = re.compile(
     r"|mcp\.os\.(?:posix|win32).*|click\.(?:edit|launch|echo_via_pager|clear|termui|_termui_impl).*"
     r"|platform\.(?:processor|architecture|platform|uname|popen|mac_ver|win32|_).*|uuid\.(?:getnode|uuid1)|socketserver\.Fork.*|http\.server\.CGI.*|shutil\.os.*"
 )
-"""Names that start a process, name an interpreter to start, or lead to any module; everything that begins so."""
+"""Prefixes of names that start a process, name an interpreter, or give access to any module."""
 MODULES = re.compile(
     r"(?:posix|nt|pty|multiprocessing|webbrowser|ctypes|cffi|runpy|pydoc|code|codeop|pdb|venv|ensurepip|pip|commands"
     r"|distutils|setuptools|_posixsubprocess|_winapi|builtins|trio|sh|plumbum|pexpect|ptyprocess|cgitb|antigravity)"
     r"(?:\..*)?"
 )
-"""Modules that may not even be imported."""
+"""Modules whose import is reported."""
 WHOLE = frozenset(
     {"os", "subprocess", "asyncio", "sys", "importlib", "anyio", "asyncio.subprocess", "concurrent.futures"}
 )
-"""Modules that may be used by their attributes only."""
+"""Modules that may be used only as `module.attribute`."""
 ANYWHERE = frozenset({"subprocess_exec", "subprocess_shell", "create_subprocess_exec", "create_subprocess_shell"})
-"""Methods of an event loop, whatever that is called."""
+"""Methods of an event loop, under any variable name."""
 BUILTINS = frozenset({"exec", "eval", "compile", "__import__", "__builtins__", "globals"})
 LOOKED_UP = re.compile(
     r"(?:exec|spawn)[lv]p?e?|posix_spawnp?|fork|forkpty|popen|Popen|check_(?:output|call)|__import__"
 )
-"""Texts with which an attribute could be looked up."""
+"""Strings with which an attribute could be looked up."""
 
 
 def starts(tree: ast.AST) -> Iterator[str]:
-    """Everything that could start a process, by its full name."""
+    """Yield everything that could start a process, by its full name."""
     names = _imported(tree)
     types = _in_annotations(tree)
     inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
@@ -66,7 +66,7 @@ def starts(tree: ast.AST) -> Iterator[str]:
 
 
 def _asked_for_a_name(tree: ast.AST) -> set[int]:
-    """The module in `hasattr(os, "O_PATH")`: a text says what is looked up, so that it is seen."""
+    """Return the module nodes in `hasattr(os, "O_PATH")`, which are harmless: the attribute is a visible string."""
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name))
     return {
         id(call.args[0])
@@ -78,7 +78,7 @@ def _asked_for_a_name(tree: ast.AST) -> set[int]:
 
 
 def _imported(tree: ast.AST) -> dict[str, str]:
-    """What names stand for, anywhere in the file."""
+    """Return what the imported names in the file stand for."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -92,7 +92,7 @@ def _imported(tree: ast.AST) -> dict[str, str]:
 
 
 def _in_annotations(tree: ast.AST) -> set[int]:
-    """Types start nothing: `subprocess.Popen[bytes]` of a parameter, what is imported for the type checker only."""
+    """Return the nodes in annotations and in `if TYPE_CHECKING`, which start nothing."""
     found: list[ast.AST] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
@@ -130,7 +130,7 @@ def _by_name(full: str) -> Iterator[str]:
 
 
 def _dotted(node: ast.Attribute, names: dict[str, str]) -> str:
-    """`a.b.c` with what `a` stands for; of anything but a name, only the attributes."""
+    """Return `a.b.c` with `a` resolved; only the attributes if the value is not a name."""
     parts: list[str] = []
     value: ast.expr = node
     while isinstance(value, ast.Attribute):

@@ -1,4 +1,4 @@
-"""A bound on how much work hostile input may make us do."""
+"""`quickly`: a CPU-time limit for hostile input."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from time import process_time
 
 @contextmanager
 def quickly(seconds: float = 5) -> Generator[None]:
-    """Seconds of the processor, so that other programs do not count; far below what each of these attacks costs where
-    it works."""
+    """Assert that the block takes less CPU time, which other programs do not affect. Far below the cost of an attack
+    that works."""
     began = process_time()
     yield
     taken = process_time() - began
-    assert taken < seconds, f"took {taken:.1f} s of the processor"
+    assert taken < seconds, f"took {taken:.1f} s of CPU time"

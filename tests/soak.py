@@ -1,4 +1,4 @@
-"""How often a test repeats itself: a sample in `make test`, everything in `make soak`."""
+"""`rounds`: how often a test repeats, a sample in `make test` and all in `make soak`."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 
 
 def rounds(sample: int, whole: int) -> int:
-    """`sample` must be enough to notice that the behaviour broke, `whole` to find what happens once in a long while."""
+    """`sample` must be enough to notice a regression, `whole` to find rare races."""
     return whole if SOAK else sample

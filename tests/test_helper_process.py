@@ -1,4 +1,4 @@
-"""No process that holdfast starts for itself reads anything of the project."""
+"""No helper process of holdfast reads anything from the project."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from tests.process_starters import starts
 from tests.runtime.support import run
 
 PACKAGE = Path(holdfast.__file__).parent
-C_LIBRARY = "calls the C library for what Python has no function for"
-GIVEN_NAME = "imports a module that a person named, or one of ours"
-LOADED = "looks whether something is imported already"
+C_LIBRARY = "calls a C function that Python does not provide"
+GIVEN_NAME = "imports a module that the user named, or one of holdfast's"
+LOADED = "checks whether a module is already imported"
 EXCEPTIONS: dict[str, tuple[str, set[str]]] = {
     "helper_process.py": (
-        "it is the one that starts them",
+        "starts all helpers",
         {"asyncio.create_subprocess_exec", "os.posix_spawn", "subprocess.Popen", "subprocess.run", "sys.executable"},
     ),
     "sandbox/supervisor/process.py": (
-        "the supervisor, or a parent of its own, starts a model's command, as the sandbox says",
+        "the supervisor starts the model's command in the sandbox",
         {"__import__", "ctypes", "os.execve", "os.fork", "os.posix_spawn"},
     ),
     "sandbox/supervisor/server.py": ("the supervisor forks its workers, which import nothing more", {"os.fork"}),
@@ -68,7 +68,7 @@ EXCEPTIONS: dict[str, tuple[str, set[str]]] = {
     "runtime/results.py": (LOADED, {"sys.modules.get"}),
     "runtime/events.py": (LOADED, {"sys.modules"}),
 }
-"""What each file may use, and why; nothing else, and nothing that it does not."""
+"""What each file may use, and why. Unused entries fail, too."""
 
 
 @pytest.mark.spec("N8")
@@ -142,7 +142,7 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hostile
 
 @tool(effects=(), runs="process")
 def where_it_runs() -> list[str]:
-    """Where a tool's own process is, and what it would import from first and last."""
+    """Return the working directory, the file of an imported module, and the import path."""
     import json as imported
 
     return [str(Path.cwd()), imported.__file__ or "", *sys.path]
@@ -180,7 +180,7 @@ def shout(word: str) -> str:
 @pytest.mark.spec("N8")
 @pytest.mark.parametrize("started", ["file", "text"])
 def test_a_tool_of_the_users_program_runs_in_a_process(tmp_path: Path, started: str) -> None:
-    """Also under a name that something installed has, and where the working directory is on the path as ''."""
+    """Also if it has the name of an installed package, and if the working directory is on the path as ''."""
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "lupa.py").write_text(TOOL)
     (tmp_path / "beside.py").write_text("def louder(word):\n    return word.upper()\n")
@@ -210,7 +210,7 @@ def test_commands_searches_and_git_start_nothing_from_the_project(
 
 
 def _nowhere(_root: Path) -> None:
-    """Where ripgrep is."""
+    """Ripgrep is not installed."""
 
 
 async def _approve(held: holdfast.PendingCall) -> holdfast.Answer:

@@ -1,4 +1,4 @@
-"""No import cycle, wherever the import stands: at the top, in a function, or for types only."""
+"""There are no import cycles, including imports in functions and for types only."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def imports(path: Path, known: dict[str, Path]) -> Iterator[str]:
 
 
 def cycles(graph: dict[str, set[str]]) -> list[set[str]]:
-    """Sets of modules that import each other, directly or through others."""
+    """Return the sets of modules that import each other, directly or indirectly."""
 
     def reached(start: str) -> set[str]:
         found: set[str] = set()
@@ -48,7 +48,7 @@ def cycles(graph: dict[str, set[str]]) -> list[set[str]]:
 
 def test_there_is_no_import_cycle() -> None:
     known = modules()
-    # The package itself only looks names up, when somebody asks for them.
+    # The package itself imports lazily.
     graph = {
         name: {found for found in imports(path, known) if found in known and found not in (name, "holdfast")}
         for name, path in known.items()

@@ -1,4 +1,4 @@
-"""The public surface: exactly these names, found lazily."""
+"""The public API: exactly these names, imported lazily."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one coercion policy, the same from every interface: only text, only where text is refused, only on a copy."""
+"""Coercion, the same for every interface: only strings, only where the schema rejects a string, only on a copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`@tool`: schemas from signatures and docstrings, and arguments back as the types the function wants."""
+"""`@tool`: schemas from signatures and docstrings, and conversion of arguments to the annotated types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON that is broken, ambiguous or made to hurt, as text and as Python objects."""
+"""Invalid, ambiguous and hostile JSON, as text and as Python objects."""
 
 from __future__ import annotations
 

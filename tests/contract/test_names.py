@@ -1,4 +1,4 @@
-"""Tool names and what model APIs see of them."""
+"""Tool names and their API names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas made to hurt, arguments made to hurt a schema, and what the refusals say."""
+"""Hostile schemas and hostile arguments: remote references, exponential expansion, ReDoS, size, cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public JSON-Schema-Test-Suite, drafts 2020-12 and 7, through the schema layer. `make test` fetches it."""
+"""The public JSON-Schema-Test-Suite, drafts 2020-12 and 7. `make test` downloads it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DRAFTS = {
 }
 MANDATORY = {"draft2020-12": 1257, "draft7": 913}
 OPTIONAL = {"draft2020-12": 158, "draft7": 552}
-"""Without `format` in 2020-12, which this draft makes an annotation and no condition unless a schema says otherwise."""
+"""Without `format` in 2020-12, where it is an annotation by default."""
 
 
 class Check(NamedTuple):
@@ -45,7 +45,7 @@ def checks(draft: str, *, optional: bool) -> Iterator[Check]:
 
 @cache
 def remotes() -> dict[str, Any]:
-    """The schemas the suite expects to find at its own address, handed over; nothing listens there."""
+    """Return the schemas that the suite expects at its own URL, where no server runs."""
     folder = SUITE / "remotes"
     return {
         f"http://localhost:1234/{path.relative_to(folder).as_posix()}": json.loads(path.read_text())
@@ -62,7 +62,7 @@ def outcome(check: Check) -> bool | str:
 
 
 def _of_draft(schema: Any, draft: str) -> Any:
-    """Schemas of older drafts in the suite do not say which they are; users' schemas do."""
+    """Add `$schema`, which the suite's schemas of older drafts lack."""
     return schema if isinstance(schema, bool) or "$schema" in schema else {"$schema": DRAFTS[draft], **schema}
 
 

@@ -1,4 +1,4 @@
-"""What the refusal of arguments says: which, where, and what is wanted instead."""
+"""Explanations of violations: the path, the value and the expectation."""
 
 from __future__ import annotations
 

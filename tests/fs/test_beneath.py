@@ -1,4 +1,4 @@
-"""Opening beneath a root: both ways refuse every link, never block, and reach nothing outside."""
+"""Opening beneath a root: both openers refuse symlinks, never block, and never leave the root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many folders below a root: walked without following a link, opened up and shut again, removed whatever they are."""
+"""`FolderTree` and `remove_tree`: walks follow no symlink, modes are restored, any tree is removed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def few_descriptors(number: int) -> Generator[None]:
 
 
 def dig(root: Path, depth: int) -> None:
-    """A way of folders that no path can name, with a file at its end."""
+    """Create nested folders too deep for any path, with a file at the end."""
     here = os.open(root, os.O_RDONLY)
     for _ in range(depth):
         os.mkdir("d", dir_fd=here)

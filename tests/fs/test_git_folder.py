@@ -1,4 +1,4 @@
-"""Which parts of a git folder commands may write, told by their paths."""
+"""Which paths in a git folder commands may write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files git would have written itself, so that it may go on from them."""
+"""The formats of git's state files: content that git writes matches, other content does not."""
 
 from __future__ import annotations
 

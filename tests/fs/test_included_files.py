@@ -1,4 +1,4 @@
-"""What the files of a project include or run by themselves."""
+"""References: files that project files include or run automatically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files are documents, told by what is remembered of them."""
+"""The registry of documents."""
 
 from __future__ import annotations
 

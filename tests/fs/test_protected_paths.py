@@ -332,7 +332,7 @@ def test_a_file_that_a_program_runs_or_obeys_is_protected(root: Path, path: str)
 
 
 def _ready(root: Path, path: str) -> None:
-    """Its top is there, so that only its name can be the reason."""
+    """Its first folder exists, so only its name can be the reason."""
     for name in {path.partition("/")[0], path.upper().partition("/")[0]}:
         (root / name).touch()
 

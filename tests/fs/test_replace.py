@@ -1,4 +1,4 @@
-"""Files that are replaced: whole or not at all, wherever the process is killed."""
+"""Atomic replacement, also if the process is killed at any point."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _no_nameless(folder: int, mode: int) -> int:
 
 
 def _killed_at(point: int, work: Callable[[], None]) -> bool:
-    """Whether it came to its end, and was not killed right before its change number `point`."""
+    """Run in a fork that is killed just before change number `point`. Returns whether it finished."""
     child = os.fork()
     if child == 0:
         seen = 0

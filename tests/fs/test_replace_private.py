@@ -1,4 +1,4 @@
-"""Files that are made once and read by their owner alone."""
+"""Private files: created once, readable only by their owner."""
 
 from __future__ import annotations
 

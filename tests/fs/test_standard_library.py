@@ -1,4 +1,4 @@
-"""What the package imports."""
+"""The package imports only the standard library and the contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing temporary stays, whenever a process is killed."""
+"""Temporary files are cleaned up, also if the process is killed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.soak import rounds
 
 SAMPLE = 3
 POINTS = rounds(SAMPLE, 1_000_000)
-"""Of each scenario, spread over all of it."""
+"""Kill points per scenario, evenly spread."""
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def _no_nameless(folder: int, mode: int) -> int:
 
 
 def dead_name() -> str:
-    """One given by a process that is gone."""
+    """Return a name of a dead process."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""What kind of address a host is, in every spelling and encoding."""
+"""Kinds of addresses, in every notation and encoding."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_kind_of_an_address(kind: AddressKind, address: str) -> None:
 
 
 def _encodings(inner: IPv4Address, other: IPv4Address) -> list[IPv6Address]:
-    """Every IPv6 address that leads to `inner`; `other` fills what is free."""
+    """Yield every IPv6 encoding of `inner`; `other` fills the free bits."""
     low, far = int(inner), int(other)
     return [
         IPv6Address(0xFFFF << 32 | low),  # mapped

@@ -1,4 +1,4 @@
-"""The gateway: what is decided is what is dialled."""
+"""The gateway: decisions, resolution and connections use the same host and address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How hosts are compared and listed, and which addresses a login may use."""
+"""Normalized hosts, allow-lists, and checks of URLs from servers."""
 
 from __future__ import annotations
 

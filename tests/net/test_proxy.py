@@ -1,4 +1,4 @@
-"""What the proxy reads out of a request: one host, in one place, or nothing."""
+"""Parsing of proxy requests: exactly one host, or a refusal."""
 
 from __future__ import annotations
 

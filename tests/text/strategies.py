@@ -1,4 +1,4 @@
-"""Texts for property tests, made without hypothesis's own character table, which is slow to build the first time."""
+"""Strategies for text, without hypothesis's character table, which is slow to build the first time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ TRICKS = (
     "\u2028\u0301\u0302\u034f\ue000\ufe0f\u3164"
 )
 ANY_CHAR = st.integers(0, 0x10FFFF).map(chr)
-"""Every code point, halves of surrogate pairs included."""
+"""Every code point, including lone surrogates."""
 ANY_TEXT = st.text(ANY_CHAR, max_size=20) | st.text(st.sampled_from(f"aé東🙂 ‹›\\x1b\"'=,{{}}↵×…{TRICKS}"), max_size=30)
 PLAIN_TEXT = st.text(st.integers(0x20, 0x7E).map(chr))

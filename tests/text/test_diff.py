@@ -1,4 +1,4 @@
-"""Diffs are right, bounded and quick."""
+"""Diffs are correct, bounded and fast."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEXTS = st.tuples(st.lists(LINES, max_size=14), ENDS).map(lambda parts: "".join(
 
 
 def apply(before: str, patch: str) -> str:
-    """A small independent `patch`."""
+    """Apply a diff: a small independent implementation of `patch`."""
     old = re.findall(r"[^\n]*\n|[^\n]+", before)
     new: list[str] = []
     at = 0

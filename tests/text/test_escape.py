@@ -1,4 +1,4 @@
-"""What a person is shown cannot be reordered, hidden, overwritten or misread."""
+"""Escaped text cannot be reordered, hidden, overwritten or misread."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def is_hidden(char: str, kept: str = "") -> bool:
 
 
 def unescape(shown: str, newline: str = "↵") -> str:
-    """The text behind what `visible` shows, written from its documentation."""
+    """Invert `escape`, implemented from its documentation."""
 
     def original(found: re.Match[str]) -> str:
         if found["newline"]:

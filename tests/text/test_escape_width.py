@@ -1,4 +1,4 @@
-"""Cutting to a width never overflows it and never hides that something was cut."""
+"""Clipped text fits the width and shows that it was clipped."""
 
 from __future__ import annotations
 

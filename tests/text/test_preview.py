@@ -1,4 +1,4 @@
-"""One line says what a call would do."""
+"""One-line previews of calls, and formatted arguments."""
 
 from __future__ import annotations
 

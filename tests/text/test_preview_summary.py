@@ -1,4 +1,4 @@
-"""The default summary picks its line by a fixed order."""
+"""The default summary uses the first of a fixed order of arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text of others is wrapped behind a gutter: nothing of it is lost, none of it begins a line, no line is too wide."""
+"""Quoted text is wrapped behind a gutter: nothing is lost, every line has a gutter, and no line is too wide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A misspelt name finds the one that was meant."""
+"""Suggestions for misspelled names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times as people type them."""
+"""Parsing of times that users type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values are written so that a TOML file says the same."""
+"""Formatted TOML parses to the same values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outputs are cut by whole lines and by bytes, and the cut says so."""
+"""Truncation by whole lines and by bytes, and its note."""
 
 from __future__ import annotations
 
