@@ -54,8 +54,8 @@ def test_the_middle_of_a_long_line_is_shown(by: str) -> None:
 def test_what_is_cut_says_so_with_the_commands_that_show_all_and_cannot_be_approved_from_it(item: PendingCall) -> None:
     text, whole = approval_text(item, "high")
     *_, last, how = text.split("\n")
-    assert last.startswith("Not all of it is shown: holdfast pending s-1 (") and "sha256" in last
-    assert how.startswith("So it cannot be approved here: holdfast approve s-1")
+    assert last.startswith("Part of the call is not shown: holdfast pending s-1 (") and "sha256" in last
+    assert how.startswith("It cannot be approved here. Use `holdfast approve s-1`")
     assert not whole and len(text) < 40_000
     for protocol in ("2025-06-18", "2025-11-25"):
         form = approval_form(item, "high", protocol)
@@ -70,7 +70,7 @@ def test_what_the_tool_itself_left_out_of_its_preview_is_said_too() -> None:
     assert item.proposal is not None
     item = replace(item, proposal=replace(item.proposal, preview_kind="diff", preview_cut=True))
     text, whole = approval_text(item, "high")
-    assert not whole and "\nNot all of it is shown: holdfast pending s-1" in text
+    assert not whole and "\nPart of the call is not shown: holdfast pending s-1" in text
 
 
 def test_one_long_argument_does_not_hide_the_others() -> None:
@@ -166,7 +166,7 @@ def test_neither_the_question_nor_the_progress_holds_half_a_secret(tmp_path: Pat
             for pad in (100, 120, 130, 140, 300, 580):
                 value = "x" * pad + SECRET + "y" * 9000
                 await client.call_tool("send", {"body": value}, progress_callback=told_of)
-        assert len(person.seen) == 6 and any("A call waits for a person, holdfast approve" in text for text in told)
+        assert len(person.seen) == 6 and any("A call is pending, holdfast approve" in text for text in told)
         for text in (*person.seen, *told):
             assert SECRET[:8] not in joined(text) and SECRET[-8:] not in joined(text)
 

@@ -1,4 +1,4 @@
-"""holdfast as an MCP server: the tools of a runtime over stdio or HTTP, with approvals. The SDK is imported on use."""
+"""Serves the tools of a runtime as an MCP server over stdio or HTTP, with approvals. The SDK is imported on use."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 async def serve_stdio(runtime: Runtime) -> None:
-    """Serve one client on stdin and stdout until it goes away. Whatever else is printed goes to stderr.
+    """Serve one client on stdin and stdout until it disconnects. Other output of the process goes to stderr.
 
-    In the main thread SIGTERM and SIGINT end it in order, too.
+    In the main thread SIGTERM and SIGINT shut it down gracefully.
     """
     from holdfast.mcp.server.stdio import serve
 
@@ -37,19 +37,19 @@ async def serve_http(
     port: int = 0,
     started: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve any number of clients on loopback until cancelled, or told to end; `started` is told the address.
+    """Serve any number of clients on loopback until cancelled or signalled; `started` is called with the address.
 
-    Requests must carry `Authorization: Bearer TOKEN`. Without a token everybody on this machine is let in.
+    Requests must carry `Authorization: Bearer TOKEN`. Without a token every local process is let in.
     """
     if host != HOST:
-        raise ConfigError(f"MCP over HTTP is for this machine only: use {HOST} as its host, not '{host}'.")
+        raise ConfigError(f"MCP over HTTP serves this machine only. Use host {HOST}, not '{host}'.")
     from holdfast.mcp.server.http import serve
 
     await _until_told(serve(runtime, token=token, host=host, path=PATH, port=port, started=started))
 
 
 async def _until_told(serving: Coroutine[Any, Any, None]) -> None:
-    """Serve until that ends by itself or SIGTERM or SIGINT comes; a second signal does what it did before."""
+    """Serve until it ends by itself or SIGTERM or SIGINT arrives; a second signal gets its previous handler."""
     work = asyncio.create_task(serving)
     told = False
 

@@ -1,4 +1,4 @@
-"""One request of a client from its arrival to its answer, however many rounds of questions lie between."""
+"""One client request from arrival to response, over any number of elicitation rounds."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ from holdfast.mcp.server.elicitation import can_answer, reply_to, request_of, re
 from holdfast.mcp.server.notifications import ClientNotifier
 
 APPROVAL: Final = "approval-"
-"""How the key of a question begins whose answer approves a call."""
+"""Prefix of the key of a question whose answer approves a call."""
 _MAX_OPEN: Final = 64
 """Questions that may be open for one request."""
 
 
 class CannotAsk(Exception):
-    """The client's person cannot be asked this way."""
+    """The client cannot put this question to its user."""
 
 
 class RequestState(Struct, frozen=True, kw_only=True, array_like=True):
-    """What a client carries, sealed, to its next round."""
+    """State that the client sends back, sealed, in its next round."""
 
     exchange: str
     root: str
-    """The call the request is about; empty where it is about several."""
+    """The call of the request; empty for a request with several calls."""
     asked: dict[str, tuple[int, str, str]]
-    """For each question its number and, for an approval, the held call and the digest of what was shown."""
+    """Per question its number and, for an approval, the pending call and the digest that was shown."""
 
 
 class _Open:
-    """A question that waits for a round of its own."""
+    """A question that is waiting for the next round."""
 
     def __init__(self, number: int, question: Question, request: types.InputRequest, held: PendingCall | None) -> None:
         self.number = number
@@ -62,7 +62,7 @@ class _Open:
 
 
 class ClientRequest:
-    """The work goes on in a task of its own: a round may end while it waits for a person."""
+    """A request in progress. Its work runs in its own task, because a round may end while a question is open."""
 
     def __init__(self, ctx: ServerRequestContext[Any, Any], caller: Caller, by: str) -> None:
         self.id = secrets.token_hex(8)
@@ -74,12 +74,12 @@ class ClientRequest:
         self.ctx = ctx
         self.modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         self.given: dict[str, Any] = {}
-        """Answers that came with the request itself, before anything was asked. They never approve a call."""
+        """Answers that arrived with the request itself, before anything was asked. They never approve a call."""
         self.given_up = False
         self.joined = False
-        """Whether its call was there before it, and stays when it goes."""
+        """Whether the call existed before this request; such a call stays when the request goes."""
         self.drivers = 0
-        """Requests that wait for its end right now: a client may send one round twice."""
+        """Requests that wait for its end right now: a client may send the same round twice."""
         self._suspends = self.modern and ctx.method in INPUT_REQUIRED_METHODS
         self._open: dict[str, _Open] = {}
         self._numbers = 0
@@ -91,14 +91,14 @@ class ClientRequest:
             try:
                 return await work
             finally:
-                self._woken.set()  # at once, and not a turn of the loop later
+                self._woken.set()  # wakes `drive` now, not one loop iteration later
 
         self._work = asyncio.create_task(run())
         self._work.add_done_callback(self._ended)
 
     def _ended(self, work: asyncio.Task[Result]) -> None:
         if not work.cancelled():
-            work.exception()  # seen, even if the client has gone and nobody else looks
+            work.exception()  # marks the exception as retrieved, even if the client has disconnected
         self._woken.set()
 
     @property
@@ -107,7 +107,7 @@ class ClientRequest:
         return self._work
 
     async def drive(self) -> Result | types.InputRequiredResult:
-        """Until the work has ended, or asks something the client must come back with."""
+        """Wait until the work ends or asks a question that the client must answer in another round."""
         work = self.work
         while not work.done():
             self._drop_unaskable()
@@ -124,7 +124,7 @@ class ClientRequest:
         return types.InputRequiredResult(input_requests=requests, request_state=seal_state(state))
 
     def receive(self, state: RequestState, responses: Mapping[str, object]) -> None:
-        """Take the answers to what is still open as it was asked; others are left aside."""
+        """Take the answers to questions that are still open as they were asked; ignore the others."""
         for key, (number, _, _) in state.asked.items():
             item = self._open.get(key)
             if item is None or item.number != number or item.reply.done():
@@ -135,7 +135,7 @@ class ClientRequest:
                 item.reply.set_result(reply)
 
     def _drop_unaskable(self) -> None:
-        """Each round says anew what its client can be asked."""
+        """Drop questions that this round's client cannot answer: every round declares its capabilities again."""
         for key, item in list(self._open.items()):
             if item.reply.done() or self.can_ask(item.question):
                 continue
@@ -146,7 +146,7 @@ class ClientRequest:
                 item.reply.set_exception(CannotAsk())
 
     def give_up(self) -> None:
-        """Nobody comes back: held calls stay in the ledger, other questions are cancelled."""
+        """Abandon the open questions: no further round will come. Pending calls stay in the ledger."""
         self.given_up = True
         for item in self._open.values():
             if not item.reply.done():
@@ -155,7 +155,7 @@ class ClientRequest:
 
     @property
     def elicits(self) -> bool:
-        """Something is asked that no other interface can answer."""
+        """Whether a question is open that no other interface can answer."""
         return any(item.held is None for item in self._open.values())
 
     def can_ask(self, question: Question) -> bool:
@@ -165,12 +165,12 @@ class ClientRequest:
     async def ask(
         self, questions: Sequence[Question], held: PendingCall | None = None
     ) -> tuple[ElicitationReply | None, ...]:
-        """Put questions to the person, all at once; None where no answer will come. Raises `Unaskable`."""
+        """Ask the user all questions at once; None for a question without an answer. Raises `CannotAsk`."""
         put = self._put_aside if self._suspends else self._send
         return tuple(await asyncio.gather(*(put(question, held) for question in questions)))
 
     def stop(self, cancel: Callable[[str], bool]) -> None:
-        """The client has gone or changed its mind: the call is cancelled and still gets its end."""
+        """Stop the work: the client disconnected or cancelled. The call is cancelled and still gets its result."""
         stopped = False
         for call_id in self.calls:
             with contextlib.suppress(HoldfastError):
@@ -197,7 +197,7 @@ class ClientRequest:
                 self._woken.set()
 
     def _key_for(self, question: Question, held: PendingCall | None) -> str:
-        """A free one. Those of approvals are ours alone."""
+        """An unused key. Keys of approvals are reserved."""
         wanted = question.key
         if held is None and wanted and not wanted.startswith(APPROVAL) and wanted not in self._open:
             return wanted
@@ -207,7 +207,8 @@ class ClientRequest:
         return f"{kind}{number}"
 
     def _checked(self, question: Question) -> types.InputRequest:
-        """Raises where the protocol does not know such a question: it fails alone, and not the whole request."""
+        """The question as a request. Raises if this protocol version cannot express it, so that only the question
+        fails."""
         request = request_of(question)
         asked = types.InputRequiredResult(input_requests={"key": request})
         wire = asked.model_dump(by_alias=True, mode="json", exclude_none=True)
@@ -232,7 +233,7 @@ def seal_state(state: RequestState) -> str:
 
 
 def unseal_state(text: str) -> RequestState:
-    """What we sealed ourselves: nobody else could."""
+    """The state from its sealed form. The SDK has verified the seal, so it is our own."""
     return msgspec.convert(json.loads(text), RequestState)
 
 
@@ -241,18 +242,18 @@ def _subject(held: PendingCall | None) -> tuple[str, str]:
 
 
 def _cancelled() -> Result:
-    text = "The call was stopped before it could answer."
+    text = "The call was stopped before it finished."
     return Result(False, error=text, state=State.CANCELLED, failure=Failure.CANCELLED)
 
 
 KEY_FILE: Final = "mcp.key"
 STATE_SECONDS: Final = 3600.0
-"""How long a client may take over a question; after that the call waits in the ledger only."""
+"""Seconds a client has to answer a question. After that the call is pending in the ledger only."""
 _KEY_BYTES: Final = 32
 
 
 def sealing_key(state: Path | None) -> bytes:
-    """The key of this project, made when there is none; without a state folder one that nobody else has."""
+    """The project's sealing key, created on first use; without a state directory, a key for this process only."""
     if state is None:
         return _new_key()
     path = state / KEY_FILE
@@ -281,5 +282,5 @@ def _read(path: Path) -> bytes:
 
 def _unusable(path: Path) -> HoldfastError:
     return HoldfastError(
-        f"{path} is not a key only you can read; delete it, and a new one is made (open questions are then lost)."
+        f"{path} is not a key file that only you can read. Delete it to create a new one; open questions are lost."
     )

@@ -1,4 +1,5 @@
-"""What a client's person is asked, in the client's terms, and what their answer says: approvals are questions too."""
+"""Converts questions to MCP elicitation, sampling and roots requests, and their responses to answers. Approvals are
+forms."""
 
 from __future__ import annotations
 
@@ -44,22 +45,22 @@ from holdfast.text.quote import EscapeLine, quote_lines, split_ends
 
 WIDTH: Final = 160
 _COLUMNS: Final = 80
-"""How wide lines are: a client tells nobody how many columns it has, and few have fewer."""
+"""Line width. MCP clients do not report theirs, and few are narrower."""
 _MAX_SENTENCE: Final = 2000
 _MAX_LINES: Final = 400
-"""Of what would be done. What is longer cannot be approved here."""
+"""Lines of a proposal. A longer one cannot be approved here."""
 
 
 class ApprovalText(NamedTuple):
-    """What a person reads before saying yes."""
+    """The text that a user reads before approving."""
 
     text: str
     whole: bool
-    """Whether all of the call is in it; if not, it cannot be approved from it."""
+    """Whether the text shows the whole call. If not, the call cannot be approved from it."""
 
 
 def redacted(held: PendingCall, tool: Tool | None, redactor: Redactor) -> PendingCall:
-    """The held call without secrets: half of one, where a text was cut, would not be found any more."""
+    """The pending call without secrets. Redaction comes before cutting: half a secret would not be recognised."""
     call = replace(held.call, args=cast(Args, redactor.value(held.call.args)))
     proposal = held.proposal
     if proposal is not None:
@@ -81,12 +82,12 @@ def redacted(held: PendingCall, tool: Tool | None, redactor: Redactor) -> Pendin
 
 
 def line_of(call: Call, tool: Tool | None) -> str:
-    """A call in one line, visible already. Its arguments must be redacted."""
+    """The call in one line, already escaped. Its arguments must be redacted."""
     return preview(call.name_used, call.args, WIDTH, None if tool is None else tool.format_preview)
 
 
 def approval_text(held: PendingCall, risk: str) -> ApprovalText:
-    """All a person has to see of a pending call that has been redacted: our own words first, then the call."""
+    """The whole description of a redacted pending call: holdfast's own lines first, then the text of the call."""
     lines = list(_head(held, risk))
     cut = held.proposal is not None and held.proposal.preview_cut
     texts: list[str] = []
@@ -98,15 +99,15 @@ def approval_text(held: PendingCall, risk: str) -> ApprovalText:
     if cut:
         whole = fingerprint("\n".join(texts))
         call_id = escape_name(held.call.id)
-        lines.append(f"Not all of it is shown: holdfast pending {call_id} ({whole})")
-        lines.append(f"So it cannot be approved here: holdfast approve {call_id} shows all of it first.")
+        lines.append(f"Part of the call is not shown: holdfast pending {call_id} ({whole})")
+        lines.append(f"It cannot be approved here. Use `holdfast approve {call_id}`, which shows all of it first.")
     return ApprovalText("\n".join(lines), whole=not cut)
 
 
 def _head(held: PendingCall, risk: str) -> Iterator[str]:
     call, proposal = held.call, held.proposal
     tool = escape_name(call.name_used or call.tool)
-    yield f"It waits for its result: {tool}" if held.definition_only else f"May this run? {tool}"
+    yield f"This call needs a result: {tool}" if held.definition_only else f"May this run? {tool}"
     yield from _field("Asked by", call.caller.agent or "an MCP client")
     yield f"Call: {escape_name(call.id)}, tool {escape_name(call.tool)}"
     yield from _field("Why", reason_with_source(held.decision))
@@ -124,7 +125,7 @@ def _head(held: PendingCall, risk: str) -> Iterator[str]:
 
 
 def _field(name: str, text: str) -> Iterator[str]:
-    """What others say behind a label, or below it where it is longer than a line."""
+    """Foreign text behind a label, or quoted below it if it is longer than a line."""
     shown = escape(clip_middle(text, _MAX_SENTENCE))
     if "\n" not in text and len(name) + 2 + text_width(shown) < _COLUMNS:
         yield f"{name}: {shown}"
@@ -134,8 +135,8 @@ def _field(name: str, text: str) -> Iterator[str]:
 
 
 def _body(held: PendingCall) -> Iterator[tuple[str, str, EscapeLine | None]]:
-    """What would be done, below which label; the arguments where the tool does not say it, and with a definition, which
-    was made visible where it was made."""
+    """The labelled parts of the description: the preview, or the arguments if there is none. The preview of a changed
+    definition comes with the arguments and is already escaped."""
     is_definition = held.decision.source == CHANGED
     preview = "" if held.proposal is None else held.proposal.preview.rstrip("\n")
     if not preview or is_definition:
@@ -145,7 +146,7 @@ def _body(held: PendingCall) -> Iterator[tuple[str, str, EscapeLine | None]]:
 
 
 SERVER: Final = "mcp:"
-"""How the name of somebody who asks begins that is a server, and none of our own tools."""
+"""Prefix of an asker's name that marks an MCP server."""
 _MAX_ASKED: Final = 4000
 _MAX_TITLE: Final = 200
 _MAX_DESCRIPTION: Final = 1000
@@ -154,9 +155,9 @@ _MAX_CHOICES: Final = 200
 
 
 def presented(question: Question, asked_by: str) -> Question | None:
-    """The question with who asks it; None for one that is declined without anybody being asked."""
+    """The question with the name of its asker; None if it is declined without asking the user."""
     if isinstance(question, SamplingRequest):
-        return None  # it is for a person to answer, and a client would give it to its model
+        return None  # sampling is meant for a person here, and a client would pass it on to its model
     if isinstance(question, FormRequest):
         if asks_for_a_secret(question):
             return None
@@ -173,12 +174,12 @@ def presented(question: Question, asked_by: str) -> Question | None:
 def _told(message: str, asked_by: str) -> str:
     name = escape(clip_middle(asked_by.removeprefix(SERVER), _MAX_TITLE))
     lines = quote_lines(clip_middle(message, _MAX_ASKED), _COLUMNS)
-    warning = "(Give it no passwords or other secrets.)"
+    warning = "(Do not enter passwords or other secrets.)"
     return "\n".join((f"The MCP server '{name}' asks this, not holdfast:", warning, *lines))
 
 
 def _shown(schema: Args) -> Args | None:
-    """The same form with its words made visible and bounded; None where a person could not read it through."""
+    """The same form with escaped and bounded labels; None if a user could not read it in full."""
     properties = schema.get("properties")
     if not isinstance(properties, dict) or len(properties) > _MAX_FIELDS:
         return None
@@ -191,7 +192,7 @@ def _shown(schema: Args) -> Args | None:
 
 
 def _readable(name: str, part: Args) -> bool:
-    """Names and values must come back as they are, so that one that hides something cannot be shown."""
+    """Whether all names and values can be shown unchanged. They are sent back, so they cannot be escaped."""
     items = part.get("items")
     parts = [part, items] if isinstance(items, dict) else [part]
     values: list[Json] = [name]
@@ -241,14 +242,16 @@ def _const(item: Json) -> Json:
 
 _MAX_MESSAGE: Final = 10_000
 _TITLES_SINCE: Final = "2025-11-25"
-"""From this protocol on a choice carries its titles as `oneOf`."""
+"""First protocol version in which choices carry their titles as `oneOf`."""
 
 
 def approval_form(held: PendingCall, risk: str, protocol: str) -> FormRequest:
-    """What a person has to see before saying yes, and where they say it. The call must be redacted."""
+    """The approval question: what would happen, and the fields for the decision. The call must be redacted."""
     shown = approval_text(held, risk)
     if held.definition_only:
-        fields: Args = {"result": {"type": "string", "title": "Result", "description": "What the tool answers."}}
+        fields: Args = {
+            "result": {"type": "string", "title": "Result", "description": "The result to return in the tool's place."}
+        }
         return FormRequest(message=shown.text, schema=_object(fields, "result"))
     choice: dict[str, Json] = {"type": "string", "title": "Decision", "description": "Whether this call may run."}
     answers = {"approve": "Approve", "reject": "Reject"} if shown.whole else {"reject": "Reject"}
@@ -261,7 +264,7 @@ def approval_form(held: PendingCall, risk: str, protocol: str) -> FormRequest:
 
 
 def answer_of(reply: ElicitationReply, held: PendingCall, by: str) -> Answer | None:
-    """What the person decided; None leaves the call waiting."""
+    """The user's decision; None leaves the call pending."""
     said = reply.content or {}
     if reply.action == "cancel":
         return None
@@ -277,7 +280,7 @@ def answer_of(reply: ElicitationReply, held: PendingCall, by: str) -> Answer | N
 
 
 def request_of(question: Question) -> types.InputRequest:
-    """The question as the request a client knows."""
+    """The question as an MCP request."""
     if isinstance(question, FormRequest):
         message = clean_text(question.message)
         form = types.ElicitRequestFormParams(message=message, requested_schema=clean(question.schema))
@@ -303,7 +306,7 @@ def request_of(question: Question) -> types.InputRequest:
 
 
 def result_type(question: Question) -> type[BaseModel]:
-    """What a client answers it with."""
+    """The MCP result type that answers the question."""
     if isinstance(question, FormRequest | UrlRequest):
         return types.ElicitResult
     if isinstance(question, RootsRequest):
@@ -313,7 +316,7 @@ def result_type(question: Question) -> type[BaseModel]:
 
 
 def reply_to(question: Question, response: object) -> ElicitationReply | None:
-    """What was said; None if it is no answer to this question, which then stays open."""
+    """The reply in a response; None if it does not answer this question, which then stays open."""
     if isinstance(question, FormRequest | UrlRequest):
         if not isinstance(response, types.ElicitResult):
             return None
@@ -329,7 +332,7 @@ def reply_to(question: Question, response: object) -> ElicitationReply | None:
 
 
 def can_answer(question: Question, capabilities: types.ClientCapabilities | None) -> bool:
-    """Whether the client said that it knows this kind of question."""
+    """Whether the client declared the capability for this kind of question."""
     if capabilities is None:
         return False
     if isinstance(question, SamplingRequest):
@@ -341,11 +344,11 @@ def can_answer(question: Question, capabilities: types.ClientCapabilities | None
         return False
     if isinstance(question, UrlRequest):
         return elicitation.url is not None
-    return elicitation.form is not None or elicitation.url is None  # `{}` means forms
+    return elicitation.form is not None or elicitation.url is None  # an empty object means forms
 
 
 def _filled_in(form: FormRequest, response: types.ElicitResult) -> ElicitationReply | None:
-    """The values, if they are what was asked for. Some clients send null for what was left empty."""
+    """The submitted values if they fit the form. Some clients send null for an empty field."""
     given: Any = {name: value for name, value in (response.content or {}).items() if value is not None}
     try:
         values = compile_schema(form.schema, "The form").check(given)

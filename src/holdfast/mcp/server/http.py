@@ -1,4 +1,4 @@
-"""The MCP server on HTTP, for this machine only: who may come in is settled before anything of a request is read."""
+"""The MCP server on HTTP, loopback only. Host, origin and token are checked before the body of a request is read."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from holdfast.runtime.runtime import Runtime
 
 MAX_BODY: Final = 4 * 1024 * 1024
 MAX_SESSIONS: Final = 256
-"""Clients of the handshake protocols that may be connected at a time."""
+"""Concurrent sessions of clients that use the handshake protocols."""
 MAX_CONNECTIONS: Final = 512
 MAX_NEWCOMERS: Final = 64
-"""Connections on which nobody has shown the token yet."""
+"""Connections that have not presented the token yet."""
 BODY_SECONDS: Final = 30.0
 HEADER_SECONDS: Final = 3.0
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
@@ -34,7 +34,7 @@ async def serve(
     runtime: Runtime, *, token: str | None, host: str, path: str, port: int, started: Callable[[str], None] | None
 ) -> None:
     if token is not None and not token.strip():
-        raise ConfigError("An empty token would let everybody in: give one, or none at all.")
+        raise ConfigError("An empty token would let everybody in. Set a token, or none at all.")
     with _listen(host, port) as listening:
         async with McpServer(runtime) as server:
             app = server.server.streamable_http_app(
@@ -47,7 +47,7 @@ async def serve(
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    # The protocol is named so that asyncio switches off the delay of small packets, which costs 40 ms an answer.
+    # Naming the protocol makes asyncio set TCP_NODELAY; without it each response is delayed by 40 ms.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -55,7 +55,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.listen(128)
     except (OSError, OverflowError) as error:
         listening.close()
-        raise ConfigError(f"Port {port} cannot be used ({error}); choose another one.") from error
+        raise ConfigError(f"Port {port} cannot be used ({error}). Choose another one.") from error
     return listening
 
 
@@ -86,12 +86,12 @@ async def _run(app: RequestFilter, listening: socket.socket) -> None:
 class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Signals are for whoever runs the loop."""
+        """Leaves signals to the caller of the event loop."""
         yield
 
 
 class NewConnections:
-    """Connections on which nobody has shown the token: beyond some, the oldest goes, so that others can come."""
+    """Connections without a valid token. Beyond a limit the oldest is closed, so that they cannot lock out others."""
 
     def __init__(self) -> None:
         self._transports: dict[object, asyncio.Transport] = {}
@@ -106,7 +106,7 @@ class NewConnections:
 
 
 class RequestFilter:
-    """Lets in what comes from this machine's own pages and programs and holds the token."""
+    """Rejects requests with a foreign `Host` or `Origin` (DNS rebinding) or without the token."""
 
     def __init__(self, app: ASGIApp, token: str | None, port: int) -> None:
         self._app = app
@@ -130,7 +130,7 @@ class RequestFilter:
     def _refusal(self, headers: Headers) -> PlainTextResponse | None:
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
-            return PlainTextResponse("This server answers to its own address only.", 421)
+            return PlainTextResponse("This server accepts requests to its own address only.", 421)
         if any(origin.lower() not in self._origins for origin in origins):
             return PlainTextResponse("Pages of other origins may not use this server.", 403)
         if self._token is None or self._holds_token(headers.getlist("authorization")):
@@ -145,7 +145,7 @@ class RequestFilter:
 
 
 class _Timed:
-    """A body must arrive in time; what comes after it, the end of the connection, may take as long as it likes."""
+    """Requires the body to arrive in time. Messages after it, such as the disconnect, may take any time."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive = receive
@@ -173,7 +173,7 @@ class _Timed:
 
 
 class TimedProtocol(H11Protocol):
-    """A connection on which no request arrives in time is closed."""
+    """Closes a connection on which no request arrives in time."""
 
     _waiting: asyncio.TimerHandle | None = None
 

@@ -1,4 +1,4 @@
-"""What happens during a call, told to the client that asked for it: progress and log messages, in their order."""
+"""Forwards progress and log messages of a call to the client that requested it, in order."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from holdfast.mcp.server.wire import clean_text
 
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _MAX_WAITING: Final = 256
-"""Messages a slow client may be behind; the oldest are left out beyond that."""
+"""Messages a slow client may lag behind; beyond that the oldest are dropped."""
 _STEP: Final = 0.001
-"""What progress grows by when something is said and no number is known."""
+"""Progress step for a message without a number."""
 
 
 class ClientNotifier:
@@ -35,7 +35,7 @@ class ClientNotifier:
         self._total: float | None = None
 
     def progress(self, message: str, done: float | None, total: float | None) -> None:
-        """Numbers only grow in MCP: one that does not is told as a small step."""
+        """Send progress. MCP values must increase, so a value that does not is sent as a small step."""
         done, total = _number(done), _number(total)
         if done is not None and (self._value is None or done > self._value):
             self._value, self._total = done, total
@@ -54,7 +54,7 @@ class ClientNotifier:
         self._say(lambda: self._ctx.session.send_notification(note, related_request_id=self._ctx.request_id))
 
     async def finish(self) -> None:
-        """Until everything has been told, so that nothing comes after the answer."""
+        """Wait until everything is sent, so that nothing follows the response."""
         if self._pump is not None:
             await self._pump
 
@@ -69,7 +69,7 @@ class ClientNotifier:
             self._pump = asyncio.create_task(self._send_all())
 
     async def _send_all(self) -> None:
-        with contextlib.suppress(Exception):  # a client that cannot be told loses this, and not its answer
+        with contextlib.suppress(Exception):  # a client that cannot be notified still gets its response
             while self._waiting:
                 await self._waiting.popleft()()
 
@@ -78,20 +78,20 @@ _TOLD: Final = (Progress, Output, ServerLogged, Pending)
 
 
 class EventForwarder:
-    """The one listener for all requests: finds whose call an event is about."""
+    """The one event listener for all requests: maps events to the request of their call."""
 
     def __init__(self, teller_of: Callable[[str], ClientNotifier | None], line_of: Callable[[Call], str]) -> None:
         self._teller_of = teller_of
         self._line_of = line_of
         self._above: dict[str, tuple[str, str]] = {}
-        """For each running call: the outermost call of it, and its tool."""
+        """Per running call its outermost call and its tool."""
         self._below: dict[str, list[str]] = {}
 
     def begin(self, call_id: str, tool: str) -> None:
         self._above[call_id] = (call_id, tool)
 
     def end(self, call_id: str) -> None:
-        """Nothing more is told of it, nor of the calls nested in it."""
+        """Stop forwarding events of a call and of the calls nested in it."""
         for below in (call_id, *self._below.pop(call_id, ())):
             self._above.pop(below, None)
 
@@ -122,7 +122,7 @@ class EventForwarder:
             teller.log(event.level if event.level in LEVELS else "info", event.source, event.message)
         elif isinstance(event, Pending):
             what = self._line_of(event.call)
-            teller.progress(f"A call waits for a person, holdfast approve {event.call_id}: {what}", None, None)
+            teller.progress(f"A call is pending, holdfast approve {event.call_id}: {what}", None, None)
         elif event.call_id == group:
             teller.progress(event.message, event.done, event.total)
         else:
@@ -130,7 +130,7 @@ class EventForwarder:
 
 
 def _number(value: float | None) -> float | None:
-    """Whatever a tool says, as a number JSON has."""
+    """The value as a number that JSON can express."""
     try:
         number = None if value is None else float(value)
     except OverflowError:

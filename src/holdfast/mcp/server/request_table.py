@@ -1,4 +1,4 @@
-"""The requests that are being worked on, those between two rounds, and those whose server process has ended."""
+"""Tracks client requests: in progress, between two rounds, and resumed after a server restart. Deduplicates retries."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from holdfast.runtime.runtime import Runtime
 from holdfast.store import process_identity
 
 MAX_SUSPENDED: Final = 256
-"""Requests that may wait for their client's next round; beyond that the oldest wait in the ledger only."""
-_LOST: Final = "What this answers is not open any more. Send the request again, without requestState."
+"""Requests that may wait for their client's next round; beyond that the oldest stay pending in the ledger only."""
+_LOST: Final = "This answers a question that is no longer open. Send the request again without requestState."
 DECLINED: Final = ElicitationReply(action="decline")
 _LAST_WORDS: Final = 0.7
-"""Seconds calls have to end in when the interface closes."""
+"""Seconds that calls have to finish when the server closes."""
 
 
 class RequestTable:
-    """Finds the exchange of a call for whoever asks its person, and keeps it until its client has the answer."""
+    """Finds the request of a call, to ask its user, and keeps it until the client has the response."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -47,7 +47,7 @@ class RequestTable:
         self.watch = EventForwarder(self._teller_of, self._line_of)
 
     def enter(self, exchange: ClientRequest, call_id: str, tool: str) -> None:
-        """A call now runs for this request."""
+        """Register a call that runs for this request."""
         exchange.calls.append(call_id)
         self._by_call[call_id] = exchange
         self.watch.begin(call_id, tool)
@@ -55,7 +55,7 @@ class RequestTable:
     async def drive(
         self, exchange: ClientRequest, ctx: ServerRequestContext[Any, Any], teller: ClientNotifier
     ) -> Result | types.InputRequiredResult:
-        """One round: until the request is answered or the client must come back with an answer of its own."""
+        """One round: until the request has a response, or a question that the client must answer in another round."""
         self._all[exchange.id] = exchange
         self._resume(exchange.id)
         exchange.ctx, exchange.teller = ctx, teller
@@ -83,7 +83,7 @@ class RequestTable:
         return outcome
 
     async def find(self, state: RequestState) -> ClientRequest | None:
-        """The exchange that waits for this round; one that was given up leaves it to the ledger."""
+        """The request that waits for this round; None if it was abandoned and only the ledger has its call."""
         exchange = self._all.get(state.exchange)
         if exchange is None or not exchange.given_up:
             return exchange
@@ -91,16 +91,16 @@ class RequestTable:
         return None
 
     def of_call(self, call_id: str) -> ClientRequest | None:
-        """The exchange that works on this call right now."""
+        """The request that is working on this call."""
         return self._by_call.get(call_id)
 
     async def ask(self, held: PendingCall) -> Answer | None:
-        """The runtime's asker: the client's person, or whoever answers at another interface in time."""
+        """The runtime's asker: asks the client's user, while any other interface may answer first."""
         exchange = self._by_call.get(held.call.group)
         return None if exchange is None else await self._ask(exchange, held)
 
     async def elicit(self, elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
-        """The runtime's elicitor. What a client did not say it can answer is cancelled."""
+        """The runtime's elicitor. A question that the client cannot answer is cancelled."""
         group = elicitation.group or self.watch.group_of(elicitation.call_id)
         exchange = self._by_call.get(group)
         if exchange is None:
@@ -119,7 +119,7 @@ class RequestTable:
         return tuple(replies)
 
     async def settle(self, exchange: ClientRequest, state: RequestState, responses: Mapping[str, object]) -> Result:
-        """A round whose exchange is gone: an approval is still good, since the ledger holds the call."""
+        """Take the answers of a round whose request is gone. An approval still counts: the ledger has the call."""
         runtime = self._runtime
         await runtime.pipeline.wait_for_sources()
         approvals = [(key, call_id, digest) for key, (_, call_id, digest) in state.asked.items() if call_id]
@@ -129,7 +129,7 @@ class RequestTable:
                 continue
             root = state.root or held.call.group
             if held.call.parent is not None and held.state in (State.PENDING, State.APPROVED):
-                text = f"The call that wanted this ended with its server; it waits: holdfast approve {call_id}"
+                text = f"The server was restarted, and the call is pending: holdfast approve {call_id}"
                 return Result(False, error=text, state=State.UNKNOWN, failure=Failure.STALE, call_id=root)
             said = self._said(exchange, held, digest, responses.get(key))
             return await self.rejoin(exchange, root if held.state is State.RUNNING else call_id, said, digest)
@@ -142,7 +142,7 @@ class RequestTable:
     async def rejoin(
         self, exchange: ClientRequest, call_id: str, said: Answer | None = None, digest: str = ""
     ) -> Result:
-        """Go on with a call that waits or runs already: `said` is an answer to what was shown with this digest."""
+        """Continue with a call that is pending or running; `said` answers what was shown with this digest."""
         runtime = self._runtime
         exchange.joined = True
         if call_id not in exchange.calls:
@@ -152,19 +152,19 @@ class RequestTable:
             try:
                 await runtime.lifecycle.answer(call_id, said, digest)
             except (NotPending, UnknownCall, StaleApproval):
-                pass  # somebody else was faster
+                pass  # another interface answered first
             except HoldfastError as error:
                 return Result(False, error=str(error), state=State.PENDING, call_id=call_id)
         return await runtime.lifecycle.rejoin(call_id, runtime.config.mcp.wait)
 
     async def close(self) -> None:
-        """Held calls stay in the ledger; what runs is stopped and gets its end."""
+        """Stop running calls, which get their result. Pending calls stay in the ledger."""
         for timer in self._suspended.values():
             timer.cancel()
         left = list(self._all.values())
         for exchange in left:
             if exchange.elicits:
-                self._stop(exchange)  # nobody has said no, so the tool must not go on as if they had
+                self._stop(exchange)  # no answer is not a "no": the tool must not continue as if the user had declined
             else:
                 exchange.give_up()
         tasks = [exchange.work for exchange in left if not exchange.work.done()]
@@ -177,7 +177,7 @@ class RequestTable:
             await asyncio.wait(tasks, timeout=_LAST_WORDS / 2)
 
     async def _ask(self, exchange: ClientRequest, held: PendingCall) -> Answer | None:
-        """Whoever cannot be asked here gets the time to go to another interface."""
+        """Ask the user. If the client cannot, give another interface time to answer."""
         runtime = self._runtime
         tool = runtime.registry.find(held.call.tool)
         shown = redacted(held, tool, runtime.redactor)
@@ -193,7 +193,7 @@ class RequestTable:
         return None if reply is None else answer_of(reply, held, exchange.by)
 
     def _said(self, exchange: ClientRequest, held: PendingCall, digest: str, response: object) -> Answer | None:
-        """An answer counts for what was shown, and for nothing else."""
+        """The answer, if it is for exactly the call and digest that were shown."""
         if held.state is not State.PENDING or held.digest != digest or not self._runtime.config.mcp.client_approves:
             return None
         shown = redacted(held, self._runtime.registry.find(held.call.tool), self._runtime.redactor)
@@ -201,7 +201,7 @@ class RequestTable:
         return None if reply is None else answer_of(reply, held, exchange.by)
 
     def _roots_of(self, call_ids: Iterable[str]) -> Iterator[str]:
-        """The outermost calls of what was asked about, as the ledger knows them."""
+        """The outermost calls of the calls that were asked about, from the ledger."""
         for call_id in call_ids:
             with contextlib.suppress(HoldfastError):
                 call = self._runtime.pending.ledger.call(call_id).call
@@ -212,7 +212,7 @@ class RequestTable:
         return line_of(clean, self._runtime.registry.find(call.tool))
 
     def _stop(self, exchange: ClientRequest) -> None:
-        """What it waits for is withdrawn with it, unless that was parked before it came; what runs here ends."""
+        """Cancel the request's work. A call that was pending before it stays."""
         exchange.stop(self._runtime.pipeline.cancel if exchange.joined else self._runtime.cancel)
 
     def _teller_of(self, group: str) -> ClientNotifier | None:
@@ -251,7 +251,8 @@ _WAITS: Final = frozenset({State.PENDING, State.APPROVED, State.RUNNING})
 
 
 class PendingRetries:
-    """Remembers by who asked for what; a result is given once, and after that the same request is a new call."""
+    """Deduplicates retries by caller, tool and arguments: a client that repeats a pending request joins the existing
+    call. A result is delivered once; after that the same request is a new call."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -259,7 +260,7 @@ class PendingRetries:
         self._left: set[str] | None = None
 
     def key_of(self, caller: Caller, tool: Tool | None, args: Any) -> str:
-        """The same for the same; empty where that cannot be told."""
+        """The deduplication key; empty if the request cannot be identified."""
         if tool is None:
             return ""
         try:
@@ -269,7 +270,7 @@ class PendingRetries:
         return hashlib.sha256(said.encode()).hexdigest()
 
     def find(self, key: str, caller: Caller, tool: Tool | None, args: Any) -> str | None:
-        """The call that waits for this very thing, here or left behind by a server that has ended."""
+        """The pending call of the same request, from this process or from an earlier server."""
         if not key or tool is None:
             return None
         call_id, since = self._calls.get(key, ("", 0.0))
@@ -279,7 +280,7 @@ class PendingRetries:
         return self._left_behind(caller, tool, args)
 
     def ended(self, key: str, result: Result) -> None:
-        """What a request was answered with: a call that goes on is remembered, any other is over."""
+        """Record the end of a request: a call that is still pending is remembered, any other is forgotten."""
         self._calls.pop(key, None)
         if not key or result.state not in _WAITS or not result.call_id:
             return
@@ -288,7 +289,7 @@ class PendingRetries:
             del self._calls[next(iter(self._calls))]
 
     def _left_behind(self, caller: Caller, tool: Tool, args: Any) -> str | None:
-        """What servers before this one left in the ledger is looked through once: there is nothing new among it."""
+        """Look through the calls of earlier servers. Once is enough: no new ones appear among them."""
         if self._left is None:
             own = f"{self._runtime.session}-"
             self._left = {held.call.id for held in self._runtime.pending.list() if not held.call.id.startswith(own)}
@@ -308,7 +309,7 @@ class PendingRetries:
 
 
 def _is_of(held: PendingCall, caller: Caller, tool: Tool) -> bool:
-    """Asked for by nobody who still waits, and by the same client as far as that can be known."""
+    """Whether the call has no waiting process and comes from the same client, as far as that is known."""
     call, asked = held.call, held.call.caller
     if (asked.interface, asked.agent, call.tool, call.parent) != (caller.interface, caller.agent, tool.name, None):
         return False

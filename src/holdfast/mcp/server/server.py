@@ -1,4 +1,4 @@
-"""The MCP server of a runtime: who asks, what they are shown, and every request of theirs through the one path."""
+"""The MCP server of a runtime: identifies callers, lists tools, and sends every request through the pipeline."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ _CACHEABLE: Final = frozenset({*_LISTS, "resources/read"})
 _EMPTY: Final = frozenset({"resources/subscribe", "resources/unsubscribe"})
 _OURS: Final = frozenset({"_meta", "inputResponses", "requestState"})
 _NO_RESOURCE: Final = -32002
-"""What the handshake protocols say of a resource that is not there."""
+"""Error code of the handshake protocols for a missing resource."""
 _MAX_PAGES: Final = 100
 _NOT_THIS_ONE: Final = frozenset({State.FAILED, State.INVALID})
-"""Ends after which another tool may know better."""
+"""End states after which the next tool is tried."""
 
 
 class RequestHandlers:
-    """Handlers exist only for what a tool answers, so that nothing is promised that is not there."""
+    """Registers handlers for the methods that some tool answers, so that no capability is advertised without one."""
 
     def __init__(self, runtime: Runtime, server: McpServer) -> None:
         self._runtime = runtime
@@ -101,7 +101,7 @@ class RequestHandlers:
         return handle
 
     async def _list(self, exchange: ClientRequest, method: str, tools: list[Tool], args: dict[str, Any]) -> Result:
-        """All of them, one after the other; the pages of a single one are its own."""
+        """The merged lists of all tools. A single tool's pages are passed through."""
         if len(tools) == 1:
             return await self._server.call(exchange, tools[0].name, args)
         items: list[Any] = []
@@ -119,11 +119,11 @@ class RequestHandlers:
         return Result(True, structured={_LISTS[method]: items})
 
     async def _first(self, exchange: ClientRequest, method: str, tools: list[Tool], args: dict[str, Any]) -> Result:
-        result = Result(False, error=f"Nothing here answers {method}.", state=State.FAILED, failure=Failure.TOOL_ERROR)
+        result = Result(False, error=f"No tool answers {method}.", state=State.FAILED, failure=Failure.TOOL_ERROR)
         for tool in tools:
             result = await self._server.call(exchange, tool.name, args)
             if result.state not in _NOT_THIS_ONE:
-                break  # what waits for a person or was refused by one must not be covered by somebody else's answer
+                break  # a call that is pending or was rejected must not be hidden by another tool's result
         return result
 
 
@@ -139,7 +139,7 @@ def _answer(method: str, result: Result, ctx: Ctx) -> dict[str, Any]:
 
 
 def _error(method: str, result: Result, ctx: Ctx) -> MCPError:
-    """Not there, or not now: the first has a code of its own, which has changed with the protocol."""
+    """The error of a failed request: "not found" has its own code, which differs between protocol versions."""
     if result.state not in _NOT_THIS_ONE:
         return MCPError(types.INTERNAL_ERROR, result.text, {"state": result.state.value, "call": result.call_id})
     if method == "resources/read":
@@ -155,13 +155,13 @@ INSTRUCTIONS: Final = (
     "it is asked for here where the client can, and can be answered elsewhere with `holdfast approve ID`."
 )
 ASKS: Final = "asks:"
-"""A capability that begins like this names what a client must be able to answer: elicitation, sampling or roots."""
+"""Prefix of a capability that names what the client must support: elicitation, sampling or roots."""
 _MAX_WARNED: Final = 10_000
 _MAX_NAME: Final = 100
 _BURST_SECONDS: Final = 0.05
-"""Changes that come one after the other are told of once."""
+"""Debounces list-changed notifications: seconds."""
 _TELL_SECONDS: Final = 5.0
-"""What a client that does not read may hold up the others."""
+"""Seconds that one client that does not read can delay notifications to the others."""
 _CHANGES: Final = {"tools": ToolsListChanged, "prompts": PromptsListChanged, "resources": ResourcesListChanged}
 _UNKNOWN: Final = frozenset({Failure.UNKNOWN_TOOL, Failure.NOT_ALLOWED})
 
@@ -172,13 +172,13 @@ class _Server(Server[Any]):
     def create_initialization_options(
         self, notification_options: NotificationOptions | None = None, *args: Any, **kwargs: Any
     ) -> InitializationOptions:
-        """Lists that change are told of on every transport."""
+        """Advertise list-changed notifications on every transport."""
         told = notification_options or NotificationOptions(True, True, True)
         return super().create_initialization_options(told, *args, **kwargs)
 
 
 class McpServer:
-    """Use it as `async with McpServer(runtime) as server:`; meanwhile the runtime asks the clients' people."""
+    """Use it as `async with McpServer(runtime) as server:`; while it is open, clients are asked about pending calls."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -187,7 +187,7 @@ class McpServer:
         self._levels: WeakKeyDictionary[Connection, str] = WeakKeyDictionary()
         self._connections: WeakSet[Connection] = WeakSet()
         self._warned: set[tuple[str | None, str | None, str]] = set()
-        """Which warnings which client was told of."""
+        """Warnings that each client has received."""
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
         self._telling: asyncio.Task[None] | None = None
@@ -214,7 +214,7 @@ class McpServer:
         self._attached.remove()
 
     def caller_of(self, ctx: Ctx) -> Caller:
-        """A client's name can narrow what it may do, and never widen it."""
+        """The caller of a request. A client's name can narrow its rights, never widen them."""
         own = self._runtime.caller
         info = _client_of(ctx)
         session = _connection_of(ctx).session_id
@@ -226,11 +226,11 @@ class McpServer:
         )
 
     def open(self, ctx: Ctx) -> ClientRequest:
-        """A request begins."""
+        """Open a new request."""
         return ClientRequest(ctx, self.caller_of(ctx), _approver(ctx))
 
     def call(self, exchange: ClientRequest, name: str, args: Any) -> Awaitable[Result]:
-        """One call for a request, known to whoever has to find its person."""
+        """Start a call for a request, and register it so that its user can be asked."""
         runtime, ctx = self._runtime, exchange.ctx
         call_id = runtime.pipeline.new_call_id()
         tool = runtime.registry.find(name)
@@ -240,13 +240,13 @@ class McpServer:
         return runtime.call(name, args, caller=caller, request=caller.session, given_id=given_id, call_id=call_id)
 
     async def round(self, exchange: ClientRequest, ctx: Ctx) -> Result | types.InputRequiredResult:
-        """Until the request is answered, or must be asked about."""
+        """Run one round: until the request has a response or must ask a question."""
         teller = ClientNotifier(ctx, self._levels_of(ctx))
         self._tell_warnings(exchange.caller, teller)
         return await self._rounds.drive(exchange, ctx, teller)
 
     def _tell_warnings(self, caller: Caller, teller: ClientNotifier) -> None:
-        """Each client is told once what is odd about the tools and the configuration here."""
+        """Send each client, once, the warnings about tools and configuration."""
         for warning in self._runtime.warnings():
             key = (caller.agent, caller.session, warning)
             if key not in self._warned:
@@ -256,7 +256,7 @@ class McpServer:
                 teller.log("warning", "holdfast", warning)
 
     async def next_round(self, ctx: Ctx, params: Any) -> Result | types.InputRequiredResult:
-        """The client is back with answers; the state has been unsealed and belongs to this very request."""
+        """Continue a request with the client's answers. The SDK has verified that the state belongs to this request."""
         state = unseal_state(params.request_state)
         responses: dict[str, Any] = params.input_responses or {}
         exchange = await self._rounds.find(state)
@@ -317,7 +317,7 @@ class McpServer:
         return to_wire(outcome, modern=modern, limit=self._runtime.config.output.max_bytes if foreign else None)
 
     def _begun(self, ctx: Ctx, params: types.CallToolRequestParams, tool: Tool | None, key: str) -> ClientRequest:
-        """A new call, or one that waits for exactly this already."""
+        """A request with a new call, or joined to the pending call of the same request."""
         args = params.arguments or {}
         exchange = self.open(ctx)
         waiting = self._parked.find(key, exchange.caller, tool, args)
@@ -355,7 +355,7 @@ class McpServer:
         return None if tool is None else dict(tool.input_schema)
 
     def _changed(self) -> None:
-        """The registry changes in any thread, and many tools at once."""
+        """Schedule a notification. The registry changes in any thread, and many tools at once."""
         self._loop.call_soon_threadsafe(self._tell_of_changes)
 
     def _tell_of_changes(self) -> None:
@@ -379,12 +379,12 @@ class McpServer:
 
 
 def _check_capabilities(tool: Tool, ctx: Ctx) -> None:
-    """A tool that says it cannot do without asking is not begun for a client that cannot answer."""
+    """Refuse a tool that must ask its user if the client cannot answer."""
     declared = ctx.session.client_capabilities
     wanted = {name.removeprefix(ASKS) for name in tool.capabilities if name.startswith(ASKS)}
     missing = sorted(kind for kind in wanted if getattr(declared, kind, None) is None)
     if missing:
-        text = f"Tool '{tool.name}' has to ask for {' and '.join(missing)}; this client declared no such capability."
+        text = f"Tool '{tool.name}' needs {' and '.join(missing)}, and this client did not declare that capability."
         data: dict[str, Any] = {"requiredCapabilities": {kind: {} for kind in missing}}
         raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, text, data)
 
@@ -399,7 +399,7 @@ def _client_of(ctx: Ctx) -> types.Implementation | None:
 
 
 def _is_told_apart(ctx: Ctx) -> bool:
-    """Whether this client can be told from others of its name: over HTTP only a session does that."""
+    """Whether this client can be told apart from others with its name: over HTTP only a session identifies it."""
     return ctx.request is None or _connection_of(ctx).session_id is not None
 
 

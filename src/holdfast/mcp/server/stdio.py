@@ -1,4 +1,4 @@
-"""The MCP server on stdin and stdout: lines of bounded length in, whole lines out, and nothing else on the wire."""
+"""The MCP server on stdin and stdout: bounded lines in, whole lines out, and no other output on stdout."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from holdfast.mcp.stdio_lines import MAX_LINE, LineSplitter, LineTooLong, NotAMe
 from holdfast.runtime.runtime import Runtime
 
 LAST_ANSWERS: Final = 0.5
-"""Seconds that what came before the end of the input has to be answered in."""
+"""Seconds to answer the requests that arrived before the end of the input."""
 _CHUNK: Final = 256 * 1024
 _MAX_REFUSED: Final = 1024 * 1024
-"""A line up to this, if it is no message, is looked through for its id."""
+"""Lines up to this size that are not a message are searched for an id, for the error response."""
 
 
 async def serve(runtime: Runtime) -> None:
@@ -36,7 +36,7 @@ async def serve(runtime: Runtime) -> None:
 
 @asynccontextmanager
 async def _streams() -> AsyncGenerator[tuple[Any, Any]]:
-    """The two streams the SDK serves. Until they are left, stdin is empty and stdout is stderr for everybody else."""
+    """The two streams the SDK serves. Meanwhile stdin is empty and stdout goes to stderr for all other code."""
     source, sink = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -56,11 +56,11 @@ async def _streams() -> AsyncGenerator[tuple[Any, Any]]:
     finally:
         os.dup2(source, 0)
         os.dup2(sink, 1)
-        os.close(source)  # the writer's own descriptor stays open: its thread may still wait for the client
+        os.close(source)  # the writer keeps its own descriptor open: its thread may still be blocked on the client
 
 
 class OutstandingResponses:
-    """The requests that have come and have no answer yet."""
+    """The requests that have no response yet."""
 
     def __init__(self) -> None:
         self._open: dict[types.RequestId, int] = {}
@@ -86,7 +86,7 @@ class OutstandingResponses:
             self._none.set()
 
     async def paid(self) -> None:
-        """Until all is answered, or for as long as a client that has gone is worth waiting for."""
+        """Wait until every request is answered, bounded for a client that has disconnected."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_ANSWERS):
                 await self._none.wait()
@@ -104,7 +104,7 @@ async def _read_all(
         while chunk := await _read(source):
             lines.feed(chunk)
             for _ in range(lines.skipped - refused):
-                text = f"A message of more than {MAX_LINE:,} bytes was left out."
+                text = f"A message of more than {MAX_LINE:,} bytes was ignored."
                 await writer.write(refusal(types.PARSE_ERROR, text) + b"\n")
             refused = lines.skipped
             if not await _hand_on(lines, send, writer, owed):
@@ -120,7 +120,7 @@ async def _hand_on(
     writer: LineWriter,
     owed: OutstandingResponses,
 ) -> bool:
-    """Whole lines as messages; False if nobody takes them any more."""
+    """Pass on whole lines as messages; False if the receiver is closed."""
     while lines.ready:
         line = lines.ready.popleft()
         try:
@@ -149,23 +149,23 @@ async def write_all(
 
 
 def _refused(line: bytes | bytearray, error: Exception) -> bytes:
-    """What is no message but has an id is refused under it, so that its sender does not wait."""
+    """An error response for a line that is not a message but has an id, so that its sender does not wait."""
     if isinstance(error, LineTooLong):
-        return refusal(types.INVALID_REQUEST, f"The line is {error}, and was left out.")
+        return refusal(types.INVALID_REQUEST, f"The line is {error} and was ignored.")
     try:
         found: Any = json.loads(line) if len(line) <= _MAX_REFUSED else None
     except (ValueError, RecursionError):
-        return refusal(types.PARSE_ERROR, "That line is no JSON, or is nested too deep.")
+        return refusal(types.PARSE_ERROR, "The line is not JSON, or is nested too deeply.")
     number = cast("dict[str, Any]", found).get("id") if isinstance(found, dict) else None
     usable = type(number) is int or (type(number) is str and number == clean_text(number))
-    return refusal(types.INVALID_REQUEST, "That is no JSON-RPC message.", number if usable else None)
+    return refusal(types.INVALID_REQUEST, "The line is not a JSON-RPC message.", number if usable else None)
 
 
 async def _read(source: int) -> bytes:
-    """What is there, waiting for it; nothing at the end."""
+    """The available bytes, waiting for some; empty at the end of the input."""
     loop = asyncio.get_running_loop()
     readable: asyncio.Future[None] = loop.create_future()
-    with suppress(PermissionError):  # a file, or /dev/null: it is never waited for
+    with suppress(PermissionError):  # a regular file or /dev/null is always readable and cannot be polled
         loop.add_reader(source, lambda: readable.done() or readable.set_result(None))
         try:
             await readable
@@ -180,7 +180,7 @@ async def _read(source: int) -> bytes:
 
 
 class LineWriter:
-    """Writes lines in order, in a thread that waits for a client that is slow."""
+    """Writes lines in order, in a thread that can block on a slow client."""
 
     def __init__(self, sink: int) -> None:
         self._sink = sink
@@ -200,7 +200,7 @@ class LineWriter:
             await done
 
     async def flushed(self) -> None:
-        """What has been begun is written, unless the client does not read."""
+        """Wait until what was started is written, unless the client does not read."""
         try:
             async with asyncio.timeout(0.5):
                 async with self._lock:
@@ -225,4 +225,4 @@ class LineWriter:
             try:
                 done.get_loop().call_soon_threadsafe(lambda done=done: done.done() or done.set_result(None))
             except RuntimeError:
-                return  # the loop is closed
+                return  # the event loop is closed

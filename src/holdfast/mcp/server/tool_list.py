@@ -1,4 +1,4 @@
-"""What an MCP client is shown of the tools: under API names, with annotations that follow from effects."""
+"""The `tools/list` responses: tools under their API names, with annotations derived from their effects."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from holdfast.mcp.server.wire import clean
 
 PAGE: Final = 200
 ANSWERS: Final = "mcp:"
-"""A capability that begins like this names the MCP request a tool answers; it is no tool to a client."""
+"""Prefix of a capability that names the MCP method a tool answers. Such a tool is not listed."""
 _DESTROYS: Final = frozenset({"fs.write", "process", "external"})
 _OPEN_WORLD: Final = frozenset({"network", "external"})
 
 
 class ToolPages:
-    """The tools one caller sees."""
+    """The tools that one caller sees, in pages."""
 
     def __init__(self, tools: list[Tool]) -> None:
         self.answering: dict[str, list[Tool]] = {}
@@ -34,12 +34,12 @@ class ToolPages:
                 self.listed.append(tool)
 
     def page(self, cursor: str | None) -> dict[str, Any]:
-        """The tools after the one a cursor names. Raises `ValueError` for a cursor that is none of ours."""
+        """The page after a cursor. Raises `ValueError` for an invalid cursor."""
         start = 0 if cursor is None else bisect_right(self.listed, _name_in(cursor), key=lambda tool: tool.name)
         shown = self.listed[start : start + PAGE]
         page: dict[str, Any] = {"tools": [], "ttlMs": 0, "cacheScope": "private"}
         for tool in shown:
-            with suppress(ValueError, RecursionError):  # a schema that cannot be written down hides its own tool only
+            with suppress(ValueError, RecursionError):  # a schema that cannot be serialised hides only its own tool
                 page["tools"].append(to_wire(tool))
         if start + PAGE < len(self.listed):
             page["nextCursor"] = urlsafe_b64encode(shown[-1].name.encode()).decode()
@@ -64,7 +64,7 @@ def to_wire(tool: Tool) -> dict[str, Any]:
         "inputSchema": {**tool.input_schema, "type": "object"},
         "annotations": annotations,
     }
-    bounded = mcp_server_name(tool.source) is None  # what a bridged server returns may be too long to be sent whole
+    bounded = mcp_server_name(tool.source) is None  # a bridged server's structured result may be too long to send whole
     if bounded and tool.output_schema is not None and tool.output_schema.get("type") == "object":
         wire["outputSchema"] = dict(tool.output_schema)
     return clean(wire)
@@ -74,4 +74,4 @@ def _name_in(cursor: str) -> str:
     try:
         return b64decode(cursor, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError) as error:
-        raise ValueError(f"'{cursor[:80]}' is no cursor of this list; begin again without one.") from error
+        raise ValueError(f"'{cursor[:80]}' is not a cursor of this list. Start again without one.") from error

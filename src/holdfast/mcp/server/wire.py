@@ -1,4 +1,4 @@
-"""What goes to a client can be written down: no half characters, no numbers that JSON does not have."""
+"""Makes values serialisable for every transport: no lone surrogates, no numbers that JSON does not have."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from holdfast.contract.json import encode_json
 from holdfast.contract.result import Attachment, Result
 
 _MAX_BITS: Final = 4096
-"""Of a whole number: longer ones cannot be read by many, nor be written by every one of our own transports."""
+"""Bits of an integer. Many JSON parsers and some of our transports reject longer ones."""
 _CLEAN_ALREADY: Final = frozenset({"tools/list"})
-"""Answers that are cleaned when they are made, and not each time they are given."""
-_FAILED: Final = "holdfast failed at this request; its log says how."
-_UNWRITABLE: Final = "The answer cannot be written as JSON."
+"""Results that are cleaned once when they are made, not on every response."""
+_FAILED: Final = "The request failed inside holdfast. The log has the details."
+_UNWRITABLE: Final = "The response cannot be written as JSON."
 
 
 def clean(value: Any) -> Any:
-    """The same value, such that every transport can write it. Raises `ValueError` where that cannot be."""
+    """The same value in a form that every transport can write. Raises `ValueError` if that is impossible."""
     kind = cast("type[Any]", type(value))
     if kind is str:
         return value if value.isascii() else clean_text(value)
@@ -47,7 +47,7 @@ def clean(value: Any) -> Any:
 
 
 def clean_text(text: str) -> str:
-    """Halves of characters that belong together are joined; one that is alone becomes `\\ufffd`."""
+    """Join surrogate pairs, and replace a lone surrogate with U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -56,7 +56,7 @@ def clean_text(text: str) -> str:
 
 
 def writable(message: types.JSONRPCMessage) -> bytes | None:
-    """A message as it is written; an answer that cannot be is an error under its id, anything else is nothing."""
+    """The message as bytes. A response that cannot be written becomes an error under its id, other messages None."""
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
     except Exception:
@@ -74,7 +74,7 @@ def refusal(code: int, text: str, number: types.RequestId | None = None) -> byte
 
 
 async def clean_answers(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Around every request: what is answered, a result or an error, is clean whatever made it."""
+    """Middleware around every request that cleans its result or error."""
     try:
         result = await call_next(ctx)
         if not isinstance(result, dict) or ctx.method in _CLEAN_ALREADY:
@@ -84,7 +84,7 @@ async def clean_answers(ctx: ServerRequestContext[Any, Any], call_next: CallNext
         said = error.error
         raise MCPError(said.code, clean_text(said.message), _clean_data(said.data)) from error
     except ValidationError:
-        raise  # of what the client sent, which the SDK puts into words
+        raise  # the SDK repeats the client's text in its error
     except Exception as error:
         logging.getLogger("holdfast").error("A request over MCP failed inside holdfast.", exc_info=error)
         raise MCPError(types.INTERNAL_ERROR, _FAILED) from error
@@ -109,14 +109,14 @@ STATE: Final = "holdfast/state"
 _PLACED: Final = frozenset(
     {"success", "output", "error", "structured", "attachments", "state", "call_id", "failure", "metadata"}
 )
-"""Fields of a result that have their own place in the answer, or are for holdfast alone; any other goes to `_meta`."""
+"""Result fields that have their own place in the response, or are internal. All others go to `_meta`."""
 _TEXTS: Final = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
 
 
 def to_wire(result: Result, *, modern: bool, limit: int | None = None) -> dict[str, Any]:
-    """The answer to `tools/call`. In the modern protocol structured content need not be an object.
+    """The response to `tools/call`. In the modern protocol structured content need not be an object.
 
-    `limit` is in bytes and for the structure: its text has been cut to what a model may see, and it may be as long.
+    `limit` bounds the structured content in bytes; the text is already cut for the model.
     """
     content = [block_of(item, result.call_id, place) for place, item in enumerate(result.attachments)]
     if result.text or not content:
@@ -138,12 +138,12 @@ def _others(result: Result) -> dict[str, Any]:
 
 
 def complete(answer: dict[str, Any]) -> dict[str, Any]:
-    """Marked as no question, as the modern protocol wants it of every answer."""
+    """Mark a response as final, as the modern protocol requires."""
     return {"resultType": "complete", **answer}
 
 
 def block_of(item: Attachment, call_id: str, place: int) -> dict[str, Any]:
-    """One attachment: an image, a sound, the content of a file, or where that is."""
+    """One attachment as a content block: image, audio, embedded file, or a link to it."""
     if item.kind in ("image", "audio") and item.data:
         return {"type": item.kind, "data": b64encode(item.data).decode(), "mimeType": item.mime_type}
     uri = item.uri or f"holdfast:{call_id}/{place}"
