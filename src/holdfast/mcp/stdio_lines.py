@@ -1,4 +1,4 @@
-"""What a server prints, taken apart: lines in linear time, and messages from lines."""
+"""Splits the output of a stdio peer into lines in linear time, and lines into JSON-RPC messages."""
 
 from __future__ import annotations
 
@@ -14,60 +14,60 @@ from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCNotificati
 
 MAX_LINE: Final = 16 * 1024 * 1024
 MAX_VALUES: Final = 1_000_000
-"""Values in one message: `{},` is three bytes, and a hundred when it was read."""
+"""Values in one message. `{},` is three bytes on the wire and a hundred in memory."""
 _SMALL: Final = 1024 * 1024
-"""Lines up to this cannot hold too many values."""
+"""Lines up to this size cannot hold too many values."""
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
-"""Also one without an end: it must not be looked for again from each of its characters."""
+"""Also matches a string without an end, which must not be searched again from each of its characters."""
 _BRACKET: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _SHALLOW: Final = 150
-"""Levels that are kept of a message that has too many; more than any definition may have."""
+"""Nesting levels kept of a message that is nested too deeply; more than any definition may have."""
 _DIGITS: Final = 4000
 _SKIPPED: Final = 16
-"""How many times the limit an answer may be that is skipped; the server that goes on is given up."""
+"""Factor by which a skipped response may exceed the limit. A server that continues is given up."""
 _ANSWER: Final = re.compile(
     rb'\s*+\{\s*+(?:"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+)?"id"\s*+:\s*+(\d{1,18}|"[\w-]{1,64}")\s*+,\s*+"result"\s*+:'
 )
-"""How an answer begins, as servers write it."""
+"""The start of a response, as servers write it."""
 TOO_LONG: Final = -32010
-"""The code of the error that stands for such an answer."""
+"""Error code that replaces a response that is too long."""
 _REFUSED: Final = b'{"jsonrpc":"2.0","id":%b,"error":{"code":%d,"message":"the answer is %b"}}'
 _decode: Final[Callable[[bytes | bytearray], Any]] = msgspec.json.Decoder().decode
 
 
 class LineTooLong(Exception):
-    """A line or a message that is larger than any of a healthy server."""
+    """A line or message that is larger than any of a healthy server."""
 
 
 class NotAMessage(Exception):
-    """A line that is no JSON-RPC message."""
+    """A line that is not a JSON-RPC message."""
 
 
 class UnreadableItem(dict[str, Any]):
-    """A tool of a list with something in it that is no JSON: only its name is left."""
+    """A tool in a list that contains invalid JSON: only its name is left."""
 
-    WHY: ClassVar = "it holds a number or text that is no JSON, such as Infinity or half a character"
+    WHY: ClassVar = "it contains a number or text that is not JSON, such as Infinity or a lone surrogate"
 
 
 class LineSplitter:
-    """Whole lines of what was fed; of the last one, which is not whole yet, no more than the limit is held.
+    """Yields whole lines of the fed bytes. Of an incomplete line at most the limit is buffered.
 
-    An answer that is longer becomes an error with the same id, so that what was asked fails and nothing else does.
+    A response that is longer becomes an error with the same id, so that only its request fails.
     """
 
     def __init__(self, limit: int = MAX_LINE, *, skips: bool = False) -> None:
         self.ready: deque[bytes | bytearray] = deque()
         self.skipped = 0
-        """Lines left out because they were too long; only with `skips`, which reads on after them."""
+        """Lines skipped because they were too long; only with `skips`, which continues after them."""
         self._limit = limit
         self._skips = skips
         self._skipping = False
         self._left = 0
-        """Bytes of the line that is skipped that are still put up with."""
+        """Remaining bytes of the skipped line that are tolerated."""
         self._open = bytearray()
 
     def feed(self, block: bytes) -> None:
-        """Every byte is looked at once. Raises `TooMuch`, and holds nothing of such a line any more."""
+        """Feed bytes; each is scanned once. Raises `LineTooLong` and drops the line."""
         *whole, rest = block.split(b"\n")
         if whole:
             if self._open or self._skipping:
@@ -103,7 +103,7 @@ class LineSplitter:
 
 
 def message_of(line: bytes | bytearray) -> JSONRPCMessage:
-    """The message in a line. Raises `NoMessage`, or `TooMuch` before anything is made of it."""
+    """The message in a line. Raises `NotAMessage`, or `LineTooLong` before anything is built from it."""
     if len(line) > _SMALL:
         _count(line)
     try:
@@ -116,9 +116,9 @@ def message_of(line: bytes | bytearray) -> JSONRPCMessage:
 
 
 def _list_message(line: bytes | bytearray) -> JSONRPCMessage:
-    """A list of tools of which some cannot be read: they go too deep, or hold what is no JSON (`Infinity`, a lone
-    surrogate, bytes that are no UTF-8). They are left out later, by name, and the others are not lost. Anything else is
-    no message: nobody may be given half of a result."""
+    """A list of tools of which some cannot be parsed: nested too deeply, or not JSON (`Infinity`, a lone surrogate,
+    invalid UTF-8). They are left out later by name, and the others are kept. Anything else is not a message: a
+    partial result must never be delivered."""
     if b'"tools"' not in line:
         raise NotAMessage
     text = _without_depths(line).decode("utf-8", "surrogateescape")
@@ -136,7 +136,7 @@ def _list_message(line: bytes | bytearray) -> JSONRPCMessage:
 
 
 def _without_depths(line: bytes | bytearray) -> bytes:
-    """The line with a number instead of whatever is deeper than anything may be."""
+    """The line with a number in place of everything that is nested too deeply."""
     kept: list[bytes | bytearray] = []
     depth = start = 0
     for found in _BRACKET.finditer(line):
@@ -157,12 +157,12 @@ def _unreadable(tool: Any) -> UnreadableItem:
 
 
 def _whole(text: str) -> float:
-    """Python reads no longer ones, for the time that takes."""
+    """Parse a float. Python limits the length of integers because of the time parsing takes."""
     return int(text) if len(text) < _DIGITS else float("inf")
 
 
 def is_json(value: Any) -> bool:
-    """Whether a value can be written as JSON again, other than one that a lenient reader makes of what is none."""
+    """Whether a value can be serialised as JSON again, unlike values that a lenient parser accepts."""
     if isinstance(value, UnreadableItem):
         return False
     waiting = [value]
@@ -183,7 +183,7 @@ def is_json(value: Any) -> bool:
 
 
 def _message(found: dict[str, Any]) -> JSONRPCMessage:
-    """Checked here and not by the models, whose union makes everything in a message up to four times."""
+    """Build the message. Validated here and not by the SDK's models, whose union parses everything up to four times."""
     if found.get("jsonrpc") != "2.0":
         raise NotAMessage
     number = found.get("id")
@@ -212,7 +212,7 @@ def _asked(found: dict[str, Any], number: Any) -> JSONRPCRequest | JSONRPCNotifi
 
 
 def _count(line: bytes | bytearray) -> None:
-    """Texts are left out only where it matters: finding them takes longer than anything else here."""
+    """Check the number of values. Strings are excluded only where it matters, because finding them is slow."""
     if _marks(line) <= MAX_VALUES:
         return
     if line.count(b'"') > 4 * MAX_VALUES or _marks(_STRING.sub(b"", line)) > MAX_VALUES:
@@ -220,5 +220,5 @@ def _count(line: bytes | bytearray) -> None:
 
 
 def _marks(line: bytes | bytearray) -> int:
-    """What comes with every value but the first."""
+    """The number of separators: one per value except the first."""
     return line.count(b",") + line.count(b"[") + line.count(b"{")

@@ -131,11 +131,11 @@ def test_a_server_that_dies_in_a_call_leaves_it_unknown_and_comes_back(tmp_path:
             beside = (await runtime.call("mcp:q:pid")).output
             died = await runtime.call("mcp:p:die")
             assert (died.state, died.failure) == (State.UNKNOWN, Failure.OUTCOME_UNKNOWN)
-            assert died.error == "MCP server 'p' gave no answer: it exited with 3"
+            assert died.error == "MCP server 'p' did not respond: it exited with 3"
             away = await runtime.call("mcp:p:echo", {"text": "?"})
             assert (away.state, away.error) == (
                 State.FAILED,
-                "MCP server 'p' is not running (it exited with 3); it is tried again in 1 s. The call was not sent.",
+                "MCP server 'p' is not running (it exited with 3) and is restarted in 1 s. The call was not sent.",
             )
             await until(lambda: bridge.status()[0].state == "ready")
             assert (await runtime.call("mcp:p:pid")).output not in ("", before)

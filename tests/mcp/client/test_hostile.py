@@ -138,7 +138,7 @@ def test_input_closed_by_a_bare_server_that_stays_ends_the_connection(tmp_path: 
                 await client.call_tool("do", {}, read_timeout_seconds=0.3)
             with pytest.raises(MCPError, match="Connection closed"):
                 await client.call_tool("do", {})
-            await until(lambda: "does not listen any more" in transport.reason)
+            await until(lambda: "is no longer reading its input" in transport.reason)
 
     run(go())
 

@@ -63,7 +63,7 @@ def test_the_person_is_told_who_asks_and_where_the_page_is(there: Authority) -> 
 def test_the_browser_gets_a_small_page_and_the_listener_is_gone_afterwards(there: Authority) -> None:
     person = Person()
     run(ask(login_of(there, person)))
-    assert person.pages == [(200, "holdfast has the answer of the login page. You can close this page.\n")]
+    assert person.pages == [(200, "Login received. You can close this page.\n")]
     redirect = there.last("register")["redirect"]
 
     async def again() -> None:

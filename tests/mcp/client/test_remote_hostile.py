@@ -48,7 +48,7 @@ def test_a_server_that_does_not_take_an_answer_is_restarted(
             assert bridge.status()[0].state == "ready"
             await made.event(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}))
             await until(lambda: bridge.status()[0].state == "away")
-            assert bridge.status()[0].reason == "it did not take a message within 0.2 s"
+            assert bridge.status()[0].reason == "it did not accept a message within 0.2 s"
             await until(lambda: bridge.status()[0].state == "ready")
 
     run(work())

@@ -1,4 +1,4 @@
-"""The calls a server is working on: what it asks, logs and is sent meanwhile is put down to one of them."""
+"""Tracks the calls that a server is working on, so that its requests and log messages are attributed to one of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FLYING: Final[ContextVar[ActiveCall | None]] = ContextVar("holdfast_mcp_call", 
 
 
 class ActiveCall:
-    """One call on its way: `with flights.begin(ctx):` around it."""
+    """One call in progress: `with active_calls.begin(ctx):` around it."""
 
     def __init__(self, flights: ActiveCalls, ctx: RunContext) -> None:
         self.ctx = ctx
@@ -34,18 +34,18 @@ class ActiveCall:
 
     def __exit__(self, *_: object) -> None:
         self._flights.open.pop(self, None)
-        with suppress(ValueError):  # closed from elsewhere, where the variable was never set
+        with suppress(ValueError):  # closed from another task, in which the context variable was never set
             _FLYING.reset(self._token)
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 
     @property
     def over(self) -> bool:
-        """Whether nobody waits for it any more: it has ended, or is being stopped."""
+        """Whether the call has ended or is being stopped."""
         return self.ctx.cancelled or self not in self._flights.open
 
     async def while_it_lasts(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Wait for a person on behalf of this call: its time stands still. None if the call ends before that."""
+        """Wait for the user on behalf of this call, with its timeout paused. None if the call ends first."""
         if self.over:
             work.close()
             return None
@@ -62,7 +62,7 @@ class ActiveCalls:
         return ActiveCall(self, ctx)
 
     def current(self) -> ActiveCall | None:
-        """The call this code works for: known by its context, or because there is only one."""
+        """The call this code works for: known from its context, or because there is only one."""
         flight = _FLYING.get()
         if flight is not None and flight in self.open:
             return flight
@@ -70,7 +70,7 @@ class ActiveCalls:
 
 
 def current_call() -> ActiveCall | None:
-    """The call in whose context this code runs, which may be over."""
+    """The call in whose context this code runs. It may have ended."""
     return _FLYING.get()
 
 
@@ -84,21 +84,21 @@ async def _first(work: Coroutine[Any, Any, T], ended: asyncio.Future[None]) -> T
 
 
 class _Head(Struct, frozen=True):
-    """The part of a JSON-RPC message that tells what it is."""
+    """The part of a JSON-RPC message that says what kind it is."""
 
     method: str | None = None
     id: str | int | None = None
 
 
 async def expects_response(request: httpx2.Request) -> bool:
-    """Whether an answer may take its time: notifications, answers and the end of a session are only to be received."""
+    """Whether the message is a request. Notifications, responses and the end of a session are only acknowledged."""
     if request.method == "POST" and (head := await _head_of(request)) is not None:
         return head.method is not None and head.id is not None
     return request.method != "DELETE"
 
 
 async def active_call_of(request: httpx2.Request) -> ActiveCall | None:
-    """The call that is sent with it: transports send in the context of whoever has called."""
+    """The call that a request belongs to: transports send in the context of the caller."""
     flight = current_call()
     if flight is None or request.method != "POST":
         return None

@@ -1,4 +1,4 @@
-"""The client bridge: the servers of the configuration as sources of tools, each on its own."""
+"""The client bridge: makes each configured MCP server a source of tools."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Bridge:
         state: Path | None,
         clock: Clock | None = None,
     ) -> None:
-        """`state` is the folder of the person's own state, where logins are kept; None keeps none."""
+        """`state` is the user's state directory, where logins are stored; None stores none."""
         self._runtime = runtime
         self._off = tuple(name for name, server in servers.items() if not server.enabled)
         self._servers = {name: server for name, server in servers.items() if server.enabled}
@@ -45,13 +45,13 @@ class Bridge:
         self._closed = False
 
     def attach(self) -> None:
-        """Make each server a source of the runtime's tools; leaving the runtime ends them all."""
+        """Add each server as a tool source of the runtime. All of them end with the runtime."""
         for name, connection in self._connections.items():
             self._runtime.registry.register(_source(connection, self._servers[name], self._begin))
         self._runtime.on_close(self.close)
 
     async def close(self) -> None:
-        """End every connection, and the processes behind them."""
+        """Close every connection and end the server processes."""
         self._closed = True
         tasks, self._tasks = self._tasks, []
         for task in tasks:
@@ -71,15 +71,15 @@ class Bridge:
         return (*(connection.status for connection in self._connections.values()), *off)
 
     def changed(self) -> tuple[ChangedTool, ...]:
-        """The tools whose definition is not the one a person has seen, with the difference; new ones too."""
+        """Tools whose definition is new or differs from the reviewed one, with the difference."""
         return tuple(item for connection in self._connections.values() for item in connection.shelf.differences())
 
     def accept(self, change: ChangedTool) -> bool:
-        """Take a definition for seen; False if it is not the one any more that was shown."""
+        """Mark a definition as reviewed; False if it is no longer the one that was shown."""
         return self._connection(change.server).shelf.accept(change.tool, change.digest)
 
     def refresh(self, server: str) -> None:
-        """Read the list of a server again, as if it had said that it has changed."""
+        """List a server's tools again, as after a list-changed notification."""
         self._connection(server).refresh()
 
     def _connection(self, server: str) -> Connection:
@@ -87,7 +87,7 @@ class Bridge:
         if connection is None:
             close = did_you_mean(server, self._connections)
             hint = f" Did you mean '{close}'?" if close else " `holdfast mcp servers` names those there are."
-            raise ToolError(f"No MCP server '{server[:80]}' is enabled.{hint}")
+            raise ToolError(f"There is no enabled MCP server '{server[:80]}'.{hint}")
         return connection
 
     def _begin(self, connection: Connection) -> None:
@@ -96,12 +96,12 @@ class Bridge:
 
 
 def _source(connection: Connection, server: McpServer, begin: Callable[[Connection], None]) -> dict[str, object]:
-    """The source waits for the first list; the connection outlives it, and registers what comes later by itself."""
+    """The source is done after the first list. The connection outlives it and registers later changes itself."""
 
     async def resolve(register: object, done: Callable[[object], None]) -> None:
         connection.first = asyncio.get_running_loop().create_future()
         begin(connection)
         done(await connection.first or None)
 
-    resolve.__module__, resolve.__qualname__ = "mcp", connection.name  # what warnings call it
+    resolve.__module__, resolve.__qualname__ = "mcp", connection.name  # the label in warnings
     return {"resolve": resolve, "timeout": server.start_timeout}

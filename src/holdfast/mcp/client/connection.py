@@ -1,4 +1,4 @@
-"""One server for as long as the runtime lives: started, listed, listened to, and started again when it is gone."""
+"""Keeps one server connected while the runtime lives: starts it, lists its tools, follows changes, restarts it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """Time, as the restarts see it."""
+    """The clock for restarts and back-off; tests replace it."""
 
     def now(self) -> float: ...
     async def sleep(self, seconds: float) -> None: ...
@@ -47,7 +47,7 @@ class LoopClock:
 
 
 class ServerSession:
-    """From one start of a server to its end."""
+    """One session with a server, from start to end."""
 
     def __init__(self) -> None:
         self.client: Client | None = None
@@ -59,19 +59,19 @@ class ServerSession:
         self.loop = asyncio.get_running_loop()
 
     def lose(self, reason: str) -> None:
-        """Nothing more will come from the server."""
+        """End the session: nothing more will come from the server."""
         self.reason = self.reason or reason
         self.gone = True
         self.over.set()
         self.wake.set()
 
     def refresh(self) -> None:
-        """The list of tools is not what it was."""
+        """Request a new list of tools."""
         self.stale = True
         self.wake.set()
 
     async def rest(self, clock: Clock, seconds: float) -> None:
-        """Sleep, unless the server is gone before that."""
+        """Sleep, or return early when the server is gone."""
         waits = [asyncio.ensure_future(wait) for wait in (clock.sleep(seconds), self.over.wait())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -81,7 +81,7 @@ class ServerSession:
 
 
 class StartTimer:
-    """How long a server may take to be ready: while a person logs in, that time does not run."""
+    """The start timeout. It is paused while a user logs in."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -100,12 +100,12 @@ class StartTimer:
             self.limit = None
 
     def hold(self, waiting: bool) -> None:
-        """A person is waited for, or not any more."""
+        """Pause the timeout while a user is waited for, and resume it."""
         limit, self._waiting = self.limit, self._waiting + (1 if waiting else -1)
         if limit is None:
             return
         now = asyncio.get_running_loop().time()
-        with suppress(RuntimeError):  # it is over already
+        with suppress(RuntimeError):  # the timeout has already fired
             if waiting and (when := limit.when()) is not None:
                 self._left = max(0.0, when - now)
                 limit.reschedule(None)
@@ -117,7 +117,7 @@ FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 30.0
 HEALTHY: Final = 60.0
 CALM: Final = 0.5
-"""Seconds after a reading of the list before the next; more and more for a list that keeps changing."""
+"""Seconds between two readings of the list, growing for a list that keeps changing (debounce with back-off)."""
 _MAX_REASON: Final = 1_000
 
 
@@ -125,18 +125,18 @@ ServerState = Literal["starting", "ready", "away", "off"]
 
 
 class ServerStatus(Struct, frozen=True, kw_only=True):
-    """How a server is now."""
+    """The state of a server."""
 
     name: str
     state: ServerState
     tools: int = 0
-    """How many of its tools are registered."""
+    """Number of registered tools."""
     changed: int = 0
-    """How many of them are held because nobody has seen their definition as it is."""
+    """Number of tools that wait for a review of their definition."""
     reason: str = ""
-    """Why it is away."""
+    """Why the server is not connected."""
     title: str = ""
-    """What it calls itself."""
+    """The name the server gives itself."""
     version: str = ""
     protocol: str = ""
 
@@ -155,7 +155,7 @@ class Connection:
         self.name = name
         self.shelf = ToolCatalog(runtime, name, server, pins, self.call)
         self.first: asyncio.Future[str] | None = None
-        """What came of the first try: nothing, or why it failed."""
+        """Resolved after the first attempt: empty, or why it failed."""
         self._runtime = runtime
         self._server = server
         self._state_folder = state
@@ -189,7 +189,7 @@ class Connection:
     # Living
 
     async def run(self) -> None:
-        """Keep the server running until this is cancelled."""
+        """Keep the server running until cancelled."""
         pause = FIRST_PAUSE
         try:
             while True:
@@ -201,7 +201,7 @@ class Connection:
                     if self._remote is not None and self._remote.falls_back():
                         continue
                     self.shelf.clear()
-                    self._legacy = not self._legacy  # some servers cannot bear to be asked which protocol they speak
+                    self._legacy = not self._legacy  # some servers fail when they are asked for their protocol version
                 self._life = None
                 if self._clock.now() - began >= HEALTHY:
                     pause = FIRST_PAUSE
@@ -215,7 +215,7 @@ class Connection:
             self.shelf.clear()
 
     async def _live(self) -> str:
-        """One life of the server; why it ended. `self._life` stays None if it never got as far as its tools."""
+        """Run one session and return why it ended. `self._life` stays None if it never listed its tools."""
         self._life = None
         life = ServerSession()
         await _load()
@@ -238,7 +238,7 @@ class Connection:
         return self._told(life.reason) or "it ended"
 
     async def _follow(self, life: ServerSession, client: Client) -> None:
-        """Read the list again whenever it has changed, until the server is gone."""
+        """Read the list again whenever it changes, until the server is gone."""
         pause = CALM
         while True:
             await life.wake.wait()
@@ -258,7 +258,7 @@ class Connection:
             pause = min(2 * pause, LONGEST_PAUSE) if life.stale else CALM
 
     async def _listen(self, life: ServerSession, client: Client) -> None:
-        """Ask to be told of changes: servers of the handshake protocol tell without being asked."""
+        """Subscribe to list changes. Servers with the handshake protocol notify without a subscription."""
         from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
         tools = client.server_capabilities.tools
@@ -271,11 +271,11 @@ class Connection:
                 async with client.listen(tools_list_changed=True) as subscription:
                     if not subscription.honored.tools_list_changed:
                         return
-                    life.refresh()  # for what has changed before it was listened to
+                    life.refresh()  # catches changes from before the subscription
                     async for _ in subscription:
                         life.refresh()
             except Exception as error:
-                self._runtime.events.log(f"{self._named} does not tell of changes: {self._told(self._words(error))}")
+                self._runtime.events.log(f"{self._named} does not report changes: {self._told(self._words(error))}")
             if self._clock.now() - began >= HEALTHY:
                 pause = FIRST_PAUSE
             await self._clock.sleep(pause)
@@ -342,7 +342,7 @@ class Connection:
     # Calling
 
     async def call(self, tool: str, args: Args, ctx: RunContext) -> Result:
-        """Call a tool by its MCP name. Raises `NoReply` when it is not known what came of it."""
+        """Call a tool by its MCP name. Raises `OutcomeUnknown` if the outcome is not known."""
         life = self._life
         if life is None or life.gone or life.client is None:
             return fail(self._absence())
@@ -354,19 +354,19 @@ class Connection:
             return await call_tool(life.client, tool, args, ctx, self._runtime, self)
 
     def fate_of(self, client: Client) -> str:
-        """Why nothing more will come from this client; nothing if something may."""
+        """Why nothing more will come from this client; empty if something may."""
         life = self._life
         if life is None or life.client is not client:
             return self._reason or "it ended"
         return (self._told(life.reason) or "it ended") if life.gone else ""
 
     def end_session(self, reason: str) -> None:
-        """The server has forgotten this session: begin another."""
+        """Start a new session: the server has forgotten this one."""
         if self._life is not None:
             self._life.lose(reason)
 
     def refresh(self) -> None:
-        """Read the list of tools again."""
+        """List the tools again."""
         if self._life is not None:
             self._life.refresh()
 
@@ -376,9 +376,9 @@ class Connection:
     def _absence(self) -> str:
         said = f"MCP server '{self.name}' is not running ({self._reason or 'it has just ended'})"
         if self._state != "away":
-            return f"{said}; it is being started. The call was not sent."
+            return f"{said} and is being started. The call was not sent."
         left = max(0.0, self._again_at - self._clock.now())
-        return f"{said}; it is tried again in {ceil(left) or 1} s. The call was not sent."
+        return f"{said} and is restarted in {ceil(left) or 1} s. The call was not sent."
 
     # Telling
 
@@ -412,17 +412,18 @@ def _about(client: Client) -> tuple[str, str, str]:
 
 
 async def _leave_to_the_runtime(name: str, result: mcp_types.CallToolResult) -> None:
-    """Output schemas are checked where all tools' are, by the definition a person has seen."""
+    """Skip the SDK's output validation: the runtime validates against the reviewed definition."""
 
 
 async def _load() -> None:
-    """Import the SDK in a thread, since that takes longer than anything else here."""
+    """Import the SDK in a thread, because that is the slowest step of a start."""
 
     def work() -> None:
         import mcp
 
         for name in (mcp.__name__, "client"):
-            logging.getLogger(name).addHandler(logging.NullHandler())  # what a server does wrong is not for the screen
+            # the SDK logs protocol errors of servers; they do not belong on the terminal
+            logging.getLogger(name).addHandler(logging.NullHandler())
 
     await asyncio.to_thread(work)
 

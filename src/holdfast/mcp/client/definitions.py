@@ -1,4 +1,4 @@
-"""What an MCP server says of a tool: made into a `Tool`, pinned, and shown to a person where it has changed."""
+"""Tool definitions of MCP servers: converts them to `Tool`, pins them, and shows differences for review."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 
 
 def source_of(server: str) -> str:
-    """What the tools of a server give as their source, and what its questions are asked by."""
+    """The source name of a server's tools, also the name its questions are asked under."""
     return f"{MCP_PREFIX}{server}"
 
 
 def is_wanted(name: str, server: McpServer) -> bool:
-    """Whether the configuration lets in a tool of this MCP name."""
+    """Whether the configuration includes a tool of this MCP name."""
     included = any(fnmatchcase(name, pattern) for pattern in server.include)
     return included and not any(fnmatchcase(name, pattern) for pattern in server.exclude)
 
@@ -46,10 +46,10 @@ def tool_from(
     apply: Apply | None = None,
     capabilities: frozenset[str] = frozenset(),
 ) -> Tool:
-    """The tool, or `ToolError` if it cannot be one.
+    """Convert a definition, or raise `ToolError`.
 
-    Effects stay unknown: what a server says about its own harmlessness is a claim, so that only the annotation
-    that makes a tool more dangerous counts.
+    Effects stay unknown: a server's claim that its tool is harmless proves nothing, so only the annotation that makes a
+    tool more dangerous counts.
     """
     said = _mapping(definition)
     name = said.get("name")
@@ -76,7 +76,7 @@ def tool_from(
 
 
 def cut_text(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most]} […] ({len(text) - most:,} more characters are left out)"
+    return text if len(text) <= most else f"{text[:most]} […] ({len(text) - most:,} more characters are omitted)"
 
 
 def _mapping(value: Json) -> Mapping[str, Json]:
@@ -84,24 +84,25 @@ def _mapping(value: Json) -> Mapping[str, Json]:
 
 
 MAX_DEFINITION: Final = 256 * 1024
-"""Bytes of a definition; a longer one is no tool a person could judge."""
+"""Bytes of a definition. A longer one could not be reviewed by a person."""
 PARTS: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
 _WIDTH: Final = 110
 _SENTENCE: Final = 40
 _PIECE: Final = re.compile("‹[^›]*›|(?s:.)")
 _CONTINUED: Final = "‹↩›"
-"""Ends a line that is longer. The text's own `‹` is escaped, so that this cannot be a part of it."""
+"""Marks a folded line. The text's own `‹` is escaped, so it cannot be forged."""
 
 
 def pin_name(name: str, server: McpServer) -> str:
-    """The name pins of a server are kept under: another program or address of the same name is another server."""
+    """The name under which pins are stored. A server with another command or address is another server."""
     where = {"url": server.url} if server.url else {"command": server.command, "args": server.args, "cwd": server.cwd}
     return f"{name} {digest_of(where)[:32]}"
 
 
 def definition_of(tool: mcp_types.Tool) -> dict[str, Json]:
-    """What is shown to a model and to policy, in the words of the wire; raises `BadJson` if that cannot be kept."""
+    """The parts of the definition that models and policies see, in wire format. Raises `BadJson` if it cannot be
+    stored."""
     hints = tool.annotations
     definition: dict[str, Json] = {
         "name": tool.name,
@@ -114,21 +115,21 @@ def definition_of(tool: mcp_types.Tool) -> dict[str, Json]:
     try:
         size = len(canonical_json(definition))
     except (UnicodeEncodeError, RecursionError, OverflowError, TypeError, ValueError) as error:
-        raise BadJson(f"Its definition cannot be kept: {escape(str(error))}") from None
+        raise BadJson(f"Its definition cannot be stored: {escape(str(error))}") from None
     if size > MAX_DEFINITION:
-        raise BadJson(f"Its definition has {size:,} bytes, and at most {MAX_DEFINITION:,} are taken.")
+        raise BadJson(f"Its definition has {size:,} bytes; the limit is {MAX_DEFINITION:,}.")
     return definition
 
 
 def is_same_definition(one: Json, other: Json) -> bool:
-    """Python takes `true` for 1; JSON, and a server, do not."""
+    """Compare by JSON types: Python considers `True` and 1 equal, JSON does not."""
     return canonical_json(_said(one)) == canonical_json(_said(other))
 
 
 def definition_diff(old: Json, new: Json) -> str:
-    """What a person is shown: a diff of every part that changed, with nothing in it a screen would hide or obey.
+    """The diff a person reviews, with control characters escaped.
 
-    Empty if, and only if, nothing changed, and never cut: a yes to it is a yes to all of the definition.
+    It is empty only if nothing changed, and never cut: accepting it accepts the whole definition.
     """
     if is_same_definition(old, new):
         return ""
@@ -137,7 +138,7 @@ def definition_diff(old: Json, new: Json) -> str:
     shown = (
         unified_diff(_lines(before.get(part)), _lines(after.get(part)), escape(part), max_lines=None) for part in parts
     )
-    return "".join(shown) or "The definition has changed in a way that cannot be shown.\n"
+    return "".join(shown) or "The definition changed in a way that cannot be shown.\n"
 
 
 def _said(definition: Json) -> dict[str, Json]:
@@ -155,7 +156,8 @@ def _lines(value: Json) -> str | None:
 
 
 def _folded(line: str) -> Iterator[str]:
-    """A long line in pieces, at the ends of sentences where it has any: a change in its middle must not be cut out."""
+    """A long line in pieces, at sentence ends where possible, so that a change in its middle is not cut out of the
+    diff."""
     if len(line) <= _WIDTH:
         yield line
         return

@@ -1,4 +1,4 @@
-"""The streams of a transport, watched: their end is noticed, a flood is slowed, what is owed to it is bounded."""
+"""Flow control for the streams of a transport: rate limits, back-pressure, and a bound on unanswered requests."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 RATE: Final = 1000.0
-"""Notifications and requests a second that a server may go on sending."""
+"""Sustained notifications and requests per second from a server."""
 BURST: Final = 2000.0
 ANSWER_COST: Final = 0.05
-"""What was asked for is wanted."""
+"""Messages that were requested, which are not limited."""
 AS_LARGE: Final = 8 * 1024
-"""Bytes of a message nobody asked for that count as one more."""
+"""Bytes of an unsolicited message that count as one more message."""
 MAX_OWED: Final = 64
-"""Requests of a server that are being answered; it is not read any further before that."""
+"""Unanswered requests of a server. Beyond that nothing more is read from it."""
 MAX_OWED_BYTES: Final = 16 * 1024 * 1024
 PATIENCE: Final = 60.0
-"""Seconds until a server that is owed that much, and takes no answer, is given up."""
+"""Seconds until a server that has too many unanswered requests and reads no responses is given up."""
 _MAX_ASKED: Final = 1000
 _VALUE: Final = 64
-"""Bytes that a value takes when it was read, at the least."""
+"""Minimum memory of a parsed value, in bytes."""
 _CANCELLED: Final = "notifications/cancelled"
 
 _LIST: Final = "tools/list"
 
 Lost = Callable[[str], None]
 Sift = Callable[[dict[str, Any]], None]
-"""Takes out of a list of tools what nobody else could read."""
+"""Removes items that nothing can parse from a list of tools."""
 
 
 class OutstandingRequests:
-    """What each side still owes the other."""
+    """The requests that each side has not answered yet."""
 
     def __init__(self) -> None:
         self.asked: dict[int | str, str] = {}
-        """Requests to the server, and their methods."""
+        """Requests to the server, with their methods."""
         self._owed: dict[int | str, int] = {}
-        """Requests of the server, and how large they are."""
+        """Requests of the server, with their sizes."""
         self._size = 0
         self._settled: asyncio.Future[None] | None = None
 
@@ -55,7 +55,7 @@ class OutstandingRequests:
         return len(self._owed) >= MAX_OWED or self._size >= MAX_OWED_BYTES
 
     def owe(self, number: int | str, size: int) -> bool:
-        """False if a request with this id is still open: an answer would be taken for that of the other."""
+        """Register a request; False if its id is already in use, because the response would be ambiguous."""
         number = coerce_request_id(number)
         if number in self._owed:
             return False
@@ -64,7 +64,7 @@ class OutstandingRequests:
         return True
 
     def settle(self, number: int | str) -> None:
-        """A request of the server was answered, or taken back."""
+        """Remove a request of the server that was answered or cancelled."""
         self._size -= self._owed.pop(coerce_request_id(number), 0)
         if self._settled is not None and not self._settled.done() and not self.is_full:
             self._settled.set_result(None)
@@ -81,7 +81,7 @@ class OutstandingRequests:
             self.settle(message.id)
 
     async def wait(self, gone: asyncio.Future[None] | None) -> bool:
-        """Until less is owed, or the server is gone. False if nothing comes of that."""
+        """Wait until fewer requests are outstanding, or the server is gone. False if neither happens in time."""
         if not self.is_full or (gone is not None and gone.done()):
             return True
         self._settled = asyncio.get_running_loop().create_future()
@@ -94,7 +94,7 @@ class OutstandingRequests:
 
 
 class _Half:
-    """One stream of a transport, opened and closed as it is."""
+    """One stream of a transport, passed through."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -111,7 +111,7 @@ class _Half:
 
 
 class IncomingStream(_Half):
-    """What comes from the server."""
+    """Messages from the server."""
 
     def __init__(self, inner: Any, account: OutstandingRequests, lost: Lost, sift: Sift) -> None:
         super().__init__(inner)
@@ -130,7 +130,7 @@ class IncomingStream(_Half):
     async def receive(self) -> SessionMessage | Exception:
         while True:
             if self._account.is_full and not await self._account.wait(self._gone):
-                self._lost(f"it asked for {MAX_OWED} answers, or very long ones, and took none of them")
+                self._lost(f"the server has {MAX_OWED} unanswered requests outstanding and is not reading responses")
                 raise EndOfStream
             try:
                 item: SessionMessage | Exception = await self._inner.receive()
@@ -160,7 +160,8 @@ class IncomingStream(_Half):
         self._fault = ""
         message = item.message
         if isinstance(message, JSONRPCResponse):
-            message.result.setdefault("resultType", "complete")  # what its absence means; the SDK refuses it
+            # null is equivalent to a missing field, but the SDK rejects it
+            message.result.setdefault("resultType", "complete")
         elif not isinstance(message, JSONRPCError):
             return self._is_heard(message)
         if message.id is not None and coerce_request_id(message.id) in self._account.asked:
@@ -192,7 +193,7 @@ class IncomingStream(_Half):
 
 
 class OutgoingStream(_Half):
-    """What goes to the server."""
+    """Messages to the server."""
 
     def __init__(self, inner: Any, account: OutstandingRequests) -> None:
         super().__init__(inner)
@@ -201,7 +202,7 @@ class OutgoingStream(_Half):
     async def send(self, item: SessionMessage) -> None:
         message = item.message
         if isinstance(message, JSONRPCRequest):
-            self._account.sent(message)  # the answer may be there before the sending is over
+            self._account.sent(message)  # registered before sending: the response may arrive before `send` returns
             await self._inner.send(item)
             return
         try:
@@ -214,7 +215,7 @@ class OutgoingStream(_Half):
 async def flow_controlled(
     transport: Transport | AbstractAsyncContextManager[Any], lost: Lost, sift: Sift = lambda page: None
 ) -> AsyncGenerator[tuple[Any, Any]]:
-    """The streams of a transport; `lost` is called with what is known about it when nothing more will come."""
+    """The streams of a transport under flow control; `lost` is called with the reason when nothing more will come."""
     async with transport as (read, write):
         account = OutstandingRequests()
 
@@ -225,7 +226,7 @@ async def flow_controlled(
 
 
 def _taken_back(message: JSONRPCNotification) -> int | str | None:
-    """The request that a notification takes back."""
+    """The id of the request that a notification cancels."""
     if message.method != _CANCELLED or message.params is None:
         return None
     number = as_request_id(message.params.get("requestId"))
@@ -233,7 +234,7 @@ def _taken_back(message: JSONRPCNotification) -> int | str | None:
 
 
 def _size(value: Any) -> int:
-    """About how many bytes a value from the wire takes; of one that takes very much, no more than is owed at most."""
+    """The approximate size of a parsed value in bytes, counted up to the limit."""
     size = 0
     waiting = [value]
     while waiting and size < MAX_OWED_BYTES:

@@ -1,4 +1,4 @@
-"""Servers with an address: streamable HTTP and SSE, with bounded answers and headers that stay at their origin."""
+"""Transports for servers with a URL: streamable HTTP and SSE, with bounded responses and same-origin headers."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ from holdfast.runtime.runtime import Runtime
 MAX_ANSWER: Final = 16 * 1024 * 1024
 _CONNECT_SECONDS: Final = 15.0
 _PROMPT_SECONDS: Final = 3.0
-"""For what needs no answer. The SDK sends nothing else meanwhile, and ends when it takes longer."""
+"""Seconds for messages without a response. The SDK sends nothing else meanwhile."""
 _RENEWAL_SECONDS: Final = 15.0
-"""For a token that such a message needs, on top of that."""
+"""Additional seconds for a token that such a message needs."""
 _NO_STREAMABLE_HTTP: Final = frozenset({400, 404, 405})
-"""What a server that knows only SSE answers to the first request, by the protocol."""
+"""Status codes of a server that knows only SSE, by the protocol."""
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE: Final = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")
 _threads: Final = ThreadPool()
-"""Not the loop's own, of which there are few: a secret that takes its time must not hold up other servers."""
+"""A pool of its own, because the event loop's default has few threads: a slow secret must not block other servers."""
 
 Hold = Callable[[bool], None]
-"""Told with True when a person is waited for, and with False when that is over."""
+"""Called with True when a user is waited for, and with False when that is over."""
 
 
 class HttpTransport:
-    """How one server is reached. Which of the two transports it speaks is remembered from one try to the next."""
+    """How one server is reached. The transport that worked is remembered for the next attempt."""
 
     def __init__(self, runtime: Runtime, name: str, server: McpServer, state: Path | None, hold: Hold) -> None:
         assert server.url is not None
         self.url = server.url
         self.status: int | None = None
-        """The last status that was an error, for messages."""
+        """The last error status, for messages."""
         self.fault = ""
-        """Why it can no longer be talked to, where that is not told otherwise."""
+        """Why it can no longer be reached, if the status does not say it."""
         self._runtime = runtime
         self._name = name
         self._server = server
@@ -70,7 +70,7 @@ class HttpTransport:
         return "" if self.status is None else f"it answered with HTTP status {self.status}"
 
     def falls_back(self) -> bool:
-        """After a start that failed: whether the other transport is to be tried, at once."""
+        """After a failed start: whether to try the other transport at once."""
         if self._server.transport != "auto":
             return False
         if self._kind == "http" and self.status in _NO_STREAMABLE_HTTP:
@@ -95,20 +95,20 @@ class HttpTransport:
         return httpx2.AsyncClient(
             headers={"accept-encoding": "identity", **headers},
             auth=auth,
-            timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),  # how long an answer may take is the call's business
+            timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),  # the call's own timeout applies
             transport=_Bounded(GatewayTransport(Gateway.for_origin(self.url)), self),
             trust_env=False,
             follow_redirects=False,
         )
 
     def _headers(self) -> dict[str, str]:
-        """Checked here: what libraries say of a bad header has its value in it."""
+        """The configured headers. Checked here, because libraries repeat a bad header's value in their errors."""
         filled: dict[str, str] = {}
         for key, value in self._server.headers.items():
             filled[key] = fill(value, self._runtime.secrets.get)
             where = f"{dotted('mcp.servers', self._name)}.{dotted('headers', key)}"
             if not _HEADER_NAME.fullmatch(key):
-                raise ConfigError(f"{where} is not the name of a header; correct it.")
+                raise ConfigError(f"{where} is not a valid header name.")
             if not _HEADER_VALUE.fullmatch(filled[key]):
                 raise ConfigError(
                     f"{where} holds what a header cannot have (a line break, a control character, a letter that is not "
@@ -125,15 +125,15 @@ class HttpTransport:
         url = httpx2.URL(self.url)
         if url.scheme == "http" and not is_loopback(url.host):
             self._runtime.registry.warn(
-                f"The MCP server '{self._name}' is reached over http://: whoever is on the way can read and change "
+                f"The MCP server '{self._name}' is reached over http://. Anyone on the network path can read or change "
                 "what is sent. Use https:// if it can."
             )
 
 
 class _Bounded(httpx2.AsyncBaseTransport):
-    """Answers that are too long, or packed so that their length cannot be known, are refused.
+    """Rejects responses that are too long or compressed, since their length would be unknown.
 
-    Everything goes through here. A call that is over by now, since it waited for a login, goes no further.
+    All requests pass through here. A request of a call that ended while it waited for a login is not sent.
     """
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, remote: HttpTransport) -> None:
@@ -149,14 +149,14 @@ class _Bounded(httpx2.AsyncBaseTransport):
         if response.status_code >= 400:
             self._remote.status = response.status_code
         if not patient or response.status_code == 401:
-            # Nobody reads on, and whoever writes it may never come to an end.
+            # The rest is not read, and the server may never finish writing it.
             await response.aclose()
             kept = [pair for pair in response.headers.multi_items() if pair[0] in ("location", "www-authenticate")]
             return httpx2.Response(response.status_code, headers=kept)
         packing = response.headers.get("content-encoding", "identity").strip().lower()
         if packing not in ("", "identity"):
             await response.aclose()
-            raise httpx2.DecodingError(f"the answer is packed ({packing[:40]!r}), which was not asked for")
+            raise httpx2.DecodingError(f"the response is compressed ({packing[:40]!r}), which was not requested")
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "text/event-stream" or response.status_code >= 400:
             assert isinstance(response.stream, httpx2.AsyncByteStream)
@@ -168,7 +168,7 @@ class _Bounded(httpx2.AsyncBaseTransport):
             async with asyncio.timeout(seconds):
                 return await self._inner.handle_async_request(request)
         except TimeoutError:
-            self._remote.fault = f"it did not take a message within {seconds:g} s"
+            self._remote.fault = f"it did not accept a message within {seconds:g} s"
             raise httpx2.ReadTimeout(self._remote.fault) from None
 
     async def aclose(self) -> None:
@@ -184,7 +184,7 @@ class _Counted(httpx2.AsyncByteStream):
         async for chunk in self._inner:
             size += len(chunk)
             if size > MAX_ANSWER:
-                raise httpx2.StreamError(f"the answer is longer than {MAX_ANSWER:,} bytes")
+                raise httpx2.StreamError(f"the response is longer than {MAX_ANSWER:,} bytes")
             yield chunk
 
     async def aclose(self) -> None:
@@ -192,9 +192,9 @@ class _Counted(httpx2.AsyncByteStream):
 
 
 class _Unhurried(httpx2.Auth):
-    """A login during which the time to start does not run: what it does between its requests is waiting for a person.
+    """A login that pauses the start timeout: between its requests it waits for a user.
 
-    Nobody waits for one who is only told something.
+    A message without a response does not wait.
     """
 
     def __init__(self, inner: httpx2.Auth, hold: Hold) -> None:
@@ -230,10 +230,10 @@ _REDIRECTS: Final = 5
 
 @asynccontextmanager
 async def sse_streams(client: httpx2.AsyncClient, url: str, most: int) -> AsyncGenerator[tuple[Any, SsePoster]]:
-    """Streams for the SDK; `most` is the size of an event in bytes. A message that cannot be sent ends them.
+    """Streams for the SDK; `most` is the limit of an event in bytes. A message that cannot be sent ends them.
 
-    The SDK's own transport takes 1 MiB, sends one message after the other, and goes on as if it were well when it
-    can send no more.
+    The SDK's own transport is limited to 1 MiB, sends messages one after another, and does not report when it can no
+    longer send.
     """
     async with _opened(client, url, most) as events:
         inward, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -247,7 +247,7 @@ async def sse_streams(client: httpx2.AsyncClient, url: str, most: int) -> AsyncG
 
 
 class SsePoster:
-    """What goes to the server. Requests do not wait for each other: each is sent in the context of its sender."""
+    """Sends messages by POST. Requests do not wait for each other; each is sent in the context of its sender."""
 
     def __init__(self, client: httpx2.AsyncClient, tasks: TaskGroup) -> None:
         self.address = ""
@@ -288,7 +288,7 @@ class SsePoster:
 async def _read(
     events: httpx2.EventSource, url: str, told: asyncio.Future[str], inward: Any, outward: SsePoster
 ) -> None:
-    """Until the stream ends; why it ended is the last thing that comes in."""
+    """Read events until the stream ends; the reason is the last item delivered."""
     fault: Exception | None = None
     try:
         with outward.reading:
@@ -298,14 +298,14 @@ async def _read(
                 elif event.event == "message" and event.data:
                     await inward.send(_message(event.data))
     except httpx2.SSEError as error:
-        fault = HoldfastError(f"what it sent is refused: {error}")
+        fault = HoldfastError(f"its message was rejected: {error}")
     except Exception as error:
         fault = error
     fault = outward.fault or fault
     if not told.done():
-        told.set_exception(fault or HoldfastError("it did not say where messages go"))
+        told.set_exception(fault or HoldfastError("it did not send its message endpoint"))
     outward.fault = fault or anyio.EndOfStream()
-    with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # nobody listens any more
+    with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the receiver is closed
         if fault is not None:
             await inward.send(fault)
     await inward.aclose()
@@ -314,7 +314,7 @@ async def _read(
 def _endpoint(url: str, named: str) -> str:
     address = urljoin(url, named)
     if parse_origin(address) != parse_origin(url):
-        raise HoldfastError("it wants messages to be sent to another origin than its own")
+        raise HoldfastError("its message endpoint has another origin")
     return address
 
 
@@ -337,7 +337,7 @@ async def _opened(client: httpx2.AsyncClient, url: str, most: int) -> AsyncGener
 
 
 async def _sent(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
-    """The answer, after redirects that lead to the same origin with the same method."""
+    """The response, after redirects to the same origin with the same method."""
     for _ in range(_REDIRECTS):
         response = await client.send(request, stream=True, follow_redirects=False)
         following = response.next_request
@@ -350,4 +350,4 @@ async def _sent(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.R
             return response
         await response.aclose()
         request = following
-    raise HoldfastError("it redirects again and again")
+    raise HoldfastError("it redirects too often")

@@ -1,4 +1,4 @@
-"""Logins to MCP servers: a token for every request, renewed when it ends, and a person who is asked for a login."""
+"""OAuth logins to MCP servers: adds the token to every request, refreshes it, and asks a user to log in."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from holdfast.text.escape import clip, escape, escape_url
 __all__ = ["LOGIN_SECONDS", "LoginFailed", "LoginNeeded", "OAuthLogin", "oauth_for"]
 
 LOGIN_SECONDS: float = 300.0
-"""How long a login waits for the person and the browser."""
+"""Seconds that a login waits for the user and the browser."""
 _FETCH_SECONDS: Final = 30.0
 _ALL_SECONDS: Final = 60.0
-"""For everything one login or renewal fetches: others wait for it."""
+"""Seconds for all fetches of one login or refresh, because other requests wait for it."""
 _FETCH_BYTES: Final = 1 << 20
 _SCOPES_SHOWN: Final = 200
-_UNFINISHED: Final = "the last login was not finished"
+_UNFINISHED: Final = "the last login was not completed"
 
 _Flow = AsyncGenerator[httpx2.Request, httpx2.Response]
 
 
 def oauth_for(runtime: Runtime, name: str, server: McpServer, state: Path | None) -> OAuthLogin:
-    """The login of one server. Connections of a runtime to the same server share it, so a person is asked once.
+    """The login of one server. Connections of a runtime to the same server share it, so the user is asked once.
 
-    `state` is the user's state folder; None: a login lasts as long as the runtime.
+    `state` is the user's state directory; None keeps a login as long as the runtime.
     """
     here = _logins.setdefault(runtime, {})
     key = (name, server.url, server.oauth, state)
@@ -54,10 +54,10 @@ def oauth_for(runtime: Runtime, name: str, server: McpServer, state: Path | None
 
 
 class OAuthLogin(StoredOAuthClient):
-    """Sends the access token to the origin of the server and nowhere else.
+    """Sends the access token to the server's origin only.
 
-    The SDK holds its lock while it waits for a response, so requests that need no login go past it: a slow call would
-    hold up every other one, and its own cancellation.
+    The SDK holds its lock while it waits for a response, so requests that need no login bypass it: a slow call would
+    block every other one, and its own cancellation.
     """
 
     def __init__(self, runtime: Runtime, name: str, server: McpServer, state: Path | None) -> None:
@@ -68,12 +68,12 @@ class OAuthLogin(StoredOAuthClient):
         self._callback: CallbackServer | None = None
         self._address = self._latest = ""
         self._over = ""
-        """Why a person is not asked again: one who said no is not asked at every reconnection."""
+        """Why the user is not asked again: a declined login is not offered at every reconnect."""
         self._busy: asyncio.Future[None] | None = None
-        """Done when the login or renewal that is under way has ended."""
+        """Done when the current login or refresh has ended."""
         self._left = _ALL_SECONDS
         self._call: ActiveCall | None = None
-        """The call it is for."""
+        """The call that the login is for."""
 
     async def async_auth_flow(self, request: httpx2.Request) -> _Flow:
         if not await self._is_mine(request):
@@ -88,7 +88,7 @@ class OAuthLogin(StoredOAuthClient):
                 return
             self._refused = _token_of(request) if early.status_code == 401 else None
         if not patient and self._busy is not None:
-            # Everything else that is to be sent would wait behind it, for a person.
+            # Every other request would queue behind it and wait for the user.
             if early is None:
                 yield request
             return
@@ -107,14 +107,14 @@ class OAuthLogin(StoredOAuthClient):
                 except StopAsyncIteration:
                     return
         except _CallOver:
-            yield request  # which the transport does not send
+            yield request  # the transport does not send it
         finally:
             await steps.aclose()
             self._busy = self._call = None
             busy.set_result(None)
 
     async def _steps(self, request: httpx2.Request, early: httpx2.Response | None, *, patient: bool) -> _Flow:
-        """The SDK's flow, of which only the request itself leaves here. `early`: what came of it without a login."""
+        """The SDK's OAuth flow, which yields only the request itself. `early` is the response without a login."""
         tried = _token_of(request)
         self._initialized = False
         callback: CallbackServer | None = None
@@ -139,9 +139,9 @@ class OAuthLogin(StoredOAuthClient):
             await flow.aclose()
 
     async def _turn(self, call: ActiveCall | None) -> bool:
-        """One login at a time. Who is behind one waits for a person too, so that the time of a call does not run.
+        """Wait for the login in progress. A call behind it also waits for the user, so its timeout is paused.
 
-        False if the call is over before that.
+        False if the call ends first.
         """
         while self._busy is not None:
             if call is None:
@@ -157,7 +157,7 @@ class OAuthLogin(StoredOAuthClient):
         self._loaded = True
         tokens = self.context.current_tokens
         if tokens is not None and tokens.access_token != self._latest:
-            # Somebody logged in elsewhere.
+            # Another process logged in.
             self._latest, self._over = tokens.access_token, ""
 
     def given(self, tokens: OAuthToken) -> None:
@@ -173,7 +173,7 @@ class OAuthLogin(StoredOAuthClient):
             async with self.context.lock:
                 if not self._loaded:
                     await self._initialize()
-        # A redirect within the origin comes back with the token on it; anything else is a header of the configuration.
+        # A redirect within the origin carries the token again; any other header comes from the configuration.
         tokens = self.context.current_tokens
         return "Authorization" not in request.headers or (
             tokens is not None and _token_of(request) == tokens.access_token
@@ -195,7 +195,7 @@ class OAuthLogin(StoredOAuthClient):
             raise self.failed(str(error)) from None
 
     async def _fetch(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
-        """What a login needs beside the request: descriptions, registration, tokens. Bounded in time and size."""
+        """Fetch metadata, registration and tokens for a login, bounded in time and size."""
         self._check(str(request.url))
         request.headers["Accept-Encoding"] = "identity"
         began, seconds = asyncio.get_running_loop().time(), min(_FETCH_SECONDS, self._left)
@@ -207,7 +207,7 @@ class OAuthLogin(StoredOAuthClient):
                 finally:
                     await answer.aclose()
         except TimeoutError:
-            raise self.failed(f"{escape_url(str(request.url))} did not answer in {seconds:.0f} s") from None
+            raise self.failed(f"{escape_url(str(request.url))} did not answer within {seconds:.0f} s") from None
         finally:
             self._left = max(0.0, self._left - asyncio.get_running_loop().time() + began)
         whole = httpx2.Response(answer.status_code, headers=answer.headers, content=content, request=answer.request)
@@ -216,7 +216,7 @@ class OAuthLogin(StoredOAuthClient):
 
     async def _content_of(self, answer: httpx2.Response) -> bytes:
         if answer.headers.get("Content-Encoding", "identity") != "identity":
-            raise self.failed("its login service sends packed content, which was not asked for")
+            raise self.failed("its login service sends compressed content, which was not requested")
         content = bytearray()
         async for part in answer.aiter_raw():
             content += part
@@ -225,26 +225,27 @@ class OAuthLogin(StoredOAuthClient):
         return bytes(content)
 
     def _reach(self) -> GatewayTransport:
-        """What a server names may lead to this machine or its network link only if the server is there itself."""
+        """The gateway for URLs that a server names: they may lead to this machine or its network only if the server is
+        there."""
         gateway = Gateway.for_origin(self._url, others=frozenset() if self._local else LOCAL_KINDS)
         return GatewayTransport(gateway, verify=httpx2.create_ssl_context(trust_env=False))
 
     def _check(self, url: str) -> None:
         fault = url_problem(url, loopback=self._local)
         if fault is not None:
-            raise self.failed(f"it sends you to {escape_url(url)} for the login, and {fault}")
+            raise self.failed(f"it sends you to {escape_url(url)} for the login, but {fault}")
 
     async def _begin(
         self, callback: CallbackServer | None, request: httpx2.Request, response: httpx2.Response
     ) -> CallbackServer | None:
-        """Open the page the browser comes back to, which a registration names. A second refusal ends it."""
+        """Open the callback server, whose address a registration needs. A second refusal ends the login."""
         if callback is not None:
-            self._over = "it refuses the login it has just given"
+            self._over = "it rejects the login that it has just issued"
             return callback
         if request.method == "DELETE":
-            raise self._needed("nobody is asked when a connection is closed")
+            raise self._needed("the connection is closing, so no login is possible")
         if self._over or not self._runtime.interfaces.can_elicit:
-            raise self._needed(self._over or "nobody is here to be asked")
+            raise self._needed(self._over or "no interface can ask you to log in")
         self._check(self._url)
         callback = self._callback = await self._listen()
         address = callback.address
@@ -264,11 +265,11 @@ class OAuthLogin(StoredOAuthClient):
             return await CallbackServer.open(wanted or (urlsplit(self._redirect).port or 0))
         except OSError as error:
             if wanted:
-                raise self.failed(f"port {wanted} for the browser to come back to cannot be used: {error}") from None
+                raise self.failed(f"port {wanted} for the login callback cannot be used: {error}") from None
         return await CallbackServer.open(0)
 
     async def _open(self, url: str) -> None:
-        """The SDK's address of the login page: checked, and what is expected of it noted."""
+        """The SDK's URL of the login page: checked, and the expected state noted."""
         assert self._callback is not None
         page = self.context.oauth_metadata and str(self.context.oauth_metadata.authorization_endpoint)
         if page and "?" in page and url.startswith(f"{page}?"):
@@ -291,11 +292,11 @@ class OAuthLogin(StoredOAuthClient):
             async with asyncio.timeout(LOGIN_SECONDS):
                 arrival = await (asking if call is None else call.while_it_lasts(asking))
         except TimeoutError:
-            self._over = f"nobody logged in within {LOGIN_SECONDS:.0f} s"
+            self._over = f"no login was completed within {LOGIN_SECONDS:.0f} s"
             raise self._needed(self._over) from None
         except asyncio.CancelledError:
             if call is not None:
-                self._over = ""  # the call was given up, not the login: the next one may ask
+                self._over = ""  # the call was cancelled, not the login: the next call may ask again
             raise
         if arrival is None:
             self._over = ""
@@ -306,7 +307,7 @@ class OAuthLogin(StoredOAuthClient):
         return AuthorizationCodeResult(code=arrival.code, state=arrival.state, iss=arrival.issuer)
 
     async def _ask(self, callback: CallbackServer) -> CallbackResult:
-        """Until the browser comes back or the person says no, whichever is first."""
+        """Wait until the browser returns or the user declines."""
         record = None if self._call is None else self._call.ctx.call_record
         about = {"call_id": record.id, "group": record.group} if record else {}
         visit = UrlRequest(message=self._message(), url=self._address)
@@ -326,9 +327,9 @@ class OAuthLogin(StoredOAuthClient):
 
     def _message(self) -> str:
         scopes = self._metadata.scope
-        rights = f" It asks for: {clip(escape(scopes), _SCOPES_SHOWN)}." if scopes else ""
+        rights = f" It requests: {clip(escape(scopes), _SCOPES_SHOWN)}." if scopes else ""
         host = urlsplit(self._address).netloc
-        return f"The MCP server '{self._name}' ({escape_url(self._url)}) wants you to log in at {host}.{rights}"
+        return f"The MCP server '{self._name}' ({escape_url(self._url)}) requires a login at {host}.{rights}"
 
     def _needed(self, why: str) -> LoginNeeded:
         return LoginNeeded(

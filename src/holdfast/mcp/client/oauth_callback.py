@@ -1,4 +1,4 @@
-"""Where the browser comes back to after a login: one page on 127.0.0.1, open only while a login waits."""
+"""The OAuth redirect target: an HTTP server on 127.0.0.1, open only while a login is in progress."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _PATH: Final = "/callback"
 _HEAD_BYTES: Final = 16_384
 _HEAD_SECONDS: Final = 10.0
 _AT_ONCE: Final = 16
-_THANKS: Final = "holdfast has the answer of the login page. You can close this page.\n"
-_STRANGER: Final = "This is not the answer holdfast waits for.\n"
+_THANKS: Final = "Login received. You can close this page.\n"
+_STRANGER: Final = "This is not the login that holdfast is waiting for.\n"
 
 
 class CallbackResult(Struct, frozen=True, kw_only=True):
-    """What the browser brought."""
+    """The parameters of the redirect."""
 
     code: str = ""
     state: str = ""
@@ -29,9 +29,9 @@ class CallbackResult(Struct, frozen=True, kw_only=True):
 
 
 class CallbackServer:
-    """Listens from `open` to `close`; the first request with the expected state is the answer, all others are not.
+    """Listens from `open` to `close`. The first request with the expected state is the result.
 
-    A request with another state is refused and changes nothing: any page in the browser can send one.
+    A request with another state is rejected and changes nothing, because any page in the browser can send one.
     """
 
     def __init__(self, listener: socket.socket) -> None:
@@ -44,7 +44,7 @@ class CallbackServer:
 
     @classmethod
     async def open(cls, port: int) -> CallbackServer:
-        """0: any free port. Raises OSError where it is taken."""
+        """Listen on a port; 0 takes any free one. Raises OSError if it is taken."""
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""The SDK's OAuth client on what is kept of a login: who this client is, its tokens, and where they are renewed."""
+"""The SDK's OAuth client on top of a stored login: client registration, tokens, and where they are refreshed."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ _SHOWN: Final = 300
 _TOKEN: Final = re.compile(r"[!-~]{1,65536}")
 
 _threads: Final = ThreadPool()
-"""Not the loop's own, of which there are few: a secret that takes its time must not hold up other servers."""
+"""A pool of its own, because the event loop's default has few threads: a slow secret must not block other servers."""
 
 T = TypeVar("T", bound=BaseModel)
 
 
 class LoginNeeded(HoldfastError):
-    """A server wants a login that only a person can give; trying again without one will not help."""
+    """A server requires a login that only a user can complete. Retrying without one does not help."""
 
 
 class LoginFailed(HoldfastError):
-    """A login or its renewal went wrong on the way; trying again later may help."""
+    """A login or a refresh failed. Retrying later may help."""
 
 
 class StoredOAuthClient(OAuthClientProvider):
-    """Reads what is kept before every renewal, for another process may have logged in, and writes what is new."""
+    """Reads the stored login before every refresh, since another process may have logged in, and stores new tokens."""
 
     def __init__(self, runtime: Runtime, name: str, server: McpServer, state: Path | None) -> None:
-        self._of = ref(runtime)  # the logins of a runtime are found by it, and must not keep it alive
+        self._of = ref(runtime)  # a weak reference: logins are looked up by runtime and must not keep it alive
         self._name, self._url = name, server.url or ""
         self._config = server.oauth or McpOAuth()
         self._file = login_file(name, server, state)
@@ -61,7 +61,7 @@ class StoredOAuthClient(OAuthClientProvider):
         )
         self._redirect = self._issuer = ""
         self._refused: str | None = None
-        """The token the server would not take: as good as expired, whatever was said of its time."""
+        """The token that the server rejected: treated as expired, whatever its lifetime."""
 
     @property
     def _runtime(self) -> Runtime:
@@ -82,7 +82,7 @@ class StoredOAuthClient(OAuthClientProvider):
         if context.current_tokens is not None and context.current_tokens.access_token == self._refused:
             context.token_expiry_time = 1.0
         context.client_info = await self._configured() or _as(OAuthClientInformationFull, kept.client)
-        # Never what was discovered since: a server can name whom it likes, and the tokens are not for them.
+        # Never the metadata discovered later: a server can name any issuer, and the tokens are not for it.
         context.oauth_metadata = _as(OAuthMetadata, kept.authorisation)
         context.protected_resource_metadata = _as(ProtectedResourceMetadata, kept.resource)
         context.auth_server_url = None
@@ -100,21 +100,21 @@ class StoredOAuthClient(OAuthClientProvider):
         return OAuthClientInformationFull(client_id=self._config.client_id, client_secret=secret or None)
 
     def registered(self) -> None:
-        """A client was registered at the authorisation server, and with none that is named later."""
+        """Bind a new registration to its authorisation server, so that it is never sent to one named later."""
         client, tokens = self.context.client_info, self.context.current_tokens
         if client is not None:
             client.issuer = client.issuer or self._expected_issuer()
         if tokens is not None:
-            # It belongs to the client and the server there were before.
+            # The old token belongs to the previous client and server.
             self.context.current_tokens = tokens.model_copy(update={"refresh_token": None})
         self._redirect = str((self._metadata.redirect_uris or [""])[0])
         self._write()
 
     def given(self, tokens: OAuthToken) -> None:
-        """Tokens came; they go into headers, so they must be able to."""
+        """Check new tokens: they are sent in headers."""
         if not all(_TOKEN.fullmatch(text) for text in (tokens.access_token, tokens.refresh_token or "-")):
             self.context.clear_tokens()
-            raise OAuthTokenError("the token it gave holds characters that a token cannot have")
+            raise OAuthTokenError("its token contains invalid characters")
         self._issuer = self._expected_issuer()
         self._refused = None
         self._write()
@@ -152,14 +152,15 @@ class StoredOAuthClient(OAuthClientProvider):
         whole = (context.oauth_metadata is None) == (kept.authorisation is None)
         if not whole or self._issuer != self._expected_issuer():
             raise self.failed(
-                f"it is not certain that {escape_url(self._get_token_endpoint())} is who gave the token; forget it "
+                f"it is not certain that {escape_url(self._get_token_endpoint())} issued the token. Forget it "
                 f"with `holdfast mcp logout {self._name}`, and log in again"
             )
         self._settle_method()
         return await super()._refresh_token()
 
     def _settle_method(self) -> None:
-        """A client with a secret uses it, also where nobody said how: the SDK would send none."""
+        """Choose the authentication method. A client with a secret uses it even if no method is advertised; the SDK
+        would not."""
         client, server = self.context.client_info, self.context.oauth_metadata
         if client is None or not client.client_secret or client.token_endpoint_auth_method is not None:
             return
@@ -169,7 +170,7 @@ class StoredOAuthClient(OAuthClientProvider):
 
     async def _handle_refresh_response(self, response: httpx2.Response) -> bool:
         if response.status_code == 429 or response.status_code >= 500:
-            raise self.failed(f"the token could not be renewed now (HTTP {response.status_code})")
+            raise self.failed(f"the token could not be refreshed (HTTP {response.status_code})")
         tried = self.context.current_tokens
         if await super()._handle_refresh_response(response):
             return True
@@ -181,7 +182,7 @@ class StoredOAuthClient(OAuthClientProvider):
         return self.context.is_token_valid()
 
     def failed(self, why: str) -> LoginFailed:
-        # What a server wrote is in here, up to whole pages of it.
+        # The error repeats what the server sent, up to whole pages.
         said = clip(escape(self._runtime.redactor(why[: 4 * _SHOWN])), _SHOWN).rstrip(".")
         return LoginFailed(
             f"The login to the MCP server '{self._name}' failed: {said}. Try it with `holdfast mcp login {self._name}`."
@@ -189,13 +190,13 @@ class StoredOAuthClient(OAuthClientProvider):
 
 
 class _Metadata(OAuthClientMetadata):
-    """What is asked for when a client is registered; scopes of the configuration stand for those a server suggests."""
+    """The registration request. Scopes of the configuration replace those a server suggests."""
 
     _wanted: str = PrivateAttr("")
     _more: bool = PrivateAttr(False)
 
     def want(self, scopes: str, *, more: bool = False) -> None:
-        """`more`: a server asks for further scopes for one operation, on top of those."""
+        """Request scopes; with `more`, further ones that a server needs for one operation."""
         self._wanted, self._more = scopes, more
         if scopes and not more:
             self.scope = scopes
@@ -206,7 +207,7 @@ class _Metadata(OAuthClientMetadata):
 
 
 class _Storage:
-    """The SDK's view of what is kept. It reads nothing: `Keeper` has put everything in place."""
+    """The SDK's storage interface. It reads nothing, because `StoredOAuthClient` has already loaded everything."""
 
     def __init__(self, keeper: StoredOAuthClient) -> None:
         self._keeper = keeper
@@ -235,5 +236,5 @@ def _plain(model: BaseModel | None) -> dict[str, Any] | None:
     return None if model is None else model.model_dump(mode="json", exclude_none=True)
 
 
-# It logs whole exceptions, with codes, states and bodies in them. They are raised as well, and told without those.
+# The SDK logs whole exceptions with codes, states and bodies. They are raised too, and reported without those.
 logging.getLogger("mcp.client.auth.oauth2").addFilter(lambda record: record.levelno < logging.WARNING)

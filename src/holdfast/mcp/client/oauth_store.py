@@ -1,4 +1,4 @@
-"""What a login to an MCP server leaves behind: one private file for each server, by name and address."""
+"""Stored logins: one private file per MCP server, by name and address."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _MOST_BYTES: Final = 1 << 20
 
 
 class StoredLogin(Struct, frozen=True, kw_only=True):
-    """The parts in wire form, so that reading them needs no MCP library."""
+    """The login in wire format, so that reading it needs no MCP library."""
 
     tokens: dict[str, Any] | None = None
     expires_at: float | None = None
     client: dict[str, Any] | None = None
-    """How this client was registered; never what the configuration says."""
+    """The client registration; never the configured client."""
     redirect: str = ""
-    """The callback address it was registered with."""
+    """The redirect URI it was registered with."""
     issuer: str = ""
-    """Who gave the tokens."""
+    """The issuer of the tokens."""
     authorisation: dict[str, Any] | None = None
-    """What the authorisation server says of itself: without it a refresh token would be sent to a guessed address."""
+    """The authorisation server's metadata. Without it a refresh token would be sent to a guessed address."""
     resource: dict[str, Any] | None = None
 
 
@@ -36,14 +36,14 @@ NOTHING: Final = StoredLogin()
 
 
 class LoginFile:
-    """With a path it lasts; without one it is forgotten with the process."""
+    """With a path the login is persistent; without one it is lost with the process."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._kept = NOTHING
 
     def read(self) -> StoredLogin:
-        """What is there now; a file that cannot be read or is not ours is no login."""
+        """The stored login; a file that cannot be read or belongs to another user counts as none."""
         if self._path is None:
             return self._kept
         try:
@@ -59,12 +59,12 @@ class LoginFile:
 
 
 def login_file(name: str, server: McpServer, state: Path | None) -> LoginFile:
-    """`state` is the user's state folder; None: nothing is kept on disk."""
+    """`state` is the user's state directory; None stores nothing on disk."""
     return LoginFile(None if state is None else _path_of(name, server, state))
 
 
 def forget_login(name: str, server: McpServer, state: Path | None) -> bool:
-    """Delete what a login left; False if there was nothing. Tokens stay valid at the server until they expire."""
+    """Delete a stored login; False if there was none. Tokens stay valid at the server until they expire."""
     if state is None:
         return False
     with suppress(FileNotFoundError):

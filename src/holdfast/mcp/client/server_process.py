@@ -27,23 +27,24 @@ from holdfast.sandbox.supervisor.client import CommandNotStarted, SupervisorLost
 from holdfast.store.folder_writers import WriterRegistration
 
 GRACE: Final = 2.0
-"""Seconds a server has to end by itself when its input is closed."""
+"""Seconds a server has to exit after its input is closed."""
 KEPT: Final = 64 * 1024
-"""Bytes of what it wrote to stderr."""
+"""Bytes of stderr that are kept."""
 _KILLED: Final = 5.0
 _BLOCK: Final = 64 * 1024
 _PAUSE: Final = 0.01
-"""Between two blocks of stderr: nobody needs more of it, and a flood must not keep the loop busy."""
+"""Seconds between two reads of stderr, so that a flood does not keep the event loop busy."""
 _PIPE: Final = 256 * 1024
 _F_SETPIPE_SZ: Final = 1031
 _SHOWN: Final = 600
 _threads: Final = ThreadPool()
-"""Not the loop's own, of which there are few: a secret that takes its time must not hold up other servers."""
+"""A pool of its own, because the event loop's default has few threads: a slow secret must not block other servers."""
 _COLOURS: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
 async def start_server(runtime: Runtime, name: str, server: McpServer) -> ServerProcess:
-    """Raises `SandboxRefused`, `SecretUnavailable` or `ConfigError` if it cannot be started as it must be."""
+    """Start a server. Raises `SandboxRefused`, `SecretUnavailable` or `ConfigError` if that is not possible as
+    configured."""
     sandbox, command = await _threads.run(plan_command, runtime, name, server)
     with contextlib.ExitStack() as stack:
         host_proxy: HostProxy | None = None
@@ -55,7 +56,7 @@ async def start_server(runtime: Runtime, name: str, server: McpServer) -> Server
             if host_proxy is not None:
                 launch = host_proxy.with_relay_fd(launch)
             if launch.contained and sandbox.policy.writable:
-                # It could gain from an approval that it forges in a document, so others must know that it lives.
+                # The process could forge an approval in a document, so documents must know that it is running.
                 launch = replace(launch, cleanup=(*launch.cleanup, WriterRegistration(sandbox.policy.writable)))
             return ServerProcess(runtime, name, launch, () if host_proxy is None else host_proxy.passed_fds, stack)
         except BaseException:
@@ -64,7 +65,7 @@ async def start_server(runtime: Runtime, name: str, server: McpServer) -> Server
 
 
 async def _launched(sandbox: Sandbox, command: Command) -> Launch:
-    """What was made for a start that is cancelled meanwhile is put away when it is there."""
+    """Prepare the launch; if the start is cancelled meanwhile, clean up afterwards."""
     making = asyncio.ensure_future(_threads.run(sandbox.launch, command))
     try:
         return await asyncio.shield(making)
@@ -88,7 +89,7 @@ def _finish(launch: Launch) -> tuple[str, ...]:
 
 
 class ServerProcess:
-    """A running server, and our ends of its streams. `end` must be awaited, once."""
+    """A running server and our ends of its pipes. `end` must be awaited exactly once."""
 
     def __init__(
         self, runtime: Runtime, name: str, launch: Launch, passed: tuple[int, ...], stack: contextlib.ExitStack
@@ -101,7 +102,7 @@ class ServerProcess:
         self._pause: asyncio.TimerHandle | None = None
         self._fault = ""
         self.gone: asyncio.Future[None] = self._loop.create_future()
-        """Done when everything it started is gone."""
+        """Done when every process it started is gone."""
         self._ours: list[int] = []
         theirs: list[int] = []
         try:
@@ -120,7 +121,7 @@ class ServerProcess:
         self._loop.add_reader(self._stderr, self._complained)
 
     def _pipe(self, theirs: list[int], *, reads: bool) -> None:
-        """A pipe of which we read or write one end, without ever waiting for it."""
+        """A non-blocking pipe, of which we use one end."""
         reading, writing = os.pipe()
         ours, other = (reading, writing) if reads else (writing, reading)
         self._ours.append(ours)
@@ -130,18 +131,18 @@ class ServerProcess:
             fcntl.fcntl(ours, _F_SETPIPE_SZ, _PIPE)
 
     def note(self, line: bytes | bytearray) -> None:
-        """Keep a line that was no message with what it wrote to stderr."""
+        """Keep a line that was not a message together with stderr."""
         self._ring.add(bytes(line[:_SHOWN]) + b"\n")
 
     def wrote(self) -> str:
-        """The end of what it complained about, without secrets and with nothing a terminal would obey."""
+        """The end of stderr, redacted and escaped."""
         for _ in range(_PIPE // _BLOCK):
             self._ring.add((_read(self._stderr) if self._stderr in self._ours else None) or b"")
         plain = _COLOURS.sub("", self._runtime.redactor(self._ring.text)).strip()[-_SHOWN:]
         return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in plain)
 
     async def ended(self, seconds: float) -> str:
-        """How it ended, for a sentence; the empty text if it still runs after some seconds."""
+        """How it ended, as part of a sentence; empty if it is still running after some seconds."""
         await asyncio.wait((self.gone,), timeout=seconds)
         found = self._job.exit
         if found is None:
@@ -149,12 +150,12 @@ class ServerProcess:
         return f"ended by {signal_name(found.signal)}" if found.signal is not None else f"exited with {found.code}"
 
     def kill(self) -> None:
-        """Now, with all it started."""
+        """Kill it now, with every process it started."""
         if not self._job.finished:
             self._job.stop()
 
     async def end(self) -> None:
-        """Close its input, give it a moment, kill what is left; put right what its launch left."""
+        """Close its input, wait, kill what is left, and clean up after its launch."""
         try:
             self._close(self.stdin)
             self._loop.add_reader(self.stdout, self._drain)
@@ -177,7 +178,7 @@ class ServerProcess:
         await asyncio.shield(tidying)
 
     def _tidy(self) -> None:
-        """In a thread."""
+        """Runs in a thread."""
         if not self._job.finished:
             self._job.wait_blocking(_KILLED)
         left = 0 if self._job.exit is None else self._job.exit.survivors
@@ -192,7 +193,7 @@ class ServerProcess:
                 pass
         except (CommandNotStarted, SupervisorLost) as error:
             self._fault = (
-                f"could not be started: {error}" if isinstance(error, CommandNotStarted) else "was lost sight of"
+                f"could not be started: {error}" if isinstance(error, CommandNotStarted) else "is no longer supervised"
             )
         if (self._fault or self._job.exit is not None) and not self.gone.done():
             self.gone.set_result(None)
@@ -225,7 +226,7 @@ class ServerProcess:
 
 
 def _read(fd: int) -> bytes | None:
-    """What there is; None if there is nothing yet, and nothing at all at the end."""
+    """The available bytes; None if there are none yet, empty at the end."""
     try:
         return os.read(fd, _BLOCK)
     except BlockingIOError:
@@ -255,31 +256,32 @@ _ROOT: Final = ("$root", "${root}")
 
 
 def plan_command(runtime: Runtime, name: str, server: McpServer) -> tuple[Sandbox, Command]:
-    """Blocks: a backend is tried out the first time, and secrets may come from programs.
+    """Plan the command. Blocks: a backend is probed on first use, and secrets may come from programs.
 
-    Raises `SandboxRefused`, `SecretUnavailable` or `ConfigError` if it cannot be started as it must be.
+    Raises `SandboxRefused`, `SecretUnavailable` or `ConfigError` if the server cannot be started as configured.
     """
     assert server.command is not None
     sandbox = sandbox_for(runtime, server)
     if sandbox.mode != "off" and sandbox.backend() is None:
         raise SandboxRefused(
-            f"The MCP server '{name}' was not started, since it cannot be contained: {sandbox.problem()}. "
+            f"The MCP server '{name}' was not started because it cannot be sandboxed: {sandbox.problem()}. "
             'Run `holdfast doctor`, or set sandbox.mode = "off" to start servers bare.'
         )
     cwd = folder_for(runtime, name, server)
     program = str(Path(server.command).expanduser()) if server.command.startswith("~/") else server.command
     if server.cwd is None and "/" in program and not program.startswith("/"):
         raise SandboxRefused(
-            f"mcp.servers.{name}.command is {program!r}, which means another program in every folder; give its whole "
+            f"mcp.servers.{name}.command is {program!r}, which differs in every folder. Give its absolute "
             f'path, or the folder as mcp.servers.{name}.cwd (cwd = "$root" is the project).'
         )
     return sandbox, Command(argv=(program, *server.args), cwd=cwd, env=environment_for(runtime, name, server))
 
 
 def folder_for(runtime: Runtime, name: str, server: McpServer) -> Path:
-    """Not the project unless the configuration says so: interpreters and launchers take programs from where they run.
+    """The working directory. Not the project unless configured: interpreters and launchers load code from where they
+    run.
 
-    What a checkout calls `json.py` or `node_modules` would be started with the secrets of the server.
+    A checkout's `json.py` or `node_modules` would run with the secrets of the server.
     """
     if server.cwd is None:
         return Path("/")
@@ -289,17 +291,17 @@ def folder_for(runtime: Runtime, name: str, server: McpServer) -> Path:
     elif runtime.workspace.root is not None:
         cwd = runtime.workspace.root / rest.lstrip("/")
     else:
-        raise SandboxRefused(f"There is no project here, which mcp.servers.{name}.cwd = {server.cwd!r} stands for.")
+        raise SandboxRefused(f"mcp.servers.{name}.cwd is {server.cwd!r}, but there is no project here.")
     if not cwd.is_dir():
-        raise SandboxRefused(f"There is no folder {str(cwd)!r}; correct mcp.servers.{name}.cwd.")
+        raise SandboxRefused(f"mcp.servers.{name}.cwd is {str(cwd)!r}, which does not exist.")
     return cwd
 
 
 def sandbox_for(runtime: Runtime, server: McpServer) -> Sandbox:
-    """A server runs all the time and not for one approved call, so it writes nowhere unless its configuration says so.
+    """The sandbox of a server. It runs all the time and not for one approved call, so it writes only where configured.
 
-    Besides, where a contained process may write, whatever appears at a protected path while it runs counts as planted
-    by it: a person who works in the project meanwhile would have their own files taken away.
+    Also, whatever appears at a protected path in a writable folder counts as planted by the process: a user who works
+    in the project meanwhile would lose files.
     """
     base = runtime.config.sandbox
     network = base.network if server.network is None else server.network
@@ -310,12 +312,12 @@ def sandbox_for(runtime: Runtime, server: McpServer) -> Sandbox:
         state=runtime.workspace.state,
         extra_protected=runtime.commands.protected,
         cwd=Path(runtime.workspace.cwd),
-        untrusted_folders=runtime.sandbox.policy.writable,  # where commands write: they could have put an `uvx` there
+        untrusted_folders=runtime.sandbox.policy.writable,  # commands write there and could have planted an `uvx`
     )
 
 
 def environment_for(runtime: Runtime, name: str, server: McpServer) -> dict[str, str]:
-    """What `env` adds, with its secrets; the redactor knows them from here on."""
+    """The variables of `env` with their secrets, which the redactor knows from here on."""
     found = {key: fill(text, runtime.secrets.get) for key, text in server.env.items()}
     for key, value in found.items():
         if "=" in key or "\0" in key + value:

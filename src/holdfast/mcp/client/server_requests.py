@@ -1,4 +1,4 @@
-"""What a server asks and logs while it works: questions go to the person behind the interface, never to the model."""
+"""Handles requests and log messages of a server during a call: questions go to the user, never to the model."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ _NESTING: Final = frozenset({
     "patternProperties", "propertyNames", "dependentSchemas", "dependencies", "unevaluatedProperties", "items",
     "prefixItems", "additionalItems", "contains", "unevaluatedItems", "contentSchema",
 })  # fmt: skip
-"""Keywords with schemas in them."""
+"""Keywords that contain schemas."""
 _REFUSED_BY_PERSON: Final = -1
-"""The code the protocol's own examples give for a sampling request that a person refused."""
+"""Error code for a sampling request that the user rejected, from the protocol's examples."""
 
 
 class ServerRequests:
-    """The answers of one client to its server's questions."""
+    """Answers the requests of one server."""
 
     def __init__(self, runtime: Runtime, name: str, flights: ActiveCalls) -> None:
         self._runtime = runtime
@@ -91,10 +91,10 @@ class ServerRequests:
             if schema.accepts(values):
                 return ElicitResult.model_validate({"action": "accept", "content": values})
             faults = "; ".join(schema.violations(values))
-            why = f"does not fit what it asked for, so that nothing was sent: {faults}"
+            why = f"does not fit the form, so it was not sent: {faults}"
         except ValidationError:
-            why = "cannot be sent as a form, so that nothing was."
-        self._runtime.events.warn(f"What was answered to '{self._source}' {why}")
+            why = "cannot be sent as a form, so it was not sent."
+        self._runtime.events.warn(f"The answer to '{self._source}' {why}")
         return ElicitResult(action="cancel")
 
     async def sample(
@@ -104,7 +104,7 @@ class ServerRequests:
         from pydantic import ValidationError
 
         if params.tools or params.tool_choice:
-            return refusal("this client does not take tools in a sampling request")
+            return refusal("this client does not support tools in a sampling request")
         wire: dict[str, Any] = params.model_dump(by_alias=True, mode="json", exclude_none=True)
         if len(encode_json(wire)) > MAX_MESSAGES:
             return refusal(f"a sampling request may be {MAX_MESSAGES:,} bytes long")
@@ -119,7 +119,7 @@ class ServerRequests:
         try:
             return CreateMessageResult.model_validate(reply.content)
         except ValidationError:
-            self._runtime.events.warn(f"What was answered to '{self._source}' is no message, so that nothing was sent.")
+            self._runtime.events.warn(f"The answer to '{self._source}' is not a message, so it was not sent.")
             return ErrorData(code=_REFUSED_BY_PERSON, message="No reply was given")
 
     async def roots(self, context: ClientRequestContext) -> ListRootsResult | ErrorData:
@@ -130,7 +130,7 @@ class ServerRequests:
         return ListRootsResult.model_validate({"roots": listed})
 
     async def visit(self, elicitations: Json) -> str:
-        """Put the pages to the person that a server wants visited before it does what it was called for."""
+        """Ask the user to open the pages that a server requires before it performs the call."""
         listed = elicitations if isinstance(elicitations, list) else []
         visits: list[UrlRequest] = []
         for item in listed[:MAX_OPEN]:
@@ -140,21 +140,21 @@ class ServerRequests:
                     UrlRequest(message=cut_text(message if isinstance(message, str) else "", MAX_MESSAGE), url=url)
                 )
         if not visits or not self._runtime.interfaces.can_elicit:
-            return "it wants a page to be visited first, and nobody is there to do it"
+            return "it requires opening a page first, and no interface can show it"
         replies = await self._put(tuple(visits))
         agreed = replies is not None and all(reply.action == "accept" for reply in replies)
         if agreed:
-            return "the page it wanted to be visited first was opened; call it again when that is done"
-        return "it wants a page to be visited first, and that was declined"
+            return "the page it requires was opened; call it again when you are done there"
+        return "it requires opening a page first, and that was declined"
 
     async def _ask(self, question: Question) -> ElicitationReply | ErrorData:
         if self._open >= MAX_OPEN:
-            return refusal(f"{MAX_OPEN} questions of this server already wait for an answer")
+            return refusal(f"{MAX_OPEN} questions of this server are already open")
         replies = await self._put((question,))
         return CANCELLED if not replies else replies[0]
 
     async def _put(self, questions: tuple[Question, ...]) -> tuple[ElicitationReply, ...] | None:
-        """The replies; None if the call they are wanted for is over."""
+        """The replies; None if the call they are for has ended."""
         flight = self._flights.current()
         call = None if flight is None else flight.ctx.call_record
         about = {"call_id": call.id, "group": call.group} if call else {}
@@ -182,7 +182,7 @@ def _form_schema(params: ElicitRequestFormParams) -> CompiledSchema | str:
     properties: Any = schema.get("properties")
     is_flat = schema.get("type") == "object" and schema.keys().isdisjoint(_NESTING - {"properties"})
     if not is_flat or not isinstance(properties, dict) or not all(map(_is_simple, properties.values())):  # pyright: ignore
-        return "a form has properties that are strings, numbers, booleans or choices of them, and nothing else"
+        return "a form may only have string, number, boolean and choice properties"
     try:
         compiled = compile_schema(schema, "The schema of the form")
     except InvalidSchema as error:
@@ -191,7 +191,7 @@ def _form_schema(params: ElicitRequestFormParams) -> CompiledSchema | str:
 
 
 def _is_simple(part: Any) -> bool:
-    """A scalar, a choice among constants, or several of those: what a person can be asked for in one line."""
+    """Whether the field is a scalar, a choice of constants, or a list of those."""
     if not isinstance(part, dict):
         return False
     said = cast("dict[str, Any]", part)
@@ -218,7 +218,7 @@ def _is_scalar_or(said: dict[str, Any]) -> bool:
 
 
 def _filled(content: Args, schema: Args) -> Args:
-    """What was asked for and nothing else, with the default of what was left out."""
+    """The values of the form's fields only, with defaults for missing ones."""
     properties = schema.get("properties")
     values: Args = {}
     for name, part in (properties if isinstance(properties, dict) else {}).items():
@@ -230,7 +230,7 @@ def _filled(content: Args, schema: Args) -> Args:
 
 
 def _fault(url: str) -> str | None:
-    """Why a page must not be shown to the person as one to open; None if it may be."""
+    """Why a page must not be offered to the user; None if it may."""
     if len(url) > MAX_URL:
         return f"an address may be {MAX_URL:,} characters long"
     why = url_problem(url, loopback=True)
@@ -265,7 +265,7 @@ class ServerLog:
             self._second, self._told = now, 0
             if lost:
                 self._told += 1
-                self._tell("warning", f"{lost:,} messages of its log were left out: more than {PER_SECOND} a second")
+                self._tell("warning", f"{lost:,} log messages were dropped: more than {PER_SECOND} per second")
         self._told += 1
         if self._told <= PER_SECOND:
             return True

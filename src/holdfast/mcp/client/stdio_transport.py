@@ -1,7 +1,7 @@
-"""The stdio transport: a server in the sandbox, seen by the SDK as two streams; what it does wrong ends only itself.
+"""The stdio transport: a server in the sandbox, presented to the SDK as two streams.
 
-The SDK pulls messages out of the pipe and pushes them into it directly: there is no queue that a server could fill,
-and a server that floods waits until it is read.
+The SDK pulls messages out of the pipe and pushes them into it directly. There is no queue that a server could fill, and
+a server that floods is slowed by back-pressure.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from holdfast.mcp.stdio_lines import LineSplitter, LineTooLong, NotAMessage, mes
 from holdfast.runtime.runtime import Runtime
 
 MAX_BAD: Final = 100
-"""Lines in a row that are no messages."""
+"""Consecutive lines that are not messages."""
 _BLOCK: Final = 64 * 1024
 _BURST: Final = 32
-"""Messages that are passed on before others get their turn."""
+"""Messages passed on before other tasks get their turn."""
 _AS_LARGE: Final = 8 * 1024
-"""Bytes that count as one more."""
+"""Bytes that count as one more message."""
 _LAST_WORDS: Final = 0.5
-"""Seconds to learn how a server ended that closed one of its streams."""
+"""Seconds to learn the exit status of a server that closed one of its streams."""
 
 
 class ServerBroken(Exception):
-    """A server that can be talked to no more; the message says why, and the last of what it wrote."""
+    """The server cannot be used any more. The message gives the reason and the end of its stderr."""
 
 
 class StdioTransport:
-    """Starts a server when it is entered, and ends it when it is left: `Client(StdioTransport(...))`."""
+    """Starts a server on entry and ends it on exit: `Client(StdioTransport(...))`."""
 
     def __init__(self, runtime: Runtime, name: str, server: McpServer) -> None:
         self._runtime = runtime
@@ -48,7 +48,7 @@ class StdioTransport:
 
     @property
     def reason(self) -> str:
-        """Why the connection ended by itself; empty as long as it has not."""
+        """Why the connection ended by itself; empty while it has not."""
         return "" if self._reading is None else self._reading.reason
 
     async def __aenter__(self) -> tuple[StdioReader, StdioWriter]:
@@ -72,14 +72,14 @@ class StdioTransport:
                     if ending.cancelled():
                         raise
                     cancelled = again
-                    self._process.kill()  # whoever cancels the ending as well does not want to wait
+                    self._process.kill()  # a second cancellation means: do not wait
         ending.result()
         if cancelled is not None:
             raise cancelled
 
 
 class _Half(ABC):
-    """One direction of the connection, as the SDK opens and closes it."""
+    """One direction of the connection, opened and closed by the SDK."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -95,12 +95,12 @@ class _Half(ABC):
 
 
 class StdioReader(_Half):
-    """What the server sends, one message after another. Reads no further than it is asked to."""
+    """Messages from the server. Reads only as much as is requested."""
 
     def __init__(self, process: ServerProcess, name: str) -> None:
         self.reason = ""
         self.gone = process.gone
-        """Done when it makes no sense to wait for anything but the end."""
+        """Done when only the end can follow."""
         self._process = process
         self._name = name
         self._fd = process.stdout
@@ -151,7 +151,7 @@ class StdioReader(_Half):
             self.wake()
 
     def fail(self, what: str) -> None:
-        """End the connection, and say why."""
+        """End the connection with a reason."""
         if not self.reason and not self._closed:
             wrote = self._process.wrote()
             self.reason = f"The MCP server '{self._name}' {what}." + (f" It wrote:\n{wrote}" if wrote else "")
@@ -170,7 +170,7 @@ class StdioReader(_Half):
             self._process.note(line)
             self._bad += 1
             if self._bad >= MAX_BAD:
-                self.fail(f"printed {MAX_BAD} lines in a row that are no messages of the protocol")
+                self.fail(f"printed {MAX_BAD} consecutive lines that are not protocol messages")
             return None
         except LineTooLong as error:
             self.fail(f"sent {error}")
@@ -179,7 +179,7 @@ class StdioReader(_Half):
         return message
 
     async def _fill(self) -> None:
-        """Wait until there is more to read, and read it."""
+        """Wait for data and read it."""
         try:
             block = os.read(self._fd, _BLOCK)
         except BlockingIOError:
@@ -202,12 +202,12 @@ class StdioReader(_Half):
             await self._waiter
         finally:
             self._waiter = None
-            if not self._closed:  # after that the number may be another file's
+            if not self._closed:  # after that the descriptor number may belong to another file
                 self._loop.remove_reader(self._fd)
 
 
 class StdioWriter(_Half):
-    """What goes to the server. At most one message waits here; whoever has another waits, and can be cancelled."""
+    """Messages to the server. At most one is being written; further senders wait and can be cancelled."""
 
     def __init__(self, process: ServerProcess, reading: StdioReader) -> None:
         self._fd = process.stdin
@@ -231,7 +231,7 @@ class StdioWriter(_Half):
             self._begin(data)
 
     def close(self) -> None:
-        """What was begun is still written, as long as the process is not ended."""
+        """Close after finishing the current message, unless the process ends first."""
         self._closed = True
         self._wake()
 
@@ -261,7 +261,9 @@ class StdioWriter(_Half):
         except OSError:
             self._rest = memoryview(b"")
             self._broken = True
-            self._loop.call_later(_LAST_WORDS, self._reading.fail, "does not listen any more")  # unless it has ended
+            self._loop.call_later(
+                _LAST_WORDS, self._reading.fail, "is no longer reading its input"
+            )  # unless it has exited
 
     def _wake(self) -> None:
         if self._emptied is not None and not self._emptied.done():

@@ -1,4 +1,4 @@
-"""One call of a tool at a server: its answer as a `Result`, its refusal, or that nobody knows what came of it."""
+"""Calls one tool of a server and converts the response, a refusal or an unknown outcome to a `Result`."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _SDK_LOST: Final = {
     PARSE_ERROR: ("Failed to parse",),
     INTERNAL_ERROR: ("Server returned an error response",),
 }
-"""How the SDK words answers that did not come: these are not the server's own errors."""
+"""Wordings of the SDK for missing responses; these are not errors of the server."""
 _SESSION_OVER: Final = "Session terminated"
 
 
 class Line(Protocol):
-    """The connection, as far as a call needs it."""
+    """The part of the connection that a call needs."""
 
     @property
     def name(self) -> str: ...
@@ -49,9 +49,9 @@ class Line(Protocol):
 
 
 async def call_tool(client: Client, tool: str, args: Args, ctx: RunContext, runtime: Runtime, line: Line) -> Result:
-    """What the server answered. Time and cancelling are the runtime's: the SDK tells the server when this is cancelled.
+    """Call a tool. Timeout and cancellation are the runtime's; the SDK notifies the server of a cancellation.
 
-    Raises `NoReply` when it is not known what came of the call.
+    Raises `OutcomeUnknown` if the outcome is not known.
     """
 
     async def tell(progress: float, total: float | None, message: str | None) -> None:
@@ -63,10 +63,10 @@ async def call_tool(client: Client, tool: str, args: Args, ctx: RunContext, runt
     except MCPError as error:
         return await _refused(error, client, line)
     except InputRequiredRoundsExceededError:
-        return fail(f"MCP server '{line.name}' asked for input again and again, so that the call was given up.")
+        return fail(f"MCP server '{line.name}' kept asking for input, so the call was given up.")
     except ValidationError as error:
         raise OutcomeUnknown(
-            f"What MCP server '{line.name}' answered is not what the protocol says ({error.error_count()} faults)"
+            f"The response of MCP server '{line.name}' violates the protocol ({error.error_count()} errors)"
         ) from None
     return result_from(answer)
 
@@ -75,10 +75,12 @@ async def _refused(error: MCPError, client: Client, line: Line) -> Result:
     code, said = error.code, error.message[:MAX_ERROR]
     if code == INVALID_REQUEST and said == _SESSION_OVER:
         line.end_session("it has ended the session")
-        return fail(f"MCP server '{line.name}' has ended the session; another is begun. The call was not carried out.")
+        return fail(
+            f"MCP server '{line.name}' has ended the session and a new one is started. The call was not performed."
+        )
     fate = line.fate_of(client) if code == CONNECTION_CLOSED else ""
     if fate or said.startswith(_SDK_LOST.get(code, ())):
-        raise OutcomeUnknown(f"MCP server '{line.name}' gave no answer: {fate or said}") from None
+        raise OutcomeUnknown(f"MCP server '{line.name}' did not respond: {fate or said}") from None
     if code == URL_ELICITATION_REQUIRED:
         data: Any = error.data
         wanted = data.get("elicitations") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
@@ -91,11 +93,11 @@ MAX_ATTACHMENTS: Final = 32
 _NAMED_IN_A_LINE: Final = 8
 _MAX_MIME: Final = 128
 _MAX_ADDRESS: Final = 4096
-_NO_WORDS: Final = "The tool reported an error and did not say which."
+_NO_WORDS: Final = "The tool reported an error without a message."
 
 
 def result_from(answer: CallToolResult) -> Result:
-    """All the text there is; of everything else as much as may be carried, and a line about the rest."""
+    """The whole text, other content up to a limit, and a line about what was omitted."""
     texts: list[str] = []
     attached: list[Attachment] = []
     left_out: list[str] = []
@@ -122,7 +124,7 @@ def result_from(answer: CallToolResult) -> Result:
 
 
 def _attachment(block: Any, room: int) -> Attachment | str:
-    """The block as an attachment, or why it is not one."""
+    """The block as an attachment, or why it is none."""
     if block.type == "image" or block.type == "audio":
         return _decoded(block, block.type, block.data, _kind(block.mime_type, "application/octet-stream"), room)
     if block.type == "resource_link":
@@ -178,5 +180,5 @@ def _address(uri: object) -> str:
 
 
 def _sound(text: str) -> str:
-    """Without halves of surrogate pairs, which no encoding of text can carry."""
+    """The text with lone surrogates replaced: no encoding can carry them."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

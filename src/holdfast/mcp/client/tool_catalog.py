@@ -1,4 +1,4 @@
-"""The tools of one server in the registry: what is new, gone or changed, and which definitions a person has seen."""
+"""The tools of one server in the registry: what is new, removed or changed, and which definitions were reviewed."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ approval would pin text that was not shown."""
 
 
 def unreviewed_tool(shelf: ToolCatalog, item: CatalogEntry) -> Tool:
-    """What the tool was when a person saw it, or what it is if nobody has, or what was seen cannot be read any more.
+    """The tool as it was reviewed; as it is now if it never was, or if the reviewed definition cannot be used any more.
 
-    Its output schema is left away: by the time there is an answer the new definition is the one that counts.
+    It has no output schema: by the time of the result the new definition applies.
     """
     name, full_name = item.name, f"{source_of(shelf.name)}:{item.name}"
 
     async def propose(args: Args, ctx: Context) -> Proposal | Result:
         now = shelf.listed(name)
         if now is None or not now.held:
-            return fail(f"'{full_name}' has changed meanwhile; call it again.")
+            return fail(f"'{full_name}' changed meanwhile. Call it again.")
         preview = await asyncio.to_thread(definition_diff, now.pinned, now.definition)
         if preview.count("\n") >= MAX_LINES or len(preview) > MAX_CHARS:
-            what = "is new, and has more to it" if now.pinned is None else "has changed by more"
+            what = "is new and longer" if now.pinned is None else "changed by more"
             return fail(f"Its definition {what} than can be shown here: holdfast mcp review {shelf.name} {name}")
         which = "definition of a new tool" if now.pinned is None else "changed definition"
         return Proposal(
@@ -70,13 +70,13 @@ def unreviewed_tool(shelf: ToolCatalog, item: CatalogEntry) -> Tool:
 
     async def apply(payload: Args, ctx: Context) -> Result:
         if not shelf.accept(name, str(payload.get("definition"))):
-            return fail("Its definition has changed once more, so that the call was not sent. Call it again.")
+            return fail("Its definition changed again, so the call was not sent. Call it again.")
         tool, args = shelf.tool(name), payload.get("arguments")
         if tool is None or not isinstance(args, dict):
-            return fail("Its new definition cannot be used, so that the call was not sent.")
+            return fail("Its new definition cannot be used, so the call was not sent.")
         judged = tool.schema.check(args)
         if isinstance(judged, InvalidArguments):
-            return fail(f"Its new definition is accepted, but does not take these arguments: {judged}")
+            return fail(f"Its new definition was accepted but does not allow these arguments: {judged}")
         return check_output(tool, await shelf.send(name, judged, cast("RunContext", ctx)))
 
     return tool_from(
@@ -100,39 +100,39 @@ Send = Callable[[str, Args, "RunContext"], Awaitable[Result]]
 
 
 class CatalogEntry(Struct, frozen=True):
-    """One tool as the server has it now."""
+    """One tool as the server defines it now."""
 
     name: str
     definition: Json
     pinned: Json
-    """What a person has seen: `definition` unless it has changed, None if the tool is new at a server that is known."""
+    """The reviewed definition: equal to `definition` unless it changed; None for a new tool of a known server."""
     held: bool
-    """Nobody has seen its definition."""
+    """Whether its definition needs a review."""
     key: bytes
-    """Of all that its `Tool` is made from."""
+    """Digest of everything that its `Tool` is made from."""
 
 
 class ChangedTool(Struct, frozen=True, kw_only=True):
-    """A tool whose definition is not the one a person has seen, or that came later than its server."""
+    """A tool whose definition is new or differs from the reviewed one."""
 
     server: str
     tool: str
     difference: str
-    """What a person is shown, all of it."""
+    """The whole difference, as shown for review."""
     digest: str
-    """Of the new definition, all of it."""
+    """Digest of the whole new definition."""
     new: bool = False
-    """No definition of it was ever seen: all of it is shown as added."""
+    """Whether it was never reviewed: everything is shown as added."""
 
 
 class _Stock(Struct, frozen=True):
-    """What is to stand on the shelf."""
+    """The intended content of the catalog."""
 
     listed: dict[str, CatalogEntry]
     stays: dict[str, Tool]
     fresh: dict[str, Tool]
     left_out: tuple[tuple[str, str], ...]
-    """Names, and why."""
+    """Names, with the reason."""
 
 
 class ToolCatalog:
@@ -148,7 +148,7 @@ class ToolCatalog:
         self._tools: dict[str, Tool] = {}
         self._warned = 0
         self._age = 0
-        """Goes up when a person accepts something, and when everything is taken away."""
+        """Incremented when a definition is accepted and when the catalog is cleared."""
 
     def __len__(self) -> int:
         return len(self._tools)
@@ -177,9 +177,9 @@ class ToolCatalog:
         )
 
     async def put(self, tools: Sequence[mcp_types.Tool]) -> None:
-        """Make the registry hold exactly these; a tool that stays is never missing in between.
+        """Make the registry hold exactly these tools. A tool that stays is never missing in between.
 
-        The work is done in a thread, so that a long list, or one that changes all the time, holds up nobody.
+        Runs in a thread, so that a long or constantly changing list blocks nothing.
         """
         while True:
             age = self._age
@@ -189,13 +189,13 @@ class ToolCatalog:
                 return
 
     def clear(self) -> None:
-        """Take everything out of the registry."""
+        """Remove all tools from the registry."""
         self._age += 1
         tools, self._tools, self._listed = self._tools, {}, {}
         self._runtime.registry.swap((), tools.values(), source=source_of(self.name))
 
     def accept(self, tool: str, digest: str) -> bool:
-        """Take a definition for seen, if it still is the one with this digest."""
+        """Mark a definition as reviewed if it still has this digest."""
         item = self._listed.get(tool)
         if item is None or not item.held or digest_of(item.definition) != digest:
             return False
@@ -206,12 +206,12 @@ class ToolCatalog:
         return True
 
     def _stock(self, tools: Sequence[mcp_types.Tool]) -> _Stock:
-        """In a thread. What cannot be kept is not used."""
+        """Runs in a thread. A definition that cannot be stored is not used."""
         wanted: dict[str, Json] = {}
         left_out: list[tuple[str, str]] = []
         for tool in tools:
             if tool.name in wanted:
-                left_out.append((tool.name, "there are two of that name"))
+                left_out.append((tool.name, "its name is used twice"))
             elif is_wanted(tool.name, self._server):
                 try:
                     wanted[tool.name] = definition_of(tool)
@@ -222,7 +222,7 @@ class ToolCatalog:
         return replace(made, left_out=(*left_out, *made.left_out))
 
     def _made(self, listed: dict[str, CatalogEntry]) -> _Stock:
-        """The tools of a list: those there are already, and the others."""
+        """The tools of a list: existing ones and new ones."""
         known, tools = self._listed, self._tools
         stays = {
             name: tools[name]
@@ -238,14 +238,14 @@ class ToolCatalog:
             try:
                 tool = unreviewed_tool(self, item) if item.held else self._plain(item)
             except ToolError as error:
-                why = f"what was known of it cannot be used any more, see `holdfast mcp review`: {error}"
+                why = f"its reviewed definition cannot be used any more, see `holdfast mcp review`: {error}"
                 left_out.append((name, why if item.held and item.pinned else str(error)))
                 continue
             if taken.isdisjoint(spellings := _spellings(tool)):
                 taken.update(spellings)
                 fresh[name] = tool
             else:
-                left_out.append((name, "it has the name of another but for upper and lower case"))
+                left_out.append((name, "its name differs from another one only in case"))
         return _Stock(listed, stays, fresh, tuple(left_out))
 
     def _show(self, stock: _Stock) -> None:
@@ -256,7 +256,8 @@ class ToolCatalog:
             self.leave_out(name, why)
 
     def _brought(self, tools: dict[str, Tool], gone: Sequence[Tool] = ()) -> dict[str, Tool]:
-        """All at once; if some are in the way of tools from elsewhere, by halves, so that only those are left out."""
+        """Register all at once; on a conflict with tools from elsewhere, by halves, so that only the conflicting ones
+        are left out."""
         if not tools and not gone:
             return {}
         try:
@@ -287,13 +288,13 @@ class ToolCatalog:
         return tool_from(self.name, item.definition, timeout=self.timeout, execute=execute)
 
     def leave_out(self, tool: str, why: str) -> None:
-        """A server that keeps changing its list must not fill the list of warnings."""
+        """Warn about a tool that is left out. Bounded, so that a changing list cannot flood the warnings."""
         self._warned += 1
         if self._warned > MAX_WARNINGS:
             return
         server = f"MCP server '{self.name}'"
         if self._warned == MAX_WARNINGS:
-            self._runtime.registry.warn(f"More tools of the {server} are left out, which are not named any more.")
+            self._runtime.registry.warn(f"More tools of the {server} are left out; further names are not reported.")
         else:
             told = self._runtime.redactor(escape(f"{tool[:80]}': {why[:400]}"))
             self._runtime.registry.warn(f"The {server} has a tool that is left out, '{told}")

@@ -1,4 +1,4 @@
-"""The list of a server's tools, page by page, with a bound for everything a server could make endless."""
+"""Lists a server's tools page by page, with a limit on everything that a server could make endless."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from holdfast.mcp.stdio_lines import TOO_LONG, UnreadableItem, is_json
 MAX_TOOLS: Final = 10_000
 MAX_PAGES: Final = 1_000
 MAX_CHARS: Final = 32 * 1024 * 1024
-"""Of all definitions together."""
+"""Bytes of all definitions together."""
 MAX_DEPTH: Final = 100
-"""Levels of a definition: deeper, and reading, showing or compiling it could take the stack."""
+"""Nesting levels of a definition. A deeper one could overflow the stack when it is parsed, shown or compiled."""
 
 
 async def list_tools(client: Client) -> tuple[list[Tool], bool]:
@@ -35,7 +35,7 @@ async def list_tools(client: Client) -> tuple[list[Tool], bool]:
         except MCPError as error:
             if cursor is None or error.code != TOO_LONG:
                 raise
-            return tools, False  # only this page says where the next one is
+            return tools, False  # only this page has the cursor of the next one
         room -= sum(map(_size, page.tools))
         if room < 0:
             return tools, False
@@ -53,9 +53,9 @@ def _size(tool: Tool) -> int:
 
 
 def drop_malformed(page: dict[str, Any], version: str) -> list[tuple[str, str]]:
-    """Take out of a page what is no tool in this version of the protocol, and say what and why.
+    """Remove malformed tools from a page and return their names with the reason.
 
-    The SDK refuses a page as a whole, and with it the server, for one tool in it.
+    The SDK rejects a whole page, and with it the server, for one malformed tool.
     """
     if not isinstance(page.get("tools"), list):
         return []
@@ -67,14 +67,14 @@ def drop_malformed(page: dict[str, Any], version: str) -> list[tuple[str, str]]:
         why.setdefault(at, reason)
     for at, tool in enumerate(tools if version in MODERN_PROTOCOL_VERSIONS else ()):
         reason = None if at in why else find_invalid_x_mcp_header(tool["inputSchema"])
-        if reason is not None:  # the SDK drops these itself, and tells nobody
+        if reason is not None:  # the SDK drops these silently
             why[at] = reason
     page["tools"] = [tool for at, tool in enumerate(tools) if at not in why]
     return [(_name(tools[at], at), reason) for at, reason in sorted(why.items())]
 
 
 def _faults(page: dict[str, Any], version: str) -> Iterator[tuple[int, str]]:
-    """Where the SDK would find fault with a tool: by the version's own rules, then by those of all versions."""
+    """Where the SDK would reject a tool: by the rules of this version, then by those of all versions."""
     for check in (
         lambda: validate_server_result("tools/list", version, page),
         lambda: ListToolsResult.model_validate(page, by_name=False),
@@ -88,7 +88,7 @@ def _faults(page: dict[str, Any], version: str) -> Iterator[tuple[int, str]]:
                     part = ".".join(map(str, where[2:]))
                     yield where[1], f"{part}: {fault['msg']}" if part else fault["msg"]
         except (KeyError, ValueError):
-            continue  # a version the SDK has no rules for
+            continue  # a version for which the SDK has no rules
 
 
 def _is_deep(value: Any) -> bool:
