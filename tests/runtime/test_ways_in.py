@@ -20,7 +20,7 @@ from holdfast.rules.chain import ApprovalRequest
 from holdfast.rules.decider import Cap
 from holdfast.testing.memory_conversation import MemoryConversation
 from tests.agent.scripted import Scripted, said, use
-from tests.mcp.server.serving import served, text_of
+from tests.mcp.server.served_runtime import served, text_of
 from tests.runtime.support import open_ledger, run, runtime_in
 
 ARGS: dict[str, Any] = {"text": "hello"}

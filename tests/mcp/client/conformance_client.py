@@ -1,7 +1,7 @@
 """The client the conformance suite looks at: a runtime with one MCP server, a person who says yes, and calls of tools.
 
 Everything on the wire is the bridge's; this only configures it as a person would. The suite starts a program for each
-scenario, `conformance_interface.py`, which passes the scenario on to the process of the test: the SDK is loaded once.
+scenario, `conformance_relay.py`, which passes the scenario on to the process of the test: the SDK is loaded once.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from tests.mcp.client.hostile import runtime_in, talking
+from tests.mcp.client.stdio_fixtures import runtime_in, talking
 
 
 async def main(folder: str, mode: str, way: str, marker: str) -> None:

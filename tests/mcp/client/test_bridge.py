@@ -12,7 +12,7 @@ from holdfast import Attachment
 from holdfast.config.config import McpServer
 from holdfast.contract.enums import Failure, Risk, State
 from holdfast.contract.event import Progress, ServerLogged
-from tests.mcp.client.bridging import Impatient, bridged, methods, plain, script, until, wire
+from tests.mcp.client.bridge_fixtures import Impatient, bridged, methods, plain, script, until, wire
 from tests.runtime.support import run
 
 SILENT = script("import sys; sys.stdin.read()", start_timeout=0.3)

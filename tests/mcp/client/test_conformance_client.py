@@ -16,7 +16,7 @@ import pytest
 from tests.mcp.client.conformance_client import act
 from tests.peers import conformance, environment
 
-INTERFACE = Path(__file__).with_name("conformance_interface.py")
+INTERFACE = Path(__file__).with_name("conformance_relay.py")
 AT_ONCE = 4
 SECONDS = 110
 REQUIRED = {"2025-11-25": 18, "2026-07-28": 32}

@@ -23,8 +23,8 @@ from holdfast.mcp.client.active_calls import ActiveCalls
 from holdfast.mcp.client.connection import StartTimer
 from holdfast.mcp.client.flow_control import flow_controlled
 from holdfast.mcp.client.server_requests import MAX_BYTES, PER_SECOND, ServerLog
-from tests.mcp.client.bridging import bridged, methods, plain, script, until
-from tests.mcp.client.streams import Streams
+from tests.mcp.client.bridge_fixtures import bridged, methods, plain, script, until
+from tests.mcp.client.memory_transport import Streams
 from tests.runtime.support import run
 
 pytestmark = pytest.mark.spec("K1")
@@ -69,7 +69,7 @@ def test_a_start_waits_for_a_person_who_logs_in(tmp_path: Path, monkeypatch: pyt
     def oauth_for(*_: Any) -> Thoughtful:
         return Thoughtful()
 
-    monkeypatch.setattr("holdfast.mcp.client.connection.Start", Watched)
+    monkeypatch.setattr("holdfast.mcp.client.connection.StartTimer", Watched)
     monkeypatch.setattr("holdfast.mcp.client.http_transport.oauth_for", oauth_for)
 
     async def work() -> None:
@@ -201,7 +201,7 @@ def test_the_log_is_bounded_redacted_and_says_what_is_missing() -> None:
     events = run(work())
     assert [event.message for event in events[:PER_SECOND]] == [str(count) for count in range(PER_SECOND)]
     missing, secret, long = events[PER_SECOND:]
-    assert missing.message.startswith("50 messages of its log were left out")
+    assert missing.message.startswith("50 log messages were dropped")
     assert "s3cr3t" not in secret.message
     assert secret.message.startswith('me: {"token":')
     assert len(long.message.encode()) < MAX_BYTES + 10

@@ -21,8 +21,8 @@ from holdfast.mcp.client.oauth import LoginFailed, LoginNeeded, oauth_for
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.ledger import Ledger
 from tests.attached import attached
-from tests.mcp.client.authority import Authority, authority
-from tests.mcp.client.logging_in import Person, ask, client_of, kept_in, login_of, run, server_of
+from tests.mcp.client.authorization_server import Authority, authority
+from tests.mcp.client.login_fixtures import Person, ask, client_of, kept_in, login_of, run, server_of
 
 pytestmark = pytest.mark.spec("K1")
 
@@ -57,7 +57,7 @@ def test_the_person_is_told_who_asks_and_where_the_page_is(there: Authority) -> 
     (visit,) = person.asked
     host = there.base.removeprefix("http://")
     assert visit.url.startswith(f"{there.base}/authorize?")
-    assert "'docs'" in visit.message and f"log in at {host}" in visit.message and "read write" in visit.message
+    assert "'docs'" in visit.message and f"a login at {host}" in visit.message and "read write" in visit.message
 
 
 def test_the_browser_gets_a_small_page_and_the_listener_is_gone_afterwards(there: Authority) -> None:
@@ -84,7 +84,7 @@ def test_a_person_who_says_no_is_not_asked_again(there: Authority, action: Liter
 
 
 def test_where_nobody_is_nothing_is_registered_and_nothing_listens(there: Authority) -> None:
-    with pytest.raises(LoginNeeded, match="nobody is here"):
+    with pytest.raises(LoginNeeded, match="no interface can ask you to log in"):
         run(ask(login_of(there, None)))
     assert there.seen == []
 
@@ -92,7 +92,7 @@ def test_where_nobody_is_nothing_is_registered_and_nothing_listens(there: Author
 def test_a_login_that_nobody_finishes_ends(there: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oauth, "LOGIN_SECONDS", 0.2)
     login = login_of(there, Person(browser=False))
-    with pytest.raises(LoginNeeded, match="nobody logged in"):
+    with pytest.raises(LoginNeeded, match="no login was completed"):
         run(ask(login))
 
 
@@ -203,7 +203,7 @@ def test_further_scopes_are_asked_for_on_top_of_those_there_were(there: Authorit
     run(ask(login))
     there.need = "write"
     assert run(ask(login)) == 200
-    assert [visit.message.rpartition("asks for: ")[2] for visit in person.asked] == ["read.", "read write."]
+    assert [visit.message.rpartition("requests: ")[2] for visit in person.asked] == ["read.", "read write."]
 
 
 def test_scopes_of_the_configuration_stand_for_those_the_server_suggests(there: Authority) -> None:
@@ -218,7 +218,7 @@ def test_a_server_that_refuses_what_it_has_just_given_is_not_logged_in_to_again(
     login = login_of(there, person)
     assert run(ask(login)) == 401
     for _ in range(2):
-        with pytest.raises(LoginNeeded, match="refuses the login"):
+        with pytest.raises(LoginNeeded, match="rejects the login"):
             run(ask(login))
     assert len(person.asked) == 1
 

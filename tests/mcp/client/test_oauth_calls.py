@@ -14,9 +14,9 @@ from holdfast.config.config import McpServer
 from holdfast.contract.elicitation import Elicitation, ElicitationReply
 from holdfast.contract.enums import State
 from holdfast.mcp.client.bridge import Bridge
-from tests.mcp.client.authority import Authority, authority
-from tests.mcp.client.bridging import bridged, until
-from tests.mcp.client.logging_in import Person, ask, client_of, login_of, run
+from tests.mcp.client.authorization_server import Authority, authority
+from tests.mcp.client.bridge_fixtures import bridged, until
+from tests.mcp.client.login_fixtures import Person, ask, client_of, login_of, run
 
 pytestmark = pytest.mark.spec("K1")
 

@@ -20,9 +20,9 @@ from holdfast.contract.elicitation import (
     UrlRequest,
 )
 from holdfast.contract.enums import State
-from tests.mcp.server.people import BOTH, Person, at, nobody
-from tests.mcp.server.serving import Era, running, served, text_of
-from tests.mcp.server.test_calls import run
+from tests.mcp.server.scripted_clients import BOTH, Person, at, nobody
+from tests.mcp.server.served_runtime import Era, running, served, text_of
+from tests.mcp.server.test_server import run
 
 pytestmark = pytest.mark.spec("K3a")
 

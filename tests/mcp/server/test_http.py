@@ -24,8 +24,8 @@ from mcp.client.streamable_http import streamable_http_client
 
 from holdfast.contract.errors import ConfigError
 from holdfast.mcp.server import http, serve_http
-from tests.mcp.server.serving import ERAS, Deeds, Era, running, text_of
-from tests.mcp.server.test_calls import run
+from tests.mcp.server.served_runtime import ERAS, Deeds, Era, running, text_of
+from tests.mcp.server.test_server import run
 
 pytestmark = pytest.mark.spec("K3a")
 

@@ -19,13 +19,13 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from holdfast.contract.enums import State
 from holdfast.store.ledger import Ledger
 from holdfast.store.queries import CallFilter
-from tests.mcp.server.serving import ERAS, Era, text_of
-from tests.mcp.server.test_calls import run
+from tests.mcp.server.served_runtime import ERAS, Era, text_of
+from tests.mcp.server.test_server import run
 
 pytestmark = pytest.mark.spec("K3a")
 
 ROOT: Final = Path(__file__).parents[3]
-MODULE: Final = ("-m", "tests.mcp.server.serving")
+MODULE: Final = ("-m", "tests.mcp.server.served_runtime")
 
 
 class Wire:

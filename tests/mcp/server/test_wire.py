@@ -22,9 +22,9 @@ from holdfast import Context, Tool, tool
 from holdfast.contract.elicitation import FormRequest
 from holdfast.mcp.server.stdio import LineWriter, OutstandingResponses, write_all
 from holdfast.mcp.server.wire import clean, clean_text, writable
-from tests.mcp.server.serving import ERAS, Era, halves, running, served, text_of
-from tests.mcp.server.test_calls import run
+from tests.mcp.server.served_runtime import ERAS, Era, halves, running, served, text_of
 from tests.mcp.server.test_http import HOLDER, listening
+from tests.mcp.server.test_server import run
 from tests.mcp.server.test_stdio import wired
 
 pytestmark = pytest.mark.spec("K3a")

@@ -15,9 +15,9 @@ from holdfast import Runtime, tool
 from holdfast.contract.enums import State
 from holdfast.mcp.server import request_table
 from holdfast.store.queries import CallFilter
-from tests.mcp.server.people import BOTH, YES, Person, ask, at, first_round, nobody
-from tests.mcp.server.serving import CONFIG, Deeds, Era, running, served, text_of
-from tests.mcp.server.test_calls import run
+from tests.mcp.server.scripted_clients import BOTH, YES, Person, ask, at, first_round, nobody
+from tests.mcp.server.served_runtime import CONFIG, Deeds, Era, running, served, text_of
+from tests.mcp.server.test_server import run
 
 pytestmark = [pytest.mark.spec("K3a"), pytest.mark.spec("A13c")]
 

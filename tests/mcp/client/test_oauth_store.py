@@ -14,8 +14,8 @@ from holdfast.mcp.client.oauth import LoginFailed, LoginNeeded
 from holdfast.mcp.client.oauth_store import forget_login, login_file
 from holdfast.runtime.runtime import Runtime
 from tests.attached import attached
-from tests.mcp.client.authority import Authority, authority
-from tests.mcp.client.logging_in import Person, ask, kept_in, login_of, run, server_of
+from tests.mcp.client.authorization_server import Authority, authority
+from tests.mcp.client.login_fixtures import Person, ask, kept_in, login_of, run, server_of
 
 pytestmark = pytest.mark.spec("K1")
 

@@ -13,7 +13,7 @@ from mcp_types import ElicitResult, ResourceLink
 
 from holdfast.mcp.client.flow_control import MAX_OWED
 from holdfast.mcp.client.stdio_transport import ServerBroken
-from tests.mcp.client.hostile import peak_memory, runtime_in, talking, text_of
+from tests.mcp.client.stdio_fixtures import peak_memory, runtime_in, talking, text_of
 from tests.runtime.commanding import mark, survivors, until
 from tests.runtime.support import run
 
@@ -36,7 +36,7 @@ SURVIVED = (
 BROKEN = {
     "huge line": "printed a line of more than 16 MiB",
     "many values": "sent a message of more than 1,000,000 values",
-    "only bad lines": "printed 100 lines in a row that are no messages",
+    "only bad lines": "printed 100 consecutive lines that are not protocol messages",
     "crash": "exited with 3",
     "half a message": "exited with 0",
 }

@@ -1,4 +1,4 @@
-"""The tools the tests serve, a runtime for them, and the same as a process: `python -m tests.mcp.server.serving`."""
+"""A runtime with the tools that the tests serve, also as a process: `python -m tests.mcp.server.served_runtime`."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from holdfast.mcp.client.stdio_transport import StdioTransport
 from holdfast.runtime.workspace import Workspace
 from holdfast.sandbox.sandbox import Sandbox
 from holdfast.store.folder_writers import may_have_written
-from tests.mcp.client.hostile import runtime_in, server, talking, text_of
+from tests.mcp.client.stdio_fixtures import runtime_in, server, talking, text_of
 from tests.runtime.commanding import mark, survivors, until
 from tests.runtime.support import run
 
@@ -94,7 +94,7 @@ def test_a_server_runs_in_the_folder_it_is_given_from_the_project(tmp_path: Path
             for cwd in ("inner", "$root/inner", "${root}//inner", str(inner)):
                 assert json.loads(await _call(runtime, "environment", cwd=cwd))["cwd"] == str(inner)
             assert json.loads(await _call(runtime, "environment", cwd="$root"))["cwd"] == str(inner.parent)
-            with pytest.raises(SandboxRefused, match=r"no folder .*/absent'; correct mcp\.servers\.odd\.cwd"):
+            with pytest.raises(SandboxRefused, match=r"mcp\.servers\.odd\.cwd is '.*/absent', which does not exist"):
                 await _call(runtime, "environment", cwd="absent")
 
     run(go())
@@ -153,7 +153,7 @@ def test_the_program_of_a_server_is_never_one_of_the_project(
 
 @pytest.mark.spec("K1")
 def test_the_project_as_a_folder_needs_a_project() -> None:
-    with pytest.raises(SandboxRefused, match=r"no project here, which mcp\.servers\.odd\.cwd = '\$root/x' stands for"):
+    with pytest.raises(SandboxRefused, match=r"mcp\.servers\.odd\.cwd is '\$root/x', but there is no project"):
         folder_for(Runtime(), "odd", McpServer(command="x", cwd="$root/x"))
 
 
@@ -240,7 +240,9 @@ def test_without_a_sandbox_a_server_is_not_started_unless_a_person_switched_it_o
     async def go() -> None:
         marker = mark()
         async with runtime_in(tmp_path / "project") as runtime:
-            with pytest.raises(SandboxRefused, match=r"'odd' was not started, .*none held.*sandbox\.mode = \"off\""):
+            with pytest.raises(
+                SandboxRefused, match=r"'odd' was not started because .*none held.*sandbox\.mode = \"off\""
+            ):
                 await _call(runtime, "healthy", marker=marker)
             assert survivors(marker) == []
         async with runtime_in(tmp_path / "project", "off") as runtime:
@@ -253,7 +255,11 @@ def test_without_a_sandbox_a_server_is_not_started_unless_a_person_switched_it_o
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
-        ({"command": "./serve"}, SandboxRefused, r"'\./serve', which means .* give its whole path, or the folder"),
+        (
+            {"command": "./serve"},
+            SandboxRefused,
+            r"'\./serve', which differs in every folder\. Give its absolute path, or the folder",
+        ),
         ({"command": "node_modules/.bin/serve"}, SandboxRefused, r"mcp\.servers\.odd\.cwd"),
         ({"command": "no-such-program-anywhere"}, SandboxRefused, "no program 'no-such-program-anywhere'"),
         ({"command": sys.executable, "env": {"A": "${secret:absent}"}}, SecretUnavailable, "'absent'"),

@@ -12,7 +12,7 @@ import pytest
 from mcp import Client
 
 from holdfast import Runtime
-from tests.mcp.server.serving import ERAS, Era, running, served
+from tests.mcp.server.served_runtime import ERAS, Era, running, served
 
 YES = types.ElicitResult(action="accept", content={"decision": "approve"})
 BOTH = pytest.mark.parametrize("era", ERAS)

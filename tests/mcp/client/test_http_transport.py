@@ -22,7 +22,7 @@ from holdfast.contract.event import Progress
 from holdfast.mcp.client import http_transport
 from holdfast.mcp.client.bridge import Bridge
 from holdfast.mcp.client.http_transport import HttpTransport, _Unhurried  # pyright: ignore[reportPrivateUsage]
-from tests.mcp.client.bridging import SERVERS, bridged, until
+from tests.mcp.client.bridge_fixtures import SERVERS, bridged, until
 from tests.runtime.support import run
 
 pytestmark = pytest.mark.spec("K1")
@@ -133,7 +133,7 @@ def test_a_session_the_server_has_forgotten_is_begun_again(site: str, tmp_path: 
             assert (await runtime.call("mcp:far:forget")).output == "forgotten"
             lost = await runtime.call("mcp:far:echo", {"text": "x"})
             assert lost.state is State.FAILED
-            assert "was not carried out" in lost.text
+            assert "was not performed" in lost.text
             await until(lambda: bridge.status()[0].state == "away")
             await until(lambda: bridge.status()[0].state == "ready")
             assert (await runtime.call("mcp:far:echo", {"text": "x"})).output == "x (2025-11-25)"
@@ -159,7 +159,7 @@ def test_a_server_that_does_not_let_go_of_a_session_holds_up_nobody(
     ("path", "words"),
     [
         ("huge", "longer than 16,777,216 bytes"),
-        ("packed", "packed"),
+        ("packed", "compressed"),
         ("elsewhere", "not followed"),
         ("closed", "HTTP status 403"),
         ("nothing", "HTTP status 404"),
@@ -212,7 +212,7 @@ def test_a_header_whose_name_is_none_is_named(tmp_path: Path) -> None:
     async def work() -> None:
         server = McpServer(url="http://127.0.0.1:9/mcp", headers={"X Key": "1"})
         async with bridged(tmp_path, {"far": server}) as (_, bridge):
-            assert bridge.status()[0].reason.startswith('mcp.servers.far.headers."X Key" is not the name of a header')
+            assert bridge.status()[0].reason.startswith('mcp.servers.far.headers."X Key" is not a valid header name')
 
     run(work())
 

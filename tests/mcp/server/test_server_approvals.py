@@ -9,9 +9,9 @@ import mcp_types as types
 import pytest
 from msgspec.structs import replace
 
-from tests.mcp.server.people import BOTH, YES, Person, ask, at, first_round, nobody
-from tests.mcp.server.serving import CONFIG, Deeds, Era, running, served, text_of
-from tests.mcp.server.test_calls import run
+from tests.mcp.server.scripted_clients import BOTH, YES, Person, ask, at, first_round, nobody
+from tests.mcp.server.served_runtime import CONFIG, Deeds, Era, running, served, text_of
+from tests.mcp.server.test_server import run
 
 pytestmark = [pytest.mark.spec("K3a"), pytest.mark.spec("A13c")]
 

@@ -14,7 +14,7 @@ from holdfast import Config, Runtime
 from holdfast.config.config import ApprovalConfig, McpServer, ToolsConfig
 from holdfast.mcp.client.bridge import Bridge
 from holdfast.runtime.workspace import Workspace
-from tests.mcp.client.hostile import SERVER
+from tests.mcp.client.stdio_fixtures import SERVER
 from tests.runtime.support import run
 
 OBJECT = {"type": "object"}

@@ -15,7 +15,7 @@ from holdfast import Config, Runtime, tool
 from holdfast.config.config import ApprovalConfig, ToolsConfig
 from holdfast.contract.enums import State
 from holdfast.contract.tool import Tool
-from tests.mcp.server.serving import ERAS, Deeds, Era, running, served, text_of
+from tests.mcp.server.served_runtime import ERAS, Deeds, Era, running, served, text_of
 
 pytestmark = [pytest.mark.spec("K3a"), pytest.mark.parametrize("era", ERAS)]
 

@@ -33,7 +33,7 @@ from holdfast.mcp.client.active_calls import ActiveCalls
 from holdfast.mcp.client.server_requests import MAX_MESSAGE, MAX_OPEN, ServerRequests
 from holdfast.runtime.context import RunContext
 from tests.attached import attached
-from tests.mcp.client.bridging import bridged, plain, until, wire
+from tests.mcp.client.bridge_fixtures import bridged, plain, until, wire
 from tests.runtime.support import run
 
 pytestmark = pytest.mark.spec("K1")
@@ -319,4 +319,4 @@ def test_pages_to_visit_before_a_call_are_put_to_the_person() -> None:
     wanted: Any = [{"message": "Log in", "url": "https://in.example/"}, {"url": "file:///x"}, 7]
     assert "opened" in run(asking.visit(wanted))
     assert person.asked[0].questions == (UrlRequest(message="Log in", url="https://in.example/"),)
-    assert "nobody" in run(asking.visit("nonsense"))
+    assert "no interface can show it" in run(asking.visit("nonsense"))

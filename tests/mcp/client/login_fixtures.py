@@ -17,7 +17,7 @@ from holdfast.contract.elicitation import Elicitation, ElicitationReply, UrlRequ
 from holdfast.mcp.client.oauth import OAuthLogin, oauth_for
 from holdfast.runtime.runtime import Runtime
 from tests.attached import attached
-from tests.mcp.client.authority import Authority
+from tests.mcp.client.authorization_server import Authority
 
 T = TypeVar("T")
 _KEPT: WeakKeyDictionary[OAuthLogin, Runtime] = WeakKeyDictionary()

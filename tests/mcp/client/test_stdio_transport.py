@@ -19,7 +19,7 @@ from mcp_types import JSONRPCNotification
 
 from holdfast.config.config import McpServer
 from holdfast.mcp.client.stdio_transport import StdioTransport
-from tests.mcp.client.hostile import peak_memory, runtime_in, server
+from tests.mcp.client.stdio_fixtures import peak_memory, runtime_in, server
 from tests.runtime.commanding import mark, survivors, until
 from tests.runtime.support import run
 

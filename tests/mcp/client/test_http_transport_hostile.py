@@ -16,9 +16,9 @@ from holdfast.config.config import McpServer
 from holdfast.mcp.client import http_transport
 from holdfast.mcp.client.active_calls import ActiveCalls
 from holdfast.runtime.context import RunContext
-from tests.mcp.client.bridging import bridged, until
-from tests.mcp.client.by_hand import ByHand, Message, by_hand, reply
-from tests.mcp.client.logging_in import run
+from tests.mcp.client.bridge_fixtures import bridged, until
+from tests.mcp.client.login_fixtures import run
+from tests.mcp.client.scripted_http_server import ByHand, Message, by_hand, reply
 
 pytestmark = pytest.mark.spec("K1")
 
@@ -106,7 +106,7 @@ def test_a_message_that_an_sse_server_refuses_ends_the_connection_with_that_reas
     async def work() -> None:
         async with by_hand(closed, sse=True) as made, bridged(tmp_path, {"far": _server(made, True)}) as (runtime, far):
             result = await runtime.call("mcp:far:look")
-            assert "HTTP status 500" in result.text and "gave no answer" in result.text
+            assert "HTTP status 500" in result.text and "did not respond" in result.text
             await until(lambda: made.opened == 2 and far.status()[0].state == "ready")
 
     run(work())

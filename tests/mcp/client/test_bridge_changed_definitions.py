@@ -19,7 +19,7 @@ from holdfast.mcp.client.bridge import Bridge
 from holdfast.mcp.client.definitions import pin_name
 from holdfast.rules.decider import CHANGED
 from holdfast.store.pins import ToolPins
-from tests.mcp.client.bridging import bridged, methods, plain, until
+from tests.mcp.client.bridge_fixtures import bridged, methods, plain, until
 from tests.runtime.support import run
 
 pytestmark = pytest.mark.spec("K2")

@@ -15,8 +15,8 @@ from holdfast.config.config import Config, McpOAuth, SecretSource
 from holdfast.mcp.client.oauth import LoginFailed, LoginNeeded
 from holdfast.runtime.runtime import Runtime
 from tests.attached import attached
-from tests.mcp.client.authority import Authority, authority
-from tests.mcp.client.logging_in import Person, ask, kept_in, login_of, run
+from tests.mcp.client.authorization_server import Authority, authority
+from tests.mcp.client.login_fixtures import Person, ask, kept_in, login_of, run
 
 pytestmark = pytest.mark.spec("K1")
 

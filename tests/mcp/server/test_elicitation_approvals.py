@@ -16,9 +16,9 @@ from holdfast.contract.call import Call, Caller, Decision, PendingCall, Proposal
 from holdfast.contract.enums import Risk, State, Verdict
 from holdfast.mcp.server.elicitation import approval_form, approval_text, redacted, reply_to
 from holdfast.store.redact import Redactor
-from tests.mcp.server.people import BOTH, Person, at
-from tests.mcp.server.serving import Era
-from tests.mcp.server.test_calls import run
+from tests.mcp.server.scripted_clients import BOTH, Person, at
+from tests.mcp.server.served_runtime import Era
+from tests.mcp.server.test_server import run
 
 pytestmark = pytest.mark.spec("K3a")
 

@@ -16,8 +16,8 @@ from holdfast.config.config import ApprovalConfig, McpServer, ToolsConfig
 from holdfast.contract.enums import State
 from holdfast.mcp.client.bridge import Bridge
 from holdfast.runtime.workspace import Workspace
-from tests.mcp.client.hostile import peak_memory, server
-from tests.mcp.client.test_hostile import BROKEN, SILENT, SURVIVED
+from tests.mcp.client.stdio_fixtures import peak_memory, server
+from tests.mcp.client.test_stdio_transport_hostile import BROKEN, SILENT, SURVIVED
 from tests.runtime.commanding import mark, survivors, until
 from tests.runtime.support import run
 
