@@ -31,11 +31,6 @@ _UNTESTED: Final = """
 
     guardrails/guardrails guardrails/turn_facts
 
-    mcp/client/active_calls mcp/client/flow_control mcp/client/http_transport mcp/client/oauth_client
-    mcp/client/oauth_store mcp/client/server_process mcp/client/server_requests mcp/client/stdio_transport
-    mcp/client/tool_call mcp/client/tool_catalog mcp/client/tool_list mcp/server/client_request
-    mcp/server/notifications mcp/server/request_table mcp/server/server mcp/server/tool_list mcp/stdio_lines
-
     models/call_arguments models/from_config models/http models/operator/operator models/operator/phrases
     models/operator/slots models/port models/providers models/requests/masked_text models/requests/words
     models/text_protocol/prompt models/text_protocol/syntax models/text_protocol/text_model models/translation
