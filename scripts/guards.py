@@ -1,6 +1,6 @@
-"""Finding the function a requirement names as its guard, through methods, properties and decorators.
+"""Finds the function that a requirement names as its guard, behind methods, properties and decorators.
 
-Also imported by programs under test while a guard is switched off: nothing heavy may be imported here.
+Programs under test import it too, when a guard is disabled, so it must not import anything heavy.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def find_guard(module: ModuleType, qualname: str) -> tuple[FunctionType, bool]:
-    """The plain function behind a name, and whether its first argument is `self` or `cls`; else `LookupError`."""
+    """Return the plain function of a name, and whether its first argument is `self` or `cls`. Raises `LookupError`."""
     holder: Any = module
     found: Any = module
     for name in qualname.split("."):
@@ -19,21 +19,21 @@ def find_guard(module: ModuleType, qualname: str) -> tuple[FunctionType, bool]:
         found = _attribute(holder, name)
         if found is None:
             raise LookupError(f"which {module.__name__} does not have")
-    function = _behind(found)
+    function = _unwrap(found)
     if function is None:
         raise LookupError(f"which is not a function but {type(found).__name__}")
     return function, isinstance(holder, type) and not _is_static(found)
 
 
 def _attribute(holder: Any, name: str) -> Any:
-    """As it was defined, before any descriptor acts."""
+    """Return the attribute as it was defined, without invoking descriptors."""
     for place in holder.__mro__ if isinstance(holder, type) else (holder,):
         if name in vars(place):
             return vars(place)[name]
     return None
 
 
-def _behind(found: Any) -> FunctionType | None:
+def _unwrap(found: Any) -> FunctionType | None:
     for attribute in ("__func__", "fget", "func", "__wrapped__"):
         if isinstance(found, FunctionType):
             return found
@@ -46,7 +46,7 @@ def _is_static(found: object) -> bool:
 
 
 def guard_problem(guard: str) -> str | None:
-    """Why a guard cannot be used, or None."""
+    """Return why a guard cannot be used, or None."""
     module, _, qualname = guard.partition(":")
     try:
         find_guard(import_module(module), qualname)

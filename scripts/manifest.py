@@ -1,4 +1,4 @@
-"""The manifest of requirements: what holdfast must do, in one sentence each, and which function guards it."""
+"""The manifest of requirements: one sentence each, its status, and the function that enforces it (the guard)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIELDS: Final = frozenset({"says", "status", "guard", "mutant"})
 
 
 class ManifestError(Exception):
-    """The manifest cannot be used; the message says where and why."""
+    """The manifest is invalid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +28,9 @@ class Requirement:
     says: str
     status: Status
     guard: str | None = None
-    """`module:qualname` of the function without which the requirement cannot hold."""
+    """`module:qualname` of the function that enforces the requirement."""
     mutant: str = "raise"
-    """What the guard does when switched off: `raise`, `return:<literal>`, or `return:argsN` (its Nth argument)."""
+    """What the guard does when disabled: `raise`, `return:<literal>`, or `return:argsN` (its Nth argument)."""
 
     @property
     def done(self) -> bool:
@@ -38,7 +38,7 @@ class Requirement:
 
 
 def load_manifest(path: Path = MANIFEST) -> dict[str, Requirement]:
-    """Requirements by id, in the order of the file."""
+    """Return the requirements by id, in file order."""
     try:
         table = tomllib.loads(path.read_text())
     except (OSError, tomllib.TOMLDecodeError) as error:
@@ -47,7 +47,7 @@ def load_manifest(path: Path = MANIFEST) -> dict[str, Requirement]:
 
 
 def covered_by(requirement: str, carried: str) -> bool:
-    """Whether a test that carries one id speaks for a requirement: for itself and, as a part (A13a), for its whole."""
+    """Whether a test marked with `carried` proves a requirement: the same one, or as a part (A13a) the whole (A13)."""
     return carried == requirement or (carried[:-1] == requirement and carried[-1].isalpha())
 
 
@@ -71,9 +71,9 @@ def _requirement(name: str, fields: dict[str, Any]) -> Requirement:
         return ManifestError(f"requirement {name}: {why}")
 
     if not _ID.fullmatch(name):
-        raise wrong("an id is a capital letter, a number and, for a part, one small letter")
+        raise wrong("the id must be a capital letter, a number and, for a part, one lower-case letter")
     if unknown := fields.keys() - _FIELDS:
-        raise wrong(f"there is no field {', '.join(sorted(unknown))}")
+        raise wrong(f"unknown field {', '.join(sorted(unknown))}")
     if not isinstance(says := fields.get("says"), str) or not says.strip():
         raise wrong("`says` must be a sentence")
     if (status := fields.get("status")) not in ("planned", "done"):
@@ -82,7 +82,7 @@ def _requirement(name: str, fields: dict[str, Any]) -> Requirement:
     if guard is not None and (not isinstance(guard, str) or not _GUARD.fullmatch(guard)):
         raise wrong("`guard` must be module:qualname")
     if status == "done" and guard is None:
-        raise wrong("a done requirement names the function that guards it (`guard`)")
+        raise wrong("a done requirement needs a `guard`")
     mutant = fields.get("mutant", "raise")
     if not isinstance(mutant, str) or not is_mutant(mutant):
         raise wrong("`mutant` must be raise, return:<literal> or return:argsN")

@@ -1,6 +1,6 @@
-"""`make spec-mutants`: switch off the guard of each done requirement; at least one of its tests must fail.
+"""Mutation testing of the requirements (`make spec-mutants`): disables each guard and expects a test to fail.
 
-A survivor means that the tests would not notice if the requirement stopped holding.
+A surviving mutant means that the tests would not notice if the requirement were broken.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ def main() -> int:
         print(error)
         return 1
     if not chosen:
-        print("No requirement is marked done, so that there is nothing to switch off.")
+        print("No requirement is marked done, so there are no guards to disable.")
         return 0
     with TemporaryDirectory(prefix="holdfast-mutants-") as scratch:
-        print(f"{len(chosen)} requirements: their tests first, with everything switched on …", flush=True)
+        print(f"{len(chosen)} requirements: running their tests with all guards enabled …", flush=True)
         tests = _baseline(chosen, Path(scratch), options.workers)
         outcomes: list[Outcome] = []
         with ThreadPoolExecutor(options.workers) as pool:
-            waiting = [pool.submit(_try, item, tests, Path(scratch), options.timeout) for item in chosen]
-            for number, finished in enumerate(as_completed(waiting), 1):
+            running = [pool.submit(_try, item, tests, Path(scratch), options.timeout) for item in chosen]
+            for number, finished in enumerate(as_completed(running), 1):
                 outcome = finished.result()
                 outcomes.append(outcome)
                 print(f"[{number}/{len(chosen)}] {_line(outcome)}", flush=True)
@@ -60,7 +60,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--manifest", type=Path, default=MANIFEST)
     parser.add_argument("--only", default="", help="ids, separated by commas")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--timeout", type=float, default=180, help="seconds one requirement may take")
+    parser.add_argument("--timeout", type=float, default=180, help="timeout per requirement in seconds")
     return parser.parse_args()
 
 
@@ -68,7 +68,7 @@ def _choose(manifest: dict[str, Requirement], only: str) -> list[Requirement]:
     wanted = [name.strip() for name in only.split(",") if name.strip()]
     for name in wanted:
         if name not in manifest or not manifest[name].done:
-            raise ManifestError(f"requirement {name}: it is not marked done, so that there is nothing to switch off")
+            raise ManifestError(f"requirement {name}: not marked done, so it has no guard to disable")
     return [item for item in manifest.values() if item.done and (not wanted or item.id in wanted)]
 
 
@@ -90,9 +90,9 @@ def _judge(requirement: Requirement, tests: list[Record], scratch: Path, timeout
     own = [test for test in tests if any(covered_by(requirement.id, name) for name in test["spec"])]
     passing = [test["id"] for test in own if test["outcome"] == "passed"]
     if not passing:
-        return "unusable", "no passing test carries it"
+        return "unusable", "no passing test is marked with it"
     if failing := [test["id"] for test in own if test["outcome"] == "failed"]:
-        return "unusable", f"{failing[0]} fails with everything switched on"
+        return "unusable", f"{failing[0]} fails with all guards enabled"
     report, log = scratch / f"{requirement.id}.json", scratch / f"{requirement.id}.log"
     environ = _environ(f"{requirement.guard}={requirement.mutant}", log)
     files = sorted({test.partition("::")[0] for test in passing})
@@ -100,7 +100,7 @@ def _judge(requirement: Requirement, tests: list[Record], scratch: Path, timeout
     try:
         _pytest(options, environ, timeout=timeout)
     except subprocess.TimeoutExpired:
-        return "caught", f"its tests did not end within {timeout:.0f} s"
+        return "caught", f"its tests did not finish within {timeout:.0f} s"
     notes = set(log.read_text().splitlines()) if log.exists() else set[str]()
     if problems := sorted(notes - {"applied"}):
         return "unusable", problems[0]
@@ -110,18 +110,18 @@ def _judge(requirement: Requirement, tests: list[Record], scratch: Path, timeout
     if failed := [test["id"] for test in after if test["outcome"] == "failed"]:
         return "caught", f"by {failed[0].rpartition('::')[2]}"
     if not after:
-        return "unusable", "the mutant breaks the import of the tests; choose a `return:` mutant"
+        return "unusable", "the mutant breaks the import of the tests; use a `return:` mutant"
     return "survived", f"all {len(after)} tests pass without it"
 
 
 def _environ(mutant: str, log: Path) -> dict[str, str]:
-    """The same for the first run as for the mutants, so that a test that minds it shows there."""
+    """Return the environment. The baseline run gets the same, so that a test that depends on it fails there."""
     paths = [str(HERE / "mutation"), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "SPEC_MUTANT": mutant, "SPEC_MUTANT_LOG": str(log)}
 
 
 def _pytest(options: Sequence[str], environ: dict[str, str], timeout: float | None) -> None:
-    """Run pytest to its end in a session of its own, and leave nothing running when it takes too long."""
+    """Run pytest in a session of its own, and kill the whole session on a timeout."""
     command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=no", *options]
     with subprocess.Popen(
         command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
@@ -144,7 +144,7 @@ def _line(outcome: Outcome) -> str:
 
 def _summary(outcomes: list[Outcome]) -> int:
     wrong = [outcome for outcome in outcomes if outcome.verdict != "caught"]
-    print(f"\nOf {len(outcomes)} guards, {len(outcomes) - len(wrong)} could not be switched off unnoticed.")
+    print(f"\n{len(outcomes) - len(wrong)} of {len(outcomes)} mutants were caught.")
     for outcome in sorted(wrong, key=lambda item: item.requirement.id):
         print(_line(outcome))
     return 1 if wrong else 0

@@ -1,4 +1,4 @@
-"""A pytest plugin: which test carries which requirement, and whether it passed, written as JSON."""
+"""A pytest plugin that writes, as JSON, which test is marked with which requirement and whether it passed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Record(TypedDict):
 
 
 class Recorder:
-    """Collects one record per test from the reports of its phases; the worst phase decides."""
+    """Collects one record per test; the worst outcome of its phases (setup, call, teardown) counts."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -45,8 +45,8 @@ def read_report(path: Path) -> list[Record]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("spec")
-    group.addoption("--spec-report", metavar="PATH", help="write which test carries which requirement, and how it went")
-    group.addoption("--spec-only", metavar="IDS", help="run only the tests that carry one of these requirements")
+    group.addoption("--spec-report", metavar="PATH", help="write the requirements and the outcome of each test")
+    group.addoption("--spec-only", metavar="IDS", help="run only the tests marked with one of these requirements")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, Any, Any]:
-    """Give each test its ids as a property, which travels with its reports from any process."""
+    """Attach the ids to each test as a user property, which xdist transfers with the reports."""
     wanted = set((cast(str | None, config.getoption("--spec-only")) or "").split(",")) - {""}
     kept: list[pytest.Item] = []
     dropped: list[pytest.Item] = []

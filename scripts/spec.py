@@ -1,4 +1,4 @@
-"""`make spec`: every requirement with the tests that prove it. Fails where the manifest claims more than tests show."""
+"""Lists every requirement with the tests that prove it (`make spec`). Fails if a done requirement is not proved."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def main() -> int:
         print(error)
         return 1
     except FileNotFoundError:
-        print(f"{options.report} is not there; run `make spec`.")
+        print(f"There is no report {options.report}. Run `make spec`.")
         return 1
     for line in table(manifest, tests):
         print(line)
@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def table(manifest: Mapping[str, Requirement], tests: list[Record]) -> Iterator[str]:
-    """One row per requirement, the names of its passing tests below it, and a line of totals."""
+    """Yield one row per requirement, followed by the names of its passing tests, and a line of totals."""
     yield f"{'id':<5}{'status':<9}{'passing':>7}  requirement"
     for requirement in manifest.values():
         passing = [test for test in _tests_of(requirement.id, tests) if test["outcome"] == "passed"]
@@ -52,13 +52,13 @@ def find_problems(manifest: Mapping[str, Requirement], tests: list[Record]) -> I
     for test in tests:
         for name in test["spec"]:
             if name not in manifest:
-                yield f"{test['id']} carries {name!r}, which is not in the manifest."
+                yield f"{test['id']} is marked with {name!r}, which is not in the manifest."
     for requirement in manifest.values():
         if not requirement.done:
             continue
         outcomes = [(test["outcome"], test["id"]) for test in _tests_of(requirement.id, tests)]
         if "passed" not in {outcome for outcome, _ in outcomes}:
-            yield f"{requirement.id} is marked done, but no passing test carries it."
+            yield f"{requirement.id} is marked done, but no passing test is marked with it."
         for outcome, test in outcomes:
             if outcome == "failed":
                 yield f"{requirement.id} is marked done, but {test} fails."

@@ -1,9 +1,9 @@
-"""Imported by every Python that starts with this folder on its path: switches one function off as it is imported.
+"""Disables one function when its module is imported, in every Python process that has this folder on its path.
 
-`SPEC_MUTANT` is `module:qualname=mutant`. The function's code is replaced in place, so that whoever holds the function
-(an import, a table, a subclass, a bound method) holds the mutant. Processes started from here get the same variables,
-also where a test gives them an environment of its own. Only what Python has loaded anyway is imported, because
-some tests count imports.
+`SPEC_MUTANT` is `module:qualname=mutant`. The code object of the function is replaced in place, so that every reference
+to it (an import, a table, a subclass, a bound method) calls the mutant. Child processes get the same variables, even if
+a test passes them an environment of its own. Nothing is imported that Python has not loaded anyway, because some tests
+count imports.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ GUARD, _, MUTANT = os.environ.get("SPEC_MUTANT", "").partition("=")
 MODULE, _, QUALNAME = GUARD.partition(":")
 CARRIED = {name: os.environ[name] for name in ("SPEC_MUTANT", "SPEC_MUTANT_LOG") if name in os.environ}
 PATHS = os.environ.get("PYTHONPATH", "")
-"""As this process was started: a test, or a fork, may change its variables."""
+"""Read at start-up, because a test may change the environment later."""
 
 _VARARGS, _VARKEYWORDS, _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x04, 0x08, 0x20, 0x80, 0x200
 """The flags of code objects, as `inspect` names them."""
 
 
 class MutantDisabled(Exception):
-    """What a function that is switched off raises."""
+    """Raised by a function that is disabled with the mutant `raise`."""
 
 
 class _Finder:
-    """Runs something after a module was imported for the first time."""
+    """An import hook that calls `after` when a module is first imported."""
 
     def __init__(self, module: str, after: Any) -> None:
         self.module = module
@@ -57,7 +57,7 @@ class _Finder:
         return spec
 
 
-def _switch_off(module: ModuleType) -> None:
+def _disable(module: ModuleType) -> None:
     from scripts.guards import find_guard
 
     try:
@@ -69,7 +69,7 @@ def _switch_off(module: ModuleType) -> None:
         _log("applied")
 
 
-def _hand_on(subprocess: ModuleType) -> None:
+def _pass_to_children(subprocess: ModuleType) -> None:
     start = subprocess.Popen.__init__
 
     def start_with_variables(self: Any, *args: Any, **options: Any) -> None:
@@ -82,7 +82,7 @@ def _hand_on(subprocess: ModuleType) -> None:
 
 
 def mutant_code(function: FunctionType, bound: bool, mutant: str) -> CodeType:
-    """Code with the function's own signature, closure and kind (async, generator), and the mutant's body."""
+    """Return code with the function's signature, closure and kind (async, generator), and the mutant's body."""
     code = function.__code__
     names = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
     positional, keyword_only = names[: code.co_argcount], names[code.co_argcount :]
@@ -129,6 +129,6 @@ def _log(line: str) -> None:
 
 
 if CARRIED:
-    sys.meta_path.insert(0, _Finder("subprocess", _hand_on))
+    sys.meta_path.insert(0, _Finder("subprocess", _pass_to_children))
 if MODULE:
-    sys.meta_path.insert(0, _Finder(MODULE, _switch_off))
+    sys.meta_path.insert(0, _Finder(MODULE, _disable))

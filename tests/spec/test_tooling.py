@@ -1,4 +1,4 @@
-"""The tools that keep the requirements honest, run on small projects of their own."""
+"""`make spec` and `make spec-mutants`, run on small projects."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ DONE = """
     """
 
 
-def test_a_requirement_with_a_passing_test_is_listed_by_the_name_of_the_test(tmp_path: Path) -> None:
+def test_a_requirement_is_listed_with_the_names_of_its_passing_tests(tmp_path: Path) -> None:
     tests = """
         import holder
 
@@ -115,7 +115,7 @@ def test_an_unknown_id_in_a_marker_fails(tmp_path: Path) -> None:
         """
     answer = check_spec(project(tmp_path, DONE, tests))
     assert answer.returncode == 1
-    assert "test_it.py::test_something carries 'Z9', which is not in the manifest." in answer.stdout
+    assert "test_it.py::test_something is marked with 'Z9', which is not in the manifest." in answer.stdout
 
 
 @pytest.mark.parametrize(
@@ -130,10 +130,10 @@ def test_an_unknown_id_in_a_marker_fails(tmp_path: Path) -> None:
 def test_a_done_requirement_without_a_passing_test_fails(tmp_path: Path, tests: str) -> None:
     answer = check_spec(project(tmp_path, DONE, tests))
     assert answer.returncode == 1
-    assert "A1 is marked done, but no passing test carries it." in answer.stdout
+    assert "A1 is marked done, but no passing test is marked with it." in answer.stdout
 
 
-def test_a_failing_test_beside_a_passing_one_fails() -> None:
+def test_a_done_requirement_with_a_passing_and_a_failing_test_fails() -> None:
     manifest = load_manifest(REPOSITORY / MANIFEST)
     name = next(iter(manifest))
     done = {name: manifest[name].__class__(id=name, says="…", status="done", guard="json:loads")}
@@ -144,7 +144,7 @@ def test_a_failing_test_beside_a_passing_one_fails() -> None:
     assert [*find_problems(done, tests)] == [f"{name} is marked done, but b fails."]
 
 
-def test_tests_of_a_part_speak_for_the_part_and_for_the_whole() -> None:
+def test_a_test_of_a_part_proves_the_part_and_the_whole_requirement() -> None:
     assert covered_by("A13", "A13a")
     assert covered_by("A13a", "A13a")
     assert not covered_by("A13a", "A13")
@@ -152,7 +152,7 @@ def test_tests_of_a_part_speak_for_the_part_and_for_the_whole() -> None:
     assert not covered_by("A13b", "A13a")
 
 
-def test_reports_of_several_processes_come_together(tmp_path: Path) -> None:
+def test_reports_of_several_xdist_workers_are_combined(tmp_path: Path) -> None:
     tests = """
         @pytest.mark.spec("A1")
         @pytest.mark.parametrize("number", range(6))
@@ -179,7 +179,7 @@ def test_a_mutant_that_no_test_notices_is_reported(tmp_path: Path) -> None:
     assert "✗ A1   guarded:refuse (raise) survived: all 1 tests pass without it" in answer.stdout
 
 
-def test_a_guard_the_tests_never_import_is_a_survivor(tmp_path: Path) -> None:
+def test_a_guard_that_the_tests_never_import_survives(tmp_path: Path) -> None:
     answer = run_mutants(project(tmp_path, DONE, '@pytest.mark.spec("A1")\ndef test_nothing(): pass'))
     assert answer.returncode == 1
     assert "survived: its tests never import the guard" in answer.stdout
@@ -206,7 +206,7 @@ NOTICED = [
 ]
 
 
-def test_switching_a_guard_off_makes_its_test_fail(tmp_path: Path) -> None:
+def test_a_test_fails_when_its_guard_is_disabled(tmp_path: Path) -> None:
     manifest = tests = ""
     for number, (guard, mutant, body) in enumerate(NOTICED):
         manifest += f'[A{number}]\nsays = "x"\nstatus = "done"\nguard = "guarded:{guard}"\nmutant = "{mutant}"\n'
@@ -217,7 +217,7 @@ def test_switching_a_guard_off_makes_its_test_fail(tmp_path: Path) -> None:
     assert answer.returncode == 0
 
 
-def test_a_mutant_that_only_breaks_the_import_proves_nothing(tmp_path: Path) -> None:
+def test_a_mutant_that_only_breaks_the_import_is_unusable(tmp_path: Path) -> None:
     tests = """
         import guarded
         guarded.refuse(1)
@@ -231,7 +231,7 @@ def test_a_mutant_that_only_breaks_the_import_proves_nothing(tmp_path: Path) -> 
     assert "unusable: the mutant breaks the import of the tests" in answer.stdout
 
 
-def test_tests_that_fail_by_themselves_prove_nothing(tmp_path: Path) -> None:
+def test_a_requirement_whose_tests_fail_without_a_mutant_is_unusable(tmp_path: Path) -> None:
     tests = """
         import guarded
 
@@ -243,10 +243,10 @@ def test_tests_that_fail_by_themselves_prove_nothing(tmp_path: Path) -> None:
         """
     answer = run_mutants(project(tmp_path, DONE, tests))
     assert answer.returncode == 1
-    assert "unusable: test_it.py::test_failing fails with everything switched on" in answer.stdout
+    assert "unusable: test_it.py::test_failing fails with all guards enabled" in answer.stdout
 
 
-def test_tests_that_hang_without_the_guard_have_noticed(tmp_path: Path) -> None:
+def test_a_test_that_hangs_without_the_guard_counts_as_caught(tmp_path: Path) -> None:
     tests = """
         import guarded, time
 
@@ -256,10 +256,10 @@ def test_tests_that_hang_without_the_guard_have_noticed(tmp_path: Path) -> None:
         """
     answer = run_mutants(project(tmp_path, DONE + 'mutant = "return:None"\n', tests), "--timeout", "5")
     assert answer.returncode == 0
-    assert "caught: its tests did not end within 5 s" in answer.stdout
+    assert "caught: its tests did not finish within 5 s" in answer.stdout
 
 
-def test_only_the_named_requirements_are_tried(tmp_path: Path) -> None:
+def test_only_the_selected_requirements_are_tried(tmp_path: Path) -> None:
     manifest = DONE + DONE.replace("A1", "A2")
     tests = """
         import guarded
@@ -275,35 +275,35 @@ def test_only_the_named_requirements_are_tried(tmp_path: Path) -> None:
     assert answer.returncode == 0
     assert "test_two" in answer.stdout
     assert "test_one" not in answer.stdout
-    assert "requirement A3: it is not marked done" in run_mutants(folder, "--only", "A3").stdout
+    assert "requirement A3: not marked done" in run_mutants(folder, "--only", "A3").stdout
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ('[a1]\nsays = "x"\nstatus = "done"', "an id is a capital letter"),
+        ('[a1]\nsays = "x"\nstatus = "done"', "the id must be a capital letter"),
         ('[A1]\nsays = ""\nstatus = "planned"', "`says` must be a sentence"),
         ('[A1]\nsays = "x"\nstatus = "soon"', "`status` must be planned or done"),
-        ('[A1]\nsays = "x"\nstatus = "done"', "names the function that guards it"),
+        ('[A1]\nsays = "x"\nstatus = "done"', "a done requirement needs a `guard`"),
         ('[A1]\nsays = "x"\nstatus = "planned"\nguard = "nonsense"', "`guard` must be module:qualname"),
         ('[A1]\nsays = "x"\nstatus = "planned"\nmutant = "return:open()"', "`mutant` must be"),
-        ('[A1]\nsays = "x"\nstatus = "planned"\ncolour = 1', "there is no field colour"),
+        ('[A1]\nsays = "x"\nstatus = "planned"\ncolour = 1', "unknown field colour"),
         ("[A1", "Expected ']'"),
     ],
 )
-def test_a_manifest_that_says_something_wrong_is_refused(tmp_path: Path, text: str, why: str) -> None:
+def test_an_invalid_manifest_is_refused(tmp_path: Path, text: str, why: str) -> None:
     path = tmp_path / "manifest.toml"
     path.write_text(text)
     with pytest.raises(ManifestError, match=why):
         load_manifest(path)
 
 
-def test_mutants_are_raise_or_return_with_a_literal_or_an_argument() -> None:
+def test_a_mutant_raises_or_returns_a_literal_or_an_argument() -> None:
     assert all(map(is_mutant, ["raise", "return:None", "return:True", "return:[]", "return:'x'", "return:args0"]))
     assert not any(map(is_mutant, ["", "raise:x", "return", "return:", "return:f()", "pass"]))
 
 
-def test_a_guard_that_is_not_there_is_said_to_be_missing() -> None:
+def test_a_guard_that_does_not_exist_is_reported() -> None:
     assert guard_problem("json:loads") is None
     assert guard_problem("json:JSONEncoder.encode") is None
     assert guard_problem("json:nothing") == "which json does not have"
@@ -311,7 +311,7 @@ def test_a_guard_that_is_not_there_is_said_to_be_missing() -> None:
     assert "cannot be imported" in str(guard_problem("no_such_module:x"))
 
 
-def test_the_manifest_of_this_repository_is_in_order() -> None:
+def test_the_manifest_of_this_repository_is_valid() -> None:
     manifest = load_manifest(REPOSITORY / MANIFEST)
     assert len(manifest) > 100
     sentences = [requirement.says for requirement in manifest.values()]
