@@ -51,7 +51,7 @@ def test_a_key_that_others_may_know_is_not_used(tmp_path: Path, harm: str) -> No
     else:
         path.write_bytes(b"k" * (32 if harm == "readable by others" else 5))
         path.chmod(0o644 if harm == "readable by others" else 0o600)
-    with pytest.raises(HoldfastError, match="delete it"):
+    with pytest.raises(HoldfastError, match="Delete it to create a new one"):
         sealing_key(tmp_path)
 
 

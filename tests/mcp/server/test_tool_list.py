@@ -57,7 +57,7 @@ def test_a_long_list_comes_in_pages_and_a_foreign_cursor_is_refused(tmp_path: Pa
                 names += [item.name for item in page.tools]
                 cursor = page.next_cursor
             assert cursor is None and len(names) == len(set(names)) == 456
-            with pytest.raises(MCPError, match="no cursor of this list"):
+            with pytest.raises(MCPError, match="is not a cursor of this list"):
                 await client.list_tools(cursor="???")
 
     run(body())
