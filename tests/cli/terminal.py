@@ -12,9 +12,9 @@ import termios
 import time
 from types import TracebackType
 
-from tests.cli.command import Cli, start_command
+from tests.cli.command_line import Cli, start_command
 
-PATIENCE = 120.0
+PATIENCE = 100.0
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 

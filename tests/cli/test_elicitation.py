@@ -25,8 +25,8 @@ from holdfast.contract.elicitation import (
 )
 from holdfast.contract.event import ServerLogged
 from holdfast.rules.form_safety import InvalidInput, form_fields
-from tests.cli.command import Cli
-from tests.cli.serving import asks_form, serving
+from tests.cli.command_line import Cli
+from tests.cli.mcp_servers import asks_form, serving
 from tests.cli.terminal import Terminal
 
 __all__ = ["serving"]
@@ -73,7 +73,7 @@ def test_a_form_is_filled_in_field_by_field_and_shown_before_it_is_sent(cli: Cli
         person.expect("• age (a whole number)")
         person.expect("1. Red")
         person.expect("• note (optional)")
-        person.expect("Answer it? [y/N] ")
+        person.expect("Answer? [y/N] ")
         person.type("y")
         for question, typed, told in [
             ("Your name: ", "", "it is needed"),
@@ -85,10 +85,10 @@ def test_a_form_is_filled_in_field_by_field_and_shown_before_it_is_sent(cli: Cli
             ("share [0.5]: ", "", None),
             ("sure: ", "perhaps", "type yes or no"),
             ("sure: ", "yes", None),
-            ("colour (Enter leaves it out): ", "3", "type a number from 1 to 2"),
-            ("colour (Enter leaves it out): ", "2", None),
-            ("several (Enter leaves it out): ", "1, c", None),
-            ("note (Enter leaves it out): ", "", None),
+            ("colour (Enter to skip): ", "3", "type a number from 1 to 2"),
+            ("colour (Enter to skip): ", "2", None),
+            ("several (Enter to skip): ", "1, c", None),
+            ("note (Enter to skip): ", "", None),
         ]:
             person.expect(question)
             person.type(typed)
@@ -103,15 +103,15 @@ def test_a_form_is_filled_in_field_by_field_and_shown_before_it_is_sent(cli: Cli
 
 
 @pytest.mark.spec("K1")
-def test_what_looks_like_a_secret_is_warned_about_hidden_and_declined_by_default(cli: Cli) -> None:
+def test_a_field_that_asks_for_a_secret_is_warned_about_hidden_and_declined_by_default(cli: Cli) -> None:
     asked = elicits(cli, form("key", key={"type": "string", "title": "API key"}))
     with Terminal(asked, *CALL, columns=120) as person:
-        person.expect("It looks as if a secret is asked for.")
-        person.expect("Answer it? [y/N] ")
+        person.expect("This seems to ask for a secret.")
+        person.expect("Answer? [y/N] ")
         person.type("")
         assert replies(person)[0]["action"] == "decline"
     with Terminal(asked, *CALL, columns=120) as person:
-        person.expect("Answer it? [y/N] ")
+        person.expect("Answer? [y/N] ")
         person.type("y")
         person.expect("API key: ")
         person.type("hunter2-hunter2")
@@ -123,13 +123,13 @@ def test_what_looks_like_a_secret_is_warned_about_hidden_and_declined_by_default
 
 
 @pytest.mark.spec("K1")
-def test_a_secret_that_only_the_message_speaks_of_is_hidden_wherever_it_may_be_typed(cli: Cli) -> None:
+def test_a_secret_that_only_the_message_mentions_hides_every_typed_field(cli: Cli) -> None:
     fields = {"value": {"type": "integer"}, "sure": {"type": "boolean"}}
     schema: dict[str, Any] = {"type": "object", "properties": fields, "required": ["value", "sure"]}
     asked = elicits(cli, FormRequest(message="Type the P\u0406N of your phone.", schema=schema))
     with Terminal(asked, *CALL, columns=120) as person:
-        person.expect("It looks as if a secret is asked for.")
-        person.expect("Answer it? [y/N] ")
+        person.expect("This seems to ask for a secret.")
+        person.expect("Answer? [y/N] ")
         person.type("y")
         person.expect("value: ")
         person.type("834172")
@@ -143,34 +143,34 @@ def test_a_secret_that_only_the_message_speaks_of_is_hidden_wherever_it_may_be_t
 
 
 @pytest.mark.spec("K1")
-def test_the_end_of_the_input_cancels_everything_and_ctrl_c_the_call(cli: Cli) -> None:
+def test_end_of_input_cancels_the_questions_and_ctrl_c_the_call(cli: Cli) -> None:
     asked = elicits(cli, form(name=NAME), form(name=NAME))
     with Terminal(asked, *CALL) as person:
-        person.expect("Answer it? [y/N] ")
+        person.expect("Answer? [y/N] ")
         person.press(b"\x04")
         assert [reply["action"] for reply in replies(person)] == ["cancel", "cancel"]
     with Terminal(asked, *CALL) as person:
-        person.expect("Answer it? [y/N] ")
+        person.expect("Answer? [y/N] ")
         person.press(b"\x03")
         assert person.finish() == 130
 
 
 @pytest.mark.spec("K1")
-def test_where_nobody_is_it_is_cancelled_at_once(cli: Cli) -> None:
+def test_without_a_terminal_a_question_is_cancelled_at_once(cli: Cli) -> None:
     done = elicits(cli, form(name=NAME), UrlRequest(message="", url="https://example.com/")).run(*CALL)
     assert done.code == 0
     assert [reply["action"] for reply in json.loads(done.out)] == ["cancel", "cancel"]
 
 
 @pytest.mark.spec("K1")
-def test_what_is_shown_cannot_act_on_the_terminal_and_is_bounded(cli: Cli) -> None:
+def test_a_question_is_escaped_and_limited_in_length(cli: Cli) -> None:
     hostile = "\x1b]0;owned\x07\x1b[2J" + "z" * 100_000
     field = {"type": "string", "title": hostile, "description": hostile, "enum": [hostile, "b"]}
     schema: dict[str, Any] = {"type": "object", "properties": {hostile: field}}
     asked = elicits(cli, FormRequest(message=hostile, schema=schema))
     with Terminal(asked, *CALL) as person:
         person.expect("lines hidden; in all 100,014 characters, sha256\n")
-        person.expect("Answer it? [y/N] ")
+        person.expect("Answer? [y/N] ")
         person.type("n")
         assert person.finish() == 0
         assert "\x1b]" not in person.raw and "\x1b[2J" not in person.raw and "\x07" not in person.raw
@@ -178,7 +178,7 @@ def test_what_is_shown_cannot_act_on_the_terminal_and_is_bounded(cli: Cli) -> No
 
 
 @pytest.mark.spec("K1")
-def test_an_address_is_shown_with_its_host_and_opened_by_nobody_but_the_person(cli: Cli) -> None:
+def test_an_address_is_shown_with_its_host_and_opened_only_on_request(cli: Cli) -> None:
     good = UrlRequest(message="Log in.", url="https://login.example/start?a=1")
     bad = UrlRequest(message="Log in.", url="https://bank.example@evil.example/")
     worse = UrlRequest(message="Log in.", url="file:///etc/passwd")
@@ -197,14 +197,14 @@ def test_an_address_is_shown_with_its_host_and_opened_by_nobody_but_the_person(c
         person.expect("[n] no\n> ")
         person.press(b"n")
         person.expect("[host: evil.example]")
-        person.expect("which hides where it leads. It is declined.")
-        person.expect("That is not a web address. It is declined.")
+        person.expect("which hides where it leads. Declined.")
+        person.expect("That is no web address. Declined.")
         actions = [reply["action"] for reply in replies(person)]
     assert actions == ["accept", "decline", "decline", "decline"]
 
 
 @pytest.mark.spec("K1")
-def test_a_reply_in_a_models_place_is_written_by_the_person_who_sees_the_conversation(cli: Cli) -> None:
+def test_a_sampling_request_shows_the_conversation_and_the_person_writes_the_reply(cli: Cli) -> None:
     wanted = SamplingRequest(
         system="Be brief.",
         messages=(
@@ -233,7 +233,7 @@ def test_a_reply_in_a_models_place_is_written_by_the_person_who_sees_the_convers
 
 
 @pytest.mark.spec("K1")
-def test_the_folders_of_the_work_are_told_without_asking(cli: Cli) -> None:
+def test_roots_are_answered_without_asking(cli: Cli) -> None:
     with Terminal(elicits(cli, RootsRequest()), *CALL) as person:
         assert person.finish() == 0
         assert cli.project.as_uri() in person.text.replace("\n", "")
@@ -245,7 +245,7 @@ def test_a_server_asks_the_person_and_gets_the_answer(serving: Cli) -> None:
     with Terminal(serving, "call", "mcp:little:ask", columns=120) as person:
         person.expect("The MCP server 'little' asks you")
         person.expect("Who are you?")
-        person.expect("Answer it? [y/N] ")
+        person.expect("Answer? [y/N] ")
         person.type("y")
         person.expect("name: ")
         person.type("Ann")
@@ -256,7 +256,7 @@ def test_a_server_asks_the_person_and_gets_the_answer(serving: Cli) -> None:
 
 
 @pytest.mark.spec("K1")
-def test_whoever_asks_has_the_terminal_alone() -> None:
+def test_a_prompt_holds_the_terminal_exclusively() -> None:
     asyncio.run(_two_who_ask())
 
 
@@ -287,7 +287,7 @@ async def _two_who_ask() -> None:
 
 
 @pytest.mark.spec("K1")
-def test_what_a_server_logs_is_shown_in_a_document_from_warnings_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_warnings_that_a_server_logs_are_printed_in_a_chat(capsys: pytest.CaptureFixture[str]) -> None:
     view = TerminalView()
     for level in ("debug", "info", "notice", "warning", "emergency"):
         view.runtime(ServerLogged("", "mcp:a", level, f"{level} \x1b[2J"))
@@ -295,7 +295,7 @@ def test_what_a_server_logs_is_shown_in_a_document_from_warnings_on(capsys: pyte
     assert said == "mcp:a warning: warning ‹\\x1b›[2J\nmcp:a emergency: emergency ‹\\x1b›[2J\n"
 
 
-def test_a_default_that_the_schema_refuses_is_none() -> None:
+def test_a_default_that_the_schema_rejects_is_ignored() -> None:
     fields = {"a": {"type": "integer", "default": 3}, "b": {"type": "integer", "default": "x"}}
     good, bad = form_fields({"properties": fields})
     assert good.default == 3
@@ -303,7 +303,7 @@ def test_a_default_that_the_schema_refuses_is_none() -> None:
 
 
 @given(st.text(max_size=20), st.sampled_from(["string", "integer", "number", "boolean", "array", "object", "null"]))
-def test_whatever_is_typed_is_a_valid_value_or_refused(typed: str, kind: str) -> None:
+def test_any_typed_text_is_a_valid_value_or_refused(typed: str, kind: str) -> None:
     (field,) = form_fields({"properties": {"a": {"type": kind}}})
     try:
         value = field.read(typed)
@@ -324,5 +324,5 @@ def test_whatever_is_typed_is_a_valid_value_or_refused(typed: str, kind: str) ->
         ("http://127.0.0.1.example.com/", False),
     ],
 )
-def test_what_is_not_encrypted_is_cautioned_about(url: str, openable: bool) -> None:
+def test_an_unencrypted_address_is_warned_about(url: str, openable: bool) -> None:
     assert (address_warning(url) is None) == openable

@@ -1,4 +1,4 @@
-"""Runs one command line: finds the command, and turns whatever it raises into one sentence and an exit code."""
+"""Runs one command line, and turns every exception into an error message and an exit code."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from holdfast.contract.errors import HoldfastError
 
 
 def run_quick_call(argv: Sequence[str]) -> int | None:
-    """The exit code, or None when the command line has to be parsed in full."""
+    """Run a plain `holdfast call TOOL ARGUMENTS` without importing click; return None if click has to parse it."""
     if len(argv) < 2 or argv[0] != "call":
         return None
     words = [word for word in argv[1:] if word != "--json"]
     if not words or any(word.startswith("-") and word != "-" for word in words):
         return None
-    from holdfast.cli.call_runner import run_call
+    from holdfast.cli.call_runner import run_call  # `--help` and most commands do not need it
 
     return run_call(words[0], words[1:], as_json=len(words) < len(argv) - 1)
 
 
 PROGRAM: Final = "holdfast"
 COMPLETION: Final = "_HOLDFAST_COMPLETE"
-"""Set by the shell when it wants to know how a command line could go on."""
+"""The variable that the shell sets when it asks for completions."""
 
 
 def run(argv: Sequence[str]) -> int:
-    """The exit code of `holdfast ARGV…`."""
+    """Run `holdfast ARGV…` and return the exit code."""
     options = argv[: argv.index("--")] if "--" in argv else argv
     as_json, debug = "--json" in options, "--debug" in options
     try:
@@ -39,7 +39,7 @@ def run(argv: Sequence[str]) -> int:
         return errors.silence_stdout()
     except OSError as error:
         errors.silence_stdout()
-        return errors.report("output", f"Standard output cannot be written: {error.strerror}.", errors.FAILED)
+        return errors.report("output", f"Cannot write to standard output: {error.strerror}.", errors.FAILED)
     return code
 
 
@@ -48,7 +48,7 @@ def _run(argv: Sequence[str], *, as_json: bool, debug: bool) -> int:
         code = None if COMPLETION in os.environ else run_quick_call(argv)
         return _run_click(list(argv), as_json=as_json) if code is None else code
     except KeyboardInterrupt:
-        text = "Interrupted; `holdfast ledger` says what became of the call."
+        text = "Interrupted. `holdfast ledger` shows how the call ended."
         return errors.report("interrupted", text, errors.INTERRUPTED, as_json=as_json)
     except errors.Cancelled:
         return errors.report_cancelled(as_json=as_json)
@@ -75,12 +75,12 @@ def _run_click(argv: list[str], *, as_json: bool) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.ClickException as error:
-        return errors.report("usage", _sentence(error), errors.USAGE, as_json=as_json)
+        return errors.report("usage", _usage_message(error), errors.USAGE, as_json=as_json)
     return code if isinstance(code, int) else 0
 
 
-def _sentence(error: object) -> str:
-    """What click has to say, with the next step behind it."""
+def _usage_message(error: object) -> str:
+    """Return click's message as a sentence, with a pointer to `--help`."""
     import click
 
     assert isinstance(error, click.ClickException)

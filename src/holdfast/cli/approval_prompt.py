@@ -1,4 +1,4 @@
-"""Asking the person at the terminal about a held call: shown first, then yes, no, always, and everything between."""
+"""The approval prompt: shows a pending call to the person at the terminal and reads their answer as single keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from msgspec import ValidationError, convert
 
 from holdfast.cli.arguments import parse_object
-from holdfast.cli.console import print_err, print_err_lines, screen_width, shown
+from holdfast.cli.console import print_err, print_err_lines, screen_width
 from holdfast.cli.layout import print_message, quote, wrap_sentence
 from holdfast.cli.pending_view import PendingView, record_shown
 from holdfast.cli.project_context import whoami
@@ -26,16 +26,16 @@ from holdfast.contract.widening import Widening, merge_widenings
 from holdfast.rules.grants import PROJECT, GrantPattern, Width
 from holdfast.runtime.approvals import describe_changes
 from holdfast.runtime.runtime import Runtime
-from holdfast.text.escape import clip_middle, escape
+from holdfast.text.escape import clip_middle, escape, escape_once
 from holdfast.text.preview import arguments_preview
 from holdfast.tools.shell import SHELL_EXEC
 
 ASK_USER: Final = "ask.user"
-_WIDEN: Final = "Name a host, network, read PATH, write PATH or outside, with commas between several."
+_WIDEN: Final = "Type a host, network, read PATH, write PATH or outside. Separate several with commas."
 
 
 async def ask_questions(pending: PendingCall) -> str | None:
-    """The result the person gives; None when they end the input instead."""
+    """Ask the model's questions, or for the result; return the answer, or None at the end of input."""
     questions = _questions_of(pending)
     if not questions:
         return await read_line("Result: ")
@@ -53,11 +53,11 @@ async def ask_questions(pending: PendingCall) -> str | None:
 async def _ask_one(text: str, options: Sequence[str]) -> str | None:
     numbered = "\n".join(f"  {number}. {escape(option)}" for number, option in enumerate(options, 1))
     print_err_lines(
-        (*quote(text, sys.stderr).lines, *(quote(numbered, sys.stderr, show=shown).lines if options else ()))
+        (*quote(text, sys.stderr).lines, *(quote(numbered, sys.stderr, show=escape_once).lines if options else ()))
     )
     answer = ""
     while not answer.strip():
-        typed = await read_line("Your answer (a number or your own words): " if options else "Your answer: ")
+        typed = await read_line("Your answer (a number, or text): " if options else "Your answer: ")
         if typed is None:
             return None
         answer = typed
@@ -73,23 +73,25 @@ def _questions_of(pending: PendingCall) -> list[tuple[str, list[str]]]:
 
 
 LastingScope = Literal["project", "user"]
-"""A session of the command line ends with the command, so only these outlive it."""
+"""The scopes that outlive a command; a session ends with it."""
 
 _SCOPES: Final[dict[LastingScope, str]] = {"project": "in this project", "user": "in all your projects"}
 _WIDTHS: Final[tuple[Width, ...]] = ("exact", "folder", "tool", "command")
-_LISTED: Final = 160
-_WHOLE: Final = 1_000_000
-"""Columns of a rule in a list, and of one that somebody is about to keep."""
+_LIST_WIDTH: Final = 160
+_FULL_WIDTH: Final = 1_000_000
+"""The most characters of a grant's arguments: in a list, and before the person creates it."""
 
 
 class GrantOption(NamedTuple):
+    """A grant that the person may create for the pending call."""
+
     scope: LastingScope
     width: Width
-    words: str
+    description: str
 
 
 def grant_options(runtime: Runtime, pending: PendingCall, by: str) -> list[GrantOption]:
-    """Every rule that may be kept for this call and would cover it, the narrowest first."""
+    """Return the grants that may be created for this call, narrowest first."""
     found: list[GrantOption] = []
     for width in _WIDTHS:
         for scope, where in _SCOPES.items():
@@ -97,18 +99,18 @@ def grant_options(runtime: Runtime, pending: PendingCall, by: str) -> list[Grant
                 spec = runtime.approvals.grant_for(pending, scope, by, width)
             except HoldfastError:
                 continue
-            found.append(GrantOption(scope, width, f"{describe_grant(spec.tool, spec.pattern, _WHOLE)}, {where}"))
+            found.append(GrantOption(scope, width, f"{describe_grant(spec.tool, spec.pattern, _FULL_WIDTH)}, {where}"))
     return found
 
 
 async def choose_grant(runtime: Runtime, pending: PendingCall, found: Sequence[GrantOption], by: str) -> bool:
-    """Show the rules that may be kept; a number keeps one. Whether one was kept."""
+    """List the possible grants and read a number; return whether a grant was created."""
     print_err("Always allow, without asking:")
-    for number, offer in enumerate(found, 1):
-        _show(f"{number}. {offer.words}")
+    for number, option in enumerate(found, 1):
+        print_err_lines(quote(f"{number}. {option.description}", sys.stderr, show=escape_once).lines)
     numbers = [str(number) for number in range(1, len(found) + 1)]
     span = "1" if len(numbers) == 1 else f"1-{len(numbers)}"
-    legend = _key_legend([(span, "keep this rule and run the call"), ("n", "back")])
+    legend = _key_legend([(span, "create this grant and run the call"), ("n", "back")])
     key = await read_key(f"{legend}\n> ", (*numbers, "n", "q"))
     if key not in numbers:
         return False
@@ -120,26 +122,22 @@ async def choose_grant(runtime: Runtime, pending: PendingCall, found: Sequence[G
 async def create_grant(
     runtime: Runtime, pending: PendingCall, scope: LastingScope, by: str, width: Width = "exact"
 ) -> None:
-    """Keep a rule for this call, and say how to take it back."""
+    """Create a grant for this call, and print how to revoke it."""
     grant = await runtime.allow(pending, scope, by=by, width=width)
-    print_err(f"Kept as grant {grant.id}. `holdfast grants revoke {grant.id}` takes it back.")
+    print_message(f"Created grant {grant.id}. Revoke it with `holdfast grants revoke {grant.id}`.")
 
 
-def _show(words: str) -> None:
-    print_err_lines(quote(words, sys.stderr, show=shown).lines)
-
-
-def describe_grant(tool: str, stored: Args, width: int = _LISTED) -> str:
-    """Which calls a rule covers, with its arguments in `width` columns, and what must hold them."""
+def describe_grant(tool: str, stored: Args, width: int = _LIST_WIDTH) -> str:
+    """Describe the calls that a grant covers, with at most `width` characters of arguments, and their sandbox."""
     try:
         pattern = convert(stored, GrantPattern)
     except ValidationError:
-        return f"{escape(tool)}: a rule this version cannot read; it allows nothing"
+        return f"{escape(tool)}: this version cannot read the grant, so it allows nothing"
     words = _covered(tool, pattern, width)
     if pattern.given_under is None:
-        return f"{words}: an earlier version kept it without its sandbox, so it allows nothing"
+        return f"{words}: an earlier version stored the grant without its sandbox, so it allows nothing"
     if pattern.files:
-        words += f", with {', '.join(escape(file.path) for file in pattern.files)} as it was"
+        words += f", with {', '.join(escape(file.path) for file in pattern.files)} unchanged"
     pending = escape(str(pattern.given_under))
     return f"{words}, {pending}" if pending else words
 
@@ -178,25 +176,25 @@ def _covered_commands(pattern: GrantPattern) -> str:
 
 
 def _in_project(path: str) -> str:
-    """A folder of a rule for every project is shown as below the project's root."""
+    """Show the folder of a grant for all projects relative to the project's root."""
     return escape(f".{path.removeprefix(PROJECT)}" if path.startswith(PROJECT) else path)
 
 
 Step = Callable[["TerminalAsker", PendingCall], Awaitable["Answer | PendingCall | None"]]
-"""Gives the answer, or the call to ask about next: the same one again, or a changed one."""
+"""Returns the answer, or the call to ask about next: a changed one, or None for the same one."""
 
 
 class PromptKey(NamedTuple):
     """A key at the prompt: one entry of `KEYS`."""
 
     key: str
-    words: str
+    label: str
     step: Step
-    offered: Callable[[TerminalAsker, PendingCall], bool] = lambda asker, pending: True
+    available: Callable[[TerminalAsker, PendingCall], bool] = lambda asker, pending: True
 
 
 class TerminalAsker:
-    """An asker for `Runtime`: takes the answers to the pipeline itself, so that a refused one can be asked again."""
+    """An asker for `Runtime`. It delivers the answers to the pipeline itself, and asks again if one is refused."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -204,19 +202,19 @@ class TerminalAsker:
         self._asked: PendingCall | None = None
         """The call as it was last shown here."""
         self.answered = False
-        """Whether an answer was given here, and not at another interface."""
+        """Whether the call was answered here, not at another interface."""
         self._edited = False
-        """The call changed because the person changed it here."""
+        """Whether the person changed the call here."""
         self._narrow: PendingCall | None = None
-        """The call that waits, where what is asked about is that call with a wider sandbox."""
+        """The pending call, while the prompt shows it with a wider sandbox."""
         self._cut = False
-        """Whether something of the call that is asked about was not shown yet."""
-        self._offers: list[GrantOption] = []
-        """What may always be allowed, for the call that is asked about."""
+        """Whether a part of the call was not shown yet."""
+        self._grant_options: list[GrantOption] = []
+        """The grants that may be created for the call."""
 
     @property
     def can_always(self) -> bool:
-        return bool(self._offers)
+        return bool(self._grant_options)
 
     @property
     def asked(self) -> bool:
@@ -244,51 +242,51 @@ class TerminalAsker:
             raise
 
     async def _ask(self, pending: PendingCall) -> PendingCall:
-        """One question; the call to ask about next."""
+        """Ask one question; return the call to ask about next, or raise `_AnswerAccepted`."""
         step = TerminalAsker.result if pending.call.tool == ASK_USER else await self._choose(pending)
         try:
-            said = await step(self, pending)
-            if not isinstance(said, Answer):
-                return pending if said is None else said
-            about = pending if said.widen else self._unwidened(pending)
-            self.answered = True  # from here on it may run, also if we are stopped before we know
-            await self._runtime.lifecycle.answer(pending.call.id, said, digest=about.digest)
+            answer = await step(self, pending)
+            if not isinstance(answer, Answer):
+                return pending if answer is None else answer
+            about = pending if answer.widen else self._unwidened(pending)
+            self.answered = True  # set first: the call may run even if this is cancelled before `answer` returns
+            await self._runtime.lifecycle.answer(pending.call.id, answer, digest=about.digest)
         except (NotPending, UnknownCall) as error:
-            print_message(shown(str(error)))
+            print_message(escape_once(str(error)))
         except HoldfastError as error:
             self.answered = False
-            print_message(shown(str(error)), "Not possible:", "red")
+            print_message(escape_once(str(error)), "Not possible:", "red")
             return pending
         raise _AnswerAccepted
 
     async def _show(self, pending: PendingCall) -> None:
         print_err()
         if pending.call.tool == ASK_USER:
-            print_err("You are asked:")
+            print_err("The model asks you:")
             return
         tool = self._runtime.registry.find(pending.call.tool)
         view = PendingView(pending, risk=None if tool is None else tool.risk)
         await page(view.short())
         self._cut = not view.short_is_whole
-        self._offers = [] if pending.definition_only else grant_options(self._runtime, pending, self._by)
+        self._grant_options = [] if pending.definition_only else grant_options(self._runtime, pending, self._by)
         print_err()
         if view.short_is_whole:
             self._whole_was_shown(pending)
 
     def _tell_change(self, pending: PendingCall) -> None:
-        """Why a call is shown again: what was approved here is not what would happen now."""
+        """Say why the call is shown again: it is not the call that was shown before."""
         if self._asked is not None and self._asked.digest != pending.digest and not self._edited:
             changed = describe_changes(self._asked, pending)
-            print_message(f"It changed since you were shown it: {shown(changed)}. Review it again.")
+            print_message(f"The call changed since it was shown: {escape_once(changed)}. Review it again.")
         self._edited = False
 
     async def _choose(self, pending: PendingCall) -> Step:
-        offered = {key.key: key for key in KEYS if key.offered(self, pending)}
-        legend = _key_legend((key.key, key.words) for key in offered.values())
-        key = await read_key(f"{legend}\n> ", offered, "Press one of the keys.")
+        keys = {key.key: key for key in KEYS if key.available(self, pending)}
+        legend = _key_legend((key.key, key.label) for key in keys.values())
+        key = await read_key(f"{legend}\n> ", keys, "Press one of the keys above.")
         if key is None:
             raise PromptDismissed
-        return offered[key].step
+        return keys[key].step
 
     async def leave(self, pending: PendingCall) -> None:
         raise PromptDismissed
@@ -297,9 +295,9 @@ class TerminalAsker:
         return Answer(kind="approve", by=self._by, widen=pending.widened) if await self._seen(pending) else None
 
     async def widen(self, pending: PendingCall) -> PendingCall | None:
-        """The same call with a wider sandbox, to be shown and asked about next; the one that waits stays as it is."""
+        """Return the call with a wider sandbox, to be shown and asked about next; the pending call does not change."""
         print_message(_WIDEN)
-        widening = parse_widening(await read_line("What may it reach? ") or "")
+        widening = parse_widening(await read_line("Allow access to: ") or "")
         if not widening:
             return None
         narrow = self._unwidened(pending)
@@ -315,7 +313,7 @@ class TerminalAsker:
         return Answer(kind="reject", by=self._by)
 
     async def reject_with_message(self, pending: PendingCall) -> Answer | None:
-        text = await read_line("What should the model know? ")
+        text = await read_line("Message to the model: ")
         return Answer(kind="reject", by=self._by, message=text.strip()) if text and text.strip() else None
 
     async def edit(self, pending: PendingCall) -> PendingCall | None:
@@ -323,7 +321,7 @@ class TerminalAsker:
         old = json.dumps(pending.call.args, indent=2, ensure_ascii=False)
         new = await edit_text(f"{old}\n", ".json")
         if new is None:
-            new = await read_line("New arguments, one line of JSON: ")
+            new = await read_line("New arguments, as one line of JSON: ")
         if not new or not new.strip():
             return None
         args = parse_object(new, "The arguments")
@@ -336,7 +334,7 @@ class TerminalAsker:
     async def always(self, pending: PendingCall) -> Answer | None:
         if not await self._seen(pending):
             return None
-        granted = await choose_grant(self._runtime, pending, self._offers, self._by)
+        granted = await choose_grant(self._runtime, pending, self._grant_options, self._by)
         return Answer(kind="approve", by=self._by) if granted else None
 
     async def result(self, pending: PendingCall) -> Answer | None:
@@ -350,9 +348,9 @@ class TerminalAsker:
         self._whole_was_shown(pending)
 
     async def _seen(self, pending: PendingCall) -> bool:
-        """Whether all of it was shown before; if not, it is shown now, and asked about again."""
+        """Return whether all of the call was shown before; if not, show it now, to be asked about again."""
         if self._cut:
-            print_message("Not all of it was shown. This is the whole:")
+            print_message("Part of the call was hidden. This is all of it:")
             await page(PendingView(pending).uncut())
             self._whole_was_shown(pending)
             return False
@@ -370,12 +368,12 @@ def _is_contained(asker: TerminalAsker, pending: PendingCall) -> bool:
 
 
 def parse_widening(text: str) -> Widening:
-    """Raises `CallError` for what means nothing."""
+    """Parse what the person typed at the widen prompt. Raise `CallError` if it means nothing."""
     return merge_widenings(_piece(piece.strip()) for piece in text.split(",") if piece.strip())
 
 
 def absolute_paths(paths: Iterable[str]) -> tuple[str, ...]:
-    """Paths as the person's own shell would mean them."""
+    """Return absolute paths, with ~ expanded as in the person's shell."""
     return tuple(str(Path(path).expanduser().absolute()) for path in paths)
 
 
@@ -395,16 +393,16 @@ def _piece(piece: str) -> Widening:
 
 
 class _AnswerAccepted(Exception):
-    """The answer was taken."""
+    """The pipeline accepted the answer."""
 
 
 def _can_run(asker: TerminalAsker, pending: PendingCall) -> bool:
-    """A tool without code cannot be run, only answered."""
+    """A tool without code cannot run; a person can only respond for it."""
     return not pending.definition_only
 
 
 def _can_always(asker: TerminalAsker, pending: PendingCall) -> bool:
-    """A wider sandbox is for one call; to have it each time takes a command rule."""
+    """A wider sandbox is for one call. To widen a command every time takes a rule in approval.commands."""
     return asker.can_always and pending.widened is None
 
 
@@ -415,14 +413,20 @@ KEYS: Final = (
     PromptKey("e", "edit the arguments", TerminalAsker.edit, _can_run),
     PromptKey("a", "always allow", TerminalAsker.always, _can_always),
     PromptKey("w", "widen the sandbox", TerminalAsker.widen, _is_contained),
-    PromptKey("r", "give the result yourself", TerminalAsker.result),
+    PromptKey("r", "respond yourself", TerminalAsker.result),
     PromptKey("d", "details", TerminalAsker.details),
     PromptKey("q", "quit, leave it pending", TerminalAsker.leave),
 )
 
 
 def _key_legend(keys: Iterable[tuple[str, str]]) -> str:
-    words = "  ".join(f"[{key}] {words}".replace(" ", "\N{NO-BREAK SPACE}") for key, words in keys)
-    wrapped = textwrap.fill(words, screen_width(sys.stderr) - 1, break_long_words=False, break_on_hyphens=False)
+    # No-break spaces keep a key and its label on one line.
+    text = "  ".join(f"[{key}] {label}".replace(" ", "\N{NO-BREAK SPACE}") for key, label in keys)
+    wrapped = textwrap.fill(text, screen_width(sys.stderr) - 1, break_long_words=False, break_on_hyphens=False)
     lines = wrapped.replace("\N{NO-BREAK SPACE}", " ").split("\n")
-    return "\n".join(part for line in lines for part in wrap_sentence(line, sys.stderr))
+    return "\n".join(part for line in lines for part in _fit_line(line))
+
+
+def _fit_line(line: str) -> Iterable[str]:
+    """Wrap a line of the legend only if even one key is wider than the terminal: wrapping joins double spaces."""
+    return [line] if len(line) < screen_width(sys.stderr) else wrap_sentence(line, sys.stderr)

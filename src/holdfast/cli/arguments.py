@@ -1,7 +1,7 @@
-"""The arguments of a call as they are typed: one JSON object, `-` for standard input, or `key=value` words.
+"""Parses the arguments of a call from the command line: one JSON object, `-` for standard input, or `key=value` words.
 
-`key=value` gives text where the tool's schema wants text; elsewhere JSON is read as JSON and anything else is text.
-`key:=json` is always JSON, `key=@file` is the text of a file, `key:=@file` its JSON, and `@-` is standard input.
+`key=value` is text if the tool's schema says so, otherwise JSON if it parses, otherwise text. `key:=json` is always
+JSON, `key=@file` the text of a file, `key:=@file` its JSON, and `@-` standard input.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_SHOWN: Final = 40
 
 
 def parse_arguments(words: Sequence[str], schema: Mapping[str, Any]) -> Args | str | bytes:
-    """What `Runtime.call` takes. JSON is handed on as it was typed, so that what is wrong with it is recorded."""
+    """Return what `Runtime.call` takes. JSON is passed on unparsed, so that errors in it are recorded with the call."""
     if not words:
         return {}
     if len(words) == 1:
@@ -34,13 +34,13 @@ def parse_arguments(words: Sequence[str], schema: Mapping[str, Any]) -> Args | s
     for word in words:
         key, value = _pair(word, schema)
         if key in args:
-            raise UsageProblem(f"The argument '{key}' is given twice; keep one.")
+            raise UsageProblem(f"The argument '{key}' is given twice. Keep one.")
         args[key] = value
     return args
 
 
 def parse_object(text: str, what: str) -> Args:
-    """A JSON object from an option or an editor."""
+    """Parse a JSON object; `-` reads it from standard input. `what` names it in the error."""
     value = parse_json(_read_stdin() if text == "-" else text)
     if not isinstance(value, dict):
         raise BadJson(f'{what} must be a JSON object, such as {{"path": "notes.txt"}}.')
@@ -48,7 +48,7 @@ def parse_object(text: str, what: str) -> Args:
 
 
 def read_text(text: str) -> str:
-    """A text, or what standard input holds for `-`."""
+    """Return the text, or standard input for `-`."""
     return _decoded(_read_stdin(), "Standard input").removesuffix("\n") if text == "-" else text
 
 
@@ -89,8 +89,8 @@ def _read_file(name: str) -> bytes:
         with Path(name).open("rb") as file:
             return _bounded(file.read(MAX_ARGUMENT_BYTES + 1), name)
     except OSError as error:
-        reason = error.strerror or "it is not a file"
-        raise UsageProblem(f"{escape(name)} cannot be read: {reason}; for text that begins with @ use :=.") from None
+        reason = error.strerror or "not a file"
+        raise UsageProblem(f"Cannot read {escape(name)}: {reason}. For text that starts with @, use :=.") from None
 
 
 def _read_stdin() -> bytes:
@@ -99,7 +99,7 @@ def _read_stdin() -> bytes:
 
 def _bounded(content: bytes, name: str) -> bytes:
     if len(content) > MAX_ARGUMENT_BYTES:
-        raise UsageProblem(f"{escape(name)} is longer than the {MAX_ARGUMENT_BYTES:,} bytes a call may have.")
+        raise UsageProblem(f"{escape(name)} exceeds the {MAX_ARGUMENT_BYTES:,} bytes that a call may have.")
     return content
 
 

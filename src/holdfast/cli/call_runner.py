@@ -1,4 +1,4 @@
-"""Making a call and showing how it ended."""
+"""Makes one tool call and prints its result. Imports no click: `app.run_quick_call` uses it to start faster."""
 
 from __future__ import annotations
 
@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli import console
 from holdfast.cli.arguments import parse_arguments
-from holdfast.cli.layout import print_message, print_quoted
-from holdfast.cli.project_context import is_builtin, open_runtime, servers_for
+from holdfast.cli.layout import print_log_event, print_message, print_quoted
+from holdfast.cli.project_context import (
+    is_builtin,
+    mute_source_warnings,
+    open_runtime,
+    require_server,
+    servers_for,
+    wait_for_sources,
+)
 from holdfast.contract.enums import State
 from holdfast.contract.json import Json
-from holdfast.text.escape import escape
+from holdfast.contract.names import mcp_server_name
+from holdfast.text.escape import escape, escape_once
 
+# The prompts, the views and the JSON structs are imported in functions: a call that is simply done needs none of them.
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -26,8 +35,9 @@ if TYPE_CHECKING:
 
 Arguments = dict[str, Json] | str | bytes
 Words = tuple[str, ...]
+"""Arguments as typed, before the tool's schema is known."""
 Ended = tuple["Result", "PendingCall | None", bool]
-"""The result, the call if it waits, and whether a person was shown it."""
+"""The result, the call if it is pending, and whether the person was shown it."""
 
 
 def run_call(
@@ -40,23 +50,24 @@ def run_call(
     raw: bool = False,
     flags: Mapping[str, Json] | None = None,
 ) -> int:
-    """Call a tool. A person at the terminal is asked; without one, what needs a person is left pending, or denied."""
+    """Call a tool and return the exit code.
+
+    A call that needs approval is asked about on a terminal, left pending without one, and denied if `headless`.
+    """
     servers = servers_for(name)
     elsewhere = servers is None or not is_builtin(name)
     nobody = "deny" if headless else "pending"
     with open_runtime(flags or {}, entry_points=elsewhere, servers=servers, nobody=nobody) as runtime:
         if servers and runtime.registry.ready:
-            from holdfast.cli.project_context import require_server
-
             require_server(runtime, name)
-        args = _read(runtime, name, words) if runtime.registry.ready else tuple(words)
+        args = _parse(runtime, name, words) if runtime.registry.ready else tuple(words)
         call = _call_and_ask if console.can_ask() and not pending and not headless else _call
         result, pending_call, seen = asyncio.run(call(runtime, name, args))
         state = runtime.workspace.state
     return show_result(result, pending_call, as_json=as_json, state=state, seen=seen, raw=raw)
 
 
-def _read(runtime: Runtime, name: str, words: Sequence[str]) -> Arguments:
+def _parse(runtime: Runtime, name: str, words: Sequence[str]) -> Arguments:
     tool = runtime.registry.find(name)
     return parse_arguments(words, tool.input_schema if tool is not None else {})
 
@@ -79,30 +90,29 @@ async def _call_and_ask(runtime: Runtime, name: str, args: Arguments | Words) ->
             raise Cancelled from None  # the pipeline has ended the call
         raise
     if asker.asked and not asker.answered and pending_call is None:
-        console.print_err("It was answered elsewhere.")
+        console.print_err("The call was answered elsewhere.")
     return result, pending_call, asker.asked
 
 
 async def _call(runtime: Runtime, name: str, args: Arguments | Words) -> Ended:
-    """Words are read when the sources have told what the tool wants."""
+    """Make the call. Words are parsed once the tool sources are ready, since the tool's schema decides their types."""
     if not runtime.interfaces.can_elicit and isinstance(args, tuple):
         from holdfast.cli.elicitation import attach_silent_elicitor
 
         attach_silent_elicitor(runtime, servers_for(name))
     async with runtime:
         if isinstance(args, tuple):
-            from holdfast.cli.layout import print_log_event
-            from holdfast.cli.project_context import mute_source_warnings, require_server, wait_for_sources
-
             runtime.events.listen(print_log_event)
             if servers_for(name) is not None:
                 mute_source_warnings()
             await wait_for_sources(runtime)
             require_server(runtime, name)
-            args = _read(runtime, name, args)
+            args = _parse(runtime, name, args)
         result = await runtime.call(name, args)
-        waits = result.state in (State.PENDING, State.APPROVED)
-        pending_call = runtime.ledger.find_pending(result.call_id) if waits and runtime.ledger is not None else None
+        is_pending = result.state in (State.PENDING, State.APPROVED)
+        pending_call = (
+            runtime.ledger.find_pending(result.call_id) if is_pending and runtime.ledger is not None else None
+        )
         return result, pending_call, False
 
 
@@ -115,49 +125,46 @@ def show_result(
     seen: bool = False,
     raw: bool = False,
 ) -> int:
-    """The result on standard output, everything else on standard error; the exit code.
+    """Print the result on standard output and everything else on standard error; return the exit code.
 
-    A call that waits is shown unless it was `seen`. It counts as shown to this user, if all of it was; `state` is where
-    that is remembered.
+    A pending call is printed unless `seen`. If all of it was printed, `state` records it as shown to this user.
     """
     if as_json:
         from holdfast.cli.json_output import result_output
 
         console.print_json(result_output(result, pending_call))
         if pending_call is not None:
-            _note_shown(state, pending_call)
+            _record_shown(state, pending_call)
         return result.exit_code
     console.print_output(result.output, raw=raw)
     for item in result.attachments:
         name = f" {escape(item.name)}" if item.name else ""
-        console.print_err(f"[{item.kind}{name}: {escape(item.mime_type)}, {len(item.data):,} bytes; --json has it]")
+        console.print_err(f"[{item.kind}{name}: {escape(item.mime_type)}, {len(item.data):,} bytes; see --json]")
     if pending_call is not None:
-        if _show_waiting(pending_call, result, seen=seen):
-            _note_shown(state, pending_call)
+        if _print_pending(pending_call, result, seen=seen):
+            _record_shown(state, pending_call)
     elif not result.success:
         print_quoted(result.error or "Unknown error", "Error:", "red")
     return result.exit_code
 
 
-def _note_shown(state: Path | None, pending_call: PendingCall) -> None:
+def _record_shown(state: Path | None, pending_call: PendingCall) -> None:
     from holdfast.cli.pending_view import record_shown
 
     record_shown(state, [pending_call])
 
 
-def _show_waiting(pending_call: PendingCall, result: Result, *, seen: bool) -> bool:
-    """Whether all of it was shown here."""
+def _print_pending(pending_call: PendingCall, result: Result, *, seen: bool) -> bool:
+    """Print a pending call and how to answer it; return whether all of it was shown."""
     from holdfast.cli.pending_view import print_pending
     from holdfast.rules.decider import CHANGED
 
     whole = not seen and print_pending(pending_call, sys.stderr, listed=True)
-    print_message(console.shown(result.error or "It waits."))
-
+    print_message(escape_once(result.error or "The call is pending."))
     if pending_call.decision.source == CHANGED:
-        from holdfast.contract.names import mcp_server_name
-
-        review = f"`holdfast mcp review {mcp_server_name(pending_call.call.tool) or ''}`".replace(" `", "`")
+        server = mcp_server_name(pending_call.call.tool)
+        review = f"`holdfast mcp review {server}`" if server else "`holdfast mcp review`"
         print_message(
-            f"`holdfast pending {pending_call.call.id}` shows the difference; {review} accepts it without this call."
+            f"`holdfast pending {pending_call.call.id}` shows the difference. {review} accepts it without this call."
         )
     return whole

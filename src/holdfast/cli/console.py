@@ -1,6 +1,7 @@
-"""Writing to the terminal or into a pipe. Nothing that is shown here can act on a terminal.
+"""Output to the terminal or a pipe: lines, prompts, progress, JSON, colours.
 
-Text of models, tools and files is made visible, for a pipe as well. Only `holdfast call --raw` leaves it as it is.
+Text of models, tools and files is escaped, for a pipe too, so that no control character reaches a terminal. Only
+`holdfast call --raw` writes it unescaped.
 """
 
 from __future__ import annotations
@@ -12,49 +13,47 @@ from contextlib import contextmanager
 from typing import Final, TextIO, cast
 
 from holdfast.contract.json import encode_json
-from holdfast.text.escape import clip, escape_block, escape_block_once, escape_once
+from holdfast.text.escape import clip, escape_block
 
 _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _CLEAR: Final = "\r\x1b[K"
 _DEFAULT_WIDTH: Final = 80
 _DEFAULT_HEIGHT: Final = 24
-_LEAST_WIDTH: Final = 20
-_LEAST_HEIGHT: Final = 6
-shown: Final = escape_once
-shown_block: Final = escape_block_once
+_MIN_WIDTH: Final = 20
+_MIN_HEIGHT: Final = 6
 _progress_shown: Final[list[bool]] = []
-"""Not empty while words of `progress` stand on the terminal."""
+"""Not empty while a `progress` message is on the terminal."""
 
 
 def can_ask() -> bool:
-    """Whether a person is there: what we ask goes to standard error, what they answer comes from standard input."""
+    """Return whether a person can be asked: prompts go to standard error, answers come from standard input."""
     return is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
 def stdout_is_terminal() -> bool:
-    """Whether standard output is looked at by a person."""
+    """Return whether standard output is a terminal."""
     return is_terminal(sys.stdout)
 
 
 def screen_width(stream: TextIO | None = None) -> int:
-    """The columns there are, on standard output unless another stream is named.
+    """Return the width of the stream, standard output by default.
 
-    Of a terminal `COLUMNS` can take some away and add none: the terminal wraps what is wider, and its next line begins
-    with whatever the text says there.
+    `COLUMNS` can make a terminal narrower, but not wider: the terminal would wrap a longer line, and quoted text could
+    start a line of the screen, where only our own text may.
     """
-    told = os.environ.get("COLUMNS", "")
-    wanted = int(told) if told.isascii() and told.isdecimal() else 0
-    there = _terminal_size(sys.stdout if stream is None else stream)[0]
-    return max(_LEAST_WIDTH, min(wanted or there, there) if there else wanted or _DEFAULT_WIDTH)
+    variable = os.environ.get("COLUMNS", "")
+    wanted = int(variable) if variable.isascii() and variable.isdecimal() else 0
+    actual = _terminal_size(sys.stdout if stream is None else stream)[0]
+    return max(_MIN_WIDTH, min(wanted or actual, actual) if actual else wanted or _DEFAULT_WIDTH)
 
 
 def screen_height(stream: TextIO) -> int:
-    """The lines of the terminal."""
-    return max(_LEAST_HEIGHT, _terminal_size(stream)[1] or _DEFAULT_HEIGHT)
+    """Return the height of the terminal in lines."""
+    return max(_MIN_HEIGHT, _terminal_size(stream)[1] or _DEFAULT_HEIGHT)
 
 
 def _terminal_size(stream: TextIO) -> tuple[int, int]:
-    """Columns and lines; 0 where there is no terminal, or it does not know."""
+    """Return columns and lines; 0 each without a terminal, or if it does not know."""
     try:
         size = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):
@@ -63,20 +62,20 @@ def _terminal_size(stream: TextIO) -> tuple[int, int]:
 
 
 def paint(text: str, *styles: str, stream: TextIO | None = None) -> str:
-    """The text in a style, on terminals that want colour."""
+    """Return the text with ANSI styles, if the stream supports colour."""
     if not styles or not _has_colour(sys.stdout if stream is None else stream):
         return text
     return f"\x1b[{';'.join(_CODES[style] for style in styles)}m{text}\x1b[0m"
 
 
 def print_out(line: str = "") -> None:
-    """One line of ours on standard output."""
+    """Print a line on standard output."""
     _clear_progress()
     _write(sys.stdout, f"{line}\n")
 
 
 def print_err(line: str = "") -> None:
-    """One line of ours on standard error: what is not the result."""
+    """Print a line on standard error: everything that is not the result."""
     sys.stdout.flush()
     _clear_progress()
     _write(sys.stderr, f"{line}\n")
@@ -94,19 +93,19 @@ def print_err_lines(lines: Iterable[str]) -> None:
 
 
 def print_line(line: str, stream: TextIO) -> None:
-    """One line of ours on either of the two."""
+    """Print a line on standard output or standard error."""
     (print_err if stream is sys.stderr else print_out)(line)
 
 
 def show_prompt(text: str) -> None:
-    """A question on standard error, the cursor behind it."""
+    """Print a question on standard error, without a newline."""
     _clear_progress()
     _write(sys.stderr, text)
     sys.stderr.flush()
 
 
 def write_chunk(text: str, stream: TextIO) -> None:
-    """A piece of a text that goes on; whoever gives it has made it visible."""
+    """Write a part of a longer text, which the caller has escaped."""
     other = sys.stderr if stream is sys.stdout else sys.stdout
     other.flush()
     _write(stream, text)
@@ -115,25 +114,25 @@ def write_chunk(text: str, stream: TextIO) -> None:
 
 @contextmanager
 def progress() -> Generator[Callable[[str], None]]:
-    """For work that takes a while: what is said replaces what was said before, and in the end nothing is left of it.
+    """Give a function that shows a progress message; each replaces the one before, and the last is removed.
 
-    Only a person at a terminal sees it.
+    Without a terminal nothing is shown.
     """
-    seen = is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
+    visible = is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
 
-    def tell(words: str) -> None:
-        if seen:
-            show_prompt(clip(words, screen_width(sys.stderr) - 1))
+    def update(message: str) -> None:
+        if visible:
+            show_prompt(clip(message, screen_width(sys.stderr) - 1))
             _progress_shown.append(True)
 
     try:
-        yield tell
+        yield update
     finally:
         _clear_progress()
 
 
 def _clear_progress() -> None:
-    """Whatever is said takes the line of what was only said in passing."""
+    """Remove the progress message, so that the next output takes its line."""
     if _progress_shown:
         _progress_shown.clear()
         _write(sys.stderr, _CLEAR)
@@ -141,7 +140,7 @@ def _clear_progress() -> None:
 
 
 def print_output(text: str, *, raw: bool = False) -> None:
-    """What a tool returned, made visible: what a pipe leads to may be a terminal. With `raw`, byte by byte."""
+    """Print a tool's output, escaped even for a pipe, which may lead to a terminal; with `raw`, unescaped."""
     if raw:
         sys.stdout.flush()
         sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
@@ -151,13 +150,13 @@ def print_output(text: str, *, raw: bool = False) -> None:
 
 
 unreported_warnings: Final[list[str]] = []
-"""Said on standard error, and not yet part of a JSON object."""
+"""Warnings that were printed on standard error and are not yet part of a JSON object."""
 
 
 def print_json(value: object, *, with_warnings: bool = True) -> None:
-    """One JSON value on one line, with every character that could act on a terminal written as an escape.
+    """Print one JSON value on one line, with control characters escaped.
 
-    An object that is written after a warning has it in its field `warnings`.
+    The first object after a warning carries it in its field `warnings`.
     """
     if unreported_warnings and with_warnings:
         from msgspec import to_builtins
@@ -172,7 +171,7 @@ def print_json(value: object, *, with_warnings: bool = True) -> None:
         from msgspec import to_builtins
 
         text = encode_json(_without_surrogates(to_builtins(value))).decode()
-    _write(sys.stdout, f"{text if text.isprintable() else ''.join(map(_json_safe, text))}\n")
+    _write(sys.stdout, f"{text if text.isprintable() else ''.join(map(_json_escape, text))}\n")
 
 
 def _write(stream: TextIO, text: str) -> None:
@@ -184,9 +183,9 @@ def _write(stream: TextIO, text: str) -> None:
 
 
 def _without_surrogates(value: object) -> object:
-    """Bytes that are not UTF-8, as in the names of files, written out in every text: they have no form in JSON."""
+    """Replace lone surrogates (undecodable bytes of file names) in every string by an escape: JSON cannot hold them."""
     if isinstance(value, str):
-        return "".join(map(_written_out, value))
+        return "".join(map(_escape_surrogate, value))
     if isinstance(value, dict):
         items = cast(dict[object, object], value).items()
         return {_without_surrogates(key): _without_surrogates(item) for key, item in items}
@@ -195,13 +194,13 @@ def _without_surrogates(value: object) -> object:
     return value
 
 
-def _written_out(char: str) -> str:
+def _escape_surrogate(char: str) -> str:
     if "\udc80" <= char <= "\udcff":
         return f"\\x{ord(char) - 0xDC00:02x}"
     return char.encode("utf-8", "backslashreplace").decode()
 
 
-def _json_safe(char: str) -> str:
+def _json_escape(char: str) -> str:
     if char.isprintable():
         return char
     units = char.encode("utf-16-be", "surrogatepass")
@@ -209,10 +208,9 @@ def _json_safe(char: str) -> str:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a person is at the other end of it."""
     try:
         return stream is not None and stream.isatty()
-    except ValueError:
+    except ValueError:  # closed
         return False
 
 

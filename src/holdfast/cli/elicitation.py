@@ -1,4 +1,4 @@
-"""Questions of tools and MCP servers to the person at the terminal: shown as theirs, and never answered by itself."""
+"""Elicitation on the terminal: puts the questions of tools and MCP servers to the person, as quoted, untrusted text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from holdfast.cli.console import can_ask, paint, print_err, print_err_lines, shown
+from holdfast.cli.console import can_ask, paint, print_err, print_err_lines
 from holdfast.cli.layout import print_message, quote, quoted_field_lines, wrap_sentence
 from holdfast.cli.project_context import whoami
 from holdfast.cli.prompt import ENTER, edit_text, exclusive_terminal, read_hidden, read_key, read_line
@@ -38,24 +38,24 @@ from holdfast.helper_process import ProgramRefused, start, user_command, user_en
 from holdfast.net.addresses import is_loopback
 from holdfast.rules.form_safety import Field, InvalidInput, asks_for_a_secret, form_fields, ordered_values, url_problem
 from holdfast.runtime.runtime import Runtime
-from holdfast.text.escape import clip_middle, escape, escape_url
+from holdfast.text.escape import clip_middle, escape, escape_once, escape_url
 from holdfast.text.quote import EscapeLine
 
 _MAX_LINES: Final = 60
-"""Of a message."""
+"""Lines of a message."""
 _MAX_SHOWN: Final = 20
-"""Turns of a conversation that are shown; the last ones."""
+"""Messages of a conversation that are shown; the last ones."""
 _MAX_FIELDS: Final = 50
 _MAX_CHOICES: Final = 100
 _MAX_URL: Final = 4_000
 
 
 class _InputEnded(Exception):
-    """The person ended the input."""
+    """The person ended the input (Ctrl-D)."""
 
 
 class TerminalElicitor:
-    """An elicitor for `Runtime`. Where nobody is, or the person ends the input, everything is cancelled."""
+    """An elicitor for `Runtime`. Without a terminal, or at the end of input, everything is cancelled."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -76,7 +76,7 @@ class TerminalElicitor:
         self, elicitation: Elicitation, question: FormRequest | UrlRequest | SamplingRequest
     ) -> ElicitationReply:
         async with exclusive_terminal():
-            self._head(elicitation)
+            self._print_heading(elicitation)
             try:
                 match question:
                     case FormRequest():
@@ -92,7 +92,7 @@ class TerminalElicitor:
                 print_err()
                 raise
 
-    def _head(self, elicitation: Elicitation) -> None:
+    def _print_heading(self, elicitation: Elicitation) -> None:
         server = mcp_server_name(elicitation.asked_by)
         name = server or elicitation.asked_by
         who = f"The MCP server '{escape(name)}'" if server else f"The tool '{escape(name)}'"
@@ -107,22 +107,22 @@ class TerminalElicitor:
         _quote(form.message)
         asked = form.schema.get("properties")
         if isinstance(asked, dict) and len(asked) > _MAX_FIELDS:
-            print_err(f"It has {len(asked):,} fields; more than {_MAX_FIELDS} are declined.")
+            print_err(f"Declined: the form has {len(asked):,} fields, more than {_MAX_FIELDS}.")
             return self._declined()
         try:
             fields = form_fields(form.schema)
         except HoldfastError as error:
-            print_message(f"It cannot be answered, so it is declined: {escape(clip_middle(str(error), 300))}")
+            print_message(f"Declined, because it cannot be answered: {escape(clip_middle(str(error), 300))}")
             return self._declined()
         for field in fields:
             _show_field(field)
         secret = asks_for_a_secret(form)
-        if secret and not any(field.secret for field in fields):  # the message speaks of one, and does not say where
+        if secret and not any(field.secret for field in fields):  # the message asks for one, in no particular field
             fields = [replace(field, secret=field.is_typed) for field in fields]
         if secret:
-            warning = "It looks as if a secret is asked for. What you type goes to whoever asks. Decline if in doubt."
+            warning = "This seems to ask for a secret. Your answer is sent to the asker above. Decline if in doubt."
             print_err_lines(wrap_sentence(warning, sys.stderr, "red"))
-        if not await _agreed("Answer it? [y/N] "):
+        if not await _confirm("Answer? [y/N] "):
             return self._declined()
         values: dict[str, Json] = {}
         for field in fields:
@@ -130,24 +130,24 @@ class TerminalElicitor:
             if given is not UNSET:
                 values[field.name] = cast(Json, given)
         _show_values(fields, values)
-        if not await _agreed("Send this? [y/N] "):
+        if not await _confirm("Send this? [y/N] "):
             return self._declined()
         return ElicitationReply(action="accept", content=ordered_values(fields, values), by=self._by)
 
     async def _visit(self, visit: UrlRequest) -> ElicitationReply:
         _quote(visit.message)
         fault = url_problem(visit.url)
-        print_err("The address:")
-        _quote(escape_url(clip_middle(visit.url, _MAX_URL)), shown)
+        print_err("You are asked to open this address:")
+        _quote(escape_url(clip_middle(visit.url, _MAX_URL)), escape_once)
         if fault is not None:
-            print_message(f"{fault} It is declined.")
+            print_message(f"{fault} Declined.")
             return self._declined()
         print_err_lines(quoted_field_lines("host:", host_of(visit.url), sys.stderr, width=len("host:")))
-        caution = address_warning(visit.url)
-        if caution is not None:
-            print_message(caution)
+        warning = address_warning(visit.url)
+        if warning is not None:
+            print_message(warning)
         while True:
-            key = await _key("[y] I open it myself  [o] open it in the browser  [n] no\n> ", "yon")
+            key = await _key("[y] I will open it myself  [o] open it in the browser  [n] no\n> ", "yon")
             if key == "n":
                 return self._declined()
             if key == "o":
@@ -159,14 +159,14 @@ class TerminalElicitor:
                 return ElicitationReply(action="accept", by=self._by)
 
     async def _completion(self, wanted: SamplingRequest) -> ElicitationReply:
-        print_message("It would like a reply as a model would give it. What you write goes to it.")
+        print_message("It asks for a model's reply. You can write one, which is sent to the asker above.")
         if wanted.system:
-            _show_speech("instructions", wanted.system)
+            _print_speech("instructions", wanted.system)
         hidden = len(wanted.messages) - _MAX_SHOWN
         if hidden > 0:
-            print_err(f"[{hidden:,} earlier messages are not shown]")
+            print_err(f"[{hidden:,} earlier messages hidden]")
         for speech in wanted.messages[-_MAX_SHOWN:]:
-            _show_speech(speech.role, _words(speech))
+            _print_speech(speech.role, _text_of(speech))
         text = await self._reply_text()
         if text is None:
             return self._declined()
@@ -191,7 +191,7 @@ class TerminalElicitor:
             elif key == "e":
                 text = await edit_text("", ".txt")
                 if text is None:
-                    print_err("There is no editor; set VISUAL or EDITOR.")
+                    print_err("No editor found. Set VISUAL or EDITOR.")
             if text is not None and text.strip():
                 return text
 
@@ -200,12 +200,13 @@ class TerminalElicitor:
 
 
 def attach_silent_elicitor(runtime: Runtime, servers: Collection[str] | None) -> None:
-    """For commands that only look: servers show the tools they have where a person is, and nobody is bothered.
+    """Attach an elicitor that cancels every question, for commands that ask nothing.
 
-    Not with a server that may want a login: it would be begun, to no end. `servers`: those that are started.
+    Some MCP servers offer some tools only if the client supports elicitation. Not attached if one of `servers`, those
+    that start, has a url: it might begin a login that nobody could complete.
     """
 
-    async def nobody(elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
+    async def cancel(elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
         return tuple(
             ElicitationReply(action="accept", content=_roots(runtime))
             if isinstance(question, RootsRequest)
@@ -215,7 +216,7 @@ def attach_silent_elicitor(runtime: Runtime, servers: Collection[str] | None) ->
 
     named = runtime.config.mcp.servers
     if all(server.url is None for name, server in named.items() if servers is None or name in servers):
-        runtime.attach(elicitor=nobody)
+        runtime.attach(elicitor=cancel)
 
 
 def _roots(runtime: Runtime) -> Args:
@@ -224,12 +225,12 @@ def _roots(runtime: Runtime) -> Args:
 
 
 async def _fill(field: Field) -> Any:
-    """The value; UNSET for one that is left out."""
+    """Read a field's value; UNSET if it is left out."""
     has_default = field.default is not UNSET and not field.secret
     optional = has_default or not field.required
-    aside = f" [{_short(field.default)}]" if has_default else "" if field.required else " (Enter leaves it out)"
+    aside = f" [{_short(field.default)}]" if has_default else "" if field.required else " (Enter to skip)"
     while True:
-        *above, last = quote(f"{escape(clip_middle(field.title, 100))}{aside}", sys.stderr, show=shown).lines
+        *above, last = quote(f"{escape(clip_middle(field.title, 100))}{aside}", sys.stderr, show=escape_once).lines
         print_err_lines(above)
         question = f"{last}: "
         typed = await (read_hidden(question) if field.secret else read_line(question))
@@ -239,14 +240,13 @@ async def _fill(field: Field) -> Any:
             return field.default if has_default else UNSET
         try:
             if not typed.strip():
-                raise InvalidInput("it is needed")
+                raise InvalidInput("a value is required")
             return field.read(typed)
         except InvalidInput as error:
             print_message(escape(clip_middle(str(error), 300)))
 
 
-async def _agreed(question: str) -> bool:
-    """Only a plain yes is one."""
+async def _confirm(question: str) -> bool:
     return await _key(question, ("y", "n", ENTER)) == "y"
 
 
@@ -265,18 +265,18 @@ def _show_field(field: Field) -> None:
     parts = [field.hint, "" if field.required else "optional"]
     about = ", ".join(part for part in parts if part)
     tail = f": {escape(clip_middle(field.description, 500))}" if field.description else ""
-    _quote(f"• {escape(clip_middle(field.title, 100))}{f' ({escape(about)})' if about else ''}{tail}", shown)
+    _quote(f"• {escape(clip_middle(field.title, 100))}{f' ({escape(about)})' if about else ''}{tail}", escape_once)
     for number, choice in enumerate(field.choices[:_MAX_CHOICES], 1):
-        _quote(f"    {number}. {escape(clip_middle(choice.title, 200))}", shown)
+        _quote(f"    {number}. {escape(clip_middle(choice.title, 200))}", escape_once)
     if len(field.choices) > _MAX_CHOICES:
-        print_err(f"  [{len(field.choices) - _MAX_CHOICES:,} more]")
+        print_err(f"  [{len(field.choices) - _MAX_CHOICES:,} more hidden]")
 
 
 def _show_values(fields: Sequence[Field], values: dict[str, Json]) -> None:
     for field in fields:
         if field.name in values:
             value = "(hidden)" if field.secret else _short(values[field.name])
-            _quote(f"{escape(clip_middle(field.title, 100))}: {value}", shown)
+            _quote(f"{escape(clip_middle(field.title, 100))}: {value}", escape_once)
 
 
 def _short(value: object) -> str:
@@ -284,13 +284,13 @@ def _short(value: object) -> str:
     return escape(clip_middle(text, 200))
 
 
-def _show_speech(who: str, text: str) -> None:
+def _print_speech(who: str, text: str) -> None:
     print_err(paint(f"  {escape(who)}:", "bold", stream=sys.stderr))
     _quote(text)
 
 
-def _words(speech: SamplingMessage) -> str:
-    """The text of a turn; whatever else is in it is named."""
+def _text_of(speech: SamplingMessage) -> str:
+    """Return the text of a message; other content is named in brackets."""
     content = speech.content
     blocks = content if isinstance(content, list) else [content]
     return "\n".join(_block(block) for block in blocks)
@@ -311,13 +311,13 @@ def _block(block: Json) -> str:
 
 
 _STARTING: Final = 5.0
-"""Seconds in which a browser that cannot be started says so; one that stays is open."""
+"""Seconds within which a browser that cannot start exits; after that it counts as open."""
 
 
 def address_warning(url: str) -> str | None:
-    """What a person should know about an address without a fault before they go there."""
+    """Return what the person should know about a valid address before opening it, if anything."""
     if urlsplit(url).scheme == "http" and not is_loopback(host_of(url)):
-        return "It is not encrypted (http); it is not opened from here."
+        return "The connection is not encrypted (http), so holdfast does not open it."
     return None
 
 
@@ -326,17 +326,17 @@ def host_of(url: str) -> str:
 
 
 async def open_address(url: str) -> str | None:
-    """Open it in the person's browser; None, or why that could not be."""
+    """Open the address in the person's browser; return None, or why it failed."""
     if url_problem(url) is not None or address_warning(url) is not None:
-        return "It is not opened from here; open it yourself if you trust it."
+        return "holdfast does not open this address. Open it yourself if you trust it."
     if sys.platform != "darwin" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        return "There is no browser with a window here; copy the address."
+        return "No graphical browser here. Copy the address."
     return await asyncio.to_thread(_start_browser, url)
 
 
 def _start_browser(url: str) -> str | None:
-    """None, or why none was started. Not by `webbrowser`, which takes what it finds on the whole PATH, a project's
-    folders of programs included."""
+    """Return None, or why no browser could be started."""
+    # Not `webbrowser`: it searches the whole PATH, which may include the project's own folders.
     project = find_root(Path.cwd()) or Path.cwd()
     environment = user_environment(project)
     chosen = [one for one in os.environ.get("BROWSER", "").split(os.pathsep) if one]
@@ -358,4 +358,4 @@ def _start_browser(url: str) -> str | None:
                 return None
             if not failed:
                 return None
-    return f"No browser could be started{fault}; copy the address."
+    return f"Cannot start a browser{fault}. Copy the address."

@@ -1,4 +1,4 @@
-"""What a command that cannot do its work says: one sentence, or one JSON object, and the right exit code."""
+"""Error reports of commands: one sentence or one JSON object, and the exit code."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import os
 import sys
 from typing import Final
 
-from holdfast.cli.console import print_err, print_json, shown_block
+from holdfast.cli.console import print_err, print_json
 from holdfast.cli.layout import print_message
 from holdfast.contract import errors
+from holdfast.text.escape import escape_block_once
 
 FAILED: Final = 1
 USAGE: Final = 2
@@ -28,11 +29,11 @@ _LANGUAGE: Final = "Unsupported frontmatter language: "
 
 
 class UsageProblem(errors.HoldfastError):
-    """The command line asks for something that cannot be."""
+    """The command line asks for something impossible; exit code 2."""
 
 
 class Cancelled(Exception):
-    """The person pressed Ctrl-C at a question, before anything ran."""
+    """The person pressed Ctrl-C at a prompt, before anything ran."""
 
 
 CANCELLED: Final = "Cancelled. Nothing ran."
@@ -52,18 +53,18 @@ def exit_code_of(error: errors.HoldfastError) -> int:
 
 
 def kind_of(error: BaseException) -> str:
-    """The class of an error as a word: `UnknownCall` is `unknown_call`."""
+    """Return the class name in snake case: `UnknownCall` is `unknown_call`."""
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in type(error).__name__)[1:]
 
 
 def report(kind: str, message: str, exit_code: int, *, as_json: bool = False) -> int:
-    """Say it, and give back the exit code."""
+    """Print the error and return the exit code."""
     if as_json:
         from holdfast.cli.json_output import ErrorOutput, FailedOutput
 
         print_json(FailedOutput(error=ErrorOutput(kind=kind, message=message, exit_code=exit_code)))
     else:
-        print_message(shown_block(message), "Error:", "red")
+        print_message(escape_block_once(message), "Error:", "red")
     return exit_code
 
 
@@ -75,28 +76,28 @@ def report_error(error: errors.HoldfastError, *, as_json: bool) -> int:
 
 
 def report_os_error(error: OSError, *, as_json: bool, debug: bool) -> int:
-    """The machine said no: to which file, and why."""
+    """Report an error of the operating system, with the file it is about."""
     if error.strerror is None or debug:
         return report_unexpected(error, as_json=as_json, debug=debug)
     where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
-    message = f"{where}{error.strerror}; check the disk and the permissions, then try again."
+    message = f"{where}{error.strerror}. Check the disk and the permissions, then try again."
     return report("system", message, FAILED, as_json=as_json)
 
 
 def report_unexpected(error: BaseException, *, as_json: bool, debug: bool) -> int:
-    """A fault of holdfast or of a program it loaded; the traceback only for those who ask."""
+    """Report a bug in holdfast or in a module it loaded; the traceback is printed with `--debug` only."""
     if debug:
         import traceback
 
-        print_err(shown_block(traceback.format_exc()))
+        print_err(escape_block_once(traceback.format_exc()))
     what = str(error).partition("\n")[0][:200]
-    hint = "" if debug else " Run it again with --debug to see where."
-    message = f"Something went wrong inside holdfast: {type(error).__name__}{f': {what}' if what else ''}.{hint}"
+    hint = "" if debug else " Run it again with --debug for the traceback."
+    message = f"Internal error: {type(error).__name__}{f': {what}' if what else ''}.{hint}"
     return report("internal", message, FAILED, as_json=as_json)
 
 
 def silence_stdout() -> int:
-    """Whoever read our output has gone: stop without a word, also at interpreter exit."""
+    """Handle a broken pipe: point stdout at /dev/null, so that the interpreter's flush at exit does not fail too."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)

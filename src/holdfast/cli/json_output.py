@@ -1,4 +1,4 @@
-"""What `--json` writes: a struct for each kind of object. `docs/cli.md` describes them from these declarations."""
+"""The objects that `--json` writes, one struct each. `docs/cli.md` is generated from these declarations."""
 # fmt: off - one field, one line
 
 from __future__ import annotations
@@ -12,30 +12,28 @@ from holdfast.contract.json import Doc
 
 if TYPE_CHECKING:
     from holdfast.agent.conversation import Slot
-    from holdfast.agent.events import AgentEvent
-    from holdfast.agent.events import Outcome as AgentOutcome
+    from holdfast.agent.events import AgentEvent, Outcome
     from holdfast.chat.turns import Position
     from holdfast.contract.call import Caller, Decision, PendingCall
     from holdfast.contract.event import Event
     from holdfast.contract.result import Result
     from holdfast.contract.tool import Tool
     from holdfast.factory.chat import ChatSession
-    from holdfast.rules.decider import DecisionExplanation as Explained
+    from holdfast.rules.decider import DecisionExplanation
     from holdfast.runtime.runtime import Runtime
-    from holdfast.store.entries import Grant as StoredGrant
+    from holdfast.store.entries import Grant
     from holdfast.store.queries import CallRecord
 
-MaybeText = str | None
 JsonObject = dict[str, Any]
 
 
 class Output(Struct):
-    """Base of everything that is written."""
+    """Base class. The reference names an object by its class, without `Output`."""
 
 
 class ErrorOutput(Output):
     kind: Annotated[str, Doc("what went wrong, as one word")]
-    message: Annotated[str, Doc("the sentence")]
+    message: Annotated[str, Doc("the message")]
     exit_code: Annotated[int, Doc("the exit code")]
 
 
@@ -47,20 +45,20 @@ class PendingOutput(Output):
     call_id: Annotated[str, Doc("the id of the call")]
     tool: Annotated[str, Doc("the tool's name")]
     state: Annotated[str, Doc("pending or approved")]
-    waits_for: Annotated[str, Doc("approval, result, or program (approved, run by the program that knows the tool)")]
+    waits_for: Annotated[str, Doc("approval, result, or program (approved; the program that called it runs it)")]
     preview: Annotated[str, Doc("one line: what the call would do")]
     args: Annotated[Any, Doc("the arguments")]
-    summary: Annotated[str, Doc("what it would do in a few words: of the proposal, the tool, or its main argument")]
+    summary: Annotated[str, Doc("what it would do, in a few words")]
     risk: Annotated[Any, Doc("the proposal's risk, or null")]
-    diff: Annotated[MaybeText, Doc("what the proposal would change or run, or null")]
-    surroundings: Annotated[Any, Doc("where a command runs, what contains it, whether it can be undone; or null")]
-    decision: Annotated[Any, Doc("why it is asked about: verdict, source, reason")]
-    caller: Annotated[Any, Doc("who asked: interface, agent, provider, skill, session")]
+    diff: Annotated[str | None, Doc("what it would change or run, or null")]
+    surroundings: Annotated[Any, Doc("of a command: where it runs, its sandbox, whether it can be undone; or null")]
+    decision: Annotated[Any, Doc("why it needs approval: verdict, source, reason")]
+    caller: Annotated[Any, Doc("the caller: interface, agent, provider, skill, session")]
     cwd: Annotated[str, Doc("the directory it would run in")]
-    held_at: Annotated[float, Doc("since when, in seconds since 1970")]
-    digest: Annotated[str, Doc("what an approval is bound to")]
-    files: Annotated[Any, Doc("project files its command names: path, and the digest of what is in them")]
-    approver: Annotated[MaybeText, Doc("who approved it, or null")]
+    held_at: Annotated[float, Doc("when it became pending, in seconds since 1970")]
+    digest: Annotated[str, Doc("the digest that an approval is bound to")]
+    files: Annotated[Any, Doc("project files that its command names: path, and the digest of the content")]
+    approver: Annotated[str | None, Doc("who approved it, or null")]
     waiting_pid: Annotated[int | None, Doc("the process that waits for the answer, or null")]
 
     @classmethod
@@ -89,22 +87,22 @@ class PendingOutput(Output):
 
 
 def waits_for(pending_call: PendingCall) -> str:
-    """approval, result (the tool has no code of its own), or program (approved; another process runs it)."""
+    """Return approval, result (the tool has no code), or program (approved; another process runs it)."""
     if pending_call.definition_only:
         return "result"
     return "program" if pending_call.state == "approved" else "approval"
 
 
 class ResultExtraOutput(Output):
-    """What `result` has beside the fields of `Result` itself; `error` takes the place of its error and failure."""
+    """The fields of `result` beyond those of `Result`; `error` replaces its `error` and `failure`."""
 
     exit_code: Annotated[int, Doc("the exit code")]
     error: Annotated[ErrorOutput | None, Doc("null, or an object `error`")]
-    pending: Annotated[PendingOutput | None, Doc("null, or an object `pending` when the call waits")]
+    pending: Annotated[PendingOutput | None, Doc("null, or an object `pending` if the call is pending")]
 
 
 def result_output(result: Result, pending_call: PendingCall | None = None) -> JsonObject:
-    """Every field of the result, whichever there are."""
+    """Return every field of the result, including fields added later."""
     error = None
     if not result.success:
         kind = "unknown" if result.failure is None else result.failure.value
@@ -125,15 +123,15 @@ class ToolOutput(Output):
     aliases: Annotated[Any, Doc("its other names")]
     description: Annotated[str, Doc("what it does")]
     risk: Annotated[str, Doc("low, medium or high")]
-    effects: Annotated[list[str] | None, Doc("what it may do; [] is nothing at all, null is not known")]
-    source: Annotated[str, Doc("where it comes from")]
-    groups: Annotated[Any, Doc("the groups it says it is in")]
+    effects: Annotated[list[str] | None, Doc("its effects; [] is none, null is unknown")]
+    source: Annotated[str, Doc("its source")]
+    groups: Annotated[Any, Doc("its groups")]
     timeout: Annotated[float | None, Doc("seconds, or null for the configured default")]
     secrets: Annotated[Any, Doc("the secret scopes it needs")]
     input_schema: Annotated[Any, Doc("JSON Schema of the arguments")]
     output_schema: Annotated[Any, Doc("JSON Schema of `structured`, or null")]
-    digest: Annotated[str, Doc("of its definition")]
-    policy: Annotated[Any, Doc("why it may be used here: verdict, source, reason")]
+    digest: Annotated[str, Doc("the digest of its definition")]
+    policy: Annotated[Any, Doc("the policy's decision about it: verdict, source, reason")]
 
     @classmethod
     def of(cls, tool: Tool, policy: Decision) -> ToolOutput:
@@ -158,12 +156,14 @@ class ToolOutput(Output):
 class ExplanationOutput(Output):
     tool: Annotated[str, Doc("the tool's name")]
     decision: Annotated[Any, Doc("verdict, source and reason")]
-    steps: Annotated[Any, Doc("everyone who had a say: stage, source, priority, answer, reason, decided")]
-    parts: Annotated[Any, Doc("of a shell command: kind, text, inside (what hides it), verdict or null, rule, reason")]
-    depends: Annotated[bool, Doc("whether it was judged without arguments, and these could change the decision")]
+    steps: Annotated[Any, Doc("every stage: stage, source, priority, answer, reason, decided")]
+    parts: Annotated[
+        Any, Doc("of a shell command: kind, text, inside (what contains it), verdict or null, rule, reason")
+    ]
+    depends: Annotated[bool, Doc("whether it was judged without arguments, which could change the decision")]
 
     @classmethod
-    def of(cls, found: Explained) -> ExplanationOutput:
+    def of(cls, found: DecisionExplanation) -> ExplanationOutput:
         return cls(
             tool=found.tool, decision=found.decision, steps=found.steps, parts=found.parts, depends=found.depends
         )
@@ -173,20 +173,20 @@ class CallOutput(Output):
     call_id: Annotated[str, Doc("the id of the call")]
     tool: Annotated[str, Doc("the tool's name")]
     name_used: Annotated[str, Doc("the name the caller used")]
-    state: Annotated[str, Doc("where the call is, or how it ended")]
+    state: Annotated[str, Doc("the state of the call")]
     args: Annotated[Any, Doc("the arguments that were used")]
-    original_args: Annotated[Any, Doc("what the caller sent, where that differs")]
-    caller: Annotated[Any, Doc("who asked: interface, agent, provider, skill, session")]
+    original_args: Annotated[Any, Doc("what the caller sent, if that differs")]
+    caller: Annotated[Any, Doc("the caller: interface, agent, provider, skill, session")]
     cwd: Annotated[str, Doc("the directory it ran in")]
-    widening: Annotated[Any, Doc("what it could reach beyond the sandbox's policy, or null")]
-    parent: Annotated[MaybeText, Doc("the call it is nested in, or null")]
-    received_at: Annotated[float, Doc("when it came, in seconds since 1970")]
-    began_at: Annotated[float | None, Doc("when it began to run, or null")]
+    widening: Annotated[Any, Doc("how its sandbox was widened, or null")]
+    parent: Annotated[str | None, Doc("the call it is nested in, or null")]
+    received_at: Annotated[float, Doc("when it was received, in seconds since 1970")]
+    began_at: Annotated[float | None, Doc("when it started to run, or null")]
     ended_at: Annotated[float | None, Doc("when it ended, or null")]
     decisions: Annotated[Any, Doc("every decision about it: verdict, source, reason")]
-    answers: Annotated[Any, Doc("what people said: kind, by, user (the account of the operating system), message, at")]
-    decided_by: Annotated[str, Doc("the person who answered last, else the rule that decided; empty while it waits")]
-    preview: Annotated[str, Doc("one line as a person was shown it; empty if no person was asked")]
+    answers: Annotated[Any, Doc("the answers of people: kind, by, user (the operating system account), message, at")]
+    decided_by: Annotated[str, Doc("the person who answered last, else the rule that decided; empty while pending")]
+    preview: Annotated[str, Doc("one line, as shown to a person; empty if nobody was asked")]
     result: Annotated[Any, Doc("null, or an object `result`")]
     entries: Annotated[Any, Doc("the numbers of its entries in the ledger")]
 
@@ -230,14 +230,14 @@ class GrantOutput(Output):
     id: Annotated[str, Doc("the id of the grant")]
     tool: Annotated[str, Doc("the tool it allows")]
     scope: Annotated[str, Doc("once, session, project or user")]
-    rule: Annotated[Any, Doc("which calls it covers")]
-    by: Annotated[str, Doc("who gave it")]
+    rule: Annotated[Any, Doc("the calls that it covers")]
+    by: Annotated[str, Doc("who created it")]
     created: Annotated[float, Doc("when, in seconds since 1970")]
     expires: Annotated[float | None, Doc("until when, or null")]
     uses: Annotated[int | None, Doc("how often it can still be used, or null")]
 
     @classmethod
-    def of(cls, grant: StoredGrant) -> GrantOutput:
+    def of(cls, grant: Grant) -> GrantOutput:
         return cls(
             id=grant.id,
             tool=grant.tool,
@@ -251,80 +251,82 @@ class GrantOutput(Output):
 
 
 class PolicyOutput(Output):
-    words: Annotated[list[str], Doc("in sentences: what will run without asking, what can be reached")]
+    words: Annotated[list[str], Doc("the rules in sentences: what runs without asking, what can be reached")]
     tools: Annotated[JsonObject, Doc("the options of `[tools]`, and what untrusted files narrow (`narrow`)")]
     approval: Annotated[JsonObject, Doc("the options of `[approval]`, and what untrusted files narrow (`narrow`)")]
     confirmation: Annotated[JsonObject, Doc("the options of `[confirmation]`")]
     protected: Annotated[Any, Doc("protected path patterns beyond the built-in ones")]
-    chain: Annotated[list[JsonObject], Doc("who is asked, in order: name, priority, description")]
-    caps: Annotated[list[str], Doc("the limits after the chain, by name")]
-    layers: Annotated[list[JsonObject], Doc("where it comes from: name, path, digest, trusted, applied, keys, ignored")]
+    chain: Annotated[list[JsonObject], Doc("the approval chain, in order: name, priority, description")]
+    caps: Annotated[list[str], Doc("the caps that apply after the chain, by name")]
+    layers: Annotated[
+        list[JsonObject], Doc("the configuration files: name, path, digest, trusted, applied, keys, ignored")
+    ]
 
 
 class FuzzingOutput(Output):
-    rule: Annotated[str, Doc("what was tried")]
-    seed: Annotated[int, Doc("what the mutants were made from")]
+    rule: Annotated[str, Doc("the rule that was fuzzed")]
+    seed: Annotated[int, Doc("the random seed")]
     shell: Annotated[str, Doc("the shell that ran them")]
-    mutants: Annotated[int, Doc("how many there were")]
+    mutants: Annotated[int, Doc("how many mutants there were")]
     unasked: Annotated[int, Doc("how many of them would run without asking; all of them were run")]
-    escapes: Annotated[Any, Doc("those that did harm: command, base, mutation, rule, what")]
+    escapes: Annotated[Any, Doc("those that do harm: command, base, mutation, rule, what")]
 
 
 class VerificationOutput(Output):
     ledger: Annotated[str, Doc("the file")]
-    ok: Annotated[bool, Doc("whether it is whole")]
-    entries: Annotated[int, Doc("how many entries were found good")]
-    pruned: Annotated[int, Doc("how many are gone because they were pruned")]
+    ok: Annotated[bool, Doc("whether the hash chain is intact")]
+    entries: Annotated[int, Doc("how many entries were verified")]
+    pruned: Annotated[int, Doc("how many entries were pruned earlier")]
     head: Annotated[str, Doc("the last hash")]
     first_bad: Annotated[int | None, Doc("the first bad entry, or null")]
-    problem: Annotated[MaybeText, Doc("what is wrong, or null")]
-    unreadable: Annotated[Any, Doc("entries that are unchanged and cannot be read: entry, call, kind, problem")]
+    problem: Annotated[str | None, Doc("what is wrong, or null")]
+    unreadable: Annotated[Any, Doc("entries that are intact but cannot be read: entry, call, kind, problem")]
 
 
 class ChangeOutput(Output):
     call_id: Annotated[str, Doc("the id of the call")]
-    path: Annotated[str, Doc("what it changed")]
-    kind: Annotated[str, Doc("created, modified, deleted, mode, or replaced by another kind of thing")]
-    undo: Annotated[str, Doc("put_back (it is as the call left it), already (it is as before the call) or refused")]
-    why: Annotated[MaybeText, Doc("why it would not be put back, or null")]
-    diff: Annotated[MaybeText, Doc("with --diff what changed in it, otherwise null")]
+    path: Annotated[str, Doc("the path that it changed")]
+    kind: Annotated[str, Doc("created, modified, deleted, mode, or replaced by another kind of file")]
+    undo: Annotated[str, Doc("put_back (as the call left it), already (as before the call) or refused")]
+    why: Annotated[str | None, Doc("why it cannot be put back, or null")]
+    diff: Annotated[str | None, Doc("the diff, with --diff; otherwise null")]
 
 
 class ChangingCallOutput(Output):
     call_id: Annotated[str, Doc("the id of the call")]
     tool: Annotated[str, Doc("the tool's name")]
-    received_at: Annotated[float, Doc("when it came, in seconds since 1970")]
+    received_at: Annotated[float, Doc("when it was received, in seconds since 1970")]
     paths: Annotated[int, Doc("how many paths it changed")]
-    undone_by: Annotated[MaybeText, Doc("the call that undid it, or null")]
+    undone_by: Annotated[str | None, Doc("the call that undid it, or null")]
 
 
 class UndoOutput(Output):
     call_id: Annotated[str, Doc("the call that was undone")]
-    undo_id: Annotated[str, Doc("the call that did it")]
-    success: Annotated[bool, Doc("whether all that could be put back was")]
-    error: Annotated[MaybeText, Doc("what went wrong on the way, or null")]
+    undo_id: Annotated[str, Doc("the call that undid it")]
+    success: Annotated[bool, Doc("whether everything that could be put back was")]
+    error: Annotated[str | None, Doc("the error, or null")]
     changes: Annotated[list[ChangeOutput], Doc("an object `change` per path")]
 
 
 class PruningOutput(Output):
     calls: Annotated[int, Doc("how many calls were removed")]
-    entries: Annotated[int, Doc("how many entries of the ledger that were")]
-    blobs: Annotated[int, Doc("how many kept contents were removed")]
-    freed: Annotated[int, Doc("their bytes")]
-    kept_bytes: Annotated[int, Doc("bytes of content that stay")]
-    dry_run: Annotated[bool, Doc("whether it was only looked at")]
+    entries: Annotated[int, Doc("how many ledger entries were removed")]
+    blobs: Annotated[int, Doc("how many stored contents were removed")]
+    freed: Annotated[int, Doc("the bytes that were freed")]
+    kept_bytes: Annotated[int, Doc("the bytes of stored content that remain")]
+    dry_run: Annotated[bool, Doc("whether nothing was removed (--dry-run)")]
     head: Annotated[str, Doc("the last hash now")]
 
 
 class ConfigurationOutput(Output):
-    config: Annotated[Any, Doc("every option by its key, as it is in force")]
-    layers: Annotated[Any, Doc("where it comes from: name, path, digest, trusted, applied, keys, ignored")]
-    notices: Annotated[Any, Doc("what did not take effect, and why")]
+    config: Annotated[Any, Doc("every option by its key, with the value in force")]
+    layers: Annotated[Any, Doc("the configuration files: name, path, digest, trusted, applied, keys, ignored")]
+    notices: Annotated[Any, Doc("options that did not take effect, and why")]
 
 
 class CheckOutput(Output):
     ok: Annotated[bool, Doc("true; a mistake is an `error`")]
-    warnings: Annotated[list[str], Doc("names no tool or group has")]
+    warnings: Annotated[list[str], Doc("names that match no tool or group")]
 
 
 class EditedOutput(Output):
@@ -335,33 +337,33 @@ class EditedOutput(Output):
 class PlacesOutput(Output):
     machine: Annotated[str, Doc("the machine's configuration file, which others can only tighten")]
     user: Annotated[str, Doc("the user's configuration file")]
-    own: Annotated[MaybeText, Doc("the user's own rules for this project, or null")]
-    project: Annotated[MaybeText, Doc("the project's configuration file, or null")]
-    root: Annotated[MaybeText, Doc("the project's directory, or null")]
-    state: Annotated[str, Doc("the folder that remembers for this project")]
+    own: Annotated[str | None, Doc("the user's own rules for this project, or null")]
+    project: Annotated[str | None, Doc("the project's configuration file, or null")]
+    root: Annotated[str | None, Doc("the project's directory, or null")]
+    state: Annotated[str, Doc("the folder with the state of this project")]
     ledger: Annotated[str, Doc("the ledger")]
 
 
 class TrustOutput(Output):
     path: Annotated[str, Doc("the file")]
-    digest: Annotated[str, Doc("of its content")]
-    by: Annotated[MaybeText, Doc("who trusted it, or null")]
+    digest: Annotated[str, Doc("the digest of its content")]
+    by: Annotated[str | None, Doc("who trusted it, or null")]
     at: Annotated[float | None, Doc("when, in seconds since 1970, or null")]
     trusted: Annotated[bool, Doc("whether this content is trusted")]
     loosens: Annotated[list[JsonObject], Doc("what trusting it changes: key, from, to")]
-    words: Annotated[list[str], Doc("the same in sentences: what will run without asking, what can be reached")] = []
+    words: Annotated[list[str], Doc("the same in sentences: what runs without asking, what can be reached")] = []
 
 
 class SlotOutput(Output):
     id: Annotated[str, Doc("the id in the document")]
     tool: Annotated[str, Doc("the tool's name")]
-    arguments: Annotated[str, Doc("as the model wrote them")]
-    status: Annotated[MaybeText, Doc("pending, approved, denied, rejected, aborted, or null for a new call")]
-    text: Annotated[str, Doc("what a person wrote into its block")]
-    line: Annotated[int | None, Doc("where its block is, from 1, or null")]
-    call_id: Annotated[MaybeText, Doc("the id in the ledger, or null")]
+    arguments: Annotated[str, Doc("the arguments, as the model wrote them")]
+    status: Annotated[str | None, Doc("pending, approved, denied, rejected, aborted, or null for a new call")]
+    text: Annotated[str, Doc("the text that a person wrote into its block")]
+    line: Annotated[int | None, Doc("the line of its block, from 1, or null")]
+    call_id: Annotated[str | None, Doc("the id in the ledger, or null")]
     preview: Annotated[str, Doc("one line: what the call would do")]
-    pending: Annotated[PendingOutput | None, Doc("null, or an object `pending` when it waits")]
+    pending: Annotated[PendingOutput | None, Doc("null, or an object `pending` if it is pending")]
 
     @classmethod
     def of(cls, slot: Slot, runtime: Runtime) -> SlotOutput:
@@ -383,16 +385,18 @@ class SlotOutput(Output):
 class OutcomeOutput(Output):
     event: Annotated[Literal["outcome"], Doc("`outcome`: the last line, unless its kind is `stale`")]
     kind: Annotated[str, Doc("done, stepped, pending, edited, stopped, failed, conflict, cancelled or stale")]
-    message: Annotated[str, Doc("why it stopped, in a sentence; may be empty")]
+    message: Annotated[str, Doc("why it stopped; may be empty")]
     exit_code: Annotated[int, Doc("the exit code")]
     path: Annotated[str, Doc("the document")]
-    slots: Annotated[list[SlotOutput], Doc("an object `slot` per call of the last reply that has no result")]
-    cursor: Annotated[Any, Doc("where an editor's cursor goes: line and column from 1, or null to leave it")]
-    usage: Annotated[Any, Doc("of this run: input, output, cache_read, cache_write, thinking; cost in $ or null")]
+    slots: Annotated[list[SlotOutput], Doc("an object `slot` per call of the last reply without a result")]
+    cursor: Annotated[Any, Doc("where an editor should put the cursor: line and column from 1, or null")]
+    usage: Annotated[
+        Any, Doc("tokens of this run: input, output, cache_read, cache_write, thinking; cost in $ or null")
+    ]
 
     @classmethod
-    def of(cls, outcome: AgentOutcome, chat: ChatSession, settled: str | None) -> OutcomeOutput:
-        """`settled` is the id of the call that got its result last, unless a reply has followed."""
+    def of(cls, outcome: Outcome, chat: ChatSession, settled: str | None) -> OutcomeOutput:
+        """Build the object. `settled` is the last call that got its result, if no reply followed."""
         return cls(
             event="outcome",
             kind=outcome.kind,
@@ -407,28 +411,28 @@ class OutcomeOutput(Output):
 
 class DocumentOutput(Output):
     path: Annotated[str, Doc("the document")]
-    next: Annotated[str, Doc("categorise, execute, pending, edited, send or yours: what comes next")]
-    pid: Annotated[int | None, Doc("the process that advances it now, or null")]
-    model: Annotated[str, Doc("who answers")]
-    trusted: Annotated[bool | None, Doc("whether its frontmatter counts in full, or null without one")]
-    slots: Annotated[list[SlotOutput], Doc("an object `slot` per call of the last reply that has no result")]
-    diagnostics: Annotated[list[JsonObject], Doc("what to look at: severity, message, line, column")]
-    cursor: Annotated[Any, Doc("the first block that waits: line and column from 1, or null")]
+    next: Annotated[str, Doc("what happens next: categorise, execute, pending, edited, send or yours")]
+    pid: Annotated[int | None, Doc("the process that is advancing it, or null")]
+    model: Annotated[str, Doc("the model")]
+    trusted: Annotated[bool | None, Doc("whether its frontmatter is trusted, or null without one")]
+    slots: Annotated[list[SlotOutput], Doc("an object `slot` per call of the last reply without a result")]
+    diagnostics: Annotated[list[JsonObject], Doc("problems: severity, message, line, column")]
+    cursor: Annotated[Any, Doc("the first pending block: line and column from 1, or null")]
     replies: Annotated[int, Doc("how many replies are in it")]
-    since_you: Annotated[int, Doc("how many of them since you wrote something")]
-    usage: Annotated[Any, Doc("tokens of all its replies, as in `outcome`")]
+    since_you: Annotated[int, Doc("how many of them since your last message")]
+    usage: Annotated[Any, Doc("the tokens of all its replies, as in `outcome`")]
 
 
 class StopOutput(Output):
-    path: Annotated[MaybeText, Doc("the document")]
-    pid: Annotated[int | None, Doc("the process that advances it, or null")]
+    path: Annotated[str | None, Doc("the document")]
+    pid: Annotated[int | None, Doc("the process that was advancing it, or null")]
     told: Annotated[bool, Doc("whether it was told to stop")]
 
 
 class ServingOutput(Output):
     url: Annotated[str, Doc("the address of the server, with --http")]
     token_file: Annotated[str, Doc("the file that holds the token")]
-    token: Annotated[MaybeText, Doc("the token, with --show-token; otherwise null")]
+    token: Annotated[str | None, Doc("the token, with --show-token; otherwise null")]
 
 
 class ServerOutput(Output):
@@ -436,31 +440,31 @@ class ServerOutput(Output):
     state: Annotated[str, Doc("ready, away, starting or off")]
     transport: Annotated[str, Doc("stdio, http or sse")]
     command: Annotated[list[str] | None, Doc("the command and its arguments, or null")]
-    url: Annotated[MaybeText, Doc("the address, or null")]
+    url: Annotated[str | None, Doc("the address, or null")]
     tools: Annotated[int, Doc("how many tools it has here")] = 0
-    changed: Annotated[int, Doc("how many of them are held because their definition has changed")] = 0
-    reason: Annotated[str, Doc("why it is not ready; otherwise empty")] = ""
-    title: Annotated[str, Doc("what it calls itself")] = ""
+    changed: Annotated[int, Doc("how many of them are blocked because their definition changed")] = 0
+    reason: Annotated[str, Doc("why it is not ready, or empty")] = ""
+    title: Annotated[str, Doc("its own name for itself")] = ""
     version: Annotated[str, Doc("its version")] = ""
-    protocol: Annotated[str, Doc("the version of MCP that is spoken")] = ""
+    protocol: Annotated[str, Doc("the negotiated MCP version")] = ""
 
 
 class DefinitionOutput(Output):
     server: Annotated[str, Doc("the server's name")]
-    tool: Annotated[str, Doc("the tool, as the server calls it")]
-    new: Annotated[bool, Doc("whether no definition of it was ever seen")]
-    difference: Annotated[str, Doc("what has changed in its definition")]
+    tool: Annotated[str, Doc("the server's name of the tool")]
+    new: Annotated[bool, Doc("whether the tool is new")]
+    difference: Annotated[str, Doc("the diff of its definition")]
     accepted: Annotated[bool, Doc("whether the new definition was accepted")]
 
 
 class ForgottenOutput(Output):
     server: Annotated[str, Doc("the server's name")]
-    forgotten: Annotated[bool, Doc("whether anything was remembered")]
+    forgotten: Annotated[bool, Doc("whether any definitions were stored")]
 
 
 class LoginOutput(Output):
     server: Annotated[str, Doc("the server's name")]
-    logged_in: Annotated[bool, Doc("whether it lets us in")]
+    logged_in: Annotated[bool, Doc("whether the login works")]
     reason: Annotated[str, Doc("why not, or empty")]
 
 
@@ -468,37 +472,37 @@ class InstalledOutput(Output):
     client: Annotated[str, Doc("the MCP client")]
     path: Annotated[str, Doc("its configuration file")]
     changed: Annotated[bool, Doc("whether the file was changed")]
-    diff: Annotated[str, Doc("what changed in it, or would with --yes; tokens are left out")]
-    entry: Annotated[Any, Doc("what holdfast writes into its entry; tokens are left out")]
+    diff: Annotated[str, Doc("the change, or what --yes would change; tokens are left out")]
+    entry: Annotated[Any, Doc("the entry; tokens are left out")]
     ungoverned: Annotated[str, Doc("what holdfast does not check in this client")]
 
 
 class FindingOutput(Output):
     group: Annotated[str, Doc("holdfast, project, optional or sandbox")]
-    name: Annotated[str, Doc("what was looked at")]
+    name: Annotated[str, Doc("what was checked")]
     status: Annotated[Literal["ok", "note", "bad"], Doc("ok, note or bad")]
     text: Annotated[str, Doc("what was found")]
-    fix: Annotated[str, Doc("what to do about it, such as the command that installs it; may be empty")] = ""
+    fix: Annotated[str, Doc("how to fix it, such as the install command; may be empty")] = ""
 
 
 class WrittenOutput(Output):
     path: Annotated[str, Doc("the file")]
-    content: Annotated[str, Doc("what it holds")]
+    content: Annotated[str, Doc("its content")]
 
 
 class TopicOutput(Output):
     topic: Annotated[str, Doc("its name")]
     title: Annotated[str, Doc("its title")]
-    text: Annotated[str, Doc("the page, or the section that was asked for; empty in the list")]
+    text: Annotated[str, Doc("the page or the section; empty in the list")]
 
 
 class ScriptOutput(Output):
     shell: Annotated[str, Doc("the shell")]
-    script: Annotated[str, Doc("what to evaluate in it")]
+    script: Annotated[str, Doc("the script to evaluate")]
 
 
 def event_output(event: AgentEvent | Event) -> JsonObject:
-    """Any event of `holdfast chat --json` but the last one."""
+    """Return the object of any event of `holdfast chat --json` except the outcome."""
     from holdfast.contract.result import Result
 
     shape: JsonObject = to_builtins(event)
@@ -507,13 +511,13 @@ def event_output(event: AgentEvent | Event) -> JsonObject:
 
 
 def _cursor(chat: ChatSession, settled: str | None) -> JsonObject | None:
-    """The first block that waits; else, where a call was settled, what `chat.cursor_after_result` says."""
+    """Return the first pending block; else, after a settled call, the position that `chat.cursor_after_result` says."""
     from holdfast.chat.turns import Position, after_result, first_pending, reply_indexes
 
     document = chat.conversation.document
-    waiting = first_pending(document)
-    if waiting is not None or settled is None:
-        return position(waiting)
+    pending = first_pending(document)
+    if pending is not None or settled is None:
+        return position(pending)
     stay = Position(0, 0)
     mode = chat.runtime.config.chat.cursor_after_result
     found = after_result(document, len(reply_indexes(document)) - 1, settled, mode, stay)
@@ -525,7 +529,7 @@ def position(found: Position | None) -> JsonObject | None:
 
 
 def call_preview(name: str, arguments: str, runtime: Runtime, width: int = 160) -> str:
-    """One line: what a call would do, as far as its arguments tell."""
+    """Return one line about what a call would do, judged by its arguments."""
     from holdfast.contract.errors import HoldfastError
     from holdfast.contract.json import parse_json
     from holdfast.text.escape import clip, escape

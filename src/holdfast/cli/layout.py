@@ -1,7 +1,8 @@
-"""What goes on in a further line: sentences of ours are folded at spaces, text of others is quoted behind the gutter.
+"""Line layout: wrapped sentences, labelled fields, quoted blocks and tables.
 
-Lines of ours begin in the first column (sentences), with two spaces (a label and what it says) or with four and more
-(what goes on). Text of others stands behind a label in one line, or in lines that begin with the gutter.
+The layout separates our own text from untrusted text (of models, tools and files). Our lines start in the first column
+(sentences), after two spaces (labels) or after four and more (continuation lines). Untrusted text stands after a label
+on the same line, or in lines that start with the gutter, so that it cannot imitate a line of ours.
 """
 
 from __future__ import annotations
@@ -12,37 +13,38 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
 from holdfast.cli import console
-from holdfast.cli.console import paint, print_out, print_out_lines, screen_width, shown, stdout_is_terminal
+from holdfast.cli.console import paint, print_out, print_out_lines, screen_width, stdout_is_terminal
 from holdfast.contract.event import ServerLogged
-from holdfast.text.escape import clip_middle, escape, fingerprint, text_width
+from holdfast.text.escape import clip_middle, escape, escape_once, fingerprint, text_width
 from holdfast.text.quote import GUTTER, EscapeLine, quote_rows, split_ends, wrap_line
 
 if TYPE_CHECKING:
     from holdfast.contract.event import Event
 
 _WORDS: Final = re.compile(r"(?:`[^`]*`|[^\s`]|`)+")
-"""What is between backticks is to be copied, so it counts as one word."""
+"""Text in backticks is meant to be copied, so it is one word and is not wrapped."""
 HANGING_INDENT: Final = 4
-"""How far further lines of a sentence stand in: further than anything that begins a line of ours."""
+"""The indent of continuation lines: more than that of any line that starts a sentence or a field."""
 _LABEL: Final = 7
-_NARROW: Final = 40
+_MIN_ROOM: Final = 28
+"""Columns that the text of a field needs, to be aligned below itself rather than at the hanging indent."""
 Style = Callable[[str, int], tuple[str, ...]]
-"""How a line of a text is painted, from the line and its number."""
+"""Returns the styles of a line, from its text and its number."""
 
 
 class Quote(NamedTuple):
-    """Text of others as it is printed."""
+    """Untrusted text, ready to print."""
 
     lines: list[str]
     hidden: int
-    """How many more lines it would have."""
+    """The number of lines left out."""
 
 
 def wrap_words(text: str, stream: TextIO, *, first: int = 0, hang: int = HANGING_INDENT) -> Iterator[str]:
-    """The lines of a sentence, without an indent: `first` columns are left for the first, `hang` for the others.
+    """Yield the lines of a sentence, unindented: the first leaves `first` columns free, the others `hang`.
 
-    In a pipe it stays whole. A word that does not fit in a line is broken: the terminal would begin the next line with
-    the rest of it, in the first column.
+    In a pipe it is not wrapped. A word that is longer than a line is broken here: the terminal would put the rest of it
+    into the first column.
     """
     if not stream.isatty():
         yield text
@@ -62,7 +64,7 @@ def wrap_words(text: str, stream: TextIO, *, first: int = 0, hang: int = HANGING
 
 
 def _fitting(text: str, width: int) -> int:
-    """How many characters fit, at least one."""
+    """Return how many characters fit, at least one."""
     used = 0
     for at, char in enumerate(text):
         used += text_width(char)
@@ -72,38 +74,38 @@ def _fitting(text: str, width: int) -> int:
 
 
 def wrap_sentence(text: str, stream: TextIO, *styles: str, first: int = 0) -> Iterator[str]:
-    """The lines of a sentence that begins in the first column, or behind `first` columns that somebody else fills.
+    """Yield the lines of a sentence that starts in the first column, or after `first` columns that the caller fills.
 
-    What others say in it is escaped here, if that has not been done before.
+    Untrusted text in it is escaped, unless that was done before.
     """
-    for number, line in enumerate(wrap_words(console.shown(text), stream, first=first)):
+    for number, line in enumerate(wrap_words(escape_once(text), stream, first=first)):
         yield f"{' ' * HANGING_INDENT if number else ''}{console.paint(line, *styles, stream=stream)}"
 
 
 def print_message(text: str, label: str = "", *styles: str) -> None:
-    """A sentence on standard error behind a label. Whatever follows it in further lines is quoted."""
+    """Print a message on standard error after a label. Lines after the first are quoted."""
     head = f"{console.paint(label, *styles, stream=sys.stderr)} " if label else ""
     words, newline, rest = text.rstrip("\n").partition("\n")
     console.print_err(head + "\n".join(wrap_sentence(words, sys.stderr, first=len(label) + 1 if head else 0)))
-    console.print_err_lines(quote(rest, sys.stderr, show=console.shown).lines if newline else ())
+    console.print_err_lines(quote(rest, sys.stderr, show=escape_once).lines if newline else ())
 
 
 def print_quoted(text: str, label: str, *styles: str) -> None:
-    """What others say, on standard error: behind a label of ours where it fits in that line, otherwise below it."""
-    shown, head = console.shown(text), console.paint(label, *styles, stream=sys.stderr)
+    """Print untrusted text on standard error: after the label if it fits on that line, otherwise quoted below."""
+    shown, head = escape_once(text), console.paint(label, *styles, stream=sys.stderr)
     fits = not sys.stderr.isatty() or len(label) + 1 + text_width(shown) < console.screen_width(sys.stderr)
     if "\n" not in text and fits:
         console.print_err(f"{head} {shown}")
         return
-    console.print_err_lines((head, *quote(text, sys.stderr, show=console.shown).lines))
+    console.print_err_lines((head, *quote(text, sys.stderr, show=escape_once).lines))
 
 
 def field_lines(
     label: str, text: str, stream: TextIO, *styles: str, width: int = _LABEL, colour: str = "dim"
 ) -> Iterator[str]:
-    """`  label   words`, the words being ours. A path or a name among them is escaped here."""
-    hang = width + 3 if console.screen_width(stream) >= _NARROW else HANGING_INDENT
-    first, *more = wrap_words(console.shown(text), stream, first=width + 3, hang=hang)
+    """Yield `  label   text` with text of our own; a path or a name in it is escaped."""
+    hang = width + 3 if console.screen_width(stream) - width - 3 >= _MIN_ROOM else HANGING_INDENT
+    first, *more = wrap_words(escape_once(text), stream, first=width + 3, hang=hang)
     yield f"{label_line(label, stream, width, colour)} {console.paint(first, *styles, stream=stream)}".rstrip()
     yield from (f"{' ' * hang}{console.paint(line, *styles, stream=stream)}" for line in more)
 
@@ -117,7 +119,7 @@ def quoted_field_lines(
     width: int = _LABEL,
     show: EscapeLine | None = None,
 ) -> Iterator[str]:
-    """`  label   text`, the text being that of others: what does not fit in the line is quoted below the label."""
+    """Yield `  label   text` with untrusted text; if it does not fit on the line, it is quoted below the label."""
     shown = (show or escape)(text)
     if "\n" not in text and width + 3 + text_width(shown) < console.screen_width(stream):
         yield f"{label_line(label, stream, width)} {shown}".rstrip()
@@ -127,7 +129,7 @@ def quoted_field_lines(
 
 
 def label_line(label: str, stream: TextIO, width: int = 0, colour: str = "dim") -> str:
-    """A label alone, before lines of others, or as wide as other labels are."""
+    """Return a label, padded to `width`."""
     return f"  {console.paint(f'{label:<{width}}', colour, stream=stream)}"
 
 
@@ -141,8 +143,10 @@ def quote(
     more: str = "",
     brief: bool = False,
 ) -> Quote:
-    """Text of others, safe to print on `stream`, in `limit` lines at most. What is left out is counted between the
-    beginning and the end; `more` says where all of it is. `brief`: without length and digest, for what nobody approves.
+    """Return untrusted text as lines that are safe to print on `stream`.
+
+    Of more than `limit` lines the middle is hidden, and a line says how many; `more` says where to see all. `brief`
+    leaves out the length and the digest of the text, which matter only for what a person approves.
     """
     rows = list(quote_rows(text, console.screen_width(stream), show))
     head, hidden, tail = split_ends(rows, limit)
@@ -154,8 +158,8 @@ def quote(
     if hidden:
         some = "1 line" if hidden == 1 else f"{hidden:,} lines"
         about = "" if brief else f"; in all {fingerprint(text)}"
-        told = f"[{some} hidden{about}{more and f'; {more}'}]"
-        first, *further = wrap_sentence(told, stream, first=2)
+        notice = f"[{some} hidden{about}{more and f'; {more}'}]"
+        first, *further = wrap_sentence(notice, stream, first=2)
         painted[len(head) : len(head)] = [f"  {first}", *further]
     return Quote(painted, hidden)
 
@@ -163,14 +167,14 @@ def quote(
 _GAP: Final = "  "
 _INDENT: Final = "  "
 _TABLE: Final = 70
-"""Columns below which a table is not shown as one."""
+"""The narrowest terminal that gets columns; below it each row is a list of fields."""
 
 Cells = Sequence[str]
 
 
 def print_table(columns: Cells, rows: Sequence[Cells]) -> None:
-    """The first column holds words of ours, an id or a name: text of others never begins a line."""
-    cells = [[shown(cell) for cell in row] for row in rows]
+    """Print a table. The first column must be our own text, an id or a name: untrusted text never starts a line."""
+    cells = [[escape_once(cell) for cell in row] for row in rows]
     if stdout_is_terminal() and screen_width() < _TABLE:
         _print_stacked(columns, cells)
         return
@@ -186,17 +190,17 @@ def print_table(columns: Cells, rows: Sequence[Cells]) -> None:
 
 
 def _print_stacked(columns: Cells, rows: Sequence[Cells]) -> None:
-    """Where columns would leave too little room for each."""
+    """Print each row as fields, for narrow terminals."""
     width = max(map(text_width, columns[1:]))
     for row in rows:
         for line, text in enumerate(wrap_line(row[0], screen_width() - len(GUTTER))):
             print_out(f"{GUTTER if line else ''}{paint(text, 'bold')}")
         for name, cell in zip(columns[1:], row[1:], strict=True):
-            print_out_lines(quoted_field_lines(name, cell, sys.stdout, width=width, show=shown) if cell else ())
+            print_out_lines(quoted_field_lines(name, cell, sys.stdout, width=width, show=escape_once) if cell else ())
 
 
 def _fit_columns(widths: Sequence[int], room: int) -> list[int]:
-    """What each column gets: what it needs, and of the widest ones as much as is there."""
+    """Return the column widths, with the widest ones reduced until the sum fits into `room`."""
     fitted = list(widths)
     while sum(fitted) > room and max(fitted) > 1:
         widest = max(fitted)
@@ -218,13 +222,13 @@ def _pad_cells(cells: Cells, widths: Sequence[int]) -> str:
     return _GAP.join(padded).rstrip()
 
 
-_SHOWN: Final = frozenset(("warning", "error", "critical", "alert", "emergency"))
+_PRINTED_LEVELS: Final = frozenset(("warning", "error", "critical", "alert", "emergency"))
 _MAX_CHARS: Final = 500
 
 
 def format_log_event(event: ServerLogged) -> str | None:
-    """None for what is of no interest to a person."""
-    if event.level not in _SHOWN:
+    """Return the line to print, or None if the level is below a warning."""
+    if event.level not in _PRINTED_LEVELS:
         return None
     return escape(clip_middle(f"{event.source} {event.level}: {event.message}", _MAX_CHARS))
 

@@ -1,4 +1,4 @@
-"""A pending call as a person sees it before answering, which one is meant, and whether this user was shown it."""
+"""Pending calls on the terminal: how one is shown, which one an id means, and whether this user was shown it."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from holdfast.rules.decider import CHANGED
 from holdfast.runtime.approvals import describe_changes
 from holdfast.store.ledger import Ledger
 from holdfast.store.shown_calls import ShownCalls
-from holdfast.text.escape import escape, escape_name
+from holdfast.text.escape import escape, escape_name, escape_once
 from holdfast.text.preview import display_path, format_arguments
 from holdfast.text.quote import EscapeLine
 
 _MAX_DIFF: Final = 40
-"""Lines of a diff that are shown until all of it is asked for."""
+"""Lines of a diff in the short view."""
 _MAX_LISTED: Final = 12
 """Lines of each call in a list."""
 _MAX_SAID: Final = 8
 """Lines of a label, a reason or a name."""
 _AROUND: Final = 16
-"""Lines of a screen that are not the diff."""
+"""Lines of the screen that the rest of the short view takes up."""
 SHORT_DIGEST: Final = 12
-"""Hexadecimal digits of a digest that people are shown, and the fewest they may give."""
+"""Hexadecimal digits of a digest that are shown, and the fewest that `--digest` accepts."""
 _RISK_COLOURS: Final = {"low": "green", "medium": "yellow", "high": "red"}
 _DIFF_COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
-_WAITS: Final = {
+_TITLES: Final = {
     "approval": "May {} run?",
-    "result": "{} waits for its result.",
-    "program": "{} is approved and waits for the program that runs it.",
+    "result": "{} needs a result.",
+    "program": "{} is approved and runs in the program that called it.",
 }
 
 
@@ -56,9 +56,9 @@ class _Lines(NamedTuple):
 
 
 def print_pending(pending: PendingCall, stream: TextIO, *, listed: bool = False, whole: bool = False) -> bool:
-    """Print a pending call on `stream`, without a pause; whether all that it would do was shown.
+    """Print a pending call on `stream`; return whether everything it would do was shown.
 
-    `listed`: in a few lines. `whole`: with everything an approval is bound to. Otherwise what a person has to see.
+    `listed` prints a few lines, `whole` everything an approval is bound to, and neither the short view.
     """
     view = PendingView(pending, stream)
     for line in view.listed() if listed else view.whole() if whole else view.short():
@@ -67,8 +67,10 @@ def print_pending(pending: PendingCall, stream: TextIO, *, listed: bool = False,
 
 
 class PendingView:
-    """Lines about one pending call, safe to print on `stream`. Words of ours stand before the call, except in the
-    details, which follow it."""
+    """The lines about one pending call, safe to print on `stream`, in several lengths.
+
+    Our own text precedes the untrusted text of the call, except in the details, which follow a view.
+    """
 
     def __init__(self, pending: PendingCall, stream: TextIO | None = None, *, risk: str | None = None) -> None:
         self._pending = pending
@@ -84,7 +86,7 @@ class PendingView:
         return self._listed.whole
 
     def short(self) -> list[str]:
-        """What a person has to see in any case. Only the middle of a diff is left out of it."""
+        """What a person has to see before answering; only the middle of a long diff is hidden."""
         return self._short.lines
 
     @property
@@ -92,17 +94,17 @@ class PendingView:
         return self._short.whole
 
     def uncut(self) -> list[str]:
-        """The same with nothing left out."""
+        """The short view with nothing hidden."""
         return self._shown(self._title(), None).lines
 
     def whole(self) -> list[str]:
-        """All there is to know."""
+        """Everything about the call."""
         return [*self._title(), *self._head(None), *self._bound_to(), *self._content()]
 
     @cached_property
     def _listed(self) -> _Lines:
-        call, waits = self._pending.call, waits_for(self._pending)
-        first = f"{escape_name(call.id)}  {escape_name(call.tool)} waits for {waits}, {age(self._pending.held_at)}"
+        call, needed = self._pending.call, waits_for(self._pending)
+        first = f"{escape_name(call.id)}  {escape_name(call.tool)} waits for {needed}, {age(self._pending.held_at)}"
         return self._shown(wrap_sentence(first, self._stream, "bold"), _MAX_LISTED)
 
     @cached_property
@@ -110,14 +112,14 @@ class PendingView:
         return self._shown(self._title(), self._room if self._is_diff else None)
 
     def details(self) -> list[str]:
-        """Everything an approval is bound to, nothing cut; what a person asks for first, the arguments, first."""
-        preview = [] if self._preview in self._pending.call.args.values() else self._would(None).lines
+        """Everything an approval is bound to, with nothing hidden, starting with the arguments."""
+        preview = [] if self._preview in self._pending.call.args.values() else self._preview_lines(None).lines
         return [*self._arguments(None).lines, *preview, *self._bound_to()]
 
     def _content(self) -> list[str]:
         if not self._preview:
             return self._arguments(None).lines
-        return [*self._arguments(None, but=self._preview).lines, *self._would(None).lines]
+        return [*self._arguments(None, but=self._preview).lines, *self._preview_lines(None).lines]
 
     def _bound_to(self) -> list[str]:
         pending, call = self._pending, self._pending.call
@@ -139,23 +141,23 @@ class PendingView:
         if not self._preview:
             arguments = self._arguments(limit)
             return _Lines([*lines, *arguments.lines], whole=not arguments.hidden)
-        would = self._would(limit)
+        preview = self._preview_lines(limit)
         proposal = self._pending.proposal
         cut = proposal is not None and proposal.preview_cut
         if self._is_definition or (cut and limit is None):
             arguments = self._arguments(limit)
-            whole = not arguments.hidden and not would.hidden
-            return _Lines([*lines, *arguments.lines, *would.lines], whole=whole)
-        return _Lines([*lines, *would.lines], whole=not cut and not would.hidden)
+            whole = not arguments.hidden and not preview.hidden
+            return _Lines([*lines, *arguments.lines, *preview.lines], whole=whole)
+        return _Lines([*lines, *preview.lines], whole=not cut and not preview.hidden)
 
     def _title(self) -> Iterator[str]:
         call = self._pending.call
-        other = f" (asked for as {escape_name(call.name_used)})" if call.name_used not in (call.tool, "") else ""
-        title = _WAITS[waits_for(self._pending)].format(escape_name(call.tool))
+        other = f" (called as {escape_name(call.name_used)})" if call.name_used not in (call.tool, "") else ""
+        title = _TITLES[waits_for(self._pending)].format(escape_name(call.tool))
         return wrap_sentence(title + other, self._stream, "bold")
 
     def _head(self, limit: int | None) -> Iterator[str]:
-        """What holdfast knows, and the words that others give for the call, which are cut: they are not what runs."""
+        """The facts that holdfast knows, and the label and summary of the call, which are cut: they do not run."""
         pending = self._pending
         yield from self._field("asks", ", ".join(self._caller_words()), limit)
         if not pending.definition_only:
@@ -186,13 +188,13 @@ class PendingView:
 
     @property
     def _is_diff(self) -> bool:
-        """Whether it may be cut. The difference of a definition never is: a yes to it is a yes to all of it."""
+        """Whether the preview is a diff that may be cut. A changed definition may not: approving accepts all of it."""
         proposal = self._pending.proposal
         return proposal is not None and proposal.preview_kind == "diff" and not self._is_definition
 
     @property
     def _room(self) -> int:
-        """Lines of a diff that fit on the screen with what stands above and below."""
+        """Lines of a diff that fit on the screen with the rest of the view."""
         if not self._stream.isatty():
             return _MAX_DIFF
         return max(_MAX_LISTED, min(_MAX_DIFF, console.screen_height(self._stream) - _AROUND))
@@ -206,18 +208,18 @@ class PendingView:
         proposal = self._pending.proposal
         return "" if proposal is None else proposal.preview.rstrip("\n")
 
-    def _would(self, limit: int | None) -> Quote:
-        """What would be done, in the words of the tool."""
+    def _preview_lines(self, limit: int | None) -> Quote:
+        """The tool's preview of what would be done."""
         proposal = self._pending.proposal
         assert proposal is not None
         is_diff, around = proposal.preview_kind == "diff", proposal.surroundings
         label = "diff" if is_diff else "runs" if around is not None and around.sandbox else "preview"
-        show: EscapeLine | None = console.shown if self._is_definition else None  # made visible where it was made
+        show: EscapeLine | None = escape_once if self._is_definition else None  # it is escaped already
         style = diff_style if is_diff else None
         return self._labelled(label, quote(self._preview, self._stream, limit, style=style, show=show, more=self._more))
 
     def _arguments(self, limit: int | None, *, but: str | None = None) -> Quote:
-        """The arguments, without one that is shown already; nothing where none is left."""
+        """The arguments, without the one whose value is `but`; nothing if that was the only one."""
         args = self._pending.call.args
         left = {name: value for name, value in args.items() if value != but}
         if args and not left:
@@ -225,7 +227,7 @@ class PendingView:
         return self._labelled("with", quote(format_arguments(left), self._stream, limit, more=self._more))
 
     def _labelled(self, label: str, shown: Quote) -> Quote:
-        """A label stands before every text of others, since another may stand above it."""
+        """Put a label before the untrusted text, since other untrusted text may stand above it."""
         return Quote([label_line(label, self._stream), *shown.lines], shown.hidden)
 
     @property
@@ -244,7 +246,7 @@ class PendingView:
 
 
 def age(since: float, now: float | None = None) -> str:
-    """How long ago, in the largest unit that fits."""
+    """Return how long ago, in the largest unit that fits."""
     seconds = max(0, int((time.time() if now is None else now) - since))
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= size:
@@ -252,16 +254,16 @@ def age(since: float, now: float | None = None) -> str:
     return f"{seconds} s"
 
 
-def diff_style(line: str, place: int) -> tuple[str, ...]:
-    """How a line of a diff is painted; the first two name the files."""
-    if place < 2 and line.startswith(("+++ ", "--- ")):
+def diff_style(line: str, number: int) -> tuple[str, ...]:
+    """Return the styles of a line of a diff; the first two lines name the files."""
+    if number < 2 and line.startswith(("+++ ", "--- ")):
         return ("bold",)
     colour = _DIFF_COLOURS.get(line[:1])
     return () if colour is None else (colour,)
 
 
 def tool_use_lines(tool: str, arguments: str, stream: TextIO) -> Iterator[str]:
-    """A call as a model gave it, in a few lines."""
+    """Yield a few lines about a call as the model wrote it."""
     try:
         args = parse_json(arguments)
     except HoldfastError:
@@ -269,7 +271,7 @@ def tool_use_lines(tool: str, arguments: str, stream: TextIO) -> Iterator[str]:
     text = format_arguments(args) if isinstance(args, dict) else arguments
     yield from quoted_field_lines("tool", tool, stream)
     yield label_line("with", stream)
-    yield from quote(text, stream, _MAX_LISTED, more="the document has all", brief=True).lines
+    yield from quote(text, stream, _MAX_LISTED, more="see the document for all of it", brief=True).lines
 
 
 _DIGEST: Final = re.compile(rf"[0-9a-f]{{{SHORT_DIGEST},64}}")
@@ -277,19 +279,19 @@ _NAMED: Final = 5
 
 
 def find_pending(ledger: Ledger, given: str) -> PendingCall:
-    """The waiting call that is meant; otherwise an error that says what there is instead."""
+    """Return the pending call with this id; otherwise raise an error that says how the call ended."""
     call_id = ledger.find(given)
     pending = ledger.find_pending(call_id)
     if pending is not None and pending.state in (State.PENDING, State.APPROVED):
         return pending
     state = ledger.call(call_id).state.replace("_", " ")
     raise NotPending(
-        f"Call {call_id} is {state}: it does not wait for an answer; `holdfast ledger show {call_id}` has its story."
+        f"Call {call_id} is not pending: it is {state}. `holdfast ledger show {call_id}` shows its history."
     )
 
 
 def origin(pending: PendingCall) -> str:
-    """Where a call comes from, as a person knows it: the document, the agent, or the program."""
+    """Return where a call comes from: the document, the agent, or the program."""
     caller = pending.call.caller
     if caller.document is not None:
         return f"document {display_path(caller.document, str(Path.cwd()))}"
@@ -301,7 +303,7 @@ def origin(pending: PendingCall) -> str:
 
 
 def group_identical(calls: Sequence[PendingCall]) -> list[list[PendingCall]]:
-    """Calls with the same origin that an approval could not tell apart, oldest first."""
+    """Group the calls that have the same origin and the same digest, oldest first."""
     groups: dict[tuple[str, str], list[PendingCall]] = {}
     for pending in calls:
         groups.setdefault((origin(pending), pending.digest), []).append(pending)
@@ -309,19 +311,19 @@ def group_identical(calls: Sequence[PendingCall]) -> list[list[PendingCall]]:
 
 
 def require_single_pending(ledger: Ledger, command: str) -> PendingCall:
-    """The one call that is pending; otherwise an error that names those that are."""
-    waiting = [pending for pending in ledger.pending() if pending.state is State.PENDING]
-    if len(waiting) == 1:
-        return waiting[0]
-    if not waiting:
+    """Return the only pending call; otherwise raise an error that names the pending ones."""
+    calls = [pending for pending in ledger.pending() if pending.state is State.PENDING]
+    if len(calls) == 1:
+        return calls[0]
+    if not calls:
         raise NotPending("Nothing is pending.")
-    ids = ", ".join(pending.call.id for pending in waiting[:_NAMED])
-    more = f" and {len(waiting) - _NAMED:,} more" if len(waiting) > _NAMED else ""
-    raise UsageProblem(f"{len(waiting):,} calls are pending: {ids}{more}. Use `holdfast {command} ID`, or --all.")
+    ids = ", ".join(pending.call.id for pending in calls[:_NAMED])
+    more = f" and {len(calls) - _NAMED:,} more" if len(calls) > _NAMED else ""
+    raise UsageProblem(f"{len(calls):,} calls are pending: {ids}{more}. Use `holdfast {command} ID`, or --all.")
 
 
 def record_shown(state: Path | None, calls: Sequence[PendingCall]) -> None:
-    """This user has just been shown all of these calls: `holdfast approve ID` is an approval of what they are now."""
+    """Record that this user was shown all of these calls: `holdfast approve ID` approves them as they are now."""
     if state is not None and state.exists():
         shown = ShownCalls(state)
         for pending in calls:
@@ -329,13 +331,15 @@ def record_shown(state: Path | None, calls: Sequence[PendingCall]) -> None:
 
 
 def was_shown(ledger: Ledger, pending: PendingCall, digest: str | None) -> bool:
-    """Whether the person knows this call as it is: they named its digest, or were shown it. If not, they can be asked.
+    """Return whether the person named the call's digest or was shown it as it is now.
 
-    Raises where nobody can know what they would agree to.
+    Otherwise return False if they can be asked, and raise if they cannot, or if the call changed since.
     """
     if digest is not None:
         if not _DIGEST.fullmatch(digest):
-            raise UsageProblem(f"A digest has at least {SHORT_DIGEST} hexadecimal digits; `holdfast pending` shows it.")
+            raise UsageProblem(
+                f"--digest needs at least {SHORT_DIGEST} hexadecimal digits. `holdfast pending` shows them."
+            )
         if not pending.digest.startswith(digest):
             raise _changed(ledger, pending, digest)
         return True
@@ -346,19 +350,19 @@ def was_shown(ledger: Ledger, pending: PendingCall, digest: str | None) -> bool:
         raise _changed(ledger, pending, shown)
     if not console.can_ask():
         raise UsageProblem(
-            f"You were not shown call {pending.call.id} yet: look at it with `holdfast pending {pending.call.id}`, "
-            "or name what you approve with --digest."
+            f"You have not seen call {pending.call.id} yet. Review it with `holdfast pending {pending.call.id}`, "
+            "or name it with --digest."
         )
     return False
 
 
 def print_unreadable(calls: Sequence[str]) -> None:
-    """What cannot be listed, because its record is damaged, is at least named."""
+    """Name the calls that cannot be listed because their record is damaged."""
     if calls:
         shown = ", ".join(escape(call_id) for call_id in calls[:_NAMED])
         more = f" and {len(calls) - _NAMED:,} more" if len(calls) > _NAMED else ""
         console.print_err(
-            f"Not shown, because it cannot be read: call {shown}{more}; `holdfast doctor` says what to do."
+            f"Not listed, because the record cannot be read: call {shown}{more}. `holdfast doctor` says what to do."
         )
 
 
@@ -366,26 +370,26 @@ def _changed(ledger: Ledger, pending: PendingCall, digest: str) -> StaleApproval
     call_id = pending.call.id
     before = ledger.pending_version(call_id, digest)
     if before is None:
-        return StaleApproval(f"Call {call_id} never had that digest; look at it with `holdfast pending {call_id}`.")
+        return StaleApproval(f"Call {call_id} never had that digest. Review it with `holdfast pending {call_id}`.")
     return StaleApproval(
-        f"Call {call_id} is not what you were shown: {describe_changes(before, pending)} changed since; "
-        f"look at it again with `holdfast pending {call_id}`."
+        f"Call {call_id} changed since you saw it: {describe_changes(before, pending)}. "
+        f"Review it again with `holdfast pending {call_id}`."
     )
 
 
 async def review(pending: PendingCall) -> bool:
-    """Show all of a call, a screenful at a time, and ask whether to approve it."""
-    return await _reviewed(PendingView(pending).whole(), "Approve this? [y/N] ")
+    """Show all of a call, a screenful at a time, and return whether the person approves it."""
+    return await _show_and_confirm(PendingView(pending).whole(), "Approve this? [y/N] ")
 
 
 async def review_all(calls: Sequence[PendingCall]) -> bool:
-    """The same for several calls, which are approved together or not at all."""
+    """Show several calls and return whether the person approves all of them; there is no partial approval."""
     lines = [line for pending in calls for line in (*PendingView(pending).whole(), "")]
     what = "this" if len(calls) == 1 else f"all {len(calls):,}"
-    return await _reviewed(lines, f"Approve {what}? [y/N] ")
+    return await _show_and_confirm(lines, f"Approve {what}? [y/N] ")
 
 
-async def _reviewed(lines: Sequence[str], question: str) -> bool:
+async def _show_and_confirm(lines: Sequence[str], question: str) -> bool:
     try:
         await page(lines)
         return await confirm(question)

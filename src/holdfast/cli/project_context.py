@@ -1,4 +1,4 @@
-"""Where a command works: the project around the current directory, its configuration, ledger, runtime and sources."""
+"""Opens the project around the current directory: configuration, ledger, grants, runtime and tool sources."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from getpass import getuser
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli import console
-from holdfast.cli.console import shown_block
 from holdfast.cli.errors import UsageProblem
 from holdfast.cli.layout import print_message
 from holdfast.config.config import McpServer
@@ -24,7 +23,7 @@ from holdfast.runtime.interfaces import Nobody
 from holdfast.runtime.pending import PendingExpiry
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.ledger import Grants, Ledger
-from holdfast.text.escape import escape
+from holdfast.text.escape import escape, escape_block_once
 
 if TYPE_CHECKING:
     from holdfast.mcp.client.bridge import Bridge
@@ -34,12 +33,12 @@ Flags = Mapping[str, Json]
 
 
 def read_flags(settings: Sequence[str]) -> Flags:
-    """`--set OPTION=VALUE`; a value that is not JSON is text."""
+    """Parse `--set OPTION=VALUE`; a value that is not JSON is text."""
     flags: dict[str, Json] = {}
     for setting in settings:
         key, sign, value = setting.partition("=")
         if not sign or not key:
-            raise UsageProblem(f"--set wants OPTION=VALUE, such as tools.profile=full, not '{escape(setting)}'.")
+            raise UsageProblem(f"Cannot read --set '{escape(setting)}'. Use OPTION=VALUE, such as tools.profile=full.")
         try:
             flags[key] = parse_json(value)
         except BadJson:
@@ -48,16 +47,16 @@ def read_flags(settings: Sequence[str]) -> Flags:
 
 
 def project_here(flags: Flags) -> Project:
-    """The project, with what a person should know about it said on standard error."""
+    """Load the configuration that applies here, and print its notices and warnings on standard error."""
     project = load_project(flags=flags or None)
     for notice in project.loaded.notices:
-        print_message(shown_block(notice), "Note:")
+        print_message(escape_block_once(notice), "Note:")
     warn_about_config(project)
     return project
 
 
 def warn_about_config(project: Project) -> None:
-    """Warn of names in the configuration that no tool has."""
+    """Warn about names in the configuration that match no tool."""
     install_warning_handler()
     for warning in config_warnings(project):
         if warning not in _shown_warnings:
@@ -66,22 +65,22 @@ def warn_about_config(project: Project) -> None:
 
 
 _shown_warnings: set[str] = set()
-"""Warnings of names that were shown; the runtime finds them again when its sources are ready."""
+"""Warnings that were printed; the runtime finds the same ones again when its sources are ready."""
 
 
 def _warn(message: str) -> None:
     if message in _shown_warnings:
         return
-    print_message(shown_block(message), "Warning:")
+    print_message(escape_block_once(message), "Warning:")
     if message not in console.unreported_warnings:
         console.unreported_warnings.append(message)
 
 
 @contextmanager
 def read_ledger(flags: Flags, *, expire: bool = False) -> Generator[Ledger]:
-    """The ledger to read, whoever else writes to it; an empty one where nothing was recorded yet.
+    """Open the project's ledger read-only; an empty one if nothing was recorded yet.
 
-    With `expire`, calls that have waited too long end first.
+    With `expire`, pending calls whose time is up are ended first.
     """
     project = project_here(flags)
     if expire and project.ledger_path.exists():
@@ -91,7 +90,7 @@ def read_ledger(flags: Flags, *, expire: bool = False) -> Generator[Ledger]:
 
 
 def _expire_calls(project: Project) -> None:
-    with suppress(LedgerError), open_ledger(project) as ledger:  # what is wrong with it is said where it is read
+    with suppress(LedgerError), open_ledger(project) as ledger:  # `_read_only_ledger` reports a damaged ledger
         PendingExpiry(project.loaded.config).expire(ledger)
 
 
@@ -104,9 +103,9 @@ def open_runtime(
     servers: Collection[str] | None = (),
     nobody: Nobody = "pending",
 ) -> Generator[Runtime]:
-    """The runtime of this place. With `read_only` nothing is written and a missing ledger stays missing.
+    """Build the runtime of this project. With `read_only` nothing is written and no ledger is created.
 
-    Of the MCP servers only `servers` are there, None: all of them.
+    Only the MCP servers in `servers` are used; None means all of them.
     """
     project = project_here(flags)
     with open_runtime_for(
@@ -142,14 +141,14 @@ def open_runtime_for(
 
 
 def is_builtin(name: str) -> bool:
-    """Whether a tool of this name comes with holdfast, so that installed packages need not be searched for it."""
+    """Return whether holdfast has a tool of this name, so that entry points need not be searched."""
     from holdfast.tools import builtin_tools
 
     return any(name in (*tool.names, tool.api_name) for tool in builtin_tools())
 
 
 def tools_by_name(flags: Flags, names: Iterable[str]) -> dict[str, Tool]:
-    """The tools that need no server. Packages and modules are loaded only for a name that is not built in."""
+    """Return the tools that need no server. Entry points are loaded only if a name is not built in."""
     from holdfast.tools import builtin_tools
 
     found = {tool.name: tool for tool in builtin_tools()}
@@ -163,7 +162,7 @@ def tools_by_name(flags: Flags, names: Iterable[str]) -> dict[str, Tool]:
 
 
 def servers_for(tool: str) -> Collection[str] | None:
-    """The MCP servers a tool of this name may come from; None: any of them."""
+    """Return the MCP servers that a tool of this name may come from; None means any."""
     name = tool if ":" in tool else from_api_name(tool)
     if TOOL_SEARCH in (tool, name):
         return None
@@ -177,7 +176,7 @@ def servers_for(tool: str) -> Collection[str] | None:
 
 @contextmanager
 def open_grants(flags: Flags, *, read_only: bool = False) -> Generator[Grants]:
-    """The grants of this project and of the user."""
+    """Open the grants of this project and of the user."""
     project = project_here(flags)
     with _read_only_ledger(project) if read_only else open_ledger(project) as ledger:
         book = ledger.grants.with_user(project.user_db)
@@ -189,12 +188,12 @@ def open_grants(flags: Flags, *, read_only: bool = False) -> Generator[Grants]:
 
 def require_ledger(runtime: Runtime) -> Ledger:
     if runtime.ledger is None:
-        raise LedgerUnavailable("The ledger is switched off (ledger.enabled = false), so nothing can wait here.")
+        raise LedgerUnavailable("The ledger is disabled (ledger.enabled = false), so no call can be pending here.")
     return runtime.ledger
 
 
 def whoami(name: str | None = None) -> str:
-    """Who answers, as the ledger names them."""
+    """Return the name under which the ledger records an answer."""
     if name is None:
         try:
             name = getuser()
@@ -208,26 +207,26 @@ def _read_only_ledger(project: Project) -> Ledger:
 
 
 def install_warning_handler() -> None:
-    """Warnings of our own rooms go to standard error, made visible."""
+    """Print the log warnings of holdfast on standard error, escaped."""
 
-    class Shown(logging.Handler):
+    class Printer(logging.Handler):
         def emit(self, record: Any) -> None:
-            if not hasattr(record, "call_id"):  # what a tool raised: the result of its call says so
+            if not hasattr(record, "call_id"):  # an exception of a tool: the result of its call reports it
                 _warn(record.getMessage())
 
     logger = logging.getLogger("holdfast")
     if not logger.handlers:
-        logger.addHandler(Shown())
+        logger.addHandler(Printer())
         logger.propagate = False
 
 
 class ServerAway(HoldfastError):
-    """The MCP server a tool comes from is not there."""
+    """The MCP server that a tool belongs to is disabled or unreachable."""
 
 
 @asynccontextmanager
 async def sources_started(runtime: Runtime) -> AsyncGenerator[None]:
-    """Every source has reported or timed out. Calls that were approved meanwhile are not run."""
+    """Start the tool sources and wait until each is ready or timed out. Approved calls are not resumed."""
     async with AsyncExitStack() as stack:
         runtime.events.use_running_loop()
         stack.push_async_exit(runtime.__aexit__)
@@ -237,12 +236,12 @@ async def sources_started(runtime: Runtime) -> AsyncGenerator[None]:
 
 
 def mute_source_warnings() -> None:
-    """About servers that are away: that is what the command itself tells."""
+    """Suppress log warnings about unreachable MCP servers, for commands that report them themselves."""
     logging.getLogger("holdfast").addFilter(lambda record: not record.getMessage().startswith("Tool source 'mcp."))
 
 
 def require_server(runtime: Runtime, tool: str) -> None:
-    """Raises `ServerAway` for a tool that is not there because its MCP server is not."""
+    """Raise `ServerAway` if the tool is missing because its MCP server is disabled or unreachable."""
     if runtime.registry.find(tool) is not None:
         return
     server = mcp_server_name(tool if ":" in tool else from_api_name(tool) or "")
@@ -250,27 +249,27 @@ def require_server(runtime: Runtime, tool: str) -> None:
     if server is None or server not in named:
         return
     if not named[server].enabled:
-        raise ServerAway(f"There is no tool '{tool}': its server '{server}' is switched off.")
+        raise ServerAway(f"There is no tool '{tool}': its server '{server}' is disabled.")
     status = next((each for each in _statuses(runtime) if each.name == server), None)
     if status is not None and status.state != "ready":
         reason = unready_reason(status, named[server])
         raise ServerAway(
-            f"There is no tool '{tool}': its server '{server}' is {status.state}: {reason}; "
-            f"see `holdfast mcp servers {server}`."
+            f"There is no tool '{tool}': its server '{server}' is {status.state} ({reason}). "
+            f"See `holdfast mcp servers {server}`."
         )
 
 
 def unready_reason(status: ServerStatus, server: McpServer) -> str:
-    """Why a server is not ready."""
+    """Return why a server is not ready; empty if it is."""
     if status.state == "starting" and not status.reason:
-        return f"it was not ready after {server.start_timeout:g} s"
-    split = server.command is not None and " " in server.command and status.state == "away"
-    hint = "; what follows the name of the program belongs into args" if split else ""
+        return f"not ready after {server.start_timeout:g} s"
+    has_space = server.command is not None and " " in server.command and status.state == "away"
+    hint = "; `command` is only the program, put its arguments into `args`" if has_space else ""
     return f"{status.reason}{hint}"
 
 
 def bridge_of(runtime: Runtime) -> Bridge | None:
-    """None where every server is switched off."""
+    """Return the MCP bridge; None if all servers are disabled."""
     from holdfast.mcp.client.bridge import Bridge
 
     try:
@@ -286,6 +285,6 @@ def _statuses(runtime: Runtime) -> Sequence[ServerStatus]:
 
 async def wait_for_sources(runtime: Runtime) -> None:
     if not runtime.registry.ready:
-        with console.progress() as tell:
-            tell("waiting for MCP servers and other sources of tools…")
+        with console.progress() as progress:
+            progress("waiting for MCP servers and other tool sources…")
             await runtime.registry.wait_ready()

@@ -1,4 +1,4 @@
-"""Pending calls of all projects of the user, and working in the project of one of them."""
+"""Pending calls in all projects of the user (`--project all`), and switching to the project of one of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from holdfast.cli import console
 from holdfast.cli.errors import UsageProblem
 from holdfast.cli.layout import print_message
 from holdfast.cli.pending_view import find_pending
@@ -19,22 +18,23 @@ from holdfast.contract.enums import State
 from holdfast.contract.errors import LedgerError, NotPending, UnknownCall
 from holdfast.import_path import remove_projects
 from holdfast.store.ledger import Ledger
+from holdfast.text.escape import escape_once
 
 ProjectScope = Literal["this", "all"]
 
 
 def all_ledgers(flags: Flags) -> Iterator[Ledger]:
-    """The ledger of every project of this user, to look at."""
+    """Yield the ledger of every project of this user, opened read-only."""
     for path in sorted(project_here(flags).state.parent.glob("*/ledger.db")):
         try:
             with Ledger.open(path, read_only=True) as ledger:
                 yield ledger
         except LedgerError as error:
-            print_message(console.shown(str(error)), "Warning:")
+            print_message(escape_once(str(error)), "Warning:")
 
 
 def enter_project(flags: Flags, call_id: str | None, command: str) -> None:
-    """Work in the project of the pending call that is meant, as with -C: it is answered under the rules there."""
+    """Change to the project of the pending call, as with -C, so that its rules apply to the answer."""
     found = [
         (pending, ledger.path.parent) for ledger in all_ledgers(flags) for pending in _matching_calls(ledger, call_id)
     ]
@@ -44,7 +44,7 @@ def enter_project(flags: Flags, call_id: str | None, command: str) -> None:
         raise NotPending("Nothing is pending.")
     elif not found:
         raise UnknownCall(
-            f"No call '{call_id}' is pending in your projects; `holdfast pending --project all` lists those that are."
+            f"No call '{call_id}' is pending in your projects. `holdfast pending --project all` lists those that are."
         )
     elif call_id is None:
         raise UsageProblem(f"{len(found):,} calls are pending. Use `holdfast {command} ID --project all`, or --all.")
@@ -54,7 +54,7 @@ def enter_project(flags: Flags, call_id: str | None, command: str) -> None:
 
 
 def each_project(flags: Flags, projects: ProjectScope) -> Iterator[None]:
-    """Work here, or in one project after another that has pending calls."""
+    """Yield once here, or once in each project that has pending calls."""
     if projects == "this":
         yield
         return
@@ -66,14 +66,14 @@ def each_project(flags: Flags, projects: ProjectScope) -> Iterator[None]:
         try:
             _change_directory(pending, state)
         except NotPending as error:
-            print_message(console.shown(str(error)), "Warning:")
+            print_message(escape_once(str(error)), "Warning:")
             continue
-        print_message(f"In {console.shown(pending.call.cwd)}:")
+        print_message(f"In {escape_once(pending.call.cwd)}:")
         yield
 
 
 def locate_unknown_call(flags: Flags, call_id: str, command: str, error: UnknownCall) -> UnknownCall:
-    """What to do about an id that no call of this project has: a call of another project may have it."""
+    """Return the error for an id that is unknown here. It names the project whose pending call has that id, if any."""
     for ledger in all_ledgers(flags):
         for pending in _matching_calls(ledger, call_id):
             return UnknownCall(
@@ -94,6 +94,6 @@ def _matching_calls(ledger: Ledger, call_id: str | None) -> list[PendingCall]:
 def _change_directory(pending: PendingCall, state: Path) -> None:
     folder = Path(pending.call.cwd)
     if not folder.is_dir() or state_dir(find_root(folder) or folder) != state:
-        raise NotPending(f"Call {pending.call.id} cannot be answered: its project at {folder} is gone or was moved.")
+        raise NotPending(f"Cannot answer call {pending.call.id}: its project at {folder} was deleted or moved.")
     os.chdir(folder)
     remove_projects()

@@ -1,4 +1,7 @@
-"""Reads from a person at a terminal without blocking the event loop. An answer from elsewhere ends the prompt."""
+"""Terminal input without blocking the event loop: lines, single keys, hidden text, a pager, an editor.
+
+A prompt can be cancelled at any time, for example when the call is answered elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -11,52 +14,53 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from holdfast.cli.console import print_err, print_err_lines, screen_height, show_prompt, shown_block
+from holdfast.cli.console import print_err, print_err_lines, screen_height, show_prompt
 from holdfast.config.roots import find_root
 from holdfast.fs.temporary import make_temporary_folder, remove_temporary_folder
 from holdfast.helper_process import ProgramRefused, start_async, user_command, user_environment
+from holdfast.text.escape import escape_block_once
 
 _CHUNK: Final = 65_536
 _EDITORS: Final = ("vi", "nano")
 _terminal_locks: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = WeakKeyDictionary()
 _restore_callbacks: Final[list[Callable[[], None]]] = []
-"""What puts the terminal back as it was, while keys are hidden or act at once."""
+"""Restore the terminal mode while it is changed (no echo, or single keys)."""
 _ESCAPE: Final = "\x1b"
 _END: Final = "\x04"
-"""Ctrl-D, where keys act at once."""
+"""Ctrl-D in cbreak mode."""
 _SEQUENCE: Final = 0.05
-"""Seconds in which the rest of an arrow or function key arrives: `ESC O y` is not the answer `y`."""
+"""Seconds to wait for the rest of an escape sequence: an arrow or function key (`ESC O y`) is not the answer `y`."""
 ENTER: Final = "\n"
 
 
 class PromptDismissed(Exception):
-    """The person goes away without an answer."""
+    """The person left the prompt without an answer."""
 
 
 @asynccontextmanager
 async def exclusive_terminal() -> AsyncGenerator[None]:
-    """Whoever asks the person has the terminal alone until they are done."""
+    """Hold the terminal for one prompt; other prompts of this event loop wait."""
     async with _terminal_locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
         yield
 
 
 def is_prompt_open() -> bool:
-    """Whether a question stands on the terminal, so that nothing else should be drawn there."""
+    """Return whether a prompt holds the terminal, so that nothing else should be drawn there."""
     lock = _terminal_locks.get(asyncio.get_running_loop())
     return lock is not None and lock.locked()
 
 
 async def read_line(question: str) -> str | None:
-    """What the person types, without the newline; None at the end of input."""
+    """Return the line that the person types, without the newline; None at the end of input."""
     show_prompt(question)
     typed = await _read()
     return typed.decode(errors="replace").rstrip("\r\n") if typed else None
 
 
 async def read_key(question: str, keys: Collection[str], hint: str = "") -> str | None:
-    """The first of these keys that is pressed after the question is shown, without Enter; None at the end of input.
+    """Return the first of `keys` that is pressed after the question is shown, without Enter; None at the end of input.
 
-    Keys pressed earlier do not count, nor do several at once, which are pasted. `hint` is shown once for another key.
+    Type-ahead and pasted text do not count. `hint` is shown once, after a key that is not among `keys`.
     """
     with _cbreak_mode():
         discard_typeahead()
@@ -78,7 +82,7 @@ async def read_key(question: str, keys: Collection[str], hint: str = "") -> str 
 
 
 def _key(typed: bytes) -> str:
-    """The one key that was pressed, in lower case, also one with Enter behind it; empty for anything else."""
+    """Return the single key that was pressed, in lower case, with or without Enter; empty for anything else."""
     text = typed.decode(errors="replace").replace("\r", ENTER).lower()
     if not typed or text.startswith((_ESCAPE, _END)):
         return text[:1] or _END
@@ -87,7 +91,7 @@ def _key(typed: bytes) -> str:
 
 
 async def _read() -> bytes:
-    """What the terminal has for us now; nothing at the end of input."""
+    """Return the next input from the terminal; empty at the end of input."""
     loop = asyncio.get_running_loop()
     with _open_terminal() as terminal:
         while True:
@@ -112,9 +116,11 @@ def _wake(ready: asyncio.Future[None]) -> None:
 
 @contextmanager
 def _open_terminal() -> Generator[int]:
-    """The terminal as an open file of our own, which does not block. Ctrl-C discards what was typed, also between our
-    being told of it and reading it; a read that blocks there would never hear the signal. Standard input itself is
-    shared with the shell, so its flags stay as they are."""
+    """Open the terminal again, non-blocking; yield the descriptor.
+
+    Ctrl-C flushes the input queue. If that happens between the readiness event and the read, a blocking read would hang
+    and never see the signal. Standard input itself shares its flags with the shell, so O_NONBLOCK cannot be set on it.
+    """
     given = sys.stdin.fileno()
     try:
         own = os.open(os.ttyname(given), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -128,12 +134,12 @@ def _open_terminal() -> Generator[int]:
 
 
 async def confirm(question: str) -> bool:
-    """Whether the person says a plain yes after the question was shown."""
+    """Return whether the person presses y after the question is shown."""
     return await read_key(question, ("y", "n", "q", ENTER)) == "y"
 
 
 async def page(lines: Sequence[str]) -> bool:
-    """Show lines to a person, a screenful at a time; whether there was more than one. They may `Leave` in between."""
+    """Print the lines a screenful at a time; return whether it took more than one. `q` raises `PromptDismissed`."""
     room = screen_height(sys.stderr) - 2
     at, pauses = 0, len(lines) > room
     while at < len(lines):
@@ -150,7 +156,7 @@ async def page(lines: Sequence[str]) -> bool:
 
 
 async def read_hidden(question: str) -> str | None:
-    """The same, and what is typed cannot be seen."""
+    """Read a line without echo."""
     try:
         _change_mode(lambda flags, echo, canonical: flags & ~echo)
         return await read_line(question)
@@ -161,7 +167,7 @@ async def read_hidden(question: str) -> str | None:
 
 @contextmanager
 def _cbreak_mode() -> Generator[None]:
-    """Keys are neither echoed nor collected into a line; Ctrl-C still is a signal."""
+    """Deliver single keys without echo; Ctrl-C is still a signal."""
     try:
         _change_mode(lambda flags, echo, canonical: flags & ~echo & ~canonical)
         yield
@@ -182,14 +188,14 @@ def _change_mode(change: Callable[[int, int, int], int]) -> None:
 
 
 def restore_terminal() -> None:
-    """The terminal is as it was before we asked; also for an exit without unwinding."""
+    """Restore the terminal mode; call it before `os._exit`, which does not unwind."""
     while _restore_callbacks:
         with suppress(OSError):
             _restore_callbacks.pop()()
 
 
 def discard_typeahead() -> None:
-    """Keys pressed before a question was shown are no answer to it."""
+    """Flush the input queue: keys pressed before a question was shown do not answer it."""
     if sys.platform != "win32":
         import termios
 
@@ -198,7 +204,7 @@ def discard_typeahead() -> None:
 
 
 async def edit_text(text: str, suffix: str) -> str | None:
-    """The text as the person's editor leaves it; None without an editor, or if it failed."""
+    """Open the text in the person's editor; return the saved text, or None without an editor or if it failed."""
     project = find_root(Path.cwd()) or Path.cwd()
     command = _editor(project)
     if command is None:
@@ -208,7 +214,7 @@ async def edit_text(text: str, suffix: str) -> str | None:
         file = f"{folder}/arguments{suffix}"
         _put(file, text)
         try:
-            # Not in the project: many editors obey a file of the folder they are started in.
+            # Not in the project: many editors read configuration from their working directory.
             process = await start_async((*command, file), env=user_environment(project), cwd=folder)
             code = await process.wait()
         except (OSError, ValueError):
@@ -219,14 +225,14 @@ async def edit_text(text: str, suffix: str) -> str | None:
 
 
 def _editor(project: Path) -> tuple[str, ...] | None:
-    """The command of `VISUAL` or `EDITOR`; where neither is set, `vi` or `nano`."""
+    """Return the command of `VISUAL` or `EDITOR`; if neither is set, `vi` or `nano`."""
     chosen = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     for editor in (chosen,) if chosen else _EDITORS:
         try:
             return user_command(editor, project)
         except ProgramRefused as error:
             if editor == chosen:
-                print_err(shown_block(f"Cannot start the editor: {error}"))
+                print_err(escape_block_once(f"Cannot start the editor: {error}"))
     return None
 
 

@@ -1,4 +1,4 @@
-"""`docs/cli.md`, generated: `python -m holdfast.cli.reference > docs/cli.md`."""
+"""Generates `docs/cli.md`: `python -m holdfast.cli.reference > docs/cli.md`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from holdfast.cli import json_output
 from holdfast.cli.app import PROGRAM
-from holdfast.cli.root import CONTEXT, holdfast
+from holdfast.cli.root import CONTEXT, DefaultGroup, holdfast
 from holdfast.contract import result as result_module
 from holdfast.contract.enums import EXIT_CODES
 from holdfast.contract.json import Doc
@@ -32,9 +32,9 @@ OUTPUTS: Final = {
     "policy show": "one `policy`",
     "policy explain": "one `explanation`",
     "policy fuzz": "one `fuzzing`",
-    "mcp serve": "with --http one `serving`; otherwise standard output is the client's",
+    "mcp serve": "with --http one `serving`; otherwise standard output carries MCP",
     "mcp servers": "a `server` per line",
-    "mcp review": "a `definition` per line, of those that changed",
+    "mcp review": "a `definition` per line, for each new or changed one",
     "mcp forget": "one `forgotten`",
     "mcp login": "one `login`",
     "mcp logout": "one `login`",
@@ -64,23 +64,23 @@ OUTPUTS: Final = {
     "help": "a `topic` per line; with TOPIC one `topic`",
     "completion": "one `script`",
 }
-"""What each command writes under `--json`."""
+"""What each command writes with `--json`."""
 
 _INTRO: Final = """\
 # The command line
 
 Generated from the program by `python -m holdfast.cli.reference`; a test keeps it current.
 
-The result of a command goes to standard output, everything else to standard error. Text of models, tools and files is
-made visible before it is shown, through a pipe as well, so that it cannot act on a terminal; only `holdfast call --raw`
-writes the output of a tool as it is. Colours appear on a terminal only, and not with `NO_COLOR` set. An error is one
-sentence with the next step; `--debug` shows where an internal one happened.
+The result of a command goes to standard output, everything else to standard error. Control characters in text of
+models, tools and files are escaped, in a pipe too; only `holdfast call --raw` writes a tool's output unescaped. Colours
+appear on a terminal only, and not if `NO_COLOR` is set. An error is one sentence with the next step; `--debug` prints
+the traceback of an internal error.
 
 ## Exit codes
 """
 _JSON: Final = """\
 One object, or one per line. A command that fails writes `{"error": …}`. Warnings go to standard error, and into the
-field `warnings` of the object that is written next."""
+field `warnings` of the next object."""
 
 
 def reference() -> str:
@@ -88,7 +88,7 @@ def reference() -> str:
 
 
 def commands(command: click.Command, parent: click.Context | None = None) -> Iterator[tuple[str, click.Context]]:
-    """Every command with its path, in the order of the program's own help."""
+    """Yield every command with its path, in the order of `holdfast --help`."""
     name = command.name or PROGRAM
     ctx = click.Context(
         command,
@@ -114,16 +114,21 @@ def _lines() -> Iterator[str]:
     for state, code in EXIT_CODES.items():
         codes.setdefault(code, []).append(state.value.replace("_", " "))
     codes[2].append("bad usage")
-    codes[141] = ["whoever read the output has gone"]
+    codes[141] = ["broken pipe"]
     for code, states in sorted(codes.items()):
         yield f"| {code} | {', '.join(states)} |"
     yield ""
-    yield "A command that makes no call exits with 0, with 1 when it cannot do its work, and with 2 for bad usage."
+    yield "A command that makes no call exits with 0, with 1 if it fails, and with 2 for bad usage."
     yield ""
     yield "## Commands"
     for path, ctx in commands(holdfast):
+        parent = None if ctx.parent is None else ctx.parent.command
+        if isinstance(parent, DefaultGroup) and ctx.command is parent.default:
+            continue  # the help of the group includes it
         yield from ("", f"### {path}", "", "```text", ctx.get_help(), "```")
         output = OUTPUTS.get(path.removeprefix(f"{PROGRAM} "))
+        if isinstance(ctx.command, DefaultGroup):
+            output = OUTPUTS.get(f"{path} {ctx.command.default.name}".removeprefix(f"{PROGRAM} "))
         if output is not None:
             yield from ("", f"With `--json`: {output}.")
     yield from ("", "## JSON", "", _JSON)
@@ -133,14 +138,14 @@ def _lines() -> Iterator[str]:
 
 
 def objects() -> dict[str, dict[str, str]]:
-    """Every object by its name in the reference, with what each of its fields means."""
+    """Return the objects by their name in the reference, with the meaning of each field."""
     kinds = [
         kind
         for kind in json_output.Output.__subclasses__()
         if kind not in (json_output.ResultExtraOutput, json_output.FailedOutput)
     ]
     result = _meanings(Result)
-    del result["failure"]  # it is the kind of the error
+    del result["failure"]  # `error.kind`
     return {
         "error": _meanings(json_output.ErrorOutput),
         "result": result | _meanings(json_output.ResultExtraOutput),

@@ -1,9 +1,9 @@
-"""The `holdfast` command, the names of its commands, and what they have in common: groups, options, completion."""
+"""The `holdfast` command group, and what its commands share: lazy loading, `--json`, `--set`, shell completion."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Final, TypeVar
 
@@ -15,19 +15,21 @@ from holdfast.import_path import remove_projects
 from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean
 
-COMMANDS: Final = (
-    "tour", "init", "chat", "call", "tools", "policy", "mcp", "pending", "approve", "reject", "respond", "grants",
-    "changes", "undo", "ledger", "config", "trust", "doctor", "help", "completion",
-)  # fmt: skip
-_HOMES: Final = {"approve": "pending", "reject": "pending", "respond": "pending", "changes": "undo"}
-"""The modules of commands that share one; the others have the name of their command."""
+SECTIONS: Final = {
+    "Run": ("chat", "call", "mcp", "undo"),
+    "Decide": ("pending", "approve", "reject", "respond", "grants", "trust"),
+    "Look": ("tools", "policy", "changes", "ledger", "help"),
+    "Set up": ("tour", "init", "config", "doctor", "completion"),
+}
+"""The commands under the headings of `holdfast --help`. Command NAME is `holdfast.cli.commands.NAME:NAME`."""
+COMMANDS: Final = tuple(name for names in SECTIONS.values() for name in names)
 CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
 F = TypeVar("F", bound=Callable[..., Any])
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 class LazyGroup(click.Group):
-    """Loads a command when it is used."""
+    """Imports a command's module when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -35,7 +37,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        return getattr(import_module(f"holdfast.cli.commands.{_HOMES.get(cmd_name, cmd_name)}"), cmd_name)
+        return getattr(import_module(f"holdfast.cli.commands.{cmd_name}"), cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -43,13 +45,24 @@ class LazyGroup(click.Group):
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
             meant = did_you_mean(name, COMMANDS)
-            hint = f"Did you mean '{meant}'?" if meant else "Run `holdfast --help` for those there are."
+            hint = f"Did you mean '{meant}'?" if meant else "Run `holdfast --help` for the list."
             raise click.UsageError(f"There is no command '{escape(name)}'. {hint}")
         return super().resolve_command(ctx, args)
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands before the options, under their headings and aligned across them."""
+        for heading, names in SECTIONS.items():
+            with formatter.section(heading):
+                _write_commands(self, ctx, formatter, names)
+        click.Command.format_options(self, ctx, formatter)
+
 
 class DefaultGroup(click.Group):
-    """A group whose first command is meant when none is named."""
+    """A group whose first command runs when none is named; the group's help includes that command's."""
+
+    @property
+    def default(self) -> click.Command:
+        return next(iter(self.commands.values()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or (args[0] not in self.commands and args[0] not in CONTEXT["help_option_names"]):
@@ -59,25 +72,49 @@ class DefaultGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_usage(ctx.command_path, " ".join(self.default.collect_usage_pieces(ctx)))
+        formatter.write_usage(ctx.command_path, "COMMAND [ARGS]...", prefix=" " * len("Usage: "))
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help_text(ctx, formatter)
+        self.default.format_help_text(ctx, formatter)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.default.format_options(ctx, formatter)
+        with formatter.section("Commands"):
+            _write_commands(self, ctx, formatter, [name for name in self.commands if name != self.default.name])
+
+
+def _write_commands(
+    group: click.Group, ctx: click.Context, formatter: click.HelpFormatter, names: Sequence[str]
+) -> None:
+    width = max(map(len, group.list_commands(ctx)))
+    room = formatter.width - width - 4
+    found = ((name, group.get_command(ctx, name)) for name in names)
+    formatter.write_dl(
+        [(f"{name:<{width}}", command.get_short_help_str(room)) for name, command in found if command is not None]
+    )
+
 
 def json_option(function: F) -> F:
-    """`--json` and `--debug`."""
+    """Add `--json` and `--debug`."""
     debug = click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an internal error.")
     as_json = click.option("--json", "as_json", is_flag=True, help="Write JSON: one object, or one per line.")
     return as_json(debug(function))
 
 
 def with_flags(function: Callable[..., int]) -> Callable[..., int]:
-    """For nearly every command: it is given the `--set` flags first, and `as_json`."""
+    """Pass the values of `--set` as the first argument, and add `--json` and `--debug`."""
     return json_option(click.pass_obj(function))
 
 
-def _completer(offered: Callable[[], list[str]]) -> Complete:
-    """What the shell offers to complete. A setting that cannot be read offers nothing."""
+def _completer(candidates: Callable[[], list[str]]) -> Complete:
+    """Complete from `candidates`; from nothing where the configuration cannot be read."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         try:
-            return [name for name in offered() if name.startswith(incomplete)]
+            return [name for name in candidates() if name.startswith(incomplete)]
         except HoldfastError:
             return []
 
@@ -104,8 +141,8 @@ def complete_call() -> list[str]:
 
 @_completer
 def complete_grant() -> list[str]:
-    with open_grants({}, read_only=True) as book:
-        return [grant.id for grant in book.list(every=True)]
+    with open_grants({}, read_only=True) as grants:
+        return [grant.id for grant in grants.list(every=True)]
 
 
 @_completer
@@ -113,7 +150,7 @@ def complete_server() -> list[str]:
     return list(project_here({}).loaded.config.mcp.servers)
 
 
-def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     if wanted:
         from holdfast import __version__
 
@@ -124,13 +161,14 @@ def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 @click.group("holdfast", cls=LazyGroup, context_settings=CONTEXT, invoke_without_command=True)
 @click.option("-C", "directory", type=click.Path(exists=True, file_okay=False), help="Work in this directory.")
 @click.option("--set", "settings", multiple=True, metavar="OPTION=VALUE", help="Set an option for this run only.")
-@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version.")
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Show the version."
+)
 @click.pass_context
 def holdfast(ctx: click.Context, directory: str | None, settings: tuple[str, ...]) -> None:
-    """The tool runtime for AI agents: one governed path for every call.
+    """The tool runtime for AI agents: every tool call is checked and recorded.
 
-    Start with `holdfast tour`. `holdfast help` explains topics, every command
-    has --help, and all but the tour have --json.
+    New here? Run `holdfast tour`. Each command has --help; most have --json.
     """
     if directory is not None:
         os.chdir(directory)

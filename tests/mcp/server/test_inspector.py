@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Cli
+from tests.cli.command_line import Cli
 from tests.peers import environment, inspector
 
 ERAS = ("legacy", "modern")

@@ -1,1 +1,1 @@
-"""The work behind `holdfast chat`: finding a document, driving it, showing what happens, asking about what waits."""
+"""The subcommands of `holdfast chat`, one module each, and what they share."""

@@ -1,44 +1,45 @@
-"""`holdfast chat status` and `cancel`: where documents stand, who advances them, and what their calls wait for."""
+"""`holdfast chat status`: what a document does next, which process advances it, and its open calls."""
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import click
 from msgspec import to_builtins
 
 from holdfast.agent.conversation import Diagnostic, Slot, Status
-from holdfast.agent.slot_state import SlotState, read_slot_state
 from holdfast.chat.conversation import DocumentConversation
-from holdfast.chat.state_file import lock_owner
 from holdfast.chat.turns import first_pending, reply_indexes
 from holdfast.cli import console
-from holdfast.cli.chat.documents import find_document, known_documents, location, open_read_only, project_of
+from holdfast.cli.chat.documents import (
+    find_document,
+    find_driver,
+    known_documents,
+    location,
+    open_read_only,
+    project_of,
+)
 from holdfast.cli.chat.trust_prompt import is_trusted
-from holdfast.cli.errors import UsageProblem
-from holdfast.cli.json_output import DocumentOutput, SlotOutput, StopOutput, position
+from holdfast.cli.json_output import DocumentOutput, SlotOutput, position
 from holdfast.cli.layout import field_lines, quoted_field_lines, wrap_sentence
-from holdfast.cli.pending_view import PendingView, record_shown, tool_use_lines
+from holdfast.cli.pending_view import record_shown, tool_use_lines
 from holdfast.cli.project_context import Flags, open_runtime_for, warn_about_config
+from holdfast.cli.root import with_flags
 from holdfast.config.config import Config
-from holdfast.contract.call import PendingCall, ProcessIdentity
-from holdfast.contract.enums import State
+from holdfast.contract.call import PendingCall
 from holdfast.contract.errors import HoldfastError
-from holdfast.factory.chat import ChatSession, chats_dir, review_trust
-from holdfast.runtime.runtime import Runtime
-from holdfast.text.escape import escape
+from holdfast.factory.chat import review_trust
 
 _NEXT: Final = {
-    "categorise": "new calls are looked at",
+    "categorise": "new calls are judged",
     "execute": "answered calls run",
-    "pending": "you answer what waits",
+    "pending": "you answer the pending calls",
     "edited": "you remove the fence around your text",
-    "send": "the model answers",
-    "yours": "you write",
+    "send": "the model replies",
+    "yours": "you write a message",
 }
 
 _COLOURS: Final = {
@@ -53,22 +54,34 @@ _COLOURS: Final = {
 _LABEL: Final = 9
 
 
-def show_status(flags: Flags, file: str | None, *, as_json: bool) -> int:
+@click.command()
+@click.argument("file", required=False, type=click.Path())
+@with_flags
+def status(flags: Flags, file: str | None, as_json: bool) -> int:
+    """Show what a document does next, and its open calls.
+
+    Without FILE: every document of this project that is being advanced or has
+    open calls.
+
+    \b
+    Example:
+      holdfast chat status plan.chat
+    """
     paths = [find_document(file)] if file is not None else list(known_documents(project_of(None, flags)))
     for path in paths:
-        found, pending = _document(path.resolve(), flags)
+        found, pending = _inspect(path.resolve(), flags)
         if as_json:
             console.print_json(found)
             record_shown(project_of(path, flags).state, pending)
         else:
             _show(found)
     if not paths and not as_json:
-        console.print_out("No document of this project is being advanced or has calls open.")
+        console.print_out("No document of this project is being advanced or has open calls.")
     return 0
 
 
-def _document(path: Path, flags: Flags) -> tuple[DocumentOutput, list[PendingCall]]:
-    """What is known of it, and the pending calls that are in that."""
+def _inspect(path: Path, flags: Flags) -> tuple[DocumentOutput, list[PendingCall]]:
+    """Return the status of a document, and its pending calls."""
     project = project_of(path, flags)
     warn_about_config(project)
     conversation = open_read_only(path, project)
@@ -96,7 +109,7 @@ def _document(path: Path, flags: Flags) -> tuple[DocumentOutput, list[PendingCal
 
 
 def _frontmatter(path: Path, flags: Flags) -> tuple[Config | None, list[Diagnostic], bool | None]:
-    """The configuration with it, what is wrong with it, and whether it counts in full; None without one."""
+    """Return the configuration with the frontmatter, its problems, and whether it is trusted (None without one)."""
     try:
         found = review_trust(path, flags=flags or None)
     except HoldfastError as error:
@@ -105,7 +118,7 @@ def _frontmatter(path: Path, flags: Flags) -> tuple[Config | None, list[Diagnost
 
 
 def _next(conversation: DocumentConversation, slots: Sequence[Slot]) -> str:
-    """What happens when the document advances."""
+    """Return what happens when the document is advanced: a key of `_NEXT`."""
     if not slots:
         return "send" if conversation.awaits_reply() else "yours"
     if any(slot.status is None for slot in slots):
@@ -119,11 +132,11 @@ def _next(conversation: DocumentConversation, slots: Sequence[Slot]) -> str:
 
 def _show(found: DocumentOutput) -> None:
     console.print_out_lines(wrap_sentence(f"Document {location(found.path)}", sys.stdout, "bold"))
-    by = "" if found.pid is None else f" (process {found.pid} is at it)"
+    by = "" if found.pid is None else f" (process {found.pid} is working on it)"
     _row("next", f"{_NEXT[found.next]}{by}")
     _quote("model", found.model)
     if found.trusted is False:
-        _row("trust", f"its frontmatter can only tighten; `holdfast trust {location(found.path)}`")
+        _row("trust", f"its frontmatter can only tighten; see `holdfast trust {location(found.path)}`")
     used = found.usage
     cost = "" if used.cost is None else f", ${used.cost}"
     _row("replies", f"{found.replies}, {found.since_you} since you wrote")
@@ -140,113 +153,10 @@ def _show(found: DocumentOutput) -> None:
 
 
 def _row(label: str, text: str, colour: str = "dim") -> None:
-    """A word and what there is to say about it."""
+    """Print a label and our own text."""
     console.print_out_lines(field_lines(label, text, sys.stdout, width=_LABEL, colour=colour))
 
 
 def _quote(label: str, text: str) -> None:
-    """A word and what others say there."""
+    """Print a label and quoted text: that of a model or a file."""
     console.print_out_lines(quoted_field_lines(label, text, sys.stdout, width=_LABEL))
-
-
-def cancel_driver(flags: Flags, file: str | None, *, as_json: bool) -> int:
-    path, owner = _find_driven(flags, file)
-    name = "any document of this project" if path is None else location(path)
-    if owner is not None:
-        _stop(owner, name)
-    if as_json:
-        pid = None if owner is None else owner.pid
-        console.print_json(StopOutput(path=None if path is None else str(path), pid=pid, told=pid is not None))
-    elif owner is None:
-        console.print_err(f"Nobody is advancing {name} just now.")
-    else:
-        console.print_err(f"Process {owner.pid} was told to stop advancing {name}.")
-    return 0
-
-
-def find_driver(path: Path, flags: Flags) -> ProcessIdentity | None:
-    """The process that drives a document, if it is the very one that took it."""
-    return lock_owner(path, chats_dir(project_of(path, flags)))
-
-
-def _find_driven(flags: Flags, file: str | None) -> tuple[Path | None, ProcessIdentity | None]:
-    if file is not None:
-        path = find_document(file).resolve()
-        return path, find_driver(path, flags)
-    found = [
-        (path, owner)
-        for path in known_documents(project_of(None, flags))
-        if (owner := find_driver(path, flags)) is not None
-    ]
-    if not found:
-        return None, None
-    if len(found) > 1:
-        names = ", ".join(location(path) for path, _ in found)
-        raise UsageProblem(f"Several documents are being advanced: {names}; name one.")
-    return found[0]
-
-
-def _stop(owner: ProcessIdentity, name: str) -> None:
-    """The owner was alive a moment ago, with the start time it had when it took the document."""
-    try:
-        os.kill(owner.pid, signal.SIGINT)
-    except ProcessLookupError:
-        return
-    except PermissionError:
-        raise UsageProblem(f"Process {owner.pid} advances {name} as another user; stop it there.") from None
-
-
-def pending_lines(chat: ChatSession, slots: Sequence[Slot], *, watching: bool = False) -> Iterator[str]:
-    """Every one of them, and how to answer without a terminal."""
-    runtime, path = chat.runtime, chat.path
-    goes_on = f"saving {location(path)}" if watching else f"`holdfast chat {location(path)}`"
-    asked: list[PendingCall] = []
-    for slot in slots:
-        known = read_slot_state(runtime, slot)
-        status = "new" if slot.status is None else slot.status
-        yield from wrap_sentence(f"Waiting at {location(path, slot.line)} ({status})", sys.stderr, "yellow")
-        pending = known.pending
-        if slot.status is Status.PENDING and pending is not None and pending.state is State.PENDING:
-            asked.append(pending)
-            tool = runtime.registry.find(pending.call.tool)
-            yield from PendingView(pending, risk=None if tool is None else tool.risk).short()
-        else:
-            yield from field_lines("why", _why(known, runtime, goes_on), sys.stderr)
-            yield from tool_use_lines(slot.use.name, slot.use.arguments, sys.stderr)
-    if asked:
-        for words in _how(path, asked, watching=watching):
-            yield from wrap_sentence(words, sys.stderr)
-
-
-def _why(known: SlotState, runtime: Runtime, goes_on: str) -> str:
-    """Why nobody is asked about it, and what to do."""
-    slot, pending = known.slot, known.pending
-    if slot.status is None or slot.status in (Status.DENIED, Status.REJECTED, Status.ABORTED):
-        return f"Its turn has not come yet; {goes_on} continues."
-    if slot.text.strip():
-        return "There is text where its result goes: remove the fence to send it, or the text to let the call run."
-    if known.state is State.RUNNING or (
-        pending is not None and pending.state is State.APPROVED and pending.waiter is not None
-    ):
-        return f"Another process runs it; {goes_on} takes its result in when it has ended."
-    if runtime.registry.find(slot.use.name) is None:
-        return f"There is no tool '{escape(slot.use.name)}' here: bring it back, or write status=rejected."
-    if runtime.planning:
-        return "It is approved, and with --plan nothing runs that changes something; without --plan it does."
-    if slot.status is Status.PENDING and pending is None:
-        return "Nothing is held for it: write its result into the block, or remove the block to be asked."
-    return f"It is approved and could not run here: {goes_on} tries again, status=rejected gives it up."
-
-
-def _how(path: Path, asked: Sequence[PendingCall], *, watching: bool) -> Iterator[str]:
-    name = location(path)
-    answers = [f"`holdfast respond {pending.call.id} TEXT`" for pending in asked if pending.definition_only]
-    approvals = [f"`holdfast approve {pending.call.id}`" for pending in asked if not pending.definition_only]
-    if answers:
-        yield f"Answer with {', '.join(answers)}, or write the result into the block in {name}."
-    if approvals:
-        yield f"Approve with {', '.join(approvals)}, or by writing status=approved into the block in {name}."
-    if watching:
-        yield f"Then save {name} to continue."
-    else:
-        yield f"Then continue with `holdfast chat {name}`, which asks on a terminal."

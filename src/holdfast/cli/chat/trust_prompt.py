@@ -1,4 +1,4 @@
-"""Whether a document's frontmatter may loosen the rules: shown, asked about once, and kept for exactly that text."""
+"""Asks whether to trust a document's frontmatter, and describes what trusting a file would loosen."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from holdfast.config.options import file_value
 from holdfast.factory.chat import TOOLS_OPTION, ChatSession, TrustReview, review_trust
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.store.trust import TrustStore
-from holdfast.text.escape import escape
+from holdfast.text.escape import escape, escape_once
 from holdfast.text.toml import toml_lines
 
-_OFF: Final = "A tool that is switched off stays off, although the frontmatter of {} names it"
+_DISABLED_TOOL: Final = "A disabled tool that the frontmatter of {} enables stays disabled"
 _FUNCTION: Final = "The function in the frontmatter of {} can only make the rules stricter"
 
 
 def changed_options(now: LoadedConfig, then: LoadedConfig) -> list[JsonObject]:
-    """The options that would get another value."""
+    """Return the options whose value would change."""
     before, after = effective_options(now.config), effective_options(then.config)
     return [
         {"key": key, "from": file_value(before[key]), "to": file_value(value)}
@@ -43,23 +43,23 @@ def changed_options(now: LoadedConfig, then: LoadedConfig) -> list[JsonObject]:
 
 
 def describe_loosening(now: LoadedConfig, then: LoadedConfig) -> list[str]:
-    """In words, what trusting a file lets run without asking, or reach."""
+    """Return sentences about what would run without asking, or become reachable."""
     return in_words(now.config, then.config)
 
 
 def loosened_options(review: TrustReview) -> list[JsonObject]:
-    """All that trusting a frontmatter would change: options, tools that are switched off, a function that decides."""
+    """Return everything that trusting a frontmatter would change: options, disabled tools, an approval function."""
     found = changed_options(review.now, review.then)
     if review.new_tools:
         found.append({"key": TOOLS_OPTION, "from": sorted(review.tools_now), "to": sorted(review.tools_then)})
     if review.has_function and not is_trusted(review):
         names = to_builtins(review.now.config.approval.auto_approve)
-        found.append({"key": "approval.auto_approve", "from": names, "to": "a function of its own"})
+        found.append({"key": "approval.auto_approve", "from": names, "to": "a function in the frontmatter"})
     return found
 
 
 def change_lines(found: list[JsonObject], stream: TextIO) -> Iterator[str]:
-    """Section by section, as a file would say it: what holds now, and what would."""
+    """Yield the changes section by section, as TOML: the value now, and the value then."""
     section = ""
     for change in found:
         head, _, name = change["key"].rpartition(".")
@@ -70,47 +70,46 @@ def change_lines(found: list[JsonObject], stream: TextIO) -> Iterator[str]:
         yield from quoted_field_lines("then", _written(section, name, change["to"]), stream, width=6)
 
 
-def bullet_lines(said: Sequence[str], stream: TextIO) -> Iterator[str]:
-    """In words, what will run without asking, or can be reached."""
-    for words in said:
-        yield from wrap_sentence(f"  - {escape(words)}", stream)
+def bullet_lines(texts: Sequence[str], stream: TextIO) -> Iterator[str]:
+    for text in texts:
+        yield from wrap_sentence(f"  - {escape(text)}", stream)
 
 
 def review_lines(review: TrustReview, stream: TextIO) -> Iterator[str]:
-    """What a person has to see before trusting a frontmatter: what it changes, and all of it."""
-    yield console.paint("A frontmatter", "bold", stream=stream)
-    yield from quoted_field_lines("file", location(review.path), stream, show=console.shown)
+    """Yield what a person has to see before trusting a frontmatter: its effects, and its full text."""
+    yield console.paint("Frontmatter", "bold", stream=stream)
+    yield from quoted_field_lines("file", location(review.path), stream, show=escape_once)
     yield from field_lines("content", review.digest, stream)
     options = changed_options(review.now, review.then)
     yield from change_lines(options, stream)
-    if said := describe_loosening(review.now, review.then):
+    if effects := describe_loosening(review.now, review.then):
         yield console.paint("If you trust it", "bold", stream=stream)
-        yield from bullet_lines(said, stream)
+        yield from bullet_lines(effects, stream)
     if review.new_tools:
-        yield from wrap_sentence(f"It switches on: {escape(', '.join(review.new_tools))}.", stream)
+        yield from wrap_sentence(f"It enables: {escape(', '.join(review.new_tools))}.", stream)
     if any(change["key"] == "chat.files" for change in options):
-        everywhere = "Whatever is written into the document, also later, can then bring in files from anywhere."
-        yield from wrap_sentence(everywhere, stream)
+        warning = "Any text in the document, now or later, could then include files from anywhere."
+        yield from wrap_sentence(warning, stream)
     if review.has_function:
-        yield "It decides about calls with a function of its own."
+        yield "It contains a function that decides about calls."
     for found in review.diagnostics:
-        yield from wrap_sentence(f"Warning: {console.shown(found.message)}", stream)
+        yield from wrap_sentence(f"Warning: {escape_once(found.message)}", stream)
     if is_trusted(review):
-        yield "It is trusted already."
+        yield "It is already trusted."
     elif not loosened_options(review) and not describe_loosening(review.now, review.then):
-        yield "It only tightens: trusting it changes nothing now."
-    yield "It says:"
+        yield "It only tightens the rules, so trusting it changes nothing now."
+    yield "Full text:"
     yield from quote(review.source.rstrip("\n"), stream).lines
 
 
 def wants_trust(review: TrustReview) -> bool:
-    """Whether trusting it would change anything; a function counts, whatever it says."""
+    """Return whether trusting it would change anything. A function always counts."""
     loosens = loosened_options(review) or describe_loosening(review.now, review.then)
     return bool(loosens) and not is_trusted(review)
 
 
 def frontmatter_digest(path: Path) -> str | None:
-    """What a trust in the document's frontmatter, as it is now, is bound to."""
+    """Return the digest of the document's current frontmatter, which trust is bound to."""
     found = Document.parse(document_file.decode(document_file.read(path).data)).frontmatter
     return None if found is None else digest_of_frontmatter(found.language, found.code)
 
@@ -132,29 +131,29 @@ def record_trust(review: TrustReview) -> None:
 
 
 async def ask_for_trust(path: Path, flags: Flags, *, ask: bool) -> None:
-    """Ask the person whether the frontmatter counts in full. Whoever cancels this leaves it as it is."""
+    """Ask the person whether to trust the frontmatter, if that would change anything. Cancelling leaves it as it is."""
     if not ask:
         return
     found = review_trust(path, flags=flags or None)
     if found is None or not wants_trust(found):
         return
     console.print_err_lines(review_lines(found, sys.stderr))
-    if await confirm("Trust exactly this frontmatter? Without, it can only tighten. [y/N] "):
+    if await confirm("Trust this frontmatter? Otherwise it can only tighten the rules. [y/N] "):
         record_trust(found)
-        console.print_err("Trusted. Any change to the frontmatter ends this.")
+        console.print_err("Trusted until the frontmatter changes.")
     else:
-        console.print_err(f"Not trusted; `holdfast trust {location(path)}` does it later.")
+        console.print_err(f"Not trusted. You can do it later with `holdfast trust {location(path)}`.")
 
 
 def untrusted_notices(chat: ChatSession) -> Iterator[str]:
-    """What is to be said of a frontmatter nobody trusted, where the configuration does not say it."""
+    """Yield notices about an untrusted frontmatter that the configuration loader does not give."""
     layer = chat.project.loaded.layer("document")
-    said = () if layer is None else layer.ignored
+    noted = () if layer is None else layer.ignored
     name = location(chat.path)
     for key in chat.untrusted:
-        if key not in said:
-            what = _OFF if key == TOOLS_OPTION else _FUNCTION
-            yield what.format(name) + f", because nobody trusted it; read it, then run `holdfast trust {name}`."
+        if key not in noted:
+            effect = _DISABLED_TOOL if key == TOOLS_OPTION else _FUNCTION
+            yield effect.format(name) + f", because it is not trusted. Read it, then run `holdfast trust {name}`."
 
 
 def _written(section: str, name: str, value: Any) -> str:

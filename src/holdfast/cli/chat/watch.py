@@ -1,4 +1,4 @@
-"""`holdfast chat FILE --watch`: waits for saves, in whatever way an editor saves, and advances what has changed."""
+"""`holdfast chat FILE --watch`: advances the document when it is saved, answered elsewhere, or newly trusted."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from holdfast.agent.conversation import Status
 from holdfast.agent.events import Outcome
 from holdfast.chat.state_file import StateFile
 from holdfast.cli import console, errors
-from holdfast.cli.chat.advance import ChatOptions, ChatRunner, Interrupt, first_completed, interrupts
 from holdfast.cli.chat.documents import find_document, location
+from holdfast.cli.chat.runner import ChatOptions, ChatRunner, Interrupt, first_completed, interrupts
 from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError, LedgerCorrupt, UnknownCall
 from holdfast.factory.chat import chats_dir
@@ -27,22 +27,22 @@ from holdfast.factory.runtime import Project, load_project, open_ledger
 if TYPE_CHECKING:
     from watchdog.observers.api import BaseObserver
 
-QUIET: Final = 0.05
-"""Seconds without a further change after which a save counts as complete: some editors need several steps."""
+DEBOUNCE_SECONDS: Final = 0.05
+"""Time without further changes after which a save counts as complete: some editors save in several steps."""
 _MAX_ROUNDS: Final = 40
-"""A file that never comes to rest is looked at all the same."""
+"""Debounce rounds, after which a file that keeps changing is read anyway."""
 
 Pause = Callable[[float], Awaitable[None]]
 
 
 class CannotWatch(HoldfastError):
-    """Changes of files cannot be seen here; the message says what to do."""
+    """File changes cannot be watched here; the message says what to do."""
 
 
 class FileWatch:
-    """`async with Watch([file]) as watch:` then `await watch.changed()`, which forgets what it has told.
+    """Waits for changes to files: `async with FileWatch([file]) as watch:`, then `await watch.changed()`.
 
-    Folders are watched, not files: a rename into place, a deletion and a new file of the same name are all seen.
+    Watches the folders, not the files: editors save by renaming a new file into place.
     """
 
     def __init__(self, paths: Iterable[Path], *, pause: Pause = asyncio.sleep) -> None:
@@ -54,7 +54,7 @@ class FileWatch:
 
     async def __aenter__(self) -> FileWatch:
         self._loop = asyncio.get_running_loop()
-        self._observer = _start({os.path.dirname(name) for name in self._names}, self._seen)  # noqa: PTH120
+        self._observer = _start({os.path.dirname(name) for name in self._names}, self._on_event)  # noqa: PTH120
         return self
 
     async def __aexit__(
@@ -65,32 +65,32 @@ class FileWatch:
             await asyncio.to_thread(self._observer.join)
 
     async def changed(self) -> None:
-        """Until one of the files may have changed, and has come to rest since."""
+        """Return when a file may have changed, and no further change came within the debounce time."""
         await self._touched.wait()
         for _ in range(_MAX_ROUNDS):
             if not self._touched.is_set():
                 return
             self._touched.clear()
-            await self._pause(QUIET)
+            await self._pause(DEBOUNCE_SECONDS)
 
     def touch(self) -> None:
-        """As if a file had changed."""
+        """Act as if a file had changed."""
         self._touched.set()
 
-    def _seen(self, event: Any) -> None:
-        """In a thread of the observer."""
-        places = {os.fsdecode(event.src_path), os.fsdecode(getattr(event, "dest_path", "") or "")}
-        if self._loop is not None and places & self._names and not self._loop.is_closed():
+    def _on_event(self, event: Any) -> None:
+        # Runs in a thread of watchdog's observer.
+        paths = {os.fsdecode(event.src_path), os.fsdecode(getattr(event, "dest_path", "") or "")}
+        if self._loop is not None and paths & self._names and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._touched.set)
 
 
 def _spellings(path: Path) -> set[str]:
-    """The file under the name given, and where it really is: a save may replace either."""
+    """Return the path as given and with symlinks resolved: a save may replace either."""
     real = os.path.realpath(path)
     return {os.path.join(os.path.realpath(path.parent), path.name), real}  # noqa: PTH118
 
 
-def _start(folders: set[str], seen: Callable[[Any], None]) -> BaseObserver:
+def _start(folders: set[str], on_event: Callable[[Any], None]) -> BaseObserver:
     try:
         from watchdog.events import (
             FileClosedEvent,
@@ -104,12 +104,12 @@ def _start(folders: set[str], seen: Callable[[Any], None]) -> BaseObserver:
         from watchdog.observers import Observer
     except ImportError:
         raise CannotWatch(
-            "Watching files needs the package watchdog; install it with `pip install 'holdfast[watch]'`."
+            "--watch needs the package watchdog. Install it with `pip install 'holdfast[watch]'`."
         ) from None
 
     class Handler(FileSystemEventHandler):
         def dispatch(self, event: FileSystemEvent) -> None:
-            seen(event)
+            on_event(event)
 
     kinds: list[type[FileSystemEvent]] = [
         FileClosedEvent,
@@ -123,39 +123,40 @@ def _start(folders: set[str], seen: Callable[[Any], None]) -> BaseObserver:
         try:
             observer.schedule(Handler(), folder, event_filter=kinds)
         except OSError as error:
-            raise CannotWatch(_why(folder, error)) from None
+            raise CannotWatch(_explain(folder, error)) from None
     try:
         observer.start()
     except OSError as error:
-        raise CannotWatch(_why(", ".join(sorted(folders)), error)) from None
+        raise CannotWatch(_explain(", ".join(sorted(folders)), error)) from None
     return observer
 
 
-def _why(folder: str, error: OSError) -> str:
+def _explain(folder: str, error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EMFILE):
-        return f"{folder} cannot be watched: too many files are watched already; raise fs.inotify.max_user_watches."
-    return f"{folder} cannot be watched: {error.strerror or error}; check that it exists and can be read."
+        return f"Cannot watch {folder}: too many files are watched already. Raise fs.inotify.max_user_watches."
+    return f"Cannot watch {folder}: {error.strerror or error}. Check that it exists and is readable."
 
 
-_ATTEMPTS: Final = 5
-"""Answers that come while we look are taken in at once, but nobody keeps us busy for ever."""
+_MAX_ADVANCES: Final = 5
+"""Advances in a row for answers that arrive meanwhile, before the watcher waits for the next event."""
 
 
 Stamp = tuple[int, int]
 
 
 class Snapshot(Struct, frozen=True):
-    """What an advance depends on. As long as it stays the same there is nothing to do."""
+    """Everything an advance depends on. While it is unchanged, there is nothing to do."""
 
     content: str | None
-    """Of the document; None while there is none."""
+    """The digest of the document; None if the file is gone."""
     calls: tuple[tuple[str, str], ...] = ()
-    """How each of its open calls stands in the ledger."""
+    """The id and the state of each open call in the ledger."""
     trusted: tuple[str, ...] = ()
+    """The digests of the frontmatter that are trusted."""
 
 
 async def watch_document(path: Path, wishes: ChatOptions) -> int:
-    """Until Ctrl-C."""
+    """Advance the document on every change until Ctrl-C; return the exit code."""
     project = load_project(path.parent, flags=wishes.flags or None, checked=False)
     async with FileWatch(_watched(path, project)) as watch:
         with interrupts() as interrupt:
@@ -168,35 +169,37 @@ async def watch_document(path: Path, wishes: ChatOptions) -> int:
 
 
 class DocumentWatcher:
+    """Advances a document if its snapshot differs from the one after the last advance."""
+
     def __init__(self, path: Path, wishes: ChatOptions, interrupt: Interrupt, project: Project) -> None:
         self._path = path
         self._driver = ChatRunner(path, wishes, interrupt, watching=True)
         self._as_json = wishes.as_json
         self._interrupt = interrupt
         self._project = project
-        self._seen: Snapshot | None = None
+        self._last: Snapshot | None = None
         self._stopped: tuple[str | None, Stamp | None] | None = None
-        """Somebody stopped a turn: how it left the document. Until somebody saves that again nothing goes on."""
-        self._told = ""
+        """The document after a turn was cancelled; it is not advanced again until it is saved."""
+        self._printed = ""
 
     async def look(self) -> None:
-        """Advance if anything is not as we left it."""
-        for _ in range(_ATTEMPTS):
+        """Advance the document if anything changed since the last time."""
+        for _ in range(_MAX_ADVANCES):
             now = self._now()
-            if self._rests(now):
+            if self._is_unchanged(now):
                 break
             if now.content is None:
-                self._seen = now
-                self._tell(f"{location(self._path)} is gone; waiting for it to come back.")
+                self._last = now
+                self._print_once(f"{location(self._path)} is gone. Waiting for it to reappear.")
                 return
             outcome = await self._advance(now)
             if outcome is None or not self._answered(outcome):
                 break
-        self._tell(f"Watching {location(self._path)}; Ctrl-C ends.")
+        self._print_once(f"Watching {location(self._path)}. Press Ctrl-C to end.")
 
-    def _rests(self, now: Snapshot) -> bool:
-        """An answer elsewhere or a new trust lets a turn go on, but not one that somebody stopped."""
-        return now == self._seen if self._stopped is None else (now.content, self._stamp()) == self._stopped
+    def _is_unchanged(self, now: Snapshot) -> bool:
+        # After a cancelled turn only a save counts, not an answer from elsewhere or new trust.
+        return now == self._last if self._stopped is None else (now.content, self._stamp()) == self._stopped
 
     async def _advance(self, now: Snapshot) -> Outcome | None:
         outcome: Outcome | None = None
@@ -205,18 +208,18 @@ class DocumentWatcher:
             outcome = await self._driver.advance()
         except HoldfastError as error:
             errors.report_error(error, as_json=self._as_json)
-            self._seen = now
+            self._last = now
         else:
-            self._seen = Snapshot(self._driver.left, self._calls(), self._trusted())
+            self._last = Snapshot(self._driver.left, self._calls(), self._trusted())
         stopped = self._interrupt.pressed or (outcome is not None and outcome.kind == "cancelled")
-        self._stopped = (self._seen.content, self._stamp()) if stopped else None
-        self._interrupt.forget()
+        self._stopped = (self._last.content, self._stamp()) if stopped else None
+        self._interrupt.reset()
         if stopped:
-            console.print_err(f"Nothing goes on until {location(self._path)} is saved again.")
+            console.print_err(f"Stopped. Save {location(self._path)} to continue.")
         return outcome
 
     def _stamp(self) -> Stamp | None:
-        """Another one after every save, also after one that changed nothing."""
+        """Return a value that changes with every save, even one that leaves the content as it was."""
         try:
             found = self._path.stat()
         except OSError:
@@ -231,12 +234,12 @@ class DocumentWatcher:
         return Snapshot(content, self._calls(), self._trusted())
 
     def _answered(self, outcome: Outcome) -> bool:
-        """Whether a call that waited when the loop looked has been answered by now."""
-        waiting = {slot.call.call_id for slot in outcome.slots if slot.call and slot.status is Status.PENDING}
-        return any(state != State.PENDING for call_id, state in self._calls() if call_id in waiting)
+        """Return whether a call that was pending at the end of the advance has been answered by now."""
+        pending = {slot.call.call_id for slot in outcome.slots if slot.call and slot.status is Status.PENDING}
+        return any(state != State.PENDING for call_id, state in self._calls() if call_id in pending)
 
     def _calls(self) -> tuple[tuple[str, str], ...]:
-        """The open calls of the document, and where they stand."""
+        """Return the id and the state of each open call of the document."""
         opened = StateFile(self._path, chats_dir(self._project)).read().calls
         if not opened or not self._project.ledger_path.exists():
             return ()
@@ -252,10 +255,10 @@ class DocumentWatcher:
     def _trusted(self) -> tuple[str, ...]:
         return tuple(item.digest for item in self._project.trust.list() if Path(item.path) == self._path.resolve())
 
-    def _tell(self, words: str) -> None:
-        if words != self._told:
-            console.print_err(words)
-            self._told = words
+    def _print_once(self, message: str) -> None:
+        if message != self._printed:
+            console.print_err(message)
+            self._printed = message
 
 
 def _watched(path: Path, project: Project) -> Iterator[Path]:

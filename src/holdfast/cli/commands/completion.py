@@ -1,4 +1,4 @@
-"""`holdfast completion`."""
+"""`holdfast completion`: the completion script for bash, zsh or fish."""
 
 from __future__ import annotations
 
@@ -18,16 +18,20 @@ from holdfast.cli.root import json_option
 def completion(ctx: click.Context, shell: str, as_json: bool) -> int:
     """Print the completion script for a shell.
 
-    \b
-    bash: eval "$(holdfast completion bash)"            in ~/.bashrc
-    zsh:  eval "$(holdfast completion zsh)"             in ~/.zshrc
-    fish: holdfast completion fish | source             in config.fish
+    It completes commands, options, tool names and the ids of pending calls.
 
-    Commands, options, tool names and the ids of waiting calls are completed.
+    \b
+    bash: put   eval "$(holdfast completion bash)"   into ~/.bashrc
+    zsh:  put   eval "$(holdfast completion zsh)"    into ~/.zshrc
+    fish: put   holdfast completion fish | source    into config.fish
+
+    \b
+    Example:
+      holdfast completion bash
     """
     kind = get_completion_class(shell)
     assert kind is not None
-    # The base class's: the one for bash runs whatever is called `bash` on the path to learn its version.
+    # The base class's `source`: the one for bash runs the first `bash` on PATH to learn its version.
     script = ShellComplete.source(kind(ctx.find_root().command, {}, PROGRAM, COMPLETION))
     if as_json:
         print_json(ScriptOutput(shell=shell, script=script))

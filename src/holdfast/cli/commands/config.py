@@ -1,4 +1,4 @@
-"""`holdfast config`: the configuration in force, where it comes from, its schema, whether it is right."""
+"""`holdfast config`: show, locate, edit and check the configuration, and print its JSON Schema."""
 
 from __future__ import annotations
 
@@ -35,13 +35,18 @@ from holdfast.text.escape import escape
 
 @click.group(cls=DefaultGroup)
 def config() -> None:
-    """The configuration: values, places, JSON Schema."""
+    """Show, edit and check the configuration."""
 
 
 @config.command()
 @with_flags
 def show(flags: Flags, as_json: bool) -> int:
-    """Show every option as it is in force. This is what `holdfast config` alone does."""
+    """Show every option with the value in force.
+
+    \b
+    Example:
+      holdfast config
+    """
     project = project_here(flags)
     values = effective_options(project.loaded.config)
     if as_json:
@@ -57,7 +62,12 @@ def show(flags: Flags, as_json: bool) -> int:
 @config.command()
 @with_flags
 def path(flags: Flags, as_json: bool) -> int:
-    """Show where everything is kept."""
+    """Show the paths of the configuration files, the state and the ledger.
+
+    \b
+    Example:
+      holdfast config path
+    """
     project = project_here(flags)
     root = project.root
     places = PlacesOutput(
@@ -73,18 +83,22 @@ def path(flags: Flags, as_json: bool) -> int:
         console.print_json(places)
         return 0
     for name, place in asdict(places).items():
-        words = escape(place or "none; `holdfast init` makes this directory a project")
-        shown = "\n".join(wrap_sentence(words, sys.stdout, first=9))
-        console.print_out(f"{name:<8} {shown}")
+        text = escape(place or "none; `holdfast init` makes this directory a project")
+        lines = "\n".join(wrap_sentence(text, sys.stdout, first=9))
+        console.print_out(f"{name:<8} {lines}")
     return 0
 
 
 @config.command()
 @json_option
 def schema(as_json: bool) -> int:
-    """Print the JSON Schema of holdfast.toml and of the user file.
+    """Print the JSON Schema of holdfast.toml and the user file.
 
-    The output is JSON with and without --json.
+    The output is JSON with or without --json.
+
+    \b
+    Example:
+      holdfast config schema
     """
     made = json_schema()
     if as_json:
@@ -97,7 +111,12 @@ def schema(as_json: bool) -> int:
 @config.command()
 @with_flags
 def check(flags: Flags, as_json: bool) -> int:
-    """Check the files for mistakes: options, values, and names no tool has."""
+    """Check the files for mistakes in options, values and tool names.
+
+    \b
+    Example:
+      holdfast config check
+    """
     whole = load(root=find_root(Path.cwd()), is_trusted=lambda path, digest: True, flags=flags or None)
     check_config(whole.config)
     project = project_here(flags)
@@ -113,15 +132,21 @@ def check(flags: Flags, as_json: bool) -> int:
 
 
 @config.command()
-@click.option("--project", "for_project", is_flag=True, help="Your own rules for this project, which need no trust.")
+@click.option(
+    "--project", "for_project", is_flag=True, help="Edit your own rules for this project, which need no trust."
+)
 @json_option
 def edit(for_project: bool, as_json: bool) -> int:
-    """Edit your configuration with your editor; it is saved only if it is right.
+    """Edit your configuration in your editor and check it before saving.
 
-    A text that is not right is kept as a draft, and the next edit begins with it.
+    A text with mistakes is kept as a draft, and the next edit starts from it.
 
-    With --project it is kept in your configuration directory, never in the
-    project, and holds for this project only.
+    With --project you edit rules that apply to this project only. They are saved
+    in your configuration directory, never in the project.
+
+    \b
+    Example:
+      holdfast config edit
     """
     path = _to_edit(for_project)
     before = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -129,7 +154,7 @@ def edit(for_project: bool, as_json: bool) -> int:
     begun = draft.read_text(encoding="utf-8") if draft.exists() else before or _HEAD.format(path=path)
     text = asyncio.run(edited(begun, ".toml"))
     if text is None:
-        raise UsageProblem("Nothing was changed: there is no editor, or it failed. Set VISUAL or EDITOR.")
+        raise UsageProblem("Nothing changed: no editor was found, or it failed. Set VISUAL or EDITOR.")
     changed = text != before and bool(before or text != _HEAD.format(path=path))
     if changed:
         try:
@@ -152,25 +177,25 @@ _HEAD: Final = "# {path}\n# `holdfast config show` lists every option.\n"
 def _to_edit(for_project: bool) -> Path:
     root = find_root(Path.cwd())
     if for_project and root is None:
-        raise UsageProblem("There is no project here. `holdfast init` starts one; without --project you edit your own.")
+        raise UsageProblem("There is no project here. Create one with `holdfast init`, or leave out --project.")
     check_user_config(root)
     return user_project_file(root) if for_project and root is not None else user_config_file()
 
 
 def _check_text(text: str, path: Path) -> None:
-    """Raises `ConfigError` for what could not be loaded from there."""
+    """Raise `ConfigError` if the text could not be loaded from that path."""
     with TemporaryDirectory() as folder:
         file = Path(folder, path.name)
         file.write_text(text, encoding="utf-8")
         try:
             check_config(load(root=None, is_trusted=lambda path, digest: True, user_file=file).config)
         except ConfigError as error:
-            said = str(error).replace(str(file), str(path)).replace("; correct it there.", ".")
-            raise ConfigError(f"Nothing was saved. {said} Your text is kept; run this again to edit it.") from None
+            message = str(error).replace(str(file), str(path)).replace("; correct it there.", ".")
+            raise ConfigError(f"Nothing was saved. {message} Your text is kept; run this again to edit it.") from None
 
 
 def _check_servers(runtime: Runtime) -> None:
-    """What would keep a server from being started. Raises `ConfigError`."""
+    """Raise `ConfigError` for an MCP server that could not be started in its sandbox."""
     for name, server in runtime.config.mcp.servers.items():
         if server.enabled and server.command is not None:
             from holdfast.mcp.client.server_process import sandbox_for

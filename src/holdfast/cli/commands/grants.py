@@ -1,4 +1,4 @@
-"""`holdfast grants`: what was allowed for good, and taking it back."""
+"""`holdfast grants`: list the grants, and revoke one."""
 
 from __future__ import annotations
 
@@ -17,20 +17,25 @@ from holdfast.text.escape import escape
 
 @click.group(cls=DefaultGroup)
 def grants() -> None:
-    """What you always allow: list it, take it back."""
+    """List and revoke your grants (calls you always allow)."""
 
 
 @grants.command("list")
 @with_flags
 def list_grants(flags: Flags, as_json: bool) -> int:
-    """List the grants in force here. This is what `holdfast grants` alone does."""
+    """List the grants in force here.
+
+    \b
+    Example:
+      holdfast grants
+    """
     with open_grants(flags, read_only=True) as book:
         found = book.list(every=True)
     if as_json:
         for grant in found:
             console.print_json(GrantOutput.of(grant))
     elif not found:
-        console.print_out("Nothing is always allowed here.")
+        console.print_out("There are no grants here.")
     else:
         rows = [
             [grant.id, grant.scope, describe_grant(grant.tool, grant.pattern), escape(grant.by), age(grant.created)]
@@ -44,12 +49,17 @@ def list_grants(flags: Flags, as_json: bool) -> int:
 @click.argument("grant_id", metavar="ID", shell_complete=complete_grant)
 @with_flags
 def revoke(flags: Flags, grant_id: str, as_json: bool) -> int:
-    """Take a grant back. ID may be the beginning of the id."""
+    """Revoke a grant. ID may be the beginning of the id.
+
+    \b
+    Example:
+      holdfast grants revoke 8c1e
+    """
     with open_grants(flags) as book:
         found = [grant for grant in book.list(every=True) if grant.id.startswith(grant_id)]
         if len(found) != 1:
-            what = "Several grants begin" if found else "No grant begins"
-            raise GrantRefused(f"{what} with '{escape(grant_id)}'; `holdfast grants` lists them.")
+            count = "Several grant ids start" if found else "No grant id starts"
+            raise GrantRefused(f"{count} with '{escape(grant_id)}'. `holdfast grants` lists them.")
         book.revoke(found[0].id, by=whoami())
     if as_json:
         console.print_json(GrantOutput.of(found[0]))

@@ -1,4 +1,4 @@
-"""`holdfast help`: the pages about topics that are installed with holdfast."""
+"""`holdfast help`: the guide pages that are installed with holdfast."""
 
 from __future__ import annotations
 
@@ -34,10 +34,15 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.argument("section", nargs=-1)
 @json_option
 def help(topic: str | None, section: tuple[str, ...], as_json: bool) -> int:  # noqa: A001 - the name of the command
-    """Read about a topic; without TOPIC, list the topics.
+    """Read the guide; without TOPIC, list the topics.
 
-    SECTION is a word of a heading: `holdfast help config sandbox`. The options of
-    a command are in `holdfast COMMAND --help`.
+    SECTION is a word of a heading. For the options of a command, use
+    `holdfast COMMAND --help`.
+
+    \b
+    Example:
+      holdfast help config
+      holdfast help config sandbox
     """
     pages = topics()
     for name in pages if topic is None else (topic,):
@@ -56,20 +61,20 @@ def help(topic: str | None, section: tuple[str, ...], as_json: bool) -> int:  # 
     if topic is None and not as_json:
         console.print_err("Read one with `holdfast help TOPIC`.")
     elif topic in COMMANDS and not as_json:
-        console.print_err(f"Its options are in `holdfast {topic} --help`.")
+        console.print_err(f"For the command's options, run `holdfast {topic} --help`.")
     return 0
 
 
 def _unknown(name: str, pages: dict[str, Path]) -> str:
     if name in COMMANDS:
-        return f"There is no topic '{name}'. Its options are in `holdfast {name} --help`."
+        return f"There is no topic '{name}'. For the command's options, run `holdfast {name} --help`."
     meant = did_you_mean(name, pages)
     hint = f"Did you mean '{meant}'?" if meant else f"Use one of: {', '.join(pages)}."
     return f"There is no topic '{escape(name)}'. {hint}"
 
 
 def _section(topic: str, text: str, wanted: str) -> str:
-    """From the heading that has these words to the next of its rank."""
+    """Return the text from the first heading that contains `wanted` to the next heading of the same level."""
     lines = text.split("\n")
     rank, found, headings = 0, list[str](), list[str]()
     fenced = False
@@ -89,12 +94,12 @@ def _section(topic: str, text: str, wanted: str) -> str:
 
 
 def _print(text: str) -> None:
-    """As it is written, with headings that stand out and links that say which topic they lead to."""
+    """Print the Markdown as it is, with bold headings, and links replaced by the `holdfast help` command."""
     for line in text.rstrip("\n").split("\n"):
         if not line.startswith("<!--"):
-            said = _LINK.sub(_linked, line)
-            console.print_out(console.paint(said, "bold") if _HEADING.match(line) else said)
+            text = _LINK.sub(_replace_link, line)
+            console.print_out(console.paint(text, "bold") if _HEADING.match(line) else text)
 
 
-def _linked(link: re.Match[str]) -> str:
+def _replace_link(link: re.Match[str]) -> str:
     return link[1] if link[2] is None or link[1] == link[2] else f"{link[1]} (`holdfast help {link[2]}`)"

@@ -1,4 +1,4 @@
-"""`holdfast ledger`: what happened, whether the record of it is whole, and all of it as JSON lines."""
+"""`holdfast ledger`: list, show, verify, export and prune the record of every call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from msgspec.structs import asdict, replace
 from holdfast.cli import console
 from holdfast.cli.errors import FAILED, report
 from holdfast.cli.json_output import CallOutput, PruningOutput, VerificationOutput
-from holdfast.cli.layout import label_line, print_table, quote, quoted_field_lines
+from holdfast.cli.layout import label_line, print_table, quote, quoted_field_lines, wrap_sentence
 from holdfast.cli.pending_view import print_unreadable
 from holdfast.cli.project_context import Flags, project_here, read_ledger, tools_by_name, whoami
 from holdfast.cli.root import DefaultGroup, complete_call, complete_tool, with_flags
@@ -37,11 +37,7 @@ from holdfast.text.truncate import format_size
 
 @click.group(cls=DefaultGroup)
 def ledger() -> None:
-    """The record of every call: list, show, verify, export, prune.
-
-    `holdfast ledger --since yesterday` lists; `holdfast ledger list --help`
-    shows all filters.
-    """
+    """List, show, verify, export and prune recorded calls."""
 
 
 def _since(text: str, *, end: bool = False) -> float:
@@ -59,27 +55,34 @@ def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text, re.IGNORECASE | re.MULTILINE)
     except (re.error, OverflowError, RecursionError) as error:
-        fix = "Put a \\ before each of ( ) [ ] * + ? . that means itself."
+        fix = "Put a \\ before each literal ( ) [ ] * + ? ."
         raise click.BadParameter(f"Cannot read '{text}' as a regular expression ({error}). {fix}") from None
 
 
 _FILTERS: Final = (
     click.option(
-        "--since", type=_since, metavar="TIME", help="Only calls from this time on: yesterday, 2h, 14:30, an ISO date."
+        "--since", type=_since, metavar="TIME", help="Only calls since this time: yesterday, 2h, 14:30, an ISO date."
     ),
-    click.option("--until", type=_until, metavar="TIME", help="Only calls up to this time; a day counts as a whole."),
-    click.option("--grep", type=_pattern, metavar="REGEX", help="Only calls with this in arguments, result or answer."),
-    click.option("--by", metavar="NAME", help="Only calls that this person, or this rule, decided about."),
-    click.option("--document", metavar="FILE", help="Only calls of this document."),
     click.option(
-        "--tool", metavar="NAME", help="Only calls of this tool, or pattern (file.*).", shell_complete=complete_tool
+        "--until", type=_until, metavar="TIME", help="Only calls until this time; a date includes the whole day."
     ),
-    click.option("--state", type=click.Choice([state.value for state in State]), help="Only calls in this state."),
+    click.option("--grep", type=_pattern, metavar="REGEX", help="Only calls whose arguments, result or answer match."),
+    click.option("--by", metavar="NAME", help="Only calls that this person or rule decided."),
+    click.option("--document", metavar="FILE", help="Only calls from this document."),
+    click.option(
+        "--tool", metavar="NAME", help="Only calls of this tool or pattern (file.*).", shell_complete=complete_tool
+    ),
+    click.option(
+        "--state",
+        type=click.Choice([state.value for state in State]),
+        metavar="STATE",
+        help="Only calls in this state: done, failed, pending, …",
+    ),
 )
 
 
 def filters(function: Callable[..., int]) -> Callable[..., int]:
-    """The options that choose calls, given to the command as `wanted`."""
+    """Add the filter options, passed to the command as `wanted`."""
 
     @wraps(function)
     def command(
@@ -94,7 +97,7 @@ def filters(function: Callable[..., int]) -> Callable[..., int]:
         **others: Any,
     ) -> int:
         if since is not None and until is not None and until <= since:
-            raise click.UsageError("--until is not after --since, so no call can match. Swap or correct them.")
+            raise click.UsageError("--until is not after --since, so no call can match. Swap them.")
         wanted = CallFilter(
             tool=tool,
             state=None if state is None else State(state),
@@ -112,7 +115,7 @@ def filters(function: Callable[..., int]) -> Callable[..., int]:
 
 
 def _document(name: str) -> str:
-    """The full path of a document that is there; of one that is gone, what is left of it in the ledger."""
+    """Return the full path of an existing document; a deleted one is matched by the end of its path."""
     path = Path(name)
     return str(path.resolve()) if path.exists() else name.removeprefix("./")
 
@@ -122,9 +125,13 @@ def _document(name: str) -> str:
 @filters
 @with_flags
 def list_calls(flags: Flags, limit: int, wanted: CallFilter, as_json: bool) -> int:
-    """List calls, newest first. This is what `holdfast ledger` alone does.
+    """List calls, newest first.
 
-    All that is given must hold: `holdfast ledger --since yesterday --grep push`.
+    A call is listed if it matches every filter.
+
+    \b
+    Example:
+      holdfast ledger --since yesterday --grep push
     """
     unreadable: list[str] = []
     with read_ledger(flags) as kept:
@@ -135,11 +142,11 @@ def list_calls(flags: Flags, limit: int, wanted: CallFilter, as_json: bool) -> i
         for record in records:
             console.print_json(CallOutput.of(record))
     elif not records:
-        console.print_out("No calls are recorded here." if wanted == CallFilter() else _nothing(wanted))
+        console.print_out("No calls are recorded here." if wanted == CallFilter() else _no_match(wanted))
     else:
         _table(records, tools_by_name(flags, {record.call.tool for record in records}))
     if len(found) > limit:
-        console.print_err(f"There are more: `-n {limit * 10}` shows up to {limit * 10}.")
+        console.print_err(f"More calls match. Use `-n {limit * 10}` to list up to {limit * 10}.")
     return 0
 
 
@@ -147,7 +154,7 @@ def _table(records: Sequence[CallRecord], tools: Mapping[str, Tool]) -> None:
     rows = [
         [
             record.call.id,
-            when(record.received_at),
+            format_time(record.received_at),
             record.state.replace("_", " "),
             record.decided_by,
             record_preview(record, tools.get(record.call.tool)),
@@ -157,7 +164,7 @@ def _table(records: Sequence[CallRecord], tools: Mapping[str, Tool]) -> None:
     print_table(["id", "when", "state", "decided by", "call"], rows)
 
 
-def _nothing(wanted: CallFilter) -> str:
+def _no_match(wanted: CallFilter) -> str:
     from holdfast.tools import builtin_tools
 
     names = {name for tool in builtin_tools() for name in tool.names}
@@ -169,9 +176,13 @@ def _nothing(wanted: CallFilter) -> str:
 @click.argument("call_id", metavar="ID", shell_complete=complete_call)
 @with_flags
 def show(flags: Flags, call_id: str, as_json: bool) -> int:
-    """Show all that is recorded of one call.
+    """Show everything recorded about one call.
 
-    ID may be cut short before its dash, if only one call has it.
+    ID may be shortened to the part before its dash if that is unique.
+
+    \b
+    Example:
+      holdfast ledger show 3f2a
     """
     with read_ledger(flags) as kept:
         record = kept.call(kept.find(call_id))
@@ -183,13 +194,17 @@ def show(flags: Flags, call_id: str, as_json: bool) -> int:
 
 
 @ledger.command()
-@click.option("--anchor", metavar="HEAD", help="A head noted earlier, which the ledger must still contain.")
+@click.option("--anchor", metavar="HEAD", help="A hash printed by an earlier verify, which must still be there.")
 @with_flags
 def verify(flags: Flags, anchor: str | None, as_json: bool) -> int:
-    """Check that nothing in the ledger was changed, removed, inserted or moved.
+    """Check the ledger's hash chain for tampering or damage.
 
-    Note the head it prints somewhere else: given as --anchor later, it also
-    proves that the whole ledger was not written anew.
+    Keep the head hash it prints somewhere else. Given as --anchor later, it also
+    proves that the whole ledger was not replaced.
+
+    \b
+    Example:
+      holdfast ledger verify
     """
     if anchor is not None and not re.fullmatch("[0-9a-f]{64}", anchor):
         raise click.BadParameter("a head is 64 hexadecimal digits, as `holdfast ledger verify` prints it.")
@@ -201,12 +216,13 @@ def verify(flags: Flags, anchor: str | None, as_json: bool) -> int:
         return 0 if found.ok else FAILED
     if found.ok:
         pruned = f" ({found.pruned:,} more were pruned)" if found.pruned else ""
-        console.print_out(f"The ledger is whole: {counted(found.entries)}{pruned}, head {found.head}.")
+        done = f"Ledger OK: {format_entries(found.entries)}{pruned}, head {found.head}."
+        console.print_out_lines(wrap_sentence(done, sys.stdout))
         return 0
     if found.unreadable:
-        problem = f"{found.problem} Nothing else is wrong with the ledger {path}; `holdfast doctor` says what to do."
+        problem = f"{found.problem} The rest of the ledger {path} is fine. `holdfast doctor` says what to do."
         return report("ledger_corrupt", problem, FAILED, as_json=False)
-    problem = f"The ledger {path} was changed or damaged: {found.problem or 'unknown'} Keep the file and find out who."
+    problem = f"The ledger {path} was changed or damaged: {found.problem or 'unknown'} Keep the file as evidence."
     return report("ledger_corrupt", problem, FAILED, as_json=False)
 
 
@@ -216,8 +232,12 @@ def verify(flags: Flags, anchor: str | None, as_json: bool) -> int:
 def export(flags: Flags, wanted: CallFilter, as_json: bool) -> int:
     """Write every entry as a line of JSON, oldest first, with its hash.
 
-    With filters, all entries of the calls that match. The output is JSON with
-    and without --json.
+    With filters: all entries of the matching calls. The output is JSON with or
+    without --json.
+
+    \b
+    Example:
+      holdfast ledger export --since 2026-01-01
     """
     unreadable: list[str] = []
     with read_ledger(flags) as kept:
@@ -234,22 +254,26 @@ def export(flags: Flags, wanted: CallFilter, as_json: bool) -> int:
     "days",
     type=click.FloatRange(0),
     metavar="DAYS",
-    help="Finished calls older than this go (ledger.keep_days).",
+    help="Remove finished calls older than this (ledger.keep_days).",
 )
 @click.option(
     "--max-bytes",
     type=click.IntRange(0),
     metavar="N",
-    help="The oldest kept content goes until this much is left (ledger.max_blob_bytes).",
+    help="Remove the oldest stored content down to this size (ledger.max_blob_bytes).",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
 @with_flags
 def prune_calls(flags: Flags, days: float | None, max_bytes: int | None, dry_run: bool, as_json: bool) -> int:
-    """Remove old calls and what was kept for them: earlier contents, long outputs.
+    """Remove old calls, with their stored file contents and long outputs.
 
-    Calls that wait or run, grants and trust are never removed. What is gone
-    cannot be undone any more. The ledger notes what was removed and can still be
-    verified; note the new head.
+    Pending and running calls, grants and trust are never removed. A removed call
+    can no longer be undone. The ledger records the pruning and can still be
+    verified; keep the new head hash.
+
+    \b
+    Example:
+      holdfast ledger prune --older-than 30 --dry-run
     """
     project = project_here(flags)
     config = project.loaded.config.ledger
@@ -265,25 +289,25 @@ def prune_calls(flags: Flags, days: float | None, max_bytes: int | None, dry_run
     if as_json:
         console.print_json(PruningOutput(**asdict(done), dry_run=dry_run, head=head))
     else:
-        said = "Would remove" if dry_run else "Removed"
+        verb = "Would remove" if dry_run else "Removed"
         calls = "1 call" if done.calls == 1 else f"{done.calls:,} calls"
         console.print_out(
-            f"{said} {calls} ({counted(done.entries)}) and {format_size(done.freed)} of kept content; "
-            f"{format_size(done.kept_bytes)} stay. Head {head}."
+            f"{verb} {calls} ({format_entries(done.entries)}) and {format_size(done.freed)} of stored content; "
+            f"{format_size(done.kept_bytes)} remain. Head {head}."
         )
     return 0
 
 
-def counted(entries: int) -> str:
+def format_entries(entries: int) -> str:
     return "1 entry" if entries == 1 else f"{entries:,} entries"
 
 
-def when(at: float) -> str:
+def format_time(at: float) -> str:
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def record_preview(record: CallRecord, tool: Tool | None) -> str:
-    """By the tool itself; where it is not here, as a person was shown it, or by the arguments alone."""
+    """Return one line about the call: the tool's own preview, else the recorded one, else one made of the arguments."""
     width = max(40, console.screen_width())
     if tool is None and record.preview:
         return clip(record.preview, width)
@@ -301,17 +325,17 @@ def _show(record: CallRecord) -> None:
     _field("cwd", call.cwd)
     if call.parent is not None:
         _field("parent", call.parent)
-    _field("came", when(record.received_at))
+    _field("received", format_time(record.received_at))
     for decision in record.decisions:
         _field("decided", f"{decision.verdict}: {decision.reason} ({source_name(decision.source)})")
     for given in record.answers:
-        said = f": {given.answer.message}" if given.answer.message else ""
+        message = f": {given.answer.message}" if given.answer.message else ""
         wide = f", and {given.answer.widen.description}" if given.answer.widen else ""
-        _field("answer", f"{given.answer.kind} by {given.answer.by} at {when(given.at)}{wide}{said}")
+        _field("answer", f"{given.answer.kind} by {given.answer.by} at {format_time(given.at)}{wide}{message}")
     if record.began_at is not None:
-        _field("began", when(record.began_at))
+        _field("started", format_time(record.began_at))
     if record.ended_at is not None:
-        _field("ended", when(record.ended_at))
+        _field("ended", format_time(record.ended_at))
     _block("with", format_arguments(call.args))
     if record.result is not None:
         _block("result" if record.result.success else "error", record.result.text)

@@ -1,4 +1,4 @@
-"""`holdfast policy`: which rules hold here, who decides about a call, and whether anything gets past a rule."""
+"""`holdfast policy`: show the rules in force, explain the decision about a call, and fuzz a rule."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from holdfast.rules.shell.context import CommandContext
 from holdfast.rules.shell.judgement import CommandJudge, compile_rules
 from holdfast.rules.shell.parts import JudgedPart
 from holdfast.runtime.runtime import Runtime
-from holdfast.text.escape import escape, escape_name
+from holdfast.text.escape import escape, escape_name, escape_once
 from holdfast.text.toml import toml_lines, toml_value
 
 if TYPE_CHECKING:
@@ -39,41 +39,54 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("target", metavar="RULE")
-@click.option("--count", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True, help="How many mutants.")
+@click.option(
+    "--count", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True, help="Number of mutants."
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed makes the same mutants.")
-@click.option("--shell", type=click.Choice(["bash", "dash"]), default="bash", show_default=True, help="Who runs them.")
+@click.option(
+    "--shell", type=click.Choice(["bash", "dash"]), default="bash", show_default=True, help="The shell that runs them."
+)
 @with_flags
 def fuzz(flags: Flags, target: str, count: int, seed: int, shell: str, as_json: bool) -> int:
-    """Try to get past a rule about shell commands.
+    """Fuzz a rule about shell commands: look for mutants that evade it.
 
-    RULE is a rule of approval.commands that approves and has `match`
-    examples, or the preset '$shell-readonly'. Allowed commands are mutated
-    with every known evasion. What would run unasked is run, in a sandbox full
-    of canaries, and reported if it changes, reads or runs what it must not.
+    RULE is an approving rule of approval.commands that has `match` examples, or
+    the preset '$shell-readonly'. Its allowed commands are mutated with every known
+    evasion. Mutants that would run without asking are run in a sandbox full of
+    canaries, and reported if they change, read or run what they must not.
+
+    \b
+    Example:
+      holdfast policy fuzz '$shell-readonly' --count 1000
     """
     from holdfast.fuzz.fuzzer import fuzz as run_fuzz
 
     approval = project_here(flags).loaded.config.approval
-    with console.progress() as tell:
+    with console.progress() as progress:
         report = run_fuzz(
-            _bases(approval, target), _approver(approval, target), count=count, seed=seed, shell=shell, on_progress=tell
+            _base_commands(approval, target),
+            _approver(approval, target),
+            count=count,
+            seed=seed,
+            shell=shell,
+            on_progress=progress,
         )
     if as_json:
         console.print_json(FuzzingOutput(rule=target, seed=seed, shell=shell, **asdict(report)))
     else:
-        _tell(report)
+        _print_report(report)
     return FAILED if report.escapes else 0
 
 
-def _tell(report: FuzzReport) -> None:
+def _print_report(report: FuzzReport) -> None:
     for found in report.escapes:
         console.print_out(f"{escape(found.command)}")
-        console.print_out(f"  {escape(found.what)}; let through by {escape(found.rule)} ({found.mutation})")
-    words = f"{report.mutants} mutants, {report.unasked} would run unasked, {len(report.escapes)} of them do harm."
-    console.print_out(console.paint(words, "red" if report.escapes else "green"))
+        console.print_out(f"  {escape(found.what)}; approved by {escape(found.rule)} ({found.mutation})")
+    text = f"{report.mutants} mutants, {report.unasked} would run without asking, {len(report.escapes)} do harm."
+    console.print_out(console.paint(text, "red" if report.escapes else "green"))
 
 
-def _bases(approval: ApprovalConfig, target: str) -> tuple[str, ...]:
+def _base_commands(approval: ApprovalConfig, target: str) -> tuple[str, ...]:
     from holdfast.fuzz.corpus import READONLY_CORPUS
 
     if target == SHELL_READONLY:
@@ -81,15 +94,15 @@ def _bases(approval: ApprovalConfig, target: str) -> tuple[str, ...]:
     found = next((rule for rule in approval.commands if rule.rule == target), None)
     if found is None or found.verdict != "approve":
         raise UsageProblem(
-            f"approval.commands has no approving rule '{escape(target)}'; name one that is there, or {SHELL_READONLY}."
+            f"approval.commands has no approving rule '{escape(target)}'. Name one that it has, or {SHELL_READONLY}."
         )
     if not found.match:
-        raise UsageProblem(f"The rule '{escape(target)}' has no `match` examples to begin with; give it some.")
+        raise UsageProblem(f"The rule '{escape(target)}' has no `match` examples. Add some to fuzz it.")
     return found.match
 
 
 def _approver(approval: ApprovalConfig, target: str) -> Approves:
-    """All configured rules, and the preset if it is what is tried or is in force."""
+    """Judge by all configured rules, and by the preset if it is fuzzed or in force."""
     readers = SHELL_READONLY in (target, *approval.auto_approve)
     judge = CommandJudge(compile_rules(approval.commands), readers=readers, quiet=True)
 
@@ -101,26 +114,31 @@ def _approver(approval: ApprovalConfig, target: str) -> Approves:
 
 
 _STRICTEST: Final = Config(approval=ApprovalConfig(auto_approve=()))
-"""Approves no tool by name: what a configuration approves is told as the difference to this."""
+"""Approves no tool by name. `policy show` describes a configuration as the difference from this one."""
 _SECTIONS: Final = ("tools", "approval", "confirmation")
-"""What decides about a call, of the configuration."""
+"""The configuration sections that decide about calls."""
 _COMPUTED: Final = {
     "excluded": "removed from auto_approve",
     "removed": "removed from auto_approve by an earlier list",
     "narrow": "limited by the machine or by files that are not trusted, to",
 }
-"""What comes out of several files, and no single one says."""
+"""Options computed from several files, with the comment that `policy show` prints for each."""
 
 
 @click.group(cls=DefaultGroup)
 def policy() -> None:
-    """The rules that hold here, and who decides about a call."""
+    """Show the rules, explain a decision, fuzz a rule."""
 
 
 @policy.command()
 @with_flags
 def show(flags: Flags, as_json: bool) -> int:
-    """Show the rules in force. This is what `holdfast policy` alone does."""
+    """Show the rules in force.
+
+    \b
+    Example:
+      holdfast policy
+    """
     project = project_here(flags)
     with open_runtime_for(project, read_only=True) as runtime:
         rules = _rules(runtime, project.loaded.layers)
@@ -133,7 +151,7 @@ def show(flags: Flags, as_json: bool) -> int:
     )
     for line in _written(project.loaded.config):
         console.print_out_lines(wrap_sentence(line, sys.stdout, *(("bold",) if line.startswith("[") else ())))
-    console.print_out(console.paint("who is asked, in this order", "bold"))
+    console.print_out(console.paint("approval chain, in order", "bold"))
     for voice in rules.chain:
         name = escape(source_name(voice["name"]))
         console.print_out(f"  {voice['priority']:>4}  {name}  {escape(voice['description'])}".rstrip())
@@ -141,27 +159,31 @@ def show(flags: Flags, as_json: bool) -> int:
     console.print_out(console.paint("caps after that; none can loosen", "bold"))
     for cap in rules.caps:
         console.print_out(f"  {escape(source_name(cap))}")
-    console.print_out(console.paint("where it comes from", "bold"))
+    console.print_out(console.paint("configuration files", "bold"))
     console.print_out("  built-in defaults")
     for layer in rules.layers:
-        console.print_out(f"  {layer['name']}: {escape(layer['path'] or 'command line')}{_standing(layer)}")
+        console.print_out(f"  {layer['name']}: {escape(layer['path'] or 'command line')}{_trust_note(layer)}")
     return 0
 
 
 @policy.command()
 @click.argument("tool", shell_complete=complete_tool)
 @click.argument("words", nargs=-1, metavar="[JSON | - | KEY=VALUE]...")
-@click.option("--all", "everything", is_flag=True, help="Show every stage and what it said.")
+@click.option("--all", "everything", is_flag=True, help="Show every stage and its answer.")
 @with_flags
 def explain(flags: Flags, tool: str, words: tuple[str, ...], everything: bool, as_json: bool) -> int:
-    """Show what a call would meet, and why. Nothing is run or recorded.
+    """Explain what would be decided about a call. Runs nothing.
 
-    A tool that needs arguments is judged alone where none are given. With
-    --all the line that decides begins with >.
+    Without arguments the tool is judged on its own. With --all the deciding line
+    starts with >.
+
+    \b
+    Example:
+      holdfast policy explain shell.exec command="git push"
     """
     project = project_here(flags)
     with open_runtime_for(project, read_only=True, servers=servers_for(tool)) as runtime:
-        explanation = asyncio.run(_explained(runtime, tool, words))
+        explanation = asyncio.run(_explain(runtime, tool, words))
     if explanation.decision.source == "validate":
         raise UsageProblem(explanation.decision.reason)
     if as_json:
@@ -171,36 +193,36 @@ def explain(flags: Flags, tool: str, words: tuple[str, ...], everything: bool, a
     console.print_out(console.paint(f"{escape_name(explanation.tool)}: {decision.verdict}", "bold"))
     console.print_out(f"  {escape(decision.reason)}")
     if explanation.depends:
-        console.print_out("  Judged without arguments, which can change this: give those of the call.")
+        console.print_out("  Judged without arguments, which may change the decision. Add the call's arguments.")
     if everything:
         console.print_out()
-        print_table(["  stage", "answer", "who", "why"], [_told(step) for step in explanation.steps])
+        print_table(["  stage", "answer", "who", "why"], [_step_row(step) for step in explanation.steps])
     if explanation.parts:
         console.print_out()
-        print_table(["  part", "answer", "what", "why"], [_part(part) for part in explanation.parts])
+        print_table(["  part", "answer", "what", "why"], [_part_row(part) for part in explanation.parts])
     if (machine := project.loaded.layer("machine")) is not None:
-        limits = f"{machine.path} holds what other files can only tighten: {', '.join(machine.keys)}."
-        console.print_out_lines(("", *wrap_sentence(console.shown(limits), sys.stdout)))
+        limits = f"{machine.path} sets limits that other files can only tighten: {', '.join(machine.keys)}."
+        console.print_out_lines(("", *wrap_sentence(escape_once(limits), sys.stdout)))
     return 0
 
 
 policy.add_command(fuzz)
 
 
-async def _explained(runtime: Runtime, tool: str, words: Sequence[str]) -> DecisionExplanation:
+async def _explain(runtime: Runtime, tool: str, words: Sequence[str]) -> DecisionExplanation:
     async with sources_started(runtime):
         known = runtime.registry.find(tool)
         args = parse_arguments(words, known.input_schema if known is not None else {}) if words else None
         return await runtime.explain(tool, args)
 
 
-def _told(step: ExplainedStep) -> list[str]:
+def _step_row(step: ExplainedStep) -> list[str]:
     stage = step.stage if step.priority is None else f"{step.stage} {step.priority}"
     mark = ">" if step.decided else " "
     return [f"{mark} {stage}", step.answer, escape(source_name(step.source)), escape(step.reason)]
 
 
-def _part(part: JudgedPart) -> list[str]:
+def _part_row(part: JudgedPart) -> list[str]:
     what = f"{part.text} (in {part.inside})" if part.inside else part.text
     return [f"  {part.kind}", str(part.verdict or "pass"), escape(what), escape(part.reason)]
 
@@ -224,11 +246,11 @@ def _limits(approval: ApprovalConfig) -> Iterator[str]:
     for names in approval.narrow:
         if names != approval.auto_approve:
             listed = toml_value(file_value(names))
-            yield f"but only what auto_approve = {listed} of the machine or of an untrusted file approves as well"
+            yield f"but only if auto_approve = {listed} of the machine or of an untrusted file approves it too"
 
 
 def _written(config: Config) -> Iterator[str]:
-    """The rules as a file would say them, every option; a comment marks those nobody has set."""
+    """Return every option as TOML lines, with a comment on those that are unset or at their default."""
     for section in _SECTIONS:
         found: Section = getattr(config, section)
         yield f"[{section}]"
@@ -249,8 +271,8 @@ def _written(config: Config) -> Iterator[str]:
         yield from (*tables, "")
 
 
-def _standing(layer: JsonObject) -> str:
+def _trust_note(layer: JsonObject) -> str:
     if layer["trusted"]:
         return ""
     ignored = ", ".join(layer["ignored"])
-    return f" (not trusted: it can only tighten{f'; as limits only: {escape(ignored)}' if ignored else ''})"
+    return f" (untrusted: it can only tighten{f'; as limits only: {escape(ignored)}' if ignored else ''})"

@@ -1,4 +1,4 @@
-"""`holdfast tools`."""
+"""`holdfast tools`: list the tools, or show one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,13 @@ from holdfast.text.escape import escape, escape_name
 @click.argument("name", required=False, shell_complete=complete_tool)
 @with_flags
 def tools(flags: Flags, name: str | None, as_json: bool) -> int:
-    """List the tools there are here, or show all about one."""
+    """List the tools that are available here, or show one in full.
+
+    \b
+    Example:
+      holdfast tools
+      holdfast tools file.edit
+    """
     servers = None if name is None else servers_for(name)
     with open_runtime(flags, read_only=True, servers=servers) as runtime:
         if runtime.registry.ready:
@@ -40,7 +46,7 @@ def tools(flags: Flags, name: str | None, as_json: bool) -> int:
 
 
 async def _when_ready(runtime: Runtime, name: str | None, *, as_json: bool) -> None:
-    """While the sources are there: the tools of a server leave with it."""
+    """List or show while the sources run: a server's tools disappear when it stops."""
     async with sources_started(runtime):
         if name is not None:
             require_server(runtime, name)
@@ -61,7 +67,7 @@ def _list_or_show(runtime: Runtime, name: str | None, *, as_json: bool) -> None:
     print_table(["tool", "risk", "effects", "what it does"], rows)
     waiting = [escape_name(tool.name) for tool in runtime.access.waiting_for_root(runtime.caller)]
     if waiting:
-        fix = "`holdfast init` makes this folder a project."
+        fix = "Create one with `holdfast init`."
         print_message(f"There is no project here, and these tools need one: {', '.join(waiting)}. {fix}")
 
 
@@ -93,7 +99,7 @@ def _show(runtime: Runtime, tool: Tool, *, as_json: bool) -> None:
         "groups": ", ".join(tool.groups),
         "secrets": ", ".join(tool.required_secret_scopes),
         "policy": f"{AVAILABLE if policy.verdict is Verdict.APPROVE else policy.verdict}: {policy.reason}",
-        "enabled": "" if runtime.access.is_enabled(tool) else "no; name it in tools.allow to see it in lists",
+        "enabled": "" if runtime.access.is_enabled(tool) else "no; add it to tools.allow",
     }
     for label, value in facts.items():
         console.print_out_lines(quoted_field_lines(label, value, sys.stdout, width=8) if value else ())

@@ -1,4 +1,4 @@
-"""`holdfast trust`: let a project's file loosen the rules, exactly as its content is now."""
+"""`holdfast trust`: trust a file's exact content so that it may loosen the rules; list and revoke trust."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from holdfast.factory.runtime import Project, check_config, load_project
 from holdfast.fs.own_paths import user_config_file
 from holdfast.rules.policy import MANIFEST, digest_of, manifest_of, parse_manifest, read_skill
 from holdfast.store.entries import TrustedContent
-from holdfast.text.escape import escape
+from holdfast.text.escape import escape, escape_once
 
 
 @click.group(cls=DefaultGroup)
 def trust() -> None:
-    """Files that may loosen the rules: trust, list, take back."""
+    """Trust files so that they may loosen the rules."""
 
 
 @trust.command("file")
@@ -52,10 +52,16 @@ def trust() -> None:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask; needed without a terminal.")
 @with_flags
 def trust_file(flags: Flags, file: str | None, yes: bool, as_json: bool) -> int:
-    """Trust the project's holdfast.toml, a document's frontmatter or a skill's manifest.json, exactly as it is now.
+    """Trust the current content of a file.
 
-    What would become looser is shown first. This is what `holdfast trust [FILE]`
-    does.
+    FILE is the project's holdfast.toml (the default), a document, of which the
+    frontmatter is trusted, or a skill's manifest.json. You see what would become
+    looser and confirm it. Trust ends with any change to the content.
+
+    \b
+    Example:
+      holdfast trust
+      holdfast trust plan.chat
     """
     project = _project(flags)
     if file is not None and Path(file).name == MANIFEST:
@@ -66,29 +72,36 @@ def trust_file(flags: Flags, file: str | None, yes: bool, as_json: bool) -> int:
     whole = load(root=project.root, is_trusted=lambda path, digest: True, flags=flags or None)
     layer = whole.layer("project" if path.name == PROJECT_FILE else "user")
     if layer is None:
-        raise UsageProblem(f"There is no {path} to trust; `holdfast init` writes one.")
+        raise UsageProblem(f"There is no {path} to trust. Create one with `holdfast init`.")
     check_config(whole.config)
-    changes, said = changed_options(project.loaded, whole), describe_loosening(project.loaded, whole)
+    changes, effects = changed_options(project.loaded, whole), describe_loosening(project.loaded, whole)
     if not as_json:
-        _show(path, layer, changes, said, whole.notices)
-    if not yes and not _confirmed("Trust exactly this? [y/N] "):
-        raise UsageProblem(f"{path} was not trusted; read it, then run `holdfast trust --yes`.")
+        _show(path, layer, changes, effects, whole.notices)
+    if not yes and not _confirmed("Trust this content? [y/N] "):
+        raise UsageProblem(f"{path} was not trusted. Read it, then run `holdfast trust --yes`.")
     by = whoami()
     project.trust.trust(path, layer.digest, by=by)
     if as_json:
         digest = layer.digest
         console.print_json(
-            TrustOutput(path=str(path), digest=digest, by=by, at=time.time(), trusted=True, loosens=changes, words=said)
+            TrustOutput(
+                path=str(path), digest=digest, by=by, at=time.time(), trusted=True, loosens=changes, words=effects
+            )
         )
     else:
-        console.print_err("Trusted. Any change to the file ends this.")
+        console.print_err("Trusted until the file changes.")
     return 0
 
 
 @trust.command("list")
 @with_flags
 def list_trusted(flags: Flags, as_json: bool) -> int:
-    """List the files you trusted."""
+    """List the files you trusted.
+
+    \b
+    Example:
+      holdfast trust list
+    """
     found = _project(flags).trust.list()
     if as_json:
         for item in found:
@@ -105,16 +118,24 @@ def list_trusted(flags: Flags, as_json: bool) -> int:
 @click.argument("file", required=False, type=click.Path())
 @with_flags
 def revoke(flags: Flags, file: str | None, as_json: bool) -> int:
-    """Take back the trust in a file: the project's holdfast.toml, a document, or one that is listed."""
+    """Revoke the trust in a file.
+
+    FILE is the project's holdfast.toml (the default), a document, or a file from
+    `holdfast trust list`.
+
+    \b
+    Example:
+      holdfast trust revoke plan.chat
+    """
     project = _project(flags)
     listed = {item.path: item for item in project.trust.list()}
     path = _listed_file(file, listed) or _unlisted(project, file)
     if not project.trust.revoke(path, by=whoami()):
-        raise UsageProblem(f"{escape(str(path))} is not trusted; `holdfast trust list` shows what is.")
+        raise UsageProblem(f"{escape(str(path))} is not trusted. `holdfast trust list` lists the files that are.")
     if as_json:
         console.print_json(replace(_listed(listed[str(path)]), trusted=False))
     else:
-        console.print_err(f"{escape(str(path))} is not trusted any more.")
+        console.print_err(f"{escape(str(path))} is no longer trusted.")
     return 0
 
 
@@ -127,19 +148,19 @@ def _trust_document(flags: Flags, file: str, *, yes: bool, as_json: bool) -> int
     if not as_json:
         console.print_out_lines(review_lines(found, sys.stdout))
         sys.stdout.flush()
-    if not yes and not _confirmed("Trust exactly this frontmatter? [y/N] "):
+    if not yes and not _confirmed("Trust this frontmatter? [y/N] "):
         raise UsageProblem(
-            f"{location(path)} was not trusted; read it, then run `holdfast trust {location(path)} --yes`."
+            f"{location(path)} was not trusted. Read it, then run `holdfast trust {location(path)} --yes`."
         )
-    loosens, said = loosened_options(found), describe_loosening(found.now, found.then)
+    loosens, effects = loosened_options(found), describe_loosening(found.now, found.then)
     record_trust(found)
     if as_json:
         path, digest, by = str(found.path), found.digest, whoami()
         console.print_json(
-            TrustOutput(path=path, digest=digest, by=by, at=time.time(), trusted=True, loosens=loosens, words=said)
+            TrustOutput(path=path, digest=digest, by=by, at=time.time(), trusted=True, loosens=loosens, words=effects)
         )
     else:
-        console.print_err("Trusted. Any change to the frontmatter ends this.")
+        console.print_err("Trusted until the frontmatter changes.")
     return 0
 
 
@@ -148,11 +169,11 @@ def _trust_manifest(project: Project, file: str, *, yes: bool, as_json: bool) ->
     path = manifest_of(Path(file).parent)
     names = [name for name, folder in folders.items() if manifest_of(Path(folder)) == path]
     if not names:
-        raise UsageProblem(f"{escape(file)} belongs to no skill in tools.skills; name the skill there first.")
+        raise UsageProblem(f"{escape(file)} belongs to no skill in tools.skills. Add the skill there first.")
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise UsageProblem(f"{path} cannot be read ({error.strerror}); correct tools.skills.") from None
+        raise UsageProblem(f"Cannot read {path}: {error.strerror}. Correct tools.skills.") from None
     digest, wanted = digest_of(content), parse_manifest(content)
     now = read_skill(path.parent, project.trust.is_trusted).allow
     change = {"from": list(now), "to": list(wanted.allow)}
@@ -161,10 +182,10 @@ def _trust_manifest(project: Project, file: str, *, yes: bool, as_json: bool) ->
         console.print_out(f"{escape(str(path))}, content {digest}")
         console.print_out_lines(change_lines(loosens, sys.stdout))
         if not wanted.allow:
-            console.print_out(f"It gives no tools: {escape(wanted.reason)}.")
+            console.print_out(f"It grants no tools: {escape(wanted.reason)}.")
         sys.stdout.flush()
-    if not yes and not _confirmed("Trust exactly this manifest? [y/N] "):
-        raise UsageProblem(f"{path} was not trusted; read it, then run `holdfast trust {path} --yes`.")
+    if not yes and not _confirmed("Trust this manifest? [y/N] "):
+        raise UsageProblem(f"{path} was not trusted. Read it, then run `holdfast trust {path} --yes`.")
     by = whoami()
     project.trust.trust(path, digest, by=by)
     if as_json:
@@ -172,12 +193,12 @@ def _trust_manifest(project: Project, file: str, *, yes: bool, as_json: bool) ->
             TrustOutput(path=str(path), digest=digest, by=by, at=time.time(), trusted=True, loosens=loosens)
         )
     else:
-        console.print_err("Trusted. Any change to the manifest ends this.")
+        console.print_err("Trusted until the manifest changes.")
     return 0
 
 
 def _is_document(file: str) -> bool:
-    """Whatever is not named like a configuration."""
+    """Return whether the file is a document: its name is not that of a configuration or a manifest."""
     return Path(file).suffix != ".toml" and Path(file).name != MANIFEST
 
 
@@ -201,29 +222,31 @@ def _project(flags: Flags) -> Project:
 
 def _project_file(project: Project, file: str | None) -> Path:
     if project.root is None:
-        raise UsageProblem("There is no project here, so there is nothing to trust; `holdfast init` starts one.")
+        raise UsageProblem("There is no project here, so there is nothing to trust. Create one with `holdfast init`.")
     path = project.root / PROJECT_FILE
     given = path if file is None else Path(os.path.realpath(Path(file).parent), Path(file).name)
     if given == user_config_file() and inside_project(given, project.root):
         return given
     if given != path:
-        raise UsageProblem(f"{escape(str(file))} is not the configuration of this project; that would be {path}.")
+        raise UsageProblem(f"{escape(str(file))} is not the configuration of this project, which is {path}.")
     return path
 
 
-def _show(path: Path, layer: LayerReport, changes: list[JsonObject], said: list[str], notices: tuple[str, ...]) -> None:
-    console.print_out(console.paint("The configuration of the project", "bold"))
+def _show(
+    path: Path, layer: LayerReport, changes: list[JsonObject], effects: list[str], notices: tuple[str, ...]
+) -> None:
+    console.print_out(console.paint("Project configuration", "bold"))
     console.print_out_lines(
         (*quoted_field_lines("file", str(path), sys.stdout), *field_lines("content", layer.digest, sys.stdout))
     )
-    if not changes and not said:
-        console.print_out("It only tightens: trusting it changes nothing now.")
+    if not changes and not effects:
+        console.print_out("It only tightens the rules, so trusting it changes nothing now.")
     console.print_out_lines(change_lines(changes, sys.stdout))
-    if said:
+    if effects:
         console.print_out(console.paint("If you trust it", "bold"))
-        console.print_out_lines(bullet_lines(said, sys.stdout))
+        console.print_out_lines(bullet_lines(effects, sys.stdout))
     for notice in notices:
-        console.print_out_lines(wrap_sentence(f"Note: {console.shown(notice)}", sys.stdout))
+        console.print_out_lines(wrap_sentence(f"Note: {escape_once(notice)}", sys.stdout))
     sys.stdout.flush()
 
 
@@ -238,11 +261,11 @@ def _listed(item: TrustedContent) -> TrustOutput:
 
 
 def _now(item: TrustedContent) -> str:
-    return "trusted" if _is_current(item) else "changed since, so not trusted"
+    return "trusted" if _is_current(item) else "changed, no longer trusted"
 
 
 def _is_current(item: TrustedContent) -> bool:
-    """A document is trusted for its frontmatter, a configuration and a manifest for all of it."""
+    """Return whether the trusted content is still there: a document's frontmatter, or the whole of another file."""
     path = Path(item.path)
     try:
         if not _is_document(item.path):

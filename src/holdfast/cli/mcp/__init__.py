@@ -1,1 +1,1 @@
-"""What `holdfast mcp` is made of: serving, looking at servers, and writing into the configuration of MCP clients."""
+"""The subcommands of `holdfast mcp`, one module each."""

@@ -1,4 +1,4 @@
-"""`holdfast mcp install`: an entry for holdfast in the configuration of an MCP client, shown before it is written."""
+"""`holdfast mcp install`: add holdfast to the configuration file of an MCP client, after showing the diff."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, cast
 
+import click
 from msgspec import Struct
 
 from holdfast.cli import console
@@ -19,10 +20,19 @@ from holdfast.cli.errors import REJECTED, USAGE, UsageProblem
 from holdfast.cli.json_output import InstalledOutput
 from holdfast.cli.layout import print_message, quote
 from holdfast.cli.mcp.client_file import ClientFile, NotJsonc, get_entry, read_client_file, set_entry, write_client_file
-from holdfast.cli.mcp.serve import read_token, token_file
+from holdfast.cli.mcp.connection import reporting_interrupt
+from holdfast.cli.mcp.serve import (
+    port_option,
+    read_token,
+    require_http,
+    show_token_option,
+    token_file_option,
+    token_path,
+)
 from holdfast.cli.pending_view import diff_style
 from holdfast.cli.project_context import Flags, project_here
 from holdfast.cli.prompt import confirm
+from holdfast.cli.root import json_option
 from holdfast.contract.json import Json
 from holdfast.factory.runtime import Project
 from holdfast.helper_process import holdfast_module
@@ -30,38 +40,38 @@ from holdfast.text.diff import unified_diff
 from holdfast.text.escape import escape
 
 ENTRY: Final = "holdfast"
-"""Our name among a client's servers."""
-OURS: Final = frozenset(("type", "command", "args", "url", "headers"))
-"""What of an entry is ours to write; whatever else people have put into their own files stays."""
-_PLACES: Final = ("XDG_CONFIG_HOME", "XDG_STATE_HOME")
-"""Clients start servers with an environment of their own; without these another configuration would count there."""
+"""The name of our entry among a client's servers."""
+OUR_KEYS: Final = frozenset(("type", "command", "args", "url", "headers"))
+"""The keys of the entry that holdfast writes. Other keys in the user's own files stay."""
+_VARIABLES: Final = ("XDG_CONFIG_HOME", "XDG_STATE_HOME")
+"""Passed on in the entry: clients start servers in their own environment, where other paths would apply."""
 WORKSPACE: Final = "${workspaceFolder}"
 
 
 class Client(Struct, frozen=True, kw_only=True):
-    """A program that starts MCP servers by a configuration file."""
+    """An MCP client, and the format of its configuration file."""
 
     title: str
     section: str
     user: Callable[[], Path]
     project: str
-    """From the project's root."""
+    """The project's configuration file, relative to the root."""
     typed: bool = True
-    """Whether an entry says what kind of server it is."""
+    """Whether an entry has a `type`."""
     folder: str | None = None
-    """What stands for the folder that is open; None: it starts servers there by itself."""
+    """The client's variable for the open folder; None if it starts servers in that folder anyway."""
 
     def entry(self, command: list[str], root: Path | None) -> dict[str, Json]:
-        """For a server it starts itself; `root`: for this project alone."""
+        """Return the entry of a server that the client starts; with `root`, for that project only."""
         folder = self.folder or (None if root is None else str(root))
         program, *words = command
         args: list[Json] = [*words, *(() if folder is None else ("-C", folder)), "mcp"]
         kind: dict[str, Json] = {"type": "stdio"} if self.typed else {}
-        env: dict[str, Json] = {name: os.environ[name] for name in _PLACES if _folder_from_environment(name)}
+        env: dict[str, Json] = {name: os.environ[name] for name in _VARIABLES if _folder_from_environment(name)}
         return {**kind, "command": program, "args": args, **({"env": env} if env else {})}
 
     def remote_entry(self, url: str, token: str) -> dict[str, Json]:
-        """For one that runs already."""
+        """Return the entry of a server that is already running."""
         kind: dict[str, Json] = {"type": "http"} if self.typed else {}
         return {**kind, "url": url, "headers": {"Authorization": f"Bearer {token}"}}
 
@@ -71,7 +81,7 @@ def _claude() -> Path:
 
 
 def user_folders() -> list[Path]:
-    """Where a person's own files may be: links that lead out of these are not followed."""
+    """Return the folders of the user's own files; symlinks that lead out of them are not followed."""
     given = (_folder_from_environment("XDG_CONFIG_HOME"), _folder_from_environment("CLAUDE_CONFIG_DIR"))
     return [Path.home(), *(folder for folder in given if folder is not None)]
 
@@ -81,7 +91,7 @@ def _config_home() -> Path:
 
 
 def _folder_from_environment(variable: str) -> Path | None:
-    """A folder the environment names; a relative one would depend on where this is run."""
+    """Return the folder that a variable names; a relative one is ignored, since it depends on the current directory."""
     folder = Path(os.environ.get(variable, ""))
     return folder if folder.is_absolute() else None
 
@@ -112,7 +122,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
 
 
 def own_command() -> list[str]:
-    """How this very program is started: by its path, and with nothing from the project that a client has open."""
+    """Return the command that starts this installation, importing nothing from the project the client has open."""
     return list(holdfast_module("holdfast"))
 
 
@@ -120,12 +130,12 @@ _TOKEN: Final = re.compile(r"(Bearer )[^\"\s\\]+")
 
 
 class InstallOptions(Struct, frozen=True, kw_only=True):
-    """What the command line asks for."""
+    """The options of `holdfast mcp install`."""
 
     client: str
     user: bool
     url: str | None = None
-    """Of a server that runs already; None: the client starts one."""
+    """The address of a running server; None if the client starts one."""
     token_file: str | None = None
     yes: bool = False
     only_print: bool = False
@@ -133,44 +143,96 @@ class InstallOptions(Struct, frozen=True, kw_only=True):
     as_json: bool = False
 
 
-def install_entry(flags: Flags, wish: InstallOptions) -> int:
+@click.command()
+@click.argument("client", type=click.Choice(["claude", "cursor", "vscode", "zed"]))
+@click.option("--project", "scope", flag_value="project", default="project", help="In this project only (the default).")
+@click.option("--user", "scope", flag_value="user", help="For all your projects.")
+@click.option("--http", is_flag=True, help="Connect to a running server; its token goes into the file.")
+@port_option
+@token_file_option
+@show_token_option
+@click.option("-y", "--yes", is_flag=True, help="Do not ask; needed without a terminal.")
+@click.option("--print", "only_print", is_flag=True, help="Print the entry instead of writing it.")
+@json_option
+@click.pass_context
+def install(
+    ctx: click.Context,
+    client: str,
+    scope: str,
+    http: bool,
+    port: int,
+    token_file: str | None,
+    show_token: bool,
+    yes: bool,
+    only_print: bool,
+    as_json: bool,
+) -> int:
+    """Set up an MCP client to use holdfast.
+
+    You see the change to its configuration file and confirm it. Nothing else in
+    the file is touched.
+
+    \b
+    Example:
+      holdfast mcp install claude --user
+    """
+    from holdfast.mcp.server import HOST, PATH  # needs the optional MCP SDK
+
+    require_http(ctx, http)
+    if http and port == 0:
+        raise click.UsageError("With --http the client needs a fixed port. Set one with --port.")
+    options = InstallOptions(
+        client=client,
+        user=scope == "user",
+        url=f"http://{HOST}:{port}{PATH}" if http else None,
+        token_file=token_file,
+        yes=yes,
+        only_print=only_print,
+        show_token=show_token,
+        as_json=as_json,
+    )
+    with reporting_interrupt(as_json):
+        return _install(ctx.obj, options)
+
+
+def _install(flags: Flags, options: InstallOptions) -> int:
     project = project_here(flags)
-    client = CLIENTS[wish.client]
-    path, inside = _place(project, wish)
-    entry = _entry(project, wish)
-    if wish.only_print:
-        return _print(wish, path, entry)
-    found = read_client_file(path, inside, root=None if wish.user else project.root)
+    client = CLIENTS[options.client]
+    path, inside = _place(project, options)
+    entry = _entry(project, options)
+    if options.only_print:
+        return _print(options, path, entry)
+    found = read_client_file(path, inside, root=None if options.user else project.root)
     try:
-        entry |= _env(entry, get_entry(found.text or "", client.section, ENTRY) if wish.user else None)
-        # a project's file may be from somebody else, and `env` can act
-        text = set_entry(found.text or "", client.section, ENTRY, entry, ours=OURS if wish.user else None)
+        entry |= _env(entry, get_entry(found.text or "", client.section, ENTRY) if options.user else None)
+        # In a project's file no other key of the entry stays: a checkout may bring an `env` that runs code.
+        text = set_entry(found.text or "", client.section, ENTRY, entry, ours=OUR_KEYS if options.user else None)
     except NotJsonc as error:
-        _print(wish, path, entry, to_error=True)
-        raise UsageProblem(f"{escape(str(path))} cannot be edited ({error}); put the entry in yourself.") from None
-    diff = _masked(unified_diff(found.text, text, str(found.real)), wish)
+        _print(options, path, entry, to_error=True)
+        raise UsageProblem(f"Cannot edit {escape(str(path))}: {error}. Add the entry yourself.") from None
+    diff = _masked(unified_diff(found.text, text, str(found.real)), options)
     if diff:
-        refused = _confirm_write(project, wish, found, entry, diff)
+        refused = _confirm_write(project, options, found, entry, diff)
         if refused is not None:
             return refused
-        write_client_file(found, text, private=wish.url is not None)
-    _report(wish, path, entry, diff, changed=bool(diff))
+        write_client_file(found, text, private=options.url is not None)
+    _report(options, path, entry, diff, changed=bool(diff))
     return 0
 
 
 def _env(entry: dict[str, Json], old: Json) -> dict[str, Json]:
-    """Ours beside what a person has put there. Raises `NotJsonc` for what cannot be written as it was."""
+    """Merge our variables into the entry's `env`. Raise `NotJsonc` if that cannot be written back unchanged."""
     ours, theirs = entry.get("env"), old.get("env") if isinstance(old, dict) else None
     if not isinstance(ours, dict) or theirs is None:
         return {}
     plain = isinstance(theirs, dict) and all(isinstance(value, str) for value in theirs.values())
     if not plain or _unwritable(theirs):
-        raise NotJsonc('the "env" of its entry is not made of plain texts')
+        raise NotJsonc('the "env" of its entry has values that are not plain strings')
     return {"env": {**cast(dict[str, Json], theirs), **ours}}
 
 
 def _unwritable(value: Json) -> bool:
-    """Whether it holds bytes of a path, or halves of characters, that no UTF-8 can hold."""
+    """Return whether the value contains lone surrogates, such as undecodable bytes of a path."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -178,106 +240,108 @@ def _unwritable(value: Json) -> bool:
     return False
 
 
-def _place(project: Project, wish: InstallOptions) -> tuple[Path, list[Path]]:
-    """The file, and the folders that links of it may lead to."""
-    client = CLIENTS[wish.client]
-    if wish.user:
+def _place(project: Project, options: InstallOptions) -> tuple[Path, list[Path]]:
+    """Return the file, and the folders that its symlinks may lead to."""
+    client = CLIENTS[options.client]
+    if options.user:
         return client.user(), user_folders()
     if project.root is None:
-        raise UsageProblem("There is no project here; `holdfast init` starts one, --user is for all your projects.")
-    if wish.url is not None:
-        raise UsageProblem("A project's file is shared, and the token would be in it; use --http with --user.")
+        raise UsageProblem("There is no project here. Create one with `holdfast init`, or use --user.")
+    if options.url is not None:
+        raise UsageProblem("A project's file is shared, and the token would be in it. Use --http with --user.")
     return project.root / client.project, [project.root]
 
 
-def _entry(project: Project, wish: InstallOptions) -> dict[str, Json]:
-    client = CLIENTS[wish.client]
-    if wish.url is None:
-        entry = client.entry(own_command(), None if wish.user else project.root)
+def _entry(project: Project, options: InstallOptions) -> dict[str, Json]:
+    client = CLIENTS[options.client]
+    if options.url is None:
+        entry = client.entry(own_command(), None if options.user else project.root)
         if _unwritable(entry):
-            raise UsageProblem("A path that would have to be in it is not UTF-8, so no client could be told.")
+            raise UsageProblem("The entry needs a path that is not UTF-8, so it cannot be written as JSON.")
         return entry
-    return client.remote_entry(wish.url, read_token(token_file(project, wish.token_file)))
+    return client.remote_entry(options.url, read_token(token_path(project, options.token_file)))
 
 
 def _confirm_write(
-    project: Project, wish: InstallOptions, found: ClientFile, entry: dict[str, Json], diff: str
+    project: Project, options: InstallOptions, found: ClientFile, entry: dict[str, Json], diff: str
 ) -> int | None:
-    """Show what would be written, and have it agreed to; the exit code if it is not."""
-    if not wish.as_json:
+    """Show the diff and ask; return None if it may be written, else the exit code."""
+    if not options.as_json:
         console.print_out_lines(quote(diff.rstrip("\n"), sys.stdout, style=diff_style).lines)
         sys.stdout.flush()
-        for note in _notes(project, wish, found, entry):
+        for note in _notes(project, options, found, entry):
             print_message(escape(note), "Note:")
-    if wish.yes:
+    if options.yes:
         return None
     where = escape(str(found.real))
-    if console.can_ask() and not wish.as_json:
+    if console.can_ask() and not options.as_json:
         if asyncio.run(confirm(f"Write this into {where}? [y/N] ")):
             return None
         console.print_err(f"{where} was not changed.")
         return REJECTED
-    if wish.as_json:
-        _report(wish, found.path, entry, diff, changed=False)
-    console.print_err(f"{where} was not changed; read the difference, then say --yes.")
+    if options.as_json:
+        _report(options, found.path, entry, diff, changed=False)
+    console.print_err(f"{where} was not changed. Read the diff, then add --yes.")
     return USAGE
 
 
-def _ungoverned(wish: InstallOptions) -> str:
-    title = CLIENTS[wish.client].title
+def _ungoverned(options: InstallOptions) -> str:
+    title = CLIENTS[options.client].title
     return (
         f"{title}'s own tools (its shell, its file editing) stay ungoverned: holdfast checks and records only calls of "
-        f"the tools it gives {title}. Switch {title}'s own off in its settings where you want every call checked."
+        f"the tools it gives {title}. To have every call checked, disable {title}'s own tools in its settings."
     )
 
 
-def _notes(project: Project, wish: InstallOptions, found: ClientFile, entry: dict[str, Json]) -> list[str]:
-    notes: list[str] = [_ungoverned(wish)]
-    if wish.url is None:
+def _notes(project: Project, options: InstallOptions, found: ClientFile, entry: dict[str, Json]) -> list[str]:
+    notes: list[str] = [_ungoverned(options)]
+    if options.url is None:
         command = Path(own_command()[0])
         words = [str(entry["command"]), *cast(list[str], entry["args"])]
-        notes.append(f"{CLIENTS[wish.client].title} will start `{shlex.join(words)}`.")
+        notes.append(f"{CLIENTS[options.client].title} will start `{shlex.join(words)}`.")
         if found.real != found.path:
-            notes.append(f"{found.path} is a link to {found.real}, which is what is changed.")
+            notes.append(f"{found.path} is a link to {found.real}, which is the file that changes.")
         if project.root is not None and command.is_relative_to(project.root):
-            notes.append(f"{command} lies inside the project, where tools can write; install holdfast outside it.")
-        if not wish.user:
-            notes.append("The paths are those of this machine; others who get the file have to change them.")
+            notes.append(f"{command} lies inside the project, where tools can write. Install holdfast outside it.")
+        if not options.user:
+            notes.append("The entry contains paths of this machine. On another machine they have to be changed.")
     elif found.mode is not None and found.mode & 0o077:
         notes.append(f"It will hold a token, so others can no longer read it (mode {found.mode & 0o700:o}).")
     return notes
 
 
-def _report(wish: InstallOptions, path: Path, entry: dict[str, Json], diff: str, *, changed: bool) -> None:
-    if wish.as_json:
-        shown = json.loads(_masked(json.dumps(entry), wish))
-        own = _ungoverned(wish)
+def _report(options: InstallOptions, path: Path, entry: dict[str, Json], diff: str, *, changed: bool) -> None:
+    if options.as_json:
+        shown = json.loads(_masked(json.dumps(entry), options))
+        own = _ungoverned(options)
         console.print_json(
-            InstalledOutput(client=wish.client, path=str(path), changed=changed, diff=diff, entry=shown, ungoverned=own)
+            InstalledOutput(
+                client=options.client, path=str(path), changed=changed, diff=diff, entry=shown, ungoverned=own
+            )
         )
     elif diff:
-        console.print_err(f"Written. Restart {CLIENTS[wish.client].title}, or have it read its servers anew.")
+        console.print_err(f"Done. Restart {CLIENTS[options.client].title}, or reload its MCP servers.")
     else:
-        console.print_err(f"Nothing to do: {escape(str(path))} has exactly this already.")
+        console.print_err(f"Nothing to do: {escape(str(path))} is already set up.")
 
 
-def _print(wish: InstallOptions, path: Path, entry: dict[str, Json], *, to_error: bool = False) -> int:
-    """The entry alone, to be put in by hand."""
-    client = CLIENTS[wish.client]
-    snippet = _masked(json.dumps({client.section: {ENTRY: entry}}, indent=2, ensure_ascii=False), wish)
-    if wish.as_json:
+def _print(options: InstallOptions, path: Path, entry: dict[str, Json], *, to_error: bool = False) -> int:
+    """Print the entry, to be added by hand."""
+    client = CLIENTS[options.client]
+    snippet = _masked(json.dumps({client.section: {ENTRY: entry}}, indent=2, ensure_ascii=False), options)
+    if options.as_json:
         if not to_error:
-            _report(wish, path, entry, "", changed=False)
+            _report(options, path, entry, "", changed=False)
         return 0
     for line in snippet.splitlines():
         (console.print_err if to_error else console.print_out)(escape(line))
     if not to_error:
-        console.print_err(f"This belongs into {escape(str(path))}.")
-        print_message(_ungoverned(wish), "Note:")
-        if wish.url is not None and not wish.show_token:
-            console.print_err("The token is left out; --show-token fills it in.")
+        console.print_err(f"Add this to {escape(str(path))}.")
+        print_message(_ungoverned(options), "Note:")
+        if options.url is not None and not options.show_token:
+            console.print_err("The token is left out. Use --show-token to include it.")
     return 0
 
 
-def _masked(text: str, wish: InstallOptions) -> str:
-    return text if wish.show_token else _TOKEN.sub(r"\1…", text)
+def _masked(text: str, options: InstallOptions) -> str:
+    return text if options.show_token else _TOKEN.sub(r"\1…", text)
