@@ -17,14 +17,6 @@ _UNTESTED: Final = """
     chat/frontmatter/option_edits chat/frontmatter/yaml chat/lua/host chat/lua/worker chat/parser chat/scanner
     chat/state_file chat/templates/expansion chat/templates/scanner chat/turns
 
-    cli/app cli/approval_prompt cli/arguments cli/call_runner cli/chat/advance cli/chat/documents cli/chat/new
-    cli/chat/status cli/chat/trust_prompt cli/chat/view cli/chat/watch cli/commands/call cli/commands/chat
-    cli/commands/completion cli/commands/config cli/commands/doctor cli/commands/grants cli/commands/help
-    cli/commands/init cli/commands/ledger cli/commands/mcp cli/commands/pending cli/commands/policy
-    cli/commands/tools cli/commands/tour cli/commands/trust cli/commands/undo cli/console cli/errors
-    cli/json_output cli/layout cli/mcp/client_file cli/mcp/install cli/mcp/serve cli/mcp/servers cli/pending_view
-    cli/project_context cli/projects cli/prompt cli/reference cli/root
-
     config/config config/json_schema config/layers config/merge config/options config/secret_references
 
     contract/context contract/processes

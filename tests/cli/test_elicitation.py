@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.chat.view import TerminalView
 from holdfast.cli.elicitation import address_warning
 from holdfast.cli.prompt import exclusive_terminal, is_prompt_open
 from holdfast.contract.elicitation import (
@@ -23,14 +22,12 @@ from holdfast.contract.elicitation import (
     SamplingRequest,
     UrlRequest,
 )
-from holdfast.contract.event import ServerLogged
 from holdfast.rules.form_safety import InvalidInput, form_fields
 from tests.cli.command_line import Cli
 from tests.cli.mcp_servers import asks_form, serving
 from tests.cli.terminal import Terminal
 
 __all__ = ["serving"]
-
 CALL = ("call", "elicit")
 NAME: dict[str, Any] = {"type": "string", "title": "Your name", "description": "As in your passport.", "minLength": 2}
 
@@ -284,15 +281,6 @@ async def _two_who_ask() -> None:
         answered.set()
     assert order == ["first", "second"]
     assert not is_prompt_open()
-
-
-@pytest.mark.spec("K1")
-def test_warnings_that_a_server_logs_are_printed_in_a_chat(capsys: pytest.CaptureFixture[str]) -> None:
-    view = TerminalView()
-    for level in ("debug", "info", "notice", "warning", "emergency"):
-        view.runtime(ServerLogged("", "mcp:a", level, f"{level} \x1b[2J"))
-    said = capsys.readouterr().err
-    assert said == "mcp:a warning: warning ‹\\x1b›[2J\nmcp:a emergency: emergency ‹\\x1b›[2J\n"
 
 
 def test_a_default_that_the_schema_rejects_is_ignored() -> None:

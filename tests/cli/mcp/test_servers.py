@@ -33,18 +33,6 @@ def test_the_servers_are_started_and_shown_with_their_problems(serving: Cli) -> 
     assert sleeping.split() == ["sleeping", "off", "stdio"]
 
 
-@pytest.mark.spec("K1", "E1a")
-def test_one_server_can_be_asked_for_alone_and_an_unknown_one_is_named(serving: Cli) -> None:
-    done = serving.run("mcp", "servers", "little", "--json")
-    assert done.code == 0
-    assert done.json["state"] == "ready"
-    assert done.json["tools"] == 2
-    assert done.json["title"] == "little"
-    unknown = serving.run("mcp", "servers", "litle")
-    assert unknown.code == 2
-    assert unknown.sentence == "Error: There is no MCP server 'litle'. Did you mean 'little'?"
-
-
 @pytest.mark.spec("K1")
 def test_the_configuration_in_the_guide_is_valid(tmp_path: Path) -> None:
     guide = (Path(__file__).parents[3] / "docs" / "mcp.md").read_text()
@@ -119,22 +107,6 @@ def test_the_doctor_says_which_servers_are_configured_and_starts_none(serving: C
     (found,) = [line for line in done.lines if line["name"] == "mcp"]
     assert found["status"] == "ok"
     assert found["text"].startswith("configured: little, broken, sleeping (1 switched off); ")
-
-
-@pytest.mark.spec("K1", "E1a")
-def test_without_the_sdk_it_says_what_to_install(serving: Cli) -> None:
-    site = serving.project.parent / "site"
-    site.mkdir()
-    hidden = "u.find_spec = lambda name, *more: None if name == 'mcp' else find(name, *more)"
-    (site / "sitecustomize.py").write_text(f"import importlib.util as u\nfind = u.find_spec\n{hidden}\n")
-    env = {"PYTHONPATH": str(site)}
-    wanted = "pip install 'holdfast[mcp]'"
-    assert wanted in serving.run("mcp", "servers", env=env).sentence
-    assert wanted in serving.run("mcp", env=env).sentence
-    done = serving.run("--set", "sandbox.mode=off", "doctor", "--json", env=env)
-    (found,) = [line for line in done.lines if line["name"] == "mcp"]
-    assert found["status"] == "bad" and wanted in found["fix"]
-    assert serving.run("call", "calculator", "expression=1+1", env=env).code == 0
 
 
 @pytest.mark.spec("K1")
