@@ -396,14 +396,14 @@ def test_a_program_without_an_absolute_path_is_not_started() -> None:
 
 
 def test_a_contained_command_in_a_hostile_project_runs(hostile: HostileProject) -> None:
-    """The traps are for processes of ours: a command may use what the person allows it."""
+    """The traps are for helper processes: a command may use whatever the user allows."""
     sandbox = Sandbox(SandboxConfig(mode="off"), root=hostile.root)
     assert sandbox.launch(Command(argv=("/bin/true",))).argv == ("/bin/true",)
 
 
 @pytest.mark.spec("X4")
 def test_a_spawned_helper_starts_in_its_own_session() -> None:
-    """Ctrl-C at a terminal reaches every process of the session in the foreground."""
+    """Ctrl-C reaches every process of the terminal's foreground process group."""
     reading, writing = os.pipe()
     told = "import os; os.write(1, b'%d %d' % (os.getsid(0), os.getpid()))"
     pid = helper_process.spawn(helper_process.isolated_python("-c", told), {}, [(os.POSIX_SPAWN_DUP2, writing, 1)])

@@ -136,7 +136,7 @@ def test_an_encoded_public_address_is_public(address: IPv4Address) -> None:
 @given(st.ip_addresses())
 @pytest.mark.spec("N2", "B6")
 def test_an_address_that_python_calls_private_is_never_public(address: IPv4Address | IPv6Address) -> None:
-    if isinstance(address, IPv6Address):  # these are what is in them
+    if isinstance(address, IPv6Address):  # encodings have the kind of their IPv4 address
         assume(not any(address in IPv6Network(each) for each in ("::ffff:0:0/96", "64:ff9b::/96")))
     special = address.is_private or address.is_loopback or address.is_link_local or address.is_multicast
     assert not (special or address.is_reserved or address.is_unspecified) or address_kind(address) in NOT_PUBLIC

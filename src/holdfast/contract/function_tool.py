@@ -58,6 +58,7 @@ def _read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
         return text.strip(), {}
     import logging
 
+    # griffe and pydantic are heavy, so they are imported only for signatures that need them.
     from griffe import Docstring, DocstringSectionParameters, DocstringSectionText
 
     logging.getLogger("griffe").setLevel(logging.ERROR)

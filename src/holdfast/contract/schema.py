@@ -202,7 +202,7 @@ def _describe_options(options: list[Any]) -> str:
 
 
 def explain_unexpected(where: list[str | int], names: list[str], properties: Sequence[str]) -> str:
-    from difflib import get_close_matches
+    from difflib import get_close_matches  # needed only for errors
 
     sentences: list[str] = []
     for name in names[:MAX_VIOLATIONS]:

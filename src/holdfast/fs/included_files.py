@@ -226,7 +226,7 @@ def _programs_run(text: str, depth: int = 0) -> Iterator[str]:
 
 def _split_words(part: str) -> list[str]:
     if len(part) <= _MAX_SHLEX_CHARS:
-        import shlex
+        import shlex  # most projects need neither this nor `json`
 
         try:
             return shlex.split(part)

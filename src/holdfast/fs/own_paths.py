@@ -51,7 +51,7 @@ def installation_paths(root: str = "") -> tuple[Path, ...]:
     Resolved paths, none inside another. An environment that contains the project is not included as a whole, only the
     folders that holdfast imports from; otherwise nothing in the project could be changed.
     """
-    import shutil
+    import shutil  # these are slow to import, and most runs do not need them
     import sysconfig
     from importlib.util import find_spec
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from hashlib import sha256
 from itertools import groupby
 from typing import Final
-from unicodedata import category, combining, east_asian_width
+from unicodedata import category, combining, east_asian_width, normalize
 from urllib.parse import urlsplit
 
 ELLIPSIS: Final = "…"
@@ -176,8 +176,6 @@ def _clear_host(url: str) -> str | None:
 
 
 def _punycode(host: str) -> str:
-    from unicodedata import normalize
-
     labels = normalize("NFKC", host).lower().replace("。", ".").split(".")
     return ".".join(label if label.isascii() else f"xn--{label.encode('punycode').decode()}" for label in labels)
 
