@@ -18,7 +18,7 @@ STARTERS = re.compile(
     r"|concurrent\.futures\.(?:Process|process).*"
     r"|sys\.(?:executable|_base_executable|modules|__).*"
     r"|importlib\.(?:import_module|reload|__).*"
-    r"|anyio\.(?:run_process|open_process|to_process).*|mcp\.client\.stdio.*|mcp\.(?:stdio_client|StdioServer).*"
+    r"|anyio\.(?:run_process|open_process|to_process).*|mcp\.client\.stdio(?:\..*)?|mcp\.(?:stdio_client|StdioServer).*"
     r"|mcp\.os\.(?:posix|win32).*|click\.(?:edit|launch|echo_via_pager|clear|termui|_termui_impl).*"
     r"|platform\.(?:processor|architecture|platform|uname|popen|mac_ver|win32|_).*|uuid\.(?:getnode|uuid1)|socketserver\.Fork.*|http\.server\.CGI.*|shutil\.os.*"
 )

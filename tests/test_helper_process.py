@@ -62,9 +62,8 @@ EXCEPTIONS: dict[str, tuple[str, set[str]]] = {
     "tools/__init__.py": (GIVEN_NAME, {"importlib.import_module"}),
     "registry/registration.py": (GIVEN_NAME, {"importlib.import_module"}),
     "contract/function_tool.py": (LOADED, {"sys.modules", "sys.modules.get"}),
-    "config/config.py": (GIVEN_NAME, {"importlib.import_module"}),
     "rules/resolvers.py": (GIVEN_NAME, {"importlib.import_module"}),
-    "registry/sources.py": (LOADED, {"asyncio", "sys.modules.get"}),
+    "registry/source_loader.py": (LOADED, {"asyncio", "sys.modules.get"}),
     "runtime/results.py": (LOADED, {"sys.modules.get"}),
     "runtime/events.py": (LOADED, {"sys.modules"}),
 }
