@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
+import os
 import sys
+
+from holdfast import __version__
 
 
 def main() -> int:
     if sys.argv[1:] == ["--version"]:
-        from holdfast import __version__
-
         sys.stdout.write(f"holdfast {__version__}\n")
         return 0
     from holdfast.import_path import remove_projects
 
     remove_projects(sys.argv[1:])  # before most imports
-    import gc
-
     gc.set_threshold(100_000, 50, 50)  # imports create no garbage, so frequent collections would only cost time
     from holdfast.cli.app import run
 
@@ -26,9 +27,6 @@ def main() -> int:
 
 def _leave(code: int) -> None:
     """Exit without finalizing the interpreter, which is slower than a call. Exit handlers run."""
-    import atexit
-    import os
-
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
     for stream in (sys.stdout, sys.stderr):
         try:

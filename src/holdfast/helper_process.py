@@ -7,6 +7,7 @@ started by the supervisor (`sandbox.supervisor`), not here.
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -123,8 +124,6 @@ def _project_folder(project: Path) -> str | None:
 
 
 def _login_home() -> str | None:
-    import pwd
-
     try:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:

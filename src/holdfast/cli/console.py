@@ -12,6 +12,8 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Final, TextIO, cast
 
+from msgspec import to_builtins
+
 from holdfast.contract.json import encode_json
 from holdfast.text.escape import clip, escape_block
 
@@ -159,8 +161,6 @@ def print_json(value: object, *, with_warnings: bool = True) -> None:
     The first object after a warning carries it in its field `warnings`.
     """
     if unreported_warnings and with_warnings:
-        from msgspec import to_builtins
-
         shape = to_builtins(value)
         if isinstance(shape, dict) and "warnings" not in shape:
             value = {**cast(dict[str, object], shape), "warnings": tuple(unreported_warnings)}
@@ -168,8 +168,6 @@ def print_json(value: object, *, with_warnings: bool = True) -> None:
     try:
         text = encode_json(value).decode()
     except UnicodeEncodeError:
-        from msgspec import to_builtins
-
         text = encode_json(_without_surrogates(to_builtins(value))).decode()
     _write(sys.stdout, f"{text if text.isprintable() else ''.join(map(_json_escape, text))}\n")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import termios
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -178,8 +179,6 @@ def _cbreak_mode() -> Generator[None]:
 def _change_mode(change: Callable[[int, int, int], int]) -> None:
     if sys.platform == "win32":
         return
-    import termios
-
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     flags = change(before[3], termios.ECHO, termios.ICANON)
@@ -197,8 +196,6 @@ def restore_terminal() -> None:
 def discard_typeahead() -> None:
     """Flush the input queue: keys pressed before a question was shown do not answer it."""
     if sys.platform != "win32":
-        import termios
-
         with suppress(OSError, termios.error):
             termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import re
 import stat
 from collections.abc import Iterator
@@ -124,8 +126,6 @@ def inside_project(path: Path, root: Path) -> bool:
 def _login_home() -> Path:
     """Return the account's home folder from the password database: the project may have set `HOME`."""
     try:
-        import pwd
-
         return Path(os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir))
     except (ImportError, KeyError):
         return Path(os.path.realpath(Path.home()))
@@ -223,9 +223,6 @@ def _in_user_namespace() -> bool:
 
 def _is_private_group(group: int) -> bool:
     """Whether this user is the group's only member, as in the per-user groups that many systems create."""
-    import grp
-    import pwd
-
     if os.getuid() == 0:
         return False
     try:
@@ -237,8 +234,6 @@ def _is_private_group(group: int) -> bool:
 
 
 def _user(number: int) -> str:
-    import pwd
-
     try:
         return f"'{pwd.getpwuid(number).pw_name}'"
     except KeyError:

@@ -19,6 +19,7 @@ from msgspec import Struct
 from holdfast.config.config import Config
 from holdfast.config.layers import LoadedConfig, load
 from holdfast.config.roots import check_state_dir, find_root, mark_state_dir, state_dir
+from holdfast.config.secret_references import check_references
 from holdfast.contract.call import Caller
 from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.contract.tool import Tool
@@ -84,8 +85,6 @@ def check_config(config: Config) -> None:
     """Check what parsing does not: examples of rules, backends, hosts and secrets. Raises `ConfigError`."""
     CommandRules(config.approval).check()
     if config.mcp.servers:
-        from holdfast.config.secret_references import check_references
-
         check_references(config)
     if config.sandbox.backend != "auto":
         from holdfast.sandbox.probe import backends

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from threading import RLock, Thread
@@ -125,8 +126,6 @@ class SourceLoader:
 
     async def wait_ready(self) -> None:
         """Wait until no source is pending. Cancelling the wait does not stop the sources."""
-        from asyncio import get_running_loop
-
         loop = get_running_loop()
         while not self.ready:
             self.start()

@@ -6,6 +6,7 @@ with the answer of every resolver.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from inspect import iscoroutinefunction
 from itertools import takewhile
@@ -202,8 +203,6 @@ def reason_text(value: object) -> str:
 
 
 def log_warning(message: str) -> None:
-    import logging  # kept out of the start-up path
-
     logging.getLogger("holdfast").warning("%s", escape(message))
 
 

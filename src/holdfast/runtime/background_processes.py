@@ -26,6 +26,7 @@ from holdfast.contract.processes import ProcessInfo, ProcessOutput, Signal
 from holdfast.fs.replace import make_private_folder
 from holdfast.fs.temporary import make_temporary_folder, remove_temporary_folder
 from holdfast.runtime.commands import Commands, ContextSandbox, signal_name
+from holdfast.sandbox.launch import clean_up, cleanup_notes
 from holdfast.sandbox.supervisor.client import (
     CommandNotStarted,
     ExitStatus,
@@ -301,8 +302,6 @@ class BackgroundProcesses:
 
     def _report_notes(self, launch: Launch) -> Launch:
         """What was put right after earlier commands is said now: a process may run for long."""
-        from holdfast.sandbox.launch import cleanup_notes
-
         for note in cleanup_notes(launch):
             self._commands.events.warn(note)
         return msgspec.structs.replace(
@@ -353,8 +352,6 @@ def writers_alive(commands: Commands, own: BackgroundProcesses | None, since: fl
 
 def _clean_up(launch: Launch) -> tuple[str, ...]:
     """Put right what a launch left; what there is to say about it."""
-    from holdfast.sandbox.launch import clean_up, cleanup_notes
-
     clean_up(launch)
     return cleanup_notes(launch)
 

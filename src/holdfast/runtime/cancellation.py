@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import queue
 import threading
 from collections.abc import Callable, Coroutine, Generator
@@ -139,8 +140,6 @@ class CancelScope:
 
 
 def _log_failed_callback() -> None:
-    import logging
-
     logging.getLogger("holdfast").exception("A cancel callback of a tool failed.")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import threading
 import weakref
 from codecs import getincrementaldecoder
@@ -563,8 +564,6 @@ async def _wait_through_cancellation(work: Any) -> tuple[Any, asyncio.CancelledE
 
 
 def signal_name(number: int) -> str:
-    import signal
-
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path, PurePath
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -58,8 +59,6 @@ def awaiting_program(pending: PendingCall) -> str:
     """Where an approved call runs that does not run here."""
     call = pending.call
     if pending.waiter is None and call.caller.document is not None:
-        from shlex import quote
-
         document = quote(call.caller.document)
         return f"Call {call.id} is approved; it runs when its document goes on: holdfast chat {document}"
     when = "which waits for it" if pending.waiter is not None else "when that next starts"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import Final
 
 from holdfast import helper_process
@@ -57,8 +58,6 @@ def _from_keyring(scope: str, address: str) -> str | None:
 
 
 def _from_command(scope: str, command: tuple[str, ...], project: Path) -> str:
-    from subprocess import SubprocessError
-
     try:
         program = helper_process.user_program(command[0], project)
     except helper_process.ProgramRefused as error:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from typing import Final
 
 from msgspec import Struct
@@ -38,8 +40,6 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 def rlimits(limits: Limits) -> tuple[tuple[int, int], ...]:
     """Return (resource, limit) pairs, none above this process's own hard limit."""
-    import resource  # Unix only
-
     wanted = (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_DATA, limits.memory),
@@ -150,8 +150,6 @@ def _usable(parent: Path, files: Iterable[tuple[str, str]]) -> bool:
 
 
 def _can_be_joined(folder: Path) -> bool:
-    from subprocess import DEVNULL, PIPE
-
     process = helper_process.start(("/bin/cat",), stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL)
     try:
         (folder / "cgroup.procs").write_text(str(process.pid), encoding="ascii")

@@ -7,6 +7,7 @@ Pure path arithmetic: it starts no process. `probe` finds out what the machine c
 from __future__ import annotations
 
 import os
+import pwd
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -383,8 +384,6 @@ def is_inside(path: str, folder: str) -> bool:
 def _login_home(otherwise: Path) -> Path:
     """The account's home folder: keys are there even if HOME points elsewhere."""
     try:
-        import pwd  # Unix only
-
         return Path(pwd.getpwuid(os.getuid()).pw_dir)
     except (ImportError, KeyError):
         return otherwise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,8 +16,6 @@ def os_user() -> str:
     """Return the account this process runs as, from its UID and not from environment variables."""
     if not hasattr(os, "getuid"):
         return ""
-    import pwd
-
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

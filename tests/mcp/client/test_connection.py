@@ -10,19 +10,15 @@ from typing import Any
 import httpx2
 import pytest
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCResponse, LoggingMessageNotificationParams
+from mcp_types import JSONRPCResponse
 from mcp_types import Tool as McpTool
 
-from holdfast import Runtime
 from holdfast.config.config import McpServer
 from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError
-from holdfast.contract.event import ServerLogged
 from holdfast.mcp.client import tool_list
-from holdfast.mcp.client.active_calls import ActiveCalls
 from holdfast.mcp.client.connection import StartTimer
 from holdfast.mcp.client.flow_control import flow_controlled
-from holdfast.mcp.client.server_requests import MAX_BYTES, PER_SECOND, ServerLog
 from tests.mcp.client.bridge_fixtures import bridged, methods, plain, script, until
 from tests.mcp.client.memory_transport import Streams
 from tests.runtime.support import run
@@ -177,34 +173,6 @@ def test_a_list_without_an_end_is_read_to_a_bound() -> None:
     client = Endless("x" * 1024 * 1024)
     tools, complete = run(tool_list.list_tools(client))
     assert (len(tools), complete, client.pages) == (30, False, 3)
-
-
-def test_the_log_is_bounded_redacted_and_says_what_is_missing() -> None:
-    now = 0.0
-    runtime = Runtime()
-    runtime.redactor.add("far", "s3cr3t-value-123")
-    journal = ServerLog(runtime, "p", ActiveCalls(), lambda: now)
-
-    async def log(data: Any, logger: str | None = None) -> None:
-        await journal.log(LoggingMessageNotificationParams(level="info", logger=logger, data=data))
-
-    async def work() -> list[ServerLogged]:
-        nonlocal now
-        with runtime.subscribe(10_000) as events:
-            for count in range(PER_SECOND + 50):
-                await log(count)
-            now = 2.0
-            await log({"token": "s3cr3t-value-123"}, "me")
-            await log("x" * 100_000)
-            return [event for event in events.take() if isinstance(event, ServerLogged)]
-
-    events = run(work())
-    assert [event.message for event in events[:PER_SECOND]] == [str(count) for count in range(PER_SECOND)]
-    missing, secret, long = events[PER_SECOND:]
-    assert missing.message.startswith("50 log messages were dropped")
-    assert "s3cr3t" not in secret.message
-    assert secret.message.startswith('me: {"token":')
-    assert len(long.message.encode()) < MAX_BYTES + 10
 
 
 def test_a_call_from_another_loop_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import signal
 import sys
+import time
 from pathlib import Path
 
 TYPE_CHECKING = False
@@ -102,9 +105,6 @@ def write(body: bytes) -> None:
 
 
 def drop_privileges() -> None:
-    import resource
-    import time
-
     time.localtime()  # loads the time zone while files can still be opened
     limits = {"AS": ADDRESS_SPACE, "FSIZE": 0, "CORE": 0, "NPROC": 0, "NOFILE": 3}
     try:
@@ -122,7 +122,6 @@ def drop_privileges() -> None:
 def die_with_parent(parent: int) -> None:
     """Ask the kernel to kill this process with its parent: an endless loop does not notice closed pipes."""
     import ctypes
-    import signal
 
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
@@ -133,8 +132,6 @@ def die_with_parent(parent: int) -> None:
 
 def limit_cpu_time(seconds: int = _CPU_SECONDS) -> None:
     """Allow this much more CPU time, so that an endless loop ends even without a parent."""
-    import resource
-
     used = resource.getrusage(resource.RUSAGE_SELF)
     resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + seconds, resource.RLIM_INFINITY))
 

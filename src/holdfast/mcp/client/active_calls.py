@@ -22,18 +22,18 @@ _FLYING: Final[ContextVar[ActiveCall | None]] = ContextVar("holdfast_mcp_call", 
 class ActiveCall:
     """One call in progress: `with active_calls.begin(ctx):` around it."""
 
-    def __init__(self, flights: ActiveCalls, ctx: RunContext) -> None:
+    def __init__(self, active_calls: ActiveCalls, ctx: RunContext) -> None:
         self.ctx = ctx
-        self._flights = flights
+        self._active_calls = active_calls
         self._ended: asyncio.Future[None] | None = None
 
     def __enter__(self) -> ActiveCall:
-        self._flights.open[self] = None
+        self._active_calls.open[self] = None
         self._token = _FLYING.set(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._flights.open.pop(self, None)
+        self._active_calls.open.pop(self, None)
         with suppress(ValueError):  # closed from another task, in which the context variable was never set
             _FLYING.reset(self._token)
         if self._ended is not None and not self._ended.done():
@@ -42,7 +42,7 @@ class ActiveCall:
     @property
     def over(self) -> bool:
         """Whether the call has ended or is being stopped."""
-        return self.ctx.cancelled or self not in self._flights.open
+        return self.ctx.cancelled or self not in self._active_calls.open
 
     async def while_it_lasts(self, work: Coroutine[Any, Any, T]) -> T | None:
         """Wait for the user on behalf of this call, with its timeout paused. None if the call ends first."""
@@ -63,9 +63,9 @@ class ActiveCalls:
 
     def current(self) -> ActiveCall | None:
         """The call this code works for: known from its context, or because there is only one."""
-        flight = _FLYING.get()
-        if flight is not None and flight in self.open:
-            return flight
+        active_call = _FLYING.get()
+        if active_call is not None and active_call in self.open:
+            return active_call
         return next(iter(self.open)) if len(self.open) == 1 else None
 
 
@@ -99,11 +99,11 @@ async def expects_response(request: httpx2.Request) -> bool:
 
 async def active_call_of(request: httpx2.Request) -> ActiveCall | None:
     """The call that a request belongs to: transports send in the context of the caller."""
-    flight = current_call()
-    if flight is None or request.method != "POST":
+    active_call = current_call()
+    if active_call is None or request.method != "POST":
         return None
     head = await _head_of(request)
-    return flight if head is not None and head.method == "tools/call" else None
+    return active_call if head is not None and head.method == "tools/call" else None
 
 
 async def _head_of(request: httpx2.Request) -> _Head | None:

@@ -72,11 +72,11 @@ class Bridge:
 
     def changed(self) -> tuple[ChangedTool, ...]:
         """Tools whose definition is new or differs from the reviewed one, with the difference."""
-        return tuple(item for connection in self._connections.values() for item in connection.shelf.differences())
+        return tuple(item for connection in self._connections.values() for item in connection.catalog.differences())
 
     def accept(self, change: ChangedTool) -> bool:
         """Mark a definition as reviewed; False if it is no longer the one that was shown."""
-        return self._connection(change.server).shelf.accept(change.tool, change.digest)
+        return self._connection(change.server).catalog.accept(change.tool, change.digest)
 
     def refresh(self, server: str) -> None:
         """List a server's tools again, as after a list-changed notification."""

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import cached_property
+from importlib.metadata import version
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
@@ -17,7 +19,7 @@ from holdfast.contract.errors import HoldfastError
 from holdfast.contract.json import Args
 from holdfast.contract.result import Result, fail
 from holdfast.mcp.client.active_calls import ActiveCalls
-from holdfast.mcp.client.server_requests import ServerLog, ServerRequests
+from holdfast.mcp.client.server_log import ServerLog
 from holdfast.mcp.client.tool_catalog import ToolCatalog
 from holdfast.text.escape import escape
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from mcp import Client
 
     from holdfast.mcp.client.http_transport import HttpTransport
+    from holdfast.mcp.client.server_requests import ServerRequests
     from holdfast.runtime.context import RunContext
     from holdfast.runtime.runtime import Runtime
     from holdfast.store.pins import ToolPins
@@ -153,7 +156,7 @@ class Connection:
         clock: Clock | None = None,
     ) -> None:
         self.name = name
-        self.shelf = ToolCatalog(runtime, name, server, pins, self.call)
+        self.catalog = ToolCatalog(runtime, name, server, pins, self.call)
         self.first: asyncio.Future[str] | None = None
         """Resolved after the first attempt: empty, or why it failed."""
         self._runtime = runtime
@@ -161,15 +164,14 @@ class Connection:
         self._state_folder = state
         self._clock = clock or LoopClock()
         self._start = StartTimer(server.start_timeout)
-        self._flights = ActiveCalls()
-        self._asking = ServerRequests(runtime, name, self._flights)
-        self._journal = ServerLog(runtime, name, self._flights)
+        self._active_calls = ActiveCalls()
+        self._log = ServerLog(runtime, name, self._active_calls)
         self._state: ServerState = "off"
-        self._life: ServerSession | None = None
+        self._session: ServerSession | None = None
         self._about: tuple[str, str, str] = ("", "", "")
         self._reason = ""
         self._again_at = 0.0
-        self._remote: HttpTransport | None = None
+        self._http: HttpTransport | None = None
         self._legacy = False
 
     @property
@@ -178,8 +180,8 @@ class Connection:
         return ServerStatus(
             name=self.name,
             state=self._state,
-            tools=len(self.shelf),
-            changed=self.shelf.changed,
+            tools=len(self.catalog),
+            changed=self.catalog.changed,
             reason=self._reason,
             title=title,
             version=version,
@@ -197,12 +199,12 @@ class Connection:
                 began = self._clock.now()
                 reason = await self._live()
                 self._state, self._reason = "away", reason
-                if self._life is None:
-                    if self._remote is not None and self._remote.falls_back():
+                if self._session is None:
+                    if self._http is not None and self._http.falls_back():
                         continue
-                    self.shelf.clear()
+                    self.catalog.clear()
                     self._legacy = not self._legacy  # some servers fail when they are asked for their protocol version
-                self._life = None
+                self._session = None
                 if self._clock.now() - began >= HEALTHY:
                     pause = FIRST_PAUSE
                 self._again_at = self._clock.now() + pause
@@ -210,70 +212,70 @@ class Connection:
                 await self._clock.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
         finally:
-            self._life = None
+            self._session = None
             self._state = "off"
-            self.shelf.clear()
+            self.catalog.clear()
 
     async def _live(self) -> str:
-        """Run one session and return why it ended. `self._life` stays None if it never listed its tools."""
-        self._life = None
-        life = ServerSession()
+        """Run one session and return why it ended. `self._session` stays None if it never listed its tools."""
+        self._session = None
+        session = ServerSession()
         await _load()
         try:
             async with AsyncExitStack() as stack:
                 async with self._start.bounded():
-                    client = life.client = await stack.enter_async_context(self._client(life))
+                    client = session.client = await stack.enter_async_context(self._client(session))
                     client.session.validate_tool_result = _leave_to_the_runtime
                     self._about = _about(client)
-                    await self.shelf.put(await self._list(client))
-                self._life = life
+                    await self.catalog.put(await self._list(client))
+                self._session = session
                 self._state, self._reason = "ready", ""
                 self._tell_first("")
-                stack.push_async_callback(_ended, asyncio.create_task(self._listen(life, client)))
-                await self._follow(life, client)
+                stack.push_async_callback(_ended, asyncio.create_task(self._listen(session, client)))
+                await self._follow(session, client)
         except Exception as error:
-            life.reason = life.reason or self._words(error)
+            session.reason = session.reason or self._words(error)
         finally:
-            life.gone = True
-        return self._told(life.reason) or "it ended"
+            session.gone = True
+        return self._told(session.reason) or "it ended"
 
-    async def _follow(self, life: ServerSession, client: Client) -> None:
+    async def _follow(self, session: ServerSession, client: Client) -> None:
         """Read the list again whenever it changes, until the server is gone."""
         pause = CALM
         while True:
-            await life.wake.wait()
-            life.wake.clear()
-            if life.gone:
-                self._state, self._reason = "away", self._told(life.reason) or "it ended"
+            await session.wake.wait()
+            session.wake.clear()
+            if session.gone:
+                self._state, self._reason = "away", self._told(session.reason) or "it ended"
                 self._again_at = self._clock.now() + FIRST_PAUSE
                 return
-            life.stale = False
+            session.stale = False
             try:
                 async with asyncio.timeout(self._server.start_timeout):
-                    await self.shelf.put(await self._list(client))
+                    await self.catalog.put(await self._list(client))
             except Exception as error:
                 why = self._told(self._words(error))
                 self._runtime.events.warn(f"The tools of {self._named} could not be read again: {why}")
-            await life.rest(self._clock, pause)
-            pause = min(2 * pause, LONGEST_PAUSE) if life.stale else CALM
+            await session.rest(self._clock, pause)
+            pause = min(2 * pause, LONGEST_PAUSE) if session.stale else CALM
 
-    async def _listen(self, life: ServerSession, client: Client) -> None:
+    async def _listen(self, session: ServerSession, client: Client) -> None:
         """Subscribe to list changes. Servers with the handshake protocol notify without a subscription."""
-        from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+        from holdfast.mcp.client import sdk
 
         tools = client.server_capabilities.tools
-        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
+        if client.protocol_version not in sdk.MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
             return
         pause = FIRST_PAUSE
-        while not life.gone:
+        while not session.gone:
             began = self._clock.now()
             try:
                 async with client.listen(tools_list_changed=True) as subscription:
                     if not subscription.honored.tools_list_changed:
                         return
-                    life.refresh()  # catches changes from before the subscription
+                    session.refresh()  # catches changes from before the subscription
                     async for _ in subscription:
-                        life.refresh()
+                        session.refresh()
             except Exception as error:
                 self._runtime.events.log(f"{self._named} does not report changes: {self._told(self._words(error))}")
             if self._clock.now() - began >= HEALTHY:
@@ -282,9 +284,9 @@ class Connection:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _list(self, client: Client) -> list[mcp_types.Tool]:
-        from holdfast.mcp.client.tool_list import list_tools
+        from holdfast.mcp.client import sdk
 
-        tools, complete = await list_tools(client)
+        tools, complete = await sdk.list_tools(client)
         if not complete:
             told = f"its first {len(tools):,} tools are used"
             self._runtime.registry.warn(f"The list of {self._named} is too long: {told}.")
@@ -292,86 +294,84 @@ class Connection:
 
     # Starting
 
-    def _client(self, life: ServerSession) -> Client:
-        from importlib.metadata import version
-
-        from mcp import Client
-        from mcp_types import Implementation
-
-        from holdfast.mcp.client.flow_control import flow_controlled
-        from holdfast.mcp.client.tool_list import drop_malformed
+    def _client(self, session: ServerSession) -> Client:
+        from holdfast.mcp.client import sdk
 
         person = self._runtime.interfaces.can_elicit
 
         def sift(page: dict[str, Any]) -> None:
-            version = "" if life.client is None else life.client.protocol_version
-            for name, why in drop_malformed(page, version):
-                self.shelf.leave_out(name, why)
+            protocol = "" if session.client is None else session.client.protocol_version
+            for name, why in sdk.drop_malformed(page, protocol):
+                self.catalog.leave_out(name, why)
 
         def lose(reason: str) -> None:
-            life.lose(reason or ("" if self._remote is None else self._remote.fault))
+            session.lose(reason or ("" if self._http is None else self._http.fault))
 
         async def handle(message: Any) -> None:
             if getattr(message, "method", "") == "notifications/tools/list_changed":
-                life.refresh()
+                session.refresh()
 
-        return Client(
-            flow_controlled(self._transport(), lose, sift),
+        return sdk.Client(
+            sdk.flow_controlled(self._transport(), lose, sift),
             mode="legacy" if self._legacy or self._server.protocol == "handshake" else "auto",
-            client_info=Implementation(name="holdfast", version=version("holdfast")),
-            elicitation_callback=self._asking.elicit if person else None,
-            sampling_callback=self._asking.sample if person else None,
-            list_roots_callback=self._asking.roots if self._runtime.workspace.root is not None else None,
-            logging_callback=self._journal.log,
+            client_info=sdk.Implementation(name="holdfast", version=version("holdfast")),
+            elicitation_callback=self._requests.elicit if person else None,
+            sampling_callback=self._requests.sample if person else None,
+            list_roots_callback=self._requests.roots if self._runtime.workspace.root is not None else None,
+            logging_callback=self._log.log,
             log_level="info",
             message_handler=handle,
             cache=None,
         )
 
     def _transport(self) -> Any:
+        from holdfast.mcp.client import sdk
+
         if self._server.url is None:
-            from holdfast.mcp.client.stdio_transport import StdioTransport
-
-            return StdioTransport(self._runtime, self.name, self._server)
-        if self._remote is None:
-            from holdfast.mcp.client.http_transport import HttpTransport
-
-            self._remote = HttpTransport(self._runtime, self.name, self._server, self._state_folder, self._start.hold)
-        return self._remote.transport()
+            return sdk.StdioTransport(self._runtime, self.name, self._server)
+        if self._http is None:
+            self._http = sdk.HttpTransport(self._runtime, self.name, self._server, self._state_folder, self._start.hold)
+        return self._http.transport()
 
     # Calling
 
     async def call(self, tool: str, args: Args, ctx: RunContext) -> Result:
         """Call a tool by its MCP name. Raises `OutcomeUnknown` if the outcome is not known."""
-        life = self._life
-        if life is None or life.gone or life.client is None:
+        session = self._session
+        if session is None or session.gone or session.client is None:
             return fail(self._absence())
-        if asyncio.get_running_loop() is not life.loop:
+        if asyncio.get_running_loop() is not session.loop:
             return fail(f"MCP server '{self.name}' belongs to another event loop. The call was not sent.")
-        from holdfast.mcp.client.tool_call import call_tool
+        from holdfast.mcp.client import sdk
 
-        with self._flights.begin(ctx):
-            return await call_tool(life.client, tool, args, ctx, self._runtime, self)
+        with self._active_calls.begin(ctx):
+            return await sdk.call_tool(session.client, tool, args, ctx, self._runtime, self)
 
     def fate_of(self, client: Client) -> str:
         """Why nothing more will come from this client; empty if something may."""
-        life = self._life
-        if life is None or life.client is not client:
+        session = self._session
+        if session is None or session.client is not client:
             return self._reason or "it ended"
-        return (self._told(life.reason) or "it ended") if life.gone else ""
+        return (self._told(session.reason) or "it ended") if session.gone else ""
 
     def end_session(self, reason: str) -> None:
         """Start a new session: the server has forgotten this one."""
-        if self._life is not None:
-            self._life.lose(reason)
+        if self._session is not None:
+            self._session.lose(reason)
 
     def refresh(self) -> None:
         """List the tools again."""
-        if self._life is not None:
-            self._life.refresh()
+        if self._session is not None:
+            self._session.refresh()
+
+    @cached_property
+    def _requests(self) -> ServerRequests:
+        from holdfast.mcp.client import sdk
+
+        return sdk.ServerRequests(self._runtime, self.name, self._active_calls)
 
     async def visit(self, elicitations: Any) -> str:
-        return await self._asking.visit(elicitations)
+        return await self._requests.visit(elicitations)
 
     def _absence(self) -> str:
         said = f"MCP server '{self.name}' is not running ({self._reason or 'it has just ended'})"
@@ -394,9 +394,9 @@ class Connection:
         while isinstance(error, BaseExceptionGroup):
             error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
         said = str(error) or type(error).__name__
-        if self._remote is None or isinstance(error, HoldfastError):
+        if self._http is None or isinstance(error, HoldfastError):
             return said
-        said, why = said.partition("\n")[0], self._remote.why
+        said, why = said.partition("\n")[0], self._http.why
         return f"{said} ({why})" if why else said
 
     def _told(self, reason: str) -> str:
@@ -419,9 +419,9 @@ async def _load() -> None:
     """Import the SDK in a thread, because that is the slowest step of a start."""
 
     def work() -> None:
-        import mcp
+        from holdfast.mcp.client import sdk
 
-        for name in (mcp.__name__, "client"):
+        for name in (sdk.Client.__module__.partition(".")[0], "client"):
             # the SDK logs protocol errors of servers; they do not belong on the terminal
             logging.getLogger(name).addHandler(logging.NullHandler())
 

@@ -1,10 +1,22 @@
-"""Handles requests and log messages of a server during a call: questions go to the user, never to the model."""
+"""Answers the requests of a server during a call: questions go to the user, never to the model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
+
+from mcp.client import ClientRequestContext
+from mcp_types import (
+    INVALID_PARAMS,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    CreateMessageResultWithTools,
+    ElicitRequestFormParams,
+    ElicitRequestParams,
+    ElicitResult,
+    ErrorData,
+    ListRootsResult,
+)
+from pydantic import ValidationError
 
 from holdfast.contract.elicitation import (
     CANCELLED,
@@ -17,7 +29,6 @@ from holdfast.contract.elicitation import (
     UrlRequest,
 )
 from holdfast.contract.errors import InvalidSchema
-from holdfast.contract.event import ServerLogged
 from holdfast.contract.json import Args, Json, encode_json
 from holdfast.contract.schema import CompiledSchema, compile_schema
 from holdfast.mcp.client.active_calls import ActiveCalls
@@ -25,19 +36,6 @@ from holdfast.mcp.client.definitions import cut_text, source_of
 from holdfast.net.hosts import url_problem
 
 if TYPE_CHECKING:
-    from mcp.client import ClientRequestContext
-    from mcp_types import (
-        CreateMessageRequestParams,
-        CreateMessageResult,
-        CreateMessageResultWithTools,
-        ElicitRequestFormParams,
-        ElicitRequestParams,
-        ElicitResult,
-        ErrorData,
-        ListRootsResult,
-        LoggingMessageNotificationParams,
-    )
-
     from holdfast.runtime.runtime import Runtime
 
 MAX_OPEN: Final = 8
@@ -61,16 +59,13 @@ _REFUSED_BY_PERSON: Final = -1
 class ServerRequests:
     """Answers the requests of one server."""
 
-    def __init__(self, runtime: Runtime, name: str, flights: ActiveCalls) -> None:
+    def __init__(self, runtime: Runtime, name: str, active_calls: ActiveCalls) -> None:
         self._runtime = runtime
         self._source = source_of(name)
-        self._flights = flights
+        self._active_calls = active_calls
         self._open = 0
 
     async def elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
-        from mcp_types import ElicitResult
-        from pydantic import ValidationError
-
         if params.mode == "url":
             if (why := _fault(params.url)) is not None:
                 return refusal(why)
@@ -100,9 +95,6 @@ class ServerRequests:
     async def sample(
         self, context: ClientRequestContext, params: CreateMessageRequestParams
     ) -> CreateMessageResult | CreateMessageResultWithTools | ErrorData:
-        from mcp_types import CreateMessageResult, ErrorData
-        from pydantic import ValidationError
-
         if params.tools or params.tool_choice:
             return refusal("this client does not support tools in a sampling request")
         wire: dict[str, Any] = params.model_dump(by_alias=True, mode="json", exclude_none=True)
@@ -123,8 +115,6 @@ class ServerRequests:
             return ErrorData(code=_REFUSED_BY_PERSON, message="No reply was given")
 
     async def roots(self, context: ClientRequestContext) -> ListRootsResult | ErrorData:
-        from mcp_types import ListRootsResult
-
         root = self._runtime.workspace.root
         listed = [] if root is None else [{"uri": root.as_uri(), "name": root.name}]
         return ListRootsResult.model_validate({"roots": listed})
@@ -155,22 +145,20 @@ class ServerRequests:
 
     async def _put(self, questions: tuple[Question, ...]) -> tuple[ElicitationReply, ...] | None:
         """The replies; None if the call they are for has ended."""
-        flight = self._flights.current()
-        call = None if flight is None else flight.ctx.call_record
+        active_call = self._active_calls.current()
+        call = None if active_call is None else active_call.ctx.call_record
         about = {"call_id": call.id, "group": call.group} if call else {}
         elicitation = Elicitation(asked_by=self._source, questions=questions, **about)
         self._open += 1
         try:
-            if flight is None:
+            if active_call is None:
                 return await self._runtime.interfaces.elicit(elicitation)
-            return await flight.while_it_lasts(self._runtime.interfaces.elicit(elicitation))
+            return await active_call.while_it_lasts(self._runtime.interfaces.elicit(elicitation))
         finally:
             self._open -= 1
 
 
 def refusal(why: str) -> ErrorData:
-    from mcp_types import INVALID_PARAMS, ErrorData
-
     return ErrorData(code=INVALID_PARAMS, message=f"Refused: {why}.")
 
 
@@ -235,49 +223,3 @@ def _fault(url: str) -> str | None:
         return f"an address may be {MAX_URL:,} characters long"
     why = url_problem(url, loopback=True)
     return None if why is None else f"the page cannot be opened: {why}"
-
-
-MAX_BYTES: Final = 4 * 1024
-PER_SECOND: Final = 100
-
-
-class ServerLog:
-    def __init__(self, runtime: Runtime, name: str, flights: ActiveCalls, now: Callable[[], float] = monotonic) -> None:
-        self._runtime = runtime
-        self._source = source_of(name)
-        self._flights = flights
-        self._now = now
-        self._second = 0.0
-        self._told = 0
-        self._lost = 0
-
-    async def log(self, params: LoggingMessageNotificationParams) -> None:
-        if self._runtime.events.idle or not self._has_room():
-            return
-        said = params.data if isinstance(params.data, str) else encode_json(params.data).decode()
-        text = f"{params.logger[:80]}: {said}" if params.logger else said
-        self._tell(params.level, text)
-
-    def _has_room(self) -> bool:
-        now = self._now()
-        if now - self._second >= 1.0:
-            lost, self._lost = self._lost, 0
-            self._second, self._told = now, 0
-            if lost:
-                self._told += 1
-                self._tell("warning", f"{lost:,} log messages were dropped: more than {PER_SECOND} per second")
-        self._told += 1
-        if self._told <= PER_SECOND:
-            return True
-        self._lost += 1
-        return False
-
-    def _tell(self, level: str, text: str) -> None:
-        flight = self._flights.current()
-        clean = self._runtime.redactor(text)
-        raw = clean.encode("utf-8", "replace")
-        if len(raw) > MAX_BYTES:
-            clean = f"{raw[:MAX_BYTES].decode('utf-8', 'ignore')} […]"
-        self._runtime.events.emit_from_anywhere(
-            ServerLogged("" if flight is None else flight.ctx.call_id, self._source, level, clean)
-        )

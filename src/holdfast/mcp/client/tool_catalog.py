@@ -43,21 +43,21 @@ MAX_CHARS: Final = 3_000
 approval would pin text that was not shown."""
 
 
-def unreviewed_tool(shelf: ToolCatalog, item: CatalogEntry) -> Tool:
+def unreviewed_tool(catalog: ToolCatalog, item: CatalogEntry) -> Tool:
     """The tool as it was reviewed; as it is now if it never was, or if the reviewed definition cannot be used any more.
 
     It has no output schema: by the time of the result the new definition applies.
     """
-    name, full_name = item.name, f"{source_of(shelf.name)}:{item.name}"
+    name, full_name = item.name, f"{source_of(catalog.name)}:{item.name}"
 
     async def propose(args: Args, ctx: Context) -> Proposal | Result:
-        now = shelf.listed(name)
+        now = catalog.listed(name)
         if now is None or not now.held:
             return fail(f"'{full_name}' changed meanwhile. Call it again.")
         preview = await asyncio.to_thread(definition_diff, now.pinned, now.definition)
         if preview.count("\n") >= MAX_LINES or len(preview) > MAX_CHARS:
             what = "is new and longer" if now.pinned is None else "changed by more"
-            return fail(f"Its definition {what} than can be shown here: holdfast mcp review {shelf.name} {name}")
+            return fail(f"Its definition {what} than can be shown here: holdfast mcp review {catalog.name} {name}")
         which = "definition of a new tool" if now.pinned is None else "changed definition"
         return Proposal(
             tool_name=full_name,
@@ -69,20 +69,20 @@ def unreviewed_tool(shelf: ToolCatalog, item: CatalogEntry) -> Tool:
         )
 
     async def apply(payload: Args, ctx: Context) -> Result:
-        if not shelf.accept(name, str(payload.get("definition"))):
+        if not catalog.accept(name, str(payload.get("definition"))):
             return fail("Its definition changed again, so the call was not sent. Call it again.")
-        tool, args = shelf.tool(name), payload.get("arguments")
+        tool, args = catalog.tool(name), payload.get("arguments")
         if tool is None or not isinstance(args, dict):
             return fail("Its new definition cannot be used, so the call was not sent.")
         judged = tool.schema.check(args)
         if isinstance(judged, InvalidArguments):
             return fail(f"Its new definition was accepted but does not allow these arguments: {judged}")
-        return check_output(tool, await shelf.send(name, judged, cast("RunContext", ctx)))
+        return check_output(tool, await catalog.send(name, judged, cast("RunContext", ctx)))
 
     return tool_from(
-        shelf.name,
+        catalog.name,
         {**_shown(item), "outputSchema": None},
-        timeout=shelf.timeout,
+        timeout=catalog.timeout,
         propose=propose,
         apply=apply,
         capabilities=frozenset({CHANGED_DEFINITION}),

@@ -14,6 +14,7 @@ from holdfast.contract.errors import HoldfastError
 from holdfast.fs.beneath import remove_tree
 from holdfast.fs.replace import make_private_folder
 from holdfast.fs.temporary import is_orphaned, new_temporary_name
+from holdfast.runtime.undo.copy_recorder import CopyLimits, CopyRecording, PackStore, TooLarge, check_size
 from holdfast.runtime.undo.overlay_recorder import OverlayRecording
 from holdfast.runtime.undo.protected_changes import check_changes, without_documents
 from holdfast.sandbox.launch import Changes, Overlay
@@ -164,8 +165,6 @@ class Recorder:
     def _why_not_copied(self, root: Path) -> str | None:
         if self._config.undo == "overlay":
             return f"no overlay can be put over {root}"
-        from holdfast.runtime.undo.copy_recorder import TooLarge, check_size
-
         try:
             check_size(root, self._copy_limits())
         except TooLarge as error:
@@ -192,8 +191,6 @@ class Recorder:
         return parts
 
     def _copy_recordings(self, run: Path, roots: Sequence[Path], ledger: Ledger) -> Sequence[RootRecording] | None:
-        from holdfast.runtime.undo.copy_recorder import CopyRecording, PackStore, TooLarge
-
         assert self._state is not None
         contents = PackStore(self._state / "contents")
         try:
@@ -204,8 +201,6 @@ class Recorder:
         return parts
 
     def _copy_limits(self) -> CopyLimits:
-        from holdfast.runtime.undo.copy_recorder import CopyLimits
-
         return CopyLimits(self._config.undo_max_files, self._config.undo_max_bytes)
 
     def _uses_overlay(self, root: Path) -> bool:
