@@ -17,8 +17,6 @@ _UNTESTED: Final = """
     chat/frontmatter/option_edits chat/frontmatter/yaml chat/lua/host chat/lua/worker chat/parser chat/scanner
     chat/state_file chat/templates/expansion chat/templates/scanner chat/turns
 
-    config/config config/json_schema config/layers config/merge config/options config/secret_references
-
     contract/context contract/processes
 
     guardrails/guardrails guardrails/turn_facts
@@ -28,16 +26,11 @@ _UNTESTED: Final = """
     models/text_protocol/prompt models/text_protocol/syntax models/text_protocol/text_model models/translation
     models/transport
 
-    registry/provider_lists registry/registration registry/source_loader registry/tool_index
-
     runtime/access runtime/background_processes runtime/call_lifecycle runtime/cancellation runtime/events
     runtime/executor runtime/input_checks runtime/output_reader runtime/path_locks runtime/pipeline
     runtime/services runtime/tool_process runtime/undo/copy_recorder runtime/undo/overlay_recorder
     runtime/undo/protected_changes runtime/undo/recording_lock runtime/undo/restore runtime/undo/tree
     runtime/workspace
-
-    store/changes store/database store/entries store/folder_writers store/group_commit store/operations
-    store/process_identity store/projections store/shown_calls store/user_ledger
 
     testing/backend testing/conversation testing/memory_conversation
 """

@@ -14,7 +14,7 @@ LoadHere = Callable[..., LoadedConfig]
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home of the test's own, so that no file of this machine is read."""
+    """A temporary home folder, so that no file of this machine is read."""
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))

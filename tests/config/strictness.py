@@ -1,6 +1,6 @@
-"""An ordering of configurations: whether one lets nothing happen that another would stop.
+"""A strictness ordering of configurations: whether one allows nothing that the other forbids.
 
-It is written apart from the trust rules that the options declare, so that the property tests can check these.
+It shares no code with the trust rules of the options, so that property tests can check those.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def at_least_as_strict(one: Config, other: Config) -> bool:
 
 
 def looser_options(one: Config, other: Config) -> list[str]:
-    """The options in which `one` is not at least as strict as `other`."""
+    """Return the options in which `one` is looser than `other`."""
     checks = (
         *_tools(one.tools, other.tools),
         *_approval(one.approval, other.approval),
@@ -123,7 +123,7 @@ def _confirmation(one: ConfirmationConfig, other: ConfirmationConfig) -> tuple[C
 
 
 def _hides(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Every entry, and no further exception."""
+    """Whether `one` has every entry of the other, and no additional exception."""
     mine, theirs = (tuple(entry for entry in names if entry.startswith("!")) for names in (one, other))
     return _holds(one, [entry for entry in other if not entry.startswith("!")]) and _holds(theirs, mine)
 
@@ -148,7 +148,7 @@ def _sandbox(one: SandboxConfig, other: SandboxConfig) -> tuple[Check, ...]:
 
 
 def _model(one: ModelConfig, other: ModelConfig) -> tuple[Check, ...]:
-    """Thinking, temperature and the like are taste; who is asked, where and for how long is not."""
+    """Thinking, temperature and the like are free; the model, its address and the timeouts are not."""
     names = one.providers.keys() | other.providers.keys()
     unknown = ModelProvider()
     endpoints = (
@@ -182,7 +182,7 @@ def _guardrails(one: GuardrailsConfig, other: GuardrailsConfig) -> tuple[Check, 
 
 
 def _layers(one: Mapping[str, PolicyLayer], other: Mapping[str, PolicyLayer]) -> bool:
-    """A layer more is one more intersection, never looser."""
+    """An additional layer is one more intersection, so never looser."""
     return all(
         name in one
         and (one[name].profile, one[name].allow) == (layer.profile, layer.allow)
@@ -201,7 +201,7 @@ def _presets(one: Mapping[str, Preset], other: Mapping[str, Preset]) -> bool:
 
 
 def _commands(one: Iterable[CommandRule], other: Iterable[CommandRule]) -> bool:
-    """What the other asks about or denies is kept, and nothing is approved or reached beyond it."""
+    """Keep what the other asks about or denies, and approve or reach nothing beyond it."""
     mine, theirs = set(one), set(other)
     return not any(rule.verdict != "approve" for rule in theirs - mine) and not any(
         rule.verdict == "approve" or rule.network or rule.read or rule.write for rule in mine - theirs
@@ -209,7 +209,7 @@ def _commands(one: Iterable[CommandRule], other: Iterable[CommandRule]) -> bool:
 
 
 def _servers(one: Mapping[str, McpServer], other: Mapping[str, McpServer]) -> bool:
-    """A server less is stricter; one more, or the same name for another, is not."""
+    """Fewer servers are stricter; an additional one, or another under the same name, is not."""
     return all(name in other and _server(server, other[name]) for name, server in one.items())
 
 
@@ -230,7 +230,7 @@ def _server(one: McpServer, other: McpServer) -> bool:
 
 
 def _own_network(one: McpServer, other: McpServer) -> bool:
-    """What follows the sandbox can be compared with nothing but itself."""
+    """A value that follows the sandbox is comparable only with itself."""
     if one.network is None or other.network is None:
         return one.network in ("off", other.network)
     return _reaches_no_further(one.network, other.network)

@@ -1,4 +1,4 @@
-"""What the machine's configuration sets, every other layer can only tighten; a user's own rules need no trust."""
+"""Options of the machine's file can only be tightened by other layers; the user's file for a project needs no trust."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.config.machine import MachineFile
 from holdfast.config.roots import user_project_file
 from holdfast.contract.errors import ConfigError
 from tests.config.conftest import LoadHere, Write
-from tests.config.layers import TOOLS, Table, exists, layers, severity, to_toml
+from tests.config.layer_strategies import TOOLS, Table, exists, layers, severity, to_toml
 from tests.config.strictness import looser_options
 from tests.config.test_trust_rules import LOOSER
 from tests.soak import rounds
@@ -37,7 +37,7 @@ def machine(tmp_path: Path) -> MachineFile:
 
 
 def loaded(machine: Table, *above: Table) -> LoadedConfig:
-    """The machine's configuration under a user's, a trusted project's and a trusted document's, and flags."""
+    """Load the machine's configuration below a user's, a trusted project's, a trusted document's and flags."""
     user, project, document, flags = (*above, {}, {}, {}, {})[:4]
     with tempfile.TemporaryDirectory() as folder:
         root, user_file, machine_file = Path(folder, "project"), Path(folder, "user.toml"), Path(folder, "etc.toml")
@@ -61,7 +61,7 @@ def loaded(machine: Table, *above: Table) -> LoadedConfig:
 
 
 def of_the_machine(config: Config, machine: Config) -> Config:
-    """Only the entries of tables that the machine has."""
+    """Return only the table entries that the machine has."""
     for section, names in TABLES:
         part: Any = getattr(config, section)
         known: Any = getattr(machine, section)
@@ -74,7 +74,7 @@ def of_the_machine(config: Config, machine: Config) -> Config:
 
 
 def listed(config: Config) -> Config:
-    """With nothing but the list of `auto_approve` to approve anything."""
+    """Return the configuration with `auto_approve` as the only source of approvals."""
     approval = structs.replace(
         config.approval, require_approval=True, auto_approve_sandboxed=False, max_risk=None, commands=()
     )
@@ -111,8 +111,10 @@ def _is_plain(key: str) -> bool:
 @pytest.mark.parametrize(
     ("key", "value"), [(key, value) for key, value in LOOSER if key not in NARROWED | ADDED and _is_plain(key)]
 )
-def test_every_option_can_be_held(load_here: LoadHere, machine: MachineFile, key: str, value: Any) -> None:
-    """The defaults, written down by the machine, are kept against a looser value."""
+def test_every_option_can_be_limited_by_the_machine(
+    load_here: LoadHere, machine: MachineFile, key: str, value: Any
+) -> None:
+    """A default that the machine sets explicitly is kept against a looser value."""
     machine.path.write_text(to_toml(_nested(key, to_builtins(effective_options(Config())[key]))))
     after = load_here(machine=machine, flags={key: value}).config
     assert key not in looser_options(after, load_here(machine=machine).config)
@@ -124,7 +126,7 @@ def _nested(key: str, value: object) -> Table:
 
 
 @pytest.mark.spec("P8")
-def test_what_is_held_is_said_with_the_file_and_in_the_report(load_here: LoadHere, machine: MachineFile) -> None:
+def test_a_limited_option_is_named_in_the_notice_and_in_the_report(load_here: LoadHere, machine: MachineFile) -> None:
     machine.path.write_text("[sandbox]\nmode = 'required'\nnetwork = ['a.example']\n[tools]\nprofile = 'minimal'\n")
     flags = {"sandbox.mode": "off", "sandbox.network": "off", "tools.profile": "full", "tools.max_depth": 99}
     found = load_here(machine=machine, flags=flags)
@@ -149,7 +151,7 @@ def test_what_is_held_is_said_with_the_file_and_in_the_report(load_here: LoadHer
         ("network = 'off'\n[approval]\nwiden = ['hosts']", {"hosts"}),
     ],
 )
-def test_neither_an_approval_nor_a_rule_widens_what_the_machine_sets(
+def test_no_approval_or_rule_widens_what_the_machine_sets(
     load_here: LoadHere, machine: MachineFile, setting: str, left: set[str]
 ) -> None:
     machine.path.write_text(f"[sandbox]\n{setting}\n")
@@ -159,7 +161,9 @@ def test_neither_an_approval_nor_a_rule_widens_what_the_machine_sets(
 
 
 @pytest.mark.spec("P8")
-def test_what_the_machine_takes_out_or_denies_in_its_list_stays_so(load_here: LoadHere, machine: MachineFile) -> None:
+def test_exclusions_and_denials_in_the_machines_list_cannot_be_undone(
+    load_here: LoadHere, machine: MachineFile
+) -> None:
     machine.path.write_text(
         "[approval]\nauto_approve = { append = ['$ours'], remove = ['file.write'] }\n"
         "[approval.presets.'$ours']\ndeny = ['shell.exec']\n"
@@ -173,9 +177,7 @@ def test_what_the_machine_takes_out_or_denies_in_its_list_stays_so(load_here: Lo
 
 @pytest.mark.spec("P8")
 @pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
-def test_a_machine_file_that_others_can_write_stops_everything(
-    load_here: LoadHere, machine: MachineFile, mode: int
-) -> None:
+def test_a_machine_file_writable_by_others_is_an_error(load_here: LoadHere, machine: MachineFile, mode: int) -> None:
     machine.path.write_text("")
     machine.path.chmod(mode)
     with pytest.raises(ConfigError, match=r"only by root, but .* can be written by others\. As root, run `chmod"):
@@ -183,7 +185,7 @@ def test_a_machine_file_that_others_can_write_stops_everything(
 
 
 @pytest.mark.spec("P8")
-def test_a_machine_file_of_another_user_stops_everything(load_here: LoadHere, machine: MachineFile) -> None:
+def test_a_machine_file_of_another_user_is_an_error(load_here: LoadHere, machine: MachineFile) -> None:
     machine.path.write_text("")
     if os.getuid() == 0:
         os.chown(machine.path, 12_345, -1)
@@ -192,14 +194,14 @@ def test_a_machine_file_of_another_user_stops_everything(load_here: LoadHere, ma
 
 
 @pytest.mark.spec("P8")
-def test_no_variable_moves_the_machine_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_environment_variable_moves_the_machine_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "HOLDFAST_CONFIG"):
         monkeypatch.setenv(name, str(tmp_path))
     assert MachineFile().path == Path("/etc/holdfast/config.toml")
 
 
 @pytest.mark.spec("P8")
-def test_a_users_own_rules_for_a_project_count_in_full_there_and_nowhere_else(
+def test_the_users_own_file_for_a_project_applies_fully_there_and_nowhere_else(
     load_here: LoadHere, write_user: Write, write_project: Write, root: Path, tmp_path: Path
 ) -> None:
     write_user("[tools]\nprofile = 'minimal'\nmax_depth = 3\n")
@@ -218,7 +220,7 @@ def test_a_users_own_rules_for_a_project_count_in_full_there_and_nowhere_else(
 
 
 @pytest.mark.spec("P8")
-def test_rules_for_a_project_that_others_can_write_are_refused(load_here: LoadHere, root: Path) -> None:
+def test_a_users_file_for_a_project_that_others_can_write_is_refused(load_here: LoadHere, root: Path) -> None:
     file = user_project_file(root)
     file.parent.mkdir(parents=True)
     file.touch()

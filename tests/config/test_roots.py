@@ -32,13 +32,13 @@ def test_a_symlink_into_a_project_leads_to_its_real_root(root: Path, tmp_path: P
 
 
 @pytest.mark.spec("N5")
-def test_a_marker_that_is_a_broken_symlink_still_marks(root: Path) -> None:
+def test_a_marker_that_is_a_broken_symlink_counts(root: Path) -> None:
     (root / "holdfast.toml").symlink_to(root / "gone")
     assert find_root(root) == root
 
 
 @pytest.mark.spec("N5")
-def test_each_root_has_a_state_folder_of_its_own_outside_the_project(root: Path, own_home: Path) -> None:
+def test_each_root_has_its_own_state_folder_outside_the_project(root: Path, own_home: Path) -> None:
     one, two = state_dir(root), state_dir(root / "sub")
     assert one != two and one == state_dir(Path(os.path.relpath(root)))
     assert one.parent == two.parent == own_home / ".local/state/holdfast/projects" == user_state_dir() / "projects"
@@ -48,7 +48,7 @@ def test_each_root_has_a_state_folder_of_its_own_outside_the_project(root: Path,
 
 
 @pytest.mark.spec("N5")
-def test_a_root_that_holds_the_whole_home_is_fine(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_root_that_contains_the_home_folder_is_accepted(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roots, "_login_home", lambda: own_home)
     (own_home / ".git").mkdir()
     assert find_root(own_home / "x") == own_home
@@ -57,7 +57,7 @@ def test_a_root_that_holds_the_whole_home_is_fine(own_home: Path, monkeypatch: p
 
 @pytest.mark.spec("N7", "A2")
 @pytest.mark.parametrize(("variable", "folder"), [("XDG_STATE_HOME", "holdfast"), ("HOME", ".local/state/holdfast")])
-def test_a_state_folder_inside_the_project_is_used_unless_it_came_with_it(
+def test_a_state_folder_inside_the_project_is_used_only_if_it_was_created_here(
     root: Path, monkeypatch: pytest.MonkeyPatch, variable: str, folder: str
 ) -> None:
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast import Tool
-from tests.registry.many import many_tools
+from tests.registry.many_tools import many_tools
 
 
 def definitions() -> list[Tool]:

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.factory.runtime import build_runtime, load_project
 from holdfast.store.ledger import Ledger
-from tests.store.making import APPROVED, DONE, make_call
+from tests.store.calls import APPROVED, DONE, make_call
 
 
 def _prune_ends() -> None:

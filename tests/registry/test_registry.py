@@ -45,7 +45,7 @@ def test_a_handle_removes_its_registration_once() -> None:
 
 
 @pytest.mark.spec("R2")
-def test_composed_handles_are_removed_in_order_and_none_is_skipped() -> None:
+def test_composed_handles_are_removed_in_order_and_none_is_ignored() -> None:
     order: list[int] = []
     both = Handle.compose(Handle(lambda: order.append(1)), None, Handle(lambda: order.append(2)))
     assert (both.remove(), both.remove()) == (True, False)
@@ -64,11 +64,11 @@ def test_a_duplicate_name_is_refused_unless_replaced() -> None:
     assert registry.get("file.read") is old
     registry.register(new, replace=True)
     assert registry.get("file.read") is new
-    assert registry.get("read") is None, "the alias went with the tool that had it"
+    assert registry.get("read") is None, "the alias was removed with its tool"
 
 
 @pytest.mark.spec("R2")
-def test_the_handle_of_a_replaced_tool_leaves_its_successor_and_removing_that_restores_nothing() -> None:
+def test_the_handle_of_a_replaced_tool_does_not_remove_its_successor() -> None:
     registry = Registry()
     first = registry.register(named("a"))
     new = named("a")
@@ -93,7 +93,9 @@ def test_the_handle_of_a_replaced_tool_leaves_its_successor_and_removing_that_re
         (named("mcp:a:b"), named("x", "mcp__a__b"), "taken by tool 'mcp:a:b'"),
     ],
 )
-def test_names_aliases_and_api_names_share_one_space_blind_to_case(taken: Tool, newcomer: Tool, words: str) -> None:
+def test_names_aliases_and_api_names_share_one_case_insensitive_namespace(
+    taken: Tool, newcomer: Tool, words: str
+) -> None:
     registry = Registry()
     registry.register(taken)
     with pytest.raises(DuplicateTool, match=words):
@@ -105,7 +107,7 @@ def test_names_aliases_and_api_names_share_one_space_blind_to_case(taken: Tool, 
 
 @pytest.mark.spec("R2", "R7")
 @pytest.mark.parametrize("newcomer", [named("other", "read"), named("other", "file.read"), named("FILE.READ")])
-def test_an_alias_or_another_case_takes_no_place_even_with_replace(newcomer: Tool) -> None:
+def test_replace_does_not_apply_to_an_alias_or_another_case(newcomer: Tool) -> None:
     registry = Registry()
     taken = named("file.read", "read")
     registry.register(taken)
@@ -115,7 +117,7 @@ def test_an_alias_or_another_case_takes_no_place_even_with_replace(newcomer: Too
 
 
 @pytest.mark.spec("R2")
-def test_replacing_by_an_alias_or_api_name_takes_the_whole_tool_out() -> None:
+def test_replacing_by_an_alias_or_api_name_removes_the_whole_tool() -> None:
     registry = Registry()
     registry.register([named("shell.exec", "bash"), named("file.read")])
     registry.register([named("bash"), named("file--read")], replace=True)
@@ -124,7 +126,7 @@ def test_replacing_by_an_alias_or_api_name_takes_the_whole_tool_out() -> None:
 
 
 @pytest.mark.spec("R2")
-def test_a_batch_that_replaces_takes_nothing_out_when_one_of_it_is_refused() -> None:
+def test_a_refused_batch_replaces_nothing() -> None:
     registry = Registry()
     old = [named("a"), named("b", "bee")]
     registry.register(old)
@@ -164,7 +166,7 @@ def test_only_the_program_or_the_same_source_may_replace_a_tool(old: str, new: s
 
 
 @pytest.mark.spec("R2")
-def test_a_source_given_at_registration_overrules_what_a_tool_says_of_itself() -> None:
+def test_the_source_given_at_registration_overrides_the_one_in_the_tool() -> None:
     registry = Registry()
     registry.register(named("x", source="builtin"), source="package:evil")
     found = registry.get("x")
@@ -172,7 +174,7 @@ def test_a_source_given_at_registration_overrules_what_a_tool_says_of_itself() -
 
 
 @pytest.mark.spec("R2", "R5")
-def test_a_swap_brings_replaces_and_removes_in_one_change() -> None:
+def test_a_swap_adds_replaces_and_removes_in_one_change() -> None:
     registry = Registry()
     stays, old, gone = (named(f"mcp:a:{name}", source="mcp:a") for name in ("stays", "old", "gone"))
     registry.register([stays, old, gone, named("other")])
@@ -189,7 +191,7 @@ def test_a_swap_brings_replaces_and_removes_in_one_change() -> None:
 
 
 @pytest.mark.spec("R2", "R5")
-def test_a_swap_that_is_refused_changes_nothing_and_one_without_effect_tells_nobody() -> None:
+def test_a_refused_swap_changes_nothing_and_an_empty_one_notifies_nobody() -> None:
     registry = Registry()
     mine, theirs = named("mcp:a:x", source="mcp:a"), named("theirs", source="builtin")
     registry.register([mine, theirs])
@@ -223,7 +225,7 @@ def test_tools_are_found_by_canonical_name_alias_and_api_name() -> None:
 
 
 @pytest.mark.spec("R3")
-def test_lists_and_specs_are_sorted_and_kept_until_something_changes() -> None:
+def test_lists_and_specs_are_sorted_and_cached_until_a_change() -> None:
     registry = Registry()
     strict = Tool(
         name="b",
@@ -254,7 +256,7 @@ def test_lists_and_specs_are_sorted_and_kept_until_something_changes() -> None:
 
 
 @pytest.mark.spec("R3")
-def test_unregistering_says_whether_there_was_anything() -> None:
+def test_unregister_returns_whether_the_tool_existed() -> None:
     registry = Registry()
     registry.register([named("a", "eh"), named("b.c")])
     assert registry.unregister("eh") is True
@@ -264,18 +266,18 @@ def test_unregistering_says_whether_there_was_anything() -> None:
 
 
 @pytest.mark.spec("R3")
-def test_the_policy_is_kept_for_those_who_ask() -> None:
+def test_the_registry_stores_the_policy() -> None:
     registry = Registry()
     assert registry.get_policy() is None
     policy = Everything()
     revision = registry.revision
     registry.set_policy(policy)
     assert registry.get_policy() is policy
-    assert registry.revision > revision, "what is shown may have changed"
+    assert registry.revision > revision, "the visible tools may have changed"
 
 
 @pytest.mark.spec("R3")
-def test_each_change_raises_the_revision_once_and_tells_the_listeners() -> None:
+def test_each_change_increases_the_revision_once_and_notifies_the_listeners() -> None:
     registry = Registry()
     seen: list[tuple[int, int]] = []
     handle = registry.on_change(lambda: seen.append((registry.revision, len(registry.list()))))
@@ -293,7 +295,7 @@ def test_each_change_raises_the_revision_once_and_tells_the_listeners() -> None:
 
 
 @pytest.mark.spec("R3")
-def test_a_listener_that_fails_is_a_warning_and_the_others_are_told() -> None:
+def test_a_failing_listener_gives_a_warning_and_the_others_are_notified() -> None:
     registry = Registry()
     told: list[str] = []
 
@@ -308,7 +310,7 @@ def test_a_listener_that_fails_is_a_warning_and_the_others_are_told() -> None:
 
 
 @pytest.mark.spec("R6")
-def test_a_misspelt_name_is_answered_with_one_the_caller_may_see() -> None:
+def test_a_misspelt_name_is_answered_with_a_name_that_the_caller_may_see() -> None:
     registry = Registry()
     read, write = named("file.read", "read"), named("file.reap", "reap")
     registry.register([read, write])
@@ -322,7 +324,7 @@ def test_a_misspelt_name_is_answered_with_one_the_caller_may_see() -> None:
 
 
 @pytest.mark.spec("R10")
-def test_tools_that_need_a_root_are_there_only_while_there_is_one() -> None:
+def test_tools_that_need_a_root_are_visible_only_with_a_root() -> None:
     registry = Registry(has_root=False)
     write = named("file.write", "write", needs_root=True)
     registry.register([named("file.read"), named("file.list"), write])
@@ -344,7 +346,7 @@ LOOSE = {"type": "object", "properties": {"q": {"type": "string"}}}
 
 
 @pytest.mark.spec("S3")
-def test_a_strict_tool_that_is_not_strict_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_strict_tool_with_a_non_strict_schema_gives_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     registry = Registry()
     with caplog.at_level(logging.WARNING, logger="holdfast"):
         registry.register(Tool(name="loose", strict=True, input_schema=LOOSE))
@@ -358,7 +360,7 @@ def test_a_strict_tool_that_is_not_strict_is_a_warning(caplog: pytest.LogCapture
 
 
 @pytest.mark.spec("S3")
-def test_a_strict_tool_that_is_not_strict_is_refused_when_the_check_is_an_error() -> None:
+def test_a_strict_tool_with_a_non_strict_schema_is_refused_if_configured() -> None:
     registry = Registry(strict_check="error")
     with pytest.raises(InvalidSchema, match="Tool 'loose' is strict"):
         registry.register([Tool(name="fine"), Tool(name="loose", strict=True, input_schema=LOOSE)])
@@ -366,7 +368,7 @@ def test_a_strict_tool_that_is_not_strict_is_refused_when_the_check_is_an_error(
 
 
 @pytest.mark.spec("R2")
-def test_threads_may_register_together() -> None:
+def test_threads_can_register_concurrently() -> None:
     registry = Registry()
     counts: list[int] = []
 

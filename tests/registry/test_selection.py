@@ -1,4 +1,4 @@
-"""Choosing tools per document."""
+"""Tool selection per document."""
 
 from __future__ import annotations
 
@@ -60,19 +60,19 @@ def test_each_evaluation_starts_from_the_defaults() -> None:
 
 @pytest.mark.spec("R6", "R8")
 @pytest.mark.parametrize("operation", ["set", "append", "prepend", "remove", "+", "-"])
-def test_a_misspelt_name_is_an_error_that_says_what_was_meant(operation: str) -> None:
+def test_a_misspelt_name_is_an_error_with_a_suggestion(operation: str) -> None:
     with pytest.raises(UnknownTool, match=r"There is no tool 'raed'\. Did you mean 'read'\?"):
         select(TOOLS, [(operation, ["raed"])])
 
 
 @pytest.mark.spec("R6", "P2")
-def test_a_misspelt_group_is_an_error_that_says_what_was_meant() -> None:
+def test_a_misspelt_group_is_an_error_with_a_suggestion() -> None:
     with pytest.raises(UnknownTool, match="Did you mean 'group:maths'"):
         select(TOOLS, [("set", ["group:math"])], groups=GROUPS)
 
 
 @pytest.mark.spec("R6")
-def test_tools_the_caller_may_not_see_are_neither_found_nor_suggested() -> None:
+def test_invisible_tools_are_neither_found_nor_suggested() -> None:
     visible = TOOLS[:2]
     with pytest.raises(UnknownTool) as caught:
         select(visible, [("append", ["bash"])])

@@ -1,4 +1,4 @@
-"""Content kept beside the ledger."""
+"""Content-addressed blobs and stored outputs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def files_in(blobs: Blobs) -> list[Path]:
 
 
 @pytest.mark.spec("X10")
-def test_the_same_content_is_kept_once_whole_and_private(blobs: Blobs) -> None:
+def test_the_same_content_is_stored_once_atomically_and_private(blobs: Blobs) -> None:
     content = bytes(range(256)) * 100
     reference = blobs.put(content)
     assert blobs.put(content) == reference
@@ -39,7 +39,7 @@ def test_the_same_content_is_kept_once_whole_and_private(blobs: Blobs) -> None:
 
 
 @pytest.mark.spec("X10")
-def test_changed_content_is_not_given_out(blobs: Blobs) -> None:
+def test_content_changed_on_disk_is_not_returned(blobs: Blobs) -> None:
     reference = blobs.put(b"before")
     blobs.path(reference).write_bytes(b"after")
     with pytest.raises(LedgerCorrupt, match="has been changed"):
@@ -48,7 +48,7 @@ def test_changed_content_is_not_given_out(blobs: Blobs) -> None:
 
 @pytest.mark.spec("X10")
 @pytest.mark.parametrize("reference", ["../../../etc/passwd", "", "A" * 64, "0" * 63, "0" * 64 + "\n", "0" * 65])
-def test_what_is_not_a_reference_is_not_followed(blobs: Blobs, reference: str) -> None:
+def test_an_invalid_reference_is_refused(blobs: Blobs, reference: str) -> None:
     with pytest.raises(LedgerUnavailable, match="is not a content reference"):
         blobs.read(reference)
     with pytest.raises(LedgerUnavailable, match="is not a content reference"):
@@ -56,7 +56,7 @@ def test_what_is_not_a_reference_is_not_followed(blobs: Blobs, reference: str) -
 
 
 @pytest.mark.spec("X10")
-def test_content_that_is_gone_is_an_error_that_says_so(blobs: Blobs) -> None:
+def test_missing_content_is_an_error(blobs: Blobs) -> None:
     with pytest.raises(LedgerUnavailable, match="no longer stored"):
         blobs.read("0" * 64)
     with pytest.raises(LedgerUnavailable, match="no longer stored"):
@@ -64,7 +64,7 @@ def test_content_that_is_gone_is_an_error_that_says_so(blobs: Blobs) -> None:
 
 
 @pytest.mark.spec("X7")
-def test_an_output_is_kept_up_to_the_limit_and_says_how_much_is_gone(blobs: Blobs) -> None:
+def test_an_output_is_stored_up_to_the_limit_and_reports_the_dropped_bytes(blobs: Blobs) -> None:
     kept = blobs.spill("a" * 10 + "é" * 10, 15)
     assert (kept.size, kept.dropped) == (14, 16)
     assert blobs.read(kept.reference).decode() == "a" * 10 + "éé"
@@ -75,7 +75,7 @@ def test_an_output_is_kept_up_to_the_limit_and_says_how_much_is_gone(blobs: Blob
 
 
 @pytest.mark.spec("X7", "P7")
-def test_an_output_in_pieces_is_kept_like_one_in_one_piece_and_without_secrets(blobs: Blobs) -> None:
+def test_an_output_in_chunks_is_stored_like_a_whole_one_and_redacted(blobs: Blobs) -> None:
     text = f"é start {SECRET} middle \u20ac\n{SECRET}"
     raw = text.encode() + b"\xff\xfe end\n"
     with blobs.spill_writer(10_000) as writer:
@@ -88,7 +88,7 @@ def test_an_output_in_pieces_is_kept_like_one_in_one_piece_and_without_secrets(b
 
 
 @pytest.mark.spec("X7")
-def test_an_output_that_was_given_up_leaves_nothing_behind(blobs: Blobs) -> None:
+def test_an_abandoned_output_leaves_no_file(blobs: Blobs) -> None:
     def give_up() -> None:
         with blobs.spill_writer(100) as writer:
             writer.write("half of it")
@@ -113,7 +113,7 @@ def test_lines_are_read_back_by_number(blobs: Blobs, offset: int, limit: int, ex
 
 
 @pytest.mark.spec("X7", "X14")
-def test_lines_across_blocks_come_back_whole(blobs: Blobs) -> None:
+def test_lines_that_span_blocks_are_read_back_unbroken(blobs: Blobs) -> None:
     lines = [f"{number} " + "x" * (number % 300) for number in range(3000)]
     kept = blobs.spill("\n".join(lines), 10**7)
     for offset in (1, 400, 1500, 2990):

@@ -1,4 +1,4 @@
-"""Pinned definitions."""
+"""Pinned definitions of MCP tools."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
 from typing import Any
 
 import pytest
@@ -52,7 +50,7 @@ def seen(pins: ToolPins, server: str, tool: str) -> Json:
 
 
 @pytest.mark.spec("K2")
-def test_the_first_sight_is_pinned_and_a_later_one_is_not(pins: ToolPins) -> None:
+def test_the_first_definition_is_pinned_and_a_later_one_is_not(pins: ToolPins) -> None:
     assert seen(pins, "s", "read") is None
     assert pins.first_seen("s", {"read": ONE}) == {"read": ONE}
     assert pins.first_seen("s", {"read": TWO}) == {"read": ONE}
@@ -60,7 +58,7 @@ def test_the_first_sight_is_pinned_and_a_later_one_is_not(pins: ToolPins) -> Non
 
 
 @pytest.mark.spec("K2")
-def test_what_a_known_server_brings_later_has_no_pin_until_a_person_has_seen_it(pins: ToolPins) -> None:
+def test_a_tool_added_by_a_known_server_has_no_pin_until_the_user_accepts_it(pins: ToolPins) -> None:
     assert pins.first_seen("s", {}) == {}
     pins.first_seen("s", {"read": ONE, "list": ONE})
     assert pins.first_seen("s", {"read": ONE, "write": TWO}) == {"read": ONE}
@@ -78,7 +76,7 @@ def test_a_pin_belongs_to_one_tool_of_one_server(pins: ToolPins) -> None:
 
 
 @pytest.mark.spec("K2")
-def test_what_a_person_accepts_replaces_the_pin_here_and_elsewhere_and_after_a_restart(
+def test_an_accepted_definition_replaces_the_pin_in_every_process_and_after_a_restart(
     pins: ToolPins, path: Path
 ) -> None:
     elsewhere = ToolPins(path)
@@ -92,7 +90,7 @@ def test_what_a_person_accepts_replaces_the_pin_here_and_elsewhere_and_after_a_r
 
 
 @pytest.mark.spec("K2")
-def test_a_forgotten_server_is_seen_for_the_first_time_again(pins: ToolPins) -> None:
+def test_after_forgetting_a_server_its_next_contact_is_the_first(pins: ToolPins) -> None:
     pins.first_seen("s", {"read": ONE, "write": ONE})
     pins.first_seen("t", {"read": ONE})
     assert pins.forget("s") is True and pins.forget("s") is False
@@ -101,7 +99,7 @@ def test_a_forgotten_server_is_seen_for_the_first_time_again(pins: ToolPins) -> 
 
 
 @pytest.mark.spec("K2")
-def test_looking_creates_nothing(pins: ToolPins, tmp_path: Path) -> None:
+def test_reading_pins_creates_no_file(pins: ToolPins, tmp_path: Path) -> None:
     assert seen(pins, "s", "read") is None and pins.forget("s") is False and pins.first_seen("s", {}) == {}
     assert list(tmp_path.iterdir()) == []
 
@@ -118,7 +116,7 @@ DAMAGES = {
 
 @pytest.mark.spec("K2")
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_pin_is_no_first_sight_and_matches_no_definition(pins: ToolPins, path: Path, damage: str) -> None:
+def test_a_damaged_pin_matches_no_definition_and_is_not_replaced(pins: ToolPins, path: Path, damage: str) -> None:
     pins.first_seen("s", {"read": ONE})
     change(path, *DAMAGES[damage])
     assert seen(pins, "s", "read") == DAMAGED_PIN
@@ -129,7 +127,7 @@ def test_a_damaged_pin_is_no_first_sight_and_matches_no_definition(pins: ToolPin
 
 
 @pytest.mark.spec("K2")
-def test_a_file_that_is_no_ledger_is_an_error_and_no_first_sight(pins: ToolPins, path: Path) -> None:
+def test_a_file_that_is_not_a_ledger_is_an_error_instead_of_a_first_contact(pins: ToolPins, path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"something else" * 1000)
     for look in (lambda: seen(pins, "s", "read"), lambda: pins.first_seen("s", {"read": ONE})):
@@ -138,14 +136,14 @@ def test_a_file_that_is_no_ledger_is_an_error_and_no_first_sight(pins: ToolPins,
 
 
 @pytest.mark.spec("K2")
-def test_a_definition_is_kept_word_for_word_whatever_it_looks_like(pins: ToolPins) -> None:
+def test_a_definition_is_stored_without_redaction(pins: ToolPins) -> None:
     secret: Json = {"description": "like ghp_" + "a" * 36 + " or AKIA" + "A" * 16 + " or password=hunter2hunter2"}
     assert pins.first_seen("s", {"t": secret}) == {"t": secret}
     assert seen(pins, "s", "t") == secret
 
 
 @pytest.mark.spec("K2")
-def test_true_is_not_one_and_order_does_not_matter(pins: ToolPins) -> None:
+def test_true_differs_from_one_and_key_order_does_not_matter(pins: ToolPins) -> None:
     pins.pin("s", "t", {"a": True, "b": 1})
     assert canonical_json(seen(pins, "s", "t")) == b'{"a":true,"b":1}'
 
@@ -160,7 +158,7 @@ _json: st.SearchStrategy[Any] = st.recursive(
 @pytest.mark.spec("K2")
 @settings(max_examples=30, deadline=None)
 @given(definition=st.dictionaries(st.text(), _json, min_size=1, max_size=4), server=st.text(), tool=st.text())
-def test_whatever_is_pinned_comes_back(definition: dict[str, Json], server: str, tool: str) -> None:
+def test_any_json_value_can_be_pinned_and_read_back(definition: dict[str, Json], server: str, tool: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         pins = ToolPins(Path(folder, "user.db"))
         pins.pin(server, tool, definition)
@@ -169,7 +167,7 @@ def test_whatever_is_pinned_comes_back(definition: dict[str, Json], server: str,
 
 
 @pytest.mark.spec("K2")
-def test_a_server_with_too_much_gets_no_further_pins_and_loses_none(
+def test_a_server_over_the_limits_gets_no_further_pins_and_loses_none(
     pins: ToolPins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_TOOLS", 3)
@@ -183,7 +181,7 @@ def test_a_server_with_too_much_gets_no_further_pins_and_loses_none(
 
 
 @pytest.mark.spec("K2", "X10")
-def test_every_pin_is_in_the_chain_by_its_digest_alone(pins: ToolPins, path: Path) -> None:
+def test_every_pin_is_in_the_hash_chain_by_its_digest_only(pins: ToolPins, path: Path) -> None:
     pins.first_seen("s", {"read": ONE})
     pins.pin("s", "read", TWO)
     pins.forget("s")
@@ -195,26 +193,6 @@ def test_every_pin_is_in_the_chain_by_its_digest_alone(pins: ToolPins, path: Pat
         bodies = [str(body) for (body,) in connection.execute("SELECT body FROM entries")]
     connection.close()
     assert "sends it away" not in "".join(bodies)
-
-
-@pytest.mark.spec("K2")
-def test_threads_that_begin_at_once_share_one_ledger(pins: ToolPins, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[Path] = []
-    opening, together = Ledger.open, Barrier(8)
-
-    def counted(path: Path) -> Ledger:
-        opened.append(path)
-        return opening(path)
-
-    def look(number: int) -> dict[str, Json]:
-        together.wait(30)
-        return pins.first_seen(f"s{number % 2}", {"read": {"by": number}})
-
-    monkeypatch.setattr(Ledger, "open", counted)
-    with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(look, range(8)))
-    assert len(opened) == 1
-    assert [found[number] == found[number % 2] for number in range(8)] == [True] * 8
 
 
 RACER = """
@@ -254,7 +232,7 @@ def line_of(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.spec("K2")
-def test_processes_that_see_a_tool_first_at_once_agree_on_what_was_seen(pins: ToolPins, path: Path) -> None:
+def test_concurrent_processes_agree_on_the_first_definition(pins: ToolPins, path: Path) -> None:
     racers = [start(RACER, str(path), name) for name in "abc"]
     try:
         assert [line_of(racer) for racer in racers] == ["ready"] * 3
@@ -273,7 +251,7 @@ def test_processes_that_see_a_tool_first_at_once_agree_on_what_was_seen(pins: To
 
 
 @pytest.mark.spec("K2")
-def test_a_killed_process_leaves_whole_pins(pins: ToolPins, path: Path) -> None:
+def test_a_killed_process_leaves_complete_pins(pins: ToolPins, path: Path) -> None:
     for name in "ab":
         process = start(ENDLESS, str(path), name)
         told = 0

@@ -1,4 +1,4 @@
-"""What can be asked of the ledger, and what its export looks like."""
+"""Queries: filters, call ids, entries, export."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.contract.errors import UnknownCall
 from holdfast.contract.result import Result
 from holdfast.store.ledger import Ledger
 from holdfast.store.queries import CallFilter
-from tests.store.making import APPROVED, DONE, YES, begin, make_call, make_held
+from tests.store.calls import APPROVED, DONE, YES, begin, make_call, make_pending
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 @pytest.mark.spec("X10")
-def test_calls_are_listed_newest_first_and_by_tool_and_state(ledger: Ledger) -> None:
+def test_calls_are_listed_newest_first_and_filtered_by_tool_and_state(ledger: Ledger) -> None:
     for number in range(1200):
         tool = "file.read" if number % 100 == 0 else "file.write"
         result = DONE if number % 2 else Result(False, error="no", state=State.FAILED)
@@ -49,24 +49,26 @@ def found(ledger: Ledger, **wanted: Any) -> list[str]:
 
 
 @pytest.mark.spec("E1d")
-def test_calls_are_found_by_time_text_person_document_and_pattern(
+def test_calls_are_found_by_time_text_user_document_and_pattern(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = make_held("held", tool="shell.exec", args={"command": "git push"})
+    pending_call = make_pending("held", tool="shell.exec", args={"command": "git push"})
     document = replace(make_call("doc"), caller=Caller(document="/p/notes/fix.chat"))
     for second, write in enumerate(
         (
             lambda: ledger.record_call_now(make_call("old"), APPROVED, Result(True, "one needle here")),
-            lambda: asyncio.run(ledger.add_pending(held)),
+            lambda: asyncio.run(ledger.add_pending(pending_call)),
             lambda: ledger.record_call_now(document, APPROVED, DONE),
-            lambda: ledger.answer("held", YES, digest=held.digest),
+            lambda: ledger.answer("held", YES, digest=pending_call.digest),
         )
     ):
         monkeypatch.setattr("time.time", lambda second=second: 1000.0 + second)
         write()
     assert found(ledger) == ["held", "doc", "old"]
     assert found(ledger, since=1001.0) == ["held", "doc"]
-    assert found(ledger, since=1002.0) == ["doc"], "a call counts when it came, not when it was answered"
+    assert found(ledger, since=1002.0) == ["doc"], (
+        "the time of a call is when it was received, not when it was answered"
+    )
     assert found(ledger, until=1001.0) == ["old"]
     assert found(ledger, text=re.compile("NEEDLE", re.IGNORECASE)) == ["old"]
     assert found(ledger, text=re.compile("^command: git")) == ["held"]
@@ -84,7 +86,7 @@ def test_calls_are_found_by_time_text_person_document_and_pattern(
 
 
 @pytest.mark.spec("E1d")
-def test_every_filter_narrows_what_the_others_leave_and_the_export_has_whole_calls(ledger: Ledger) -> None:
+def test_filters_combine_and_the_export_contains_all_entries_of_a_call(ledger: Ledger) -> None:
     for call_id in ("one", "two"):
         asyncio.run(begin(ledger, make_call(call_id)))
         asyncio.run(ledger.end(call_id, DONE))
@@ -100,7 +102,7 @@ def test_every_filter_narrows_what_the_others_leave_and_the_export_has_whole_cal
 
 
 @pytest.mark.spec("E1d", "X10")
-def test_a_filter_names_the_calls_it_could_not_read(ledger: Ledger) -> None:
+def test_a_filter_reports_unreadable_calls(ledger: Ledger) -> None:
     ledger.record_call_now(make_call("good"), APPROVED, DONE)
     ledger.record_call_now(make_call("bad"), APPROVED, DONE)
     ledger.run(lambda tx: tx.execute("DROP TRIGGER entries_are_never_changed"))
@@ -120,7 +122,7 @@ def test_a_call_with_several_entries_is_listed_once(ledger: Ledger) -> None:
 
 
 @pytest.mark.spec("X10")
-def test_a_call_the_ledger_does_not_know_is_an_error_that_says_so(ledger: Ledger) -> None:
+def test_an_unknown_call_is_an_error_with_a_hint(ledger: Ledger) -> None:
     with pytest.raises(UnknownCall, match="No call has the id 'x'"):
         ledger.find("x")
     with pytest.raises(UnknownCall, match="No call has the id 'nope'"):
@@ -130,7 +132,7 @@ def test_a_call_the_ledger_does_not_know_is_an_error_that_says_so(ledger: Ledger
 
 
 @pytest.mark.spec("X10")
-def test_entries_can_be_followed_from_where_one_left_off(ledger: Ledger) -> None:
+def test_entries_can_be_read_from_a_given_position(ledger: Ledger) -> None:
     for number in range(1100):
         ledger.record_call_now(make_call(f"n{number}"), APPROVED, DONE)
     assert [entry.call for entry in ledger.entries(after=1097)] == ["n1097", "n1098", "n1099"]
@@ -139,11 +141,11 @@ def test_entries_can_be_followed_from_where_one_left_off(ledger: Ledger) -> None
 
 
 @pytest.mark.spec("X10")
-def test_the_export_is_one_json_object_per_line_whatever_was_in_the_call(ledger: Ledger) -> None:
+def test_the_export_is_one_ascii_json_object_per_line_for_any_content(ledger: Ledger) -> None:
     nasty = 'a\nb\r\x1b[31m\x9b2J\u2028\u2029\x85"}{\u202e😀\x00'
     call = make_call(args={nasty: nasty})
     ledger.record_call_now(call, APPROVED, Result(True, nasty), original_args=nasty)
-    asyncio.run(ledger.add_pending(make_held()))
+    asyncio.run(ledger.add_pending(make_pending()))
     lines = list(ledger.export())
     text = b"".join(lines).decode("ascii")
     assert all(char == "\n" or 0x20 <= ord(char) < 0x7F for char in text)
@@ -154,7 +156,7 @@ def test_the_export_is_one_json_object_per_line_whatever_was_in_the_call(ledger:
 
 
 @pytest.mark.spec("X10")
-def test_the_version_changes_with_every_write_here_and_elsewhere(ledger: Ledger) -> None:
+def test_the_version_changes_with_every_commit_of_any_process(ledger: Ledger) -> None:
     with Ledger.open(ledger.path) as other:
         seen = [ledger.version()]
         assert ledger.version() == seen[0]
@@ -175,7 +177,7 @@ def test_the_version_changes_with_every_write_here_and_elsewhere(ledger: Ledger)
         *("zzzz", "abcdefgh-und"),
     ],
 )
-def test_an_id_that_is_not_whole_means_no_call(ledger: Ledger, given: str) -> None:
+def test_an_incomplete_id_matches_no_call(ledger: Ledger, given: str) -> None:
     for call_id in ("abcdefgh-11", "abcdefgh-12", "deploy-all", "mine-11", "abcdefgh-undo"):
         ledger.record_call_now(make_call(call_id), APPROVED, DONE)
     with pytest.raises(UnknownCall):
@@ -183,7 +185,7 @@ def test_an_id_that_is_not_whole_means_no_call(ledger: Ledger, given: str) -> No
 
 
 @pytest.mark.spec("A23a")
-def test_only_the_random_part_of_an_id_can_be_cut_short(ledger: Ledger) -> None:
+def test_only_the_random_part_of_an_id_can_be_abbreviated(ledger: Ledger) -> None:
     for call_id in ("abcdefgh-1", "abcdefgh-11", "abzzzzzz-1", "cccccccc-7", "dddddddd-undo"):
         ledger.record_call_now(make_call(call_id), APPROVED, DONE)
     found = {given: ledger.find(given) for given in ("abc-1", "abc-11", "abz", "abz-1", "c", "c-7", "d", "d-undo")}
@@ -203,7 +205,7 @@ def test_only_the_random_part_of_an_id_can_be_cut_short(ledger: Ledger) -> None:
 
 
 @pytest.mark.spec("A23a")
-def test_an_id_the_ledger_knows_means_that_call_whatever_begins_so(ledger: Ledger) -> None:
+def test_an_exact_id_wins_over_longer_ids_with_the_same_prefix(ledger: Ledger) -> None:
     for call_id in ("abcdefgh", "abcdefgh-1", "abc"):
         ledger.record_call_now(make_call(call_id), APPROVED, DONE)
     assert [ledger.find(given) for given in ("abcdefgh", "abc", "abcdefgh-1")] == ["abcdefgh", "abc", "abcdefgh-1"]

@@ -1,4 +1,4 @@
-"""Secrets do not get through: not as they are, not encoded, not in pieces, not into the ledger."""
+"""Redaction of secrets: plain, encoded, split into chunks, and in the ledger."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.contract.json import Json
 from holdfast.contract.result import Attachment, Result
 from holdfast.store.ledger import Ledger
 from holdfast.store.redact import Redactor
-from tests.store.making import APPROVED, DONE, begin, make_call, make_held
+from tests.store.calls import APPROVED, DONE, begin, make_call, make_pending
 
 SECRET = 'p@ss/w"rd\\ é+1'
 GITHUB = "ghp_" + "a1B2" * 9
@@ -46,14 +46,14 @@ def redactor() -> Redactor:
         SECRET.encode().hex().upper(),
     ],
 )
-def test_a_value_is_replaced_in_every_form_it_usually_takes(redactor: Redactor, form: str) -> None:
+def test_a_value_is_redacted_in_every_common_encoding(redactor: Redactor, form: str) -> None:
     assert redactor(f"before {form} after {form}!") == "before [secret TOKEN] after [secret TOKEN]!"
 
 
 @pytest.mark.spec("P7")
 @settings(deadline=None)
 @given(before=st.binary(max_size=5), after=st.binary(max_size=5), urlsafe=st.booleans())
-def test_a_value_inside_base64_is_replaced_wherever_it_begins(before: bytes, after: bytes, urlsafe: bool) -> None:
+def test_a_value_inside_base64_is_redacted_at_every_alignment(before: bytes, after: bytes, urlsafe: bool) -> None:
     redactor = Redactor()
     redactor.add("TOKEN", SECRET)
     encode = base64.urlsafe_b64encode if urlsafe else base64.b64encode
@@ -67,7 +67,7 @@ def test_a_value_inside_base64_is_replaced_wherever_it_begins(before: bytes, aft
 @pytest.mark.spec("P7")
 @settings(deadline=None)
 @given(text=st.text(), values=st.lists(st.text(min_size=6, max_size=30), max_size=4))
-def test_no_known_value_is_left_in_any_text(text: str, values: list[str]) -> None:
+def test_no_known_value_remains_in_any_text(text: str, values: list[str]) -> None:
     redactor = Redactor()
     for value in values:
         redactor.add("X", value)
@@ -78,7 +78,7 @@ def test_no_known_value_is_left_in_any_text(text: str, values: list[str]) -> Non
 
 
 @pytest.mark.spec("P7")
-def test_short_values_and_other_texts_are_left_alone(redactor: Redactor) -> None:
+def test_short_values_and_other_texts_are_not_redacted(redactor: Redactor) -> None:
     redactor.add("SHORT", "abc12")
     text = "abc12 task-with-a-long-hyphenated-name-in-it risk-assessment-of-the-third-kind \ud800 é"
     assert redactor(text) == text
@@ -86,7 +86,7 @@ def test_short_values_and_other_texts_are_left_alone(redactor: Redactor) -> None
 
 
 @pytest.mark.spec("P7")
-def test_the_longer_of_two_values_wins_and_lines_of_a_key_count_alone() -> None:
+def test_the_longest_value_is_redacted_first_and_lines_of_a_key_on_their_own() -> None:
     redactor = Redactor()
     redactor.add("A", "abcdef")
     redactor.add("B", "abcdefghij")
@@ -109,7 +109,7 @@ def test_the_longer_of_two_values_wins_and_lines_of_a_key_count_alone() -> None:
         ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----", "private_key"),
     ],
 )
-def test_well_known_tokens_are_replaced_without_being_known(token: str, name: str) -> None:
+def test_token_patterns_are_redacted_without_a_known_value(token: str, name: str) -> None:
     assert Redactor()(f'{{"key": "{token}"}}') == f'{{"key": "[secret {name}]"}}'
     assert Redactor()(f"x\\n{token}") == f"x\\n[secret {name}]"
 
@@ -117,7 +117,7 @@ def test_well_known_tokens_are_replaced_without_being_known(token: str, name: st
 @pytest.mark.spec("P7")
 @settings(deadline=None)
 @given(data=st.data())
-def test_a_stream_shows_what_the_whole_text_would_show_however_it_is_cut(data: st.DataObject) -> None:
+def test_a_stream_gives_the_same_text_however_it_is_split(data: st.DataObject) -> None:
     redactor = Redactor()
     redactor.add("A", "aabaab")
     redactor.add("B", "aabaabbbcc")
@@ -139,7 +139,7 @@ def test_a_stream_shows_what_the_whole_text_would_show_however_it_is_cut(data: s
 
 
 @pytest.mark.spec("P7")
-def test_a_key_block_in_pieces_is_not_shown_line_by_line() -> None:
+def test_a_private_key_in_chunks_is_redacted_as_a_whole() -> None:
     lines = "b3BlbnNzaC1rZXktdjE\nAAAABG5vbmUAAAAE"
     block = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{lines}\n-----END OPENSSH PRIVATE KEY-----"
     stream = Redactor().stream()
@@ -148,14 +148,14 @@ def test_a_key_block_in_pieces_is_not_shown_line_by_line() -> None:
 
 
 @pytest.mark.spec("P7")
-def test_a_stream_does_not_hold_back_ordinary_words(redactor: Redactor) -> None:
+def test_a_stream_does_not_buffer_ordinary_words(redactor: Redactor) -> None:
     stream = redactor.stream()
     assert stream.feed("compiling main.c ... done.\n") == "compiling main.c ... done.\n"
     assert stream.feed(".....") == "....."
 
 
 @pytest.mark.spec("P7")
-def test_a_result_loses_known_values_wherever_they_are_and_keeps_what_only_looks_like_one() -> None:
+def test_a_result_loses_known_values_everywhere_and_keeps_token_lookalikes() -> None:
     redactor = Redactor()
     redactor.add("PIN", "123456789")
     nested: Json = {"123456789": ["x123456789", 123456789, 5, True, None]}
@@ -185,7 +185,7 @@ def test_a_secret_never_reaches_the_files_of_the_ledger(tmp_path: Path, secret: 
     if secret.isdigit():
         carrier["n"] = int(secret)
     attachment = Attachment(kind="file", mime_type="text/plain", data=f"1{secret}".encode(), name=secret)
-    call, held = make_call(args=carrier), make_held(args=carrier)
+    call, pending_call = make_call(args=carrier), make_pending(args=carrier)
     result = Result(False, secret, f"error {secret}", carrier, carrier, (attachment,))
     answer = Answer(kind="edit", by=f"ada {secret}", message=secret, args=carrier)
     with Ledger.open(tmp_path / "l.db", redact=redactor) as ledger:
@@ -193,18 +193,18 @@ def test_a_secret_never_reaches_the_files_of_the_ledger(tmp_path: Path, secret: 
         async def scenario() -> None:
             await ledger.record_call(call, APPROVED, result, original_args=carrier)
             await ledger.record_call(make_call(tool=f"tool{secret}"), APPROVED, DONE, original_args=secret)
-            await ledger.add_pending(held)
-            ledger.answer(held.call.id, answer, digest=held.digest)
-            ledger.answer(held.call.id, Answer(kind="approve", by=f"ada {secret}"), digest=held.digest)
-            await begin(ledger, held.call, digest=held.digest)
-            await ledger.end(held.call.id, result)
+            await ledger.add_pending(pending_call)
+            ledger.answer(pending_call.call.id, answer, digest=pending_call.digest)
+            ledger.answer(pending_call.call.id, Answer(kind="approve", by=f"ada {secret}"), digest=pending_call.digest)
+            await begin(ledger, pending_call.call, digest=pending_call.digest)
+            await ledger.end(pending_call.call.id, result)
             ledger.grants.add(tool="t", pattern=carrier, scope="project", by=secret)
 
         asyncio.run(scenario())
         raw = _bytes_on_disk(tmp_path)
         found = ledger.verify()
         assert found.ok, found.problem
-        record = ledger.call(held.call.id)
+        record = ledger.call(pending_call.call.id)
         assert record.result is not None and "[secret TOKEN]" in record.result.text
         assert ledger.call(call.id).call.args["a"] == "[secret TOKEN]"
     for form in (secret, json.dumps(secret)[1:-1], base64.b64encode(secret.encode()).decode().rstrip("=")[:-1]):
@@ -213,7 +213,7 @@ def test_a_secret_never_reaches_the_files_of_the_ledger(tmp_path: Path, secret: 
 
 @pytest.mark.spec("P7", "X10")
 @pytest.mark.parametrize("ascii_only", [True, False])
-def test_a_secret_that_is_only_there_inside_json_in_an_output_is_found(tmp_path: Path, ascii_only: bool) -> None:
+def test_a_secret_inside_json_in_an_output_is_redacted(tmp_path: Path, ascii_only: bool) -> None:
     redactor = Redactor()
     redactor.add("TOKEN", SECRET)
     call = make_call()
@@ -226,36 +226,36 @@ def test_a_secret_that_is_only_there_inside_json_in_an_output_is_found(tmp_path:
 
 @pytest.mark.spec("P7", "X10")
 @pytest.mark.parametrize("word", ["approve", "success", "pending", "running", "file.write", "original_args"])
-def test_a_secret_that_is_a_word_of_the_ledger_does_not_break_it(tmp_path: Path, word: str) -> None:
+def test_a_secret_that_equals_a_field_name_does_not_break_the_ledger(tmp_path: Path, word: str) -> None:
     redactor = Redactor()
     redactor.add("TOKEN", word)
-    held = make_held(args={"a": word})
+    pending_call = make_pending(args={"a": word})
     with Ledger.open(tmp_path / "l.db", redact=redactor) as ledger:
 
         async def scenario() -> None:
-            await ledger.add_pending(held)
-            ledger.answer(held.call.id, Answer(kind="approve", by="ada"), digest=held.digest)
-            await begin(ledger, held.call, digest=held.digest)
-            await ledger.end(held.call.id, Result(True, f"say {word}"))
+            await ledger.add_pending(pending_call)
+            ledger.answer(pending_call.call.id, Answer(kind="approve", by="ada"), digest=pending_call.digest)
+            await begin(ledger, pending_call.call, digest=pending_call.digest)
+            await ledger.end(pending_call.call.id, Result(True, f"say {word}"))
 
         asyncio.run(scenario())
-        record = ledger.call(held.call.id)
+        record = ledger.call(pending_call.call.id)
         assert record.call.args == {"a": "[secret TOKEN]"}
         assert record.result is not None and record.result.output == "say [secret TOKEN]"
         assert ledger.verify().ok
 
 
 @pytest.mark.spec("P7", "A12")
-def test_the_process_that_holds_a_call_can_still_run_it_as_it_was(tmp_path: Path) -> None:
+def test_the_process_with_the_pending_call_can_still_run_it_unredacted(tmp_path: Path) -> None:
     redactor = Redactor()
     redactor.add("TOKEN", SECRET)
-    held = make_held(args={"header": SECRET})
+    pending_call = make_pending(args={"header": SECRET})
     with Ledger.open(tmp_path / "l.db", redact=redactor) as ledger:
-        asyncio.run(ledger.add_pending(held))
-        assert ledger.pending() == [held]
-        approved = ledger.answer(held.call.id, Answer(kind="approve", by="ada"), digest=held.digest)
-        assert approved.call == held.call
+        asyncio.run(ledger.add_pending(pending_call))
+        assert ledger.pending() == [pending_call]
+        approved = ledger.answer(pending_call.call.id, Answer(kind="approve", by="ada"), digest=pending_call.digest)
+        assert approved.call == pending_call.call
     with Ledger.open(tmp_path / "l.db") as later:
-        again = later.find_pending(held.call.id)
+        again = later.find_pending(pending_call.call.id)
         assert again is not None
-        assert (again.call.args, again.digest) == ({"header": "[secret TOKEN]"}, held.digest)
+        assert (again.call.args, again.digest) == ({"header": "[secret TOKEN]"}, pending_call.digest)

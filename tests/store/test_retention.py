@@ -1,4 +1,4 @@
-"""Old calls and what was kept for them can be pruned; what is left can still be proved."""
+"""Pruning of old calls and blobs; the hash chain stays verifiable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.contract.result import Result
 from holdfast.store import database, entries
 from holdfast.store.ledger import Ledger
 from holdfast.store.retention import DAY, prune, prune_by_config
-from tests.store.making import APPROVED, DONE, YES, before_images, begin, make_call, make_held
+from tests.store.calls import APPROVED, DONE, YES, before_images, begin, make_call, make_pending
 
 NOW = time.time()
 OLD = NOW - 200 * DAY
@@ -31,7 +31,7 @@ def ledger(tmp_path: Path) -> Generator[Ledger]:
 
 
 class Clock:
-    """The time at which entries are written."""
+    """Sets the time at which entries are written."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.at = NOW
@@ -44,7 +44,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def age(ledger: Ledger, days: float = 200) -> None:
-    """Make everything that is kept look old."""
+    """Make all blobs look old."""
     for file in ledger.blobs.folder.rglob("*"):
         os.utime(file, (NOW - days * DAY, NOW - days * DAY))
 
@@ -66,7 +66,7 @@ def older_than(days: float) -> float:
 
 
 @pytest.mark.spec("X15")
-def test_old_finished_calls_go_with_all_they_kept_and_the_rest_stays(ledger: Ledger, clock: Clock) -> None:
+def test_old_finished_calls_are_pruned_with_their_blobs_and_the_rest_stays(ledger: Ledger, clock: Clock) -> None:
     clock.at = OLD
     changing(ledger, "old", b"before", "a long output")
     ledger.record_call_now(make_call("old-whole"), APPROVED, DONE)
@@ -87,11 +87,11 @@ def test_old_finished_calls_go_with_all_they_kept_and_the_rest_stays(ledger: Led
 
 
 @pytest.mark.spec("X15")
-def test_what_waits_or_runs_and_every_grant_and_trust_stays_however_old(ledger: Ledger, clock: Clock) -> None:
+def test_open_calls_grants_and_trust_are_never_pruned(ledger: Ledger, clock: Clock) -> None:
     clock.at = OLD
     ledger.record_call_now(make_call("gone-1"), APPROVED, DONE)
-    asyncio.run(ledger.add_pending(make_held("pending", args={"content": "x" * 2_000_000})))
-    approved = make_held("approved")
+    asyncio.run(ledger.add_pending(make_pending("pending", args={"content": "x" * 2_000_000})))
+    approved = make_pending("approved")
     asyncio.run(ledger.add_pending(approved))
     ledger.answer("approved", YES, digest=approved.digest)
     asyncio.run(begin(ledger, make_call("running")))
@@ -107,7 +107,7 @@ def test_what_waits_or_runs_and_every_grant_and_trust_stays_however_old(ledger: 
     assert done.calls == 3
     assert blobs(ledger) == kept
     assert [ledger.rows(f"SELECT * FROM {table}") for table in ("open_calls", "grants", "trust")] == before
-    assert {held.call.id for held in ledger.pending()} == {"pending", "approved"}
+    assert {pending_call.call.id for pending_call in ledger.pending()} == {"pending", "approved"}
     assert ledger.verify().ok
     ledger.end_now("running", Result(True))
     clock.at = NOW + 300 * DAY
@@ -128,7 +128,7 @@ def test_what_waits_or_runs_and_every_grant_and_trust_stays_however_old(ledger: 
     ],
     ids=str.split("deleted gap-deleted gap-changed gap-forged gap-widened inserted"),
 )
-def test_whoever_passes_a_deletion_off_as_pruning_is_found(ledger: Ledger, clock: Clock, script: str) -> None:
+def test_a_deletion_disguised_as_pruning_is_detected(ledger: Ledger, clock: Clock, script: str) -> None:
     clock.at = OLD
     for number in range(3):
         ledger.record_call_now(make_call(f"old-{number}"), APPROVED, DONE)
@@ -147,7 +147,7 @@ def test_whoever_passes_a_deletion_off_as_pruning_is_found(ledger: Ledger, clock
 
 
 @pytest.mark.spec("X15", "X10")
-def test_an_anchor_from_before_the_pruning_is_not_taken_for_proved(ledger: Ledger, clock: Clock) -> None:
+def test_an_anchor_in_a_pruned_range_is_not_accepted(ledger: Ledger, clock: Clock) -> None:
     clock.at = OLD
     ledger.record_call_now(make_call("old-1"), APPROVED, DONE)
     inside = ledger.verify().head
@@ -163,7 +163,7 @@ def test_an_anchor_from_before_the_pruning_is_not_taken_for_proved(ledger: Ledge
 
 
 @pytest.mark.spec("X15")
-def test_pruning_again_and_again_keeps_the_chain(ledger: Ledger, clock: Clock) -> None:
+def test_repeated_pruning_keeps_the_hash_chain_valid(ledger: Ledger, clock: Clock) -> None:
     for turn in range(6):
         clock.at = OLD + turn * 10 * DAY
         ledger.record_call_now(make_call(f"c{turn}"), APPROVED, DONE)
@@ -176,7 +176,7 @@ def test_pruning_again_and_again_keeps_the_chain(ledger: Ledger, clock: Clock) -
 
 
 @pytest.mark.spec("X15")
-def test_beyond_the_limit_the_oldest_content_goes_and_its_call_stays(ledger: Ledger) -> None:
+def test_over_the_size_limit_the_oldest_blobs_are_removed_and_their_calls_stay(ledger: Ledger) -> None:
     for number in range(4):
         changing(ledger, f"c{number}", bytes([number]) * 1000)
     changing(ledger, "again", bytes([0]) * 1000)
@@ -193,7 +193,7 @@ def test_beyond_the_limit_the_oldest_content_goes_and_its_call_stays(ledger: Led
 
 
 @pytest.mark.spec("X15")
-def test_content_nothing_refers_to_goes_unless_it_is_new(ledger: Ledger) -> None:
+def test_an_unreferenced_blob_is_removed_unless_it_is_new(ledger: Ledger) -> None:
     orphan, half = ledger.blobs.put(b"left by a crash"), ledger.blobs.folder / ".holdfast-1234.tmp"
     half.write_bytes(b"half")
     age(ledger)
@@ -204,7 +204,7 @@ def test_content_nothing_refers_to_goes_unless_it_is_new(ledger: Ledger) -> None
 
 
 @pytest.mark.spec("X15")
-def test_content_that_is_kept_again_counts_as_new(ledger: Ledger) -> None:
+def test_a_blob_that_is_stored_again_counts_as_new(ledger: Ledger) -> None:
     reference = ledger.blobs.put(b"kept before")
     age(ledger)
     ledger.blobs.put(b"kept before")
@@ -228,7 +228,7 @@ def test_a_dry_run_changes_nothing(ledger: Ledger, clock: Clock) -> None:
 
 
 @pytest.mark.spec("X15")
-def test_a_ledger_of_the_first_format_is_read_and_migrated(tmp_path: Path) -> None:
+def test_a_ledger_of_format_1_is_read_and_migrated(tmp_path: Path) -> None:
     from holdfast.store import database
 
     path = tmp_path / "l.db"

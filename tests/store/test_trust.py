@@ -1,4 +1,4 @@
-"""Trusted content."""
+"""Trusted files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def trust(tmp_path: Path) -> Iterator[TrustStore]:
 
 
 @pytest.mark.spec("A12")
-def test_trust_is_for_one_content_of_one_file(trust: TrustStore) -> None:
+def test_trust_covers_one_content_of_one_file(trust: TrustStore) -> None:
     trust.trust(FILE, "aaa", by="ada")
     assert trust.is_trusted(FILE, "aaa")
     assert not trust.is_trusted(FILE, "bbb")
@@ -33,7 +33,7 @@ def test_trust_is_for_one_content_of_one_file(trust: TrustStore) -> None:
 
 
 @pytest.mark.spec("A12")
-def test_trust_can_be_taken_back_here_and_is_gone_elsewhere(trust: TrustStore, tmp_path: Path) -> None:
+def test_revoked_trust_is_gone_in_every_process(trust: TrustStore, tmp_path: Path) -> None:
     elsewhere = TrustStore(tmp_path / "state" / "user.db")
     trust.trust(FILE, "aaa", by="ada")
     assert elsewhere.is_trusted(FILE, "aaa")
@@ -45,7 +45,7 @@ def test_trust_can_be_taken_back_here_and_is_gone_elsewhere(trust: TrustStore, t
 
 
 @pytest.mark.spec("A12")
-def test_asking_creates_nothing(trust: TrustStore, tmp_path: Path) -> None:
+def test_reading_trust_creates_no_file(trust: TrustStore, tmp_path: Path) -> None:
     assert not trust.is_trusted(FILE, "aaa")
     assert trust.list() == []
     assert trust.revoke(FILE, by="ada") is False
@@ -53,7 +53,7 @@ def test_asking_creates_nothing(trust: TrustStore, tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("X10")
-def test_every_change_of_trust_is_in_the_chain(trust: TrustStore, tmp_path: Path) -> None:
+def test_every_change_of_trust_is_in_the_hash_chain(trust: TrustStore, tmp_path: Path) -> None:
     trust.trust(FILE, "aaa", by="ada")
     trust.trust(FILE, "bbb", by="ada")
     trust.revoke(FILE, by="bob")

@@ -1,4 +1,4 @@
-"""Every way of touching the record behind its back is found."""
+"""Verification detects every kind of tampering with the ledger."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 from holdfast.contract.call import Answer
 from holdfast.store.entries import chain_hash
 from holdfast.store.ledger import Ledger
-from tests.store.making import APPROVED, DONE, YES, begin, make_call, make_held
+from tests.store.calls import APPROVED, DONE, YES, begin, make_call, make_pending
 
 Tamper = Callable[[sqlite3.Connection], object]
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A ledger with a bit of everything: ended, running, pending and approved calls, a grant."""
+    """A ledger with ended, running, pending and approved calls and a grant."""
     path = tmp_path / "l.db"
     with Ledger.open(path) as ledger:
 
@@ -30,12 +30,12 @@ def path(tmp_path: Path) -> Path:
             await begin(ledger, running)
             await begin(ledger, ended)
             await ledger.end(ended.id, DONE)
-            pending, approved, edited = make_held(), make_held("approved"), make_held("edited")
-            for held in (pending, approved, edited):
-                await ledger.add_pending(held)
+            pending, approved, edited = make_pending(), make_pending("approved"), make_pending("edited")
+            for pending_call in (pending, approved, edited):
+                await ledger.add_pending(pending_call)
             ledger.answer("approved", YES, digest=approved.digest)
             ledger.answer("edited", Answer(kind="edit", by="ada", args={}), digest=edited.digest)
-            await ledger.replace_pending(make_held("edited", args={}), "edited")
+            await ledger.replace_pending(make_pending("edited", args={}), "edited")
             ledger.grants.add(tool="file.read", pattern={"path": "a"}, scope="project", by="ada")
             ledger.before_image("running", path, b"before")
 
@@ -50,7 +50,7 @@ def verify(path: Path, anchor: str | None = None) -> tuple[bool, int | None, str
 
 
 def tamper(path: Path, how: Tamper) -> None:
-    """What somebody with another SQLite client can do."""
+    """Change the database with another SQLite client."""
     connection = sqlite3.connect(path, isolation_level=None)
     for trigger in ("entries_are_never_changed", "entries_are_never_deleted"):
         connection.execute(f"DROP TRIGGER {trigger}")
@@ -59,7 +59,7 @@ def tamper(path: Path, how: Tamper) -> None:
 
 
 @pytest.mark.spec("X10")
-def test_an_untouched_ledger_is_whole(path: Path) -> None:
+def test_an_untouched_ledger_verifies(path: Path) -> None:
     with Ledger.open(path) as ledger:
         found = ledger.verify()
         assert (found.ok, found.problem, found.first_bad) == (True, None, None)
@@ -69,7 +69,7 @@ def test_an_untouched_ledger_is_whole(path: Path) -> None:
 
 @pytest.mark.spec("X10")
 @pytest.mark.parametrize("statement", ["UPDATE entries SET body = '{}' WHERE id = 2", "DELETE FROM entries"])
-def test_entries_can_be_neither_changed_nor_deleted(path: Path, statement: str) -> None:
+def test_triggers_refuse_to_change_or_delete_entries(path: Path, statement: str) -> None:
     connection = sqlite3.connect(path)
     with pytest.raises(sqlite3.IntegrityError, match="append-only"):
         connection.execute(statement)
@@ -95,7 +95,7 @@ def test_entries_can_be_neither_changed_nor_deleted(path: Path, statement: str) 
     ],
     ids=str.split("call kind time body hash first-deleted deleted renumbered inserted placed moved swapped"),
 )
-def test_a_changed_deleted_reordered_or_inserted_entry_is_found(path: Path, script: str, first_bad: int) -> None:
+def test_a_changed_deleted_reordered_or_inserted_entry_is_detected(path: Path, script: str, first_bad: int) -> None:
     tamper(path, lambda db: db.executescript(script))
     ok, found, problem = verify(path)
     assert not ok
@@ -104,7 +104,7 @@ def test_a_changed_deleted_reordered_or_inserted_entry_is_found(path: Path, scri
 
 
 @pytest.mark.spec("X10")
-def test_entries_cut_off_at_the_end_are_found(path: Path) -> None:
+def test_truncation_at_the_end_is_detected(path: Path) -> None:
     with Ledger.open(path) as ledger:
         last = ledger.verify().entries
     tamper(path, lambda db: db.execute("DELETE FROM entries WHERE id = (SELECT max(id) FROM entries)"))
@@ -112,7 +112,7 @@ def test_entries_cut_off_at_the_end_are_found(path: Path) -> None:
 
 
 @pytest.mark.spec("X10")
-def test_an_entry_appended_without_the_ledger_is_found_even_if_it_is_chained(path: Path) -> None:
+def test_a_forged_entry_is_detected_even_if_its_hash_is_right(path: Path) -> None:
     def forge(db: sqlite3.Connection) -> None:
         number, head = db.execute("SELECT id, hash FROM entries ORDER BY id DESC LIMIT 1").fetchone()
         forged = (number + 1, "x", "ended", 1.0, "{}", chain_hash(head, "x", "ended", 1.0, "{}"))
@@ -123,7 +123,7 @@ def test_an_entry_appended_without_the_ledger_is_found_even_if_it_is_chained(pat
 
 
 @pytest.mark.spec("X10")
-def test_a_rewritten_end_is_found_with_a_head_that_was_noted_before(path: Path) -> None:
+def test_a_rewritten_end_is_detected_with_a_saved_head(path: Path) -> None:
     with Ledger.open(path) as ledger:
         noted = ledger.verify().head
         ledger.record_call_now(make_call(), APPROVED, DONE)
@@ -155,7 +155,7 @@ def test_a_rewritten_end_is_found_with_a_head_that_was_noted_before(path: Path) 
         "INSERT INTO trust VALUES ('/p/holdfast.toml', 'x', '{}')",
     ],
 )
-def test_a_table_that_does_not_follow_from_the_entries_is_found(path: Path, statement: str) -> None:
+def test_a_table_that_does_not_match_the_entries_is_detected(path: Path, statement: str) -> None:
     tamper(path, lambda db: db.execute(statement))
     ok, _, problem = verify(path)
     assert not ok
@@ -164,11 +164,11 @@ def test_a_table_that_does_not_follow_from_the_entries_is_found(path: Path, stat
 
 @pytest.mark.spec("X10", "X15")
 @pytest.mark.parametrize("changed", [None, b"{}"], ids=["lost", "changed"])
-def test_a_large_body_that_is_lost_or_changed_is_found(tmp_path: Path, changed: bytes | None) -> None:
+def test_a_lost_or_changed_large_body_is_detected(tmp_path: Path, changed: bytes | None) -> None:
     path = tmp_path / "l.db"
     with Ledger.open(path) as ledger:
         ledger.record_call_now(make_call(), APPROVED, DONE)
-        asyncio.run(ledger.add_pending(make_held(args={"content": "x" * 2_000_000})))
+        asyncio.run(ledger.add_pending(make_pending(args={"content": "x" * 2_000_000})))
     blob = next(file for file in (tmp_path / "blobs").rglob("*") if file.is_file())
     blob.unlink() if changed is None else blob.write_bytes(changed)
     ok, first_bad, _ = verify(path)

@@ -16,7 +16,7 @@ from holdfast.contract.tool_finder import TOOL_SEARCH, ToolFinder
 from holdfast.mcp.server.tool_list import ToolPages
 from holdfast.tools import builtin_tools
 from holdfast.tools.tool_search import MAX_LIMIT
-from tests.registry.many import many_tools
+from tests.registry.many_tools import many_tools
 from tests.runtime.support import run, runtime_in
 
 pytestmark = pytest.mark.spec("R9")

@@ -13,7 +13,7 @@ from holdfast.contract.json import Args
 from holdfast.contract.result import Result
 from holdfast.store.ledger import Ledger
 from tests.cli.command_line import Cli
-from tests.store.making import APPROVED, make_call
+from tests.store.calls import APPROVED, make_call
 
 pytestmark = pytest.mark.spec("E1d")
 

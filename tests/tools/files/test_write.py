@@ -15,7 +15,7 @@ from holdfast.contract.enums import Failure
 from holdfast.tools.files.file_state import MAX_BYTES, MAX_DIFF_BYTES, FileChanged, read_state, replace_file
 from holdfast.tools.files.write import FILE_WRITE
 from tests.runtime.support import run, runtime_in
-from tests.store.making import before_images
+from tests.store.calls import before_images
 from tests.tools.files.fake_context import FakeContext, propose, use
 
 ASKED = Config(approval=ApprovalConfig(auto_approve=()))
