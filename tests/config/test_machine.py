@@ -19,7 +19,7 @@ from holdfast.contract.errors import ConfigError
 from tests.config.conftest import LoadHere, Write
 from tests.config.layer_strategies import TOOLS, Table, exists, layers, severity, to_toml
 from tests.config.strictness import looser_options
-from tests.config.test_trust_rules import LOOSER
+from tests.config.test_options_trust_rules import LOOSER
 from tests.soak import rounds
 
 NARROWED: Final = frozenset({"tools.profile", "tools.allow", "approval.auto_approve"})

@@ -11,8 +11,7 @@ import pytest
 from holdfast.contract.tool import Tool
 from holdfast.registry.registry import Registry
 from holdfast.registry.source_loader import WAITING_FOR_SOURCES
-
-from .sources_support import Clock, ControlledSource, run
+from tests.registry.controlled_sources import Clock, ControlledSource, run
 
 
 @pytest.mark.spec("R4")

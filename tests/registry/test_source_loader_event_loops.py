@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.registry.registry import Registry
-
-from .sources_support import ControlledSource, run
+from tests.registry.controlled_sources import ControlledSource, run
 
 
 @pytest.mark.spec("R4")
