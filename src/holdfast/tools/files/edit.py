@@ -96,8 +96,8 @@ def _propose(args: Args, ctx: Context) -> Proposal | Result:
     if not args["search"]:
         return fail("The search text is empty. Give the exact text to replace.")
     try:
-        place = path_to_change(ctx, given)
-        state = read_state(place.root, place.path)
+        target = path_to_change(ctx, given)
+        state = read_state(target.root, target.path)
         if state.content is None:
             return fail(f"File not found: {given}")
         edited = _replace(state.content, args)
@@ -121,8 +121,8 @@ def _propose(args: Args, ctx: Context) -> Proposal | Result:
         return fail(f"No changes made to {given}. The replacement produced identical content.")
     return propose_change(
         "file.edit",
-        place,
-        f"edit {place.shown}: replace {edited.lines} line(s)",
+        target,
+        f"edit {target.relative}: replace {edited.lines} line(s)",
         Risk.MEDIUM,
         state,
         edited.content,
@@ -133,21 +133,21 @@ def _propose(args: Args, ctx: Context) -> Proposal | Result:
 
 def _apply(payload: Args, ctx: Context) -> Result:
     try:
-        place = path_to_change(ctx, cast(str, payload["path"]))
+        target = path_to_change(ctx, cast(str, payload["path"]))
     except PathRefused as error:
         return fail(str(error))
     try:
-        state = read_state(place.root, place.path)
+        state = read_state(target.root, target.path)
         edited = _replace(state.content or b"", payload)
     except (TextNotFound, TextNotUnique, NotRegular, TooLarge):
-        return file_changed_result(place)
+        return file_changed_result(target)
     except OSError as error:
-        return fail(f"{place.shown} was not edited: {os_error_reason(error)}.")
-    before = apply_change(ctx, place, edited.content, cast(str, payload["seen"]))
+        return fail(f"{target.relative} was not edited: {os_error_reason(error)}.")
+    before = apply_change(ctx, target, edited.content, cast(str, payload["seen"]))
     if isinstance(before, Result):
         return before
     done: Args = {
-        "path": place.shown,
+        "path": target.relative,
         "replacements": edited.count,
         "lines": edited.lines,
         "bytes": len(edited.content),

@@ -45,10 +45,10 @@ class Entry(NamedTuple):
 class Listing:
     """Lists a folder to a given depth without following symlinks."""
 
-    def __init__(self, folders: FolderTree, place: ConfinedPath, depth: int, ctx: Context) -> None:
+    def __init__(self, folders: FolderTree, target: ConfinedPath, depth: int, ctx: Context) -> None:
         self._folders = folders
         self._ctx = ctx
-        self.place = place
+        self.target = target
         self.depth = depth
         self.total = 0
         self.skipped: set[str] = set()
@@ -70,9 +70,9 @@ class Listing:
                 kind = "link" if link else "file" if found.is_file(follow_symlinks=False) else "other"
             yield Entry(kind != "dir", path.casefold(), path, kind, link)
 
-    def shown(self, entry: Entry) -> str:
+    def display_path(self, entry: Entry) -> str:
         """Its path from the root, which other tools accept."""
-        folder = self.place.shown
+        folder = self.target.relative
         return _escape_bytes(entry.path if folder == "." else f"{folder}/{entry.path}")
 
     def described(self, entry: Entry) -> Json:
@@ -81,55 +81,55 @@ class Listing:
             with suppress(OSError):
                 folder, name = self._folders.parent(entry.path)
                 size = os.stat(name, dir_fd=folder, follow_symlinks=False).st_size
-        return {"path": self.shown(entry), "kind": entry.kind, "size": size, "link": entry.link}
+        return {"path": self.display_path(entry), "kind": entry.kind, "size": size, "link": entry.link}
 
     def _may_enter(self, path: str) -> bool:
         if path.count("/") + 1 >= self.depth:
             return False
         if path.rpartition("/")[2] in _BUILD_FOLDERS:
             return False
-        return self._ctx.sandbox.is_path_readable(self.place.path / path)
+        return self._ctx.sandbox.is_path_readable(self.target.path / path)
 
     def _leads_to_folder(self, path: str) -> bool:
-        target = Path(os.path.realpath(self.place.path / path))
-        return target.is_relative_to(self.place.root) and target.is_dir()
+        target = Path(os.path.realpath(self.target.path / path))
+        return target.is_relative_to(self.target.root) and target.is_dir()
 
 
 def _execute(args: Args, ctx: Context) -> Result:
     given = cast(str, args.get("path") or ".")
     depth = _depth(args)
-    place: ConfinedPath | None = None
+    target: ConfinedPath | None = None
     try:
-        place = path_to_read(ctx, given)
-        with FolderTree(place.root, place.path) as folders:
+        target = path_to_read(ctx, given)
+        with FolderTree(target.root, target.path) as folders:
             if ctx.dry_run:
                 return ok("")
-            listing = Listing(folders, place, depth, ctx)
+            listing = Listing(folders, target, depth, ctx)
             entries = nsmallest(_limit(args, ctx), listing.entries())
             return _result(entries, listing, ctx)
     except PathRefused as error:
         return fail(str(error))
     except NotADirectoryError:
-        return fail(_no_folder(given, place))
+        return fail(_no_folder(given, target))
     except FileNotFoundError:
         return fail(f"Directory not found: {given}")
     except OSError as error:
         return fail(f"{given} cannot be listed: {os_error_reason(error)}.")
 
 
-def _no_folder(given: str, place: ConfinedPath | None) -> str:
-    if place is not None and place.path.is_file():
+def _no_folder(given: str, target: ConfinedPath | None) -> str:
+    if target is not None and target.path.is_file():
         return f"{given} is a file, not a folder. Use file.read to read it."
     return f"Directory not found: {given}"
 
 
 def _result(entries: list[Entry], listing: Listing, ctx: Context) -> Result:
-    names = [escape(listing.shown(entry)) + ("/" if entry.kind == "dir" else "") for entry in entries]
+    names = [escape(listing.display_path(entry)) + ("/" if entry.kind == "dir" else "") for entry in entries]
     limits = ctx.truncate
     shown = limits.head("\n".join(names), limits.MAX_LINES - NOTICE_LINES, limits.MAX_BYTES - NOTICE_BYTES)
     count = shown.output_lines if names else 0
     done: Args = {
-        "path": listing.place.shown,
+        "path": listing.target.relative,
         "depth": listing.depth,
         "entries": [listing.described(entry) for entry in entries[:count]],
         "total": listing.total,

@@ -139,12 +139,12 @@ class ConfinedPath(NamedTuple):
 
     root: Path
     path: Path
-    given: str
+    requested: str
     secret: bool = False
     """Its content is not shown in previews: reading it needs approval."""
 
     @property
-    def shown(self) -> str:
+    def relative(self) -> str:
         """The path relative to the root, as messages and outputs show it."""
         return self.path.relative_to(self.root).as_posix()
 
@@ -152,14 +152,14 @@ class ConfinedPath(NamedTuple):
 def path_to_read(ctx: Context, given: str) -> ConfinedPath:
     """Resolve a path to read. Symlinks are followed within the root, or the working folder if there is no root."""
     if ctx.root is not None:
-        place = ConfinedPath(ctx.root, ctx.path.confine(given), given)
+        target = ConfinedPath(ctx.root, ctx.path.confine(given), given)
     else:
         root = Path(os.path.realpath(ctx.cwd))
-        place = ConfinedPath(root, resolve(given, root), given)
-        if not place.path.is_relative_to(root):
+        target = ConfinedPath(root, resolve(given, root), given)
+        if not target.path.is_relative_to(root):
             raise PathRefused(f"{given!a} is outside the working folder {root}. Use a path inside it.")
-    _check_readable(ctx, place)
-    return place
+    _check_readable(ctx, target)
+    return target
 
 
 def path_to_change(ctx: Context, given: str) -> ConfinedPath:
@@ -167,28 +167,28 @@ def path_to_change(ctx: Context, given: str) -> ConfinedPath:
     if ctx.root is None:
         raise PathRefused("There is no project root here, so no file can be changed. Run `holdfast init` first.")
     path = ctx.path.confine(given, mutating=True)
-    place = ConfinedPath(ctx.root, path, given, ctx.sandbox.is_path_secret(path))
-    if place.path == place.root:
+    target = ConfinedPath(ctx.root, path, given, ctx.sandbox.is_path_secret(path))
+    if target.path == target.root:
         raise PathRefused(f"{given!a} is the project root itself. Name a file in it.")
-    _check_own(ctx, place)
-    if not ctx.sandbox.is_path_writable(place.path):
+    _check_own(ctx, target)
+    if not ctx.sandbox.is_path_writable(target.path):
         raise PathRefused(
             f"Sandbox: {given!a} is not writable. Add its folder to sandbox.writable in your configuration."
         )
-    _check_readable(ctx, place)
-    return place
+    _check_readable(ctx, target)
+    return target
 
 
-def _check_readable(ctx: Context, place: ConfinedPath) -> None:
+def _check_readable(ctx: Context, target: ConfinedPath) -> None:
     """Refuse unreadable paths. This applies to changes too, because a proposal shows the current content."""
-    _check_own(ctx, place)
-    if not all(map(ctx.sandbox.is_path_readable, (place.path, absolute(place.given, place.root)))):
-        raise PathRefused(f"Sandbox: {place.given!a} may not be read (sandbox.read_deny).")
+    _check_own(ctx, target)
+    if not all(map(ctx.sandbox.is_path_readable, (target.path, absolute(target.requested, target.root)))):
+        raise PathRefused(f"Sandbox: {target.requested!a} may not be read (sandbox.read_deny).")
 
 
-def _check_own(ctx: Context, place: ConfinedPath) -> None:
-    if ctx.sandbox.is_path_own(place.path):
-        raise PathRefused(f"{place.given!a} belongs to holdfast itself; tools may not read or change it.")
+def _check_own(ctx: Context, target: ConfinedPath) -> None:
+    if ctx.sandbox.is_path_own(target.path):
+        raise PathRefused(f"{target.requested!a} belongs to holdfast itself; tools may not read or change it.")
 
 
 def os_error_reason(error: OSError) -> str:
@@ -205,7 +205,7 @@ MAX_DIFF_LINES: Final = 2000
 
 def propose_change(
     tool: str,
-    place: ConfinedPath,
+    target: ConfinedPath,
     summary: str,
     risk: Risk,
     state: FileState,
@@ -218,31 +218,31 @@ def propose_change(
     `given` is the old and new text as the call itself states them; it is shown in place of the content of a secret
     file.
     """
-    old, new = given if place.secret else (state.content, after)
-    if place.secret and old is None and state.content is not None:
+    old, new = given if target.secret else (state.content, after)
+    if target.secret and old is None and state.content is not None:
         old, summary = b"", f"{summary}; the replaced content is not shown, as it may contain secrets"
-    diff = _diff(old, new, place.shown, None)
+    diff = _diff(old, new, target.relative, None)
     cut = len(diff) > MAX_PREVIEW_CHARS or _is_large(old, new)
     return Proposal(
         tool_name=tool,
         summary=summary,
         risk=risk,
-        payload={"path": str(place.path), "seen": state.digest, **payload},
-        preview=_diff(old, new, place.shown, MAX_DIFF_LINES) if cut else diff,
+        payload={"path": str(target.path), "seen": state.digest, **payload},
+        preview=_diff(old, new, target.relative, MAX_DIFF_LINES) if cut else diff,
         preview_kind="diff",
         preview_cut=cut,
-        preconditions=(Precondition(kind="file", subject=str(place.path), value=state.digest),),
+        preconditions=(Precondition(kind="file", subject=str(target.path), value=state.digest),),
     )
 
 
 def apply_change(
-    ctx: Context, place: ConfinedPath, after: bytes, seen: str, *, create_parents: bool = False
+    ctx: Context, target: ConfinedPath, after: bytes, seen: str, *, create_parents: bool = False
 ) -> FileState | Result:
     """Apply the change; return the previous state, or the failure."""
     try:
         return replace_file(
-            place.root,
-            place.path,
+            target.root,
+            target.path,
             after,
             seen=seen,
             keep_before=ctx.storage.before_image,
@@ -250,15 +250,17 @@ def apply_change(
             create_parents=create_parents,
         )
     except FileChanged:
-        return file_changed_result(place)
+        return file_changed_result(target)
     except (NotRegular, TooLarge) as error:
-        return fail(f"{place.shown} {error}, so nothing was written.")
+        return fail(f"{target.relative} {error}, so nothing was written.")
     except OSError as error:
-        return fail(f"{place.shown} was not written: {os_error_reason(error)}.")
+        return fail(f"{target.relative} was not written: {os_error_reason(error)}.")
 
 
-def file_changed_result(place: ConfinedPath) -> Result:
-    return fail(f"{place.shown} has changed since this was proposed, so nothing was written. Propose the change again.")
+def file_changed_result(target: ConfinedPath) -> Result:
+    return fail(
+        f"{target.relative} has changed since this was proposed, so nothing was written. Propose the change again."
+    )
 
 
 def line_count(content: bytes) -> int:

@@ -53,11 +53,11 @@ class FileRead(Struct, frozen=True, kw_only=True):
 def _execute(args: Args, ctx: Context) -> Result:
     given = cast(str, args["path"])
     try:
-        place = path_to_read(ctx, given)
-        with open_file_beneath(place.root, place.path) as opened:
+        target = path_to_read(ctx, given)
+        with open_file_beneath(target.root, target.path) as opened:
             if ctx.dry_run:
                 return ok("")
-            return _read(opened, place, args, ctx)
+            return _read(opened, target, args, ctx)
     except PathRefused as error:
         return fail(str(error))
     except NotRegular as error:
@@ -70,44 +70,44 @@ def _execute(args: Args, ctx: Context) -> Result:
         return fail(f"{given} cannot be read: {os_error_reason(error)}.")
 
 
-def _read(opened: int, place: ConfinedPath, args: Args, ctx: Context) -> Result:
+def _read(opened: int, target: ConfinedPath, args: Args, ctx: Context) -> Result:
     size = os.fstat(opened).st_size
-    mime = mime_type(os.pread(opened, SNIFFED_BYTES, 0), place.path.name)
+    mime = mime_type(os.pread(opened, SNIFFED_BYTES, 0), target.path.name)
     limits = ctx.truncate
     if args.get("encoding") == "base64":
         if args.get("offset") is not None or args.get("limit") is not None:
             return fail("offset and limit count lines of text. Leave them out with encoding base64.")
         if size * 4 <= (limits.MAX_BYTES - 4) * 3:
-            return _as_base64(opened, place, size, mime or UNKNOWN_MIME)
+            return _as_base64(opened, target, size, mime or UNKNOWN_MIME)
         mime = mime or UNKNOWN_MIME
     if mime is not None:
-        return _attached(opened, place, size, mime)
+        return _attached(opened, target, size, mime)
     page_limits = PageLimits(
         limits.MAX_LINES, limits.MAX_BYTES, SMALL_LINES if ctx.caps == "small" else limits.MAX_LINES
     )
     offset, limit = _offset(args), args.get("limit")
     lines = LineReader(opened, size, lambda: ctx.cancelled)
     page = lines.page(offset, None if limit is None else max(1, cast(int, limit)), page_limits)
-    done = _page_read(page, place, size, offset)
-    return ok(_text(done, place.given, page_limits.bytes), structured=_to_json(done))
+    done = _page_read(page, target, size, offset)
+    return ok(_text(done, target.requested, page_limits.bytes), structured=_to_json(done))
 
 
-def _as_base64(opened: int, place: ConfinedPath, size: int, mime: str) -> Result:
+def _as_base64(opened: int, target: ConfinedPath, size: int, mime: str) -> Result:
     data = _whole(opened, size)
     content = b64encode(data).decode()
-    done = FileRead(path=place.shown, size=len(data), encoding="base64", content=content, mime_type=mime)
+    done = FileRead(path=target.relative, size=len(data), encoding="base64", content=content, mime_type=mime)
     return ok(content, structured=_to_json(done))
 
 
-def _attached(opened: int, place: ConfinedPath, size: int, mime: str) -> Result:
+def _attached(opened: int, target: ConfinedPath, size: int, mime: str) -> Result:
     if size > MAX_ATTACHED:
         return fail(
-            f"{place.given} is {mime}, {format_size(size)}; at most {format_size(MAX_ATTACHED)} can be attached. "
+            f"{target.requested} is {mime}, {format_size(size)}; at most {format_size(MAX_ATTACHED)} can be attached. "
             "Read a part of it with a command."
         )
     data = _whole(opened, size)
-    attachment = Attachment(kind=attachment_kind(mime), mime_type=mime, data=data, name=place.path.name)
-    done = FileRead(path=place.shown, size=len(data), encoding="attached", mime_type=mime)
+    attachment = Attachment(kind=attachment_kind(mime), mime_type=mime, data=data, name=target.path.name)
+    done = FileRead(path=target.relative, size=len(data), encoding="attached", mime_type=mime)
     output = f"{done.path} is {mime}, {format_size(done.size)}; attached."
     return ok(output, structured=_to_json(done), attachments=(attachment,))
 
@@ -117,9 +117,9 @@ def _whole(opened: int, size: int) -> bytes:
         return file.read(size)
 
 
-def _page_read(page: Page, place: ConfinedPath, size: int, offset: int) -> FileRead:
+def _page_read(page: Page, target: ConfinedPath, size: int, offset: int) -> FileRead:
     return FileRead(
-        path=place.shown,
+        path=target.relative,
         size=size,
         encoding="utf8",
         content=page.content,

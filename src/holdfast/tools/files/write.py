@@ -30,23 +30,23 @@ def _propose(args: Args, ctx: Context) -> Proposal | Result:
     given = cast(str, args["path"])
     content = cast(str, args["content"]).encode()
     try:
-        place = path_to_change(ctx, given)
-        state = read_state(place.root, place.path)
+        target = path_to_change(ctx, given)
+        state = read_state(target.root, target.path)
     except PathRefused as error:
         return fail(str(error))
     except (NotRegular, TooLarge) as error:
         return fail(f"{given} {error}.")
     except OSError as error:
         return fail(f"{given} cannot be written: {os_error_reason(error)}.")
-    if not place.path.parent.is_dir() and not args.get("create_parents"):
+    if not target.path.parent.is_dir() and not args.get("create_parents"):
         return fail(f"The folder of {given} does not exist. Create it first, or set create_parents.")
     if state.content == content:
-        return ok(f"{given} already has exactly this content.", structured=_output(place, content, "unchanged"))
+        return ok(f"{given} already has exactly this content.", structured=_output(target, content, "unchanged"))
     lines = line_count(content)
     return propose_change(
         "file.write",
-        place,
-        f"{'overwrite' if state.exists else 'create'} {place.shown} ({lines} line{'' if lines == 1 else 's'})",
+        target,
+        f"{'overwrite' if state.exists else 'create'} {target.relative} ({lines} line{'' if lines == 1 else 's'})",
         Risk.HIGH if state.exists else Risk.MEDIUM,
         state,
         content,
@@ -57,22 +57,22 @@ def _propose(args: Args, ctx: Context) -> Proposal | Result:
 
 def _apply(payload: Args, ctx: Context) -> Result:
     try:
-        place = path_to_change(ctx, cast(str, payload["path"]))
+        target = path_to_change(ctx, cast(str, payload["path"]))
     except PathRefused as error:
         return fail(str(error))
     content = cast(str, payload["content"]).encode()
     seen, create_parents = cast(str, payload["seen"]), bool(payload["create_parents"])
-    before = apply_change(ctx, place, content, seen, create_parents=create_parents)
+    before = apply_change(ctx, target, content, seen, create_parents=create_parents)
     if isinstance(before, Result):
         return before
-    done = _output(place, content, "overwritten" if before.exists else "created")
+    done = _output(target, content, "overwritten" if before.exists else "created")
     size = "1 byte" if done["bytes"] == 1 else f"{done['bytes']} bytes"
     output = f"Successfully wrote {size} to {done['path']} ({done['outcome']})."
     return ok(output, structured=done)
 
 
-def _output(place: ConfinedPath, content: bytes, outcome: str) -> Args:
-    return {"path": place.shown, "bytes": len(content), "outcome": outcome}
+def _output(target: ConfinedPath, content: bytes, outcome: str) -> Args:
+    return {"path": target.relative, "bytes": len(content), "outcome": outcome}
 
 
 def _preview(args: Args, width: int) -> str:
