@@ -80,7 +80,9 @@ def test_the_proposal_to_replace_one_says_that_what_is_there_is_not_shown(tmp_pa
     for path in (".env", "new.key"):
         run(runtime.call("file.write", {"path": path, "content": "x"}))
     old, new = (held.proposal for held in seen)
-    assert old is not None and "what it replaces is not shown" in old.summary and old.preview.startswith("--- .env\n")
+    assert (
+        old is not None and "the replaced content is not shown" in old.summary and old.preview.startswith("--- .env\n")
+    )
     assert new is not None and "not shown" not in new.summary and new.preview.startswith("--- /dev/null\n")
 
 

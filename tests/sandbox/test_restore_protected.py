@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.fs.beneath import remove_tree
 from holdfast.fs.protected_paths import command_locked_reason
@@ -214,3 +215,18 @@ def test_the_next_process_restores_for_a_killed_one(tmp_path: Path) -> None:
     assert restore_protected.recover(keep) == (str(root / "sub" / ".npmrc"),)
     assert [path.name for path in root.rglob("*")] == ["sub"]
     assert list((tmp_path / "state" / "sweeps").iterdir()) == []
+
+
+@pytest.mark.spec("N2")
+def test_a_new_file_that_reuses_the_inode_of_a_removed_symlink_stays(tmp_path: Path) -> None:
+    link, new = tmp_path / "Makefile", tmp_path / "new.txt"
+    link.symlink_to("/etc/hostname")
+    new.write_text("mine")
+    about = new.stat()
+    before = [replace(item, identity=(about.st_dev, about.st_ino)) for item in choose_mounts(find_protected(tmp_path))]
+    assert [item.path for item in before] == [str(link)]
+    link.unlink()
+    restorer = Restorer(tmp_path, before)
+    restorer()
+    assert (new.read_text(), link.readlink()) == ("mine", Path("/etc/hostname"))
+    assert restorer.violations == (str(link),)

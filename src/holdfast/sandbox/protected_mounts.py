@@ -311,7 +311,7 @@ def _protected_paths(entries: Iterable[os.DirEntry[str]]) -> Iterator[ProtectedP
 def _protected_path(entry: os.DirEntry[str]) -> ProtectedPath:
     about = entry.stat(follow_symlinks=False)
     around = os.stat(entry.path.rpartition("/")[0])  # noqa: PTH116
-    kind = _kind(about.st_mode)
+    kind = kind_of(about.st_mode)
     return ProtectedPath(
         path=entry.path,
         kind=kind,
@@ -323,7 +323,7 @@ def _protected_path(entry: os.DirEntry[str]) -> ProtectedPath:
     )
 
 
-def _kind(mode: int) -> Kind:
+def kind_of(mode: int) -> Kind:
     if stat.S_ISDIR(mode):
         return "folder"
     if stat.S_ISREG(mode):

@@ -29,9 +29,11 @@ from holdfast.fs.protected_paths import is_conversation_path, is_inert_document
 from holdfast.fs.replace import write_private
 from holdfast.sandbox.protected_mounts import (
     FolderReader,
+    Kind,
     ProtectedPath,
     find_protected,
     is_mask_stub,
+    kind_of,
     remove_stale_stub,
 )
 from holdfast.store.process_identity import is_alive, this_process
@@ -182,7 +184,12 @@ class Restorer:
                 continue
             violations.append(item.path)
             origin = known.get(item.identity)
-            if origin is not None and origin.path != item.path and not self._is_in_place(origin):
+            if (
+                origin is not None
+                and origin.kind == item.kind
+                and origin.path != item.path
+                and not self._is_in_place(origin)
+            ):
                 moved.append((origin, item.path))
             else:
                 self._remove(item.path, item)
@@ -228,17 +235,21 @@ class Restorer:
                     with suppress(OSError):
                         about = entry.stat(follow_symlinks=False)
                         origin = lost.get((about.st_dev, about.st_ino))
-                        if origin is not None and self._is_same_file(origin, entry.path):
+                        if origin is not None and self._is_same_file(origin, entry.path, kind_of(about.st_mode)):
                             found.append((lost.pop(origin.identity), entry.path))
                         elif stat.S_ISDIR(about.st_mode):
                             pending.append(entry.path)
         return found
 
-    def _is_same_file(self, origin: ProtectedPath, path: str) -> bool:
-        """Whether the file is the original, and not another document that reuses its inode number."""
-        if not self._is_document(origin) or origin.content is None:
+    def _is_same_file(self, origin: ProtectedPath, path: str, kind: Kind) -> bool:
+        """Whether the file is the original, and not a new one that reuses its inode number."""
+        if kind != origin.kind:
+            return False
+        if origin.content is None or not (kind == "link" or self._is_document(origin)):
             return True
         with suppress(OSError), self._parent(path) as (parent, name):
+            if kind == "link":
+                return os.fsencode(os.readlink(name, dir_fd=parent)) == origin.content
             return read_regular(name, len(origin.content) + 1, parent) == origin.content
         return False
 
