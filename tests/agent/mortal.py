@@ -109,7 +109,7 @@ class Disk:
             self.write(shelf)
             life.tick()
 
-        return MemoryConversation(self.read(), saved=saved)
+        return MemoryConversation(self.read(), on_change=saved)
 
 
 class Oracle:

@@ -20,6 +20,6 @@ class TestMemory(ConversationConformance):
     def reopen(self, folder: Path) -> Conversation:
         return MemoryConversation(self.shelves[folder])
 
-    def person(self, conversation: Conversation) -> ConcurrentUser:
+    def user(self, conversation: Conversation) -> ConcurrentUser:
         assert isinstance(conversation, MemoryConversation)
         return Visitor(conversation.store)

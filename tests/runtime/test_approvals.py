@@ -84,7 +84,7 @@ def test_a_broken_resolver_of_a_package_is_a_warning_and_one_in_the_project_is_l
     runtime, warnings = Runtime(), list[str]()
     group = install(wrong=":wrong", missing=":nothing")
     load_resolvers(runtime.approvals.chain, warnings.append, project=None, group=group)
-    assert "'acme' offers a resolver as 'missing'" in warnings[0] and "AttributeError" in warnings[0]
+    assert "The resolver 'missing'" in warnings[0] and "AttributeError" in warnings[0]
     assert "needs a synchronous function" in warnings[1]
     warnings.clear()
     load_resolvers(runtime.approvals.chain, warnings.append, project=tmp_path, group=group)

@@ -100,7 +100,7 @@ def test_a_grant_does_not_lift_a_cap_and_is_refused_where_one_asks_every_time(tm
     )
     runtime = runtime_in(tmp_path, writer, nobody="pending")
     held = _held(runtime, "writer", {"path": ".git/config"})
-    with pytest.raises(GrantRefused, match="asked about every time"):
+    with pytest.raises(GrantRefused, match="needs approval every time"):
         run(runtime.allow(held, "project"))
     assert runtime.approvals.grants is not None
     runtime.approvals.grants.add(

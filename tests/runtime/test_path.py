@@ -339,7 +339,7 @@ def test_arguments_that_are_too_long_are_refused_wherever_the_length_is(tmp_path
 def test_a_tool_that_only_lacks_a_project_says_so_and_one_that_is_denied_does_not() -> None:
     rooted, _ = recorder(needs_root=True)
     runtime = Runtime(tools=[rooted])
-    told = "Tool 'note' needs a project, and there is none here; give the runtime one: Runtime(root=...)."
+    told = "Tool 'note' needs a project, and there is none here. Give the runtime one: Runtime(root=...)."
     assert run(runtime.call("note")).error == told
     denied = Runtime(tools=[rooted], config=Config(tools=ToolsConfig(deny=("note",))))
     assert "There is no tool 'note'." in (run(denied.call("note")).error or "")

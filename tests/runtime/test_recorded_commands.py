@@ -83,8 +83,8 @@ def test_what_cannot_be_taken_over_is_kept_and_the_outcome_is_unknown(
     assert result.state is State.UNKNOWN
     assert "second: No space left on device" in error and error.endswith("printed")
     assert {path.name for path in project.iterdir()} == {"first", "third"}
-    kept = next(line for line in error.splitlines() if line.startswith("It is kept in"))
-    folder = Path(kept.removeprefix("It is kept in ").removesuffix("."))
+    kept = next(line for line in error.splitlines() if line.startswith("They are kept in"))
+    folder = Path(kept.removeprefix("They are kept in ").removesuffix("."))
     assert (folder / "0" / "upper" / "second").read_text() == "2\n"
 
 

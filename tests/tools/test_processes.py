@@ -163,7 +163,7 @@ def test_only_processes_started_by_holdfast_can_be_killed(tmp_path: Path) -> Non
             return [await runtime.call("process.kill", {"pid": pid, "signal": "SIGKILL"}) for pid in pids]
 
         for result in _with(tmp_path, script):
-            assert "holdfast started no process" in (result.error or "")
+            assert "holdfast has not started a process" in (result.error or "")
         assert other.poll() is None
     finally:
         other.kill()

@@ -1,4 +1,4 @@
-"""Which tools a caller may use, and what is known of a call before its arguments are."""
+"""Tool access by caller, and the cached plan of a call: everything that does not depend on its arguments."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _MAX_TIMEOUT: Final = 10.0**9
 
 
 class ToolAccess:
-    """Registry and policy together: the tools there are for a caller."""
+    """The tools that registry and policy give a caller."""
 
     def __init__(self, registry: Registry, policy: Policy, config: ToolsConfig, *, shared: bool) -> None:
-        """`shared` says that state is kept on disk, so that the `holdfast` command sees the same."""
+        """`shared`: the state is on disk, so messages can refer to the `holdfast` command."""
         self._shared = shared
         self.registry = registry
         self.policy = policy
@@ -44,13 +44,13 @@ class ToolAccess:
         self._listing = ProviderListCache(registry)
 
     def is_enabled(self, tool: Tool, caller: Caller | None = None) -> bool:
-        """A tool that is switched off is there for those who name it."""
+        """Whether the tool is enabled, or named by the configuration or the caller."""
         if tool.enabled or any(name in self._config.allow for name in tool.names):
             return True
         return caller is not None and caller.only is not None and tool.name in caller.only
 
     def visible(self, caller: Caller) -> list[Tool]:
-        """The tools a caller may see, sorted. `tool.search` is not one of them: whoever lists very many adds it."""
+        """The tools a caller may see, sorted. `tool.search` is left out: a surface with many tools adds it."""
         return list(self._listing.tools(caller, lambda: self._visible(caller)))
 
     def _visible(self, caller: Caller) -> list[Tool]:
@@ -58,23 +58,23 @@ class ToolAccess:
         return self.policy.compile(caller).visible(shown)
 
     def waiting_for_root(self, caller: Caller) -> list[Tool]:
-        """The tools a caller would see if there were a project, sorted."""
+        """The tools that a caller would also see in a project, sorted."""
         waiting = (tool for tool in self.registry.list_all() if self.registry.hidden_without_root(tool.name) is tool)
         shown = self.policy.compile(caller).visible(tool for tool in waiting if self.is_enabled(tool, caller))
         return sorted(shown, key=lambda tool: tool.name)
 
     def usable(self, name: str, caller: Caller) -> Tool | None:
-        """The tool of that name, if the caller may use it."""
+        """The tool with that name if the caller may use it, else None."""
         tool = self.registry.find(name)
         allowed = tool is not None and self.is_enabled(tool, caller) and self.policy.compile(caller).allows(tool)
         return tool if allowed else None
 
     def tool_list(self, format: Format, caller: Caller) -> ToolList:  # noqa: A002
-        """The tool list for a provider's API. Unchanged tools give the same object again."""
+        """The tool list for a provider's API. The same object is returned until the tools change."""
         return self._listing.get(format, caller, lambda: self.visible(caller))
 
     def find(self, name: str, caller: Caller) -> Tool | Result:
-        """The tool, or the refusal every call by that name gets."""
+        """The tool, or the refusal of every call by that name."""
         tool = self.registry.find(name)
         if tool is None or not self.is_enabled(tool, caller):
             return self.unknown_tool(name, caller)
@@ -86,43 +86,43 @@ class ToolAccess:
     def unknown_tool(self, name: str, caller: Caller) -> Result:
         hidden = self.registry.hidden_without_root(name)
         if hidden is not None and self.policy.compile(caller).allows(hidden):
-            how = "`holdfast init` makes one" if self._shared else "give the runtime one: Runtime(root=...)"
-            text = f"Tool '{name}' needs a project, and there is none here; {how}."
+            how = "Create one with `holdfast init`" if self._shared else "Give the runtime one: Runtime(root=...)"
+            text = f"Tool '{name}' needs a project, and there is none here. {how}."
             return failed(text, State.INVALID, Failure.UNKNOWN_TOOL)
         close = self.registry.suggest(name, self.visible(caller))
         listed = "`holdfast tools`" if self._shared else "`runtime.visible()`"
-        hint = f" Did you mean '{close}'?" if close else f" {listed} lists the tools there are."
+        hint = f" Did you mean '{close}'?" if close else f" {listed} lists the available tools."
         return failed(f"There is no tool '{name[:80]}'.{hint}", State.INVALID, Failure.UNKNOWN_TOOL)
 
 
 class CallPlan(Struct, frozen=True, eq=False, kw_only=True):
-    """One tool for one kind of caller."""
+    """What is known about every call of one tool by one caller."""
 
     tool: Tool
     execute: Callable[[Args, Any], Any] | None
     is_valid: Callable[[Args], bool]
     open_schema: bool
-    """The schema lets through values it does not name, so that infinity must be looked for."""
+    """The schema allows properties it does not name, so NaN and infinity must be looked for when parsing."""
     before: tuple[Before, ...]
     after: tuple[After, ...]
     decision: Decision | None
-    """The verdict, when no argument can change it."""
+    """The decision, if no argument can change it."""
     immediate_approval: Decision | None
-    """The approval of a tool that runs at once: no argument can change it, nothing is proposed, no path is taken."""
+    """Set if every call may run at once: the decision is static, and the tool proposes nothing and claims no paths."""
     timeout: float | None
     timeout_unit: float
-    """What one unit of a `timeout` argument is in seconds; 0 when the tool has no such argument."""
+    """Seconds in one unit of the `timeout` argument; 0 if the tool has no such argument."""
     missing_scope: str | None
     mutates: bool
     direct: bool
-    """`execute` may be called in the event loop: it is a coroutine function or promises not to block."""
+    """`execute` runs in the event loop: it is a coroutine function, or declared as non-blocking."""
     logged: frozenset[Risk]
-    """Executions at these risks go to the log."""
+    """Risks at which a run is logged."""
     proposes_direct: bool
     applies_direct: bool
 
     def timeout_of(self, args: Args) -> float | None:
-        """Seconds this call may take: by its own `timeout` argument, else by the tool or the default."""
+        """The timeout in seconds: of the call's `timeout` argument, else of the tool, else the default."""
         asked = args.get("timeout")
         if isinstance(asked, int | float) and not isinstance(asked, bool) and asked > 0:
             return min(asked, _MAX_TIMEOUT) * self.timeout_unit
@@ -130,7 +130,7 @@ class CallPlan(Struct, frozen=True, eq=False, kw_only=True):
 
 
 class CallPlans:
-    """The cache of plans. Anything that could change one empties it."""
+    """The cache of plans, by name and caller. A change of tools, middleware or rules clears it."""
 
     def __init__(
         self,
@@ -157,11 +157,11 @@ class CallPlans:
         self._known.clear()
 
     def find(self, name: str, caller: Caller) -> CallPlan | Result:
-        """The plan, or the refusal every call by that name gets."""
+        """The plan, or the refusal of every call by that name."""
         plan = self._known.get((name, caller))
         if plan is None:
             plan = self._compile(name, caller)
-            if isinstance(plan, CallPlan):  # refusals are not kept: a stranger's names must not fill the memory
+            if isinstance(plan, CallPlan):  # refusals are not cached: made-up names must not fill the memory
                 if len(self._known) >= _MAX_PLANS:
                     self._known.clear()
                 self._known[name, caller] = plan
@@ -197,7 +197,7 @@ class CallPlans:
 
 
 def _as_two_argument_function(tool: Tool) -> Callable[[Args, Any], Any] | None:
-    """`execute(args)` and `execute(args, ctx, callback)` as functions of arguments and context."""
+    """The tool's `execute` as a function of arguments and context, whatever signature it has."""
     function = tool.execute
     if function is None:
         return None
@@ -210,7 +210,7 @@ def _as_two_argument_function(tool: Tool) -> Callable[[Args, Any], Any] | None:
 
 
 def _timeout_unit(tool: Tool, name_used: str) -> float:
-    """Seconds in one of the call's own `timeout`; what a tool from elsewhere means by that word is its own affair."""
+    """Seconds in one unit of the `timeout` argument. An MCP server's tool defines its own `timeout`: ignored here."""
     if mcp_server_name(tool.source) is not None:
         return 0.0
     properties = tool.input_schema.get("properties")
@@ -220,9 +220,10 @@ def _timeout_unit(tool: Tool, name_used: str) -> float:
 
 
 def _callback_to_coroutine(function: Callable[..., Any], *, direct: bool) -> Callable[[Args, Context], Any]:
-    """`execute(args, ctx, callback)` as a coroutine function: it may finish later, and return a function that cancels.
+    """`execute(args, ctx, callback)` as a coroutine function.
 
-    The first result counts, be it handed to the callback or returned.
+    The function may call the callback later, and may return a function that cancels the work. The first result counts,
+    whether it is returned or passed to the callback.
     """
 
     async def execute(args: Args, ctx: Context) -> Any:
@@ -230,7 +231,7 @@ def _callback_to_coroutine(function: Callable[..., Any], *, direct: bool) -> Cal
         answer: asyncio.Future[Any] = loop.create_future()
 
         def callback(result: Any = None) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no one waits for the result
                 loop.call_soon_threadsafe(_set_result, answer, result)
 
         def begin() -> Any:
@@ -252,7 +253,7 @@ def _set_result(answer: asyncio.Future[Any], result: Any) -> None:
 
 
 def _cancel_on_stop(cancel: Callable[[], object], ctx: Context) -> None:
-    """Let a stop of the call cancel the work, once, also if it came before there was something to cancel."""
+    """Call `cancel` once when the call is stopped, or now if it was stopped already."""
     left = [cancel]
 
     def once() -> None:

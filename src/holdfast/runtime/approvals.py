@@ -1,4 +1,4 @@
-"""Whether a call may run: the approval chain and the caps, and the digest that binds an approval to what was shown."""
+"""Approvals: the decision about a call (approval chain and caps), and the digest that binds an approval to a call."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def standard_decider(
     document: DocumentPolicy | None = None,
     caps: Sequence[Cap] = (),
 ) -> Decider:
-    """What decides unless a program brings its own; `caps` are put beside the built-in ones."""
+    """The standard chain and caps of a configuration; `caps` are added to the built-in ones."""
     root, extra = commands.workspace.root, commands.protected
     chain = standard_chain(
         config.approval,
@@ -91,14 +91,17 @@ def standard_decider(
 
 
 def _secret_paths(commands: Commands, tool: Tool, args: Args, cwd: str) -> tuple[Path, ...]:
-    """The real paths of the files a call names that must be asked about."""
+    """The resolved paths that a call names and that `sandbox.read_deny` covers."""
     named = _named_paths(commands, tool, args, cwd)
     return tuple(dict.fromkeys(path.resolve() for path in named if commands.sandbox.is_secret(path)))
 
 
 def _named_paths(commands: Commands, tool: Tool, args: Args, cwd: str) -> tuple[Path, ...]:
-    """The paths a call will use, as its tool names them: from the root. Whether a tool of somebody else takes them from
-    there (`ctx.path.confine`) or from its document (`ctx.path.resolve`) is not known, so both count."""
+    """The paths a call will use, as its tool names them.
+
+    Built-in tools take relative paths from the root. Another tool may take them from the root (`ctx.path.confine`) or
+    from its document (`ctx.path.resolve`), so both count.
+    """
     if tool.touches is None:
         return ()
     root = commands.workspace.root or Path(cwd)
@@ -108,18 +111,19 @@ def _named_paths(commands: Commands, tool: Tool, args: Args, cwd: str) -> tuple[
     except PathRefused:
         raise
     except Exception as error:
-        raise PathRefused(f"The paths of tool '{tool.name}' cannot be told: {error}.") from None
+        raise PathRefused(f"Tool '{tool.name}' could not name the paths it touches: {error}.") from None
 
 
 RESOLVERS: Final = "holdfast.resolvers"
 
 
 def load_resolvers(chain: Chain, warn: Callable[[str], None], *, project: Path | None, group: str = RESOLVERS) -> None:
-    """Add the resolvers that installed packages offer, each as `PACKAGE:NAME`. They can ask and deny, and lift no
-    denial; what they approve counts only where the user's `auto_approve` names their module. One that is broken is a
-    warning.
+    """Add the resolvers of installed packages (entry points) to the chain, each as `PACKAGE:NAME`.
 
-    An entry point names a function, a `Resolver`, a mapping with `resolve`, or a module that has a function `resolve`.
+    They can ask and deny. An approval counts only if the user's `auto_approve` names their module. A resolver that
+    cannot be loaded is a warning.
+
+    An entry point names a function, a `Resolver`, a mapping with `resolve`, or a module with a function `resolve`.
     """
     if not _is_offered(group):
         return
@@ -134,7 +138,7 @@ def load_resolvers(chain: Chain, warn: Callable[[str], None], *, project: Path |
             )
         except (Exception, SystemExit) as error:
             warn(
-                f"The package '{package}' offers a resolver as '{point.name}' ({point.value}), but it cannot be used: "
+                f"The resolver '{point.name}' ({point.value}) of package '{package}' cannot be used: "
                 f"{type(error).__name__}: {error}"
             )
 
@@ -146,7 +150,7 @@ def _without_approval(resolve: Resolve, name: str, args: Args, ctx: ResolveConte
 
 
 def _is_offered(group: str) -> bool:
-    """Whether any package offers something: reading what they all offer would take a cold start too long."""
+    """Whether any package has such an entry point. Much faster than `importlib.metadata`, which parses them all."""
     wanted = f"[{group}]".encode()
     for folder in filter(os.path.isdir, sys.path):
         for info in Path(folder).iterdir():
@@ -157,7 +161,7 @@ def _is_offered(group: str) -> bool:
 
 
 class Approvals:
-    """Puts calls to the chain and the caps, with the real paths they touch and the files they name."""
+    """Asks the chain and the caps about calls, with the resolved paths they touch and the files they name."""
 
     def __init__(
         self, decider: Decider, registry: Registry, commands: Commands, grants: GrantMatcher | None, session: str
@@ -178,12 +182,14 @@ class Approvals:
         priority: int = DEFAULT_PRIORITY,
         description: str = "",
     ) -> ResolverHandle:
-        """Add a resolver to the chain, or replace the one of that name: `resolve(tool, args, ctx)` returns "approve",
-        "ask", "deny", a `Decision`, or None to pass. The handle has `remove()`."""
+        """Add a resolver to the chain, or replace the one with that name. Returns a handle with `remove()`.
+
+        `resolve(tool, args, ctx)` returns "approve", "ask", "deny", a `Decision`, or None to pass.
+        """
         return self.chain.register(name, resolver, priority=priority, description=description)
 
     async def decide(self, tool: Tool, call: Call, proposal: Proposal | None) -> Decision:
-        """The verdict on a call. What cannot be judged is denied."""
+        """The decision about a call. A call that cannot be judged is denied."""
         try:
             await self._commands.probe_sandbox(tool)
             return self._decider.decide(self.approval_request(tool, call, proposal))
@@ -191,12 +197,14 @@ class Approvals:
             return Decision(Verdict.DENY, "judging", str(error))
 
     def may_widen(self, tool: Tool, given: Widening | None) -> bool:
-        """Whether `widening` can have an answer; cheap to ask."""
+        """Whether `widening` can return anything; cheap."""
         return given is not None or (self._decider.needs is not None and is_shell_tool(tool))
 
     async def widening(self, tool: Tool, call: Call, given: Widening | None) -> Widening | None:
-        """What the call may reach beyond the sandbox's policy: what rules say of its command, and what its approval
-        gave. Raises `SandboxRefused` or `CallError` for what may not be given."""
+        """What the call may reach beyond the sandbox policy: by rules for its command, and by its approval (`given`).
+
+        Raises `SandboxRefused` or `CallError` if that is not allowed.
+        """
         ruled = None
         if self._decider.needs is not None and is_shell_tool(tool):
             await self._commands.probe_sandbox(tool)
@@ -211,40 +219,43 @@ class Approvals:
         return wanted or None
 
     def static_decision(self, tool: Tool, caller: Caller) -> Decision | None:
-        """The verdict on every call of this tool by this caller, or None where that depends on the call."""
+        """The decision about every call of this tool by this caller, or None if it depends on the call."""
         return self._decider.static_decision(tool, caller)
 
     def use_grant(self, tool: Tool, call: Call, proposal: Proposal | None) -> bool:
-        """Use up the grant an approval rests on; False if it is gone by now."""
+        """Use the grant that approved the call; False if it is used up or gone."""
         return self.grants is not None and self.grants.consume(self.approval_request(tool, call, proposal))
 
     def remember(self, pending: PendingCall, scope: Scope, by: str, width: Width) -> Grant:
-        """Keep a grant for calls like this one, as it would be now. Raises `GrantRefused` as `grant_for` does."""
+        """Store the grant that `grant_for` returns."""
         spec = self.grant_for(pending, scope, by, width)
         assert self.grants is not None
         return self.grants.add(spec)
 
     def grant_for(self, pending: PendingCall, scope: Scope, by: str, width: Width) -> GrantSpec:
-        """The rule that "always allow" of this call would be. Raises `GrantRefused` if that is too wide, or of no use:
-        it does not cover the call itself, or the call is asked about whatever is granted."""
+        """The grant that "always allow" would store for this call.
+
+        Raises `GrantRefused` if it is too wide or useless: it would not cover the call itself, or the call needs
+        approval whatever is granted.
+        """
         from holdfast.rules.grants import narrow_grant, spec_covers
 
         tool = self._registry.find(pending.call.tool)
         if tool is None or self.grants is None or not self.grants.supports(scope):
             raise GrantRefused(
-                f"'{pending.call.tool}' cannot be allowed here: this runtime does not know it, or keeps no ledger."
+                f"'{pending.call.tool}' cannot be allowed here: this runtime does not have it, or has no ledger."
             )
         request = self.approval_request(tool, pending.call, pending.proposal)
         against = self._overrides_grants(request)
         if against is not None:
-            raise GrantRefused(f"This is asked about every time, so no rule would help: {against.reason}")
+            raise GrantRefused(f"This call needs approval every time, so a grant would not help: {against.reason}")
         spec = narrow_grant(request, scope, by, width=width)
         if not spec_covers(spec, request):
-            raise GrantRefused(f"No such rule would cover this call of '{tool.name}' again; approve it each time.")
+            raise GrantRefused(f"A grant would not cover this call of '{tool.name}' again; approve it each time.")
         return spec
 
     def _overrides_grants(self, request: ApprovalRequest) -> Decision | None:
-        """Who asks about the call or denies it whatever is granted: a resolver before the grants, or a cap."""
+        """The decision that overrides any grant: of a resolver before the grants, or of a cap."""
         heard = self.chain.judge(request)
         for step in heard.steps:
             if step.source == GRANTS:
@@ -277,18 +288,18 @@ class Approvals:
         )
 
     def touched_paths(self, tool: Tool, call: Call) -> tuple[Path, ...]:
-        """The real paths a call will use, as its tool names them."""
+        """The resolved paths a call will use, as its tool names them."""
         return tuple(path.resolve() for path in _named_paths(self._commands, tool, call.args, call.cwd))
 
     def secret_paths(self, tool: Tool, call: Call) -> tuple[Path, ...]:
-        """The real paths of the files a call names that it may read only if a person says so."""
+        """The resolved paths of files that a call names and may read only with a person's approval."""
         try:
             return _secret_paths(self._commands, tool, call.args, call.cwd)
         except PathRefused:
-            return ()  # the tool refuses it, too
+            return ()  # the tool will refuse the path itself
 
     def files_named(self, tool: Tool, call: Call, proposal: Proposal | None) -> tuple[NamedFile, ...]:
-        """The project files that the command of a call names, unless all it does is read."""
+        """The project files that a shell command names, unless the command only reads."""
         text = command_of(call.args) if is_shell_tool(tool) else None
         if text is None:
             return ()
@@ -302,11 +313,11 @@ class Approvals:
             pass
         root, policy = self._commands.workspace.root, self._commands.sandbox.policy
         found = named_files(text, self._folders(call, proposal), None if root is None else str(root))
-        # No command reads holdfast's own files, and they change with every call.
+        # Without holdfast's own files: no command can read them, and they change with every call.
         return tuple(file for file in found if not policy.is_own_state(Path(root or "", file.path)))
 
     def _folders(self, call: Call, proposal: Proposal | None) -> list[str]:
-        """Where the command would run: as its tool proposes it, else wherever its own `cwd` may lead."""
+        """Where the command may run: the `cwd` its tool proposes, else every folder its `cwd` argument can mean."""
         proposed = None if proposal is None else proposal.payload.get("cwd")
         if isinstance(proposed, str):
             return [proposed]
@@ -325,36 +336,36 @@ class Approvals:
         files: tuple[NamedFile, ...],
         secrets: tuple[Path, ...] = (),
     ) -> str:
-        """What an approval is bound to. Change any part and the approval is for something else."""
+        """The digest an approval is bound to. If any part changes, the approval is void."""
         profile = " ".join((self._commands.sandbox_of(call).profile, *map(str, secrets)))
         return approval_digest(tool, call, profile, proposal, files)
 
 
 def check_widening(tool: Tool, given: Widening, config: Config) -> None:
-    """Whether an approval may widen a call so: the one place that forbids it. Raises `CallError`.
+    """Raise `CallError` if an approval may not widen a call like this. The only place that decides it.
 
-    `approval.widen` names what may be given: a layer above can take out of it, and no layer below can put it back.
+    `approval.widen` lists what may be given. A higher configuration layer can remove items; a lower one cannot add any.
     """
     if tool.effects is not None and "process" not in tool.effects:
-        raise CallError(f"'{tool.name}' runs no command, so there is nothing to widen; approve it as it is.")
+        raise CallError(f"'{tool.name}' runs no command, so there is nothing to widen. Approve it as it is.")
     refused = [kind for kind in given.kinds if kind not in config.approval.widen]
     if refused:
         raise CallError(
-            f"The configuration does not let an approval give {' and '.join(refused)} (approval.widen); "
-            "approve the call as it is, or reject it."
+            f"The configuration does not let an approval give {' and '.join(refused)} (approval.widen). "
+            "Approve the call as it is, or reject it."
         )
     if given.outside and config.sandbox.mode == "required":
         raise CallError('sandbox.mode is "required", so nothing runs outside the sandbox.')
 
 
 def allowed_needs(needs: Widening | None, config: Config) -> Widening:
-    """What rules may give: the rest of what they name is left out, and is not shown either."""
+    """The part of a rule's widening that `approval.widen` allows."""
     kinds = () if needs is None else tuple(kind for kind in needs.kinds if kind in config.approval.widen)
     return Widening(**{kind: getattr(needs, kind) for kind in kinds})
 
 
 def _existing_paths(needs: Widening) -> Widening:
-    """Without the paths of rules that are not there: they are no reason to refuse the command."""
+    """Without paths that do not exist: a rule that names them is no reason to refuse the command."""
 
     def found(paths: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(path for path in paths if Path(path).exists())
@@ -365,8 +376,8 @@ def _existing_paths(needs: Widening) -> Widening:
 def approval_digest(
     tool: Tool, call: Call, sandbox_profile: str, proposal: Proposal | None, files: tuple[NamedFile, ...] = ()
 ) -> str:
-    """Over definition, canonical arguments, working directory, sandbox profile, what was proposed, and the content of
-    the files a command names."""
+    """A digest of tool definition, canonical arguments, working directory, sandbox profile, proposal, and the content
+    of the files a command names."""
     shown = None
     if proposal is not None:
         shown = [
@@ -381,7 +392,7 @@ def approval_digest(
 
 
 def describe_changes(before: PendingCall, now: PendingCall) -> str:
-    """In words, what differs between two digests of one call."""
+    """Describe what differs between two versions of a pending call."""
     return " and ".join(_changes(before, now)) or "its sandbox"
 
 

@@ -1,4 +1,5 @@
-"""Processes that outlive the call that started them: run by the supervisor, recorded in files beside the ledger."""
+"""Background processes, which outlive the call that started them: the supervisor runs them, and files beside the
+ledger hold their record, their output and their end."""
 
 from __future__ import annotations
 
@@ -42,14 +43,14 @@ if TYPE_CHECKING:
 
 MAX_READ: Final = 1024 * 1024
 MARGIN: Final = 8192
-"""Read beyond that, so that a secret at the cut is whole when it is redacted."""
+"""Bytes read beyond `MAX_READ`, so that a secret at the cut is redacted whole."""
 _BLOCK: Final = 65_536
 _OPEN_ATTEMPTS: Final = 10
-"""Between listing the files and opening them the older one may be dropped."""
+"""The supervisor may delete the older file between listing the files and opening them."""
 
 
 def read_page(base: Path, offset: int | None, limit: int) -> ProcessOutput:
-    """Lines from number `offset`, or the last ones. A line of more than a megabyte is cut."""
+    """Return `limit` lines from line `offset`, or the last ones. A page is cut after a megabyte."""
     with ExitStack() as opened:
         dropped, files = _open_all(base, opened)
         total = dropped + sum(map(_newlines, files)) + 1
@@ -61,7 +62,7 @@ def read_page(base: Path, offset: int | None, limit: int) -> ProcessOutput:
 
 
 def _open_all(base: Path, opened: ExitStack) -> tuple[int, list[BinaryIO]]:
-    """The lines dropped so far and the files there are, which stay readable when they are dropped as well."""
+    """Return the number of lines dropped so far and the open files, which stay readable when they are deleted."""
     for _ in range(_OPEN_ATTEMPTS):
         paths = sorted(base.parent.glob(f"{base.name}.out.*"), key=lambda path: int(path.name.split(".")[2]))
         with ExitStack() as tried:
@@ -71,7 +72,7 @@ def _open_all(base: Path, opened: ExitStack) -> tuple[int, list[BinaryIO]]:
                 continue
             opened.enter_context(tried.pop_all())
             return int(paths[0].name.split(".")[3]) if paths else 0, files
-    raise CallError("The process prints faster than its output can be read; try again.")
+    raise CallError(f"The process prints faster than its output can be opened ({_OPEN_ATTEMPTS} attempts). Retry.")
 
 
 def _lines(files: list[BinaryIO], first: int, limit: int) -> str:
@@ -103,21 +104,21 @@ def _ends_line(file: BinaryIO) -> bool:
 
 
 PROCESSES: Final = "processes"
-"""Where in the state folder processes in the background are remembered."""
+"""The folder in the state folder that holds the records of background processes."""
 MAX_ENDED: Final = 64
-"""Processes that have ended and are still remembered."""
+"""Ended processes whose records are kept."""
 _CLOSE_SECONDS: Final = 3.0
 _WORKER_SIGNALS: Final = {"SIGKILL": signals.SIGUSR1}
-"""What a worker is sent in place of a signal it could not pass on."""
+"""Signals that the worker cannot pass on, because they would end the worker itself, and the ones sent instead."""
 
 
 class ProcessRecord(Struct, frozen=True, kw_only=True):
-    """What is written down when a process starts."""
+    """The record of a process, written to disk when it starts."""
 
     id: str
     pid: int
     worker: ProcessIdentity
-    """The process that watches it."""
+    """The supervisor's worker process, which waits for it."""
     command: str
     cwd: str
     label: str | None
@@ -132,7 +133,7 @@ class BackgroundProcesses:
     def __init__(self, commands: Commands, state: Path | None, *, end_with_call: bool) -> None:
         self._commands = commands
         self.end_with_call = end_with_call
-        """Whether what a call starts ends with it, because nobody would be there to stop it."""
+        """Whether processes end with the call that started them: for the command line, which exits after a call."""
         self._folder = _temporary(self) if state is None else state / PROCESSES
         self._running: dict[str, tuple[SupervisedCommand, Launch]] = {}
         self._starting = 0
@@ -184,7 +185,7 @@ class BackgroundProcesses:
         return self._info(record)
 
     def _discard_job(self, name: str, job: SupervisedCommand, launch: Launch) -> None:
-        """Nobody would know of it: kill it now, and leave no trace of it when it is gone."""
+        """Kill a process that could not be recorded, and remove its files when it is gone."""
         job.stop_listening()
         job.stop()
 
@@ -216,8 +217,11 @@ class BackgroundProcesses:
         return sorted(map(self._info, self._records()), key=lambda info: info.started)
 
     def any_alive(self, since: float | None = None, *, around: Path | None = None) -> bool:
-        """Whether one is starting or runs now; with `since`, also if one ended later or nobody knows when; with
-        `around`, only those that were started in a project this path lies in."""
+        """Whether a process is starting or running.
+
+        With `since`, also one that ended after that time or at an unknown time. With `around`, only processes started
+        in a project that contains this path.
+        """
         if self._starting:
             return True
         found = (info for info in map(self._info, self._records()) if around is None or _lies_in(around, info.cwd))
@@ -230,23 +234,23 @@ class BackgroundProcesses:
     async def kill(self, name: str | int, signal: Signal, *, wait: float) -> ProcessInfo:
         record = self._record(name)
         if self._info(record).state != "running":
-            raise CallError(f"Process {record.pid} does not run any more; process.status says how it ended.")
+            raise CallError(f"Process {record.pid} has already ended; process.status says how.")
         watcher = _open_process(record.worker)
         try:
             signals.pidfd_send_signal(watcher, _WORKER_SIGNALS.get(signal, signals.Signals[signal]))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(_readable(watcher), wait)
         except ProcessLookupError:
-            pass  # it has just ended
+            pass  # it ended meanwhile
         finally:
             os.close(watcher)
         return self._info(record)
 
     def _record(self, name: str | int) -> ProcessRecord:
-        """The newest one, where a pid has been used again."""
+        """The record by id or pid; the newest one if the pid was reused."""
         found = [record for record in self._records() if name in (record.id, record.pid)]
         if not found:
-            raise CallError(f"holdfast started no process {name!r} here; process.list shows those it did.")
+            raise CallError(f"holdfast has not started a process {name!r} here; process.list shows its processes.")
         return max(found, key=lambda record: record.started)
 
     def _records(self) -> list[ProcessRecord]:
@@ -257,7 +261,9 @@ class BackgroundProcesses:
         return found
 
     def _info(self, record: ProcessRecord) -> ProcessInfo:
-        watched = is_alive(record.worker)  # asked first: the worker writes down the end before it goes
+        # Checked before the end is read: the worker writes the end before it exits, so a dead worker without an end
+        # means that the process is lost.
+        watched = is_alive(record.worker)
         end = self._read_end(record.id)
         status, ended, alone = end or (None, None, True)
         gone = None if status is None else ExitStatus.from_wait_status(status)
@@ -287,7 +293,7 @@ class BackgroundProcesses:
         return self._folder / name
 
     def _check_ended(self, name: str) -> None:
-        """It has ended: put right what its launch left."""
+        """Clean up after the process if it has ended."""
         job, launch = self._running[name]
         with contextlib.suppress(SupervisorLost, CommandNotStarted):
             if job.read() is None:
@@ -296,12 +302,12 @@ class BackgroundProcesses:
         self._clean_up_after(name, launch)
 
     def _clean_up_after(self, name: str, launch: Launch) -> None:
-        """No result is left to say what was taken away."""
+        """Clean up after a launch. Its notes become warnings, because no call is left whose result could hold them."""
         for note in _clean_up(launch):
-            self._commands.events.warn(f"After process {name} had ended: {note}")
+            self._commands.events.warn(f"After process {name} ended: {note}")
 
     def _report_notes(self, launch: Launch) -> Launch:
-        """What was put right after earlier commands is said now: a process may run for long."""
+        """Warn about clean-ups after earlier commands now, because the process may run for a long time."""
         for note in cleanup_notes(launch):
             self._commands.events.warn(note)
         return msgspec.structs.replace(
@@ -315,7 +321,7 @@ class BackgroundProcesses:
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """What is not detached is killed now. What is goes on, behind the masks its launch made."""
+        """Kill the processes that are not detached. Detached ones keep running, with the mounts of their launch."""
         detached = {record.id for record in self._records() if record.detached}
         ending = {name: entry for name, entry in self._running.items() if name not in detached}
         for job, _ in self._running.values():
@@ -331,9 +337,12 @@ class BackgroundProcesses:
 
 
 def writers_alive(commands: Commands, own: BackgroundProcesses | None, since: float | None = None) -> bool:
-    """Whether a process runs now that could write into the document and belongs to no call: one that `process.start`
-    started in this project or in one around the document, in whatever runtime, or an MCP server with writable folders.
-    With `since` (seconds since 1970), also one that ended after that. Makes nothing."""
+    """Whether a process that belongs to no call could write to the document now.
+
+    Such a process was started by `process.start`, in this project or in one that contains the document, by any
+    runtime; or it is an MCP server with writable folders. With `since` (Unix time), also one that ended after that.
+    Creates no files.
+    """
     document, state = commands.workspace.document, commands.workspace.state
     if document is not None and may_have_written(document, since):
         return True
@@ -351,7 +360,7 @@ def writers_alive(commands: Commands, own: BackgroundProcesses | None, since: fl
 
 
 def _clean_up(launch: Launch) -> tuple[str, ...]:
-    """Put right what a launch left; what there is to say about it."""
+    """Clean up after a launch; returns its notes."""
     clean_up(launch)
     return cleanup_notes(launch)
 
@@ -365,15 +374,15 @@ def _ended_after(info: ProcessInfo, since: float) -> bool:
 
 
 def _open_process(owner: ProcessIdentity) -> int:
-    """A descriptor of exactly this process: a pid that was given to another one meanwhile is refused."""
+    """Return a pidfd of exactly this process. The identity is checked after opening, so a reused pid is refused."""
     try:
         fd = os.pidfd_open(owner.pid)
     except ProcessLookupError:
-        raise CallError("The process has just ended; process.status says how.") from None
+        raise CallError("The process has ended meanwhile; process.status says how.") from None
     if is_alive(owner):
         return fd
     os.close(fd)
-    raise CallError("The process has just ended; process.status says how.")
+    raise CallError("The process has ended meanwhile; process.status says how.")
 
 
 async def _readable(fd: int) -> None:

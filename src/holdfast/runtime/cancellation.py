@@ -1,8 +1,8 @@
-"""Running a coroutine so that it can always be stopped.
+"""Cancellation and timeouts: runs a coroutine so that it can always be stopped, and blocking functions in threads.
 
-The first step runs in place: what finishes without waiting costs no task and no timer. What waits is driven by
-hand from then on, so that a deadline or a cancel ends it even if it swallows the cancellation: it is asked
-(CancelledError), given a grace, then closed, and never stepped again.
+A coroutine is driven by hand, with `send` and `throw`, instead of as a task, for two reasons. Its first step runs in
+place, so work that finishes without waiting costs no task and no timer. And a deadline or a cancel ends it even if it
+swallows `CancelledError`: after the request it has a grace period, then it is closed and never stepped again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final
 
 GRACE_SECONDS: Final = 1.0
 _unclosable: Final[list[Coroutine[Any, Any, Any]]] = []
-"""Coroutines that refused to be closed; kept, because finalising them would raise again."""
+"""Coroutines that raised in `close`. Kept alive, because the finalizer would call `close` again."""
 
 
 class StopReason(StrEnum):
@@ -29,21 +29,21 @@ class StopReason(StrEnum):
 
 
 class WorkStopped(Exception):
-    """The work was ended by a deadline or by a person, not by itself."""
+    """The work was ended by a deadline or a cancel, not by itself."""
 
-    def __init__(self, why: StopReason, value: Any = None) -> None:
-        self.reason = why
+    def __init__(self, reason: StopReason, value: Any = None) -> None:
+        self.reason = reason
         self.value = value
-        """What the work returned when it was asked to end."""
-        super().__init__(why.value)
+        """What the work returned after it was asked to end."""
+        super().__init__(reason.value)
 
 
 class OutcomeUnknown(Exception):
-    """The process that did the work is gone and said nothing."""
+    """The work may have taken effect, but its process is gone or cannot be controlled."""
 
 
 class RelayedError(Exception):
-    """What a function raised where it cannot be passed on: as it is told, with the original as its cause or a note."""
+    """Stands for an exception that cannot be raised here itself: its cause or note is the original."""
 
 
 class DriverClosed(Exception):
@@ -51,7 +51,7 @@ class DriverClosed(Exception):
 
 
 class CancelScope:
-    """A call that waits for something, and the means to stop it."""
+    """Work in progress, with its deadline and the means to stop it."""
 
     __slots__ = (
         "_grace",
@@ -68,10 +68,13 @@ class CancelScope:
 
     def __init__(self, callbacks: list[Callable[[], None]]) -> None:
         self.reason: StopReason | None = None
+        """Why the work was asked to end, if it was."""
         self.abandoned = False
+        """The grace period is over: the work is closed at its next step."""
         self.cancel_requests = 0
+        """Cancellations of the task that this scope made."""
         self.longest_step = 0.0
-        """Seconds for which the work kept the event loop to itself."""
+        """Seconds for which the work blocked the event loop."""
         self.callbacks = callbacks
         self._loop = asyncio.get_running_loop()
         task = asyncio.current_task()
@@ -85,34 +88,34 @@ class CancelScope:
         self._timer = self._loop.call_later(seconds, self.stop, StopReason.TIMEOUT)
 
     def pause(self) -> None:
-        """Stop the clock, for as long as a person is waited for."""
+        """Stop the clock while the work waits for a person."""
         if self._timer is not None and self.reason is None:
             self._left = max(0.0, self._timer.when() - self._loop.time())
             self._timer.cancel()
             self._timer = None
 
     def resume(self) -> None:
-        """Let the clock run again, with the time that was left."""
+        """Restart the clock with the time that was left."""
         if self._left is not None and self.reason is None:
             self.deadline(self._left)
             self._left = None
 
     @property
     def loop_closed(self) -> bool:
-        """The event loop was closed in mid-call: the work is never stepped again, and cannot be asked to end."""
+        """Whether the event loop was closed during the call: the work will never be stepped again."""
         return self._loop.is_closed()
 
-    def stop(self, why: StopReason = StopReason.CANCELLED) -> None:
-        """Ask the work to end, and make it after a grace. Only the first request counts."""
+    def stop(self, reason: StopReason = StopReason.CANCELLED) -> None:
+        """Ask the work to end, and force it after a grace period. Only the first request counts."""
         if self.reason is not None:
             return
-        self.reason = why
+        self.reason = reason
         self.run_callbacks()
         self._grace = self._loop.call_later(GRACE_SECONDS, self._force)
         self._cancel()
 
     def run_callbacks(self) -> None:
-        """Tell the tool that its call is over, so that it ends what it started elsewhere."""
+        """Run the tool's cancel callbacks, which end work it started elsewhere."""
         for callback in self.callbacks:
             try:
                 callback()
@@ -128,7 +131,7 @@ class CancelScope:
         self._task.cancel()
 
     def uncancel(self) -> bool:
-        """Take back our own cancellations; True if somebody else also wants the task cancelled."""
+        """Take back this scope's cancellations of the task; True if the task was also cancelled by others."""
         for timer in (self._timer, self._grace):
             if timer is not None:
                 timer.cancel()
@@ -143,23 +146,24 @@ def _log_failed_callback() -> None:
     logging.getLogger("holdfast").exception("A cancel callback of a tool failed.")
 
 
-async def drive(work: Coroutine[Any, Any, Any], waited: Any, running: CancelScope) -> Any:
-    """Drive a started coroutine to its end, or raise `Stopped`. `waited` is what its first step waits for."""
+async def drive(work: Coroutine[Any, Any, Any], waited: Any, scope: CancelScope) -> Any:
+    """Drive a started coroutine to its end, or raise `WorkStopped`. `waited` is what its first step yielded."""
     try:
-        value = await _drive(work, waited, running)
+        value = await _drive(work, waited, scope)
     except BaseException as error:
-        if running.reason is None or running.uncancel():
+        if scope.reason is None or scope.uncancel():
             raise
-        raise WorkStopped(running.reason) from error
+        raise WorkStopped(scope.reason) from error
     finally:
-        running.uncancel()
-    if running.reason is not None:
-        raise WorkStopped(running.reason, value)
+        scope.uncancel()
+    if scope.reason is not None:
+        raise WorkStopped(scope.reason, value)
     return value
 
 
 @coroutine
-def _drive(work: Coroutine[Any, Any, Any], waited: Any, running: CancelScope) -> Generator[Any, Any, Any]:
+def _drive(work: Coroutine[Any, Any, Any], waited: Any, scope: CancelScope) -> Generator[Any, Any, Any]:
+    """Pass on what the event loop sends to `work` and what `work` yields to the event loop."""
     while True:
         try:
             sent = yield waited
@@ -167,7 +171,7 @@ def _drive(work: Coroutine[Any, Any, Any], waited: Any, running: CancelScope) ->
             _close(work)
             raise DriverClosed from None
         except BaseException as error:
-            if running.abandoned:
+            if scope.abandoned:
                 _close(work)
                 raise
             try:
@@ -181,7 +185,7 @@ def _drive(work: Coroutine[Any, Any, Any], waited: Any, running: CancelScope) ->
             except StopIteration as stop:
                 return stop.value
             finally:
-                running.longest_step = max(running.longest_step, monotonic() - begun)
+                scope.longest_step = max(scope.longest_step, monotonic() - begun)
 
 
 def _close(work: Coroutine[Any, Any, Any]) -> None:
@@ -196,7 +200,7 @@ _Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"
 
 
 class ThreadPool:
-    """As many threads as there are blocking calls at once; idle ones are used again."""
+    """Threads for blocking functions. It has no maximum size: a tool that never returns must not block the others."""
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
@@ -214,11 +218,11 @@ class ThreadPool:
         with self._lock:
             if self._idle:
                 self._idle -= 1
-                fresh = False
+                needs_thread = False
             else:
-                fresh = True
+                needs_thread = True
         self._jobs.put((work, loop, future))
-        if fresh:
+        if needs_thread:
             threading.Thread(target=self._serve, name="holdfast-tool", daemon=True).start()
         return await future
 
@@ -227,6 +231,7 @@ class ThreadPool:
             try:
                 work, loop, future = self._jobs.get(timeout=_IDLE_SECONDS)
             except queue.Empty:
+                # If `_idle` is 0, `run` has counted on this thread and its job is about to arrive.
                 with self._lock:
                     if self._idle:
                         self._idle -= 1
@@ -240,9 +245,9 @@ class ThreadPool:
                 self._idle += 1
             try:
                 loop.call_soon_threadsafe(_deliver, future, outcome, error)
-            except RuntimeError:  # the loop has been closed: nobody waits any more
+            except RuntimeError:  # the loop is closed: no one waits for the result
                 continue
-            del work, future, outcome, error
+            del work, future, outcome, error  # an idle thread must not keep the last result alive
 
 
 def _deliver(future: asyncio.Future[Any], outcome: Any, error: BaseException | None) -> None:
@@ -251,8 +256,9 @@ def _deliver(future: asyncio.Future[Any], outcome: Any, error: BaseException | N
     if error is None:
         future.set_result(outcome)
     elif isinstance(error, StopIteration | asyncio.CancelledError):
-        raised = RelayedError(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
-        raised.__cause__ = error  # neither can be raised through a future as it is
-        future.set_exception(raised)
+        # A future refuses StopIteration, and CancelledError would look like a cancellation of the caller.
+        relayed = RelayedError(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+        relayed.__cause__ = error
+        future.set_exception(relayed)
     else:
         future.set_exception(error)

@@ -1,7 +1,7 @@
-"""How commands run: the sandbox, the supervisor that starts them, and the recorder of what they change.
+"""Commands: the sandbox they run in, the supervisor that starts them, and the recorder of their changes.
 
-`Commands` is what a runtime has of these, each made on first use; `ContextSandbox` is `ctx.sandbox`, for one call.
-Whatever happens, nothing a command started is left when `run` returns.
+`Commands` holds these for a runtime, each created on first use; `ContextSandbox` is `ctx.sandbox`, for one call.
+When `run` returns or raises, every process that the command started is gone.
 """
 
 from __future__ import annotations
@@ -54,16 +54,18 @@ if TYPE_CHECKING:
 
 _COMMANDS: Final = frozenset({AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS})
 TERM_GRACE: Final = 0.3
-"""Seconds a bare command has after SIGTERM; well within the grace a stopped call has."""
+"""Seconds between SIGTERM and SIGKILL for a command without a sandbox; well within `GRACE_SECONDS` of a call."""
 _LAST_WAIT: Final = 5.0
+"""Seconds for which the clean-up after an abandoned command waits for its end."""
 _MAX_WIDENED: Final = 16
-"""Sandboxes of widened calls that are kept for the next one alike."""
+"""Sandboxes of widened calls that are cached."""
 _threads: Final = ThreadPool()
 _probed: Final[weakref.WeakSet[Sandbox]] = weakref.WeakSet()
+"""Sandboxes whose backend and control groups are known, so that asking them again does not block."""
 
 
 class Commands:
-    """The sandbox, the process that starts commands, and the recorder of what they change."""
+    """The sandbox, the supervisor and the recorder of a runtime."""
 
     def __init__(
         self,
@@ -83,23 +85,23 @@ class Commands:
         self._probed_once = False
         self._asked_unhidden: set[str] = set()
         self.command_calls: weakref.WeakSet[CommandContext] = weakref.WeakSet()
-        """Calls of tools that run commands, from when they are prepared until they end or wait for a person."""
+        """Calls of tools that run commands: from their preparation until they end or become pending."""
         self._widened: dict[Widening, tuple[Sandbox, Recorder]] = {}
 
     @cached_property
     def protected(self) -> tuple[str, ...]:
-        """What is protected beyond the built-in patterns: what the configuration names, the manifests of its skills,
-        and the document that is driven, as they were named and where they are."""
+        """Protected paths beyond the built-in patterns: those of the configuration, the manifests of its skills, and
+        the document of this runtime, each as named and as resolved."""
         config, document = self.config, self.workspace.document
         folders = [each for folder in map(Path, config.tools.skills.values()) for each in (folder, folder.resolve())]
-        # Patterns, as a single path would be taken for a document, which stays as it is whoever wrote it.
+        # Written as patterns, because a plain path counts as a document, whose changes are never rolled back.
         manifests = (f"{exact_pattern(folder)}/{MANIFEST[:-1]}?" for folder in folders)
         own = () if document is None else (exact_pattern(document), exact_pattern(document.resolve()))
         return (*config.protected, *dict.fromkeys((*manifests, *own)))
 
     @cached_property
     def sandbox(self) -> Sandbox:
-        """Nothing is tried out before a command is judged."""
+        """Created without probing; `probe_sandbox` does that before the first command is judged."""
         if self.workspace.sandbox is not None:
             return self.workspace.sandbox
         from holdfast.sandbox.sandbox import Sandbox
@@ -125,13 +127,13 @@ class Commands:
 
     @cached_property
     def recording_lock(self) -> RecordingLock | None:
-        """None where nothing is recorded."""
+        """None if nothing is recorded."""
         from holdfast.runtime.undo.recording_lock import RecordingLock
 
         return None if self.workspace.state is None else RecordingLock(self.workspace.state)
 
     def sandbox_of(self, call: Call) -> Sandbox:
-        """Where the commands of a call run. Raises `SandboxRefused` for a widening nobody can give."""
+        """The sandbox for the commands of a call. Raises `SandboxRefused` for a widening that is not possible."""
         return self._widened_parts(call.widening)[0] if call.widening else self.sandbox
 
     def recorder_of(self, call: Call) -> Recorder:
@@ -154,18 +156,18 @@ class Commands:
         return supervisor
 
     def undo(self, call_id: str, *, by: str, partial: bool, interface: str) -> Result:
-        """Put back what a call changed; blocks."""
+        """Undo what a call changed; blocks."""
         from holdfast.runtime.undo.restore import Undo
 
         ledger, state = self.ledger, self.workspace.state
         if ledger is None or state is None:
-            raise UndoRefused("This runtime keeps no ledger, so there is nothing to undo from.")
+            raise UndoRefused("This runtime has no ledger on disk, so there is nothing to undo.")
         roots = () if self.workspace.root is None else (self.workspace.root,)
         undo = Undo(ledger, roots, state)
         return undo.run(undo.plan(call_id), by=by, partial=partial, interface=interface)
 
     async def probe_sandbox(self, tool: Tool) -> None:
-        """Before a tool that runs commands is judged: what must be tried first is tried, without holding up others."""
+        """Probe the sandbox in a thread, once, before the first tool that runs commands is judged."""
         if self._probed_once or _COMMANDS.isdisjoint(tool.capabilities):
             return
         self._probed_once = True
@@ -174,11 +176,11 @@ class Commands:
         await asyncio.to_thread(self.guarantees_hold if matters else self.containment)
 
     def guarantees_hold(self) -> bool:
-        """Every guarantee of the sandbox was tried here and held."""
+        """Whether the sandbox passed every escape test on this machine."""
         return self.sandbox.mode != "off" and self.sandbox.passes_escape_tests()
 
     def confinement(self, tool: Tool, call: Call) -> Confinement:
-        """What would hold a call of this tool: the sandbox's policy, and for one that may run commands its backend."""
+        """How a call of this tool is confined: the sandbox policy, and the backend if the tool may run commands."""
         sandbox = self.sandbox_of(call)
         policy = sandbox.policy
         runs = tool.effects is None or "process" in tool.effects
@@ -198,7 +200,10 @@ class Commands:
         )
 
     def unhidden_reason(self, call_id: str) -> str:
-        """Why a command of a call may read what it should not; empty if it may not. Such a call is asked about."""
+        """Why not every file in `sandbox.read_deny` can be hidden from a command; empty if all are hidden.
+
+        A call with such a command needs approval, so it is remembered here.
+        """
         sandbox = self.sandbox
         if sandbox.mode == "off" or not sandbox.incomplete_hiding or sandbox.backend() is None:
             return ""
@@ -206,7 +211,7 @@ class Commands:
         return sandbox.incomplete_hiding
 
     def must_hide_all(self, call_id: str) -> bool:
-        """Nobody was asked about a command that may read what it should not."""
+        """Whether the launch must fail if files cannot be hidden, because no person was asked about them."""
         return call_id not in self._asked_unhidden
 
     def _settings(self, tool: Tool) -> str:
@@ -223,7 +228,7 @@ class Commands:
 
 
 class CommandContext(Protocol):
-    """What running a command needs to know of its call, and tells it."""
+    """The part of a `RunContext` that running a command uses."""
 
     command_ended: bool
     call_record: Call
@@ -307,7 +312,7 @@ class ContextSandbox:
             return await command_run.run(() if host_proxy is None else host_proxy.passed_fds)
 
     async def _record(self, command: Command) -> Recording | None:
-        """Waiting for its turn does not use up a command's time."""
+        """Start a recording. The clock of the call is paused while it waits for commands of other processes."""
         lock, calls = self._commands.recording_lock, self._commands.command_calls
         if lock is None or not self._is_recorded(command):
             return None
@@ -318,13 +323,13 @@ class ContextSandbox:
         finally:
             self._ctx.resume()
         if recording is None and await _threads.run(recorder.note) is None:
-            raise SandboxRefused("What it changes could not be recorded as was promised; nothing was run, ask again.")
+            raise SandboxRefused("Its changes could not be recorded, as the approval promised. Nothing was run. Retry.")
         return recording
 
     async def launch(
         self, command: Command, recording: Recording | None = None, host_proxy: HostProxy | None = None
     ) -> Launch:
-        """Everything needed to start the command. Raises `SandboxRefused`."""
+        """The process to start for a command. Raises `SandboxRefused`."""
         overlays = () if recording is None else recording.overlays
         placed = replace(command, cwd=command.cwd or self._ctx.cwd)
         if host_proxy is not None:
@@ -336,11 +341,11 @@ class ContextSandbox:
         launch = await _threads.run(
             lambda: self._sandbox.launch(placed, overlays=overlays, granted=granted, require_complete=whole)
         )
-        _probed.add(self._sandbox)  # which control groups can be used is known now, and which backend
+        _probed.add(self._sandbox)  # the launch found the backend and the usable control groups
         return launch if host_proxy is None else host_proxy.with_relay_fd(launch)
 
     async def _backend(self) -> Backend | None:
-        """The first time this tries things out, which takes a while."""
+        # The first time, this runs probes, which takes a while: in a thread.
         sandbox = self._sandbox
         if sandbox.mode == "off" or sandbox in _probed:
             return sandbox.backend()
@@ -349,7 +354,7 @@ class ContextSandbox:
         return found
 
     async def _host_proxy(self, command: Command, stack: contextlib.ExitStack) -> HostProxy | None:
-        """The way out to the hosts that are allowed, where only some are."""
+        """The proxy to the allowed hosts, if the policy allows only some."""
         hosts = self._sandbox.policy.network
         if isinstance(hosts, str) or command.read_only or await self._backend() is None:
             return None
@@ -359,7 +364,7 @@ class ContextSandbox:
 
 
 class _CommandRun:
-    """One command from its start to its last trace."""
+    """One run of a command, from its start until its processes and temporary files are gone."""
 
     def __init__(
         self, commands: Commands, ctx: CommandContext, command: Command, launch: Launch, recording: Recording | None
@@ -370,24 +375,24 @@ class _CommandRun:
         self._launch = launch
         self._recording = recording
         self._job: SupervisedCommand | None = None
-        self._sinks: list[OutputBuffer] = []
-        self._pumps: list[PipeReader] = []
-        self._settled = False
+        self._buffers: list[OutputBuffer] = []
+        self._readers: list[PipeReader] = []
+        self._cleaned_up = False
 
     async def run(self, passed: Sequence[int]) -> CommandResult:
         try:
             self._start(passed)
             ended, cancelled = await self._wait()
-            for rest in [pump.end() for pump in self._pumps]:
+            for rest in [reader.end() for reader in self._readers]:
                 if rest is not None:
                     _, again = await _wait_through_cancellation(rest)
                     cancelled = cancelled or again
-            self._pumps.clear()
-            self._settled = True
+            self._readers.clear()
+            self._cleaned_up = True
             if self._recording is None and not self._launch.contained:
                 found = _clean_up(self._launch, None)
             else:
-                self._ctx.pause()  # others that ran at the same time may take longer
+                self._ctx.pause()  # commands that share the recording may take longer
                 try:
                     found, again = await _wait_through_cancellation(
                         _threads.run(_clean_up, self._launch, self._recording)
@@ -405,7 +410,7 @@ class _CommandRun:
             raise cancelled
         ran = self._result(ended, found)
         if found.lost:
-            parts = ("Not all it changed could be taken over:", *found.lost[:10], f"It is kept in {found.kept}.")
+            parts = ("Some of its changes could not be applied:", *found.lost[:10], f"They are kept in {found.kept}.")
             raise OutcomeUnknown("\n".join((*parts, ran.output)))
         if ended.survivors:
             raise OutcomeUnknown(
@@ -432,18 +437,18 @@ class _CommandRun:
             )
 
     def _pipe(self, streams: bool) -> int:
-        """A new pipe whose end we read is pumped; the end to write to."""
+        """Create a pipe with a reader on it; returns the end to write to."""
         reading, writing = os.pipe()
-        first = not self._pumps
+        first = not self._readers
         ledger = self._commands.ledger
         redactor, events = self._commands.redactor, self._commands.events
         spills = first and ledger is not None and self._command.max_bytes is None and not self._ctx.granted
-        sink = OutputBuffer(
+        buffer = OutputBuffer(
             self._limits(), ledger.blobs if spills and ledger is not None else None, lambda: redactor.active
         )
         watch = self._streamer() if streams else None
-        self._sinks.append(sink)
-        self._pumps.append(PipeReader(reading, sink, watch, lambda: watch is not None and not events.idle))
+        self._buffers.append(buffer)
+        self._readers.append(PipeReader(reading, buffer, watch, lambda: watch is not None and not events.idle))
         return writing
 
     def _limits(self) -> OutputLimits:
@@ -472,12 +477,12 @@ class _CommandRun:
             return ended, error
 
     def _abandon(self) -> None:
-        """Whatever did not come to its end: let go of it now, and tidy up in a thread when it is gone."""
-        for pump in self._pumps:
-            pump.abandon()
-        if self._settled:
+        """Stop an unfinished command without waiting for it. A thread cleans up when it is gone."""
+        for reader in self._readers:
+            reader.abandon()
+        if self._cleaned_up:
             return
-        self._settled = True
+        self._cleaned_up = True
         job = self._job
         if job is not None and not job.finished:
             job.stop_listening()
@@ -496,7 +501,7 @@ class _CommandRun:
         redactor = self._commands.redactor
         where = f"output.read call={self._ctx.call_id}"
         hide, margin = (redactor, redactor.longest) if redactor.active else (str, 0)
-        kept = [sink.finish(hide, where, margin) for sink in self._sinks]
+        kept = [buffer.finish(hide, where, margin) for buffer in self._buffers]
         shown: CapturedOutput = kept[0]
         network, writable = self._bounds()
         return CommandResult(
@@ -523,7 +528,7 @@ class _CommandRun:
         )
 
     def _bounds(self) -> tuple[str, tuple[str, ...]]:
-        """The network and the writable folders it had."""
+        """The network access and the writable folders that the command had."""
         if not self._launch.contained:
             return "on", ()
         if self._command.read_only:
@@ -538,19 +543,19 @@ def _network(policy: SandboxPolicy) -> str:
 
 
 def _clean_up(launch: Launch, recording: Recording | None) -> Changes:
-    """When every process is gone: take over what the command changed, and put right what the launch left."""
+    """Apply the recorded changes and clean up after the launch. Every process of the command must be gone."""
     from holdfast.sandbox.launch import clean_up, cleanup_notes
 
-    swept: tuple[str, ...] = ()
+    violations: tuple[str, ...] = ()
     try:
-        swept = clean_up(launch)
+        violations = clean_up(launch)
     finally:
         found = Changes() if recording is None else recording.finish()
-    return replace(found, violations=(*found.violations, *swept), notes=cleanup_notes(launch))
+    return replace(found, violations=(*found.violations, *violations), notes=cleanup_notes(launch))
 
 
 async def _wait_through_cancellation(work: Any) -> tuple[Any, asyncio.CancelledError | None]:
-    """Wait for something to the end, also when this is cancelled meanwhile; the cancellation comes with its result."""
+    """Wait for `work` to end even if this task is cancelled; returns its result and the cancellation to raise."""
     future = asyncio.ensure_future(work)
     cancelled = None
     while not future.done():

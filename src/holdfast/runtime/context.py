@@ -1,4 +1,4 @@
-"""The context a tool is handed while it runs. Parts are made on first use."""
+"""The context that a tool receives while it runs. Its parts are created on first use."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class Environment(Struct, frozen=True, kw_only=True, eq=False):
-    """What contexts take from their runtime."""
+    """The parts of a runtime that contexts use."""
 
     config: Config
     workspace: Workspace
@@ -46,9 +46,9 @@ class Environment(Struct, frozen=True, kw_only=True, eq=False):
     secrets: Secrets
     commands: Commands
     service: Callable[[type[Any]], Any]
-    """Finds a long-lived helper by its protocol."""
+    """Finds a service by its protocol."""
     elicit: Callable[[Elicitation], Awaitable[tuple[ElicitationReply, ...]]]
-    """Puts questions to a person."""
+    """Asks a person questions."""
     call: Callable[[str, Args, RunContext], Awaitable[Result]]
     """Makes a nested call."""
 
@@ -66,14 +66,14 @@ class RunContext:
     _pauses = 0
     streamed = False
     command_ended = False
-    """A command was stopped, and every process of it was seen to end."""
+    """A command of this call was stopped, and all its processes were seen to end."""
     in_ledger = False
-    """The ledger knows of the call, or is about to."""
+    """The call is in the ledger, or about to be written to it."""
     dry_run = False
     granted: tuple[Path, ...] = ()
-    """Files that this call may read although `sandbox.read_deny` names them: those that a person was shown."""
+    """Files in `sandbox.read_deny` that this call may read, because a person approved them."""
     read_secrets = False
-    """It read such a file, or a call it made did: its result is not kept."""
+    """This call or a nested one read such a file, so its result is not stored."""
     callbacks: Sequence[Callable[[], None]] = ()
     exception: BaseException | None = None
     """What the tool raised."""
@@ -158,17 +158,17 @@ class RunContext:
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why the work was asked to end, if it was."""
+        """Why the call was asked to end, if it was."""
         return None if self._scope is None else self._scope.reason
 
     def attach_scope(self, scope: CancelScope) -> None:
-        """The work waits for something: from now on its clock can be stopped."""
+        """Connect the running work, whose clock can be paused from now on."""
         self._scope = scope
         if self._pauses:
             scope.pause()
 
     def pause(self) -> None:
-        """A person is waited for somewhere inside this call: its time does not run."""
+        """Stop the clock of the call, while it or a nested call waits for a person. Each `pause` needs a `resume`."""
         self._pauses += 1
         if self._scope is not None:
             self._scope.pause()
@@ -179,13 +179,13 @@ class RunContext:
             self._scope.resume()
 
     def grant(self, paths: tuple[Path, ...]) -> None:
-        """Let this call read these files."""
+        """Let this call read these files, and withhold its output from the ledger."""
         self.granted = paths
         if paths:
             self.withhold_output()
 
     def withhold_output(self) -> None:
-        """The call can read secrets: what it returns, and what the calls above it return, is not kept."""
+        """Do not store the results of this call and of the calls it is nested in: they may contain secrets."""
         for ctx in self._with_ancestors():
             ctx.read_secrets = True
 
@@ -193,14 +193,14 @@ class RunContext:
         self._stopped = True
 
     def warn_blocked(self, seconds: float) -> None:
-        """Report that nothing else could run for longer than the tool may take: no deadline could end it."""
+        """Warn that the tool blocked the event loop for longer than its timeout, which could not end it."""
         self._environment.events.warn(
             f"Tool '{self.tool.name}' blocked the event loop for {seconds:.1f} s; its timeout is {self.timeout:g} s. "
-            "Await what it waits for, or make it a plain function: those run in a thread."
+            "Use async I/O, or make it a plain function, which runs in a thread."
         )
 
     def record_exception(self, error: BaseException) -> None:
-        """Remember what the tool raised. The traceback is for the log, not for the model."""
+        """Store and log an exception of the tool. The traceback goes to the log, not to the model."""
         self.exception = error
         if not self.dry_run and not isinstance(error, HoldfastError | asyncio.CancelledError):
             self._environment.events.tool_raised(self.tool.name, self.call_id, error)
@@ -241,11 +241,11 @@ class RunContext:
 
     async def call(self, name: str, args: Args | None = None) -> Result:
         if self.dry_run:
-            raise CallError("Nothing is called in a dry run; check `ctx.dry_run` first.")
+            raise CallError("A tool cannot make calls in a dry run; check `ctx.dry_run` first.")
         return await self._environment.call(name, args or {}, self)
 
     def call_blocking(self, name: str, args: Args | None = None) -> Result:
-        """`call` for tools that run in a thread."""
+        """Like `call`, for tools that run in a thread."""
         loop = self._environment.events.loop
         if loop is None or _running_loop() is loop:
             raise CallError("`call_blocking` is for tools that run in a thread; use `await ctx.call(...)` here.")
@@ -259,7 +259,7 @@ class RunContext:
         return await self.wait_for_user(self._environment.elicit(elicitation))
 
     async def wait_for_user(self, work: Awaitable[T]) -> T:
-        """Wait for a person: neither the time of this call nor that of the calls above it runs."""
+        """Wait for a person, with the clocks of this call and of those it is nested in paused."""
         stopped = list(self._with_ancestors())
         for ctx in stopped:
             ctx.pause()
@@ -292,7 +292,7 @@ class ContextPaths:
     def confine(self, path: str, *, mutating: bool = False) -> Path:
         if self._root is None:
             raise PathRefused(
-                "There is no project root here: run in a project (`holdfast init`), or give the Runtime a root."
+                "There is no project root here. Run in a project (`holdfast init`), or give the Runtime a root."
             )
         return paths.confine(path, root=self._root, base=self._root, mutating=mutating)
 

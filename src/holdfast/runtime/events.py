@@ -1,6 +1,6 @@
-"""What happens, told to everyone who watches: events, the log, warnings and OpenTelemetry spans.
+"""Events for subscribers, log messages, warnings, and OpenTelemetry spans.
 
-A subscriber that does not keep up loses events, which are counted; it never slows a call down.
+There is no back-pressure: a subscriber that does not keep up loses its oldest events, which are counted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOG: Final = logging.getLogger("holdfast")
 
 
 class Subscription:
-    """An async iterator over events. The oldest are dropped when `limit` are waiting; `dropped` counts them."""
+    """An async iterator over events. It queues up to `limit` and then drops the oldest; `dropped` counts those."""
 
     __slots__ = ("_closed", "_events", "_queue", "_waiter", "dropped", "limit")
 
@@ -43,7 +43,7 @@ class Subscription:
             self._waiter.set_result(None)
 
     def take(self) -> list[Event]:
-        """Everything that is waiting now."""
+        """Return and remove all queued events."""
         events = list(self._queue)
         self._queue.clear()
         return events
@@ -73,19 +73,19 @@ class Subscription:
 
 
 class Events:
-    """Hands every event to every subscriber, in the thread of the event loop."""
+    """Passes every event to every subscriber, in the thread of the event loop."""
 
     __slots__ = ("_redactor", "_thread", "idle", "listeners", "loop", "subscriptions")
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self.loop: asyncio.AbstractEventLoop | None = None
-        """The event loop that calls run in. A plain attribute, like `idle`."""
+        """The event loop that calls run in. A plain attribute for speed, like `idle`."""
         self._thread = 0
         self.subscriptions: tuple[Subscription, ...] = ()
         self.listeners: tuple[Callable[[Event], None], ...] = ()
         self.idle = True
-        """Nobody is watching, so that events need not be made. A plain attribute: it is read many times a call."""
+        """There are no subscribers, so events need not be created. A plain attribute: read many times per call."""
 
     def use_running_loop(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -97,7 +97,7 @@ class Events:
         return subscription
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Call a quick function for each event; returns the function that stops it."""
+        """Call a function for each event; it must not block. Returns a function that removes it."""
         self._set(self.subscriptions, (*self.listeners, listener))
 
         def stop() -> None:
@@ -124,7 +124,7 @@ class Events:
             try:
                 listener(event)
             except Exception:
-                _LOG.exception("An event listener failed and was skipped.")
+                _LOG.exception("An event listener failed.")
 
     def emit_from_anywhere(self, event: Event) -> None:
         """Emit from the loop's thread or from a tool's thread."""
@@ -137,34 +137,35 @@ class Events:
         _LOG.info("%s", self._redactor(message))
 
     def warn(self, message: str) -> None:
-        """Tell a person, in the log and as an event."""
+        """Warn in the log and as an event."""
         clean = self._redactor(message)
         _LOG.warning("%s", clean)
         self.emit_from_anywhere(WarningRaised("", clean))
 
     def notice(self, message: str) -> None:
-        """Tell whoever watches, and nobody else."""
+        """Send a message to subscribers, but not to the log."""
         self.emit(WarningRaised("", message))
 
     def tool_raised(self, tool: str, call_id: str, error: BaseException) -> None:
-        """What a tool raised goes to the log with its traceback; the record has the `call_id`."""
+        """Log an exception of a tool with its traceback; the log record has an attribute `call_id`."""
         lines = "".join(traceback.format_exception(error))
-        clean = self._redactor(lines).encode("utf-8", "backslashreplace").decode()  # a log is a text file
-        told = f"Tool '{tool}' raised {type(error).__name__} in call {call_id}."
+        # Lone surrogates are escaped: a log file could not be written with them.
+        clean = self._redactor(lines).encode("utf-8", "backslashreplace").decode()
+        message = f"Tool '{tool}' raised {type(error).__name__} in call {call_id}."
         if clean == lines:
-            _LOG.error("%s", told, exc_info=error, extra={"call_id": call_id})
+            _LOG.error("%s", message, exc_info=error, extra={"call_id": call_id})
         else:
-            _LOG.error("%s\n%s", told, clean, extra={"call_id": call_id})
+            _LOG.error("%s\n%s", message, clean, extra={"call_id": call_id})
 
     def internal_error(self, error: Exception) -> None:
-        """A fault of holdfast itself goes to the log with its traceback."""
+        """Log an exception of holdfast itself with its traceback."""
         _LOG.error("A call failed inside holdfast; please report this.", exc_info=error)
 
 
 class Telemetry:
-    """Wraps calls in OpenTelemetry spans that follow the GenAI conventions.
+    """Wraps calls in OpenTelemetry spans with the GenAI semantic conventions.
 
-    Arguments and outputs are not recorded: they may be private.
+    Arguments and outputs are not recorded, because they may be private.
     """
 
     def __init__(self, tracer: Any) -> None:
@@ -172,7 +173,7 @@ class Telemetry:
 
     @classmethod
     def find(cls) -> Telemetry | None:
-        """Spans are made only where the program has loaded the SDK."""
+        """Return an instance if the program has imported the OpenTelemetry SDK."""
         if "opentelemetry.sdk.trace" not in sys.modules:
             return None
         from opentelemetry import trace  # pyright: ignore[reportMissingImports]

@@ -1,4 +1,4 @@
-"""Calling a tool's function: in place, in a thread or in a process; with a deadline, and always with one outcome."""
+"""The executor: calls a tool's function in the event loop, in a thread or in a process, with a timeout."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _threads = ThreadPool()
 
 
 class RuntimeResult(NamedTuple):
-    """A result made by the runtime, not by the tool: its state is evidence."""
+    """A result made by the runtime: its state is trusted, unlike that of a result the tool returns."""
 
     result: Result
 
 
 class Executor:
-    """Runs functions and knows which calls can be stopped right now."""
+    """Runs tool functions, and stops them."""
 
     def __init__(self) -> None:
         self.running: dict[str, CancelScope] = {}
@@ -52,9 +52,9 @@ class Executor:
     async def call(
         self, tool: Tool, function: Function, args: Args, ctx: RunContext, *, direct: bool, mutates: bool
     ) -> Any:
-        """What the function returned, or `Ended` with the result that says why there is nothing.
+        """Return what the function returned, or a `RuntimeResult` if it failed or was stopped.
 
-        Raises only when the caller itself is cancelled or closed.
+        `direct`: call it in the event loop. Raises only if the caller itself is cancelled or closed.
         """
         if not isinstance(ctx.callbacks, list):
             ctx.callbacks = []  # before a thread of the tool can add to it
@@ -74,7 +74,7 @@ class Executor:
             else:
                 work = _in_thread(function, args, ctx)
             try:
-                waited = work.send(None)  # what finishes without waiting needs no task and no timer
+                waited = work.send(None)  # work that finishes in its first step needs no scope and no timer
             except StopIteration as stop:
                 return stop.value
         except BaseException as error:
@@ -99,9 +99,10 @@ class Executor:
             running.run_callbacks()
             raise GeneratorExit from None
         except asyncio.CancelledError as error:
+            # If the task is not being cancelled, the tool raised CancelledError itself: an ordinary failure.
             task = asyncio.current_task()
             if task is not None and task.cancelling():
-                running.run_callbacks()  # nobody waits for the result any more
+                running.run_callbacks()
                 raise
             return _failed_result(ctx, error)
         except BaseException as error:
@@ -113,7 +114,7 @@ class Executor:
                 self._idle.set()
 
     async def stop_all(self) -> None:
-        """Ask everything that runs to end, and give it the time it has for that."""
+        """Stop all running calls, and wait until they have ended or their grace period is over."""
         for call_id in list(self.running):
             if not self.stop(call_id):
                 self.running.pop(call_id, None)
@@ -158,9 +159,10 @@ def _stopped_result(stopped: WorkStopped, ctx: RunContext, *, in_thread: bool, m
 
 
 def _observed_result(value: object, ctx: RunContext) -> Result | None:
-    """What a tool says whose command was stopped and seen to end: no other mutation has a known outcome.
+    """The result that a stopped tool returned, if its outcome is known.
 
-    That the tool says so is not enough: its work may go on, or be that of a call it made.
+    That is so only if the tool's command was stopped and all its processes were seen to end. The tool's own word is
+    not enough: its work may continue elsewhere, or in a nested call.
     """
     if not ctx.command_ended or not isinstance(value, Result) or not is_well_formed(value):
         return None

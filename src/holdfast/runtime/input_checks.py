@@ -1,6 +1,6 @@
-"""What callers hand in, checked before it goes anywhere: arguments, ids, names, callers and answers.
+"""Checks of a program's input before it is used: arguments, ids, names, callers and answers.
 
-The ledger must be able to keep it, and to read it back.
+Accepted values are well-formed (no lone surrogates), bounded in size and can be stored in the ledger and read back.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RECORDED_CHARACTERS: Final = 4096
 
 
 def read_arguments(arguments: Arguments) -> Args:
-    """Arguments as an interface gives them, as the object they must be."""
+    """Return the arguments of a call as a dict, from JSON text, a mapping or None. Raises `BadJson`."""
     if type(arguments) is dict:
         args = cast(Args, arguments)
         for value in args.values():
@@ -47,7 +47,7 @@ def read_arguments(arguments: Arguments) -> Args:
 
 
 def parse_object(text: str, finite: bool = True) -> Args:
-    """`parse_json` of what must be an object; see there for `finite`."""
+    """Parse JSON text that must be an object; for `finite` see `parse_json`."""
     value = parse_json(text, finite=finite)
     if type(value) is dict:
         return value
@@ -62,7 +62,7 @@ def _text(arguments: str | bytes) -> str:
 
 
 def copy_json(args: Args, limit: int = sys.maxsize) -> Args:
-    """A copy of plain JSON that nobody else can change; `BadJson` if it is longer than `limit` bytes."""
+    """Return a deep copy of JSON. Raises `BadJson` if nested JSON is longer than `limit` bytes."""
     for value in args.values():
         if type(value) is dict or type(value) is list:
             return cast(Args, parse_json(encode_json(args), limit=limit))
@@ -70,7 +70,7 @@ def copy_json(args: Args, limit: int = sys.maxsize) -> Args:
 
 
 def recordable_arguments(given: Any) -> Any:
-    """What was given instead of arguments, as far as the ledger keeps it."""
+    """Return invalid arguments in a form that the ledger can store, shortened if they are long."""
     if isinstance(given, bytes):
         return given[:_RECORDED_CHARACTERS].decode(errors="replace")
     if isinstance(given, str):
@@ -78,7 +78,7 @@ def recordable_arguments(given: Any) -> Any:
     try:
         encode_json(given)
     except Exception:
-        return f"[{type(given).__name__} that JSON cannot carry]"
+        return f"[{type(given).__name__} that cannot be encoded as JSON]"
     return given
 
 
@@ -89,7 +89,7 @@ def _json_kind(value: object) -> str:
 
 
 MAX_TEXT: Final = 65_536
-"""Characters of a name or an id that a caller gives. Some providers put kilobytes into the id of a call."""
+"""Maximum length of a name or id from a caller. Some providers put kilobytes into a call id."""
 MAX_CALL_ID: Final = 200
 _CALL_ID: Final = re.compile(rf"[A-Za-z0-9._:][A-Za-z0-9._:-]{{0,{MAX_CALL_ID - 1}}}")
 _IDS_KEPT: Final = 10_000
@@ -97,7 +97,7 @@ MAX_MESSAGE: Final = 16 * 1024 * 1024
 
 
 def check_text(value: object, what: str, most: int = MAX_TEXT) -> str:
-    """The value as well-formed text. Whole numbers are converted, because request ids often are some."""
+    """Return the value as well-formed text. Integers are converted, because request ids are often integers."""
     if type(value) is int and abs(value) < 2**64:
         return str(value)
     if not isinstance(value, str):
@@ -112,20 +112,20 @@ def check_optional_text(value: object, what: str) -> str | None:
 
 
 class ChosenCallIds:
-    """Ids of calls that callers chose themselves: each is taken once."""
+    """Call ids that callers chose themselves. Each can be used once."""
 
     def __init__(self, ledger: Ledger | None) -> None:
         self._ledger = ledger
         self._taken: dict[str, None] = {}
-        """The newest ones: their calls may not be in the ledger yet."""
+        """The newest ids, whose calls may not be in the ledger yet."""
 
     def claim(self, value: object) -> str | None:
-        """The id, if it is new; None if the caller leaves it to the runtime."""
+        """Return the id if it is new; None if the caller gave none. Raises `CallError` if it is invalid or used."""
         call_id = check_new_call_id(value)
         if call_id is None:
             return None
         if call_id in self._taken or self._is_recorded(call_id):
-            raise CallError(f"The id '{call_id}' cannot be used: another call has it already; use one that is new.")
+            raise CallError(f"The call id '{call_id}' is already used by another call. Use a new one.")
         self._taken[call_id] = None
         if len(self._taken) > _IDS_KEPT:
             del self._taken[next(iter(self._taken))]
@@ -135,23 +135,23 @@ class ChosenCallIds:
         try:
             return self._ledger is not None and self._ledger.has_call(call_id)
         except LedgerError:
-            return False  # what is wrong with the ledger is said where the call is recorded
+            return False  # recording the call reports what is wrong with the ledger
 
 
 def check_new_call_id(value: object) -> str | None:
-    """An id a caller chose: the ledger uses it as a key, and people copy it into a shell, so it means nothing there."""
+    """Check an id that a caller chose. People copy it into a shell, so it has no characters that are special there."""
     if value is None:
         return None
     if not isinstance(value, str) or not _CALL_ID.fullmatch(value):
         raise CallError(
-            f"The id of a call must be 1 to {MAX_CALL_ID} letters, digits and . _ : - (A-Z, a-z, 0-9), and not begin "
-            "with a dash; use one that `new_call_id` gave."
+            f"A call id must be 1 to {MAX_CALL_ID} characters of A-Z, a-z, 0-9 and . _ : - and not begin with a dash. "
+            "Use one from `new_call_id`."
         )
     return value
 
 
 def check_call_id(value: object) -> str:
-    """The id of a call somebody asks about. One that the ledger cannot even look for belongs to no call."""
+    """Check the id of an existing call. An id that cannot be in the ledger raises `UnknownCall`."""
     try:
         if isinstance(value, str) and len(value) <= MAX_TEXT and value.encode():
             return value
@@ -175,22 +175,22 @@ def check_cwd(value: object, otherwise: str) -> str:
 
 
 def check_caller(given: object) -> Caller:
-    """The caller with every field of its own type."""
+    """Check the type of every field of a caller."""
     if not isinstance(given, Caller):
         raise CallError(f"The caller of a call must be a Caller, not {type(given).__name__}.")
     fields: dict[str, Any] = asdict(given)
     try:
-        told = {
+        checked = {
             name: check_text(value, f"The {name} of a caller") if isinstance(value, str | int) else value
             for name, value in fields.items()
         }
-        return msgspec.convert(msgspec.to_builtins(told), Caller)
+        return msgspec.convert(msgspec.to_builtins(checked), Caller)
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
         raise CallError(f"The caller of a call cannot be used: {str(error)[:200]}.") from None
 
 
 def check_new_arguments(given: object) -> Args:
-    """Arguments that replace those of a held call, as a copy that nobody else can change."""
+    """Return a copy of the arguments that replace those of a pending call."""
     if not isinstance(given, dict):
         raise CallError(f"The new arguments must be a JSON object, not {type(given).__name__}.")
     try:
@@ -200,10 +200,10 @@ def check_new_arguments(given: object) -> Args:
 
 
 def check_answer(given: object) -> Answer:
-    """The answer with every field of its own type."""
+    """Check the type of every field of an answer."""
     if not isinstance(given, Answer):
         raise CallError(f"An answer must be an Answer, not {type(given).__name__}.")
-    said = {
+    fields = {
         "kind": given.kind,
         "by": check_text(given.by, "The name of who answers"),
         "message": check_text(given.message, "The message of an answer", MAX_MESSAGE),
@@ -211,14 +211,14 @@ def check_answer(given: object) -> Answer:
         "success": given.success,
     }
     try:
-        said["widen"] = None if given.widen is None else msgspec.to_builtins(given.widen)
-        return msgspec.convert(said, Answer)
+        fields["widen"] = None if given.widen is None else msgspec.to_builtins(given.widen)
+        return msgspec.convert(fields, Answer)
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise CallError(f"The answer cannot be used: {str(error)[:200]}.") from None
 
 
 def check_pending(given: object) -> PendingCall:
-    """The pending call with every field of its own type."""
+    """Check the type of every field of a pending call."""
     if not isinstance(given, PendingCall):
         raise CallError(f"A pending call must be a PendingCall, not {type(given).__name__}.")
     try:

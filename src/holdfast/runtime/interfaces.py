@@ -1,4 +1,4 @@
-"""Who can be asked: the interfaces that are attached to a runtime, several at once."""
+"""Interfaces attached to a runtime, several at once: each can be asked for approvals and put questions to a person."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from holdfast.runtime.events import Events
 from holdfast.runtime.results import message_of
 
 AskerReply = Answer | bool | None
-"""What an asker says: an answer, a plain yes or no, or that nobody answered here."""
+"""What an asker returns: an answer, True to approve, False to reject, or None if nobody answered."""
 Asker = Callable[[PendingCall], AskerReply | Awaitable[AskerReply]]
-"""Shows a pending call to a person. A plain function runs in a thread of its own, so that it may wait for input."""
+"""Shows a pending call to a person. A plain function runs in a thread, so it may block on input."""
 OnAnswered = Callable[[PendingCall, PendingCall | Result], None]
-"""Hears that somebody else answered: the call as it was asked about, and the approved call or the result."""
+"""Called when another interface answered first: with the call as it was asked about, and the approved call or the
+result."""
 Nobody = Literal["deny", "pending", "wait"]
-"""What happens to a call that must be asked about when nobody here answers."""
+"""What happens to a call that needs approval when no interface answers: it is denied, it stays pending for a later
+answer, or the caller waits."""
 
 
 def check_nobody(given: object) -> Nobody:
@@ -36,7 +38,7 @@ def check_nobody(given: object) -> Nobody:
 
 
 class AttachedInterface(Struct, frozen=True, eq=False, kw_only=True):
-    """One attached interface. Use it as a context manager, or call `remove`."""
+    """The handle of an attached interface. Use it as a context manager, or call `remove`."""
 
     owner: Interfaces
     asker: Asker | None = None
@@ -55,19 +57,19 @@ class AttachedInterface(Struct, frozen=True, eq=False, kw_only=True):
         self.remove()
 
     async def ask(self, pending: PendingCall) -> Answer | None:
-        """The answer of the person behind this interface; None if there is none."""
+        """The person's answer; None if nobody answered."""
         if self.asker is None:
             return None
-        said = self.asker(pending) if _is_async(self.asker) else await asyncio.to_thread(self.asker, pending)
-        if inspect.isawaitable(said):
-            said = await said
-        if isinstance(said, bool):
-            return Answer(kind="approve" if said else "reject", by=self.by)
-        return said
+        reply = self.asker(pending) if _is_async(self.asker) else await asyncio.to_thread(self.asker, pending)
+        if inspect.isawaitable(reply):
+            reply = await reply
+        if isinstance(reply, bool):
+            return Answer(kind="approve" if reply else "reject", by=self.by)
+        return reply
 
 
 class Interfaces:
-    """Every interface is asked about every call that is waited for here. The first valid answer counts."""
+    """The attached interfaces. All are asked about a pending call, and the first valid answer counts."""
 
     def __init__(self, events: Events, nobody: Nobody) -> None:
         self._events = events
@@ -96,8 +98,8 @@ class Interfaces:
         self._changed()
         return made
 
-    def detach(self, attachment: AttachedInterface) -> bool:
-        left = tuple(item for item in self._attached if item is not attachment)
+    def detach(self, interface: AttachedInterface) -> bool:
+        left = tuple(item for item in self._attached if item is not interface)
         gone = len(left) < len(self._attached)
         self._attached = left
         self._changed()
@@ -112,7 +114,7 @@ class Interfaces:
 
     @property
     def can_ask(self) -> bool:
-        """Whether somebody may answer, now or later."""
+        """Whether a call that needs approval may get an answer, now or later."""
         return bool(self.askers) or self.nobody != "deny"
 
     @property
@@ -121,19 +123,19 @@ class Interfaces:
 
     @property
     def can_elicit(self) -> bool:
-        """Whether questions of a running tool reach anybody."""
+        """Whether a running tool's questions can reach a person."""
         return any(item.elicitor is not None for item in self._attached)
 
     @property
     def nobody(self) -> Nobody:
-        """What happens to a call that nobody here answers; the interface that came last decides."""
+        """What happens to a call that no interface answers; the interface attached last decides."""
         for item in reversed(self._attached):
             if item.nobody is not None:
                 return item.nobody
         return self._nobody
 
     async def elicit(self, elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
-        """Put questions to a person, at the interface that came last first; where nobody is, each is cancelled."""
+        """Put questions to a person, through the interface attached last first. Without one, each is cancelled."""
         if not self._events.idle:
             self._events.emit(ElicitationStarted(elicitation.call_id, elicitation))
         nothing = (CANCELLED,) * len(elicitation.questions)
@@ -143,8 +145,8 @@ class Interfaces:
             try:
                 replies = await item.elicitor(elicitation)
             except Exception as error:
-                words = message_of(error, "an error")
-                self._events.warn(f"What '{elicitation.asked_by}' asked could not be put to anybody: {words}")
+                reason = message_of(error, "an error")
+                self._events.warn(f"The questions of '{elicitation.asked_by}' could not be shown to a person: {reason}")
                 continue
             if replies != nothing:
                 return replies
@@ -152,5 +154,5 @@ class Interfaces:
 
 
 def _is_async(asker: Any) -> bool:
-    """Objects with an async `__call__` count, too."""
+    """Whether calling it returns a coroutine; an object can have an async `__call__`."""
     return inspect.iscoroutinefunction(asker) or inspect.iscoroutinefunction(asker.__call__)

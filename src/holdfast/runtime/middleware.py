@@ -1,4 +1,8 @@
-"""Hooks around calls: `before` may replace the arguments or deny, `after` may replace the result."""
+"""Middleware around calls: `before` may replace the arguments or deny the call, `after` may replace the result.
+
+Middleware fails closed: a function that raises, times out or returns something unexpected denies the call or withholds
+its output.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from holdfast.runtime.results import is_well_formed, message_of, parse_result_di
 
 
 class Deny(Struct, frozen=True):
-    """Returned by a `before` hook to stop the call; the model sees the reason."""
+    """Returned by `before` middleware to stop the call; the model sees the reason."""
 
     reason: str = ""
 
@@ -25,7 +29,7 @@ class Deny(Struct, frozen=True):
 Before = Callable[[Args, Context], Any]
 """Returns None, new arguments, `Deny` or `{"deny": True, "reason": ...}`; may be async."""
 After = Callable[[Args, Context, Result], Any]
-"""Returns None, a `Result` or a dict that `in_shape` reads as one; may be async."""
+"""Returns None, a `Result` or a dict that `parse_result_dict` accepts; may be async."""
 
 
 class _Entry(Struct, frozen=True, eq=False):
@@ -37,16 +41,16 @@ class _Entry(Struct, frozen=True, eq=False):
 class MiddlewareHandle:
     __slots__ = ("_entry", "_owner")
 
-    def __init__(self, owner: Middleware, hook: _Entry) -> None:
+    def __init__(self, owner: Middleware, entry: _Entry) -> None:
         self._owner = owner
-        self._entry = hook
+        self._entry = entry
 
     def remove(self) -> bool:
         return self._owner.remove(self._entry)
 
 
 class Middleware:
-    """Hooks in registration order; those for one tool and those for all (`""`) interleave."""
+    """Middleware in order of registration, for one tool or for all (`""`)."""
 
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
@@ -58,15 +62,15 @@ class Middleware:
     def add(self, tool: str, *, before: Before | None = None, after: After | None = None) -> MiddlewareHandle:
         if before is None and after is None:
             raise HoldfastError("Middleware needs a `before` or an `after` function.")
-        hook = _Entry(tool, before, after)
-        self._entries.append(hook)
+        entry = _Entry(tool, before, after)
+        self._entries.append(entry)
         self._changed()
-        return MiddlewareHandle(self, hook)
+        return MiddlewareHandle(self, entry)
 
-    def remove(self, hook: _Entry) -> bool:
-        if hook not in self._entries:
+    def remove(self, entry: _Entry) -> bool:
+        if entry not in self._entries:
             return False
-        self._entries.remove(hook)
+        self._entries.remove(entry)
         self._changed()
         return True
 
@@ -75,64 +79,75 @@ class Middleware:
             changed()
 
     def before(self, names: tuple[str, ...]) -> tuple[Before, ...]:
-        return tuple(hook.before for hook in self._entries if hook.before and (not hook.tool or hook.tool in names))
+        """The `before` functions for a tool with these names."""
+        return tuple(entry.before for entry in self._entries if entry.before and _matches(entry, names))
 
     def after(self, names: tuple[str, ...]) -> tuple[After, ...]:
-        return tuple(hook.after for hook in self._entries if hook.after and (not hook.tool or hook.tool in names))
+        """The `after` functions for a tool with these names."""
+        return tuple(entry.after for entry in self._entries if entry.after and _matches(entry, names))
+
+
+def _matches(entry: _Entry, names: tuple[str, ...]) -> bool:
+    return not entry.tool or entry.tool in names
 
 
 async def run_before(
-    hooks: tuple[Before, ...], args: Args, ctx: Context, seconds: float, *, has_deny: bool = False
+    functions: tuple[Before, ...], args: Args, ctx: Context, seconds: float, *, has_deny: bool = False
 ) -> Args | Deny:
-    """The arguments after all hooks. A hook that raises, hangs or returns something else denies.
+    """Return the arguments after all functions, or the denial of the first that denies or fails.
 
-    `has_deny` says that the tool itself has an argument `deny`.
+    `has_deny`: the tool itself has an argument `deny`, so a dict with that key may be arguments.
     """
-    for hook in hooks:
-        name = getattr(hook, "__name__", "before")
+    for function in functions:
+        name = getattr(function, "__name__", "before")
         try:
-            answer = await _with_timeout(hook(args, ctx), seconds)
+            answer = await _with_timeout(function(args, ctx), seconds)
         except asyncio.CancelledError:
             raise
         except TimeoutError:
-            return Deny(f"the hook '{name}' did not answer within {seconds:g} s")
+            return Deny(f"the middleware '{name}' did not return within {seconds:g} s")
         except BaseException as error:
-            return Deny(f"the hook '{name}' failed: {message_of(error, type(error).__name__)}")
+            return Deny(f"the middleware '{name}' failed: {message_of(error, type(error).__name__)}")
         if isinstance(answer, Deny):
             return Deny(message_of(answer.reason, ""))
         if answer is None:
             continue
         if not isinstance(answer, dict):
-            return Deny(f"the hook '{name}' returned {type(answer).__name__}. {_BEFORE_FIX}")
+            return Deny(f"the middleware '{name}' returned {type(answer).__name__}. {_BEFORE_FIX}")
         args = cast(Args, answer)
-        if "deny" in args and (not has_deny or args.keys() <= _DENIAL):
+        if "deny" in args and (not has_deny or args.keys() <= _DENIAL_KEYS):
             if args["deny"] is True:
                 return Deny(message_of(args.get("reason") or "", ""))
-            return Deny(f"the hook '{name}' returned a dict with `deny` that is not True. {_BEFORE_FIX}")
+            return Deny(f"the middleware '{name}' returned a dict with `deny` that is not True. {_BEFORE_FIX}")
     return args
 
 
-_DENIAL: Final = frozenset({"deny", "reason"})
+_DENIAL_KEYS: Final = frozenset({"deny", "reason"})
 _BEFORE_FIX: Final = "Return None to change nothing, a dict to replace the arguments, or Deny(reason) to stop the call."
 
 
-async def run_after(hooks: tuple[After, ...], args: Args, ctx: Context, result: Result, seconds: float) -> Result | str:
-    """The result after all hooks, or why it is withheld: a hook that failed may have been there to hide something."""
-    for hook in hooks:
-        name = getattr(hook, "__name__", "after")
+async def run_after(
+    functions: tuple[After, ...], args: Args, ctx: Context, result: Result, seconds: float
+) -> Result | str:
+    """Return the result after all functions, or why it is withheld.
+
+    If one fails, the result is withheld, because that function may have been there to hide something.
+    """
+    for function in functions:
+        name = getattr(function, "__name__", "after")
         try:
-            answer = await _with_timeout(hook(args, ctx, result), seconds)
+            answer = await _with_timeout(function(args, ctx, result), seconds)
         except asyncio.CancelledError:
             raise
         except TimeoutError:
-            return f"the hook '{name}' did not answer within {seconds:g} s"
+            return f"the middleware '{name}' did not return within {seconds:g} s"
         except BaseException as error:
-            return f"the hook '{name}' failed: {message_of(error, type(error).__name__)}"
+            return f"the middleware '{name}' failed: {message_of(error, type(error).__name__)}"
         if answer is None:
             continue
         replaced = _parse_result(answer)
         if replaced is None:
-            return f"the hook '{name}' returned {type(answer).__name__}, not a Result"
+            return f"the middleware '{name}' returned {type(answer).__name__}, not a Result"
         result = replaced
     return result
 
@@ -146,11 +161,12 @@ def _parse_result(answer: Any) -> Result | None:
 
 
 async def _with_timeout(value: Any, seconds: float) -> Any:
-    """Wait so long and no longer: one that swallows its cancellation is left behind."""
+    """Await `value` for at most `seconds`."""
     if not inspect.isawaitable(value):
         return value
     work = asyncio.ensure_future(value)
     try:
+        # `asyncio.wait`, not `wait_for`: a function that swallows its cancellation is left behind, not waited for.
         done, _ = await asyncio.wait({work}, timeout=seconds)
     except asyncio.CancelledError:
         work.cancel()

@@ -1,4 +1,4 @@
-"""What a command prints: read as fast as it comes, counted, cut to what is shown, the whole kept on disk."""
+"""The output of a command: read from its pipe without back-pressure, counted, truncated, and spilled to disk."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from holdfast.store.blobs import Blobs, RawSpillWriter, Spill, SpillWriter
 from holdfast.text.truncate import format_size, head, tail, truncate_by_bytes, with_notice
 
 _MEMORY_LIMIT: Final = 256 * 1024
-"""Output up to this is held in memory; more goes to disk, and is read by a thread unless somebody watches it."""
+"""Output up to this size stays in memory. More goes to disk, and is read in a thread unless it is streamed."""
 _MARGIN: Final = 64 * 1024
-"""Beyond what is shown: space at the end, and the beginning of what is cut."""
+"""Bytes kept beyond the limit: trailing whitespace is not counted, and the cut must find a line end."""
 _READ: Final = 64 * 1024
 _BLOCK: Final = 256 * 1024
 _PIPE: Final = 1024 * 1024
@@ -31,17 +31,17 @@ _F_SETPIPE_SZ: Final = 1031
 
 
 class OutputLimits(Struct, frozen=True, kw_only=True):
-    """How much of an output is shown and kept."""
+    """How much of an output is shown, and how much is spilled to disk."""
 
     keeps: Literal["head", "tail"]
     max_bytes: int
     max_lines: int | None
-    """None: only bytes count."""
+    """None: limited by bytes only."""
     max_spill: int = 0
 
 
 class CapturedOutput(Struct, frozen=True, kw_only=True):
-    """What is left of an output, and what it was."""
+    """The truncated output, and the size of the whole."""
 
     text: str
     total_bytes: int
@@ -53,7 +53,7 @@ class CapturedOutput(Struct, frozen=True, kw_only=True):
 
 
 class OutputBuffer:
-    """Takes an output piece by piece; holds little of it in memory whatever its size."""
+    """Collects an output in bounded memory."""
 
     def __init__(self, limits: OutputLimits, blobs: Blobs | None, redact: Callable[[], bool]) -> None:
         self.total = 0
@@ -63,7 +63,7 @@ class OutputBuffer:
         self._redact = redact
         self._newlines = 0
         self._bytes = bytearray()
-        """All of it, until that is too much; then the window at the end that is kept."""
+        """The whole output until it is too large; then the window at the start or at the end that is shown."""
         self._spill: SpillWriter | RawSpillWriter | None = None
         self._spilling = False
         self._failed = False
@@ -79,7 +79,7 @@ class OutputBuffer:
         self._append(block, size)
 
     def feed_from(self, buffer: bytearray, size: int) -> None:
-        """`feed` with the first bytes of a buffer that is used again, without a copy of them."""
+        """Like `feed`, for the first `size` bytes of a reused buffer, without copying them where possible."""
         if self._spilling and size > self._window:
             self.total += size
             self._newlines += buffer.count(b"\n", 0, size)
@@ -130,8 +130,11 @@ class OutputBuffer:
             self._spill = None
 
     def finish(self, redacted: Callable[[str], str], where: str, margin: int = 0) -> CapturedOutput:
-        """Cut it. `where` says how the rest is read back; a piece that begins anywhere may begin with the end of a
-        secret of at most `margin` characters, which is left out."""
+        """Redact and truncate the output. `where` says how to read the rest.
+
+        `margin`: the length of the longest secret. A tail may start inside a secret, which redaction would not
+        recognise, so that many characters are dropped from its start.
+        """
         window = bytes(
             self._bytes if self._limits.keeps == "head" else self._bytes[-max(self._window, _MEMORY_LIMIT) :]
         )
@@ -183,12 +186,12 @@ class OutputBuffer:
         place = "could not be kept" if self._failed else None
         if spill is not None:
             place = where + (f", first {format_size(spill.size)}" if spill.dropped else "")
-        told = replace(cut, content="", truncated=True, total_lines=lines, total_bytes=self.total)
-        return with_notice(told, self._limits.keeps, place, self._limits.max_bytes).strip("\n")
+        counted = replace(cut, content="", truncated=True, total_lines=lines, total_bytes=self.total)
+        return with_notice(counted, self._limits.keeps, place, self._limits.max_bytes).strip("\n")
 
 
 class PipeReader:
-    """Moves what arrives in a pipe into a sink: in the event loop while it is little or watched, else in a thread."""
+    """Reads a pipe into an output buffer: in the event loop while the output is small or streamed, else in a thread."""
 
     def __init__(
         self, fd: int, sink: OutputBuffer, watch: Callable[[bytes], None] | None, watched: Callable[[], bool]
@@ -205,9 +208,10 @@ class PipeReader:
         self._loop.add_reader(fd, self._ready)
 
     def end(self) -> asyncio.Future[None] | None:
-        """Every process is gone: take what is still in the pipe, which an outsider may still hold open.
+        """Read what is left in the pipe, after every process has ended. The returned future must be awaited.
 
-        What is returned must be waited for.
+        The end of file may never come, because a process outside the sandbox may hold the pipe open. So at most a
+        pipe's capacity is read.
         """
         self._ending = True
         if self._reading:
@@ -218,7 +222,7 @@ class PipeReader:
         return self._thread
 
     def abandon(self) -> None:
-        """Nobody wants the output any more."""
+        """Stop reading and discard the output."""
         self._ending = self._abandoned = True
         self._close()
         if self._thread is None:
@@ -241,7 +245,7 @@ class PipeReader:
             threading.Thread(target=self._drain, name="holdfast-output", daemon=True).start()
 
     def _take(self) -> int | None:
-        """Read once; 0 at the end, None if there is nothing now."""
+        """Read once and return the number of bytes; 0 at the end of file, None if the pipe is empty."""
         try:
             block = os.read(self._fd, _READ)
         except BlockingIOError:
@@ -267,7 +271,7 @@ class PipeReader:
             self._fd = -1
             if self._abandoned:
                 self._sink.discard()
-            with contextlib.suppress(RuntimeError):  # the loop may be gone
+            with contextlib.suppress(RuntimeError):  # the loop may be closed
                 self._loop.call_soon_threadsafe(_resolve, thread)
 
     def _drain_all(self) -> None:
@@ -297,7 +301,7 @@ def _resolve(future: asyncio.Future[None]) -> None:
 
 
 def _decode(data: bytes, *, from_start: bool) -> str:
-    """Text, with replacement characters for what is none; a character that was cut at the start is left out."""
+    """Decode UTF-8 with replacement characters. Continuation bytes at a cut start are dropped."""
     start = 0
     while not from_start and start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
         start += 1

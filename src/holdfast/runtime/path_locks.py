@@ -1,6 +1,7 @@
-"""Calls that touch the same path take turns; reads share.
+"""Path locks: calls that touch the same path take turns; readers share.
 
-Waiting is announced, can be cancelled, and is never for ever. Other processes are not held off.
+Waiting is announced with an event and can be cancelled, and a deadlock is refused. The locks are in memory: they do not
+cover other processes.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from holdfast.runtime.results import ABORTED, failed, refused_paths
 
 
 class Claim(Struct, frozen=True, eq=False):
-    """The paths one call holds; a claim on a folder covers what is inside."""
+    """The paths that one call locks. A claim on a folder covers everything in it."""
 
     paths: tuple[Path, ...]
     exclusive: bool
     group: str = ""
-    """The outermost call: what is nested in one call waits together."""
+    """The id of the outermost call. Nested calls share it, so deadlocks are found between groups."""
 
     def conflicts(self, other: Claim) -> bool:
         if not (self.exclusive or other.exclusive):
@@ -44,20 +45,23 @@ class _Waiting(NamedTuple):
 
 
 class PathLocks:
-    """First come, first served among claims that conflict; a nested call goes before strangers that wait."""
+    """Fair locks: conflicting claims are served in order, but a nested call overtakes unrelated calls that wait.
+
+    Otherwise a waiting call could block the nested call of a call that holds the lock, which is a deadlock.
+    """
 
     def __init__(self) -> None:
         self._held: list[Claim] = []
         self._waiting: list[_Waiting] = []
 
     def must_wait(self, claim: Claim, ancestors: Iterable[Claim] = ()) -> bool:
-        """Whether others stand in the way. `ancestors` are claims of the calls this one is nested in."""
+        """Whether other claims conflict. `ancestors` are the claims of the calls that this one is nested in."""
         own = tuple(ancestors)
         ahead = self._held if own else [*self._held, *(item.claim for item in self._waiting)]
         return any(claim.conflicts(other) for other in ahead if other not in own)
 
     async def acquire(self, claim: Claim, ancestors: Iterable[Claim] = ()) -> None:
-        """Wait for the paths; `PathRefused` if that would be for ever, because the others wait for us."""
+        """Wait for the paths. Raises `PathRefused` if that would be a deadlock."""
         own = tuple(ancestors)
         if not self.must_wait(claim, own):
             self._held.append(claim)
@@ -84,7 +88,7 @@ class PathLocks:
         self._wake()
 
     def _groups_waited_for(self, claim: Claim, own: tuple[Claim, ...]) -> set[str]:
-        """The groups this claim would wait for, directly or through what those wait for."""
+        """The groups this claim would wait for, directly or indirectly (the transitive closure)."""
         reached = self._blockers(claim, own)
         while True:
             more = {
@@ -115,20 +119,20 @@ class PathLocks:
 
 
 class PathQueue:
-    """Waits for the paths of a call on its behalf."""
+    """Acquires the paths of calls, with an event for each call that has to wait."""
 
-    def __init__(self, tell: Callable[[Queued], None]) -> None:
-        self._tell = tell
+    def __init__(self, emit: Callable[[Queued], None]) -> None:
+        self._emit = emit
         self._locks = PathLocks()
         self._waiting: dict[str, asyncio.Future[None]] = {}
 
     async def acquire(self, claim: Claim, call_id: str, ancestors: tuple[Claim, ...]) -> Result | None:
-        """Wait for the paths; the refusal if they cannot be had, or if the call is cancelled meanwhile.
+        """Wait for the paths. Returns a result if the call is refused or cancelled, else None.
 
-        `ancestors` are the claims of the calls this one is nested in.
+        `ancestors` are the claims of the calls that this one is nested in.
         """
         if self._locks.must_wait(claim, ancestors):
-            self._tell(Queued(call_id, ", ".join(map(str, claim.paths))))
+            self._emit(Queued(call_id, ", ".join(map(str, claim.paths))))
             return await self._wait(claim, call_id, ancestors)
         await self._locks.acquire(claim, ancestors)
         return None

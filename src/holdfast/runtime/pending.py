@@ -1,6 +1,8 @@
-"""Calls that wait for a person: stored, waited for, woken, expired. Nothing runs here.
+"""Pending calls: stored in the ledger, shown to interfaces, answered and expired.
 
-An approved call goes through the pipeline again, and runs only if its digest is still the one that was approved.
+Nothing runs here. `CallLifecycle` takes an approved call through the pipeline again, and runs it only if its digest is
+still the one that was approved. The ledger is shared between processes, so any of them can answer; a process that waits
+polls it.
 """
 
 from __future__ import annotations
@@ -35,11 +37,11 @@ POLL_SECONDS: Final = 0.05
 REJECTED_BY_USER: Final = "This tool has been rejected by the user."
 
 TakeAnswer = Callable[[str, Answer, str], Awaitable[object]]
-"""Takes an answer to a call that was shown with this digest."""
+"""Accepts an answer (call id, answer, digest that was shown)."""
 
 
 class PendingCalls:
-    """The calls of one ledger that wait. Without a ledger of its own a runtime keeps them in memory."""
+    """The pending calls of a ledger. A runtime without a ledger keeps them in memory."""
 
     def __init__(
         self,
@@ -47,19 +49,19 @@ class PendingCalls:
         redactor: Redactor,
         events: Events,
         interfaces: Interfaces,
-        lifetimes: PendingExpiry,
+        expiry: PendingExpiry,
     ) -> None:
         self._ledger = ledger
         self._redactor = redactor
         self._events = events
         self._interfaces = interfaces
-        self._lifetimes = lifetimes
+        self._expiry = expiry
         self._wakeups: dict[str, asyncio.Event] = {}
         interfaces.on_change(self._wake_all)
 
     @property
     def ledger(self) -> Ledger:
-        """The runtime's ledger, or one in memory that is made for the first call that waits."""
+        """The runtime's ledger, or one in memory, created for the first pending call."""
         if self._ledger is None:
             from holdfast.store.ledger import Ledger
 
@@ -73,45 +75,45 @@ class PendingCalls:
 
     def unknown_call(self, call_id: str) -> UnknownCall:
         listed = "`holdfast pending`" if self.shared else "`runtime.pending.list()`"
-        return UnknownCall(f"No call '{call_id}' is waiting; {listed} lists those that are.")
+        return UnknownCall(f"No call '{call_id}' is pending; {listed} lists the pending calls.")
 
     def list(self) -> list[PendingCall]:
-        """Calls that wait for a person, or are approved and wait for their program; oldest first."""
+        """Calls that are pending, or approved and not yet run; oldest first."""
         if self._ledger is None:
             return []
         self.expire()
         return self._ledger.pending()
 
     def get(self, call_id: str) -> PendingCall | None:
-        """A call that was pending and has not ended: pending, approved or running. None for any other."""
+        """A call that is pending, approved, or running after an approval; None for any other."""
         if self._ledger is None:
             return None
-        return self._lifetimes.current(self._ledger, self._ledger.find_pending(call_id))
+        return self._expiry.current(self._ledger, self._ledger.find_pending(call_id))
 
     def unstarted(self, call_id: str) -> PendingCall | None:
-        """A call that has not begun: pending, or approved and not yet run."""
+        """A call that is pending, or approved and not yet run."""
         found = self.get(call_id)
         return found if found is not None and found.state in (State.PENDING, State.APPROVED) else None
 
     def result(self, call_id: str) -> Result | None:
-        """The result of a call that has ended, from the ledger."""
+        """The result of a call that has ended, from the ledger; None if it has not."""
         return None if self._ledger is None else self._ledger.result(input_checks.check_call_id(call_id))
 
     def expire(self) -> list[str]:
-        """End what has waited too long, for an answer or for being run."""
-        return [] if self._ledger is None else self._lifetimes.expire(self._ledger)
+        """Expire calls that were pending or approved for too long; returns their ids."""
+        return [] if self._ledger is None else self._expiry.expire(self._ledger)
 
     async def store(self, pending: PendingCall) -> None:
-        """From now on the call waits, here and after a restart."""
+        """Store a new pending call, which survives a restart, and announce it."""
         await self.ledger.add_pending(pending)
         self.announce(pending)
 
     async def store_changed(self, pending: PendingCall, why: str) -> None:
-        """The same call as something else: it waits for a new answer."""
+        """Store a changed call, which needs a new answer."""
         await self.ledger.replace_pending(pending, why)
 
     async def release(self, pending: PendingCall) -> bool:
-        """Nobody here waits for the call any more; False if it was answered at the last moment."""
+        """Stop waiting for the call in this process; False if it was answered meanwhile."""
         if pending.waiter is None:
             now = self.get(pending.call.id)
             return now is not None and now.state is State.PENDING
@@ -134,15 +136,18 @@ class PendingCalls:
         result: Result | None = None,
         becomes: PendingCall | None = None,
     ) -> PendingCall:
-        """Take an answer. `digest` is what the person was shown; without one, what is pending now. `result` is all
-        of a result that the answer gives in words, `becomes` the call as the approval widens it."""
+        """Accept an answer; returns the call after it.
+
+        `digest` is what the person was shown; by default, what is pending now. `result` is the whole result of a
+        "respond" answer, whose message is only text. `becomes` is the call with the widening of the approval.
+        """
         ledger = self.ledger
         found = self.get(call_id)
         if found is None:
             raise self.unknown_call(call_id)
         if answer.kind == "approve" and found.definition_only:
             how = how_to_answer(found, shared=self.shared)
-            raise CallError(f"Call {call_id} waits for its result, not for a yes: {how}")
+            raise CallError(f"Call {call_id} waits for its result, not for an approval: {how}")
         if answer.kind == "reject" and not answer.message:
             refused = found.decision.source == CONFIRMATION
             answer = replace(answer, message=CANCELLED_BY_USER if refused else REJECTED_BY_USER)
@@ -154,16 +159,16 @@ class PendingCalls:
         return answered
 
     def cancel(self, call_id: str) -> bool:
-        """End a call that waits, approved or not, also one whose record cannot be read any more."""
+        """Cancel a pending or approved call, even if its record cannot be read."""
         return self.end(call_id, cancelled(call_id))
 
     def withdraw(self, call_id: str, digest: str) -> bool:
-        """Take back a call that still waits as exactly this; False if it does not."""
+        """Cancel a call if it is still pending with this digest; False if it is not."""
         found = self.unstarted(call_id)
         return found is not None and found.state is State.PENDING and found.digest == digest and self.cancel(call_id)
 
     def end(self, call_id: str, result: Result) -> bool:
-        """End a call that waits with this result; False if it does not wait any more."""
+        """End a pending or approved call with this result; False if it runs or has ended."""
         if self._ledger is None:
             return False
         ended = self._ledger.end_now(call_id, result, unless_running=True)
@@ -171,21 +176,23 @@ class PendingCalls:
         return ended
 
     async def wait(self, pending: PendingCall, take: TakeAnswer) -> PendingCall | Result | None:
-        """Ask everybody here, and watch for answers from elsewhere: the approved call, the result it ended with, or
-        None when nobody here had an answer."""
+        """Ask all attached interfaces, and watch the ledger for answers of other processes.
+
+        Returns the approved call, the result it ended with, or None if no interface had an answer.
+        """
         call_id = pending.call.id
         woken = self._wakeups.setdefault(call_id, asyncio.Event())
         asking: dict[AttachedInterface, asyncio.Task[None]] = {}
-        settled: PendingCall | Result | None = None
+        outcome: PendingCall | Result | None = None
         try:
-            while settled is None:
+            while outcome is None:
                 woken.clear()
                 self._ask_new_interfaces(asking, pending, take, woken)
                 now = self.get(call_id)
                 if now is None:
-                    settled = self.ledger.result(call_id) or cancelled(call_id)
+                    outcome = self.ledger.result(call_id) or cancelled(call_id)
                 elif now.state is State.APPROVED:
-                    settled = now
+                    outcome = now
                 elif asking and all(task.done() for task in asking.values()) and self._interfaces.nobody != "wait":
                     return None
                 else:
@@ -193,31 +200,34 @@ class PendingCalls:
                         async with asyncio.timeout(POLL_SECONDS):
                             await woken.wait()
         finally:
-            late = [attachment for attachment, task in asking.items() if not task.done()]
-            for attachment in late:
-                asking[attachment].cancel()
-            if settled is not None:
-                self._notify(late, pending, settled)
+            late = [interface for interface, task in asking.items() if not task.done()]
+            for interface in late:
+                asking[interface].cancel()
+            if outcome is not None:
+                self._notify(late, pending, outcome)
             self._wakeups.pop(call_id, None)
-        return settled
+        return outcome
 
     async def wait_for_result(
         self, call_id: str, *, seconds: float | None = None, stopped: Callable[[], bool] | None = None
     ) -> Result | None:
-        """The result of a call that another process runs or will run; None as soon as no process does, the time is up,
-        or somebody says stop. If that process dies, the ledger says so."""
+        """Wait for the result of a call that another process runs or will run.
+
+        Returns None if no process does, after `seconds`, or when `stopped` returns True. If the process dies,
+        `Ledger.recover` gives the call a result.
+        """
         ledger = self.ledger
         end = None if seconds is None else time.monotonic() + seconds
         while (result := ledger.result(call_id)) is None:
             over = (stopped is not None and stopped()) or (end is not None and time.monotonic() >= end)
             if over or not self.is_active(call_id):
-                return ledger.result(call_id)  # it may have ended between the two questions
+                return ledger.result(call_id)  # read again: it may have ended since the loop condition
             ledger.recover()
             await asyncio.sleep(POLL_SECONDS)
         return result
 
     def is_active(self, call_id: str) -> bool:
-        """Whether a process runs the call, or will by itself."""
+        """Whether a process runs the call, or waits to run it."""
         found = self.get(call_id)
         if found is None:
             return self._runs(call_id)
@@ -226,7 +236,7 @@ class PendingCalls:
         return found.state is State.RUNNING
 
     def _runs(self, call_id: str) -> bool:
-        """A call that was never pending is known by its record only."""
+        """Whether a call that was never pending runs."""
         try:
             return self.ledger.call(call_id).state is State.RUNNING
         except HoldfastError:
@@ -239,39 +249,39 @@ class PendingCalls:
         take: TakeAnswer,
         woken: asyncio.Event,
     ) -> None:
-        """Interfaces may come and go while a call waits."""
+        """Ask interfaces that were attached since the last time, and stop asking those that were detached."""
         attached = self._interfaces.askers
-        for attachment in attached:
-            if attachment not in asking:
-                task = asking[attachment] = asyncio.create_task(self._ask(attachment, pending, take))
+        for interface in attached:
+            if interface not in asking:
+                task = asking[interface] = asyncio.create_task(self._ask(interface, pending, take))
                 task.add_done_callback(lambda _: woken.set())
-        for attachment, task in asking.items():
-            if attachment not in attached:
+        for interface, task in asking.items():
+            if interface not in attached:
                 task.cancel()
 
-    async def _ask(self, attachment: AttachedInterface, pending: PendingCall, take: TakeAnswer) -> None:
+    async def _ask(self, interface: AttachedInterface, pending: PendingCall, take: TakeAnswer) -> None:
         try:
-            answer = await attachment.ask(pending)
+            answer = await interface.ask(pending)
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            self._events.warn(f"The asker failed, so nobody was asked: {message_of(error, type(error).__name__)}")
+            self._events.warn(f"The asker of an interface failed: {message_of(error, type(error).__name__)}")
             return
         if answer is None:
             return
         try:
             await take(pending.call.id, answer, pending.digest)
         except (NotPending, UnknownCall):
-            return  # somebody else was faster
+            return  # another answer was faster
         except HoldfastError as error:
-            self._events.warn(f"The answer to call {pending.call.id} could not be taken: {error}")
+            self._events.warn(f"The answer to call {pending.call.id} was not accepted: {error}")
 
-    def _notify(self, late: list[AttachedInterface], pending: PendingCall, settled: PendingCall | Result) -> None:
-        for attachment in late:
-            if attachment.on_answered is None:
+    def _notify(self, late: list[AttachedInterface], pending: PendingCall, outcome: PendingCall | Result) -> None:
+        for interface in late:
+            if interface.on_answered is None:
                 continue
             try:
-                attachment.on_answered(pending, settled)
+                interface.on_answered(pending, outcome)
             except Exception as error:
                 self._events.internal_error(error)
 
@@ -285,7 +295,7 @@ class PendingCalls:
 
 
 class PendingExpiry:
-    """How long a call waits for an answer, and an approval for being used. The clock can be given, for tests."""
+    """When pending calls and unused approvals expire. Tests pass their own clock."""
 
     def __init__(self, config: Config, clock: Callable[[], float] = time.time) -> None:
         self._answer = config.pending.ttl
@@ -293,7 +303,7 @@ class PendingExpiry:
         self._clock = clock
 
     def lifetime_of(self, pending: PendingCall) -> float | None:
-        """Seconds the call may stay as it is; None: for ever."""
+        """Seconds until the call expires in its present state; None if it does not."""
         if pending.state is State.APPROVED:
             return self._approval
         if self._answer is None:
@@ -301,13 +311,13 @@ class PendingExpiry:
         return self._answer
 
     def current(self, ledger: Ledger, pending: PendingCall | None) -> PendingCall | None:
-        """The call, unless its time is over: then it ends now."""
+        """Return the call, or expire it if its time is over."""
         if pending is None or not self._is_over(ledger, pending):
             return pending
         return None if self._end(ledger, pending) else ledger.find_pending(pending.call.id)
 
     def expire(self, ledger: Ledger) -> list[str]:
-        """End every call of the ledger whose time is over."""
+        """Expire every call whose time is over; returns their ids."""
         over = [pending for pending in ledger.pending() if self._is_over(ledger, pending)]
         return [pending.call.id for pending in over if self._end(ledger, pending)]
 
@@ -319,7 +329,7 @@ class PendingExpiry:
             return False
         now = self._clock()
         if now - pending.held_at < seconds:
-            return False  # an approval is never older than its call
+            return False  # an approval is never older than its call, so its time need not be looked up
         since = ledger.approved_at(pending.call.id) if pending.state is State.APPROVED else pending.held_at
         return since is not None and now - since >= seconds
 

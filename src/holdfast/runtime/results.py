@@ -1,4 +1,4 @@
-"""Results: those the runtime makes itself, what a tool returned, and how long ones are cut and kept."""
+"""Results: the ones the runtime makes itself, the conversion of what a tool returned, and the truncation of output."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from holdfast.store.ledger import Ledger
 
 ABORTED: Final = "User aborted tool execution."
-PLAN_MODE: Final = Decision(Verdict.DENY, "plan", "This session only plans: what would change something is not run.")
+PLAN_MODE: Final = Decision(Verdict.DENY, "plan", "Plan mode: calls that would change something do not run.")
 NEEDS_EXTERNAL_RESULT: Final = Decision(
-    Verdict.ASK, "outside", "The tool has no code here: someone has to give its result."
+    Verdict.ASK, "outside", "The tool has no code here, so its result must be given with `respond`."
 )
 PREVIEW_WIDTH: Final = 160
 
 
 def failed(text: str, state: State, failure: Failure, call_id: str = "") -> Result:
-    """A call that the runtime itself ends without success."""
+    """The result of a call that the runtime ends without success."""
     return Result(False, error=text, state=state, failure=failure, call_id=call_id)
 
 
@@ -44,7 +44,7 @@ def refused_paths(error: HoldfastError) -> Result:
 
 
 def plan_mode_result(tool: Tool, call: Call, proposal: Proposal | None) -> Result:
-    """What a session that only plans is told instead of the result of a change."""
+    """The result, in plan mode, of a call that would change something: what it would do."""
     if proposal is None:
         from holdfast.text.preview import preview
 
@@ -56,17 +56,17 @@ def plan_mode_result(tool: Tool, call: Call, proposal: Proposal | None) -> Resul
 
 
 def awaiting_program(pending: PendingCall) -> str:
-    """Where an approved call runs that does not run here."""
+    """Say where an approved call runs that cannot run here."""
     call = pending.call
     if pending.waiter is None and call.caller.document is not None:
         document = quote(call.caller.document)
-        return f"Call {call.id} is approved; it runs when its document goes on: holdfast chat {document}"
+        return f"Call {call.id} is approved. It runs when its document is continued: holdfast chat {document}"
     when = "which waits for it" if pending.waiter is not None else "when that next starts"
-    return f"Call {call.id} is approved; it runs in the program that knows '{call.tool}', {when}."
+    return f"Call {call.id} is approved. It runs in the program that has '{call.tool}', {when}."
 
 
 def message_of(error: object, otherwise: str) -> str:
-    """What an exception or a hook says; some say nothing, and some cannot even be asked."""
+    """The text of an exception or of another value, or `otherwise` if it has none or its `__str__` raises."""
     try:
         return str(error) or otherwise
     except Exception:
@@ -74,23 +74,23 @@ def message_of(error: object, otherwise: str) -> str:
 
 
 def exception_text(error: BaseException) -> str:
-    """What the model is told of an exception: `KeyError: 'zz'`. Sentences of our own stand for themselves."""
+    """The text of an exception for the model: `KeyError: 'zz'`, or only the message of a holdfast error."""
     kind = type(error).__name__
-    words = JsonSanitizer().text(message_of(error, ""))
+    text = JsonSanitizer().text(message_of(error, ""))
     if isinstance(error, HoldfastError | RelayedError):
-        return words or kind
-    return f"{kind}: {words}" if words else kind
+        return text or kind
+    return f"{kind}: {text}" if text else kind
 
 
 def internal_error(call: Call, error: Exception, *, unknown: bool) -> Result:
-    """A fault of our own: the call still ends, and says what is not known."""
+    """The result of a call that failed because of an exception in holdfast itself."""
     what = "whether it took effect is not known" if unknown else "it was not run"
-    text = f"holdfast failed at call {call.id} ({message_of(error, type(error).__name__)}); {what}."
+    text = f"Internal error of holdfast in call {call.id} ({message_of(error, type(error).__name__)}); {what}."
     return failed(text, State.UNKNOWN if unknown else State.FAILED, Failure.INTERNAL, call.id)
 
 
 def invalid_arguments_prefix(call: Call) -> str:
-    """How a refusal of arguments begins."""
+    """The start of the message about invalid arguments."""
     return f"Invalid arguments for '{call.name_used}': "
 
 
@@ -114,8 +114,8 @@ def call_not_recorded(name: str, error: HoldfastError) -> Result:
 
 
 def result_not_recorded(name: str, error: LedgerError, *, mutates: bool) -> Result:
-    """Not recorded means not acknowledged: the caller must not build on it."""
-    what = "; the ledger will call it unknown" if mutates else ""
+    """The result of a call that ran but could not be recorded: not recorded means not acknowledged."""
+    what = "; the ledger will show its outcome as unknown" if mutates else ""
     text = f"Tool '{name}' ran, but its result could not be recorded{what}. {error}"
     return failed(text, State.UNKNOWN if mutates else State.FAILED, Failure.LEDGER)
 
@@ -125,7 +125,7 @@ def cancelled(call_id: str) -> Result:
 
 
 def expired(pending: PendingCall, seconds: float) -> Result:
-    """What the model is told of a call whose time was over before it ran."""
+    """The result of a call that expired before it ran."""
     what = "its approval was not used" if pending.state is State.APPROVED else "nobody answered"
     limit = _format_duration(seconds)
     text = f"Tool '{pending.call.name_used}' was not run: {what} within {limit}. Ask again if it is needed."
@@ -143,7 +143,7 @@ def _format_duration(seconds: float) -> str:
 def nobody_to_ask(tool: Tool, call: Call, decision: Decision) -> Result:
     name = call.name_used
     if tool.definition_only:
-        text = f"Tool '{name}' is finished from outside and nobody is there to do it."
+        text = f"Tool '{name}' needs a person or program to give its result, and nobody is there to do it."
     else:
         text = f"Tool '{name}' needs approval and nobody is there to ask. {decision.reason}"
     return failed(text, State.DENIED, Failure.NOBODY_TO_ASK)
@@ -155,7 +155,7 @@ def denied(call: Call, decision: Decision) -> Result:
 
 
 def how_to_answer(pending: PendingCall, *, shared: bool) -> str:
-    """What answers a pending call: a command where its ledger is a file, else only the program that has the call."""
+    """How to answer a pending call: with a command if its ledger is on disk, else with a method of the runtime."""
     call_id = pending.call.id
     if pending.definition_only:
         return f"holdfast respond {call_id} TEXT" if shared else f"runtime.respond({call_id!r}, text)"
@@ -163,10 +163,10 @@ def how_to_answer(pending: PendingCall, *, shared: bool) -> str:
 
 
 def still_pending(pending: PendingCall, *, shared: bool, changed: str = "") -> Result:
-    """A call that waits for a person; `changed` says what is different from what was approved."""
+    """The result of a call that is still pending; `changed` says what changed since it was approved."""
     call_id, how = pending.call.id, how_to_answer(pending, shared=shared)
     if changed:
-        text = f"Call {call_id} has changed since it was approved ({changed}) and waits again: {how}"
+        text = f"Call {call_id} has changed since it was approved ({changed}) and needs approval again: {how}"
     elif pending.definition_only:
         text = f"Call {call_id} waits for its result: {how}"
     else:
@@ -176,13 +176,13 @@ def still_pending(pending: PendingCall, *, shared: bool, changed: str = "") -> R
 
 
 def unfinished(call_id: str, pending: PendingCall | None, *, shared: bool, runs: bool = False) -> Result:
-    """A call that has not ended yet, as far as this process can tell."""
+    """The result of a call that has not ended yet, as far as this process knows."""
     if runs or (pending is not None and pending.state is State.RUNNING):
-        text = f"Call {call_id} runs in another process and has not ended yet; its end: holdfast ledger show {call_id}"
+        text = f"Call {call_id} runs in another process and has not ended yet. Check it: holdfast ledger show {call_id}"
         return failed(text, State.RUNNING, Failure.AWAITING_PROGRAM, call_id)
     if pending is None:
-        look = f": holdfast ledger show {call_id}" if shared else "."
-        text = f"Call {call_id} is over, and no result of it is recorded{look}"
+        look = f" Check it: holdfast ledger show {call_id}" if shared else ""
+        text = f"Call {call_id} has ended without a recorded result.{look}"
         return failed(text, State.UNKNOWN, Failure.OUTCOME_UNKNOWN, call_id)
     if pending.state is State.PENDING:
         return still_pending(pending, shared=shared)
@@ -191,10 +191,13 @@ def unfinished(call_id: str, pending: PendingCall | None, *, shared: bool, runs:
 
 
 def redacted_arguments(call: Call, proposal: Proposal | None) -> Result | None:
-    """Secrets are not stored: what comes back from the ledger has a label in their place, and must not run."""
+    """The refusal of a stored call whose arguments held a secret, else None.
+
+    The ledger stores a label instead of the secret, and the call must not run with that label.
+    """
     if b"[secret " not in encode_json([call.args, call.asked, proposal]):
         return None
-    text = "It was approved, but its arguments held a secret, which is not kept; ask for the call again."
+    text = "The call was approved, but its arguments held a secret, which is not stored. Make the call again."
     return failed(text, State.FAILED, Failure.STALE)
 
 
@@ -202,8 +205,11 @@ STOPPED: Final = frozenset({State.TIMED_OUT, State.CANCELLED, State.UNKNOWN})
 
 
 def to_result(value: Any, tool: Tool, call_id: str) -> Result:
-    """A `Result` as it is, text as success, anything JSON can carry as success with structure, a dict in the shape of
-    another system's result as what it says; junk is an error."""
+    """Convert what a tool returned.
+
+    A `Result` stays as it is, text is a success, other JSON is a success with structured content, and a dict that
+    `parse_result_dict` accepts is the result it describes. Anything else is an error.
+    """
     number = type(value) is int and abs(value) < 10**15
     plain_text = type(value) is str and value.isascii()
     if tool.output_validator is None and (number or plain_text or value is None):
@@ -236,14 +242,16 @@ _SHAPES: Final = (
     (frozenset({"success"}), frozenset({"success", "output", "error"})),
     (frozenset({"content", "is_error"}), frozenset({"content", "is_error", "metadata"})),
 )
-"""The keys a result of another system has at least, and at most."""
+"""Required and allowed keys of result dicts."""
 _OWN_METADATA: Final = frozenset({"spill", "spilled_bytes", "spilled_lines", "truncated", "repaired"})
-"""Where holdfast notes what it kept and cut: data of others does not say that."""
+"""Metadata that only holdfast may set: it is removed from result dicts."""
 
 
 def parse_result_dict(value: object) -> Result | None:
-    """What a dict means that is exactly `{success, output?, error?}` or `{content, is_error, metadata?}`. Any other
-    value is data."""
+    """The result that a dict describes: exactly `{success, output?, error?}` or `{content, is_error, metadata?}`.
+
+    None for any other value, which is ordinary data.
+    """
     if not isinstance(value, dict):
         return None
     given = cast(dict[Any, Any], value)
@@ -276,7 +284,7 @@ def _success(plain: Json, typed: bool = False) -> Result:
 
 
 def _repair(result: Result, repairs: JsonSanitizer) -> Result:
-    """The result with structure and metadata as plain JSON, and nothing in it that JSON cannot carry."""
+    """The result with everything in it converted to valid JSON: lone surrogates, NaN and the like are replaced."""
     if is_json_value([result.output, result.error, result.structured, result.metadata]):
         return result
     result = replace(
@@ -292,14 +300,14 @@ def _repair(result: Result, repairs: JsonSanitizer) -> Result:
 
 
 def _describe_unusable(value: object, error: Exception) -> str:
-    """What is wrong with a value that cannot be a result, and which part of it."""
+    """Say which part of a value cannot be converted to a result."""
     part = str(error) if isinstance(error, _Unconvertible) else type(value).__name__
     inside = "" if part == type(value).__name__ else f"{type(value).__name__} with "
     return f"{inside}{part}, which cannot be kept. Return text, JSON, a dataclass, a pydantic model or a Result"
 
 
 def with_final_state(result: Result, call_id: str) -> Result:
-    """A tool or hook says whether it succeeded; which state the call is in, and why, is not its to say."""
+    """The result with the state that the runtime sets. A tool or middleware only decides about success and error."""
     failure = result.failure if result.failure is Failure.INVALID_OUTPUT else Failure.TOOL_ERROR
     if result.success:
         return replace(result, error=None, state=State.DONE, failure=None, call_id=call_id)
@@ -308,9 +316,9 @@ def with_final_state(result: Result, call_id: str) -> Result:
 
 
 def check_proposal(proposal: Proposal, tool: Tool, call_id: str) -> Proposal | Result:
-    """The proposal if every part of it is what it must be: it will be shown, stored, and come back from JSON."""
+    """The proposal with every field checked, because it is shown, stored and read back; else the error."""
     if not is_json_value(proposal.payload):
-        return with_final_state(_invalid_output(tool, "proposed a payload that JSON cannot carry"), call_id)
+        return with_final_state(_invalid_output(tool, "proposed a payload that is not JSON"), call_id)
     try:
         encode_json(proposal)
         return msgspec.convert(msgspec.to_builtins(proposal), Proposal)
@@ -319,7 +327,7 @@ def check_proposal(proposal: Proposal, tool: Tool, call_id: str) -> Proposal | R
 
 
 def is_well_formed(result: Result) -> bool:
-    """Whether every field holds what its type says: nothing checks a struct that a tool made."""
+    """Whether every field has the right type. msgspec does not check structs that a tool constructs."""
     try:
         plain = msgspec.to_builtins(result, builtin_types=(bytes,))
         msgspec.convert(plain, Result, builtin_types=(bytes,))
@@ -329,13 +337,13 @@ def is_well_formed(result: Result) -> bool:
 
 
 class _Unconvertible(TypeError):
-    """A value of a type that has no form in JSON; the message is the name of the type."""
+    """A value that cannot be converted to JSON; the message is the name of its type."""
 
 
 def to_json(value: Any) -> Json:
-    """Plain JSON of a value: models, dataclasses, structs, enums, dates, paths, decimals, sets and tuples included.
+    """Convert a value to JSON types: models, dataclasses, structs, enums, dates, paths, decimals, sets and tuples.
 
-    Half surrogate pairs, NaN and infinity stay as they are.
+    Lone surrogates, NaN and infinity stay as they are.
     """
     return cast(Json, msgspec.to_builtins(value, str_keys=True, enc_hook=_encode))
 
@@ -352,7 +360,7 @@ def _encode(value: Any) -> Any:
 
 
 def check_output(tool: Tool, result: Result) -> Result:
-    """The result, or that its tool's output schema refuses it."""
+    """The result, or an error if it does not match the tool's output schema."""
     validator = tool.output_validator
     if validator is None or not result.success:
         return result
@@ -361,7 +369,7 @@ def check_output(tool: Tool, result: Result) -> Result:
         return _invalid_output(tool, "returned more than can be checked against its output schema", result)
     if validator.accepts(content):
         return result
-    why = f"returned something its output schema refuses: {'; '.join(validator.violations(content))}"
+    why = f"returned a value that does not match its output schema: {'; '.join(validator.violations(content))}"
     return _invalid_output(tool, why, result)
 
 
@@ -372,7 +380,7 @@ def _invalid_output(tool: Tool, why: str, result: Result | None = None) -> Resul
 
 _NOTICE_LINES: Final = 40
 _NOTICE_BYTES: Final = 8192
-"""What a tool may add below an output it has cut to the limits itself."""
+"""Allowance for the notice that a tool adds to an output it has truncated itself."""
 
 
 class LedgerCallStorage:
@@ -394,29 +402,30 @@ class LedgerCallStorage:
 
     def read_spill(self, call_id: str, offset: int, limit: int) -> tuple[str, int]:
         if self._ledger is None:
-            raise CallError("This runtime keeps no ledger, so nothing was kept.")
+            raise CallError("This runtime has no ledger, so no output was stored.")
         result = self._ledger.result(call_id)
         if result is None:
             raise UnknownCall(f"No call '{call_id}' has ended; `holdfast ledger` lists the calls.")
         reference = result.metadata.get("spill")
         if not isinstance(reference, str):
-            raise CallError(f"The output of '{call_id}' was shown whole: nothing more was kept.")
+            raise CallError(f"The output of '{call_id}' was not truncated, so there is no more of it.")
         text, total = self._ledger.blobs.read_lines(reference, offset, limit)
-        told = result.metadata.get("spilled_lines")
-        if not isinstance(told, int) or told >= total:
+        # Lines are counted as in the truncation notice, which the model has seen.
+        lines = result.metadata.get("spilled_lines")
+        if not isinstance(lines, int) or lines >= total:
             return text, total
-        return "\n".join(text.split("\n", told - offset + 1)[: max(0, told - offset + 1)]), told
+        return "\n".join(text.split("\n", lines - offset + 1)[: max(0, lines - offset + 1)]), lines
 
 
 def withhold_content(result: Result) -> Result:
-    """What the ledger keeps of a result that may hold secrets read from a file."""
-    text = "[not kept: the call read a file that may hold secrets (sandbox.read_deny); call it again to see it]"
-    said = {"output": text} if result.success else {"error": text}
-    return replace(result, **{"output": "", "structured": None, "metadata": {}, "attachments": (), **said})
+    """The result as the ledger stores it if the call read a file that may hold secrets: without its content."""
+    text = "[not stored: the call read a file that may hold secrets (sandbox.read_deny); call it again to see it]"
+    notice = {"output": text} if result.success else {"error": text}
+    return replace(result, **{"output": "", "structured": None, "metadata": {}, "attachments": (), **notice})
 
 
 def truncate_output(result: Result, tool: Tool, limits: OutputConfig, call_id: str, ledger: Ledger | None) -> Result:
-    """Cut an output that is too long; keep all of it (up to `max_spill`) and say what is hidden."""
+    """Truncate an output that is too long, with a notice, and store the whole (up to `max_spill` bytes)."""
     text = result.output
     if result.metadata.get("truncated") is True and _nearly_fits(text, limits):
         return _cut_bytes(result, limits)
@@ -437,13 +446,13 @@ def truncate_output(result: Result, tool: Tool, limits: OutputConfig, call_id: s
 
 
 def _nearly_fits(text: str, limits: OutputConfig) -> bool:
-    """The tool has cut the output itself, and said so below it."""
+    """Whether an output that the tool truncated itself is within the limits, its notice not counted."""
     lines, size = limits.max_lines + _NOTICE_LINES, limits.max_bytes + _NOTICE_BYTES
     return text.count("\n") < lines and truncate.byte_size(text) <= size
 
 
 def _spill(text: str, limits: OutputConfig, ledger: Ledger | None) -> Spill | None:
-    """Keep the whole output. That it cannot be kept is no reason to lose the result."""
+    """Store the whole output; None if that fails, because the result must not be lost with it."""
     if ledger is None:
         return None
     try:

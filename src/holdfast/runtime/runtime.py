@@ -1,4 +1,15 @@
-"""`Runtime`: a small façade over the parts that handle calls."""
+"""`Runtime`: builds the parts that handle calls, and is the façade that programs and interfaces use.
+
+A call takes this way through the modules:
+
+- `Runtime.call` checks the input and makes a `CallRequest`.
+- `CallLifecycle.run` (`call_lifecycle`) takes it to its result, with the three steps of `Pipeline` (`pipeline`):
+  - `prepare` finds the tool, validates the arguments and runs `before` middleware;
+  - `decide` asks the approval chain and the caps (`approvals`);
+  - `perform` runs the tool (`executor`), runs `after` middleware and records the result.
+- A call that needs approval becomes pending (`pending`) until an attached interface (`interfaces`) or another process
+  answers; then it is prepared again, and runs only if it is still what was approved.
+"""
 
 from __future__ import annotations
 
@@ -56,19 +67,19 @@ if TYPE_CHECKING:
 
 
 class Rules(Struct, frozen=True, kw_only=True):
-    """What decides about the calls of a runtime, beyond its configuration."""
+    """Rules for the calls of a runtime, beyond its configuration."""
 
     decider: Decider | None = None
-    """Chain and caps of a program's own, in place of the standard ones."""
+    """A program's own chain and caps, instead of the standard ones."""
     grants: GrantMatcher | None = None
     document: DocumentPolicy | None = None
     caps: Sequence[Cap] = ()
-    """Put beside the built-in ones."""
+    """Added to the built-in ones."""
     skills: Mapping[str, SkillPermissions] | None = None
     plan: bool = False
-    """Whether calls that would change something are only proposed."""
+    """Plan mode: calls that would change something are only proposed."""
     clock: Callable[[], float] | None = None
-    """What lifetimes are measured with."""
+    """Measures when pending calls and approvals expire; `time.time` by default."""
 
 
 class Request(Struct, frozen=True):
@@ -80,10 +91,10 @@ class Request(Struct, frozen=True):
 
 
 class Runtime:
-    """The one way every call takes: `async with Runtime(tools=[...]) as runtime:`.
+    """Runs calls of tools: `async with Runtime(tools=[...]) as runtime: await runtime.call("add", {"a": 1})`.
 
-    Its parts are attributes: `registry`, `approvals`, `pending`, `ledger`, `events`, `sandbox`, `interfaces`,
-    `services` and `secrets`.
+    Its parts are attributes: `registry`, `approvals`, `pending`, `pipeline`, `lifecycle`, `ledger`, `events`,
+    `sandbox`, `interfaces`, `services` and `secrets`.
     """
 
     def __init__(
@@ -100,13 +111,14 @@ class Runtime:
         workspace: Workspace | None = None,
         rules: Rules | None = None,
     ) -> None:
-        """`workspace` says more than `root` about where the runtime works; it can have a sandbox of its own."""
+        """`nobody` says what happens to a call that needs approval when no interface answers. `workspace` replaces
+        `root`, and can add a document, a state folder and a sandbox."""
         self.config = config = _config(config)
         rules = rules or Rules()
         self.workspace = workspace = _workspace(workspace, root, ledger)
         self.ledger = ledger
-        self.planning = rules.plan
-        """Whether calls that would change something are only proposed."""
+        self.plan_mode = rules.plan
+        """Calls that would change something are only proposed."""
         self.session = b32encode(os.urandom(5)).decode().lower()
         self.redactor = Redactor() if ledger is None else ledger.redactor
         self.events = Events(self.redactor)
@@ -115,10 +127,10 @@ class Runtime:
         self.caller = own if caller is None else input_checks.check_caller(caller)
         self._chosen_ids = input_checks.ChosenCallIds(ledger)
         self._last_caller = (self.caller, self.caller)
-        """The caller that was given last, and the same as it was taken."""
-        self._names: list[str] = []
-        self._names_at = -1
-        """Warnings of unknown names, and the revision of the registry they were found at."""
+        """The caller that was given last, as given and as checked."""
+        self._name_warnings: list[str] = []
+        self._name_warnings_revision = -1
+        """Warnings about unknown names, and the registry revision they belong to."""
         self._closers: list[Callable[[], None]] = []
         self._async_closers: list[Callable[[], Awaitable[None]]] = []
         self.registry = registry or Registry(
@@ -142,8 +154,8 @@ class Runtime:
         )
         self.approvals = Approvals(decider, self.registry, self.commands, grants, self.session)
         self.middleware = Middleware()
-        lifetimes = PendingExpiry(config) if rules.clock is None else PendingExpiry(config, rules.clock)
-        self.pending = PendingCalls(ledger, self.redactor, self.events, self.interfaces, lifetimes)
+        expiry = PendingExpiry(config) if rules.clock is None else PendingExpiry(config, rules.clock)
+        self.pending = PendingCalls(ledger, self.redactor, self.events, self.interfaces, expiry)
         plans = CallPlans(
             self.access,
             self.middleware,
@@ -179,9 +191,9 @@ class Runtime:
         )
         self.dry_run = DryRun(self.pipeline, self.access, self.approvals)
         self.telemetry: Telemetry | None = Telemetry.find()
-        """Where spans are recorded; None: nowhere."""
+        """Records OpenTelemetry spans; None if the program does not use OpenTelemetry."""
         if isinstance(tools, Tool) or callable(tools):
-            raise CallError("The tools of a runtime are a list: Runtime(tools=[...]).")
+            raise CallError("The tools of a runtime must be a list: Runtime(tools=[...]).")
         for tool in tools:
             self.registry.register(tool)
 
@@ -196,14 +208,16 @@ class Runtime:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        async with AsyncExitStack() as leaving:  # the last one first, whatever becomes of the others
+        # An exit stack runs the last callback first, and every one of them even if others fail: stop the calls, then
+        # the sources of tools, then what was registered with `on_close`.
+        async with AsyncExitStack() as stack:
             for close in self._closers:
-                leaving.callback(close)
-            leaving.callback(self.events.close)
-            for leave in self._async_closers:
-                leaving.push_async_callback(leave)
-            leaving.callback(self.registry.stop)
-            leaving.push_async_callback(self.pipeline.executor.stop_all)
+                stack.callback(close)
+            stack.callback(self.events.close)
+            for async_close in self._async_closers:
+                stack.push_async_callback(async_close)
+            stack.callback(self.registry.stop)
+            stack.push_async_callback(self.pipeline.executor.stop_all)
 
     @property
     def sandbox(self) -> Sandbox:
@@ -222,12 +236,13 @@ class Runtime:
         cwd: str | None = None,
         call_id: str | None = None,
     ) -> Coroutine[Any, Any, Result]:
-        """Ask for one action: `await runtime.call("add", {"a": 1})`. Whatever happens is in the result.
+        """Run one call: `await runtime.call("add", {"a": 1})`. Failures are in the result, not raised.
 
-        `call_id` is one that `pipeline.new_call_id` gave, for a caller that must know the call before it begins.
+        `call_id` comes from `pipeline.new_call_id`, for a caller that must know the id before the call starts.
         """
         if caller is request is given_id is cwd is call_id is None and type(name) is str and len(name) < 200:
-            asked = CallRequest(name, args, self.caller, self.workspace.cwd)  # nothing in it has to be checked
+            # The common case, kept fast: nothing else was given, so there is nothing to check.
+            asked = CallRequest(name, args, self.caller, self.workspace.cwd)
         else:
             known = None
             try:
@@ -241,7 +256,7 @@ class Runtime:
         return work if self.telemetry is None else self.telemetry.span(asked.name, asked.given_id or "", work)
 
     def _check_caller(self, caller: Caller | None) -> Caller:
-        """Programs tend to give the same caller again, so that it is not looked at twice."""
+        # Programs usually pass the same caller for every call: it is checked once.
         if caller is None or caller is self.caller:
             return self.caller
         if caller is not self._last_caller[0]:
@@ -255,7 +270,7 @@ class Runtime:
         caller: Caller | None = None,
         request: str | None = None,
     ) -> list[Result]:
-        """Calls of one turn: together, up to `tools.max_concurrent`; results in the order of the calls."""
+        """Run calls concurrently, up to `tools.max_concurrent`; returns the results in the order of the requests."""
         limit = asyncio.Semaphore(self.config.tools.max_concurrent)
 
         async def one(item: Request) -> Result:
@@ -271,7 +286,7 @@ class Runtime:
         return self.lifecycle.run_nested(name, args, parent)
 
     def cancel(self, call_id: str) -> bool:
-        """Stop a running call or withdraw a pending one; it still gets its result. False if there is no such call."""
+        """Stop a running call or withdraw a pending one; it still gets a result. False if there is no such call."""
         try:
             known = input_checks.check_call_id(call_id)
         except UnknownCall:
@@ -290,19 +305,19 @@ class Runtime:
     async def judge(
         self, name: str, args: Arguments = None, *, caller: Caller | None = None, given_id: str | None = None
     ) -> Decision:
-        """What a call would meet, with nothing run or recorded. A call that would end before the approval chain is
-        denied by the stage that ends it."""
+        """The decision a call would get; nothing is run or recorded. If a stage before the approval chain refuses the
+        call, the decision is its denial."""
         asked = self._dry_run_request(name, args, caller, "judged", given_id)
         decision, _ = await self.dry_run.judge(asked)
         return decision
 
     async def explain(self, name: str, args: Arguments = None, *, caller: Caller | None = None) -> DecisionExplanation:
-        """What a call would meet, stage by stage, and who decides; without arguments, of the tool alone."""
+        """The decision a call would get, with every step that leads to it; without arguments, for the tool alone."""
         asked = self._dry_run_request(name, args, caller, "explain")
         return await self.dry_run.explain(asked)
 
     async def undo(self, call_id: str, *, by: str = "program", partial: bool = False) -> Result:
-        """Put back what a call changed on disk, all of it or nothing; raises `UndoRefused` where it cannot be."""
+        """Restore the files a call changed: all of them, or none and `UndoRefused`. `partial` restores those it can."""
         call_id, by = input_checks.check_call_id(call_id), input_checks.check_text(by, "The name of who asks")
         return await asyncio.to_thread(
             self.commands.undo, call_id, by=by, partial=partial, interface=self.caller.interface
@@ -311,7 +326,7 @@ class Runtime:
     # Pending calls
 
     async def answer(self, call_id: str, answer: Answer, *, digest: str | None = None) -> Result:
-        """Answer a pending call. If it may run and nobody else waits to run it, it runs here, now."""
+        """Answer a pending call. If it is approved and no other process waits to run it, it runs here."""
         call_id = input_checks.check_call_id(call_id)
         answered = await self.lifecycle.answer(call_id, answer, digest)
         if answered.state is not State.APPROVED:
@@ -331,22 +346,22 @@ class Runtime:
         digest: str | None = None,
         widen: Widening | None = None,
     ) -> Result:
-        """Yes to what was shown (`digest`), or without one to what is pending now; `args` replace the arguments.
-        `widen` lets this one call reach more than the sandbox does."""
+        """Approve what was shown (`digest`), or what is pending now. `args` replace the arguments; `widen` lets this
+        one call reach more than the sandbox allows."""
         kind = "approve" if args is None else "edit"
         return await self.answer(call_id, Answer(kind=kind, by=by, args=args, widen=widen), digest=digest)
 
     async def reject(self, call_id: str, message: str = "", *, by: str = "program") -> Result:
-        """No; the model sees the message."""
+        """Reject a pending call. The model sees the message."""
         return await self.answer(call_id, Answer(kind="reject", by=by, message=message))
 
     async def respond(self, call_id: str, output: str, *, by: str = "program", success: bool = True) -> Result:
-        """Answer in the tool's place."""
+        """Give the result of a pending call in the tool's place."""
         return await self.answer(call_id, Answer(kind="respond", by=by, message=output, success=success))
 
     async def resolve(self, request_id: str, call_id: str, result: Result | str | Mapping[str, Any]) -> Result:
-        """Finish a pending call from outside, by the ids the client knows it by: with a `Result`, with text, or with a
-        dict `{content, is_error, metadata?}`. Structured content, metadata and attachments are kept."""
+        """Give the result of a pending call by the ids the client knows: a `Result`, text, or a dict
+        `{content, is_error, metadata?}`. Structured content, metadata and attachments are kept."""
         request_id, call_id = (
             input_checks.check_text(request_id, "The request"),
             input_checks.check_text(call_id, "The id of a call"),
@@ -354,8 +369,8 @@ class Runtime:
         asked = [pending.call for pending in self.pending.list() if pending.call.request == request_id]
         found = [call.id for call in asked if call_id in (call.id, call.given_id)]
         if not found:
-            raise UnknownCall(f"No call '{call_id}' of request '{request_id}' is waiting.")
-        # Models and clients choose ids, and may choose one twice, or one that another call has in the ledger.
+            raise UnknownCall(f"No call '{call_id}' of request '{request_id}' is pending.")
+        # Models and clients choose ids: they may choose one twice, or one that another call in the ledger has.
         if len({*found, *self.pending.ledger.calls_with_given_id(call_id, request_id)}) > 1:
             raise UnknownCall(f"Several calls of request '{request_id}' are named '{call_id}'; give the ledger's id.")
         done = self._check_resolution(next(call for call in asked if call.id == found[0]), result)
@@ -365,7 +380,7 @@ class Runtime:
         return self.pending.result(found[0]) or done
 
     def _check_resolution(self, call: Call, result: object) -> Result:
-        """What was handed in as a result, held to what a tool may return. Raises `CallError` for anything else."""
+        """The result, checked like one that a tool returns. Raises `CallError` if it is invalid."""
         try:
             given = result if isinstance(result, Result | str) else parse_result_dict(result)
         except Exception:
@@ -380,8 +395,8 @@ class Runtime:
         return done
 
     async def allow(self, pending: PendingCall, scope: Scope, *, by: str = "program", width: Width = "exact") -> Grant:
-        """Remember a yes to calls like this one, narrowly. Raises `GrantRefused` if it would be too wide, and
-        `StaleApproval` if the call is not what was shown any more: a rule is for what somebody has seen."""
+        """Store a grant for calls like this one. Raises `GrantRefused` if the grant would be too wide, and
+        `StaleApproval` if the call changed since it was shown: a grant covers only what the person has seen."""
         by, pending = input_checks.check_text(by, "The name of who allows it"), input_checks.check_pending(pending)
         now = await self.lifecycle.current(pending)
         if now.digest != pending.digest:
@@ -398,28 +413,31 @@ class Runtime:
         nobody: Nobody | None = None,
         by: str = "program",
     ) -> AttachedInterface:
-        """Let an interface be asked about pending calls, beside others: the first valid answer counts, and the others
-        are told. An asker may be async or not, and returns an `Answer`, True, False, or None if nobody answered."""
+        """Attach an interface. Every attached interface is asked about pending calls; the first valid answer counts,
+        and the others' `on_answered` is called.
+
+        `asker` may be async, and returns an `Answer`, True, False, or None if nobody answered.
+        """
         return self.interfaces.attach(asker, elicitor=elicitor, on_answered=on_answered, nobody=nobody, by=by)
 
     # Tools
 
     def register(self, what: Any, definition: Any = None, /, *, replace: bool = False) -> Any:
-        """Add tools in any form the registry knows; returns a handle with `remove()`."""
+        """Add tools in any form the registry accepts; returns a handle with `remove()`."""
         return self.registry.register(what, definition, replace=replace)
 
     def middleware_for(
         self, tool: str, *, before: Before | None = None, after: After | None = None
     ) -> MiddlewareHandle:
-        """Middleware around one tool, or around all with `""`."""
+        """Add middleware around one tool, or around all with `""`."""
         return self.middleware.add(tool, before=before, after=after)
 
     def visible(self, caller: Caller | None = None) -> list[Tool]:
-        """The tools a caller may see, sorted. `tool.search` is not one of them: whoever lists very many adds it."""
+        """The tools a caller may see, sorted. `tool.search` is left out: a surface with many tools adds it."""
         return self.access.visible(self._check_caller(caller))
 
     def tool_list(self, format: Format, caller: Caller | None = None) -> ToolList:  # noqa: A002
-        """The tool list for a provider's API. Unchanged tools give the same object again."""
+        """The tool list for a provider's API. The same object is returned until the tools change."""
         if not isinstance(cast(object, format), str) or format not in get_args(Format):
             shown = message_of(format, "this")[:40]
             raise CallError(
@@ -428,31 +446,31 @@ class Runtime:
         return self.access.tool_list(format, self._check_caller(caller))
 
     def subscribe(self, limit: int = QUEUE_LIMIT) -> Subscription:
-        """Watch what happens: `async for event in runtime.subscribe()`."""
+        """Iterate over events: `async for event in runtime.subscribe()`."""
         return self.events.subscribe(limit)
 
     def warnings(self) -> list[str]:
-        """What is odd about the tools, and every name or pattern in the configuration that can match nothing.
+        """Problems with tools, and names or patterns in the configuration that match nothing.
 
-        Names are judged when all sources are ready. Each warning also goes to the log once, as it is found.
+        Names are checked when all sources are ready. Each warning also goes to the log once.
         """
         return [*self.registry.warnings, *self._unknown_names(), *pattern_problems(self.config.sandbox.read_deny)]
 
     def _unknown_names(self) -> list[str]:
         if not self.registry.ready:
             return []
-        if self._names_at != self.registry.revision:
-            self._names_at = self.registry.revision
-            self._names = check_names(self.config, self.registry.list_all(), self.access.policy.rules.skills)
-        return self._names
+        if self._name_warnings_revision != self.registry.revision:
+            self._name_warnings_revision = self.registry.revision
+            self._name_warnings = check_names(self.config, self.registry.list_all(), self.access.policy.rules.skills)
+        return self._name_warnings
 
     def _report_names(self) -> None:
         for warning in self._unknown_names():
             self.events.warn(warning)
 
     def on_close(self, close: Callable[[], Awaitable[None] | None]) -> None:
-        """Call a function when the runtime is left. A coroutine function is awaited when every call has ended, before
-        anything is closed."""
+        """Call a function when the runtime closes. A coroutine function is awaited after every call has ended and
+        before anything else closes."""
         if iscoroutinefunction(close):
             self._async_closers.append(close)
         else:
@@ -465,7 +483,7 @@ def _config(given: object) -> Config:
     if isinstance(given, Config):
         return given
     kind = type(given).__name__
-    raise ConfigError(f"The config of a runtime is a Config, not {kind}. For plain tables write Config.from_dict(...).")
+    raise ConfigError(f"The config of a runtime must be a Config, not {kind}. For a dict use Config.from_dict(...).")
 
 
 def _request(item: Any) -> Request:
@@ -479,7 +497,7 @@ def _request(item: Any) -> Request:
 
 
 def _workspace(given: Workspace | None, root: Path | None, ledger: Ledger | None) -> Workspace:
-    """Paths as they are used: the root without links, the state beside a ledger that is kept."""
+    """The workspace with a resolved root, and with the folder of a ledger on disk as its state folder."""
     root = root if given is None else given.root
     root = None if root is None else root.resolve()
     state = None if given is None else given.state

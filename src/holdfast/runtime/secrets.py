@@ -1,4 +1,4 @@
-"""Secret values: fetched when a tool asks, from where the user said, and known to the redactor at once."""
+"""Secret values: fetched from the configured source when a tool asks, and registered with the redactor."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ _COMMAND_SECONDS: Final = 15.0
 
 
 class Secrets:
-    def __init__(self, sources: Mapping[str, SecretSource], learn: Callable[[str, str], None], project: Path) -> None:
+    def __init__(
+        self, sources: Mapping[str, SecretSource], register: Callable[[str, str], None], project: Path
+    ) -> None:
         self._sources = sources
-        self._learn = learn
+        self._register = register
         self._project = project
 
     @property
@@ -34,7 +36,7 @@ class Secrets:
         value = self._fetch(scope, source)
         if not value:
             raise SecretUnavailable(f"The secret '{scope}' has no value; check [secrets.{scope}] in your user config.")
-        self._learn(scope, value)
+        self._register(scope, value)
         return value
 
     def _fetch(self, scope: str, source: SecretSource) -> str | None:
@@ -64,7 +66,7 @@ def _from_command(scope: str, command: tuple[str, ...], project: Path) -> str:
         raise SecretUnavailable(f"The command for the secret '{scope}' cannot be run: {error}") from None
     environment = helper_process.user_environment(project)
     try:
-        said = helper_process.run((program, *command[1:]), timeout=_COMMAND_SECONDS, env=environment)
-        return said.decode().rstrip("\n")
+        output = helper_process.run((program, *command[1:]), timeout=_COMMAND_SECONDS, env=environment)
+        return output.decode().rstrip("\n")
     except (OSError, SubprocessError, UnicodeDecodeError) as error:
         raise SecretUnavailable(f"The command for the secret '{scope}' failed: {type(error).__name__}.") from None

@@ -1,4 +1,4 @@
-"""Long-lived helpers of a runtime, found by their protocol: those it was given, and its own, made on first use."""
+"""Services for tools, found by their protocol: those a program offers, and the runtime's own, created on first use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_SEARCHERS: Final = 64
 
 
 class Services:
-    """What `ctx.service(Protocol)` finds."""
+    """The services behind `ctx.service(Protocol)`."""
 
     def __init__(self, commands: Commands, access: ToolAccess, *, end_with_call: bool) -> None:
         self._commands = commands
@@ -33,7 +33,7 @@ class Services:
         self._offered: dict[type[Any], Any] = {}
 
     def offer(self, protocol: type[T], helper: T) -> None:
-        """Give tools a long-lived helper, found by its protocol."""
+        """Make a service available to tools, found by its protocol."""
         self._offered[protocol] = helper
 
     def get(self, protocol: type[T]) -> T:
@@ -43,11 +43,11 @@ class Services:
         if found is None and protocol is ToolFinder:
             found = self._offered[protocol] = RegistryToolFinder(self._access)
         if found is None:
-            raise HoldfastError(f"This runtime was given no {protocol.__name__}: runtime.services.offer gives it one.")
+            raise HoldfastError(f"This runtime has no {protocol.__name__}; add one with runtime.services.offer.")
         return found
 
     def writers_alive(self, since: float | None = None) -> bool:
-        """Whether something that belongs to no call could write into the document, now or since then."""
+        """Whether a process that belongs to no call could write to the document, now or since then."""
         from holdfast.runtime.background_processes import writers_alive
 
         return writers_alive(self._commands, self._background, since)
@@ -56,14 +56,14 @@ class Services:
         from holdfast.runtime.background_processes import BackgroundProcesses
 
         commands = self._commands
-        _ = commands.supervisor  # closed after the processes
+        _ = commands.supervisor  # created first, so that it is closed after the processes
         self._background = BackgroundProcesses(commands, commands.workspace.state, end_with_call=self._end_with_call)
         commands.on_close(self._background.close)
         return self._background
 
 
 class RegistryToolFinder:
-    """Satisfies `ToolFinder`. The index is made when it is first needed, and again after the registry changed."""
+    """Satisfies `ToolFinder`. The index is built on first use, and again when the registry has changed."""
 
     def __init__(self, access: ToolAccess) -> None:
         self._access = access
@@ -74,7 +74,7 @@ class RegistryToolFinder:
 
     def find(self, ctx: Context, query: str, limit: int) -> ToolMatches:
         if not isinstance(ctx, RunContext):
-            raise CallError("Tools are searched for a call of a runtime: pass the context the tool was handed.")
+            raise CallError("Tools can be searched only for a runtime's call: pass the context the tool received.")
         with self._lock:
             index = self._current()
             mask = self._mask(index, ctx.call_record.caller)
@@ -92,7 +92,7 @@ class RegistryToolFinder:
         return self._index
 
     def _mask(self, index: ToolIndex, caller: Caller) -> bytes:
-        """What the caller may see is asked anew when anything has changed."""
+        """The mask of tools that the caller may see, cached until the registry changes."""
         found = self._masks.get(caller)
         if found is None:
             if len(self._masks) >= _MAX_SEARCHERS:

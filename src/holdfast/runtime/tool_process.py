@@ -1,4 +1,4 @@
-"""Blocking functions in a process of their own, which can be killed with everything it started."""
+"""Tools that run in a child process (`runs="process"`), which can be killed with all its descendants."""
 
 from __future__ import annotations
 
@@ -34,26 +34,28 @@ _MAX_REPLY = 64 * 1024 * 1024
 
 
 def reference_of(tool: Tool) -> tuple[str, str]:
-    """Where a child process finds the tool's function: a module (or a file) and a name in it."""
+    """Return where a child process finds the tool's function: a module or a file, and a name in it."""
     function: Any = tool.execute
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "<lambda>")
     if "<" in name or not module:
         raise ToolError(
-            f"Tool '{tool.name}' runs in a process of its own, so its function must stand at the top of a module."
+            f"Tool '{tool.name}' runs in a process of its own, so its function must be defined at the top of a module."
         )
     if module == "__main__":
         file = getattr(sys.modules["__main__"], "__file__", None)
         if file is None:
-            raise ToolError(f"Tool '{tool.name}' runs in a process of its own: put it into a file.")
+            raise ToolError(f"Tool '{tool.name}' runs in a process of its own, so it must be defined in a file.")
         return str(Path(file).resolve()), name
     return module, name
 
 
 def _folder_of(module: str) -> str | None:
-    """Where this process found the module's topmost package. The child must take the same one, and no other: its order
-    of folders is different, and a name may be in several."""
+    """Return the folder from which this process imported the module's top-level package.
+
+    The child must import the same one: its `sys.path` has another order, and the name may exist in several folders.
+    """
     found = getattr(sys.modules.get(module.partition(".")[0]), "__spec__", None)
     if found is None or found.origin is None or not found.has_location:
         return None
@@ -62,7 +64,7 @@ def _folder_of(module: str) -> str | None:
 
 
 async def run_in_process(tool: Tool, args: Args, cwd: Path) -> Any:
-    """Run the function in a child; cancelling the coroutine kills the child and whatever it forked."""
+    """Run the function in a child process. Cancelling the coroutine kills the child and its descendants."""
     module, name = reference_of(tool)
     folder = _folder_of(module)
     path = import_order([*sys.path, *(() if folder is None else (folder,))])
@@ -100,10 +102,10 @@ async def run_in_process(tool: Tool, args: Args, cwd: Path) -> Any:
 
 
 def kill_tree(pid: int) -> None:
-    """Kill a process and every descendant, also those in sessions of their own.
+    """Kill a process and every descendant, including daemons and processes in other sessions.
 
-    The child is a subreaper, so what it double-forked is still below it. Everything is stopped before anything is
-    killed: a stopped process cannot fork, so that nothing slips away between looking and killing.
+    The child is a subreaper, so double-forked processes are still below it. All are stopped before any is killed: a
+    stopped process cannot fork, so none escapes between listing and killing.
     """
     found: list[int] = []
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -138,7 +140,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 def main() -> None:
     reply_to = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the function prints must not be taken for the reply
+    os.dup2(2, 1)  # output of the function must not mix with the reply
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -147,7 +149,7 @@ def main() -> None:
     try:
         value = _call(request)
         reply = {"result": msgspec.to_builtins(value)} if isinstance(value, Result) else {"value": to_json(value)}
-        encoded = json.dumps(reply)  # which carries NaN and half surrogate pairs: they are repaired where all are
+        encoded = json.dumps(reply)  # unlike msgspec it encodes NaN and lone surrogates; `to_result` replaces them
     except BaseException as error:
         lines = traceback.format_exception(error)
         encoded = json.dumps({"error": exception_text(error), "traceback": "".join(lines)})
@@ -159,7 +161,7 @@ def main() -> None:
 def _call(request: Any) -> Any:
     os.chdir(request["cwd"])
     sys.path += [entry for entry in request["path"] if entry not in sys.path]
-    _take(request["module"].partition(".")[0], request["folder"])
+    _import_from(request["module"].partition(".")[0], request["folder"])
     if request["module"].endswith(".py"):
         names = runpy.run_path(request["module"], run_name="__holdfast_child__")
         head, *rest = request["name"].split(".")
@@ -171,8 +173,8 @@ def _call(request: Any) -> Any:
     return asyncio.run(_finish(value)) if inspect.isawaitable(value) else value
 
 
-def _take(package: str, folder: str | None) -> None:
-    """Import the tool's topmost package from where the parent has it, whatever else has that name."""
+def _import_from(package: str, folder: str | None) -> None:
+    """Import the tool's top-level package from the folder the parent imported it from."""
     if folder is None or package in sys.modules:
         return
     spec = PathFinder.find_spec(package, [folder])

@@ -1,1 +1,1 @@
-"""Conformance suites and doubles for tests of programs that build on holdfast. Nothing in holdfast imports them."""
+"""Conformance suites and test doubles for programs that build on holdfast. holdfast itself does not import them."""

@@ -28,7 +28,7 @@ class TestDocument(ConversationConformance):
     def reopen(self, folder: Path) -> Conversation:
         return opened(folder)
 
-    def person(self, conversation: Conversation) -> ConcurrentUser:
+    def user(self, conversation: Conversation) -> ConcurrentUser:
         assert isinstance(conversation, DocumentConversation)
         return Editor(conversation.path, self.newline)
 

@@ -147,7 +147,7 @@ def test_a_call_that_was_interrupted_before_it_said_what_it_left_is_not_guessed_
     place.ledger.end_now(call_id, Result(False))
     assert place.undo.plan(call_id).items[0].action == "already"
     (place.root / "a").write_text("half")
-    with pytest.raises(UndoRefused, match="what it left there is not known"):
+    with pytest.raises(UndoRefused, match="the state it left is not known"):
         place.undo_call(call_id)
 
 
@@ -158,7 +158,7 @@ def test_a_file_that_changes_between_the_look_and_the_deed_is_left_alone(place: 
     (place.root / "sub" / "b").write_text("mine\n")
     result = place.undo.run(plan, by="ada")
     assert not result.success
-    assert "changed while you looked" in (result.error or "")
+    assert "has changed since the plan was made" in (result.error or "")
     assert (place.root / "a").read_text() == "new\n"
     assert (place.root / "sub" / "b").read_text() == "mine\n"
 

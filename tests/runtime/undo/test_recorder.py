@@ -37,7 +37,7 @@ def test_where_undo_cannot_serve_the_note_says_so(tmp_path: Path) -> None:
     assert place.recorder.note() is None
     for config, ledger, words in (
         (SandboxConfig(undo="off"), place.ledger, "switched off"),
-        (SandboxConfig(undo="overlay"), place.ledger, "no overlay can be put over"),
+        (SandboxConfig(undo="overlay"), place.ledger, "no overlay can be mounted over"),
         (SandboxConfig(), None, "no ledger"),
     ):
         recorder = Recorder(ledger, place.ground, config, place.state)

@@ -257,7 +257,7 @@ def test_changed_kept_content_is_not_put_back(tmp_path: Path) -> None:
     place.ledger.blobs.path(change.before.blob or "").write_text("forged")
     result = place.undo_call(call_id)
     assert not result.success
-    assert "was changed since it was kept" in (result.error or "")
+    assert "has changed since it was stored" in (result.error or "")
     assert (place.root / "a.txt").read_text() == "new\n"
     assert tree.parents_first(["b/c", "", "a-b", "b", "a/b", "a"]) == ["", "a", "a/b", "a-b", "b", "b/c"]
     place.ledger.close()

@@ -1,4 +1,4 @@
-"""Undo: what a call changed on disk is recorded before it counts, and can be put back."""
+"""Undo: the changes of a call on disk are recorded before they count, and can be restored."""
 
 from holdfast.runtime.undo.recorder import Recorder
 

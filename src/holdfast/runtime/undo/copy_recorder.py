@@ -1,7 +1,7 @@
-"""Recording without an overlay: everything in a root is kept beforehand, and looked at again afterwards.
+"""Recording by copying: the content of a root is stored before the command runs, and compared with it afterwards.
 
-Contents are appended to a few large files, with an index of what is where. A file that was not touched since is found
-by its identity and its times, and not read again.
+Contents are appended to pack files, with an index. A file that was not touched since the last recording is recognised
+by its inode and timestamps, as in git's index, and not read again.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from holdfast.store.blobs import Blobs
 from holdfast.store.changes import ABSENT, PathChange, PathState
 
 Key = tuple[int, int, int, int, int]
-"""Device, inode, size, and the times of content and inode: what changes with the content."""
+"""Device, inode, size, mtime and ctime: at least one changes with the content."""
 _RACY_NS: Final = 100_000_000
-"""A file changed less than this before it was read could change again without a new time."""
+"""A file that changed this shortly before it was read could change again within the same timestamp, as in git's "racy"
+index entries, so its times are not relied on."""
 _BLOCK: Final = 1024 * 1024
 _SLACK: Final = 32 * 1024 * 1024
-"""Bytes nothing leads to that are put up with."""
+"""Unused bytes in pack files that are tolerated."""
 
 
 class PackEntry(msgspec.Struct, frozen=True, array_like=True):
-    """Where a content is kept."""
+    """Where a content is stored."""
 
     digest: str
     pack: str
@@ -47,7 +48,7 @@ def key_of(facts: os.stat_result) -> Key:
 
 
 class PackStore:
-    """One object for one recording: what it adds goes into a file of its own, so that no lock is needed."""
+    """The stored contents. Each recording has its own instance and writes its own pack file, so no lock is needed."""
 
     def __init__(self, folder: Path) -> None:
         make_private_folder(folder)
@@ -59,42 +60,42 @@ class PackStore:
         self._entries = self._load()
 
     def store(self, folder: int, name: str, facts: os.stat_result) -> tuple[PackEntry | None, bool]:
-        """Where a file's content is kept now, None if it cannot be read; and whether its times tell if it changes."""
+        """Store a file's content. Returns its entry (None if it cannot be read), and whether its times are reliable."""
         key = key_of(facts)
-        sure = facts.st_ctime_ns < time.time_ns() - _RACY_NS
-        place = self._entries.get(key)
-        if place is None:
+        reliable = facts.st_ctime_ns < time.time_ns() - _RACY_NS
+        entry = self._entries.get(key)
+        if entry is None:
             try:
-                place = self._append(folder, name)
+                entry = self._append(folder, name)
             except PermissionError:
-                return None, sure
-            if sure:
-                self._entries[key] = place
-        return place, sure
+                return None, reliable
+            if reliable:
+                self._entries[key] = entry
+        return entry, reliable
 
-    def copy_to_blobs(self, place: PackEntry, blobs: Blobs) -> None:
-        """Keep a content where the ledger keeps it."""
-        if blobs.touch(place.digest):
+    def copy_to_blobs(self, entry: PackEntry, blobs: Blobs) -> None:
+        """Copy a content to the ledger's blobs."""
+        if blobs.touch(entry.digest):
             return
-        pack = os.open(self._folder / place.pack, os.O_RDONLY | os.O_CLOEXEC)
+        pack = os.open(self._folder / entry.pack, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            os.lseek(pack, place.offset, os.SEEK_SET)
-            if blobs.put_open(pack, place.size) != place.digest:
-                raise LedgerCorrupt(f"The kept content {place.digest[:12]} was changed since it was kept.")
+            os.lseek(pack, entry.offset, os.SEEK_SET)
+            if blobs.put_open(pack, entry.size) != entry.digest:
+                raise LedgerCorrupt(f"The stored content {entry.digest[:12]} has changed since it was stored.")
         finally:
             os.close(pack)
 
-    def save(self, seen: Iterable[Key]) -> None:
-        """Remember only what is there. When too much is kept that nothing leads to, everything is forgotten."""
+    def save(self, keys: Iterable[Key]) -> None:
+        """Write an index of the files that exist. If too many stored bytes are unused, only the new pack is kept."""
         if self._pack_fd is not None:
             os.close(self._pack_fd)
             self._pack_fd = None
         before = len(self._entries)
-        self._entries = {key: self._entries[key] for key in seen if key in self._entries}
+        self._entries = {key: self._entries[key] for key in keys if key in self._entries}
         if self._pack_size == 0 and len(self._entries) == before:
             return
         if self._wasted() > _SLACK:
-            self._entries = {key: place for key, place in self._entries.items() if place.pack == self._pack_name}
+            self._entries = {key: entry for key, entry in self._entries.items() if entry.pack == self._pack_name}
         self._write_index()
         self._remove_unused()
 
@@ -115,8 +116,8 @@ class PackStore:
         return PackEntry(digest.hexdigest(), self._pack_name, start, self._pack_size - start)
 
     def _wasted(self) -> int:
-        used = sum(place.size for place in set(self._entries.values()))
-        kept = sum(self._size_of(pack) for pack in {place.pack for place in self._entries.values()})
+        used = sum(entry.size for entry in set(self._entries.values()))
+        kept = sum(self._size_of(pack) for pack in {entry.pack for entry in self._entries.values()})
         return kept - used
 
     def _size_of(self, pack: str) -> int:
@@ -130,14 +131,14 @@ class PackStore:
         except (OSError, msgspec.DecodeError):
             return {}
         packs = {path.name for path in self._folder.glob("pack-*")}
-        return {key: place for key, place in rows if place.pack in packs}
+        return {key: entry for key, entry in rows if entry.pack in packs}
 
     def _write_index(self) -> None:
         write_private(self._index, msgspec.msgpack.encode(list(self._entries.items())))
 
     def _remove_unused(self) -> None:
-        """Packs nothing leads to any more; young ones may belong to a recording that has not saved yet."""
-        used = {place.pack for place in self._entries.values()}
+        """Remove unused pack files that are a day old; a younger one may belong to a recording in progress."""
+        used = {entry.pack for entry in self._entries.values()}
         for path in self._folder.glob("pack-*"):
             with suppress(FileNotFoundError):
                 if path.name not in used and time.time() - path.stat().st_mtime > 86_400:
@@ -145,7 +146,7 @@ class PackStore:
 
 
 class TooLarge(Exception):
-    """There is more than may be copied beforehand."""
+    """The root is larger than `sandbox.undo_max_files` or `sandbox.undo_max_bytes` allows to copy."""
 
 
 class CopyLimits(msgspec.Struct, frozen=True):
@@ -158,34 +159,34 @@ class _PathSnapshot(NamedTuple):
     target: str | None = None
     entry: PackEntry | None = None
     times_reliable: bool = True
-    """The times tell whether it was changed."""
+    """Whether unchanged times prove unchanged content."""
 
 
 class CopyRecording:
-    """One writable root, kept before the command runs."""
+    """The recording of one writable root, whose content is stored before the command runs."""
 
     overlay = None
 
-    def __init__(self, root: Path, blobs: Blobs, contents: PackStore, bounds: CopyLimits) -> None:
+    def __init__(self, root: Path, blobs: Blobs, contents: PackStore, limits: CopyLimits) -> None:
         self.root = self.content_root = str(root)
         self._blobs = blobs
         self._contents = contents
-        self._before = _walk(root, bounds, contents)
+        self._before = _walk(root, limits, contents)
 
     @property
     def keys(self) -> Iterator[Key]:
-        """Of every file that was seen."""
-        return (key_of(seen.facts) for seen in self._before.values() if seen.entry is not None)
+        """The keys of all files that were stored."""
+        return (key_of(snapshot.facts) for snapshot in self._before.values() if snapshot.entry is not None)
 
     def changes(self) -> list[PathChange]:
         after = _walk(Path(self.root), None, None)
         found: list[PathChange] = []
         with Tree(self.root) as tree:
-            for path, seen in self._before.items():
+            for path, snapshot in self._before.items():
                 now = after.get(path)
-                if now is None or _may_have_changed(seen, now):
+                if now is None or _may_have_changed(snapshot, now):
                     state = ABSENT if now is None else tree.state(path)
-                    before = self._state_before(seen)
+                    before = self._state_before(snapshot)
                     if not before.same_as(state):
                         found.append(PathChange(path, before, state))
             for path in after.keys() - self._before.keys():
@@ -201,27 +202,27 @@ class CopyRecording:
             apply_edits(tree, steps, BlobSource(self._blobs))
 
     def apply(self, changes: list[PathChange]) -> list[str]:
-        """The command changed the root itself."""
+        """Nothing to do: the command changed the root itself."""
         return []
 
     def close(self) -> None:
-        """Nothing of it is left."""
+        """Nothing to clean up."""
 
-    def _state_before(self, seen: _PathSnapshot) -> PathState:
-        """What was there; its content moves to where the ledger keeps content."""
-        if seen.entry is None:
-            return describe_stat(seen.facts, target=seen.target)
-        self._contents.copy_to_blobs(seen.entry, self._blobs)
-        return describe_stat(seen.facts, seen.entry.digest, kept=True)
-
-
-def check_size(root: Path, bounds: CopyLimits) -> None:
-    """Raises `TooMuch` where `CopyPart` would."""
-    _walk(root, bounds, None)
+    def _state_before(self, snapshot: _PathSnapshot) -> PathState:
+        """The state before the command, with its content copied to the ledger's blobs."""
+        if snapshot.entry is None:
+            return describe_stat(snapshot.facts, target=snapshot.target)
+        self._contents.copy_to_blobs(snapshot.entry, self._blobs)
+        return describe_stat(snapshot.facts, snapshot.entry.digest, kept=True)
 
 
-def _walk(root: Path, bounds: CopyLimits | None, contents: PackStore | None) -> dict[str, _PathSnapshot]:
-    """Everything beneath a root and the root itself; with `contents` every file's content is kept."""
+def check_size(root: Path, limits: CopyLimits) -> None:
+    """Raise `TooLarge` if `CopyRecording` would."""
+    _walk(root, limits, None)
+
+
+def _walk(root: Path, limits: CopyLimits | None, contents: PackStore | None) -> dict[str, _PathSnapshot]:
+    """A snapshot of a root and everything in it; with `contents`, every file's content is stored."""
     found = {"": _PathSnapshot(root.stat())}
     size = 0
     with Tree(root) as tree:
@@ -229,17 +230,17 @@ def _walk(root: Path, bounds: CopyLimits | None, contents: PackStore | None) -> 
             try:
                 facts = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
-                continue  # it went while we looked
+                continue  # removed during the walk
             if stat.S_ISREG(facts.st_mode):
                 size += facts.st_size
-                kept, sure = (None, True) if contents is None else contents.store(here, entry.name, facts)
-                found[path] = _PathSnapshot(facts, None, kept, sure)
+                stored, reliable = (None, True) if contents is None else contents.store(here, entry.name, facts)
+                found[path] = _PathSnapshot(facts, None, stored, reliable)
             elif stat.S_ISLNK(facts.st_mode):
                 found[path] = _PathSnapshot(facts, os.readlink(entry.name, dir_fd=here))
             else:
                 found[path] = _PathSnapshot(facts)
-            if bounds is not None and (len(found) > bounds.max_files or size > bounds.max_bytes):
-                raise TooLarge(_too_large_message(root, bounds, files=len(found) > bounds.max_files))
+            if limits is not None and (len(found) > limits.max_files or size > limits.max_bytes):
+                raise TooLarge(_too_large_message(root, limits, files=len(found) > limits.max_files))
     return found
 
 
@@ -250,8 +251,8 @@ def _may_have_changed(before: _PathSnapshot, now: _PathSnapshot) -> bool:
     return not (same and before.times_reliable)
 
 
-def _too_large_message(root: Path, bounds: CopyLimits, *, files: bool) -> str:
+def _too_large_message(root: Path, limits: CopyLimits, *, files: bool) -> str:
     if files:
-        return f"{root} holds more than {bounds.max_files:,} files, which sandbox.undo_max_files does not allow to copy"
-    limit = f"{bounds.max_bytes / 1024**2:,.0f} MB"
-    return f"{root} holds more than {limit}, which sandbox.undo_max_bytes does not allow to copy"
+        return f"{root} holds more than {limits.max_files:,} files, the limit for copying (sandbox.undo_max_files)"
+    limit = f"{limits.max_bytes / 1024**2:,.0f} MB"
+    return f"{root} holds more than {limit}, the limit for copying (sandbox.undo_max_bytes)"

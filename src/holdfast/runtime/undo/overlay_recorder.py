@@ -1,4 +1,4 @@
-"""Recording with an overlay: a command writes into a folder of its own, which is compared and then taken over."""
+"""Recording with overlayfs: a command writes to the upper folder of an overlay, whose changes are then applied."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OVERLAY_XATTRS: Final = "user.overlay."
 
 
 class OverlayRecording:
-    """One writable root. The root is not touched until `apply`."""
+    """The recording of one writable root, which stays untouched until `apply`."""
 
     def __init__(self, root: Path, folder: Path, blobs: Blobs) -> None:
         self.root = str(root)
@@ -39,7 +39,7 @@ class OverlayRecording:
         self._upper = folder / "upper"
         self.content_root = str(self._upper)
         self._touched: dict[str, tuple[int, int]] = {}
-        """Files of which only the times changed."""
+        """New times of files whose content did not change."""
         facts = root.stat()
         for made in (self._upper, folder / "work"):
             made.mkdir(mode=0o700, parents=True)
@@ -48,7 +48,7 @@ class OverlayRecording:
         self.overlay = Overlay(lower=root, upper=self._upper, work=folder / "work")
 
     def changes(self) -> list[PathChange]:
-        """What the command changed; the content that was there before is kept."""
+        """The command's changes. The previous content is stored."""
         with Tree(self.root) as lower, open_descriptor(self._upper, FOLDER_FLAGS) as upper:
             top = lower.state("")
             after = describe_stat(os.fstat(upper))
@@ -57,10 +57,10 @@ class OverlayRecording:
         return found
 
     def revert(self, refused: list[PathChange]) -> None:
-        """What is not taken over has never happened."""
+        """Nothing to do: changes that are not applied never reach the root."""
 
     def apply(self, changes: list[PathChange]) -> list[str]:
-        """Make the root what the command made of it. Every path changes whole, and the ledger knows of it already."""
+        """Apply the changes to the root, each path atomically. They are in the ledger already. Returns the failures."""
         failed: list[str] = []
         steps = [PathEdit(change.path, change.before, change.after) for change in changes]
         with Tree(self.root) as tree:
@@ -121,10 +121,10 @@ class OverlayRecording:
     ) -> Iterator[PathChange]:
         is_file = stat.S_ISREG(facts.st_mode)
         after = describe_stat(facts, _digest(upper, name)) if is_file else path_state(upper, name)
-        glance = lower.state(path) if has_lower and not _surely_differs(lower, path, after) else ABSENT
-        if is_file and glance.content == after.content:
+        found = lower.state(path) if has_lower and not _differs_in_size(lower, path, after) else ABSENT
+        if is_file and found.content == after.content:
             self._touched[path] = (facts.st_atime_ns, facts.st_mtime_ns)
-        if glance.same_as(after):
+        if found.same_as(after):
             return
         before = self._before(lower, path) if has_lower else ABSENT
         if before.kind == "directory":
@@ -147,8 +147,8 @@ class OverlayRecording:
         return lower.state(path, self._blobs.put_open)
 
 
-def _surely_differs(lower: Tree, path: str, after: PathState) -> bool:
-    """Whether a glance is enough: then what was there is read once, to be kept, and not also to be compared."""
+def _differs_in_size(lower: Tree, path: str, after: PathState) -> bool:
+    """Whether the sizes differ. Then the old file need not be read to compare it, only to store it."""
     size = lower.size(path)
     return after.kind == "file" and size is not None and size != after.size
 
@@ -169,7 +169,7 @@ def _is_opaque(folder: int) -> bool:
 
 
 def _remove_overlay_xattrs(file: Path) -> None:
-    """Take the overlay's own notes off a file."""
+    """Remove the extended attributes that overlayfs has set on a file."""
     with suppress(OSError):
         for name in os.listxattr(file):
             if name.startswith(_OVERLAY_XATTRS):

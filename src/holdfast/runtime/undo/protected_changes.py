@@ -1,4 +1,4 @@
-"""Which of a command's changes may be taken over: nothing that something obeys or runs later."""
+"""Protection of paths against recorded commands: refuses changes to files that other programs execute or obey later."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SandboxRules(Protocol):
-    """What must be known of the sandbox."""
+    """The part of the sandbox that the check uses."""
 
     @property
     def policy(self) -> SandboxPolicy: ...
@@ -31,59 +31,66 @@ class CheckedChanges(Struct):
     allowed: list[PathChange]
     refused: list[PathChange]
     violations: list[str]
-    """What was refused because something would obey it."""
+    """The protected paths that the command tried to change."""
 
 
 def check_changes(
-    root: str, found: list[PathChange], sandbox: SandboxRules | None, left: str | None = None
+    root: str, found: list[PathChange], sandbox: SandboxRules | None, content_root: str | None = None
 ) -> CheckedChanges:
-    """Which changes may be taken over. A folder is not removed while something protected stays in it.
+    """Divide a command's changes into those that may be applied and those that are refused.
 
-    `left`: the folder in which the changed files lie, where that is not the root.
+    `content_root` is the folder that holds the changed files, if it is not the root. A folder is not removed while
+    something protected stays in it.
 
-    A protected folder that only comes or goes is neither: nothing obeys an empty one, and some are put there, and
-    taken away again, to keep a place occupied while a command runs. One for objects is: it completes a repository.
-    So is one for recorded resolutions: git applies them once it is there.
+    A protected folder that is only created or removed is dropped without a violation: an empty one has no effect, and
+    the sandbox creates and removes some as mount points. Exceptions are `objects`, which completes a repository, and
+    git's rerere cache, which git uses once it exists.
     """
     if sandbox is None:
         return CheckedChanges(found, [], [])
     folders = _GitFolders(root, found, sandbox)
-    locked: dict[str, str] = {}
-    """What is refused, and as what it is reported."""
-    kept: list[PathChange] = []
+    reported_as: dict[str, str] = {}
+    """The refused paths, and the paths to report for them."""
+    protected: list[PathChange] = []
     for change in found:
-        reported = folders.locks(change)
-        if reported is not None or _is_refused(root, change, sandbox, left or root):
-            locked[change.path] = reported or change.path
-            kept.append(change)
-    stays = {folder for change in kept if change.before.kind != "absent" for folder in _folders_above(change.path)}
-    empty = (change.path for change in kept if _is_folder_or_nothing(change) and change.path not in stays)
-    nothing = {path for path in empty if path.rpartition("/")[2] not in ("objects", RERERE_CACHE)}
-    violations = [change.path for change in kept if change.path not in nothing]
-    lost = {
+        reported = folders.refuses(change)
+        if reported is not None or _is_refused(root, change, sandbox, content_root or root):
+            reported_as[change.path] = reported or change.path
+            protected.append(change)
+    occupied = {
+        folder for change in protected if change.before.kind != "absent" for folder in _folders_above(change.path)
+    }
+    empty = (change.path for change in protected if _is_folder_or_nothing(change) and change.path not in occupied)
+    dropped = {path for path in empty if path.rpartition("/")[2] not in ("objects", RERERE_CACHE)}
+    violations = [change.path for change in protected if change.path not in dropped]
+    refused = {
         change.path
         for change in found
-        if change.path in stays and change.before.kind == "directory" and change.after.kind != "directory"
+        if change.path in occupied and change.before.kind == "directory" and change.after.kind != "directory"
     }
-    lost.update(violations)
-    homeless = {path for path in (*lost, *nothing) if _becomes_folder(path, found)}
+    refused.update(violations)
+    # The content of a folder that is not created cannot be created either.
+    not_created = {path for path in (*refused, *dropped) if _becomes_folder(path, found)}
     for change in found:
         above = set(_folders_above(change.path))
-        if change.path not in lost and not homeless.isdisjoint(above):
-            lost.add(change.path)
-            locked[change.path] = change.path
-            if above.isdisjoint(locked[path] for path in violations):
+        if change.path not in refused and not not_created.isdisjoint(above):
+            refused.add(change.path)
+            reported_as[change.path] = change.path
+            if above.isdisjoint(reported_as[path] for path in violations):
                 violations.append(change.path)
     return CheckedChanges(
-        [change for change in found if change.path not in lost and change.path not in nothing],
-        [change for change in found if change.path in lost],
-        list(dict.fromkeys(absolute(root, locked[path]) for path in violations)),
+        [change for change in found if change.path not in refused and change.path not in dropped],
+        [change for change in found if change.path in refused],
+        list(dict.fromkeys(absolute(root, reported_as[path]) for path in violations)),
     )
 
 
 def without_documents(root: str, found: list[PathChange], sandbox: SandboxRules) -> list[PathChange]:
-    """Without documents that were there before: a command in the root itself sees them read-only, and what holdfast or
-    a person wrote into them meanwhile is neither taken back nor counted as the command's."""
+    """The changes without existing conversation documents.
+
+    A command that runs in the root itself sees documents read-only, so holdfast or a person has changed them meanwhile.
+    Such a change is neither reverted nor recorded as the command's.
+    """
     extra = sandbox.policy.protected
     return [
         change
@@ -94,20 +101,20 @@ def without_documents(root: str, found: list[PathChange], sandbox: SandboxRules)
 
 
 def _becomes_folder(path: str, found: list[PathChange]) -> bool:
-    """Whether what is inside can only be there if the refused folder is."""
+    """Whether a command turned the path into a folder."""
     return any(
         change.path == path and change.before.kind != "directory" and change.after.kind == "directory"
         for change in found
     )
 
 
-def _is_refused(root: str, change: PathChange, sandbox: SandboxRules, left: str) -> bool:
+def _is_refused(root: str, change: PathChange, sandbox: SandboxRules, content_root: str) -> bool:
     path = Path(absolute(root, change.path))
     inside = git_folder.path_names_inside_git(path, sandbox.policy.root)
     state = git_folder.sequencer_file(inside)
     if state is not None and change.after.kind in ("absent", "file", "directory"):
         return change.after.kind != "absent" and not git_folder.file_matches_git_format(
-            state, absolute(left, change.path)
+            state, absolute(content_root, change.path)
         )
     if change.before.kind != "directory" and git_folder.is_rerere_cache(inside):
         return True
@@ -125,8 +132,10 @@ def _is_refused(root: str, change: PathChange, sandbox: SandboxRules, left: str)
 
 
 class _GitFolders:
-    """Folders git takes for repositories whatever their names are: what it obeys in them is locked, and a command
-    cannot make one of what was none."""
+    """Folders that git recognises as repositories by their content, whatever their names are (bare repositories).
+
+    Protected files in them are refused, and so is turning another folder into a repository.
+    """
 
     def __init__(self, root: str, found: list[PathChange], sandbox: SandboxRules) -> None:
         self._root = root
@@ -134,13 +143,13 @@ class _GitFolders:
         self._changes = {change.path: change for change in found}
         self._known: dict[str, tuple[bool, bool]] = {}
 
-    def locks(self, change: PathChange) -> str | None:
-        """The path to report if the change is refused."""
+    def refuses(self, change: PathChange) -> str | None:
+        """The path to report if the change is refused, else None."""
         if GIT_NAMES.isdisjoint(names := change.path.split("/")):
             return None
         for place, name in enumerate(names):
             if is_git_folder(name):
-                return None  # the rules for paths know it
+                return None  # covered by the rules for `.git`
             folder = "/".join(names[:place])
             if name not in GIT_NAMES or True not in (known := self._is_git(folder)):
                 continue
@@ -152,7 +161,7 @@ class _GitFolders:
         return None
 
     def _is_git(self, folder: str) -> tuple[bool, bool]:
-        """Whether it is one before the command, and after it."""
+        """Whether the folder is a repository before and after the command."""
         if folder not in self._known:
             states = [self._is_there(f"{folder}/{name}" if folder else name) for name in REPOSITORY_NAMES]
             before, after = (

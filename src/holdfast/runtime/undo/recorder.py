@@ -1,4 +1,4 @@
-"""Recording what commands change in the folders they may write to, so that it can be undone."""
+"""The recorder: stores what commands change in their writable folders, so that it can be undone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def new_run_folder(state: Path) -> Path:
-    """A folder of our own, whose name says which process it belongs to."""
+    """Create a private folder whose name identifies this process."""
     runs = state / "runs"
     make_private_folder(runs)
     run = runs / new_temporary_name()
@@ -47,7 +47,7 @@ def new_run_folder(state: Path) -> Path:
 
 
 def keep_run_folder(run: Path, call_id: str) -> Path:
-    """What could not be taken over stays, outside the project, until somebody has looked at it."""
+    """Move changes that could not be applied to a folder where a person can look at them."""
     kept = run.parent.parent / "kept" / call_id
     make_private_folder(kept.parent)
     run.rename(kept)
@@ -55,7 +55,7 @@ def keep_run_folder(run: Path, call_id: str) -> Path:
 
 
 def remove_stale_runs(state: Path) -> None:
-    """What a killed process left: nothing of it was taken over, or the ledger knows of it."""
+    """Remove the folders of killed processes. Their changes were not applied, or are in the ledger."""
     try:
         runs = list((state / "runs").iterdir())
     except FileNotFoundError:
@@ -67,11 +67,11 @@ def remove_stale_runs(state: Path) -> None:
 
 
 _finish_lock = threading.Lock()
-"""What one command may leave depends on what another has left."""
+"""Held while changes are compared, recorded and applied, so that no comparison sees half-applied changes."""
 
 
 class RecorderSandbox(Protocol):
-    """What must be known of the sandbox."""
+    """The part of the sandbox that the recorder uses."""
 
     @property
     def mode(self) -> str: ...
@@ -83,31 +83,31 @@ class RecorderSandbox(Protocol):
 
 
 class RootRecording(Protocol):
-    """One writable root while a command runs."""
+    """The recording of one writable root while a command runs."""
 
     @property
     def root(self) -> str: ...
     @property
     def content_root(self) -> str:
-        """Where the files lie that the command changed."""
+        """The folder that holds the files as the command changed them."""
         ...
 
     @property
     def overlay(self) -> Overlay | None: ...
     def changes(self) -> list[PathChange]:
-        """What the command did; the content that was there before is kept."""
+        """The command's changes. The previous content is stored."""
         ...
 
     def revert(self, refused: list[PathChange]) -> None: ...
     def apply(self, changes: list[PathChange]) -> list[str]:
-        """What could not be, and why."""
+        """Apply changes to the root; returns a message for each that failed."""
         ...
 
     def close(self) -> None: ...
 
 
 class Recorder:
-    """One per runtime."""
+    """Records commands. A runtime has one for each sandbox it uses."""
 
     def __init__(
         self, ledger: Ledger | None, sandbox: RecorderSandbox, config: SandboxConfig, state: Path | None
@@ -118,8 +118,8 @@ class Recorder:
         self._state = None if state is None else state / "undo"
 
     def begin(self, call_id: str, *, overlays: bool = True) -> CommandRecording | None:
-        """Start to record a call's command; None where that cannot be done. Without `overlays` other commands can run
-        at the same time."""
+        """Start to record a call's command; None if that is not possible. Without `overlays`, other commands can share
+        the recording."""
         if self._ledger is None or self._state is None or self._why_never() is not None:
             return None
         remove_stale_runs(self._state)
@@ -135,7 +135,7 @@ class Recorder:
         return CommandRecording(self._ledger, call_id, self._sandbox, parts, run, since)
 
     def note(self) -> str | None:
-        """Why what a command changes could not be undone; None if it could."""
+        """Why the changes of a command could not be undone; None if they could."""
         why = self._why_never()
         if why is not None:
             return why
@@ -147,24 +147,24 @@ class Recorder:
         return None
 
     def only_in(self) -> tuple[str, ...]:
-        """The folders in which alone it could be undone; none: it cannot change anything else."""
+        """For a command without a sandbox, the only folders in which its changes can be undone; else empty."""
         return () if _is_sandboxed(self._sandbox) else tuple(map(str, self._roots()))
 
     def _why_never(self) -> str | None:
         if self._config.undo == "off":
             return 'undo is switched off (sandbox.undo = "off")'
         if self._ledger is None or self._state is None:
-            return "there is no ledger to keep what was there before"
+            return "there is no ledger to store the previous content"
         for root in self._sandbox.policy.writable:
             if _contains_path(root, self._state):
-                return f"{root} holds the folder where what was there before would be kept"
+                return f"{root} contains the folder in which the previous content would be stored"
             if root.exists() and not root.is_dir():
                 return f"{root} is a single file, and only folders are recorded"
         return None
 
     def _why_not_copied(self, root: Path) -> str | None:
         if self._config.undo == "overlay":
-            return f"no overlay can be put over {root}"
+            return f"no overlay can be mounted over {root}"
         try:
             check_size(root, self._copy_limits())
         except TooLarge as error:
@@ -207,14 +207,14 @@ class Recorder:
         return self._config.undo != "copy" and _is_sandboxed(self._sandbox) and self._sandbox.overlay_works(root)
 
     def _roots(self) -> list[Path]:
-        """The writable folders that are there, without those inside others."""
+        """The existing writable folders, without those inside others."""
         real = {Path(os.path.realpath(root)) for root in self._sandbox.policy.writable}
         there = sorted(root for root in real if root.is_dir())
         return [root for root in there if not any(_contains_path(other, root) for other in there if other != root)]
 
 
 class CommandRecording:
-    """A recording, of one command or of several that run at the same time."""
+    """The recording of one command, or of several that run at the same time."""
 
     def __init__(
         self,
@@ -225,7 +225,7 @@ class CommandRecording:
         run: Path,
         since: int,
     ) -> None:
-        """`since`: the last entry of the ledger before it began."""
+        """`since`: the last ledger entry before the recording began."""
         self._since = since
         self._ledger = ledger
         self._call_id = call_id
@@ -239,9 +239,11 @@ class CommandRecording:
         return tuple(part.overlay for part in self._root_recordings if part.overlay is not None)
 
     def finish(self, calls: Sequence[str] = ()) -> Changes:
-        """Keep what was there before, refuse what is protected, write all of it down, and only then take it over.
+        """Store the previous content, refuse protected changes, write the rest to the ledger, and only then apply it.
 
-        `calls`: all calls whose commands it recorded, the one it was begun for first."""
+        The order is write-ahead: a crash after the ledger entry can be undone. `calls`: all calls of the recording,
+        the one it was begun for first.
+        """
         changes: list[ChangedPath] = []
         violations: list[str] = []
         lost: list[str] = []
@@ -277,7 +279,7 @@ class CommandRecording:
         )
 
     def _changes_by_others(self, part: RootRecording, calls: Sequence[str]) -> dict[str, PathState]:
-        """What other calls left meanwhile in a folder that the commands changed themselves."""
+        """What other calls, such as file tools, wrote meanwhile in a root that was recorded by copying."""
         if part.overlay is not None:
             return {}
         return states_from_other_calls(self._ledger, self._since, (self._call_id, *calls))

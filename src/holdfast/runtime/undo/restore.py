@@ -1,4 +1,4 @@
-"""Undoing a call: what it changed is looked at first, all of it, and put back only where it is as the call left it."""
+"""Undo of a call: plans what to restore, refuses paths that changed since, and restores the rest atomically by path."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ _CHANGED: Final = "it has changed since"
 
 
 class PathUndo(Struct, frozen=True, kw_only=True):
-    """What undo would do to one path."""
+    """What undo does to one path."""
 
     path: str
     root: str
     inside: str
-    """The path below the root."""
+    """The path relative to the root."""
     change: NetChange
     now: PathState
     action: UndoAction
     why: str = ""
-    """Why it is refused."""
+    """Why the path is refused."""
 
 
 class UndoPlan(Struct, frozen=True, kw_only=True):
     call_id: str
     items: tuple[PathUndo, ...]
     undone_by: str | None = None
-    """The call that undid it before."""
+    """The call that has already undone it."""
     together: tuple[str, ...] = ()
-    """Other calls that are undone with it: their commands ran at the same time."""
+    """Other calls that are undone with it, because their commands shared its recording."""
 
     @property
     def refused(self) -> list[PathUndo]:
@@ -70,7 +70,7 @@ class UndoPlan(Struct, frozen=True, kw_only=True):
 
 
 class Undo:
-    """Plans and carries out undoing. `roots` is what tools may have changed files in; `state` is a private folder."""
+    """Plans and runs the undo of a call. `roots` are the folders in which tools may have changed files."""
 
     def __init__(self, ledger: Ledger, roots: Iterable[Path], state: Path) -> None:
         self._ledger = ledger
@@ -78,9 +78,9 @@ class Undo:
         self._state = state / "undo"
 
     def plan(self, call_id: str) -> UndoPlan:
-        """What would be put back, and what would not, and why. Nothing is changed."""
+        """What would be restored, what would be refused, and why. Changes nothing."""
         if self._ledger.rows("SELECT 1 FROM open_calls WHERE call = ? AND state = 'running'", (call_id,)):
-            raise UndoRefused(f"Call {call_id} is still running; wait for its end, or stop it, and undo it then.")
+            raise UndoRefused(f"Call {call_id} is still running. Wait for its end or stop it, then undo it.")
         changes = net_changes(self._ledger, call_id)
         items: list[PathUndo] = []
         by_root: dict[str | None, list[NetChange]] = {}
@@ -95,7 +95,7 @@ class Undo:
         )
 
     def run(self, plan: UndoPlan, *, by: str, partial: bool = False, interface: str = "cli") -> Result:
-        """Put back what is planned; without `partial` all of it or nothing. It is a call of its own in the ledger."""
+        """Restore what is planned; without `partial`, everything or nothing. An undo is a call in the ledger, too."""
         check_plan(plan, partial=partial)
         undo_id = f"{b32encode(os.urandom(5)).decode().lower()}-undo"
         call = Call(
@@ -126,11 +126,11 @@ class Undo:
                 with Tree(root) as tree:
                     apply_edits(tree, steps, BlobSource(self._ledger.blobs))
         except (OSError, HoldfastError) as error:
-            return fail(f"Undoing {plan.call_id} stopped half-way: {_reason(error)} Run it again when that is mended.")
+            return fail(f"Undo of {plan.call_id} stopped half-way: {_reason(error)} Fix that and run it again.")
         return ok(_summary(plan), structured={"call": plan.call_id, "paths": len(plan.to_put_back)})
 
     def _prepare(self, plan: UndoPlan, undo_id: str) -> list[tuple[str, list[PathEdit]]]:
-        """Keep and write down everything that is about to go, before the tree is touched."""
+        """Store what undo will replace, and record the changes, before anything is changed (write-ahead)."""
         by_root: dict[str, list[PathUndo]] = {}
         for item in plan.to_put_back:
             by_root.setdefault(item.root, []).append(item)
@@ -147,7 +147,7 @@ class Undo:
     def _step(self, tree: Tree, item: PathUndo) -> PathEdit:
         now = tree.state(item.inside, self._ledger.blobs.put_open)
         if not now.same_as(item.now):
-            raise UndoRefused(f"{item.path} has changed while you looked; look again.")
+            raise UndoRefused(f"{item.path} has changed since the plan was made. Run undo again.")
         return PathEdit(item.inside, now, item.change.before)
 
     def _root_of(self, change: NetChange) -> str | None:
@@ -179,16 +179,16 @@ class Undo:
     def _why_not(self, change: NetChange, now: PathState) -> str:
         before, after = change.before, change.after
         if after is None:
-            return "the call was interrupted and what it left there is not known"
+            return "the call was interrupted, so the state it left is not known"
         if not (now.same_as(after) or _is_interrupted_state(before, after, now)):
             return _CHANGED
         if before.kind == "other":
-            return "a socket or a device was there, which cannot be made again"
+            return "it was a socket or a device, which cannot be created again"
         if before.kind == "file" and before.content != now.content:
             if before.blob is None:
-                return "what was there could not be read"
+                return "its previous content could not be read"
             if not self._ledger.blobs.has(before.blob):
-                return "what was there is not kept any more; it was pruned"
+                return "its previous content has been pruned"
         return ""
 
 
@@ -200,7 +200,11 @@ def _reason(error: Exception) -> str:
 
 
 def _is_interrupted_state(before: PathState, after: PathState, now: PathState) -> bool:
-    """What a kill can leave of a folder: nothing where it changes places with a file, or room for its owner in it."""
+    """Whether this is a state that a killed process leaves.
+
+    Between a folder and a file, nothing is at the path; and a folder has the owner's rights until its content is in
+    place.
+    """
     if now.kind == "absent":
         swapped = (before.kind == "directory") != (after.kind == "directory")
         return swapped and "absent" not in (before.kind, after.kind)
@@ -211,7 +215,7 @@ def _is_interrupted_state(before: PathState, after: PathState, now: PathState) -
 
 
 def _refuse_without_parent(tree: Tree, items: Sequence[PathUndo]) -> list[PathUndo]:
-    """Nothing is put back into a folder that is not there and is not put back either."""
+    """Refuse paths whose folder does not exist and is not restored."""
     coming = {item.inside for item in items if item.action == "put_back" and item.change.before.kind == "directory"}
     found: list[PathUndo] = []
     for item in sorted(items, key=lambda item: item.inside.split("/")):
@@ -226,7 +230,7 @@ def _refuse_without_parent(tree: Tree, items: Sequence[PathUndo]) -> list[PathUn
 
 
 def _refuse_non_empty(tree: Tree, items: Sequence[PathUndo]) -> list[PathUndo]:
-    """A folder is not removed while it holds something that stays, which the call did not make."""
+    """Refuse to remove a folder that holds something which is not removed."""
     by_path = {item.inside: item for item in items}
     for item in sorted(items, key=lambda item: item.inside.split("/"), reverse=True):
         if item.action != "put_back" or item.now.kind != "directory" or item.change.before.kind == "directory":
@@ -258,7 +262,7 @@ def _relative_to(path: str, root: str) -> str | None:
 
 
 def check_plan(plan: UndoPlan, *, partial: bool) -> None:
-    """Raises `UndoRefused` if the plan cannot be carried out."""
+    """Raise `UndoRefused` if the plan cannot be run."""
     if not plan.items:
         raise UndoRefused(f"Call {plan.call_id} changed no files that were recorded; there is nothing to undo.")
     if plan.undone_by is not None and not plan.to_put_back:
@@ -288,7 +292,7 @@ def _summary(plan: UndoPlan) -> str:
 
 
 def describe_calls(plan: UndoPlan) -> str:
-    """In words, the calls that are undone."""
+    """The ids of the calls that are undone, as text."""
     if not plan.together:
         return f"call {plan.call_id}"
     *some, last = (plan.call_id, *plan.together)
@@ -301,26 +305,26 @@ MAX_BYTES: Final = 1024 * 1024
 
 class _Side(Struct, frozen=True):
     text: str | None
-    """None: there is nothing."""
-    odd: str = ""
+    """None: there is no file."""
+    problem: str = ""
     """Why the text cannot be shown."""
 
 
 def diff_of(item: PathUndo, blobs: Blobs, name: str, *, back: bool = False) -> str:
-    """The diff of what the call did; with `back` of what undoing it does. Lines in brackets say what is not text."""
+    """The diff of what the call did, or with `back` of what undo does. Lines in brackets describe what is not text."""
     if (folder := _folder_change(item, back=back)) is not None:
         return f"[{name}: a folder, {folder}]\n"
     before = _of_kept(item.change.before, blobs)
     after = _after(item, blobs)
     old, new = (after, before) if back else (before, after)
-    lines = [f"[{name}: {odd}]\n" for odd in dict.fromkeys((old.odd, new.odd)) if odd]
+    lines = [f"[{name}: {problem}]\n" for problem in dict.fromkeys((old.problem, new.problem)) if problem]
     if not lines:
         lines = [unified_diff(old.text, new.text, name)]
     return _mode_line(item, name, back=back) + "".join(lines)
 
 
 def _folder_change(item: PathUndo, *, back: bool) -> str | None:
-    """Of a folder that the call made or removed."""
+    """What happens to a folder that the call created or removed; None for other paths."""
     after = item.change.after
     kinds = (item.change.before.kind, None if after is None else after.kind)
     if kinds == ("absent", "directory"):
@@ -341,13 +345,13 @@ def _mode_line(item: PathUndo, name: str, *, back: bool) -> str:
 def _after(item: PathUndo, blobs: Blobs) -> _Side:
     after = item.change.after
     if after is None:
-        return _Side("", "what the call left there is not known")
+        return _Side("", "the state the call left is not known")
     if after.kind != "file" or (after.content is not None and blobs.has(after.content)):
         return _of_kept(after, blobs)
     if not item.now.same_as(after):
-        return _Side("", "what the call left there has changed since")
+        return _Side("", "it has changed since the call")
     if after.size > MAX_BYTES:
-        return _Side("", "too large to be compared")
+        return _Side("", "too large to compare")
     with Tree(item.root) as tree:
         opened = open_file(*tree.parent(item.inside))
     with open(opened, "rb") as file:  # noqa: PTH123 - a descriptor
@@ -362,9 +366,9 @@ def _of_kept(state: PathState, blobs: Blobs) -> _Side:
     if state.kind != "file":
         return _Side(f"{state.kind}\n")
     if state.content is None or not blobs.has(state.content):
-        return _Side("", "what was there is not kept")
+        return _Side("", "the previous content is not stored")
     if state.size > MAX_BYTES:
-        return _Side("", "too large to be compared")
+        return _Side("", "too large to compare")
     return _side(blobs.read(state.content))
 
 

@@ -1,4 +1,4 @@
-"""A folder tree seen from its root, in which every path changes whole."""
+"""A folder tree with atomic changes of single paths, opened beneath its root so that symlinks cannot lead outside."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from holdfast.store.blobs import Blobs
 from holdfast.store.changes import ABSENT, PathKind, PathState
 
 StoreContent = Callable[[int], str]
-"""Keeps what an open file holds; gives the SHA-256 of it."""
+"""Stores the content of an open file; returns its SHA-256."""
 
 _KINDS: Final[dict[int, PathKind]] = {
     stat.S_IFREG: "file",
@@ -45,7 +45,7 @@ def kind_of(mode: int) -> PathKind:
 
 
 def path_state(folder: int, name: str, keep: StoreContent | None = None) -> PathState:
-    """What is there now. `keep` is given the content of a file; without it the content is only digested."""
+    """The state of a path. `keep` stores the content of a file; without it the content is only hashed."""
     try:
         facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def describe_stat(
 
 
 def open_file(folder: int, name: str) -> int:
-    """A regular file to read, whatever its mode says, as long as it is ours."""
+    """Open a regular file for reading. If the mode of our own file forbids it, the mode is changed for a moment."""
     try:
         return open_regular(name, folder)
     except PermissionError:
@@ -105,8 +105,8 @@ def digest_of_open(opened: int) -> str:
 
 
 def list_names(folder: int) -> list[str]:
-    """The names in a folder, in order. The descriptor is read from its beginning."""
-    with suppress(OSError):
+    """The sorted names in a folder."""
+    with suppress(OSError):  # rewind: an earlier listing has moved the descriptor's position
         os.lseek(folder, 0, os.SEEK_SET)
     return sorted(os.listdir(folder))
 
@@ -115,7 +115,7 @@ _BLOCK: Final = 1024 * 1024
 
 
 class Tree(FolderTree):
-    """Paths are relative to the root, which is the empty path."""
+    """Paths are relative to the root; the root itself is the empty path."""
 
     def __init__(self, root: str | Path) -> None:
         super().__init__(root, loosen=True)
@@ -127,12 +127,12 @@ class Tree(FolderTree):
             folder, name = self.parent(path)
             return path_state(folder, name, keep)
         except OSError as error:
-            if error.errno in GONE_ERRNOS:  # nothing can be at a path whose way is blocked
+            if error.errno in GONE_ERRNOS:  # a parent is missing, or is not a folder
                 return ABSENT
             raise
 
     def size(self, path: str) -> int | None:
-        """Of a file; None if there is none."""
+        """The size of a file; None if there is no file."""
         try:
             folder, name = self.parent(path)
             facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -141,7 +141,7 @@ class Tree(FolderTree):
         return facts.st_size if stat.S_ISREG(facts.st_mode) else None
 
     def names(self, path: str) -> list[str]:
-        """What is in a folder; nothing if there is no such folder."""
+        """The names in a folder; empty if there is no such folder."""
         try:
             return list_names(self.open(path))
         except OSError as error:
@@ -158,7 +158,7 @@ class Tree(FolderTree):
             os.unlink(name, dir_fd=parent)
 
     def make_folder(self, path: str, state: PathState) -> None:
-        """Its own mode comes when everything in it is in place; until then its owner can work in it."""
+        """Create a folder that its owner can write to; `apply_edits` sets the final mode after its content."""
         parent, name = self.parent(path, writable=True)
         with suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=parent)
@@ -178,7 +178,7 @@ class Tree(FolderTree):
         self._replace(path, state, make)
 
     def copy_in(self, path: str, state: PathState, source: int, times: tuple[int, int] | None = None) -> None:
-        """A file with what the open `source` holds."""
+        """Create or replace a file with the content of the open `source`."""
         parent, name = self.parent(path, writable=True)
         os.lseek(source, 0, os.SEEK_SET)
         with NewFile(parent) as new:
@@ -186,13 +186,13 @@ class Tree(FolderTree):
                 new.write(block)
             _set_owner(new.fd, state)
             if state.mode is not None:
-                os.fchmod(new.fd, state.mode)  # after the owner, whose change takes away setuid and setgid
+                os.fchmod(new.fd, state.mode)  # after chown, which clears setuid and setgid
             if times is not None:
                 os.utime(new.fd, ns=times)
             new.replace(name)
 
     def move_in(self, path: str, source: str) -> bool:
-        """Rename a finished file into its place; False if it lies where it cannot be renamed from."""
+        """Rename a finished file to its path; False if it is on another file system."""
         parent, name = self.parent(path, writable=True)
         try:
             os.rename(source, name, dst_dir_fd=parent)
@@ -207,7 +207,7 @@ class Tree(FolderTree):
         os.utime(name, ns=times, dir_fd=parent, follow_symlinks=False)
 
     def _replace(self, path: str, state: PathState, make: Callable[[int, str], None]) -> None:
-        """Make something under a name of its own and rename it into place."""
+        """Create something under a temporary name and rename it to the path, which is atomic."""
         parent, name = self.parent(path, writable=True)
         with temporary_name(parent) as new:
             make(parent, new)
@@ -224,16 +224,18 @@ def _set_owner(descriptor: int, state: PathState) -> None:
 
 
 class PathEdit(Struct, frozen=True):
+    """A change of one path, from its present state to the wanted one."""
+
     path: str
     now: PathState
     wanted: PathState
 
 
 class ContentSource(Protocol):
-    """Where the content of files comes from."""
+    """Provides the content of files."""
 
     def write_file(self, tree: Tree, step: PathEdit) -> None:
-        """Put a file with the wanted content, mode and owner in place, whole."""
+        """Write a file with the wanted content, mode and owner, atomically."""
         ...
 
 
@@ -246,20 +248,23 @@ class BlobSource:
         assert reference is not None
         with self._blobs.path(reference).open("rb", buffering=0) as file:
             if digest_of_open(file.fileno()) != reference:
-                raise LedgerCorrupt(f"The kept content {reference[:12]} was changed since it was kept; do not use it.")
+                raise LedgerCorrupt(
+                    f"The stored content {reference[:12]} has changed since it was stored; do not use it."
+                )
             file.seek(0)
             tree.copy_in(step.path, step.wanted, file.fileno())
 
 
 def parents_first(paths: Iterable[str]) -> list[str]:
-    """Folders before what is in them."""
+    """The paths sorted so that folders come before their content."""
     return sorted(paths, key=lambda path: path.split("/") if path else [])
 
 
 def apply_edits(tree: Tree, steps: Sequence[PathEdit], source: ContentSource, failed: list[str] | None = None) -> None:
-    """Remove what is in the way, the deepest first; then make and fill; then set the modes of folders.
+    """Apply edits: remove what is in the way, deepest first; then create; then set the modes of folders.
 
-    With `failed` a path that cannot be settled is put there, and the others are settled all the same.
+    The modes come last, because a read-only folder could not be filled. With `failed`, the error of a path is added to
+    it and the other paths are still edited; without it, the first error is raised.
     """
     by_path = {step.path: step for step in steps}
     ordered = [by_path[path] for path in parents_first(by_path)]
