@@ -1,4 +1,4 @@
-"""A git server on loopback that speaks smart HTTP, by git's own `http-backend`."""
+"""A git server on loopback that speaks smart HTTP, with git's own `http-backend`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def git(folder: Path, *words: str) -> str:
 
 @contextmanager
 def serving(folder: Path) -> Generator[str]:
-    """The `host:port` of a server of all repositories in a folder; anybody may push."""
+    """The `host:port` of a server for all repositories in a folder, with push for anyone."""
     program = Path(git(folder, "--exec-path"), "git-http-backend")
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,8 +1,8 @@
-"""The program that is killed, and the one that kills it: forks workers on one ledger and SIGKILLs each at random.
+"""The kill test of the runtime: forks workers on one ledger and kills each with SIGKILL at a random moment.
 
 The oracle is outside the store: a worker appends to files with one write each.
 `executed` gets the id of a call at the moment its tool runs; `acknowledged` gets the id and state of a call after the
-runtime has returned it; `parked` gets the id of a call that was acknowledged as pending.
+runtime has returned it; `pending` gets the id of a call that was acknowledged as pending.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ async def _work(folder: Path, oracle: Oracle, at_work: int) -> None:
             name = random.choice(["mutate", "mutate", "look", "asked"])
             result = await runtime.call(name)
             if result.state is State.PENDING:
-                oracle.note("parked", result.call_id)
+                oracle.note("pending", result.call_id)
                 if random.random() < 0.7:
                     try:
                         result = await runtime.answer(result.call_id, Answer(kind="approve", by="driver"))
@@ -129,7 +129,7 @@ def main(folder: Path, kills: int) -> dict[str, Any]:
         "ran_twice": [call for call, times in executed.items() if times > 1],
         "ran_unrecorded": [call for call in executed if call not in states],
         "lost": [call for call, state in acknowledged.items() if states.get(call) != state],
-        "lost_pending": [call for call in oracle.lines("parked") if call not in states],
+        "lost_pending": [call for call in oracle.lines("pending") if call not in states],
         "interrupted_but_not_unknown": [
             call
             for call in executed

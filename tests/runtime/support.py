@@ -1,4 +1,4 @@
-"""What the runtime's tests share: small tools, and one way to run a coroutine with a bound."""
+"""Shared by the tests of the runtime: small tools, and `run` for coroutines with a time limit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def add(a: int, b: int = 0) -> int:
 
 
 def recorder(name: str = "note", **changes: Any) -> tuple[Tool, list[Any]]:
-    """A mutating tool that remembers what it was called with."""
+    """A mutating tool and the list of arguments it was called with."""
     seen: list[Any] = []
 
     async def execute(args: Any) -> str:
@@ -62,14 +62,16 @@ def approving(*names: str) -> Config:
 
 
 def yes(by: str = "ann") -> Any:
-    async def asker(held: PendingCall) -> Answer:
+    async def asker(pending: PendingCall) -> Answer:
         return Answer(kind="approve", by=by)
 
     return asker
 
 
-async def until_held(runtime: Runtime, work: Coroutine[Any, Any, Result]) -> tuple[PendingCall, asyncio.Task[Result]]:
-    """Start a call and come back when it waits for an answer."""
+async def until_pending(
+    runtime: Runtime, work: Coroutine[Any, Any, Result]
+) -> tuple[PendingCall, asyncio.Task[Result]]:
+    """Start a call and return when it is pending."""
     with runtime.subscribe() as events:
         task = asyncio.create_task(work)
         async for event in events:

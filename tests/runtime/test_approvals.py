@@ -1,4 +1,4 @@
-"""Resolvers of a program and of installed packages."""
+"""Resolvers of programs and of installed packages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Install = Callable[..., str]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Install a package that offers these resolvers, for this test only; gives the group."""
+    """Install a package with these resolvers for this test; returns the entry point group."""
     group = f"holdfast.resolvers.test{abs(hash(tmp_path))}"
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
 
@@ -48,7 +48,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 
 @pytest.mark.spec("A2")
-def test_resolvers_of_packages_ask_and_deny_and_do_not_approve_by_themselves(install: Install) -> None:
+def test_resolvers_of_packages_can_ask_and_deny_but_not_approve(install: Install) -> None:
     note, seen = recorder()
     runtime, warnings = Runtime(tools=[note]), list[str]()
     group = install(careful=":careful", first=":first", module="")
@@ -67,7 +67,7 @@ def test_resolvers_of_packages_ask_and_deny_and_do_not_approve_by_themselves(ins
 
 @pytest.mark.spec("A2")
 @pytest.mark.parametrize("on_error", ["skip", "ask"])
-def test_a_package_that_asks_first_does_not_lift_a_denial(install: Install, on_error: str) -> None:
+def test_a_packages_resolver_that_asks_does_not_override_a_later_denial(install: Install, on_error: str) -> None:
     note, _ = recorder()
     approval = {"auto_approve": ["$none"], "presets": {"$none": {"deny": ["note"]}}, "on_error": on_error}
     runtime = Runtime(tools=[note], config=Config.from_dict({"approval": approval}))
@@ -78,7 +78,7 @@ def test_a_package_that_asks_first_does_not_lift_a_denial(install: Install, on_e
 
 
 @pytest.mark.spec("A2", "A3")
-def test_a_broken_resolver_of_a_package_is_a_warning_and_one_in_the_project_is_left_out(
+def test_a_broken_resolver_is_a_warning_and_one_of_a_package_in_the_project_is_skipped(
     install: Install, tmp_path: Path
 ) -> None:
     runtime, warnings = Runtime(), list[str]()
@@ -93,7 +93,7 @@ def test_a_broken_resolver_of_a_package_is_a_warning_and_one_in_the_project_is_l
 
 
 @pytest.mark.spec("A4")
-def test_a_program_registers_a_resolver_and_takes_it_back() -> None:
+def test_a_program_can_register_and_remove_a_resolver() -> None:
     note, seen = recorder()
     runtime = Runtime(tools=[note])
 

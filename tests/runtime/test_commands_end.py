@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from holdfast import Result, State
-from tests.runtime.commanding import NASTY, Mode, call_until_ready, mark, shell_in, survivors, until
+from tests.runtime.command_helpers import NASTY, Mode, call_until_ready, mark, shell_in, survivors, until
 from tests.runtime.support import run
 
 
@@ -34,7 +34,7 @@ def _cancelled(folder: Path, mode: Mode, program: str) -> tuple[Result, list[str
 
 @pytest.mark.parametrize("how", NASTY)
 @pytest.mark.spec("X3", "B4")
-def test_a_cancel_leaves_nothing_of_a_bare_command(tmp_path: Path, how: str) -> None:
+def test_a_cancel_kills_every_process_of_a_command_without_a_sandbox(tmp_path: Path, how: str) -> None:
     result, left, seconds = _cancelled(tmp_path, "off", NASTY[how])
     assert left == []
     assert result.state is State.CANCELLED
@@ -44,7 +44,7 @@ def test_a_cancel_leaves_nothing_of_a_bare_command(tmp_path: Path, how: str) -> 
 
 @pytest.mark.parametrize("how", ["double fork", "SIGTERM ignored", "stdio closed", "fork in a loop"])
 @pytest.mark.spec("X3", "B4")
-def test_a_cancel_leaves_nothing_of_a_contained_command(tmp_path: Path, how: str) -> None:
+def test_a_cancel_kills_every_process_of_a_sandboxed_command(tmp_path: Path, how: str) -> None:
     result, left, _ = _cancelled(tmp_path, "required", NASTY[how])
     assert left == []
     assert result.state is State.CANCELLED
@@ -53,7 +53,7 @@ def test_a_cancel_leaves_nothing_of_a_contained_command(tmp_path: Path, how: str
 
 @pytest.mark.parametrize("mode", ["off", "required"])
 @pytest.mark.spec("X3", "B4")
-def test_a_timeout_kills_all_of_it_and_keeps_what_was_printed(tmp_path: Path, mode: Mode) -> None:
+def test_a_timeout_kills_every_process_and_keeps_the_output(tmp_path: Path, mode: Mode) -> None:
     marker = mark()
 
     async def main() -> Result:
@@ -70,7 +70,7 @@ def test_a_timeout_kills_all_of_it_and_keeps_what_was_printed(tmp_path: Path, mo
 
 
 @pytest.mark.spec("X3")
-def test_the_name_bash_counts_its_timeout_in_seconds(tmp_path: Path) -> None:
+def test_the_alias_bash_has_its_timeout_in_seconds(tmp_path: Path) -> None:
     async def main() -> Result:
         async with shell_in(tmp_path) as runtime:
             return await runtime.call("bash", {"command": "sleep 60", "timeout": 1})
@@ -81,7 +81,7 @@ def test_the_name_bash_counts_its_timeout_in_seconds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["off", "required"])
 @pytest.mark.spec("X3", "B4")
-def test_a_child_that_holds_stdout_does_not_hold_the_call(tmp_path: Path, mode: Mode) -> None:
+def test_a_child_that_keeps_stdout_open_does_not_delay_the_call(tmp_path: Path, mode: Mode) -> None:
     marker = mark()
 
     async def main() -> Result:
@@ -96,14 +96,14 @@ def test_a_child_that_holds_stdout_does_not_hold_the_call(tmp_path: Path, mode: 
 
 
 @pytest.mark.spec("X3")
-def test_a_command_that_heeds_sigterm_may_say_good_bye(tmp_path: Path) -> None:
+def test_a_command_can_print_after_sigterm(tmp_path: Path) -> None:
     polite = "trap 'echo bye; exit' TERM; echo ready; sleep 60 & wait"
     result, _, _ = _cancelled(tmp_path, "off", polite)
     assert "ready\nbye" in (result.error or "")
 
 
 @pytest.mark.spec("X3")
-def test_one_of_many_is_cancelled_and_the_others_go_on(tmp_path: Path) -> None:
+def test_cancelling_one_command_leaves_the_others_running(tmp_path: Path) -> None:
     async def main() -> list[Result]:
         async with shell_in(tmp_path) as runtime:
             others = [asyncio.create_task(runtime.call("shell.exec", {"command": f"echo {n}"})) for n in range(6)]
@@ -118,7 +118,7 @@ def test_one_of_many_is_cancelled_and_the_others_go_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("X3")
-def test_when_the_task_of_the_caller_is_cancelled_the_command_dies_too(tmp_path: Path) -> None:
+def test_cancelling_the_callers_task_kills_the_command(tmp_path: Path) -> None:
     marker = mark()
 
     async def main() -> None:
@@ -133,7 +133,7 @@ def test_when_the_task_of_the_caller_is_cancelled_the_command_dies_too(tmp_path:
 
 
 @pytest.mark.spec("X3", "B4")
-def test_leaving_the_runtime_ends_what_still_runs(tmp_path: Path) -> None:
+def test_closing_the_runtime_ends_running_commands(tmp_path: Path) -> None:
     marker = mark()
 
     async def main() -> None:
@@ -146,7 +146,7 @@ def test_leaving_the_runtime_ends_what_still_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("X3")
-def test_a_watcher_that_is_killed_is_reported_and_replaced(tmp_path: Path) -> None:
+def test_a_killed_worker_is_reported_and_replaced(tmp_path: Path) -> None:
     marker = mark()
 
     async def main() -> tuple[Result, Result]:
@@ -185,7 +185,7 @@ def _bytes_of(path: Path) -> bytes:
 _DRIVER = """
 import asyncio, sys
 from pathlib import Path
-from tests.runtime.commanding import shell_in
+from tests.runtime.command_helpers import shell_in
 
 async def main():
     async with shell_in(Path(sys.argv[1]), sys.argv[2]) as runtime:
@@ -203,7 +203,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("mode", ["off", "required"])
 @pytest.mark.spec("X3", "B4", "X8")
-def test_when_the_runtime_is_killed_everything_dies_but_what_is_detached(tmp_path: Path, mode: Mode) -> None:
+def test_when_the_runtime_is_killed_only_detached_processes_survive(tmp_path: Path, mode: Mode) -> None:
     marker = mark()
     driver = subprocess.Popen([sys.executable, "-c", _DRIVER, str(tmp_path), mode, marker], cwd=Path.cwd())
 
@@ -229,12 +229,12 @@ def test_when_the_runtime_is_killed_everything_dies_but_what_is_detached(tmp_pat
 
 
 @pytest.mark.spec("X3")
-def test_a_runtime_whose_event_loop_was_closed_in_mid_command_can_be_closed(tmp_path: Path) -> None:
+def test_a_runtime_whose_event_loop_was_closed_during_a_command_can_be_closed(tmp_path: Path) -> None:
     marker = mark()
     runtime = shell_in(tmp_path, "off")
     loop = asyncio.new_event_loop()
     _, task = loop.run_until_complete(call_until_ready(runtime, f"sleep {marker} & echo ready; sleep {marker}"))
-    loop.set_exception_handler(lambda loop, problem: None)  # the task is never finished, which it would say
+    loop.set_exception_handler(lambda loop, problem: None)  # asyncio would report the unfinished task
     loop.close()
     closed: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What a tool is handed while it runs."""
+"""The context that a tool receives while it runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.runtime.support import recorder, run, runtime_in, yes
 
 
 def _look(folder: Path, see: Callable[[Any], Any], **options: Any) -> Any:
-    """What `see(ctx)` saw inside a running tool."""
+    """The value of `see(ctx)` inside a running tool."""
     seen: list[Any] = []
 
     async def execute(args: Any, ctx: Any) -> str:
@@ -38,7 +38,7 @@ def _look(folder: Path, see: Callable[[Any], Any], **options: Any) -> Any:
 
 
 @pytest.mark.spec("T7")
-def test_where_the_call_is_and_how_long_it_may_take(tmp_path: Path) -> None:
+def test_the_context_has_the_folders_ids_and_timeout_of_the_call(tmp_path: Path) -> None:
     seen = _look(
         tmp_path / "root",
         lambda ctx: (ctx.cwd, ctx.root, ctx.timeout, ctx.document_dir, ctx.document_name, ctx.parent_call_id),
@@ -52,7 +52,7 @@ def test_where_the_call_is_and_how_long_it_may_take(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("T7", "N5")
-def test_relative_paths_are_taken_from_the_document_else_from_the_root(tmp_path: Path) -> None:
+def test_relative_paths_are_resolved_from_the_document_or_else_from_the_root(tmp_path: Path) -> None:
     root = tmp_path / "root"
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -64,7 +64,7 @@ def test_relative_paths_are_taken_from_the_document_else_from_the_root(tmp_path:
 
 
 @pytest.mark.spec("N5", "A6")
-def test_what_a_tool_of_somebody_else_touches_counts_from_the_document_and_from_the_root(tmp_path: Path) -> None:
+def test_touched_paths_of_other_tools_are_resolved_from_the_document_and_from_the_root(tmp_path: Path) -> None:
     def touches(args: Any) -> list[str]:
         return [args["text"]]
 
@@ -84,7 +84,7 @@ def _refused(action: Callable[[], Any]) -> str:
 
 
 @pytest.mark.spec("T7", "N5")
-def test_confined_paths_lie_inside_the_root(tmp_path: Path) -> None:
+def test_confine_refuses_paths_outside_the_root(tmp_path: Path) -> None:
     root = tmp_path / "root"
     assert _look(root, lambda ctx: ctx.path.confine("a.txt")) == root / "a.txt"
     assert _look(root, lambda ctx: ctx.path.confine("a/../b.txt")) == root / "b.txt"
@@ -94,7 +94,7 @@ def test_confined_paths_lie_inside_the_root(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("T7")
-def test_truncation_comes_with_the_context(tmp_path: Path) -> None:
+def test_the_context_truncates_text(tmp_path: Path) -> None:
     def see(ctx: Any) -> Any:
         cut = ctx.truncate.tail("a\nb\nc", 2)
         return cut.content, cut.truncated, cut.total_lines, cut.output_lines, ctx.truncate.format_size(12345)
@@ -106,7 +106,7 @@ def test_truncation_comes_with_the_context(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("T7", "B2")
-def test_a_caller_with_little_room_gets_small_caps(tmp_path: Path) -> None:
+def test_a_caller_configured_for_small_caps_gets_them(tmp_path: Path) -> None:
     config = Config(tools=ToolsConfig(providers={"local": PolicyLayer(caps="small")}))
     assert _look(tmp_path, lambda ctx: ctx.caps, config=config) == "standard"
     assert _look(tmp_path, lambda ctx: ctx.caps, config=config, caller=Caller(provider="local")) == "small"
@@ -114,7 +114,7 @@ def test_a_caller_with_little_room_gets_small_caps(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("T7")
-def test_config_is_a_deep_copy_of_the_tools_own_part(tmp_path: Path) -> None:
+def test_config_is_a_deep_copy_of_the_tools_settings(tmp_path: Path) -> None:
     config = Config(tools=ToolsConfig(config={"look.around": {"shell": {"path": "zsh"}}}))
 
     def see(ctx: Any) -> Any:
@@ -126,13 +126,13 @@ def test_config_is_a_deep_copy_of_the_tools_own_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("T7")
-def test_config_is_found_by_an_alias_of_the_tool_and_its_own_name_wins(tmp_path: Path) -> None:
+def test_config_is_found_by_an_alias_but_the_tools_own_name_wins(tmp_path: Path) -> None:
     tools = ToolsConfig(config={"look.around": {"shell": "zsh"}, "peek": {"shell": "sh", "depth": 2}})
     assert _look(tmp_path, lambda ctx: ctx.config(), config=Config(tools=tools)) == {"shell": "zsh", "depth": 2}
 
 
 @pytest.mark.spec("T7")
-def test_the_sandbox_says_what_is_writable_and_wraps_commands_so_that_it_is_so(tmp_path: Path) -> None:
+def test_the_sandbox_knows_writable_paths_and_wraps_commands(tmp_path: Path) -> None:
     root = tmp_path / "root"
 
     def see(ctx: Any) -> Any:
@@ -161,7 +161,7 @@ def test_services_are_found_by_their_protocol(tmp_path: Path) -> None:
     assert _look(tmp_path, lambda ctx: ctx.service(Clock).now(), services={Clock: _Fixed()}) == 42.0
 
     def missing(ctx: Any) -> str:
-        with pytest.raises(HoldfastError, match="given no Clock"):
+        with pytest.raises(HoldfastError, match="has no Clock"):
             ctx.service(Clock)
         return "told"
 
@@ -169,7 +169,7 @@ def test_services_are_found_by_their_protocol(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("T7")
-def test_the_blocking_call_is_not_for_the_event_loop(tmp_path: Path) -> None:
+def test_call_blocking_is_refused_in_the_event_loop(tmp_path: Path) -> None:
     def see(ctx: Any) -> str:
         with pytest.raises(CallError, match=r"await ctx\.call"):
             ctx.call_blocking("look.around")
@@ -179,7 +179,7 @@ def test_the_blocking_call_is_not_for_the_event_loop(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("T7", "A5a")
-def test_the_id_the_model_gave_is_the_tool_id_in_every_phase(tmp_path: Path) -> None:
+def test_the_tool_id_is_the_id_the_model_gave_in_every_phase(tmp_path: Path) -> None:
     seen: list[tuple[str, str]] = []
     note, _ = recorder()
 

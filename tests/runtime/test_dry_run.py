@@ -1,4 +1,4 @@
-"""A dry run answers what the call would meet, records nothing and fetches no secret."""
+"""A dry run returns the decision of the call, records nothing and fetches no secret."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _project(folder: Path, **options: Any) -> Runtime:
         ("file.write", {"path": "../x.txt", "content": "x"}),
     ],
 )
-def test_a_path_the_tool_refuses_is_denied_with_the_reason_the_call_gives(
+def test_a_path_the_tool_refuses_is_denied_with_the_same_reason_as_the_call(
     tmp_path: Path, tool: str, args: dict[str, Any]
 ) -> None:
     denied = SandboxConfig(read_deny=(str(tmp_path / "project" / "secret.txt"),))
@@ -49,7 +49,7 @@ def test_a_path_the_tool_refuses_is_denied_with_the_reason_the_call_gives(
 
 
 @pytest.mark.spec("A22")
-def test_a_call_that_runs_is_approved_and_nothing_is_recorded(tmp_path: Path) -> None:
+def test_a_call_that_would_run_is_approved_and_nothing_is_recorded(tmp_path: Path) -> None:
     runtime = _project(tmp_path)
     events = runtime.subscribe()
     assert run(runtime.judge("file.read", {"path": "notes.txt"})).verdict is Verdict.APPROVE
@@ -60,7 +60,7 @@ def test_a_call_that_runs_is_approved_and_nothing_is_recorded(tmp_path: Path) ->
 
 
 @pytest.mark.spec("A22")
-def test_middleware_that_denies_or_changes_the_arguments_is_met(tmp_path: Path) -> None:
+def test_middleware_runs_in_a_dry_run(tmp_path: Path) -> None:
     note, _ = recorder()
     runtime = runtime_in(tmp_path, note)
     runtime.middleware_for("note", before=lambda args, ctx: Deny("not today") if args["text"] == "x" else None)
@@ -70,7 +70,7 @@ def test_middleware_that_denies_or_changes_the_arguments_is_met(tmp_path: Path) 
 
 
 @pytest.mark.spec("A22")
-def test_secret_scopes_are_checked_and_their_values_are_not_fetched(tmp_path: Path) -> None:
+def test_secret_scopes_are_checked_without_fetching_their_values(tmp_path: Path) -> None:
     fetched = tmp_path / "fetched"
     script = tmp_path / "fetch"
     script.write_text(f"#!/bin/sh\ntouch {fetched}\necho value\n")
@@ -90,7 +90,7 @@ def test_secret_scopes_are_checked_and_their_values_are_not_fetched(tmp_path: Pa
 
 
 @pytest.mark.spec("A22")
-def test_a_tool_cannot_act_through_its_context_in_a_dry_run(tmp_path: Path) -> None:
+def test_a_tool_cannot_make_calls_or_elicit_in_a_dry_run(tmp_path: Path) -> None:
     note, seen = recorder()
 
     async def propose(args: Any, ctx: Any) -> Any:

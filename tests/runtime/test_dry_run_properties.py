@@ -1,4 +1,4 @@
-"""A dry run and the run agree, whatever the configuration and the call."""
+"""Property test: a dry run and the run agree for any configuration and call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast import Config, Decision, Deny, Result, Runtime, Verdict
 from holdfast.contract.enums import Failure, State
 from holdfast.contract.errors import ConfigError
 from holdfast.runtime.runtime import Rules
-from tests.runtime.predicting import Setting, calls, laid_over, layers, project_in, runtime_for
+from tests.runtime.random_configs import Setting, calls, laid_over, layers, project_in, runtime_for
 from tests.runtime.support import run
 from tests.soak import rounds
 
@@ -42,7 +42,7 @@ MIDDLEWARE: dict[str, Any] = {"note": _denies, "risky": _raises, "send": _change
 
 
 def agrees(told: Decision, met: Result) -> bool:
-    """Whether the call met what the dry run said it would."""
+    """Whether the call got the decision of the dry run."""
     if told.verdict is Verdict.ASK:
         return met.failure is Failure.NOBODY_TO_ASK
     if told.source == "plan":
@@ -53,13 +53,13 @@ def agrees(told: Decision, met: Result) -> bool:
 
 
 async def both(runtime: Runtime, name: str, args: Any) -> tuple[Decision, Result]:
-    """What is said of a call and what it meets, in this order."""
+    """The decision of a dry run, then the result of the call."""
     with runtime.subscribe() as events:
         told = await runtime.judge(name, args)
         if runtime.registry.find(name) is not None:
             explained = await runtime.explain(name, args)
             if args is not None or told.source != "validate":
-                same = explained.decision == told or told.source == "policy"  # of which it says more
+                same = explained.decision == told or told.source == "policy"  # `explain` has more detail there
                 assert explained.decision.verdict is told.verdict and same, (told, explained)
             assert [step.source for step in explained.steps if step.decided] == [explained.decision.source]
         assert events.take() == []
@@ -75,7 +75,7 @@ async def both(runtime: Runtime, name: str, args: Any) -> tuple[Decision, Result
     works=st.booleans(),
     plan=st.sampled_from([False, False, True]),
 )
-def test_a_call_meets_what_the_dry_run_said(
+def test_a_call_gets_the_decision_of_its_dry_run(
     config: list[Setting], asked: list[tuple[str, Any]], works: bool, plan: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:

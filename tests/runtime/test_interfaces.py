@@ -1,4 +1,4 @@
-"""Several interfaces at once: each is asked about every pending call, the first valid answer counts."""
+"""Several interfaces at once: each is asked about every pending call, and the first valid answer counts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from holdfast import Answer, PendingCall, Result, State
-from tests.runtime.support import recorder, run, runtime_in, until_held
+from tests.runtime.support import recorder, run, runtime_in, until_pending
 
 LONG = 60.0
 
 
 @pytest.mark.spec("A13")
-def test_every_interface_is_asked_the_first_answer_wins_and_the_others_are_told(tmp_path: Path) -> None:
+def test_every_interface_is_asked_and_the_first_answer_wins(tmp_path: Path) -> None:
     note, seen = recorder()
     runtime = runtime_in(tmp_path, note)
     asked: list[str] = []
@@ -51,7 +51,7 @@ def test_every_interface_is_asked_the_first_answer_wins_and_the_others_are_told(
 
 @pytest.mark.spec("A13")
 @pytest.mark.parametrize(("said", "state"), [(True, State.DONE), (False, State.REJECTED)])
-def test_a_plain_function_may_block_and_say_yes_or_no(tmp_path: Path, said: bool, state: State) -> None:
+def test_a_plain_function_can_block_and_return_a_bool(tmp_path: Path, said: bool, state: State) -> None:
     note, seen = recorder()
     runtime = runtime_in(tmp_path, note)
     threads: list[int] = []
@@ -71,12 +71,12 @@ def test_a_plain_function_may_block_and_say_yes_or_no(tmp_path: Path, said: bool
 
 
 @pytest.mark.spec("A13")
-def test_an_interface_that_comes_later_is_asked_about_what_waits(tmp_path: Path) -> None:
+def test_an_interface_that_is_attached_later_is_asked_about_pending_calls(tmp_path: Path) -> None:
     note, _ = recorder()
     runtime = runtime_in(tmp_path, note, nobody="wait")
 
     async def main() -> Result:
-        _, task = await until_held(runtime, runtime.call("note", {"text": "x"}))
+        _, task = await until_pending(runtime, runtime.call("note", {"text": "x"}))
         runtime.attach(lambda pending: True)
         return await asyncio.wait_for(task, LONG)
 
@@ -84,7 +84,7 @@ def test_an_interface_that_comes_later_is_asked_about_what_waits(tmp_path: Path)
 
 
 @pytest.mark.spec("A13")
-def test_one_that_is_removed_is_not_asked_any_more_and_one_that_fails_is_not_a_yes(tmp_path: Path) -> None:
+def test_a_removed_interface_is_not_asked_and_a_failing_one_does_not_approve(tmp_path: Path) -> None:
     note, seen = recorder()
     runtime = runtime_in(tmp_path, note, nobody="deny")
 

@@ -1,4 +1,4 @@
-"""Hooks around calls: they change, refuse and replace; one that fails never means go."""
+"""Middleware changes, refuses and replaces; middleware that fails denies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.runtime.support import add, approving, recorder, run, text_of
 
 
 @pytest.mark.spec("X2")
-def test_before_hooks_see_each_others_changes_and_the_result_is_validated_again() -> None:
+def test_before_middleware_is_chained_and_its_arguments_are_validated() -> None:
     note, seen = recorder()
     runtime = Runtime(tools=[note], config=approving("note"))
     runtime.middleware_for("", before=lambda args, ctx: {"text": text_of(args) + "1"})
@@ -29,7 +29,7 @@ def test_before_hooks_see_each_others_changes_and_the_result_is_validated_again(
 
 
 @pytest.mark.spec("X2")
-def test_a_hook_may_deny_with_a_reason_and_a_failing_hook_denies_too() -> None:
+def test_middleware_can_deny_with_a_reason_and_denies_if_it_fails() -> None:
     note, seen = recorder()
 
     def raises(args: Any, ctx: Any) -> None:
@@ -69,9 +69,7 @@ def test_a_hook_may_deny_with_a_reason_and_a_failing_hook_denies_too() -> None:
         ("no", "returned str. Return None to change nothing"),
     ],
 )
-def test_a_before_hook_denies_in_the_shape_of_the_seed_and_whatever_else_it_returns_denies_too(
-    returned: Any, words: str
-) -> None:
+def test_before_middleware_can_deny_with_a_dict_and_any_other_value_denies(returned: Any, words: str) -> None:
     seen: list[Any] = []
 
     async def execute(args: Any) -> str:
@@ -100,7 +98,7 @@ def test_a_tool_can_have_an_argument_called_deny() -> None:
 
 
 @pytest.mark.spec("X2")
-def test_after_hooks_replace_results_of_sync_async_and_nested_calls() -> None:
+def test_after_middleware_replaces_results_of_sync_async_and_nested_calls() -> None:
     @tool(effects=())
     async def inner() -> str:
         await asyncio.sleep(0)
@@ -126,7 +124,7 @@ def test_after_hooks_replace_results_of_sync_async_and_nested_calls() -> None:
 
 
 @pytest.mark.spec("X2")
-def test_the_output_is_withheld_when_an_after_hook_fails() -> None:
+def test_the_output_is_withheld_if_after_middleware_fails() -> None:
     def raises(args: Any, ctx: Any, result: Result) -> None:
         raise RuntimeError("redactor broke")
 
@@ -139,7 +137,7 @@ def test_the_output_is_withheld_when_an_after_hook_fails() -> None:
 
 
 @pytest.mark.spec("X2")
-def test_a_hook_that_gives_what_json_cannot_carry_denies() -> None:
+def test_middleware_that_returns_values_that_are_not_json_denies() -> None:
     note, seen = recorder(input_schema={"type": "object"})
     runtime = Runtime(tools=[note], config=approving("note"))
 

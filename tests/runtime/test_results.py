@@ -1,4 +1,4 @@
-"""What a tool may return, and what becomes of it."""
+"""The values a tool may return, and the results they become."""
 
 from __future__ import annotations
 
@@ -42,9 +42,7 @@ def returned(value: Any, **fields: Any) -> Result:
         ({"content": "no such host", "is_error": True}, False, "", "no such host"),
     ],
 )
-def test_a_result_in_the_shape_of_another_system_means_what_it_says(
-    value: Any, success: bool, output: str, error: str | None
-) -> None:
+def test_a_result_dict_is_read_as_a_result(value: Any, success: bool, output: str, error: str | None) -> None:
     result = returned(value)
     assert (result.success, result.output, result.error) == (success, output, error)
     assert result.state is (State.DONE if success else State.FAILED)
@@ -69,7 +67,7 @@ def test_any_other_dict_is_data(value: dict[str, Any]) -> None:
 
 
 @pytest.mark.spec("T4")
-def test_what_a_tool_says_about_its_output_goes_before_the_shape_and_metadata_is_kept() -> None:
+def test_an_output_schema_takes_precedence_over_result_dicts_and_metadata_is_kept() -> None:
     value = {"success": False, "error": "just data"}
     result = returned(value, output_schema={"type": "object"})
     assert result.success and result.structured == value
@@ -129,7 +127,7 @@ def test_the_usual_python_values_are_converted(value: Any, output: str, structur
 
 
 @pytest.mark.spec("T12", "T9")
-def test_a_dataclass_may_hold_tuples_and_numbers_that_are_none() -> None:
+def test_a_dataclass_may_hold_tuples_and_nan() -> None:
     @tool(effects=())
     def measure() -> Measured:
         return Measured((1, "a"), nan)
@@ -140,7 +138,7 @@ def test_a_dataclass_may_hold_tuples_and_numbers_that_are_none() -> None:
 
 
 @pytest.mark.spec("T12", "T9")
-def test_a_dataclass_with_such_values_has_an_output_schema_and_meets_it() -> None:
+def test_such_a_dataclass_matches_its_own_output_schema() -> None:
     @tool(effects=())
     def report() -> Report:
         return REPORT
@@ -165,7 +163,7 @@ def test_a_dataclass_with_such_values_has_an_output_schema_and_meets_it() -> Non
         (Result(True, structured=object()), "returned Result with object, which cannot be kept"),  # pyright: ignore
     ],
 )
-def test_what_cannot_be_kept_is_an_error_that_names_it(value: Any, words: str) -> None:
+def test_a_value_that_is_not_json_is_an_error_that_names_it(value: Any, words: str) -> None:
     result = returned(value)
     assert (result.state, result.failure) == (State.FAILED, Failure.INVALID_OUTPUT)
     assert words in (result.error or "")
@@ -187,7 +185,7 @@ NUMBERS = "NaN or infinity was replaced by null."
         (Path("caf\udce9"), "caf\ufffd", None, UNICODE),
     ],
 )
-def test_half_surrogate_pairs_and_nan_are_repaired_and_the_result_says_so(
+def test_lone_surrogates_and_nan_are_replaced_and_the_result_says_so(
     tmp_path: Path, value: Any, output: str, structured: Any, note: str
 ) -> None:
     @tool(effects=())
@@ -204,6 +202,6 @@ def test_half_surrogate_pairs_and_nan_are_repaired_and_the_result_says_so(
 
 
 @pytest.mark.spec("T4")
-def test_an_error_is_repaired_too() -> None:
+def test_invalid_text_in_an_error_is_replaced() -> None:
     result = returned({"success": False, "error": "half \ud800"})
     assert result.error == f"half \ufffd [{UNICODE}]"

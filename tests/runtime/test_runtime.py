@@ -1,4 +1,4 @@
-"""What a program hands to `Runtime` and to its configuration: a slip is an error that names the choices."""
+"""Wrong values for `Runtime` and its configuration are errors that name the choices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def ping() -> str:
 
 
 def given(value: Any) -> Any:
-    """A value as a program without types hands it in."""
+    """A value of any type, as an untyped program passes it."""
     return value
 
 
@@ -49,14 +49,14 @@ def given(value: Any) -> Any:
         ),
     ],
 )
-def test_a_slip_is_an_error_that_names_the_choices(make: Callable[[], object], words: str) -> None:
+def test_a_wrong_value_is_an_error_that_names_the_choices(make: Callable[[], object], words: str) -> None:
     with pytest.raises(HoldfastError) as refused:
         make()
     assert words in str(refused.value)
 
 
 @pytest.mark.spec("T12")
-def test_a_configuration_of_plain_tables_means_what_a_file_means() -> None:
+def test_config_from_dict_means_the_same_as_a_file() -> None:
     note, seen = recorder()
     config = Config.from_dict(
         {"approval": {"auto_approve": ["note"]}, "sandbox": {"read_deny": {"append": ["~/private"]}}, "tools": {}}

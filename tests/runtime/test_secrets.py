@@ -1,4 +1,4 @@
-"""Secrets: granted, fetched when used, and never seen again."""
+"""Secrets: granted, fetched when used, and redacted everywhere."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_tool_gets_only_the_secrets_it_declared(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.spec("P7")
-def test_values_come_from_a_command_when_used(tmp_path: Path) -> None:
+def test_a_secret_comes_from_a_command_when_it_is_used(tmp_path: Path) -> None:
     counter = tmp_path / "count"
     script = f"echo x >> {counter}; echo from-a-command"
 
@@ -83,7 +83,7 @@ def test_values_come_from_a_command_when_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("P7")
-def test_a_secret_without_a_value_or_source_is_an_error_with_the_next_step(tmp_path: Path) -> None:
+def test_a_secret_without_a_value_or_source_is_an_error_that_names_the_fix(tmp_path: Path) -> None:
     missing = run(_runtime(tmp_path / "a", _leaky, env="HOLDFAST_TEST_NOT_SET").call("uses"))
     assert "has no value" in (missing.error or "")
     failing = run(_runtime(tmp_path / "b", _leaky, command=("false",)).call("uses"))
@@ -91,9 +91,7 @@ def test_a_secret_without_a_value_or_source_is_an_error_with_the_next_step(tmp_p
 
 
 @pytest.mark.spec("P7", "A12")
-def test_a_held_call_whose_arguments_held_a_secret_is_not_run_with_its_label(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pending_call_with_a_redacted_argument_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_TEST_API", VALUE)
     seen: list[Any] = []
 
@@ -115,9 +113,9 @@ def test_a_held_call_whose_arguments_held_a_secret_is_not_run_with_its_label(
 
     first = runtime()
     first.secrets.get("api")
-    held = run(first.call("uses", {"token": VALUE}))
+    pending = run(first.call("uses", {"token": VALUE}))
     again = runtime()
-    result = run(again.approve(held.call_id))
+    result = run(again.approve(pending.call_id))
     assert (result.state, result.failure) == (State.FAILED, Failure.STALE)
     assert "held a secret" in (result.error or "")
     assert again.pending.list() == []
@@ -125,7 +123,7 @@ def test_a_held_call_whose_arguments_held_a_secret_is_not_run_with_its_label(
 
 
 @pytest.mark.spec("P7")
-def test_a_preview_is_freed_of_secrets_before_it_is_cut(tmp_path: Path) -> None:
+def test_a_preview_is_redacted_before_it_is_truncated(tmp_path: Path) -> None:
     secret = "hunter2hunter2" * 4
     note, _ = recorder()
 

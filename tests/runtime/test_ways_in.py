@@ -1,4 +1,4 @@
-"""Every way in × every stage: whichever way a call comes, a stage that refuses it ends it in the same way."""
+"""Every way in × every stage: a stage that refuses a call ends it in the same way whichever way it came."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REASON = "not on a Monday"
 
 
 class Stage(NamedTuple):
-    """A stage that refuses the call, and what the call must come to."""
+    """A stage that refuses the call, and the expected result."""
 
     name: str
     state: State
@@ -116,7 +116,7 @@ STAGES = [
 
 
 class World:
-    """A project whose calls all meet one stage that refuses, or none."""
+    """A project in which one stage refuses every call, or none does."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -140,7 +140,7 @@ class World:
         return runtime
 
     def pending(self) -> str:
-        """A call that waits, from before the stage refused."""
+        """A call that became pending before the stage refused."""
         return run(self.runtime(nobody="pending").call("note", ARGS)).call_id
 
 
@@ -169,7 +169,7 @@ def nested_in_another_call(world: World, stage: Stage) -> Result:
 
 
 def judged(world: World, stage: Stage) -> Result:
-    """The verdict of a dry run, put like a result."""
+    """The decision of a dry run, as a result."""
     told = run(world.runtime(stage).judge("note", ARGS))
     assert told.verdict is Verdict.DENY
     return Result(False, error=told.reason, state=stage.state, failure=stage.failure)
@@ -184,12 +184,12 @@ def explained(world: World, stage: Stage) -> Result:
     assert told.verdict is Verdict.DENY
     reason = told.reason
     if stage.name == "policy":
-        reason = stage.reason  # who says it is explained in more words
+        reason = stage.reason  # `explain` gives a longer reason
     return Result(False, error=reason, state=stage.state, failure=stage.failure)
 
 
 def approved_with_other_arguments(world: World, stage: Stage) -> Result:
-    """An edit that is refused leaves the call as it was, and says why."""
+    """A refused edit leaves the call unchanged and says why."""
     call_id = world.pending()
     runtime = world.runtime(stage)
     with pytest.raises(HoldfastError) as refused:
@@ -200,7 +200,7 @@ def approved_with_other_arguments(world: World, stage: Stage) -> Result:
     if stage.name in ("find", "policy"):
         assert "Only the program that has 'note'" in reason
         reason = stage.reason
-    if stage.name == "validate":  # who changes the arguments knows which call they are for
+    if stage.name == "validate":  # the message of an edit does not repeat the call
         assert reason == "text is 'hello again' but must have at most 2 characters"
         reason = stage.reason
     return Result(False, error=reason, state=stage.state, failure=stage.failure)
@@ -210,7 +210,7 @@ def approved_in_another_process(world: World, stage: Stage) -> Result:
     call_id = world.pending()
     runtime = world.runtime(stage)
     result = run(runtime.approve(call_id))
-    if stage.name == "find":  # it waits for a program that has the tool
+    if stage.name == "find":  # the call stays approved until a program has the tool
         assert (result.state, result.failure) == (State.APPROVED, Failure.AWAITING_PROGRAM)
         return Result(False, error=stage.reason, state=stage.state, failure=stage.failure)
     return result
@@ -280,7 +280,7 @@ WAYS: list[Way] = [
 @pytest.mark.spec("X1", "A12", "A22")
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_a_stage_that_refuses_ends_the_call_whichever_way_it_came(tmp_path: Path, way: Way, stage: Stage) -> None:
+def test_a_stage_that_refuses_ends_the_call_in_every_way_in(tmp_path: Path, way: Way, stage: Stage) -> None:
     world = World(tmp_path)
     result = way(world, stage)
     assert (result.state, result.failure) == (stage.state, stage.failure), result.error
@@ -289,15 +289,15 @@ def test_a_stage_that_refuses_ends_the_call_whichever_way_it_came(tmp_path: Path
 
 
 @pytest.mark.spec("X1")
-def test_the_same_call_runs_where_no_stage_refuses(tmp_path: Path) -> None:
+def test_the_same_call_runs_if_no_stage_refuses(tmp_path: Path) -> None:
     world = World(tmp_path)
     assert run(world.runtime().approve(world.pending())).success
     assert world.ran == [ARGS]
 
 
 @pytest.mark.spec("X1")
-def test_nothing_but_the_pipeline_runs_a_tool() -> None:
-    """A way in that does not take the pipeline would have to call the executor, or a tool's functions."""
+def test_only_the_pipeline_runs_a_tool() -> None:
+    """A way around the pipeline would have to call the executor or a tool's functions."""
     folder = Path(holdfast.__file__).parent
     pipeline = {"runtime/pipeline.py", "runtime/executor.py"}
     for path in sorted(folder.rglob("*.py")):
@@ -312,13 +312,13 @@ def test_nothing_but_the_pipeline_runs_a_tool() -> None:
                 assert not (runs and called), f"{name} calls tool.{node.func.attr}"
 
 
-def test_the_matrix_speaks_of_every_stage() -> None:
-    """What `prepare` refuses is recorded with the name of its stage; each of them is a row above."""
+def test_the_matrix_covers_every_stage() -> None:
+    """`prepare` records a refusal with the name of its stage; each is a row above."""
     source = (Path(holdfast.__file__).parent / "runtime" / "pipeline.py").read_text()
     named: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "_refuse":
             named |= {arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)}
-    widens = {"widen"}  # met only by a call that a rule or its approval widens: test_widening
+    widens = {"widen"}  # only widened calls reach it: test_approvals_widening
     assert named <= {stage.name for stage in STAGES} | widens
     assert {"validate", "secrets", "before", "propose"} <= named

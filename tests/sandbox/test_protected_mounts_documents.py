@@ -19,7 +19,7 @@ from holdfast.sandbox import protected_mounts
 from holdfast.sandbox.launch import Backend, clean_up, cleanup_notes, run_launch, start_launch
 from holdfast.sandbox.protected_mounts import choose_mounts, find_protected
 from holdfast.sandbox.sandbox import Sandbox
-from tests.runtime.undo.support import Place
+from tests.runtime.undo.support import RecordedProject
 from tests.sandbox.sandboxed_commands import bubblewraps, launched, policy, run_with_violations
 
 each = pytest.mark.parametrize("backend", bubblewraps(), ids=lambda one: one.title.partition(" (")[0])
@@ -160,7 +160,7 @@ def test_after_a_crash_new_documents_stay_and_other_new_files_are_quarantined(
 def test_recorded_commands_may_create_documents_but_not_change_existing_ones(
     tmp_path: Path, mechanism: Literal["auto", "copy"]
 ) -> None:
-    place = Place(tmp_path)
+    place = RecordedProject(tmp_path)
     document = place.root / "sub" / "old.chat"
     document.parent.mkdir()
     document.write_text("old")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.sandbox.protected_mounts import find_protected
-from tests.runtime.undo.support import Place, overlay_bwrap
+from tests.runtime.undo.support import RecordedProject, overlay_bwrap
 from tests.sandbox.sandboxed_commands import bubblewraps, git, policy, repository, run_with_violations
 
 Run = Callable[[str], set[str]]
@@ -37,7 +37,7 @@ def contained(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Run
 
     if request.param == "binds":
         return root, in_binds
-    place = Place(tmp_path, request.param)
+    place = RecordedProject(tmp_path, request.param)
     return root, recorded
 
 

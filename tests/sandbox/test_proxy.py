@@ -14,7 +14,7 @@ import pytest
 
 from holdfast import Result
 from holdfast.sandbox.proxy import HostProxy
-from tests.runtime.commanding import shell_in
+from tests.runtime.command_helpers import shell_in
 from tests.runtime.support import run
 
 

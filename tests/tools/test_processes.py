@@ -18,7 +18,7 @@ from holdfast.contract.processes import Processes
 from holdfast.runtime.background_processes import MAX_ENDED, ProcessRecord
 from holdfast.text.preview import preview
 from holdfast.tools.processes import PROCESS_KILL, PROCESS_LIST, PROCESS_OUTPUT, PROCESS_START
-from tests.runtime.commanding import PROCESS_TOOLS, Mode, mark, shell_in, survivors, until
+from tests.runtime.command_helpers import PROCESS_TOOLS, Mode, mark, shell_in, survivors, until
 from tests.runtime.support import run, runtime_in
 
 Script = Callable[[Runtime], Coroutine[Any, Any, Any]]

@@ -13,7 +13,7 @@ from holdfast.contract.call import PendingCall, RunConditions
 from holdfast.contract.enums import Failure
 from holdfast.text.preview import preview
 from holdfast.tools.shell import SHELL_EXEC
-from tests.runtime.commanding import Mode, config, shell_in
+from tests.runtime.command_helpers import Mode, config, shell_in
 from tests.runtime.support import run, runtime_in
 
 

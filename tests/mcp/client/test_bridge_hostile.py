@@ -18,7 +18,7 @@ from holdfast.mcp.client.bridge import Bridge
 from holdfast.runtime.workspace import Workspace
 from tests.mcp.client.stdio_fixtures import peak_memory, server
 from tests.mcp.client.test_stdio_transport_hostile import BROKEN, SILENT, SURVIVED
-from tests.runtime.commanding import mark, survivors, until
+from tests.runtime.command_helpers import mark, survivors, until
 from tests.runtime.support import run
 
 

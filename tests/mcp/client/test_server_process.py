@@ -28,7 +28,7 @@ from holdfast.runtime.workspace import Workspace
 from holdfast.sandbox.sandbox import Sandbox
 from holdfast.store.folder_writers import may_have_written
 from tests.mcp.client.stdio_fixtures import runtime_in, server, talking, text_of
-from tests.runtime.commanding import mark, survivors, until
+from tests.runtime.command_helpers import mark, survivors, until
 from tests.runtime.support import run
 
 SECRET = "sk-a-very-secret-value-4711"

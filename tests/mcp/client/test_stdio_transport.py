@@ -20,7 +20,7 @@ from mcp_types import JSONRPCNotification
 from holdfast.config.config import McpServer
 from holdfast.mcp.client.stdio_transport import StdioTransport
 from tests.mcp.client.stdio_fixtures import peak_memory, runtime_in, server
-from tests.runtime.commanding import mark, survivors, until
+from tests.runtime.command_helpers import mark, survivors, until
 from tests.runtime.support import run
 
 ECHO = "import sys\nfor line in sys.stdin.buffer: sys.stdout.buffer.write(line); sys.stdout.buffer.flush()"

@@ -14,7 +14,7 @@ from mcp_types import ElicitResult, ResourceLink
 from holdfast.mcp.client.flow_control import MAX_OWED
 from holdfast.mcp.client.stdio_transport import ServerBroken
 from tests.mcp.client.stdio_fixtures import peak_memory, runtime_in, talking, text_of
-from tests.runtime.commanding import mark, survivors, until
+from tests.runtime.command_helpers import mark, survivors, until
 from tests.runtime.support import run
 
 SURVIVED = (

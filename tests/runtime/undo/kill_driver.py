@@ -1,7 +1,7 @@
-"""Kills a process at every step, or every few, of taking over a command's changes, and of undoing them.
+"""Kills a process at every step, or every few, of applying a command's changes, and of undoing them.
 
-Usage: kill_driver.py FOLDER MECHANISM STRIDE. For each a child is forked that counts its changes to the tree and dies
-by SIGKILL right before, or right after, one of them. What is left is compared with the states before and after.
+Usage: kill_driver.py FOLDER MECHANISM STRIDE. For each step a child is forked that counts its changes to the
+tree and kills itself right before, or right after, one of them. The tree is compared with the states before and after.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from holdfast.runtime.undo.tree import Tree
-from tests.runtime.undo.support import Mechanism, Place, Snapshot, snapshot
+from tests.runtime.undo.support import Mechanism, RecordedProject, Snapshot, snapshot
 
 STEPS = ("move_in", "copy_in", "remove", "make_folder", "make_link", "make_fifo", "set_mode", "set_times")
 SCRIPT = """
@@ -25,8 +25,8 @@ rm -r tree; echo was-a-folder > tree; rm flat; mkdir flat; echo in > flat/in
 """
 
 
-class Doom:
-    """Counts the steps and kills the process at one of them."""
+class KillAtStep:
+    """Counts steps and kills the process at one of them."""
 
     def __init__(self, at: int, *, after: bool) -> None:
         self.left = at
@@ -60,7 +60,7 @@ def fill(root: Path) -> None:
 
 
 def in_child(work: Callable[[], object]) -> bool:
-    """Whether it came to its end."""
+    """Run a function in a forked child; returns whether it was not killed."""
     child = os.fork()
     if child == 0:
         try:
@@ -75,7 +75,7 @@ def in_child(work: Callable[[], object]) -> bool:
 
 
 def halves(now: Snapshot, before: Snapshot, after: Snapshot) -> list[str]:
-    """Paths that are neither as before nor as after. Between a folder and a file there is a moment with nothing."""
+    """Paths that are neither as before nor as after; between a folder and a file, nothing is allowed, too."""
     found: list[str] = []
     for path in now.keys() | before.keys() | after.keys():
         states = [before.get(path), after.get(path)]
@@ -88,26 +88,26 @@ def halves(now: Snapshot, before: Snapshot, after: Snapshot) -> list[str]:
 
 
 def kill_once(folder: Path, mechanism: Mechanism, at: int, *, after: bool, what: str) -> bool:
-    """One killed process; whether it was killed at all."""
+    """Kill one process at this step; returns whether it got that far."""
     folder.mkdir()
-    place = Place(folder, mechanism)
-    fill(place.root)
-    before = snapshot(place.root)
-    place.ledger.close()
+    project = RecordedProject(folder, mechanism)
+    fill(project.root)
+    before = snapshot(project.root)
+    project.ledger.close()
 
     def command() -> None:
-        mine = Place(folder, mechanism)
-        Doom(at if what == "command" else 0, after=after).arm()
+        mine = RecordedProject(folder, mechanism)
+        KillAtStep(at if what == "command" else 0, after=after).arm()
         mine.shell(SCRIPT)
         mine.ledger.close()
 
     finished = in_child(command)
-    then = reference_after(folder.parent, mechanism) if what == "command" else snapshot(place.root)
+    then = reference_after(folder.parent, mechanism) if what == "command" else snapshot(project.root)
     if what == "undo":
 
         def undo() -> None:
-            mine = Place(folder, mechanism)
-            Doom(at, after=after).arm()
+            mine = RecordedProject(folder, mechanism)
+            KillAtStep(at, after=after).arm()
             mine.undo_call("c1")
             mine.ledger.close()
 
@@ -117,38 +117,38 @@ def kill_once(folder: Path, mechanism: Mechanism, at: int, *, after: bool, what:
 
 
 def check(folder: Path, mechanism: Mechanism, before: Snapshot, after: Snapshot) -> None:
-    place = Place(folder, mechanism)
-    place.ledger.recover()
-    verified = place.ledger.verify()
+    project = RecordedProject(folder, mechanism)
+    project.ledger.recover()
+    verified = project.ledger.verify()
     assert verified.ok, verified
-    now = snapshot(place.root)
+    now = snapshot(project.root)
     assert not (half := halves(now, before, after)), (half, now)
-    plan = place.undo.plan("c1")
+    plan = project.undo.plan("c1")
     assert not plan.refused, [(item.path, item.why) for item in plan.refused]
     if plan.to_put_back:
-        result = place.undo_call("c1")
+        result = project.undo_call("c1")
         assert result.success, result.error
-    assert snapshot(place.root) == before
-    recording = place.recorder.begin("last")
+    assert snapshot(project.root) == before
+    recording = project.recorder.begin("last")
     assert recording is not None
     recording.discard()
-    assert list((place.state / "undo" / "runs").iterdir()) == []
-    assert place.ledger.verify().ok
-    place.ledger.close()
+    assert list((project.state / "undo" / "runs").iterdir()) == []
+    assert project.ledger.verify().ok
+    project.ledger.close()
 
 
 _after: dict[str, Snapshot] = {}
 
 
 def reference_after(folder: Path, mechanism: Mechanism) -> Snapshot:
-    """What the command makes of the tree when nobody kills it."""
+    """The tree after the command, without a kill."""
     if mechanism not in _after:
         (folder / "reference").mkdir()
-        place = Place(folder / "reference", mechanism)
-        fill(place.root)
-        place.shell(SCRIPT)
-        place.ledger.close()
-        _after[mechanism] = snapshot(place.root)
+        project = RecordedProject(folder / "reference", mechanism)
+        fill(project.root)
+        project.shell(SCRIPT)
+        project.ledger.close()
+        _after[mechanism] = snapshot(project.root)
     return _after[mechanism]
 
 

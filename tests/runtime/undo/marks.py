@@ -1,4 +1,4 @@
-"""What a machine may lack."""
+"""Skip marks for what a machine may lack."""
 
 from __future__ import annotations
 

