@@ -158,9 +158,9 @@ def test_such_a_dataclass_matches_its_own_output_schema() -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (threading.Lock(), "returned lock, which cannot be kept. Return text, JSON, a dataclass"),
-        ({"a": [object()]}, "returned dict with object, which cannot be kept"),
-        (Result(True, structured=object()), "returned Result with object, which cannot be kept"),  # pyright: ignore
+        (threading.Lock(), "returned lock, which is not JSON. Return text, JSON, a dataclass"),
+        ({"a": [object()]}, "returned dict with object, which is not JSON"),
+        (Result(True, structured=object()), "returned Result with object, which is not JSON"),  # pyright: ignore
     ],
 )
 def test_a_value_that_is_not_json_is_an_error_that_names_it(value: Any, words: str) -> None:

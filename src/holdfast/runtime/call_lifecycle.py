@@ -55,7 +55,7 @@ from holdfast.runtime.results import (
 from holdfast.store import process_identity
 
 _MAX_ROUNDS: Final = 5
-"""How often a call may change between its approval and its run before nobody waits for it here any longer."""
+"""How often a call may change between its approval and its run before this process stops waiting for it."""
 
 
 class CallLifecycle:
@@ -138,7 +138,7 @@ class CallLifecycle:
     # -------------------------------------------------------- waiting for an answer
 
     async def _ask(self, prepared: Prepared, decision: Decision) -> Result:
-        """Make a call pending and wait for its answer, or refuse it at once if there is nobody to ask."""
+        """Make a call pending and wait for its answer, or refuse it at once if no one can be asked."""
         plan, ctx = prepared.plan, prepared.ctx
         interfaces = self._interfaces
         waits_here = bool(interfaces.askers) or interfaces.nobody == "wait"
@@ -232,8 +232,8 @@ class CallLifecycle:
             now = await self.current(found)
             if now.digest != found.digest:  # the new digest would approve what the person was not shown
                 raise StaleApproval(
-                    f"Call {call_id} is not what was shown: {describe_changes(found, now)} changed since; "
-                    f"look at it again{f' with `holdfast pending {call_id}`' if self._pending.shared else ''}."
+                    f"Call {call_id} is not what was shown: {describe_changes(found, now)} changed since. "
+                    f"Review it again{f' with `holdfast pending {call_id}`' if self._pending.shared else ''}."
                 )
         shown = found.digest if digest in (None, fresh.digest) else digest
         return self._pending.answer(call_id, answer, shown, becomes=fresh)

@@ -303,7 +303,7 @@ def _describe_unusable(value: object, error: Exception) -> str:
     """Say which part of a value cannot be converted to a result."""
     part = str(error) if isinstance(error, _Unconvertible) else type(value).__name__
     inside = "" if part == type(value).__name__ else f"{type(value).__name__} with "
-    return f"{inside}{part}, which cannot be kept. Return text, JSON, a dataclass, a pydantic model or a Result"
+    return f"{inside}{part}, which is not JSON. Return text, JSON, a dataclass, a pydantic model or a Result"
 
 
 def with_final_state(result: Result, call_id: str) -> Result:

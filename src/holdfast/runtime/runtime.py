@@ -401,7 +401,7 @@ class Runtime:
         now = await self.lifecycle.current(pending)
         if now.digest != pending.digest:
             changed = describe_changes(pending, now)
-            raise StaleApproval(f"Call {pending.call.id} has changed since it was shown ({changed}); look at it again.")
+            raise StaleApproval(f"Call {pending.call.id} has changed since it was shown ({changed}). Review it again.")
         return self.approvals.remember(now, scope, by, width)
 
     def attach(

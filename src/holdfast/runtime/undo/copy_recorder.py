@@ -117,8 +117,8 @@ class PackStore:
 
     def _wasted(self) -> int:
         used = sum(entry.size for entry in set(self._entries.values()))
-        kept = sum(self._size_of(pack) for pack in {entry.pack for entry in self._entries.values()})
-        return kept - used
+        total = sum(self._size_of(pack) for pack in {entry.pack for entry in self._entries.values()})
+        return total - used
 
     def _size_of(self, pack: str) -> int:
         with suppress(FileNotFoundError):
@@ -213,7 +213,7 @@ class CopyRecording:
         if snapshot.entry is None:
             return describe_stat(snapshot.facts, target=snapshot.target)
         self._contents.copy_to_blobs(snapshot.entry, self._blobs)
-        return describe_stat(snapshot.facts, snapshot.entry.digest, kept=True)
+        return describe_stat(snapshot.facts, snapshot.entry.digest, stored=True)
 
 
 def check_size(root: Path, limits: CopyLimits) -> None:

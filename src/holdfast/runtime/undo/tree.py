@@ -64,13 +64,13 @@ def file_state(folder: int, name: str, facts: os.stat_result, keep: StoreContent
         return describe_stat(facts)
     try:
         digest = digest_of_open(opened) if keep is None else keep(opened)
-        return describe_stat(os.fstat(opened), digest, kept=keep is not None)
+        return describe_stat(os.fstat(opened), digest, stored=keep is not None)
     finally:
         os.close(opened)
 
 
 def describe_stat(
-    facts: os.stat_result, digest: str | None = None, *, kept: bool = False, target: str | None = None
+    facts: os.stat_result, digest: str | None = None, *, stored: bool = False, target: str | None = None
 ) -> PathState:
     kind = kind_of(facts.st_mode)
     mine = facts.st_uid == os.geteuid() and facts.st_gid == os.getegid()
@@ -78,8 +78,8 @@ def describe_stat(
         kind=kind,
         mode=None if kind == "symlink" else stat.S_IMODE(facts.st_mode),
         size=facts.st_size if kind == "file" else 0,
-        blob=digest if kept else None,
-        digest=None if kept else digest,
+        blob=digest if stored else None,
+        digest=None if stored else digest,
         target=target,
         owner=None if mine else (facts.st_uid, facts.st_gid),
     )
