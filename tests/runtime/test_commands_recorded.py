@@ -61,7 +61,7 @@ def test_the_content_of_a_refused_folder_is_refused(tmp_path: Path) -> None:
     project = tmp_path / "project"
     assert result.state is State.DONE, result.error
     assert (project / "zzz").read_text() == "2\n" and not (project / ".husky").exists()
-    assert "The sandbox kept the command from this" in result.output
+    assert "The sandbox prevented these changes" in result.output
 
 
 @pytest.mark.spec("X11", "X3")

@@ -96,4 +96,4 @@ def test_a_tool_that_blocks_the_event_loop_past_its_timeout_is_reported(
 
     run(Runtime(tools=[Tool(name="busy", execute=execute, effects=frozenset(), timeout=0.01)]).call("busy"))
     assert re.search(r"Tool 'busy' blocked the event loop for \d+\.\d s; its timeout is 0\.01 s\.", caplog.text)
-    assert "make it a plain function: those run in a thread" in caplog.text
+    assert "make it a plain function, which runs in a thread" in caplog.text

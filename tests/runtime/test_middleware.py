@@ -46,7 +46,7 @@ def test_middleware_can_deny_with_a_reason_and_denies_if_it_fails() -> None:
     def junk(args: Any, ctx: Any) -> str:
         return "junk"
 
-    hooks = [(denies, "not on Sundays"), (raises, "hook broke"), (hangs, "did not answer"), (junk, "returned str")]
+    hooks = [(denies, "not on Sundays"), (raises, "hook broke"), (hangs, "did not return"), (junk, "returned str")]
     for hook, words in hooks:
         runtime = Runtime(tools=[note], config=config)
         runtime.middleware_for("note", before=hook)

@@ -61,7 +61,7 @@ def test_a_call_of_an_unknown_tool_runs_when_its_program_starts_again(tmp_path: 
     stranger = runtime_in(tmp_path)
     approved = run(stranger.approve(call_id, by="bob"))
     assert (approved.state, approved.failure) == (State.APPROVED, Failure.AWAITING_PROGRAM)
-    assert "runs in the program that knows 'note'" in (approved.error or "")
+    assert "runs in the program that has 'note'" in (approved.error or "")
     note, seen = recorder()
 
     async def back() -> Result | None:

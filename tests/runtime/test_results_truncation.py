@@ -76,7 +76,7 @@ def test_reading_output_reports_what_is_wrong(tmp_path: Path) -> None:
     whole = run(runtime.call("short"))
     cut = run(runtime.call("printing"))
     assert "No call 'nope'" in (run(runtime.call("output.read", {"call": "nope"})).error or "")
-    assert "shown whole" in (run(runtime.call("output.read", {"call": whole.call_id})).error or "")
+    assert "was not truncated" in (run(runtime.call("output.read", {"call": whole.call_id})).error or "")
     beyond = run(runtime.call("output.read", {"call": cut.call_id, "offset": 9999}))
     assert beyond.error == "Offset 9999 is beyond the end of the output (5000 lines in all)."
 

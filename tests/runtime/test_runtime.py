@@ -32,7 +32,7 @@ def given(value: Any) -> Any:
         ),
         (lambda: Runtime(nobody=given(5)), "nobody='5' is not known. Choose from: deny, pending, wait."),
         (lambda: Runtime().tool_list(given("opnai")), "the format 'opnai'. Did you mean 'openai'? Choose from: "),
-        (lambda: Runtime(config=given({})), "a Config, not dict. For plain tables write Config.from_dict(...)."),
+        (lambda: Runtime(config=given({})), "a Config, not dict. For a dict use Config.from_dict(...)."),
         (lambda: Runtime(tools=given(ping)), "a list: Runtime(tools=[...])"),
         (
             lambda: Config(approval=given({"auto_approve": ["note"]})),

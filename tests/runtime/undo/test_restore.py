@@ -170,7 +170,7 @@ def test_undo_of_pruned_content_says_so(project: RecordedProject) -> None:
     call_id, _ = project.shell("echo new > a")
     for blob in project.ledger.blobs.folder.glob("*/*"):
         blob.unlink()
-    with pytest.raises(UndoRefused, match="not kept any more; it was pruned"):
+    with pytest.raises(UndoRefused, match="its previous content has been pruned"):
         project.undo_call(call_id)
 
 
