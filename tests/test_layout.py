@@ -25,14 +25,6 @@ _UNTESTED: Final = """
     models/operator/slots models/port models/providers models/requests/masked_text models/requests/words
     models/text_protocol/prompt models/text_protocol/syntax models/text_protocol/text_model models/translation
     models/transport
-
-    runtime/access runtime/background_processes runtime/call_lifecycle runtime/cancellation runtime/events
-    runtime/executor runtime/input_checks runtime/output_reader runtime/path_locks runtime/pipeline
-    runtime/services runtime/tool_process runtime/undo/copy_recorder runtime/undo/overlay_recorder
-    runtime/undo/protected_changes runtime/undo/recording_lock runtime/undo/restore runtime/undo/tree
-    runtime/workspace
-
-    testing/backend testing/conversation testing/memory_conversation
 """
 UNTESTED: Final = frozenset(_UNTESTED.split())
 """Modules without a test at the mirrored path. This list may only shrink."""

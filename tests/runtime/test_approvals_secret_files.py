@@ -64,7 +64,7 @@ def test_an_approved_secret_file_is_read_and_not_stored(tmp_path: Path) -> None:
     assert runtime.ledger is not None
     assert len(runtime.ledger.calls()) == 3
     kept = [runtime.ledger.call(one.call_id).result for one in (read, found)]
-    assert all(result is not None and result.output.startswith("[not kept") for result in kept)
+    assert all(result is not None and result.output.startswith("[not stored") for result in kept)
     assert "unter2hunter2" not in b"".join(runtime.ledger.export()).decode()
 
 

@@ -99,7 +99,7 @@ def test_a_tool_this_command_does_not_know_is_left_to_its_program(asking: Cli, t
     asking.configure("")
     done = asking.run("approve", call_id)
     assert done.code == 4
-    assert "runs in the program that knows 'launch'" in done.err
+    assert "runs in the program that has 'launch'" in done.err
     assert asking.run("pending", "--json").lines[0]["waits_for"] == "program"
     asking.configure('[tools]\nmodules = ["my_tools"]\nprofile = "full"\n')
     asking.run("call", "calculator", "expression=1")

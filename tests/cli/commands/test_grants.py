@@ -30,7 +30,7 @@ def test_always_is_refused_where_a_limit_asks_every_time(asking: Cli) -> None:
     call_id = asking.make_pending(*WRITE)
     done = asking.run("approve", call_id, "--always", "user")
     assert done.code == 2
-    assert "asked about every time" in done.err
+    assert "needs approval every time" in done.err
     assert asking.run("pending", "--json").lines[0]["state"] == "pending"
     assert asking.run("grants").out == "There are no grants here.\n"
 

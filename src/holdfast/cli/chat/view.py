@@ -328,7 +328,7 @@ def _explain(known: SlotState, runtime: Runtime, resume: str) -> str:
         return f"Another process is running it. {resume} when it has ended to get the result."
     if runtime.registry.find(slot.use.name) is None:
         return f"There is no tool '{escape(slot.use.name)}' here. Restore it, or write status=rejected."
-    if runtime.planning:
+    if runtime.plan_mode:
         return "Approved, but --plan runs nothing that makes changes. Run it without --plan."
     if slot.status is Status.PENDING and pending is None:
         return "No pending call belongs to this block. Write the result into it, or remove it to be asked."
