@@ -15,7 +15,7 @@ from documents import again
 from measure import Effort, race
 
 from holdfast.models.text_protocol.parser import parse
-from holdfast.models.text_protocol.stream import Preview
+from holdfast.models.text_protocol.stream import TextPreview
 from holdfast.models.text_protocol.syntax import TAGS
 
 SIZE = 1_000_000
@@ -91,7 +91,7 @@ def find_all(text: str) -> int:
 
 
 def stream(text: str) -> int:
-    preview = Preview()
+    preview = TextPreview()
     shown = [preview.feed(text[at : at + PIECE]) for at in range(0, len(text), PIECE)]
     return len(shown) + len(parse(text).pieces)
 
@@ -116,7 +116,7 @@ def main() -> None:
         text = make(random.Random(7), SIZE)
         parsed = parse(text)
         assert len(parsed.calls) == count, kind
-        assert not parsed.flaws, kind
+        assert not parsed.problems, kind
         subjects = {"find": again(lambda text=text: find_all(text)), "parse": again(lambda text=text: parse(text))}
         best = asyncio.run(race(subjects, Effort(5 if quick else 30, 0.05)))
         best |= asyncio.run(race({"stream": again(lambda text=text: stream(text))}, Effort(1 if quick else 3, 0.5)))

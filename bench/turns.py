@@ -22,7 +22,7 @@ from time import perf_counter, sleep
 from holdfast.contract.message import Message, Text, ToolUse
 from holdfast.contract.tool import Tool
 from holdfast.factory.chat import open_chat
-from holdfast.models.port import Ended, ModelEvent, PartEnded, Settings, Usage
+from holdfast.models.port import ModelEvent, PartEnded, ReplyEnded, Settings, Usage
 
 WARM_UP = 50
 LOOK = "holdfast-bench"
@@ -41,13 +41,13 @@ class Caller:
     ) -> AsyncIterator[ModelEvent]:
         if self.left == 0:
             yield PartEnded(Text("That is all."))
-            yield Ended("end", Usage())
+            yield ReplyEnded("end", Usage())
             return
         self.left -= 1
         arguments = json.dumps({"expression": f"{self.left} * 7 + 1"})
         yield PartEnded(Text(f"Calculating, {self.left} to go."))
         yield PartEnded(ToolUse(f"call_{self.left}", "calculator", arguments))
-        yield Ended("tool_use", Usage(input=10, output=10))
+        yield ReplyEnded("tool_use", Usage(input=10, output=10))
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from holdfast.agent.loop import Loop
 from holdfast.config.config import ApprovalConfig
 from holdfast.contract.enums import State
 from holdfast.contract.message import Message, Part, Text, ToolResult, ToolUse
-from holdfast.models.port import Ended, ModelEvent, PartEnded, Settings, TextDelta, Usage
+from holdfast.models.port import ModelEvent, PartEnded, ReplyEnded, Settings, TextDelta, Usage
 from holdfast.store.ledger import Ledger
 from holdfast.testing.memory_conversation import MemoryConversation, MemoryUser
 from tests.runtime.support import recorder, runtime_in
@@ -32,7 +32,7 @@ def said(*parts: Part | str) -> list[ModelEvent]:
             events.append(TextDelta(whole.text))
         events.append(PartEnded(whole))
     calls = any(isinstance(part, ToolUse) for part in parts)
-    return [*events, Ended("tool_use" if calls else "end", SPENT, "scripted-1")]
+    return [*events, ReplyEnded("tool_use" if calls else "end", SPENT, "scripted-1")]
 
 
 def use(use_id: str, name: str = "note", arguments: str = '{"text": "x"}') -> ToolUse:

@@ -16,7 +16,7 @@ from holdfast.agent.surface import Surface
 from holdfast.config.config import ApprovalConfig
 from holdfast.contract.enums import Failure, State
 from holdfast.contract.message import Message, Part, Text, ToolUse
-from holdfast.models.port import Ended, ModelError, ModelEvent, ModelFault, PartEnded
+from holdfast.models.port import ModelError, ModelEvent, ModelFault, PartEnded, ReplyEnded
 from holdfast.testing.memory_conversation import MemoryConversation, MessageEntry
 from tests.agent.scripted import SPENT, Stage, results_in, said, saying, use
 
@@ -268,7 +268,7 @@ def test_typed_results_are_found_however_much_others_have_called_since(tmp_path:
 
 
 def test_calls_of_a_model_that_refuses_to_answer_are_not_made(tmp_path: Path) -> None:
-    refused: list[ModelEvent] = [PartEnded(use("runtime-9")), Ended("refusal", SPENT)]
+    refused: list[ModelEvent] = [PartEnded(use("runtime-9")), ReplyEnded("refusal", SPENT)]
     stage = Stage(tmp_path, refused, guard=Script())
     assert stage.advance().kind == "failed"
     assert stage.advance().kind == "done"

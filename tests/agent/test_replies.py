@@ -18,11 +18,11 @@ from holdfast.contract.event import WarningRaised
 from holdfast.contract.message import Aborted, Message, Text, Thinking, ToolResult, ToolUse
 from holdfast.models.port import (
     CallBegun,
-    Ended,
     ModelError,
     ModelEvent,
     ModelFault,
     PartEnded,
+    ReplyEnded,
     Retrying,
     TextDelta,
     ThinkingDelta,
@@ -102,18 +102,18 @@ def test_a_model_that_breaks_is_reported_in_one_sentence(tmp_path: Path) -> None
 
 @pytest.mark.spec("U1")
 def test_a_refusal_and_a_reply_that_is_too_long_are_said_to_be(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, [Ended("refusal", SPENT)])
+    stage = Stage(tmp_path, [ReplyEnded("refusal", SPENT)])
     outcome = stage.advance()
     assert (outcome.kind, outcome.usage) == ("failed", SPENT)
     assert outcome.message == "The model refused to answer. Rephrase your message."
-    stage = Stage(tmp_path, [PartEnded(Text("So lo")), Ended("max_tokens", SPENT)])
+    stage = Stage(tmp_path, [PartEnded(Text("So lo")), ReplyEnded("max_tokens", SPENT)])
     assert stage.advance().kind == "done"
     assert any(isinstance(event, WarningRaised) and "max_tokens" in event.message for event in stage.events)
 
 
 @pytest.mark.spec("U1")
 def test_an_empty_reply_is_not_written(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, [Ended("end", Usage())])
+    stage = Stage(tmp_path, [ReplyEnded("end", Usage())])
     assert stage.advance().message == "The model returned an empty reply."
     assert len(stage.conversation.messages()) == 1
 

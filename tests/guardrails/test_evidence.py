@@ -22,7 +22,7 @@ from holdfast.guardrails.evidence import (
     what_it_does,
 )
 from holdfast.guardrails.intent import Mode
-from holdfast.models.requests.words import is_configuration, is_lockfile, paths_in
+from holdfast.models.requests.words import is_config_file, is_lockfile, paths_in
 from holdfast.tools.search.search import CODE_SEARCH
 from tests.runtime.support import run, runtime_in
 from tests.text.strategies import ANY_TEXT
@@ -310,7 +310,7 @@ def test_the_end_of_a_path_refers_to_it() -> None:
 )  # fmt: skip
 def test_lock_files_are_known_by_name_and_configure_nothing(path: str) -> None:
     assert is_lockfile(path)
-    assert not is_configuration(path)
+    assert not is_config_file(path)
 
 
 @pytest.mark.spec("M4")

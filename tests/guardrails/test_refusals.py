@@ -8,7 +8,7 @@ from holdfast.agent.guard import AskModel
 from holdfast.config.config import GuardrailsConfig
 from holdfast.contract.result import Result, fail
 from holdfast.guardrails.guardrails import GuardRails
-from holdfast.models.text_protocol.syntax import small_name
+from holdfast.models.text_protocol.syntax import short_name
 from tests.guardrails.making import (
     TOOLS,
     WHERE,
@@ -187,7 +187,7 @@ def test_of_a_call_that_has_no_result_yet_nobody_says_that_it_is_above(rules: st
 
 @pytest.mark.spec("M4")
 def test_notes_and_refusals_name_tools_as_the_model_writes_them() -> None:
-    guard = GuardRails(GuardrailsConfig(), lambda: list(TOOLS.values()), lambda tool: small_name(tool.name))
+    guard = GuardRails(GuardrailsConfig(), lambda: list(TOOLS.values()), lambda tool: short_name(tool.name))
     turn = turn_of("Where is parse_config defined?")
     sent = guard.prepare(turn)
     assert isinstance(sent, AskModel)

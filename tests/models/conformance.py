@@ -13,10 +13,10 @@ from holdfast import Tool
 from holdfast.contract.message import Aborted, Message, Text, Thinking, ToolResult, ToolUse
 from holdfast.models.port import (
     CallBegun,
-    Ended,
     Model,
     ModelEvent,
     PartEnded,
+    ReplyEnded,
     Retrying,
     Settings,
     TextDelta,
@@ -24,7 +24,7 @@ from holdfast.models.port import (
 )
 
 SECONDS = 20
-_KINDS = (TextDelta, ThinkingDelta, CallBegun, PartEnded, Retrying, Ended)
+_KINDS = (TextDelta, ThinkingDelta, CallBegun, PartEnded, Retrying, ReplyEnded)
 
 
 class ModelConformance:
@@ -71,7 +71,7 @@ class ModelConformance:
     def test_a_reply_ends_once_and_last(self) -> None:
         events = self.heard(self.conversation)
         assert all(isinstance(event, _KINDS) for event in events)
-        assert [isinstance(event, Ended) for event in events] == [False] * (len(events) - 1) + [True]
+        assert [isinstance(event, ReplyEnded) for event in events] == [False] * (len(events) - 1) + [True]
 
     @pytest.mark.spec("M1")
     def test_what_is_shown_while_it_comes_is_what_the_parts_say(self) -> None:
@@ -87,14 +87,14 @@ class ModelConformance:
     @pytest.mark.spec("M5")
     def test_tokens_are_counted_and_never_negative(self) -> None:
         last = self.heard(self.conversation)[-1]
-        assert isinstance(last, Ended)
+        assert isinstance(last, ReplyEnded)
         counted = last.usage
         assert min(counted.input, counted.output, counted.cache_read, counted.cache_write, counted.thinking) >= 0
         assert counted.cost is None or counted.cost >= 0
 
     @pytest.mark.spec("M1")
     def test_everything_a_document_can_hold_can_be_sent(self) -> None:
-        assert isinstance(self.heard(self.long_conversation())[-1], Ended)
+        assert isinstance(self.heard(self.long_conversation())[-1], ReplyEnded)
 
     @pytest.mark.spec("M1")
     def test_a_reply_can_be_left_after_any_event(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from holdfast import Tool
 from holdfast.contract.message import Message, Part, Text, ToolResult, ToolUse
-from holdfast.models.port import Ended, Model, ModelError, ModelEvent, PartEnded, Settings
+from holdfast.models.port import Model, ModelError, ModelEvent, PartEnded, ReplyEnded, Settings
 from tests.models.servers.apis import Api
 from tests.models.servers.http import Answer, Asked, serving
 from tests.models.servers.script import Say, Script
@@ -53,8 +53,8 @@ def parts(events: Sequence[ModelEvent]) -> list[Part]:
     return [event.part for event in events if isinstance(event, PartEnded)]
 
 
-def end(events: Sequence[ModelEvent]) -> Ended:
-    assert isinstance(events[-1], Ended)
+def end(events: Sequence[ModelEvent]) -> ReplyEnded:
+    assert isinstance(events[-1], ReplyEnded)
     return events[-1]
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from holdfast.config.config import ModelConfig, SecretSource
 from holdfast.config.layers import load
-from holdfast.models.from_config import KNOWN, open_model
-from holdfast.models.text_protocol.text_model import TextModel, Trying
-from holdfast.models.transport import Transport
+from holdfast.models.from_config import KNOWN_PROVIDERS, open_model
+from holdfast.models.remote_model import RemoteModel
+from holdfast.models.text_protocol.text_model import FallbackModel, TextModel
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
 SNIPPETS = re.findall(r"^```toml\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
@@ -32,13 +32,13 @@ def test_every_configuration_of_the_guide_is_valid(text: str, tmp_path: Path) ->
     assert config != ModelConfig()
     if ":" in config.name:
         model, _ = open_model(config, secret=secret)
-        assert isinstance(model, Transport | TextModel | Trying)
+        assert isinstance(model, RemoteModel | TextModel | FallbackModel)
 
 
 @pytest.mark.spec("M1")
 def test_the_guide_lists_the_providers_with_their_addresses_and_keys() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \|(.*)\|$", GUIDE, re.MULTILINE))
-    assert set(rows) == set(KNOWN)
-    for name, known in KNOWN.items():
+    assert set(rows) == set(KNOWN_PROVIDERS)
+    for name, known in KNOWN_PROVIDERS.items():
         assert all(key in rows[name] for key in known.keys)
         assert known.keys or known.base_url in rows[name]

@@ -14,7 +14,7 @@ from holdfast.contract.errors import ConfigError, SecretUnavailable
 from holdfast.models import from_config
 from holdfast.models.from_config import open_model
 from holdfast.models.port import Model, ModelError, ModelFault
-from holdfast.models.transport import Transport
+from holdfast.models.remote_model import RemoteModel
 
 
 def secrets(**known: str) -> Callable[[SecretSource], str]:
@@ -30,9 +30,11 @@ def _blank(_: SecretSource) -> str:
     return " "
 
 
-def opened(name: str, *, secret: Callable[[SecretSource], str] | None = None, **providers: ModelProvider) -> Transport:
+def opened(
+    name: str, *, secret: Callable[[SecretSource], str] | None = None, **providers: ModelProvider
+) -> RemoteModel:
     model, _ = open_model(ModelConfig(name=name, protocol="native", providers=providers), secret=secret or secrets())
-    assert isinstance(model, Transport)
+    assert isinstance(model, RemoteModel)
     _is_a_model: Model = model
     return model
 

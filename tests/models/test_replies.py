@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast.contract.message import Text, Thinking, ToolUse
-from holdfast.models.from_config import KNOWN
-from holdfast.models.port import CallBegun, Ended, PartEnded, TextDelta, ThinkingDelta
+from holdfast.models.from_config import KNOWN_PROVIDERS
+from holdfast.models.port import CallBegun, PartEnded, ReplyEnded, TextDelta, ThinkingDelta
 from tests.models.servers import chat
 from tests.models.servers.apis import ANTHROPIC, APIS, CHAT, GOOGLE, OPENAI, Api
 from tests.models.servers.http import Answer, event, serving
@@ -88,8 +88,8 @@ def test_text_is_shown_piece_by_piece_and_given_once_whole(api: Api) -> None:
 @pytest.mark.spec("M1")
 def test_a_part_is_given_out_as_soon_as_the_next_one_begins(api: Api) -> None:
     events = replied(api, Script((Say("One."), *TWO)))
-    order = [type(one) for one in events if isinstance(one, PartEnded | CallBegun | Ended)]
-    assert order == [PartEnded, CallBegun, PartEnded, CallBegun, PartEnded, Ended]
+    order = [type(one) for one in events if isinstance(one, PartEnded | CallBegun | ReplyEnded)]
+    assert order == [PartEnded, CallBegun, PartEnded, CallBegun, PartEnded, ReplyEnded]
 
 
 @pytest.mark.parametrize("api", [ANTHROPIC, OPENAI], ids=lambda api: api.name)
@@ -162,5 +162,7 @@ def test_no_price_is_claimed_for_local_servers_and_models_nobody_lists() -> None
     assert end(replied(CHAT, Script((Say("Hi."),)), model="gpt-5")).usage.cost is None
     script = Script((Say("Hi."),))
     made = Api("openai", "openai", "no-such-model", partial(OPENAI.events), OPENAI.check, "/v1")
-    assert all(not known.keys for name, known in KNOWN.items() if name in ("ollama", "vllm", "llamacpp", "lmstudio"))
+    assert all(
+        not known.keys for name, known in KNOWN_PROVIDERS.items() if name in ("ollama", "vllm", "llamacpp", "lmstudio")
+    )
     assert end(replied(made, script)).usage.cost is None

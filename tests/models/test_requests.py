@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.contract.message import Aborted, Message, Text, ToolResult, ToolUse
 from holdfast.models.call_arguments import CallIds
-from holdfast.models.http import WrongAnswer, http_client
+from holdfast.models.http import UnexpectedResponse, http_client
 from holdfast.models.port import Settings
 from tests.models.servers.apis import ANTHROPIC, APIS, CHAT, GOOGLE, KEY, OPENAI, VERTEX, Api
 from tests.models.servers.http import Answer, serving
@@ -270,7 +270,7 @@ def test_the_key_travels_only_in_its_header(api: Api) -> None:
 def test_a_connection_goes_to_its_own_address_and_no_other() -> None:
     async def ask() -> None:
         async with serving(Answer()) as server, http_client(CHAT.endpoint("http://127.0.0.1:1"), Settings()) as client:
-            with pytest.raises(WrongAnswer):
+            with pytest.raises(UnexpectedResponse):
                 await client.post(server.url)
             assert not server.asked
 
@@ -296,8 +296,8 @@ def test_where_the_assistant_has_the_first_word_the_user_begins(api: Api, before
 def test_thousands_of_calls_with_the_same_id_get_ids_in_bounded_time(plain: bool, wanted: str) -> None:
     ids = CallIds(plain=plain)
     begun = time.process_time()
-    given = [ids.give(wanted.format(number % 4_000)) for number in range(16_000)]
-    given += [ids.give("a") for _ in range(4_000)]
+    given = [ids.assign(wanted.format(number % 4_000)) for number in range(16_000)]
+    given += [ids.assign("a") for _ in range(4_000)]
     assert time.process_time() - begun < 2
     assert len(set(given)) == len(given) and given[0] == wanted.format(0)
     assert not plain or max(map(len, given)) <= 64

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.contract.message import Text
-from holdfast.models.port import Ended, ModelError, ModelEvent, ModelFault, Retrying, Settings
+from holdfast.models.port import ModelError, ModelEvent, ModelFault, ReplyEnded, Retrying, Settings
 from tests.models.servers.apis import ANTHROPIC, APIS, CHAT, OPENAI, Api
 from tests.models.servers.http import Answer, error, serving
 from tests.models.servers.script import Say, Script, Use
@@ -34,7 +34,7 @@ class Asked:
             self.pauses.append(seconds)
 
         async with serving(*answers) as server:
-            model = replace(api.open(server), sleep=pause, chance=lambda: chance)
+            model = replace(api.open(server), sleep=pause, jitter=lambda: chance)
             try:
                 async for event in model.stream(HELLO, TOOLS, Settings(retries=retries)):
                     self.events.append(event)
@@ -51,7 +51,7 @@ class Asked:
 @pytest.mark.spec("M1")
 def test_a_busy_provider_is_asked_again_with_growing_pauses(api: Api) -> None:
     asked = Asked(api, [BUSY, BUSY, error(503, {}), Answer(api.events(GOOD))])
-    assert asked.error is None and isinstance(asked.events[-1], Ended)
+    assert asked.error is None and isinstance(asked.events[-1], ReplyEnded)
     assert asked.requests == 4
     assert asked.pauses == [1, 2, 4]
     assert [(one.attempt, one.delay) for one in asked.tried_again] == [(1, 1), (2, 2), (3, 4)]
@@ -136,7 +136,7 @@ def test_a_server_that_cannot_be_reached_is_tried_again() -> None:
 def test_a_pause_can_be_cancelled() -> None:
     async def ask() -> Any:
         async with serving(BUSY) as server:
-            model = replace(ANTHROPIC.open(server), sleep=asyncio.sleep, chance=lambda: 1.0)
+            model = replace(ANTHROPIC.open(server), sleep=asyncio.sleep, jitter=lambda: 1.0)
             stream = model.stream(HELLO, TOOLS, Settings())
             assert isinstance(await anext(stream), Retrying)
             waiting = asyncio.create_task(anext(stream))

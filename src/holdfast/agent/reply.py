@@ -23,7 +23,7 @@ _GRACE: Final = 2.0
 
 class ModelReply(Struct, frozen=True):
     parts: tuple[Part, ...]
-    ended: port.Ended | None = None
+    ended: port.ReplyEnded | None = None
     """None for a partial reply."""
     error: str = ""
     """Why the reply is partial, as a sentence."""
@@ -40,7 +40,7 @@ class ReplyCollector:
         self._parts: list[Part] = []
         self._text: list[str] = []
         self._closed = False
-        self.ended: port.Ended | None = None
+        self.ended: port.ReplyEnded | None = None
 
     async def collect(self, stream: AsyncIterator[port.ModelEvent]) -> None:
         try:
@@ -65,7 +65,7 @@ class ReplyCollector:
             if isinstance(event.part, Text):
                 self._text.clear()
             self._parts.append(event.part)
-        elif isinstance(event, port.Ended):
+        elif isinstance(event, port.ReplyEnded):
             self.ended = event
 
     def close(self) -> tuple[Part, ...]:

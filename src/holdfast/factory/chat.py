@@ -44,8 +44,8 @@ from holdfast.contract.tool import Tool
 from holdfast.factory.runtime import DocumentContext, Project, build_registry, build_runtime, check_config, load_project
 from holdfast.models.from_config import open_model, settings_for
 from holdfast.models.port import Model, Settings
-from holdfast.models.text_protocol.syntax import small_name
-from holdfast.models.text_protocol.text_model import chosen_for
+from holdfast.models.text_protocol.syntax import short_name
+from holdfast.models.text_protocol.text_model import protocol_choice
 from holdfast.registry.registry import Registry
 from holdfast.registry.source_loader import WAITING_FOR_SOURCES
 from holdfast.rules.policy import Policy, PolicyRules, read_skills
@@ -352,7 +352,7 @@ def _guard(rules: GuardrailsConfig, model: Model, tools: Callable[[], Sequence[T
     from holdfast.guardrails.guardrails import GuardRails  # most runs have no guard-rails
 
     def name_for_model(tool: Tool) -> str:
-        return small_name(tool.name) if chosen_for(model).protocol == "text" else tool.api_name
+        return short_name(tool.name) if protocol_choice(model).protocol == "text" else tool.api_name
 
     return GuardRails(rules, tools, name_for_model)
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from holdfast.contract.json import Json
 from holdfast.contract.result import Result
 from holdfast.guardrails.intent import Mode
-from holdfast.models.requests.words import is_code, is_configuration, is_lockfile, is_prose, is_settings
+from holdfast.models.requests.words import is_code, is_config_file, is_config_format, is_lockfile, is_prose
 from holdfast.tools.search.ranking import defined_name
 
 _TERMS: Final = {
@@ -181,7 +181,7 @@ class _Seen:
         self.definition = 2 if exact else min(does[Does.DEFINE], 1)
         """2: it defines exactly what was searched for; 1: a line reads like a definition; 0: none does."""
         self.is_usage = self.source and self.uses > 0
-        self.configures = is_configuration(found.path) and not self.import_only
+        self.configures = is_config_file(found.path) and not self.import_only
         self.shows_something = not self.lockfile and not self.import_only and not is_prose(found.path)
         """More than imports, in something other than prose or a lock file."""
 
@@ -199,7 +199,7 @@ def rejecting(mode: Mode, path: str, content: str, candidates: Sequence[Candidat
         return Gate.LOCKFILE
     if mode is Mode.USAGE and this is not None and this.definition_only and any(one.is_usage for one in others):
         return Gate.DEFINITION_ONLY
-    if mode is Mode.CONFIG and not is_configuration(path) and any(one.configures for one in others):
+    if mode is Mode.CONFIG and not is_config_file(path) and any(one.configures for one in others):
         return Gate.NOT_CONFIG
     if mode is Mode.DEFINITION and this is not None and any(one.definition > this.definition for one in others):
         return Gate.NOT_DEFINITION
@@ -224,7 +224,7 @@ def shows_alone(mode: Mode, path: str, content: str, names: Collection[str]) -> 
     if mode is Mode.USAGE:
         return not seen.definition_only
     if mode is Mode.CONFIG:
-        return is_configuration(path)
+        return is_config_file(path)
     if mode is Mode.DEFINITION:
         return seen.definition > 0
     return mode not in _TERMS or _holds(content, _TERMS[mode])
@@ -256,7 +256,7 @@ def _rank(mode: Mode, one: _Seen) -> tuple[int, ...]:
         said = (not one.is_usage, one.import_only, one.definition_only)
         return (*said, not one.source, aside, -one.uses, one.place)
     if mode is Mode.CONFIG:
-        return (not one.configures, not is_settings(one.path), not one.shows_something, one.place)
+        return (not one.configures, not is_config_format(one.path), not one.shows_something, one.place)
     if mode is Mode.DEFINITION:
         return (-one.definition, not one.shows_something, aside, one.place)
     if mode in _TERMS:

@@ -31,7 +31,7 @@ from holdfast.guardrails.turn_facts import (
     facts_of,
     is_by_runtime,
 )
-from holdfast.models.requests.masked_text import quoted, several
+from holdfast.models.requests.masked_text import quoted, quoted_list
 from holdfast.models.requests.words import paths_in
 
 MAX_ROUNDS: Final = 10
@@ -137,7 +137,7 @@ def _notes(state: State) -> tuple[str, ...]:
     facts = state.turn
     notes: list[str] = []
     if state.answered:
-        shown = several(state.evidence().shown)
+        shown = quoted_list(state.evidence().shown)
         notes.append(f"You have read {shown}. Answer now from what it says, and ask for nothing more.")
     elif facts.surface is not None:
         left = f"Tools for this message: {', '.join(map(facts.tools.written, facts.left))}."
@@ -156,7 +156,9 @@ def _without_evidence(turn: TurnHistory, state: State) -> RetryReply | CallTools
         return _reading("evidence", state.unread()) or _no_evidence(state)
     searched = bool(state.searches)
     if state.reads:
-        what = f"{several(state.paths_read)} does not show it" + (", and the search found nothing" if searched else "")
+        what = f"{quoted_list(state.paths_read)} does not show it" + (
+            ", and the search found nothing" if searched else ""
+        )
     elif searched:
         what = "the search found nothing"
     else:
@@ -212,7 +214,7 @@ def _cites_unread(
     if found is not None and CITED not in state.acts and state.turn.tools.has(READ):
         return CallTools("citations", (_use(READ, {"path": found}),), f"the answer names {quoted(found)}")
     if _may_correct(turn, "citations"):
-        known = f"Name only files you have read: {several(read)}." if read else "You have read no file."
+        known = f"Name only files you have read: {quoted_list(read)}." if read else "You have read no file."
         return _again("citations", f"Your answer names {path}, which was not read. {known} Answer again.")
     return _stopped("citations", f"The model was stopped: its answer names {path}, which it has not read", state)
 
@@ -315,10 +317,10 @@ def _no_evidence(state: State) -> EndTurn:
 
 def _stopped(rule: str, what: str, state: State) -> EndTurn:
     """With what is known to have been searched for and read; that there was nothing only where that is known too."""
-    searched = several([each.query for each in state.searches if each.query])
+    searched = quoted_list([each.query for each in state.searches if each.query])
     parts = {
         "Searched for": searched or ("" if state.blind or state.looked else "nothing"),
-        "Read": several(state.paths_read) or ("" if state.blind else "nothing"),
+        "Read": quoted_list(state.paths_read) or ("" if state.blind else "nothing"),
     }
     so_far = "".join(f"{what}: {names}. " for what, names in parts.items() if names)
     return EndTurn(rule, f"{what}. {so_far}Ask in other words, or name a file to read.", stopped=True)
@@ -390,7 +392,7 @@ def _not_made(turn: Sequence[Called], rejected: Sequence[str]) -> str:
     others = [called for called in turn if called.may_have_changed]
     touched = any(called.name not in CHANGES or not called.path for called in others)
     touched = touched or not _are_apart([called.path for called in others], rejected)
-    paths = several(list(dict.fromkeys(rejected)))
+    paths = quoted_list(list(dict.fromkeys(rejected)))
     return f"Canceled: this change to {paths} was not made." if touched else f"Canceled: {paths} was not changed."
 
 

@@ -12,19 +12,19 @@ from msgspec import Struct
 
 from holdfast.agent.surface import ANSWER_ONLY, GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
 from holdfast.guardrails.negation import CHANGES, asks_for_change
-from holdfast.models.requests.masked_text import Form, Masked, Slot, mask, telling
+from holdfast.models.requests.masked_text import Form, MaskedText, Slot, flag_slots, mask
 from holdfast.models.requests.words import (
     FOLDERS,
-    LONGEST,
-    Kind,
-    Word,
+    MAX_NAME_CHARS,
+    RequestWord,
+    WordKind,
     is_code,
-    is_settings,
+    is_config_format,
     kind_of,
     plain_word,
-    without_place,
+    strip_line_number,
+    word_set,
     words_in,
-    words_of,
 )
 
 _POLITE: Final = r"(?:(?:please|now|just|ok|okay|then|can you|could you|would you|will you) )*"
@@ -88,7 +88,7 @@ _LIST: Final = _whole(
 _LIST_ROOT: Final = _whole(
     r"ls(?: -[a-z1]+)*", rf"{_ALL_FILES}{_HERE}?", rf"(?:what|which) {_FILES} are(?: there)?{_HERE}"
 )
-_NO_FOLDER: Final = words_of(
+_NO_FOLDER: Final = word_set(
     "it that this there here them these those use total question common general git memory order current root project "
     "repo repository codebase workspace same which what the a an my our your"
 )
@@ -128,12 +128,12 @@ def is_assent(text: str) -> bool:
 class Shape:
     """The beginning of a message with paths as `F`, `D`, `E` and quoted words as `Q`, for phrases to match."""
 
-    def __init__(self, words: Sequence[Word]) -> None:
+    def __init__(self, words: Sequence[RequestWord]) -> None:
         self._words = words
         signs = [word.kind.value if word.kind.is_path else "Q" if word.quoted else word.plain for word in words[:_HEAD]]
         self._text = " ".join([*signs, "…"] if len(words) > _HEAD else signs)
 
-    def file_to_read(self) -> tuple[Word, bool, Sequence[Word]] | None:
+    def file_to_read(self) -> tuple[RequestWord, bool, Sequence[RequestWord]] | None:
         """The path, whether its content is all that is asked for, and the words after it."""
         for forms, shows in ((_READ_RAW, True), (_EXPLAIN, False)):
             if match := next(filter(None, (form.match(self._text) for form in forms)), None):
@@ -168,7 +168,7 @@ def lines_of(place: str) -> tuple[int, int] | None:
     return lines if 1 <= lines[0] <= lines[1] else None
 
 
-_CALLED: Final = words_of("content text word string line")
+_CALLED: Final = word_set("content text word string line")
 _OVER: Final = re.compile(r"[.!]?(?:,? (?:please|thanks|thank you))?[.!]?$", re.IGNORECASE)
 _LIKE_CODE: Final = re.compile(r"[_(=\d]|[a-z][A-Z]")
 _SHORTEST_EDITED: Final = 4
@@ -176,18 +176,18 @@ _SHORTEST_EDITED: Final = 4
 _LONGEST_EDIT: Final = 4000
 
 
-def _path(found: str, masked: Masked) -> str | None:
+def _path(found: str, masked: MaskedText) -> str | None:
     """None for what is no path, or where only a line of it is meant."""
-    piece = masked.piece(found)
-    path = found if piece is None else piece.text
-    is_file = kind_of(path, quoted=piece is not None) in (Kind.FILE, Kind.EITHER)
-    return path if is_file and without_place(path) == path else None
+    literal = masked.literal(found)
+    path = found if literal is None else literal.text
+    is_file = kind_of(path, quoted=literal is not None) in (WordKind.FILE, WordKind.EITHER)
+    return path if is_file and strip_line_number(path) == path else None
 
 
-def _exact(found: str, masked: Masked) -> tuple[str, bool] | None:
+def _exact(found: str, masked: MaskedText) -> tuple[str, bool] | None:
     """A text, and whether it is quoted; without quotes only what can be taken as it is."""
-    if (piece := masked.piece(found)) is not None:
-        return None if piece.raw[0] in piece.text else (piece.text, True)
+    if (literal := masked.literal(found)) is not None:
+        return None if literal.raw[0] in literal.text else (literal.text, True)
     plain = found.isprintable() and found[-1] not in ".,:!?…" and found[0] not in "\"'`“‘"
     return (found, False) if plain and len(found) >= _SHORTEST_EDITED and _LIKE_CODE.search(found) else None
 
@@ -195,7 +195,7 @@ def _exact(found: str, masked: Masked) -> tuple[str, bool] | None:
 _SLOTS: Final = {
     "FILE": Slot(r"\S+?", _path),
     **dict.fromkeys(("OLD", "NEW"), Slot(r"\S+", _exact)),
-    **telling(_CALLED),
+    **flag_slots(_CALLED),
 }
 _REPLACE: Final = "replace/replacing [the content/text/word/string/line] OLD with NEW"
 _EDITS: Final = (
@@ -204,7 +204,7 @@ _EDITS: Final = (
 )
 
 
-def edit_in(masked: Masked) -> tuple[str, str, str] | None:
+def edit_in(masked: MaskedText) -> tuple[str, str, str] | None:
     """Path, text and new text of an edit that is spelled out on one line so that there is only one way to read it.
 
     Quotes of any kind around the texts say exactly where they begin and end. Without quotes each is one word that looks
@@ -278,38 +278,38 @@ class Asking(Struct, frozen=True, kw_only=True):
 
 
 _MODES: Final = {
-    Mode.USAGE: words_of(
+    Mode.USAGE: word_set(
         "use uses used using usage usages call calls called caller callers invoke invokes invoked reference references "
         "referenced occur occurs occurrence occurrences appear appears"
     ),
-    Mode.CONFIG: words_of("config configs configure configures configured configuring configuration setting settings"),
-    Mode.INIT: words_of(
+    Mode.CONFIG: word_set("config configs configure configures configured configuring configuration setting settings"),
+    Mode.INIT: word_set(
         "init initialise initialises initialised initialising initialisation initialize initializes initialized "
         "initializing initialization"
     ),
-    Mode.CREATE: words_of("create creates created creating creation instantiate instantiates instantiated"),
-    Mode.REGISTER: words_of("register registers registered registering registration"),
-    Mode.LOAD: words_of("load loads loaded loading"),
-    Mode.SAVE: words_of("save saves saved saving store stored stores persist persists persisted"),
-    Mode.DEFINITION: words_of(
+    Mode.CREATE: word_set("create creates created creating creation instantiate instantiates instantiated"),
+    Mode.REGISTER: word_set("register registers registered registering registration"),
+    Mode.LOAD: word_set("load loads loaded loading"),
+    Mode.SAVE: word_set("save saves saved saving store stored stores persist persists persisted"),
+    Mode.DEFINITION: word_set(
         "define defines defined definition definitions declare declares declared declaration implement implements "
         "implemented implementation"
     ),
 }
 """The words that say what an answer has to show. Whole words only: `created` is not `create`."""
-_LOOKS_UP: Final = words_of("find where where's locate search")
-_DOES: Final = words_of("use call invoke reference")
+_LOOKS_UP: Final = word_set("find where where's locate search")
+_DOES: Final = word_set("use call invoke reference")
 """After a name these say what it does itself."""
-_CODE_TERMS: Final = CHANGES.union(*_MODES.values()) | words_of(
+_CODE_TERMS: Final = CHANGES.union(*_MODES.values()) | word_set(
     "class classes code codebase command constant endpoint enum exception file files function functions handler "
     "interface method methods module modules package parser repo repository route source struct test tests tool trait "
     "type variable exported handled imported logged parsed raised rendered tested thrown validated"
 )
 """Beside a word of looking up, these say that the looking is in the code."""
-_ALL_OF_THEM: Final = words_of("every everywhere usages occurrences callers references places")
-_LISTING: Final = words_of("list ls show display explore browse tree what which")
-_FOLDER_TERMS: Final = words_of("files folder folders directory directories dir dirs structure layout contents")
-_PROPER_NAMES: Final = words_of(
+_ALL_OF_THEM: Final = word_set("every everywhere usages occurrences callers references places")
+_LISTING: Final = word_set("list ls show display explore browse tree what which")
+_FOLDER_TERMS: Final = word_set("files folder folders directory directories dir dirs structure layout contents")
+_PROPER_NAMES: Final = word_set(
     "JavaScript TypeScript GitHub GitLab BitBucket PostgreSQL MongoDB MySQL MariaDB OpenAI ChatGPT YouTube LinkedIn "
     "GraphQL WhatsApp WordPress PowerShell CoffeeScript OpenSSL FreeBSD CentOS MacBook MacOS DevOps LaTeX "
     "PyTorch TensorFlow FastAPI SQLite JetBrains NodeJS"
@@ -371,7 +371,7 @@ def read_message(text: str, earlier: Earlier) -> Asking:
     return Asking(surface=RETRIEVAL_FIRST if looks or scope is not None else ANSWER_ONLY, scope=scope)
 
 
-def _mode(words: Sequence[Word]) -> Mode:
+def _mode(words: Sequence[RequestWord]) -> Mode:
     """`What does parse_line call?` asks what it does, not where it is used."""
     said = frozenset(
         word.plain
@@ -401,17 +401,17 @@ def _direct(shape: Shape, text: str, earlier: Earlier) -> tuple[Direct | None, b
     return (None, False) if folder is None else (Direct(LIST, {"path": folder}), True)
 
 
-def _reading(word: Word, raw: bool) -> Direct | None:
+def _reading(word: RequestWord, raw: bool) -> Direct | None:
     """The file, or the lines of it that are to be shown. Which lines help to explain some is for the model to say."""
-    if not word.place:
+    if not word.line_suffix:
         return Direct(READ, {"path": word.text}, raw)
-    lines = lines_of(word.place) if raw else None
+    lines = lines_of(word.line_suffix) if raw else None
     if lines is None:
         return None
     return Direct(READ, {"path": word.text, "offset": lines[0], "limit": lines[1] - lines[0] + 1}, raw)
 
 
-def _scope(words: Sequence[Word], earlier: Earlier) -> str | None:
+def _scope(words: Sequence[RequestWord], earlier: Earlier) -> str | None:
     """`in` or `within`, perhaps `the`, and a path with a slash; or `in the same folder`. Two of them are none."""
     found: set[str] = set()
     for at, word in enumerate(words):
@@ -427,7 +427,7 @@ def _scope(words: Sequence[Word], earlier: Earlier) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _joined(after: Sequence[Word]) -> Sequence[Word]:
+def _joined(after: Sequence[RequestWord]) -> Sequence[RequestWord]:
     """The folder that is named together with the one before: `and lib/x`, `, lib/x`, `or the tests`."""
     rest = list(after)
     joint = bool(rest) and rest[0].plain in ("and", "or", "&", "plus")
@@ -442,15 +442,15 @@ def _is_lookup(said: frozenset[str], plain: Sequence[str]) -> bool:
     return any(one == "which" and other in ("file", "files", "module", "modules") for one, other in pairwise(plain))
 
 
-def _names_code(word: Word) -> bool:
+def _names_code(word: RequestWord) -> bool:
     """An identifier, perhaps inside `obj.name(…)`, or a file of code. The folders of a path say nothing."""
-    if word.kind is Kind.FILE and " " not in word.text and (is_code(word.text) or is_settings(word.text)):
+    if word.kind is WordKind.FILE and " " not in word.text and (is_code(word.text) or is_config_format(word.text)):
         return True
     return any(_identifiers(word))
 
 
-def _identifiers(word: Word) -> Iterator[str]:
-    if not word.kind.is_path and len(word.text) <= LONGEST:
+def _identifiers(word: RequestWord) -> Iterator[str]:
+    if not word.kind.is_path and len(word.text) <= MAX_NAME_CHARS:
         yield from filter(is_identifier, _NAME.findall(word.text))
 
 

@@ -10,10 +10,10 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.models.requests.masked_text import LITERAL, Masked, sentences_of
-from holdfast.models.requests.words import plain_word, words_of
+from holdfast.models.requests.masked_text import LITERAL, MaskedText, split_sentences
+from holdfast.models.requests.words import plain_word, word_set
 
-CHANGES: Final = words_of(
+CHANGES: Final = word_set(
     "add change create delete edit modify overwrite replace update write "
     "append fix implement insert move refactor remove rename"
 )
@@ -40,11 +40,11 @@ _REQUEST: Final = re.compile(
 )
 """They begin like a question."""
 _COULD_YOU: Final = frozenset({("can", "you"), ("could", "you"), ("would", "you"), ("will", "you")})
-_JOINS: Final = words_of("and so then but or please")
-_WHEN_ASKED: Final = words_of(
+_JOINS: Final = word_set("and so then but or please")
+_WHEN_ASKED: Final = word_set(
     "do does did is are was were will would should can could has have had must may might to i'll"
 )
-_NO_ORDER_AFTER: Final = _WHEN_ASKED | words_of(
+_NO_ORDER_AFTER: Final = _WHEN_ASKED | word_set(
     "i we you they he she it who which that and or not the a an this these those my our your their its every each any "
     "to of for with by from users people"
 )
@@ -63,7 +63,7 @@ class Token(Struct, frozen=True):
     """The sign that follows and parts it from the next: `,`, `;`, `:` or `-`."""
 
 
-def asks_for_change(masked: Masked) -> bool:
+def asks_for_change(masked: MaskedText) -> bool:
     """Whether one of `CHANGES` stands there as a plain word, and is meant.
 
     Not in quotes, code or names; not after `don't`, `never` and their like in the same sentence, up to `but change …`
@@ -72,7 +72,7 @@ def asks_for_change(masked: Masked) -> bool:
     """
     text = LITERAL.sub(" · ", masked.text)
     lowered = text.lower()
-    return any(word in lowered for word in CHANGES) and any(map(_changes, sentences_of(text)))
+    return any(word in lowered for word in CHANGES) and any(map(_changes, split_sentences(text)))
 
 
 def _changes(sentence: str) -> bool:
@@ -143,32 +143,32 @@ def _end_of_question(clause: Sequence[Token], start: int, ends: bool) -> int:
 
 # Which words a `not` denies. Where it is in doubt whether one is denied, it is.
 
-_NOT: Final = words_of(
+_NOT: Final = word_set(
     "not never don't dont doesn't didn't isn't wasn't weren't aren't hasn't haven't hadn't cannot cant can't won't "
     "shouldn't mustn't needn't couldn't wouldn't shan't mayn't"
 )
-_SAYS_HOW_IT_IS: Final = words_of("doesn't didn't isn't wasn't weren't aren't hasn't haven't hadn't")
-_IS: Final = words_of("does did is was were has had have are am i'm it's that's there's they're we're")
+_SAYS_HOW_IT_IS: Final = word_set("doesn't didn't isn't wasn't weren't aren't hasn't haven't hadn't")
+_IS: Final = word_set("does did is was were has had have are am i'm it's that's there's they're we're")
 """Before `not` these say how something is."""
-_ABOUT_THE_WILL: Final = words_of(
+_ABOUT_THE_WILL: Final = word_set(
     "allowed permitted supposed meant want wanted wants ok okay fine acceptable to allow need needed like"
 )
-_REQUESTS_DENIED: Final = words_of("can't won't couldn't wouldn't")
+_REQUESTS_DENIED: Final = word_set("can't won't couldn't wouldn't")
 """Before `you` these ask politely."""
-_NOT_TO_BE_MISSED: Final = words_of("forget hesitate worry")
-_GOES_WRONG: Final = words_of("exist work pass match compile apply fit")
-_LACKS: Final = words_of("see find know have get understand")
-_ALONE: Final = words_of("without avoid refrain")
-_AT_ALL: Final = words_of("circumstances circumstance case means account event condition conditions")
-_NO: Final = words_of("no nobody nothing")
-_TIES: Final = words_of("to should may must can shall will ever")
+_NOT_TO_BE_MISSED: Final = word_set("forget hesitate worry")
+_GOES_WRONG: Final = word_set("exist work pass match compile apply fit")
+_LACKS: Final = word_set("see find know have get understand")
+_ALONE: Final = word_set("without avoid refrain")
+_AT_ALL: Final = word_set("circumstances circumstance case means account event condition conditions")
+_NO: Final = word_set("no nobody nothing")
+_TIES: Final = word_set("to should may must can shall will ever")
 """With one of these between, `no` is about the change: `no need to change it`, `no file may change`."""
-_OVER: Final = words_of(
+_OVER: Final = word_set(
     "but then instead please so just only also exist exists there work works pass passes match matches found sure"
 )
 """After these what says how something is reaches no further."""
-_ANEW: Final = words_of("but instead however")
-_BEFORE_ANEW: Final = words_of(
+_ANEW: Final = word_set("but instead however")
+_BEFORE_ANEW: Final = word_set(
     "please just only do also rather instead now then you may can should could would go ahead and feel free to"
 )
 _ROOM: Final = 6

@@ -26,8 +26,8 @@ from holdfast.guardrails.evidence import (
 )
 from holdfast.guardrails.intent import LIST, READ, SEARCH, Mode
 from holdfast.guardrails.turn_facts import CHANGES, LOOKING, RUNTIME, Called, End, TurnFacts, is_by_runtime
-from holdfast.models.requests.masked_text import quoted, several
-from holdfast.models.requests.words import words_of
+from holdfast.models.requests.masked_text import quoted, quoted_list
+from holdfast.models.requests.words import word_set
 
 PREFERRED: Final = "preferred"
 """A question about usages: the file that fits best is read at once."""
@@ -213,7 +213,7 @@ def _written(state: State, called: Called) -> str:
 def _after_evidence(state: State, before: Before, called: Called) -> str | None:
     if not state.answered or state.turn.surface is None:
         return None
-    shown = several(state.evidence().shown)
+    shown = quoted_list(state.evidence().shown)
     return f"{_written(state, called)} was not run: you have read {shown}, which shows it. Answer now."
 
 
@@ -384,7 +384,7 @@ def _with_search(state: State, called: Called) -> State:
 # What is put right in the calls a model asks for
 
 _WORD: Final = re.compile(r"""[^\s\\()\[\]{}.,;:"'`]+""")
-_SAYS_NOTHING: Final = words_of(
+_SAYS_NOTHING: Final = word_set(
     # about asking
     "a an and are fn for find how in initialize initialized initialization implemented is of or the to what where "
     "initialise initialised initialisation all every does do we search locate show usage usages uses used called "

@@ -6,32 +6,32 @@ import json
 import re
 from typing import Any, Final, cast
 
-BROKEN: Final = "INVALID_JSON"
+INVALID_JSON_KEY: Final = "INVALID_JSON"
 """The one key of arguments that could not be read; its value is what was written."""
-_LONE: Final = re.compile("[\ud800-\udfff]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_LONGEST: Final = 64
-_UNCUT: Final = 56
+_MAX_ID: Final = 64
+_ID_STEM: Final = 56
 """Ids that are the same up to here may become the same when a number is put behind them."""
 
 
-def sendable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Text that can be encoded: halves of characters and undecodable bytes are shown as U+FFFD."""
-    return _LONE.sub("\N{REPLACEMENT CHARACTER}", text)
+    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def as_object(arguments: str) -> dict[str, Any]:
+def parse_arguments(arguments: str) -> dict[str, Any]:
     if not arguments.strip():
         return {}
     try:
         value: object = json.loads(arguments)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
-        return {BROKEN: sendable(arguments)}
-    return cast(dict[str, Any], value) if isinstance(value, dict) else {BROKEN: sendable(arguments)}
+        return {INVALID_JSON_KEY: replace_surrogates(arguments)}
+    return cast(dict[str, Any], value) if isinstance(value, dict) else {INVALID_JSON_KEY: replace_surrogates(arguments)}
 
 
-def as_text(arguments: str | dict[str, Any] | None) -> str:
+def arguments_text(arguments: str | dict[str, Any] | None) -> str:
     """What a model gave, as the document keeps it."""
     if isinstance(arguments, str):
         return arguments if arguments.strip() else "{}"
@@ -51,19 +51,19 @@ class CallIds:
         self._numbers: dict[str, int] = {}
         """The last number that was tried behind an id."""
 
-    def give(self, wanted: str) -> str:
+    def assign(self, wanted: str) -> str:
         stem = given = self._fit(wanted)
-        same = stem[:_UNCUT] if self._plain else stem
+        same = stem[:_ID_STEM] if self._plain else stem
         while given in self._taken:
             number = self._numbers[same] = self._numbers.get(same, 1) + 1
             end = f"-{number}"
-            given = stem[: _LONGEST - len(end)] + end if self._plain else stem + end
+            given = stem[: _MAX_ID - len(end)] + end if self._plain else stem + end
         self._taken.add(given)
         return given
 
     def _fit(self, wanted: str) -> str:
         if not self._plain:
-            return sendable(wanted) or "call"
+            return replace_surrogates(wanted) or "call"
         if _ID.fullmatch(wanted):
             return wanted
-        return re.sub(r"[^A-Za-z0-9_-]", "_", wanted)[:_LONGEST].rstrip("_") or "call"
+        return re.sub(r"[^A-Za-z0-9_-]", "_", wanted)[:_MAX_ID].rstrip("_") or "call"

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from holdfast.config.config import ModelApi, ModelProvider, ThinkingLevel
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.message import Part, Text, Thinking, ToolUse
-from holdfast.models.call_arguments import sendable
+from holdfast.models.call_arguments import replace_surrogates
 from holdfast.models.http import trusted_certificates
 from holdfast.models.port import Settings
 from holdfast.models.providers import Endpoint
@@ -30,7 +30,7 @@ Profile = Mapping[str, Any]
 """What pydantic-ai knows of a model."""
 _NO_KEY: Final = "not-needed"
 """SDKs insist on a key where a server wants none."""
-_AS_GIVEN: Final[Any] = {
+_PROFILE_OVERRIDES: Final[Any] = {
     "json_schema_transformer": None,
     "anthropic_binds_thinking_blocks": False,
     "google_supports_strict_tool_definition": False,
@@ -43,26 +43,26 @@ _PDF: Final = frozenset({"application/pdf"})
 _BUDGETS: Final[Mapping[ThinkingLevel, int]] = {
     "minimal": 128, "low": 2048, "medium": 8192, "high": 16_384, "max": 32_768,
 }  # fmt: skip
-_LEVELS: Final[Mapping[ThinkingLevel, int]] = {"minimal": 256, "low": 4096, "medium": 12_288, "high": 24_576}
+_LEVEL_LIMITS: Final[Mapping[ThinkingLevel, int]] = {"minimal": 256, "low": 4096, "medium": 12_288, "high": 24_576}
 """The largest budget that is still of a level."""
-_UNKNOWN: Final = 4000
-"""What is asked of a model whose limit is not known, where per cent of it are wanted."""
-_LEAST: Final = 1024
-_MAX_OUTPUT: Final = (
+_DEFAULT_MAX_TOKENS: Final = 4000
+"""What is context of a model whose limit is not known, where per cent of it are wanted."""
+_MIN_TOKENS: Final = 1024
+_MAX_OUTPUT_TOKENS: Final = (
     ("claude-3-5", 8192), ("claude-3-7", 64_000), ("claude-3", 4096), ("claude-opus-4-0", 32_000),
     ("claude-opus-4-1", 32_000), ("claude-opus-4-2", 32_000), ("claude-sonnet-4-0", 64_000),
     ("claude-sonnet-4-2", 64_000), ("gpt-4o", 16_384), ("gpt-4.1", 32_768), ("gpt-4-turbo", 4096), ("gpt-5", 128_000),
     ("gpt-6", 128_000), ("codex-mini", 100_000), ("o1", 100_000), ("o3", 100_000), ("o4", 100_000),
     ("gemini-1.5", 8192), ("gemini-2.0", 8192), ("gemini-", 65_536),
 )  # fmt: skip
-"""The first beginning that fits. What pydantic-ai knows of a model is asked before this."""
+"""The first beginning that fits. What pydantic-ai knows of a model is context before this."""
 
 
 def level_of(thinking: ThinkingLevel | int | None) -> ThinkingLevel:
     """The level for a budget of tokens; a level stays as it is."""
     if isinstance(thinking, str):
         return thinking
-    for level, most in _LEVELS.items():
+    for level, most in _LEVEL_LIMITS.items():
         if (thinking or 0) <= most:
             return level
     return "max"
@@ -74,7 +74,7 @@ def _budget_of(thinking: ThinkingLevel | int) -> int:
 
 def max_output(model: str) -> int | None:
     name = model.rpartition("/")[2]
-    return next((limit for beginning, limit in _MAX_OUTPUT if name.startswith(beginning)), None)
+    return next((limit for beginning, limit in _MAX_OUTPUT_TOKENS if name.startswith(beginning)), None)
 
 
 def max_tokens(wanted: int | str | None, limit: int | None) -> tuple[int | None, str | None]:
@@ -87,17 +87,17 @@ def max_tokens(wanted: int | str | None, limit: int | None) -> tuple[int | None,
         return max(wanted, 1), None
     share = wanted.removesuffix("%")
     if limit is None or not share.isdecimal():
-        return _UNKNOWN, None
-    return max(limit * int(share) // 100, min(_LEAST, limit)), None
+        return _DEFAULT_MAX_TOKENS, None
+    return max(limit * int(share) // 100, min(_MIN_TOKENS, limit)), None
 
 
-class Asked(Struct, frozen=True):
+class RequestContext(Struct, frozen=True):
     """What the parameters of one request are made of."""
 
     endpoint: Endpoint
     settings: Settings
     profile: Profile
-    thought: bool
+    thinking_allowed: bool
     """Whether the reply whose calls are being answered began with thinking, so that more can follow."""
     tokens: int | None
     limit: int | None
@@ -126,10 +126,10 @@ class Dialect(ABC):
     """Whether the general level of thinking is sent: many servers reject it for models that do not think."""
     joins_summaries: ClassVar[bool] = False
     """Whether neighbouring thoughts with one id are one part, whose signature comes after the last of them."""
-    mixes_calls: ClassVar[bool] = False
+    interleaves_calls: ClassVar[bool] = False
     """Whether calls may be written by turns, so that none is complete before the end."""
 
-    def locate(self, provider: str, base_url: str, own: ModelProvider) -> tuple[str, str | None]:
+    def resolve_address(self, provider: str, base_url: str, own: ModelProvider) -> tuple[str, str | None]:
         """The address, and the location it stands for. Raises `ConfigError`."""
         return base_url, None
 
@@ -138,11 +138,11 @@ class Dialect(ABC):
         """The model of pydantic-ai, on a client of the SDK that uses our connection and never retries."""
 
     @abstractmethod
-    def own_parameters(self, asked: Asked) -> tuple[dict[str, Any], bool]:
+    def api_parameters(self, context: RequestContext) -> tuple[dict[str, Any], bool]:
         """Settings of pydantic-ai for this API, and whether a temperature can be given with them."""
 
     def parameters(
-        self, endpoint: Endpoint, settings: Settings, profile: Profile, *, thought: bool = True
+        self, endpoint: Endpoint, settings: Settings, profile: Profile, *, thinking_allowed: bool = True
     ) -> tuple[dict[str, Any], Sequence[str]]:
         """Settings of pydantic-ai, and what a person should know about them."""
         known = profile.get("anthropic_max_output_tokens") or max_output(endpoint.model)
@@ -150,32 +150,34 @@ class Dialect(ABC):
         tokens, note = max_tokens(settings.max_tokens, limit)
         notes = [note] if note else []
         values: dict[str, Any] = {"max_retries": 0} | ({} if tokens is None else {"max_tokens": tokens})
-        own, warm = self.own_parameters(Asked(endpoint, settings, profile, thought, tokens, limit, notes))
+        own, takes_temperature = self.api_parameters(
+            RequestContext(endpoint, settings, profile, thinking_allowed, tokens, limit, notes)
+        )
         values |= own
-        if settings.temperature is not None and warm:
+        if settings.temperature is not None and takes_temperature:
             values["temperature"] = settings.temperature
         elif settings.temperature is not None:
             notes.append(f"{endpoint.name} takes no temperature while it thinks; it is left out.")
         return values, notes
 
-    def result(self, output: str, files: Sequence[Any], *, error: bool) -> list[Any]:
+    def result_content(self, output: str, files: Sequence[Any], *, error: bool) -> list[Any]:
         """The content of a tool's result."""
         return [f"Error: {output or 'Tool execution failed'}" if error else output, *files]
 
     @abstractmethod
-    def returned(self, part: Thinking, signer: str, system: str) -> list[ThinkingPart] | None:
+    def native_thinking(self, part: Thinking, signer: str, system: str) -> list[ThinkingPart] | None:
         """The parts that give thinking back to the provider whose own it is; None if it is foreign to this one."""
 
     def signatures(self, parts: Sequence[Part], own: Iterable[int]) -> Mapping[int, dict[str, Any]]:
         """Details for the parts of a reply that the thinking at `own` signs."""
         return {}
 
-    def thought(self, parts: Sequence[ThinkingPart], signer: str, unsigned: list[str]) -> Iterable[Thinking]:
+    def thinking_from(self, parts: Sequence[ThinkingPart], signer: str, unsigned: list[str]) -> Iterable[Thinking]:
         """Ours for neighbours with one id, signed by nobody. `unsigned` keeps thoughts that a later part signs."""
         if text := "\n\n".join(part.content for part in parts if part.content):
             yield Thinking(text)
 
-    def proof(self, part: ModelResponsePart, signer: str, unsigned: list[str]) -> Iterable[Thinking]:
+    def signature_from(self, part: ModelResponsePart, signer: str, unsigned: list[str]) -> Iterable[Thinking]:
         """The signature that came with a part, after it, with the thoughts that led to it."""
         return ()
 
@@ -183,8 +185,8 @@ class Dialect(ABC):
 def _thinking_part(text: str, system: str, *, key: str | None = None, signature: str | None = None) -> ThinkingPart:
     from pydantic_ai.messages import ThinkingPart
 
-    sealed = None if signature is None else sendable(signature)
-    return ThinkingPart(content=sendable(text), id=key, signature=sealed, provider_name=system)
+    sealed = None if signature is None else replace_surrogates(signature)
+    return ThinkingPart(content=replace_surrogates(text), id=key, signature=sealed, provider_name=system)
 
 
 class Anthropic(Dialect):
@@ -204,25 +206,27 @@ class Anthropic(Dialect):
 
         key = endpoint.key or _NO_KEY
         sdk = AsyncAnthropic(api_key=key, base_url=endpoint.base_url, max_retries=0, http_client=client)
-        return AnthropicModel(endpoint.model, provider=AnthropicProvider(anthropic_client=sdk), profile=_AS_GIVEN)
+        return AnthropicModel(
+            endpoint.model, provider=AnthropicProvider(anthropic_client=sdk), profile=_PROFILE_OVERRIDES
+        )
 
-    def own_parameters(self, asked: Asked) -> tuple[dict[str, Any], bool]:
+    def api_parameters(self, context: RequestContext) -> tuple[dict[str, Any], bool]:
         values: dict[str, Any] = {}
-        if asked.settings.cache_retention != "none":
-            values |= dict.fromkeys(self.cached, "1h" if asked.settings.cache_retention == "long" else "5m")
-        if not asked.endpoint.model.startswith(self.not_thinking):
-            values |= self._thinking(asked)
-        if not asked.thought and values.get("anthropic_thinking", {}).get("type") == "enabled":
+        if context.settings.cache_retention != "none":
+            values |= dict.fromkeys(self.cached, "1h" if context.settings.cache_retention == "long" else "5m")
+        if not context.endpoint.model.startswith(self.not_thinking):
+            values |= self._thinking(context)
+        if not context.thinking_allowed and values.get("anthropic_thinking", {}).get("type") == "enabled":
             # A budget of thinking is refused in the middle of a turn that began without any.
             del values["anthropic_thinking"]
             values["thinking"] = False
         thinks = "anthropic_thinking" in values
-        return values, not thinks and not asked.profile.get("anthropic_disallows_sampling_settings")
+        return values, not thinks and not context.profile.get("anthropic_disallows_sampling_settings")
 
-    def _thinking(self, asked: Asked) -> dict[str, Any]:
+    def _thinking(self, context: RequestContext) -> dict[str, Any]:
         from pydantic_ai.profiles.anthropic import resolve_anthropic_effort
 
-        settings, profile, wanted = asked.settings, asked.profile, asked.thinking
+        settings, profile, wanted = context.settings, context.profile, context.thinking
         if wanted is None:
             return {"thinking": False}
         effort = settings.effort or resolve_anthropic_effort(
@@ -233,23 +237,23 @@ class Anthropic(Dialect):
         adaptive = profile.get("anthropic_supports_adaptive_thinking")
         if adaptive and (settings.thinking_budget is None or profile.get("anthropic_disallows_budget_thinking")):
             return {"anthropic_thinking": {"type": "adaptive", "display": "summarized"}, "anthropic_effort": effort}
-        budget = max(_budget_of(wanted), _LEAST)
-        if asked.limit is not None:
-            budget = min(budget, asked.limit - _LEAST)
+        budget = max(_budget_of(wanted), _MIN_TOKENS)
+        if context.limit is not None:
+            budget = min(budget, context.limit - _MIN_TOKENS)
         values: dict[str, Any] = {"anthropic_thinking": {"type": "enabled", "budget_tokens": budget}}
-        if asked.tokens is None or asked.tokens <= budget:
-            most = values["max_tokens"] = budget + _LEAST
-            asked.notes.append(
-                f"max_tokens is {asked.tokens}, less than the thinking budget of {budget}; {most} is used."
+        if context.tokens is None or context.tokens <= budget:
+            most = values["max_tokens"] = budget + _MIN_TOKENS
+            context.notes.append(
+                f"max_tokens is {context.tokens}, less than the thinking budget of {budget}; {most} is used."
             )
         if profile.get("anthropic_supports_effort"):
             values["anthropic_effort"] = effort
         return values
 
-    def result(self, output: str, files: Sequence[Any], *, error: bool) -> list[Any]:
+    def result_content(self, output: str, files: Sequence[Any], *, error: bool) -> list[Any]:
         return [output, *files] if output else [*files]
 
-    def returned(self, part: Thinking, signer: str, system: str) -> list[ThinkingPart] | None:
+    def native_thinking(self, part: Thinking, signer: str, system: str) -> list[ThinkingPart] | None:
         if part.redacted:
             # Where there is nothing to give back it would be refused.
             if not part.text.strip() or part.provider not in (None, signer):
@@ -259,7 +263,7 @@ class Anthropic(Dialect):
             return None
         return [_thinking_part(part.text, system, signature=part.signature)]
 
-    def thought(self, parts: Sequence[ThinkingPart], signer: str, unsigned: list[str]) -> Iterable[Thinking]:
+    def thinking_from(self, parts: Sequence[ThinkingPart], signer: str, unsigned: list[str]) -> Iterable[Thinking]:
         first = parts[0]
         if first.id == self.redacted:
             yield Thinking(first.signature or "", signer, redacted=True)
@@ -268,21 +272,21 @@ class Anthropic(Dialect):
             yield Thinking(text, signer if first.signature else None, first.signature or None)
 
 
-_Filled = Annotated[str, Meta(min_length=1)]
+_NonEmpty = Annotated[str, Meta(min_length=1)]
 
 
-class _Summary(Struct, kw_only=True):
+class _SummaryText(Struct, kw_only=True):
     type: str = "summary_text"
     text: str = ""
 
 
-class _Reasoning(Struct, kw_only=True):
+class _ReasoningItem(Struct, kw_only=True):
     """A reasoning item, which is the signature of its summary."""
 
-    id: _Filled
+    id: _NonEmpty
     type: str = "reasoning"
-    summary: list[_Summary] = []
-    encrypted_content: _Filled
+    summary: list[_SummaryText] = []
+    encrypted_content: _NonEmpty
 
 
 class Responses(Dialect):
@@ -297,10 +301,10 @@ class Responses(Dialect):
         from pydantic_ai.providers.openai import OpenAIProvider
 
         provider = OpenAIProvider(openai_client=_openai_sdk(endpoint, client))
-        return _responses_model()(endpoint.model, provider=provider, profile=_AS_GIVEN)
+        return _responses_model()(endpoint.model, provider=provider, profile=_PROFILE_OVERRIDES)
 
-    def own_parameters(self, asked: Asked) -> tuple[dict[str, Any], bool]:
-        settings, profile = asked.settings, asked.profile
+    def api_parameters(self, context: RequestContext) -> tuple[dict[str, Any], bool]:
+        settings, profile = context.settings, context.profile
         values: dict[str, Any] = {"openai_store": False}
         if settings.cache_retention != "none":
             if settings.cache_key is not None:
@@ -309,7 +313,7 @@ class Responses(Dialect):
             newer = profile.get("openai_supports_prompt_cache_breakpoints")
             if settings.cache_retention == "long":
                 values["openai_prompt_cache_retention"] = "24h"
-            elif not newer and not asked.endpoint.model.startswith("gpt-5.5"):
+            elif not newer and not context.endpoint.model.startswith("gpt-5.5"):
                 values["openai_prompt_cache_retention"] = "in_memory"
         if not profile.get("openai_supports_reasoning"):
             return values, True
@@ -317,8 +321,8 @@ class Responses(Dialect):
             values["openai_reasoning_effort"] = settings.reasoning
             off = settings.reasoning == "none"
         else:
-            off = asked.thinking is None
-            values["thinking"] = False if off else level_of(asked.thinking)
+            off = context.thinking is None
+            values["thinking"] = False if off else level_of(context.thinking)
         if not off:
             values["openai_reasoning_summary"] = "auto"
             return values, False
@@ -327,26 +331,26 @@ class Responses(Dialect):
             profile.get("openai_supports_reasoning_effort_none") if efforts is None else "none" in efforts
         )
 
-    def returned(self, part: Thinking, signer: str, system: str) -> list[ThinkingPart] | None:
+    def native_thinking(self, part: Thinking, signer: str, system: str) -> list[ThinkingPart] | None:
         """The reasoning item that is its signature."""
         if part.provider != signer or not part.signature:
             return None
         try:
-            item = msgspec.json.decode(b64decode(part.signature, validate=True), type=_Reasoning)
+            item = msgspec.json.decode(b64decode(part.signature, validate=True), type=_ReasoningItem)
         except (ValueError, RecursionError):
             return None
         texts = [entry.text for entry in item.summary if entry.text] or [""]
-        given = [_thinking_part(text, system, key=sendable(item.id)) for text in texts]
-        given[0].signature = sendable(item.encrypted_content)
+        given = [_thinking_part(text, system, key=replace_surrogates(item.id)) for text in texts]
+        given[0].signature = replace_surrogates(item.encrypted_content)
         return given
 
-    def thought(self, parts: Sequence[ThinkingPart], signer: str, unsigned: list[str]) -> Iterable[Thinking]:
+    def thinking_from(self, parts: Sequence[ThinkingPart], signer: str, unsigned: list[str]) -> Iterable[Thinking]:
         first = parts[0]
         if not (first.signature and first.id):
-            yield from super().thought(parts, signer, unsigned)
+            yield from super().thinking_from(parts, signer, unsigned)
             return
-        summary = [_Summary(text=part.content) for part in parts if part.content]
-        item = _Reasoning(id=first.id, summary=summary, encrypted_content=first.signature)
+        summary = [_SummaryText(text=part.content) for part in parts if part.content]
+        item = _ReasoningItem(id=first.id, summary=summary, encrypted_content=first.signature)
         sealed = b64encode(msgspec.json.encode(item)).decode()
         yield Thinking("\n\n".join(entry.text for entry in summary), signer, sealed)
 
@@ -357,20 +361,20 @@ class Chat(Dialect):
     package = "openai"
     media = _IMAGES | {"audio/wav", "audio/mpeg"}
     plain_ids = files_in_results = knows_limits = general_thinking = False
-    mixes_calls = True
+    interleaves_calls = True
 
     def build(self, endpoint: Endpoint, client: httpx2.AsyncClient) -> WireModel[Any]:
         from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
         provider = OpenAICompatibleProvider(endpoint.provider, openai_client=_openai_sdk(endpoint, client))
-        return OpenAIChatModel(endpoint.model, provider=provider, profile=_AS_GIVEN)
+        return OpenAIChatModel(endpoint.model, provider=provider, profile=_PROFILE_OVERRIDES)
 
-    def own_parameters(self, asked: Asked) -> tuple[dict[str, Any], bool]:
-        effort = asked.settings.reasoning
+    def api_parameters(self, context: RequestContext) -> tuple[dict[str, Any], bool]:
+        effort = context.settings.reasoning
         return {} if effort is None else {"openai_reasoning_effort": effort}, True
 
-    def returned(self, part: Thinking, signer: str, system: str) -> list[ThinkingPart] | None:
+    def native_thinking(self, part: Thinking, signer: str, system: str) -> list[ThinkingPart] | None:
         """Where such servers carry thinking, which nobody signs."""
         if part.provider is not None or part.redacted or not part.text.strip():
             return None
@@ -391,14 +395,14 @@ def _responses_model() -> type[OpenAIResponsesModel]:
     from pydantic_ai.models.openai import OpenAIResponsesModel
     from pydantic_ai.tools import ToolDefinition
 
-    class Loose(OpenAIResponsesModel):
+    class NonStrictResponsesModel(OpenAIResponsesModel):
         def _map_tool_definition(self, f: ToolDefinition, *, visibility: ToolVisibility) -> FunctionToolParam:
             tool: dict[str, Any] = dict(super()._map_tool_definition(f, visibility=visibility))
             if not f.strict:
                 del tool["strict"]
             return cast(FunctionToolParam, tool)
 
-    return Loose
+    return NonStrictResponsesModel
 
 
 class Gemini(Dialect):
@@ -426,7 +430,7 @@ class Gemini(Dialect):
             async_client_args={"verify": certificates, "ssl": certificates},
             retry_options=HttpRetryOptions(attempts=1),
         )
-        return GoogleModel(endpoint.model, provider=self._provider(endpoint, options), profile=_AS_GIVEN)
+        return GoogleModel(endpoint.model, provider=self._provider(endpoint, options), profile=_PROFILE_OVERRIDES)
 
     def _provider(self, endpoint: Endpoint, options: Any) -> Any:
         from google.genai import Client
@@ -434,22 +438,22 @@ class Gemini(Dialect):
 
         return GoogleProvider(client=Client(vertexai=False, api_key=endpoint.key or _NO_KEY, http_options=options))
 
-    def own_parameters(self, asked: Asked) -> tuple[dict[str, Any], bool]:
-        wanted = asked.thinking
-        if not asked.profile.get("supports_thinking", True):
+    def api_parameters(self, context: RequestContext) -> tuple[dict[str, Any], bool]:
+        wanted = context.thinking
+        if not context.profile.get("supports_thinking", True):
             return {}, True
         if wanted is None:
             return {"thinking": False}, True
-        if asked.profile.get("google_supports_thinking_level", True):
+        if context.profile.get("google_supports_thinking_level", True):
             return {"thinking": level_of(wanted)}, True
-        _, least, most = next(row for row in self.budgets if asked.endpoint.model.startswith(row[0]))
+        _, least, most = next(row for row in self.budgets if context.endpoint.model.startswith(row[0]))
         budget = min(max(_budget_of(wanted), least), most)
         return {"google_thinking_config": {"include_thoughts": True, "thinking_budget": budget}}, True
 
-    def result(self, output: str, files: Sequence[Any], *, error: bool) -> list[Any]:
+    def result_content(self, output: str, files: Sequence[Any], *, error: bool) -> list[Any]:
         return [{"error" if error else "output": output}, *files]
 
-    def returned(self, part: Thinking, signer: str, system: str) -> list[ThinkingPart] | None:
+    def native_thinking(self, part: Thinking, signer: str, system: str) -> list[ThinkingPart] | None:
         """Nothing: its signature goes with the part it signs, and its text is not sent again."""
         try:
             signed = bool(b64decode(part.signature or "", validate=True))
@@ -461,24 +465,24 @@ class Gemini(Dialect):
         """A signature belongs to the part before it, the first of several calls, else the next."""
         signed: dict[int, dict[str, Any]] = {}
         for index in own:
-            part, target = parts[index], _signed_by(parts, index)
+            part, target = parts[index], _signed_index(parts, index)
             if isinstance(part, Thinking) and target is not None and target not in signed:
                 signed[target] = {"thought_signature": part.signature}
         return signed
 
-    def thought(self, parts: Sequence[ThinkingPart], signer: str, unsigned: list[str]) -> Iterable[Thinking]:
+    def thinking_from(self, parts: Sequence[ThinkingPart], signer: str, unsigned: list[str]) -> Iterable[Thinking]:
         unsigned.extend(part.content for part in parts if part.content)
         for part in parts:
-            yield from self.proof(part, signer, unsigned)
+            yield from self.signature_from(part, signer, unsigned)
 
-    def proof(self, part: ModelResponsePart, signer: str, unsigned: list[str]) -> Iterable[Thinking]:
+    def signature_from(self, part: ModelResponsePart, signer: str, unsigned: list[str]) -> Iterable[Thinking]:
         signature = (part.provider_details or {}).get("thought_signature")
         if isinstance(signature, str):
             yield Thinking("".join(unsigned), signer, signature)
             unsigned.clear()
 
 
-def _signed_by(parts: Sequence[Part], index: int) -> int | None:
+def _signed_index(parts: Sequence[Part], index: int) -> int | None:
     place = index - 1
     if place >= 0 and isinstance(parts[place], Text | ToolUse):
         while place > 0 and isinstance(parts[place], ToolUse) and isinstance(parts[place - 1], ToolUse):
@@ -495,7 +499,7 @@ class Vertex(Gemini):
 
     version = "v1beta1"
 
-    def locate(self, provider: str, base_url: str, own: ModelProvider) -> tuple[str, str | None]:
+    def resolve_address(self, provider: str, base_url: str, own: ModelProvider) -> tuple[str, str | None]:
         if not own.project:
             raise ConfigError(f"model.providers.{provider} has no `project`; give the id of a Google Cloud project.")
         location = own.location or "global"

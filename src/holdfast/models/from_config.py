@@ -10,17 +10,17 @@ from holdfast.config.config import ModelApi, ModelConfig, ModelProvider, SecretS
 from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.models.dialects import DIALECTS
 from holdfast.models.port import Model, ModelError, ModelFault, Settings
-from holdfast.models.providers import KNOWN, OPERATOR, Endpoint, Known, api_of
+from holdfast.models.providers import KNOWN_PROVIDERS, OPERATOR, Endpoint, KnownProvider, api_of
+from holdfast.models.remote_model import RemoteModel
 from holdfast.models.text_protocol.text_model import with_protocol
-from holdfast.models.transport import Transport
 from holdfast.net.addresses import is_loopback
 from holdfast.text.suggest import did_you_mean
 
-Secret = Callable[[SecretSource], str]
+SecretReader = Callable[[SecretSource], str]
 
 
 def open_model(
-    config: ModelConfig, *, secret: Secret, cache_key: str | None = None, edit_repair: bool = True
+    config: ModelConfig, *, secret: SecretReader, cache_key: str | None = None, edit_repair: bool = True
 ) -> tuple[Model, Settings]:
     """The model a configuration names, and the parameters to ask it with. Nothing is sent yet.
 
@@ -34,7 +34,7 @@ def open_model(
 
         return Operator(), settings
     check_name(config)
-    transport = Transport(_endpoint(provider, model, own or ModelProvider(), secret))
+    transport = RemoteModel(_endpoint(provider, model, own or ModelProvider(), secret))
     return with_protocol(transport, config, edit_repair=edit_repair), settings
 
 
@@ -43,8 +43,8 @@ def check_name(config: ModelConfig) -> None:
     provider, colon, model = config.name.partition(":")
     if config.name == OPERATOR:
         return
-    if provider not in KNOWN and provider not in config.providers:
-        raise ConfigError(_unknown(provider, config))
+    if provider not in KNOWN_PROVIDERS and provider not in config.providers:
+        raise ConfigError(_unknown_provider(provider, config))
     if not colon or not model:
         raise ConfigError(f"model.name is '{config.name}'; write it as 'provider:model', such as '{provider}:NAME'.")
 
@@ -73,24 +73,24 @@ def settings_for(config: ModelConfig, provider: str, cache_key: str | None = Non
     )
 
 
-def _unknown(provider: str, config: ModelConfig) -> str:
-    names = [OPERATOR, *KNOWN, *config.providers]
+def _unknown_provider(provider: str, config: ModelConfig) -> str:
+    names = [OPERATOR, *KNOWN_PROVIDERS, *config.providers]
     meant = did_you_mean(provider, names)
     end = f"did you mean '{meant}'?" if meant else f"known are {', '.join(names)}, and what [model.providers] names."
     return f"There is no model provider '{provider}' (model.name is '{config.name}'); {end}"
 
 
-def _endpoint(provider: str, model: str, own: ModelProvider, secret: Secret) -> Endpoint:
-    known = KNOWN.get(provider)
+def _endpoint(provider: str, model: str, own: ModelProvider, secret: SecretReader) -> Endpoint:
+    known = KNOWN_PROVIDERS.get(provider)
     api = own.api or (known.api if known else None)
     if api is None:
         raise ConfigError(f"model.providers.{provider} has no `api`; give one of {', '.join(DIALECTS)}.")
     base = own.base_url or (known.base_url if known and known.api == api else None)
     if base is None:
         raise ConfigError(f"model.providers.{provider} has no `base_url`; say where the server is.")
-    base, location = DIALECTS[api].locate(provider, base, own)
+    base, location = DIALECTS[api].resolve_address(provider, base, own)
     _check_installed(api)
-    key, key_from = _key(provider, known, own, secret)
+    key, key_from = _find_key(provider, known, own, secret)
     _check_address(provider, base, key)
     return Endpoint(
         provider=provider,
@@ -105,16 +105,18 @@ def _endpoint(provider: str, model: str, own: ModelProvider, secret: Secret) -> 
     )
 
 
-def _key(provider: str, known: Known | None, own: ModelProvider, secret: Secret) -> tuple[str | None, str]:
+def _find_key(
+    provider: str, known: KnownProvider | None, own: ModelProvider, secret: SecretReader
+) -> tuple[str | None, str]:
     if own.api_key is not None:
         key_from = own.api_key.env or f"model.providers.{provider}.api_key"
-        key = _fetch(own.api_key, secret)
+        key = _read_secret(own.api_key, secret)
         if not key:
             raise ModelError(ModelFault.AUTH, f"{provider} needs a key, and {key_from} gives none; set it.")
         return key, key_from
     names = known.keys if known else ()
     for name in names:
-        if key := _fetch(SecretSource(env=name), secret):
+        if key := _read_secret(SecretSource(env=name), secret):
             return key, name
     if names:
         raise ModelError(
@@ -124,7 +126,7 @@ def _key(provider: str, known: Known | None, own: ModelProvider, secret: Secret)
     return None, ""
 
 
-def _fetch(source: SecretSource, secret: Secret) -> str:
+def _read_secret(source: SecretSource, secret: SecretReader) -> str:
     try:
         return secret(source).strip()
     except HoldfastError:

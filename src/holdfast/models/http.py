@@ -16,88 +16,88 @@ from holdfast.net.gateway import Gateway
 if TYPE_CHECKING:
     import httpx2
 
-_LONGEST_DETAIL: Final = 300
-_TOO_LONG: Final = re.compile(r"context (size|length|window)|prompt is too long|too many tokens", re.IGNORECASE)
+_MAX_DETAIL: Final = 300
+_CONTEXT_EXCEEDED: Final = re.compile(r"context (size|length|window)|prompt is too long|too many tokens", re.IGNORECASE)
 _TOOLS: Final = r"[`'\"]?(tools|functions|tool[ _-]?(use|calls|calling)|function[ _-]?(calls|calling))[`'\"]?"
-_AT_ALL: Final = r"(?!\w|-|\[|\.\w| (when|if|while|unless|together)\b| with (?!this))"
+_UNQUALIFIED: Final = r"(?!\w|-|\[|\.\w| (when|if|while|unless|together)\b| with (?!this))"
 """What is refused is not only a field of a tool, or tools together with something else."""
 _NO_TOOLS: Final = re.compile(
-    rf"(not|n['’]t) support (the )?{_TOOLS}{_AT_ALL}"  # Ollama, gateways
+    rf"(not|n['’]t) support (the )?{_TOOLS}{_UNQUALIFIED}"  # Ollama, gateways
     r"|\btools param requires --jinja|unsupported param: tools|cannot use tools with stream"  # llama.cpp, by age
     r"|tool choice requires --enable-auto-tool-choice"  # vLLM
     r"|no endpoints found that support tool use"  # OpenRouter
-    rf"|unrecognized request argument supplied: tools{_AT_ALL}"  # gateways before old models
+    rf"|unrecognized request argument supplied: tools{_UNQUALIFIED}"  # gateways before old models
     r"|(?<!parallel )(?<!multiple )(?<!strict )(?<![\w`'\".-])"
-    rf"{_TOOLS} (is|are) (currently )?not (supported|enabled){_AT_ALL}",
+    rf"{_TOOLS} (is|are) (currently )?not (supported|enabled){_UNQUALIFIED}",
     re.IGNORECASE,
 )
-_MAY_PASS: Final = frozenset({408, 409, 425})
+_TRANSIENT_STATUSES: Final = frozenset({408, 409, 425})
 
 
-class Failed(Struct, frozen=True):
+class RequestFailure(Struct, frozen=True):
     error: ModelError
-    again: bool
+    retryable: bool
 
 
-class WrongAnswer(Exception):
+class UnexpectedResponse(Exception):
     """What came back is not a stream of this API; raised by the check of its headers."""
 
 
-def cut(endpoint: Endpoint) -> Failed:
+def connection_lost(endpoint: Endpoint) -> RequestFailure:
     message = f"The connection to {endpoint.provider} broke off before the reply was complete; send again to retry."
-    return Failed(ModelError(ModelFault.CUT, message), again=True)
+    return RequestFailure(ModelError(ModelFault.CUT, message), retryable=True)
 
 
-def ended_badly(endpoint: Endpoint, fault: ModelFault, how: str, why: str) -> Failed:
-    return Failed(ModelError(fault, _with_detail(f"{endpoint.name} {how}", why, endpoint)), again=False)
+def failed_reply(endpoint: Endpoint, fault: ModelFault, how: str, why: str) -> RequestFailure:
+    return RequestFailure(ModelError(fault, _with_detail(f"{endpoint.name} {how}", why, endpoint)), retryable=False)
 
 
-def judge(error: Exception, endpoint: Endpoint, *, begun: bool) -> Failed:
+def classify_error(error: Exception, endpoint: Endpoint, *, begun: bool) -> RequestFailure:
     """`begun`: whether anything of the reply had come."""
     from pydantic_ai import exceptions as known
 
     for cause in _causes(error):
-        if isinstance(cause, WrongAnswer):
-            return Failed(ModelError(ModelFault.PROTOCOL, str(cause)), again=False)
+        if isinstance(cause, UnexpectedResponse):
+            return RequestFailure(ModelError(ModelFault.PROTOCOL, str(cause)), retryable=False)
     match error:
         case known.ModelHTTPError() | known.ModelRateLimitError() | known.ModelUnavailableError():
-            return _answered(error, endpoint)
+            return _http_failure(error, endpoint)
         case known.ModelServerError() | known.ModelRequestRejectedError() | known.ModelQuotaExceededError():
-            return _answered(error, endpoint)
+            return _http_failure(error, endpoint)
         case known.ModelConnectionError():
-            return cut(endpoint) if begun else _unreached(error, endpoint)
+            return connection_lost(endpoint) if begun else _unreachable(error, endpoint)
         case known.ModelAPIError() if "finish_reason" in error.message:
-            return cut(endpoint)
+            return connection_lost(endpoint)
         case known.UnexpectedModelBehavior() if "ended without" in error.message:
-            return cut(endpoint)
+            return connection_lost(endpoint)
         case known.UserError():
             message = _with_detail(f"The request to {endpoint.name} could not be made", str(error), endpoint)
-            return Failed(ModelError(ModelFault.BAD_REQUEST, message), again=False)
-        case _ if _is_transport(error):
-            return cut(endpoint) if begun else _unreached(error, endpoint)
+            return RequestFailure(ModelError(ModelFault.BAD_REQUEST, message), retryable=False)
+        case _ if _is_transport_error(error):
+            return connection_lost(endpoint) if begun else _unreachable(error, endpoint)
         case _:
             message = (
                 f"What {endpoint.provider} sent is not what this API sends ({type(error).__name__}); "
                 f"check that {endpoint.base_url} speaks the '{endpoint.api}' API."
             )
-            return Failed(ModelError(ModelFault.PROTOCOL, message), again=False)
+            return RequestFailure(ModelError(ModelFault.PROTOCOL, message), retryable=False)
 
 
-def _answered(error: Exception, endpoint: Endpoint) -> Failed:
+def _http_failure(error: Exception, endpoint: Endpoint) -> RequestFailure:
     from pydantic_ai import exceptions as known
 
     status = error.status_code if isinstance(error, known.ModelHTTPError) else None
     after = error.retry_after if isinstance(error, known.ModelAPIError) else None
-    after = after if after is not None else _pause_of(error)
-    said = _detail_of(error)
+    after = after if after is not None else _retry_delay(error)
+    said = _error_detail(error)
     shown = f" ({status})" if status else ""
     name = endpoint.name
 
-    def failed(fault: ModelFault, message: str, *, again: bool = False) -> Failed:
-        return Failed(ModelError(fault, message, retry_after=after), again)
+    def failed(fault: ModelFault, message: str, *, retryable: bool = False) -> RequestFailure:
+        return RequestFailure(ModelError(fault, message, retry_after=after), retryable)
 
     match error:
-        case _ if isinstance(error, known.ModelContextWindowExceededError) or _is_too_long(status, said):
+        case _ if isinstance(error, known.ModelContextWindowExceededError) or _exceeds_context(status, said):
             return failed(ModelFault.CONTEXT, f"The conversation is longer than {name} takes; shorten it.")
         case _ if _NO_TOOLS.search(said):
             message = _with_detail(f"{name} takes no tools{shown}", said, endpoint)
@@ -118,23 +118,23 @@ def _answered(error: Exception, endpoint: Endpoint) -> Failed:
         case known.ModelRateLimitError():
             wait = f"wait {after:.0f} s and send again" if after else "wait a little and send again"
             message = f"{endpoint.provider} limits how often it is asked{shown}; {wait}."
-            return failed(ModelFault.RATE_LIMIT, message, again=True)
+            return failed(ModelFault.RATE_LIMIT, message, retryable=True)
         case known.ModelUnavailableError() | known.ModelServerError():
             message = f"{endpoint.provider} is overloaded or out of order{shown}; send again later."
-            return failed(ModelFault.OVERLOADED, message, again=True)
-        case _ if status in _MAY_PASS:
+            return failed(ModelFault.OVERLOADED, message, retryable=True)
+        case _ if status in _TRANSIENT_STATUSES:
             message = f"{endpoint.provider} did not get to the request{shown}; send again."
-            return failed(ModelFault.OVERLOADED, message, again=True)
+            return failed(ModelFault.OVERLOADED, message, retryable=True)
         case _:
             return failed(ModelFault.BAD_REQUEST, _with_detail(f"{name} rejected the request{shown}", said, endpoint))
 
 
-def _is_too_long(status: int | None, said: str) -> bool:
+def _exceeds_context(status: int | None, said: str) -> bool:
     """Servers of one's own say it in their own words."""
-    return status == 400 and _TOO_LONG.search(said) is not None
+    return status == 400 and _CONTEXT_EXCEEDED.search(said) is not None
 
 
-def _unreached(error: Exception, endpoint: Endpoint) -> Failed:
+def _unreachable(error: Exception, endpoint: Endpoint) -> RequestFailure:
     where = f"{endpoint.provider} at {endpoint.base_url}"
     causes = list(_causes(error))
     if any(isinstance(cause, ssl.SSLError) for cause in causes):
@@ -148,10 +148,10 @@ def _unreached(error: Exception, endpoint: Endpoint) -> Failed:
         why = "it did not answer in time."
     else:
         why = "check the address and the network."
-    return Failed(ModelError(ModelFault.NETWORK, f"Could not reach {where}: {why}"), again=True)
+    return RequestFailure(ModelError(ModelFault.NETWORK, f"Could not reach {where}: {why}"), retryable=True)
 
 
-def _is_transport(error: Exception) -> bool:
+def _is_transport_error(error: Exception) -> bool:
     import httpx2
 
     return any(isinstance(cause, httpx2.TransportError | OSError) for cause in _causes(error))
@@ -165,7 +165,7 @@ def _causes(error: BaseException | None) -> list[BaseException]:
     return found
 
 
-def _detail_of(error: Exception) -> str:
+def _error_detail(error: Exception) -> str:
     """The provider's own words, out of the shapes error bodies have."""
     body: object = getattr(error, "body", None)
     for key in ("error", "message"):
@@ -174,7 +174,7 @@ def _detail_of(error: Exception) -> str:
     return body if isinstance(body, str) else ""
 
 
-def _pause_of(error: Exception) -> float | None:
+def _retry_delay(error: Exception) -> float | None:
     """Google says how long to wait in the body, as `"retryDelay": "7s"`."""
     body: object = getattr(error, "body", None)
     found = re.search(r"""retryDelay['"]: ['"](\d+(?:\.\d+)?)s['"]""", repr(body)[:10_000])
@@ -182,10 +182,10 @@ def _pause_of(error: Exception) -> float | None:
 
 
 def _with_detail(base: str, detail: str, endpoint: Endpoint) -> str:
-    said = re.sub(r"\s+", " ", "".join(char if char.isprintable() else " " for char in endpoint.without_key(detail)))
+    said = re.sub(r"\s+", " ", "".join(char if char.isprintable() else " " for char in endpoint.redact_key(detail)))
     said = said.strip().rstrip(".")
-    if len(said) > _LONGEST_DETAIL:
-        said = said[:_LONGEST_DETAIL] + "…"
+    if len(said) > _MAX_DETAIL:
+        said = said[:_MAX_DETAIL] + "…"
     return f"{base}: {said}." if said else f"{base}."
 
 
@@ -201,18 +201,20 @@ def http_client(endpoint: Endpoint, settings: Settings) -> httpx2.AsyncClient:
 
     async def before(request: httpx2.Request) -> None:
         if (request.url.scheme, request.url.netloc) != (origin.scheme, origin.netloc):
-            raise WrongAnswer(f"A request for {endpoint.provider} was about to go to another address than its own.")
+            raise UnexpectedResponse(
+                f"A request for {endpoint.provider} was about to go to another address than its own."
+            )
         request.extensions = {**request.extensions, "timeout": limits.as_dict()}
 
     async def after(response: httpx2.Response) -> None:
         kind = response.headers.get("content-type", "")
         if response.is_success and not kind.lower().startswith("text/event-stream"):
-            raise WrongAnswer(
+            raise UnexpectedResponse(
                 f"{endpoint.provider} answered with {kind.partition(';')[0] or 'nothing'} instead of events; "
                 f"check that {endpoint.base_url} speaks the '{endpoint.api}' API."
             )
         if response.is_redirect:
-            raise WrongAnswer(
+            raise UnexpectedResponse(
                 f"{endpoint.provider} sent the request on to another address, which is not followed; "
                 "set the final address as `base_url`."
             )

@@ -63,7 +63,7 @@ class Usage(Struct, frozen=True, kw_only=True):
         )
 
 
-Stop = Literal["end", "tool_use", "max_tokens", "refusal", "other"]
+StopReason = Literal["end", "tool_use", "max_tokens", "refusal", "other"]
 
 
 class TextDelta(Struct, frozen=True, tag_field="event", tag="text"):
@@ -95,14 +95,14 @@ class Retrying(Struct, frozen=True, tag_field="event", tag="retrying"):
     reason: str
 
 
-class Ended(Struct, frozen=True, tag_field="event", tag="ended"):
-    stop: Stop
+class ReplyEnded(Struct, frozen=True, tag_field="event", tag="ended"):
+    stop: StopReason
     usage: Usage
     model: str = ""
     """The model that answered, as the provider names it."""
 
 
-ModelEvent = TextDelta | ThinkingDelta | CallBegun | PartEnded | Retrying | Ended
+ModelEvent = TextDelta | ThinkingDelta | CallBegun | PartEnded | Retrying | ReplyEnded
 
 
 class ModelFault(StrEnum):

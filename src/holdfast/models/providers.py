@@ -13,7 +13,7 @@ from holdfast.config.config import ModelApi, ModelConfig
 OPERATOR: Final = "operator"
 
 
-class Known(Struct, frozen=True, kw_only=True):
+class KnownProvider(Struct, frozen=True, kw_only=True):
     """A provider that needs no configuration of its own."""
 
     api: ModelApi
@@ -22,23 +22,23 @@ class Known(Struct, frozen=True, kw_only=True):
     """The variables its key is looked for in; none where no key is needed."""
 
 
-KNOWN: Final = {
-    "anthropic": Known(api="anthropic", base_url="https://api.anthropic.com", keys=("ANTHROPIC_API_KEY",)),
-    "openai": Known(api="openai", base_url="https://api.openai.com/v1", keys=("OPENAI_API_KEY",)),
-    "google": Known(
+KNOWN_PROVIDERS: Final = {
+    "anthropic": KnownProvider(api="anthropic", base_url="https://api.anthropic.com", keys=("ANTHROPIC_API_KEY",)),
+    "openai": KnownProvider(api="openai", base_url="https://api.openai.com/v1", keys=("OPENAI_API_KEY",)),
+    "google": KnownProvider(
         api="google", base_url="https://generativelanguage.googleapis.com", keys=("GEMINI_API_KEY", "GOOGLE_API_KEY")
     ),
-    "vertex": Known(api="vertex", base_url="https://aiplatform.googleapis.com", keys=("VERTEX_ACCESS_TOKEN",)),
-    "ollama": Known(api="openai-chat", base_url="http://127.0.0.1:11434/v1"),
-    "llamacpp": Known(api="openai-chat", base_url="http://127.0.0.1:8080/v1"),
-    "vllm": Known(api="openai-chat", base_url="http://127.0.0.1:8000/v1"),
-    "lmstudio": Known(api="openai-chat", base_url="http://127.0.0.1:1234/v1"),
+    "vertex": KnownProvider(api="vertex", base_url="https://aiplatform.googleapis.com", keys=("VERTEX_ACCESS_TOKEN",)),
+    "ollama": KnownProvider(api="openai-chat", base_url="http://127.0.0.1:11434/v1"),
+    "llamacpp": KnownProvider(api="openai-chat", base_url="http://127.0.0.1:8080/v1"),
+    "vllm": KnownProvider(api="openai-chat", base_url="http://127.0.0.1:8000/v1"),
+    "lmstudio": KnownProvider(api="openai-chat", base_url="http://127.0.0.1:1234/v1"),
 }
 
 
 def api_of(config: ModelConfig, provider: str) -> ModelApi | None:
     """The API a provider is spoken to with; None for one nobody has described."""
-    own, known = config.providers.get(provider), KNOWN.get(provider)
+    own, known = config.providers.get(provider), KNOWN_PROVIDERS.get(provider)
     return (own.api if own else None) or (known.api if known else None)
 
 
@@ -66,5 +66,5 @@ class Endpoint:
         """The name under which its signatures are kept: a word, since a document writes it as one."""
         return re.sub(r"\W", "_", self.provider, flags=re.ASCII)
 
-    def without_key(self, text: str) -> str:
+    def redact_key(self, text: str) -> str:
         return text.replace(self.key, "[key]") if self.key else text

@@ -35,7 +35,7 @@ from holdfast.contract.call import Answer
 from holdfast.contract.json import parse_json
 from holdfast.contract.message import Message, Text
 from holdfast.factory.chat import ChatSession, open_chat
-from holdfast.models.port import Ended, ModelEvent, PartEnded, Retrying, Settings, TextDelta, Usage
+from holdfast.models.port import ModelEvent, PartEnded, ReplyEnded, Retrying, Settings, TextDelta, Usage
 from holdfast.models.text_protocol.text_model import TextModel
 
 _LEGS = ("you", "approve", "reject")
@@ -86,7 +86,7 @@ class Writer:
         reply = self._replies.pop(0) if self._replies else Section("model", "", "(the scenario has no more replies)")
         yield TextDelta(reply.written)
         yield PartEnded(Text(reply.written))
-        yield Ended("max_tokens" if reply.about == "cut" else "end", Usage(input=1, output=1))
+        yield ReplyEnded("max_tokens" if reply.about == "cut" else "end", Usage(input=1, output=1))
 
 
 def read(text: str) -> list[Section]:

@@ -10,7 +10,7 @@ import pytest
 from holdfast.contract.message import Message, Text, Thinking, ToolResult, ToolUse
 from holdfast.models.port import ModelError, ModelEvent, ModelFault, Settings, TextDelta
 from holdfast.models.providers import Endpoint
-from holdfast.models.transport import Transport
+from holdfast.models.remote_model import RemoteModel
 from tests.models.support import TOOLS, end, hear, parts, run
 
 APIS = pytest.mark.parametrize(("api", "path"), [("openai-chat", "/v1"), ("anthropic", ""), ("openai", "/v1")])
@@ -18,8 +18,8 @@ PLAIN = Settings(max_tokens=48, temperature=0.0, thinking=None, retries=0)
 HELLO = (Message("system", (Text("You answer briefly."),)), Message("user", (Text("Say hello to the world."),)))
 
 
-def model(address: str, api: Any = "openai-chat", path: str = "/v1") -> Transport:
-    return Transport(Endpoint(provider="llamacpp", api=api, model="smollm2", base_url=address + path))
+def model(address: str, api: Any = "openai-chat", path: str = "/v1") -> RemoteModel:
+    return RemoteModel(Endpoint(provider="llamacpp", api=api, model="smollm2", base_url=address + path))
 
 
 @APIS

@@ -14,10 +14,10 @@ from holdfast.agent.loop import Loop
 from holdfast.contract.message import Message, Text, ToolResult, ToolUse
 from holdfast.models.port import ModelError, ModelEvent, PartEnded, Retrying, Settings, TextDelta
 from holdfast.models.providers import Endpoint
+from holdfast.models.remote_model import RemoteModel
 from holdfast.models.text_protocol.parser import parse
-from holdfast.models.text_protocol.syntax import Said
+from holdfast.models.text_protocol.syntax import TextPiece
 from holdfast.models.text_protocol.text_model import TextModel
-from holdfast.models.transport import Transport
 from holdfast.testing.memory_conversation import MemoryConversation
 from holdfast.tools.files.read import FILE_READ
 from tests.models.support import end, hear, parts, run
@@ -38,7 +38,7 @@ BEFORE = (
 class Overheard:
     """The model behind, and what it really wrote."""
 
-    def __init__(self, inner: Transport) -> None:
+    def __init__(self, inner: RemoteModel) -> None:
         self.inner, self.provider, self.name = inner, inner.provider, inner.name
         self.wrote: list[str] = []
 
@@ -53,8 +53,8 @@ class Overheard:
                 yield event
 
 
-def behind(address: str, api: Any, path: str) -> Transport:
-    return Transport(Endpoint(provider="llamacpp", api=api, model="smollm2", base_url=address + path))
+def behind(address: str, api: Any, path: str) -> RemoteModel:
+    return RemoteModel(Endpoint(provider="llamacpp", api=api, model="smollm2", base_url=address + path))
 
 
 def model(address: str, api: str, path: str) -> TextModel:
@@ -95,10 +95,10 @@ def test_whatever_it_says_is_read_and_its_text_is_kept(address: str, api: str, p
         assert wrote.startswith(shown) and not [event for event in events if isinstance(event, PartEnded)]
         return
     read = parse(wrote)
-    kept = [piece.text for piece in read.pieces if isinstance(piece, Said)]
-    assert shown.split() == (wrote if read.flaws else "\n".join(kept)).split()
+    kept = [piece.text for piece in read.pieces if isinstance(piece, TextPiece)]
+    assert shown.split() == (wrote if read.problems else "\n".join(kept)).split()
     calls = [part.name for part in parts(events) if isinstance(part, ToolUse)]
-    assert calls == ([] if read.flaws else [call.name for call in read.calls])
+    assert calls == ([] if read.problems else [call.name for call in read.calls])
 
 
 @APIS

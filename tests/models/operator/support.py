@@ -10,7 +10,7 @@ from typing import Any, cast
 from holdfast.contract.message import Message, Part, Text, ToolResult, ToolUse
 from holdfast.contract.tool import Tool
 from holdfast.models.operator.operator import Operator
-from holdfast.models.port import Ended, ModelEvent, PartEnded, Settings
+from holdfast.models.port import ModelEvent, PartEnded, ReplyEnded, Settings
 from holdfast.tools import builtin_tools
 
 TOOLS: tuple[Tool, ...] = tuple(sorted(builtin_tools(), key=lambda tool: tool.name))
@@ -36,9 +36,9 @@ def reply(messages: Sequence[Message], tools: Sequence[Tool] = TOOLS) -> Message
     return message_of(events(messages, tools))
 
 
-def ending(messages: Sequence[Message]) -> Ended:
+def ending(messages: Sequence[Message]) -> ReplyEnded:
     last = events(messages)[-1]
-    assert isinstance(last, Ended)
+    assert isinstance(last, ReplyEnded)
     return last
 
 

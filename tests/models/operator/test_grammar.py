@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.tool import Tool
-from holdfast.models.operator.phrases import GRAMMAR, Phrase, nothing
+from holdfast.models.operator.phrases import GRAMMAR, Phrase, no_arguments
 from tests.models.operator.phrasings import UNDERSTOOD, Calls
 from tests.models.operator.refusals import NOT_UNDERSTOOD
 from tests.models.operator.support import TOOLS, played, reply, you
@@ -75,7 +75,7 @@ def test_a_tool_of_the_same_name_with_other_arguments_is_not_called() -> None:
 
 @pytest.mark.spec("M2")
 def test_what_can_be_read_in_two_ways_is_not_understood(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(GRAMMAR, "git.log", (Phrase("read FILES", "read a.py", nothing),))
+    monkeypatch.setitem(GRAMMAR, "git.log", (Phrase("read FILES", "read a.py", no_arguments),))
     answer = reply([you("read a.py")])
     assert answer.tool_uses == () and "in two ways" in answer.text
 

@@ -76,5 +76,5 @@ def test_no_other_message_than_the_persons_last_leads_to_a_call(text: str) -> No
 @given(messages)
 def test_a_message_whose_literals_are_put_back_is_the_message(text: str) -> None:
     masked = mask(text)
-    if not masked.problem and all(piece.kind in ("quote", "code") for piece in masked.pieces):
-        assert masked.unmasked(masked.text) == text.replace("\r\n", "\n")
+    if not masked.problem and all(piece.kind in ("quote", "code") for piece in masked.literals):
+        assert masked.unmask(masked.text) == text.replace("\r\n", "\n")

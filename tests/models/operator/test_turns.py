@@ -11,7 +11,7 @@ from holdfast.agent import slot_state
 from holdfast.contract.message import Aborted, Message, Text, ToolResult, ToolUse
 from holdfast.contract.result import Attachment
 from holdfast.models.operator.reports import DENIED, REJECTED
-from holdfast.models.port import CallBegun, Ended, PartEnded, TextDelta, Usage
+from holdfast.models.port import CallBegun, PartEnded, ReplyEnded, TextDelta, Usage
 from holdfast.runtime.pending import REJECTED_BY_USER
 from tests.models.operator.support import calls, ending, events, played, reply, results, you
 
@@ -185,7 +185,7 @@ def test_a_reply_streams_its_text_then_its_calls_then_its_end() -> None:
     (text,) = [event.part for event in told if isinstance(event, PartEnded) and isinstance(event.part, Text)]
     assert "".join(texts) == text.text and len(texts) > 1
     assert [type(event) for event in told[len(texts) :]] == [
-        PartEnded, CallBegun, PartEnded, CallBegun, PartEnded, Ended
+        PartEnded, CallBegun, PartEnded, CallBegun, PartEnded, ReplyEnded
     ]  # fmt: skip
     begun = [event.id for event in told if isinstance(event, CallBegun)]
     assert begun == ["op_0_0", "op_0_1"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from holdfast.models.requests.masked_text import Piece, fences, mask
+from holdfast.models.requests.masked_text import MaskedLiteral, find_fences, mask
 from holdfast.models.requests.words import words_in
 from tests.models.operator.support import reply, you
 from tests.text.strategies import ANY_TEXT
@@ -17,19 +17,19 @@ TRACE = 'Traceback (most recent call last):\n  File "src/a.py", line 3, in write
 @pytest.mark.parametrize(
     ("text", "pieces"),
     [
-        ('say "two words".', [Piece("two words", '"two words"', "quote")]),
-        ("say 'don't'", [Piece("don't", "'don't'", "quote")]),
-        ('say "a "b""', [Piece('a "b"', '"a "b""', "quote")]),
-        ("run `` echo `date` ``", [Piece("echo `date`", "`` echo `date` ``", "code")]),
-        ("don`t and `x`", [Piece("x", "`x`", "code")]),
+        ('say "two words".', [MaskedLiteral("two words", '"two words"', "quote")]),
+        ("say 'don't'", [MaskedLiteral("don't", "'don't'", "quote")]),
+        ('say "a "b""', [MaskedLiteral('a "b"', '"a "b""', "quote")]),
+        ("run `` echo `date` ``", [MaskedLiteral("echo `date`", "`` echo `date` ``", "code")]),
+        ("don`t and `x`", [MaskedLiteral("x", "`x`", "code")]),
         ("the users' files, 5' wide", []),
-        ("a\n````\n```\nx\n```\n````\nb", [Piece("```\nx\n```", "the fenced block", "block")]),
-        (f"why?\n{TRACE}\n\nhm", [Piece(TRACE, "the pasted traceback", "trace")]),
+        ("a\n````\n```\nx\n```\n````\nb", [MaskedLiteral("```\nx\n```", "the fenced block", "block")]),
+        (f"why?\n{TRACE}\n\nhm", [MaskedLiteral(TRACE, "the pasted traceback", "trace")]),
     ],
 )
-def test_a_literal_is_taken_as_it_is(text: str, pieces: list[Piece]) -> None:
+def test_a_literal_is_taken_as_it_is(text: str, pieces: list[MaskedLiteral]) -> None:
     masked = mask(text)
-    assert list(masked.pieces) == pieces
+    assert list(masked.literals) == pieces
     assert not masked.problem
 
 
@@ -41,7 +41,7 @@ def test_what_cannot_be_told_apart_is_a_problem() -> None:
 
 @pytest.mark.spec("M2", "M4")
 def test_a_fence_that_is_never_closed_hides_no_other() -> None:
-    assert fences(["````", "~~~", "x", "~~~", "```"]) == {1: 3}
+    assert find_fences(["````", "~~~", "x", "~~~", "```"]) == {1: 3}
 
 
 @pytest.mark.spec("M2", "P6")

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.config.config import ModelApi
 from holdfast.models.providers import Endpoint
-from holdfast.models.transport import Transport
+from holdfast.models.remote_model import RemoteModel
 from tests.models.servers import anthropic, chat, google, openai
 from tests.models.servers.http import Server
 from tests.models.servers.script import Script
@@ -39,9 +39,9 @@ class Api:
             fields |= {"project": "proj", "location": "global"}
         return Endpoint(**{**fields, **changes})
 
-    def open(self, server: Server | str, **changes: Any) -> Transport:
+    def open(self, server: Server | str, **changes: Any) -> RemoteModel:
         """A model whose pauses take no time; they are noted in `waited`."""
-        return Transport(self.endpoint(server, **changes), sleep=_no_pause, chance=lambda: 1.0)
+        return RemoteModel(self.endpoint(server, **changes), sleep=_no_pause, jitter=lambda: 1.0)
 
 
 async def _no_pause(_: float) -> None:

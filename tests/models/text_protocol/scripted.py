@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast import Tool
 from holdfast.contract.message import Message, Text
-from holdfast.models.port import Ended, ModelEvent, PartEnded, Settings, Stop, TextDelta, Usage
+from holdfast.models.port import ModelEvent, PartEnded, ReplyEnded, Settings, StopReason, TextDelta, Usage
 
 SPENT = Usage(input=100, output=10, cache_read=3, cost=Decimal("0.01"))
 
@@ -39,10 +39,12 @@ SHELL = _tool("shell.exec", "Run a command.", "command", "cwd label")
 TOOLS = (*SEEDS, SHELL)
 
 
-def written(text: str, *, stop: Stop = "end", size: int = 5, usage: Usage = SPENT) -> list[ModelEvent | Exception]:
+def written(
+    text: str, *, stop: StopReason = "end", size: int = 5, usage: Usage = SPENT
+) -> list[ModelEvent | Exception]:
     """A reply of nothing but text, in pieces."""
     deltas = (TextDelta(text[start : start + size]) for start in range(0, len(text), size))
-    return [*deltas, PartEnded(Text(text)), Ended(stop, usage, "writer-1b")]
+    return [*deltas, PartEnded(Text(text)), ReplyEnded(stop, usage, "writer-1b")]
 
 
 @dataclass

@@ -14,7 +14,7 @@ from holdfast.contract.message import ToolResult, ToolUse
 from holdfast.contract.result import Attachment
 from holdfast.models.text_protocol.parser import parse
 from holdfast.models.text_protocol.prompt import write_call, write_result
-from holdfast.models.text_protocol.syntax import Asked, Fault
+from holdfast.models.text_protocol.syntax import ProblemKind, TextCall
 from tests.soak import rounds
 
 from .strategies import TEXT, USE, WORDS
@@ -61,11 +61,11 @@ def test_a_call_is_written_in_its_shortest_form_that_says_it(name: str, args: Ar
 def test_any_call_is_read_back_as_it_was_meant(use: ToolUse) -> None:
     written = write_call(use)
     (call,) = parse(written).pieces
-    assert isinstance(call, Asked)
+    assert isinstance(call, TextCall)
     args = json.loads(use.arguments)
     if encodable(args):
         assert (call.name, call.args) == (use.name, args)
-    assert parse(written).flaws == ()
+    assert parse(written).problems == ()
 
 
 @pytest.mark.spec("M3")
@@ -107,7 +107,7 @@ def test_nothing_in_a_result_opens_or_closes_a_frame(name: str, output: str, att
     assert len(re.findall(r"===\s*/\s*tool_(?:result|error)", shown)) == 1
     assert shown.startswith("=== tool_result: ")
     assert shown.endswith("\n=== /tool_result ===")
-    assert [flaw.fault for flaw in parse(shown).flaws].count(Fault.FABRICATED) == 1
+    assert [problem.kind for problem in parse(shown).problems].count(ProblemKind.FABRICATED) == 1
 
 
 def encodable(args: object) -> bool:

@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.contract.message import Message, Text, Thinking, ToolResult, ToolUse
 from holdfast.models.port import ModelError, ModelEvent, ModelFault, PartEnded, Retrying, Settings, Usage
-from holdfast.models.text_protocol.prompt import FORMS
-from holdfast.models.text_protocol.text_model import MARK, TextModel
+from holdfast.models.text_protocol.prompt import CALL_FORMS
+from holdfast.models.text_protocol.text_model import CORRECTION_MARK, TextModel
 from tests.models.support import HELLO, end, hear, parts, run
 from tests.models.text_protocol.scripted import SPENT, TOOLS, Scripted, written
 
@@ -66,7 +66,7 @@ def test_a_flawed_reply_is_sent_back_once_with_what_was_wrong(flawed: str) -> No
     sent = asked.model.asked[1][0]
     assert sent[:-2] == asked.model.asked[0][0]
     assert sent[-2] == Message("assistant", (Text(flawed),))
-    assert sent[-1].role == "user" and sent[-1].text.startswith(f"{MARK} ")
+    assert sent[-1].role == "user" and sent[-1].text.startswith(f"{CORRECTION_MARK} ")
     assert "Nothing was" in sent[-1].text
 
 
@@ -138,7 +138,7 @@ def test_a_correction_names_the_place_and_shows_the_form(flawed: str, says: str)
     assert says in told
     for name in ("write_file", "edit_file"):
         if f"[{name}" in says:
-            assert told.endswith(FORMS[name])
+            assert told.endswith(CALL_FORMS[name])
 
 
 @pytest.mark.spec("M5")
@@ -209,8 +209,8 @@ def after_edit(
 @pytest.mark.spec("M4")
 def test_an_edit_that_failed_and_is_repaired_unreadably_is_answered_with_how_it_is_written() -> None:
     told = Corrected(EDIT, GOOD, messages=after_edit()).told()
-    assert told.startswith(f"{MARK} Your edit of src/a.py failed")
-    assert told.endswith(FORMS["edit_file"].replace("PATH", "src/a.py"))
+    assert told.startswith(f"{CORRECTION_MARK} Your edit of src/a.py failed")
+    assert told.endswith(CALL_FORMS["edit_file"].replace("PATH", "src/a.py"))
     assert Corrected(EDIT, messages=after_edit()).error is not None
 
 
@@ -227,11 +227,15 @@ def test_an_edit_that_failed_and_is_repaired_unreadably_is_answered_with_how_it_
 )
 @pytest.mark.spec("M4")
 def test_without_a_failed_edit_just_before_an_unreadable_one_is_told_as_such(before: tuple[Message, ...]) -> None:
-    assert Corrected(EDIT, GOOD, messages=before).told().startswith(f"{MARK} Nothing was run: the [edit_file] block")
+    assert (
+        Corrected(EDIT, GOOD, messages=before)
+        .told()
+        .startswith(f"{CORRECTION_MARK} Nothing was run: the [edit_file] block")
+    )
 
 
 @pytest.mark.spec("M4")
 def test_edit_repair_can_be_switched_off() -> None:
     asked = Corrected(EDIT, GOOD, messages=after_edit(), edit_repair=False)
-    assert asked.told().startswith(f"{MARK} Nothing was run: ")
+    assert asked.told().startswith(f"{CORRECTION_MARK} Nothing was run: ")
     assert parts(asked.events)[-1:] == RIGHT

@@ -15,21 +15,21 @@ from holdfast.contract.json import parse_json
 from holdfast.contract.message import Text, Thinking, ToolUse
 from holdfast.models.port import (
     CallBegun,
-    Ended,
     ModelError,
     ModelEvent,
     ModelFault,
     PartEnded,
+    ReplyEnded,
     Retrying,
     Settings,
-    Stop,
+    StopReason,
     TextDelta,
     ThinkingDelta,
     Usage,
 )
 from holdfast.models.text_protocol.parser import parse
-from holdfast.models.text_protocol.syntax import Said
-from holdfast.models.text_protocol.text_model import TextModel, worst
+from holdfast.models.text_protocol.syntax import TextPiece
+from holdfast.models.text_protocol.text_model import TextModel, worst_problem
 from tests.models.support import HELLO, end, hear, parts, run
 from tests.models.text_protocol.scripted import SPENT, TOOLS, Scripted, written
 from tests.models.text_protocol.test_model_conformance import ANSWER, REPLY
@@ -53,8 +53,8 @@ CALLS = (
     use(3, "file.write", path="b.txt", content="[read_file: not/a/call]"),
     use(4, "shell.exec", command="ls [a]"),
 )
-WHOLE: list[Stop] = ["end", "tool_use"]
-CUT: list[Stop] = ["max_tokens", "refusal", "other"]
+WHOLE: list[StopReason] = ["end", "tool_use"]
+CUT: list[StopReason] = ["max_tokens", "refusal", "other"]
 TAGS = [
     "[read_file:",
     "[git_log]",
@@ -85,7 +85,7 @@ HARMLESS = ["a", "[", "]", "\n", " ", "`", "```\n", "[x: y]", "ü", ":"]
 def test_calls_come_in_their_order_with_ids_of_their_own_however_the_text_is_cut(size: int) -> None:
     events = heard(written(REPLY, size=size))
     assert parts(events) == [Text("Let me look — ü 🙂."), *CALLS, Text("That is all.")]
-    assert end(events) == Ended("tool_use", SPENT, "writer-1b")
+    assert end(events) == ReplyEnded("tool_use", SPENT, "writer-1b")
     begun = [(event.id, event.name) for event in events if isinstance(event, CallBegun)]
     assert begun == [(each.id, each.name) for each in CALLS]
 
@@ -120,12 +120,12 @@ def test_half_a_character_in_a_call_is_left_to_the_path_to_refuse() -> None:
 @given(st.lists(st.sampled_from([*HARMLESS, *TAGS]), max_size=30), st.integers(1, 9), st.sampled_from([*WHOLE, *CUT]))
 @pytest.mark.spec("M3")
 def test_whatever_a_model_writes_is_a_reply_or_one_sentence_and_calls_come_only_from_what_is_whole(
-    pieces: list[str], size: int, stop: Stop
+    pieces: list[str], size: int, stop: StopReason
 ) -> None:
     text = "".join(pieces)
     read = parse(text)
     reply = written(text, size=size, stop=stop)
-    if worst(read.flaws, cut=stop in CUT):
+    if worst_problem(read.problems, cut=stop in CUT):
         with pytest.raises(ModelError, match="nothing was run"):
             heard(reply)
         return
@@ -138,7 +138,7 @@ def test_whatever_a_model_writes_is_a_reply_or_one_sentence_and_calls_come_only_
         assert calls == [] and "".join(said) == (text if text.strip() else "")
     else:
         assert [name for name, _ in calls] == [call.name for call in read.calls]
-        kept = " ".join(piece.text for piece in read.pieces if isinstance(piece, Said))
+        kept = " ".join(piece.text for piece in read.pieces if isinstance(piece, TextPiece))
         assert " ".join(said).split() == kept.split()
 
 
@@ -155,7 +155,7 @@ def test_white_space_around_calls_is_no_text() -> None:
 
 @pytest.mark.spec("M3")
 def test_a_model_that_shows_nothing_until_its_part_is_whole_is_read_all_the_same() -> None:
-    assert parts(heard([PartEnded(Text(REPLY)), Ended("end", SPENT)]))[1:-1] == list(CALLS)
+    assert parts(heard([PartEnded(Text(REPLY)), ReplyEnded("end", SPENT)]))[1:-1] == list(CALLS)
 
 
 @pytest.mark.spec("M3")
@@ -196,7 +196,7 @@ def test_what_came_before_a_retry_of_the_provider_is_void() -> None:
 @pytest.mark.parametrize("end_of_it", ["with [/write_file] and", "with [/write_file]", "a\n[/write_file]"])
 @pytest.mark.spec("M3")
 def test_a_reply_that_its_model_did_not_end_makes_no_calls_not_even_those_that_look_whole(
-    end_of_it: str, stop: Stop
+    end_of_it: str, stop: StopReason
 ) -> None:
     cut = f"[write_file]\npath: a.md\n---content---\n{end_of_it}"
     model = Scripted([written(cut, stop=stop)])
@@ -207,7 +207,7 @@ def test_a_reply_that_its_model_did_not_end_makes_no_calls_not_even_those_that_l
 
 @pytest.mark.parametrize("stop", WHOLE)
 @pytest.mark.spec("M3")
-def test_a_reply_that_its_model_ended_stops_for_its_calls_if_it_has_any(stop: Stop) -> None:
+def test_a_reply_that_its_model_ended_stops_for_its_calls_if_it_has_any(stop: StopReason) -> None:
     assert end(heard(written("[git_log]", stop=stop))).stop == "tool_use"
     assert end(heard(written("Nothing.", stop=stop))).stop == stop
 
@@ -215,9 +215,9 @@ def test_a_reply_that_its_model_ended_stops_for_its_calls_if_it_has_any(stop: St
 @pytest.mark.parametrize(
     "reply",
     [
-        [TextDelta("[git_log]"), PartEnded(Text("nothing here")), Ended("end", SPENT)],
-        [TextDelta("[git_log]"), PartEnded(Text("[git_")), Ended("end", SPENT)],
-        [PartEnded(Text("a")), TextDelta("[git_log]"), Ended("end", SPENT)],
+        [TextDelta("[git_log]"), PartEnded(Text("nothing here")), ReplyEnded("end", SPENT)],
+        [TextDelta("[git_log]"), PartEnded(Text("[git_")), ReplyEnded("end", SPENT)],
+        [PartEnded(Text("a")), TextDelta("[git_log]"), ReplyEnded("end", SPENT)],
     ],
 )
 @pytest.mark.spec("M3")
@@ -230,7 +230,9 @@ def test_a_part_that_is_not_what_was_shown_of_it_is_a_fault_of_the_provider(repl
 @pytest.mark.parametrize("stop", CUT)
 @pytest.mark.parametrize("cut", ["[write_file]\npath: a\n---content---\nbut", "[read_file: a", "```\n[git_log]", "~~~"])
 @pytest.mark.spec("M3")
-def test_a_reply_that_is_cut_inside_a_call_is_not_sent_back_and_none_of_its_calls_is_made(cut: str, stop: Stop) -> None:
+def test_a_reply_that_is_cut_inside_a_call_is_not_sent_back_and_none_of_its_calls_is_made(
+    cut: str, stop: StopReason
+) -> None:
     text = f"So.\n[git_log]\n{cut}"
     model = Scripted([written(text, stop=stop)])
     events = run(hear(TextModel(model), tools=TOOLS))
@@ -305,5 +307,5 @@ def test_cancelling_ends_the_request_and_makes_no_other() -> None:
 @pytest.mark.spec("M3")
 def test_who_answers_and_what_it_cost_is_said_by_the_model_behind() -> None:
     model = TextModel(Scripted([written("Yes.")]))
-    assert (model.provider, model.name, model.chosen.protocol) == ("small", "small:writer", "text")
+    assert (model.provider, model.name, model.choice.protocol) == ("small", "small:writer", "text")
     assert end(run(hear(model, tools=TOOLS))).usage == SPENT != Usage()

@@ -13,7 +13,7 @@ from holdfast.contract.message import Aborted, Message, Text, Thinking, ToolResu
 from holdfast.contract.result import Attachment
 from holdfast.models.port import Settings
 from holdfast.models.text_protocol.parser import parse
-from holdfast.models.text_protocol.prompt import NO_TOOLS, instructions, plain, signature
+from holdfast.models.text_protocol.prompt import NO_TOOLS, instructions, signature, to_plain_text
 from holdfast.models.text_protocol.text_model import TextModel
 from tests.models.conformance import ModelConformance
 from tests.models.servers.apis import APIS, CHAT, Api
@@ -83,7 +83,7 @@ def test_the_same_conversation_is_the_same_bytes() -> None:
 
 @pytest.mark.spec("M3")
 def test_calls_and_results_of_the_past_are_text_in_the_forms_that_are_taught() -> None:
-    system, first, reply, answer = plain(PAST, TOOLS)
+    system, first, reply, answer = to_plain_text(PAST, TOOLS)
     assert system.role == "system" and system.text == f"Be brief.\n\n{instructions(TOOLS)}"
     assert first == PAST[1]
     assert reply.parts == (Text("Wait.\n[read_file: x.py]\n[git_log]"),)
@@ -97,7 +97,7 @@ def test_calls_and_results_of_the_past_are_text_in_the_forms_that_are_taught() -
 @pytest.mark.spec("M3")
 def test_what_is_attached_to_a_result_stays_beside_it() -> None:
     given = Message("user", (Text("See."), ToolResult("a", "file.read", "a picture", attachments=(IMAGE,))))
-    (_, message) = plain((given,), TOOLS)
+    (_, message) = to_plain_text((given,), TOOLS)
     first, picture, said = message.parts
     assert isinstance(first, Text) and "a picture" in first.text
     assert (picture, said) == (IMAGE, Text("See."))
@@ -107,24 +107,24 @@ def test_what_is_attached_to_a_result_stays_beside_it() -> None:
 def test_thinking_and_an_abort_are_left_as_they_are_and_text_around_them_is_joined() -> None:
     thought, stop = Thinking("hm", "a", "c2ln"), Aborted("Stopped.")
     given = Message("assistant", (thought, Text("I "), Text("was", included=True), stop))
-    assert plain((given,), ())[1].parts == (thought, Text("I was", included=True), stop)
+    assert to_plain_text((given,), ())[1].parts == (thought, Text("I was", included=True), stop)
 
 
 @pytest.mark.spec("M3")
 def test_all_that_the_system_says_is_in_one_message_at_the_beginning() -> None:
     one, none, two = (Message("system", (Text(text),)) for text in ("One. ", "", "Two."))
     given = (one, *HELLO, none, two)
-    system, *rest = plain(given, ())
+    system, *rest = to_plain_text(given, ())
     assert system == Message("system", (Text(f"One.\n\nTwo.\n\n{NO_TOOLS}"),))
     assert tuple(rest) == HELLO
 
 
 @pytest.mark.spec("M3")
 def test_a_model_without_system_messages_is_told_in_the_first_message() -> None:
-    sent = plain(PAST, TOOLS, system_role=False)
+    sent = to_plain_text(PAST, TOOLS, system_role=False)
     assert [message.role for message in sent] == ["user", "assistant", "user"]
     assert sent[0].parts == (Text(f"Be brief.\n\n{instructions(TOOLS)}\n\nLook."),)
-    alone = plain((Message("assistant", (Text("Hi."),)),), (), system_role=False)
+    alone = to_plain_text((Message("assistant", (Text("Hi."),)),), (), system_role=False)
     assert [message.role for message in alone] == ["user", "assistant"]
 
 
@@ -164,7 +164,7 @@ def test_every_form_that_is_taught_can_be_read() -> None:
         "file.write",
         "file.edit",
     ]
-    assert parse(told).flaws == ()
+    assert parse(told).problems == ()
 
 
 @pytest.mark.spec("M3")

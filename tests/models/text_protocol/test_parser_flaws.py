@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.models.text_protocol.parser import parse
-from holdfast.models.text_protocol.syntax import Fault, Flaw
+from holdfast.models.text_protocol.syntax import ProblemKind, SyntaxProblem
 
 from .strategies import EDIT, WRITE
 from .support import calls, faults, only_flaw
@@ -22,8 +22,8 @@ from .support import calls, faults, only_flaw
     ],
 )
 def test_a_closing_tag_that_nothing_opened(text: str, tag: str) -> None:
-    flaw = only_flaw(text)
-    assert (flaw.fault, flaw.tag) == (Fault.UNOPENED, tag)
+    problem = only_flaw(text)
+    assert (problem.kind, problem.tag) == (ProblemKind.UNOPENED, tag)
 
 
 @pytest.mark.spec("M3")
@@ -48,14 +48,14 @@ def test_a_closing_tag_that_nothing_opened(text: str, tag: str) -> None:
 )
 def test_what_is_not_closed_asks_for_nothing(text: str, tag: str) -> None:
     assert calls(text) == []
-    flaw = only_flaw(text)
-    assert (flaw.fault, flaw.tag) == (Fault.UNCLOSED, tag)
+    problem = only_flaw(text)
+    assert (problem.kind, problem.tag) == (ProblemKind.UNCLOSED, tag)
 
 
 @pytest.mark.spec("M3")
 def test_a_call_between_a_tag_and_its_repetition_is_not_lost_in_silence() -> None:
     text = "I could [write_file] or [git_status].\n" + WRITE.format("a")
-    assert parse(text).flaws == (Flaw(Fault.UNCLOSED, "[write_file]", 1),)
+    assert parse(text).problems == (SyntaxProblem(ProblemKind.UNCLOSED, "[write_file]", 1),)
     assert [name for name, _ in calls(text)] == ["file.write"]
 
 
@@ -90,7 +90,7 @@ def test_a_call_between_a_tag_and_its_repetition_is_not_lost_in_silence() -> Non
 )
 def test_a_closed_block_nobody_can_read(text: str) -> None:
     assert calls(text) == []
-    assert faults(text) == [Fault.UNREADABLE]
+    assert faults(text) == [ProblemKind.UNREADABLE]
 
 
 @pytest.mark.spec("M3")
@@ -124,7 +124,7 @@ def test_a_closed_block_nobody_can_read(text: str) -> None:
 def test_a_closed_edit_nobody_can_read(body: str) -> None:
     text = f"[edit_file]\n{body}[/edit_file]"
     assert calls(text) == []
-    assert parse(text).flaws == (Flaw(Fault.UNREADABLE_EDIT, "[edit_file]", 1),)
+    assert parse(text).problems == (SyntaxProblem(ProblemKind.UNREADABLE_EDIT, "[edit_file]", 1),)
 
 
 @pytest.mark.spec("M3")
@@ -143,8 +143,8 @@ def test_a_closed_edit_nobody_can_read(body: str) -> None:
 )
 def test_a_tag_in_a_fence_that_stays_open(text: str, tag: str) -> None:
     assert calls(text) == []
-    flaw = only_flaw(text)
-    assert (flaw.fault, flaw.tag) == (Fault.OPEN_FENCE, tag)
+    problem = only_flaw(text)
+    assert (problem.kind, problem.tag) == (ProblemKind.OPEN_FENCE, tag)
 
 
 @pytest.mark.spec("M3")
@@ -166,7 +166,7 @@ def test_behind_a_call_every_fence_that_stays_open_leaves_it_in_doubt_what_is_qu
     text: str, run: str, line: int
 ) -> None:
     assert len(calls(text)) == 1
-    assert parse(text).flaws == (Flaw(Fault.OPEN_FENCE, run, line),)
+    assert parse(text).problems == (SyntaxProblem(ProblemKind.OPEN_FENCE, run, line),)
 
 
 @pytest.mark.spec("M3")
@@ -175,11 +175,11 @@ def test_behind_a_call_every_fence_that_stays_open_leaves_it_in_doubt_what_is_qu
 def test_a_closing_tag_in_a_line_that_goes_on_makes_the_block_unreadable(block: str, body: str) -> None:
     tag = block.rpartition("\n")[2]
     text = block.format("x").replace(f"\n{tag}", "\n" + body.format(tag))
-    fault = Fault.UNREADABLE if block is WRITE else Fault.UNREADABLE_EDIT
+    fault = ProblemKind.UNREADABLE if block is WRITE else ProblemKind.UNREADABLE_EDIT
     opening = tag.replace("/", "")
-    assert parse(f"{text}\n{tag}\n[git_log]").flaws == (Flaw(fault, opening, 1),)
+    assert parse(f"{text}\n{tag}\n[git_log]").problems == (SyntaxProblem(fault, opening, 1),)
     assert "git.status" not in [name for name, _ in calls(f"{text}\n{tag}")]
-    assert parse(text).flaws == (Flaw(Fault.UNCLOSED, opening, 1),)
+    assert parse(text).problems == (SyntaxProblem(ProblemKind.UNCLOSED, opening, 1),)
 
 
 @pytest.mark.spec("M3")
@@ -191,7 +191,7 @@ def test_a_closing_tag_in_a_line_that_goes_on_makes_the_block_unreadable(block: 
 def test_what_was_to_be_in_a_file_that_is_written_empty_is_not_lost_in_silence(bracket: str, behind: str) -> None:
     text = f"So:\n{bracket}{behind}"
     assert [name for name, _ in calls(text)] == ["file.write"]
-    assert parse(text).flaws == (Flaw(Fault.UNREADABLE, "[write_file:", 2),)
+    assert parse(text).problems == (SyntaxProblem(ProblemKind.UNREADABLE, "[write_file:", 2),)
 
 
 @pytest.mark.spec("M3")
@@ -207,7 +207,7 @@ def test_an_empty_file_without_content_behind_it_is_no_flaw(behind: str) -> None
     ["{}", "a\n{}", "a {} b", "```\n{}\n```\n", "``` {} ```", "~~~\n{}", "[search_code] {}"],
 )
 def test_a_result_the_model_wrote_itself(frame: str, place: str) -> None:
-    assert faults(place.format(frame)) == [Fault.FABRICATED]
+    assert faults(place.format(frame)) == [ProblemKind.FABRICATED]
 
 
 @pytest.mark.spec("M3")
@@ -228,12 +228,12 @@ def test_a_frame_in_a_body_or_an_argument_is_no_result(text: str) -> None:
 @pytest.mark.spec("M3")
 def test_a_flaw_says_in_which_line_it_is() -> None:
     text = "a\r\n[/call]\n```\n=== tool_error: x\n```\n[read_file: a[\nb]\n[edit_file]\n[/edit_file]\n\n```\n[git_log]"
-    assert parse(text).flaws == (
-        Flaw(Fault.UNOPENED, "[/call]", 2),
-        Flaw(Fault.FABRICATED, "=== tool_error:", 4),
-        Flaw(Fault.UNCLOSED, "[read_file:", 6),
-        Flaw(Fault.UNREADABLE_EDIT, "[edit_file]", 8),
-        Flaw(Fault.OPEN_FENCE, "[git_log]", 11),
+    assert parse(text).problems == (
+        SyntaxProblem(ProblemKind.UNOPENED, "[/call]", 2),
+        SyntaxProblem(ProblemKind.FABRICATED, "=== tool_error:", 4),
+        SyntaxProblem(ProblemKind.UNCLOSED, "[read_file:", 6),
+        SyntaxProblem(ProblemKind.UNREADABLE_EDIT, "[edit_file]", 8),
+        SyntaxProblem(ProblemKind.OPEN_FENCE, "[git_log]", 11),
     )
 
 
@@ -241,4 +241,4 @@ def test_a_flaw_says_in_which_line_it_is() -> None:
 def test_calls_beside_a_flaw_are_still_reported() -> None:
     text = "[git_status]\n[/call]\n[edit_file]\n[/edit_file]\n[git_log]"
     assert [name for name, _ in calls(text)] == ["git.status", "git.log"]
-    assert faults(text) == [Fault.UNOPENED, Fault.UNREADABLE_EDIT]
+    assert faults(text) == [ProblemKind.UNOPENED, ProblemKind.UNREADABLE_EDIT]

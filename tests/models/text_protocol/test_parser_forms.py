@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.contract.json import Args
-from holdfast.models.text_protocol.syntax import TOOLS, small_name
+from holdfast.models.text_protocol.syntax import TOOLS, short_name
 
 from .strategies import WRITE
 from .support import calls, faults, only_call
@@ -226,8 +226,8 @@ def test_the_name_of_a_call_is_what_the_model_wrote(written: str, name: str) -> 
 @pytest.mark.spec("M3")
 def test_every_small_name_stands_for_a_tool_and_back() -> None:
     assert len(TOOLS) == 8
-    assert {small_name(tool): tool for tool in TOOLS.values()} == TOOLS
-    assert small_name("shell.exec") == "shell.exec"
+    assert {short_name(tool): tool for tool in TOOLS.values()} == TOOLS
+    assert short_name("shell.exec") == "shell.exec"
 
 
 @pytest.mark.spec("M3")

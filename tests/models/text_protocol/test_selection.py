@@ -10,9 +10,16 @@ from holdfast.config.config import ModelConfig, ModelProvider, Protocol, SecretS
 from holdfast.contract.message import Text, ToolUse
 from holdfast.models.from_config import open_model
 from holdfast.models.operator.operator import Operator
-from holdfast.models.port import Ended, Model, ModelError, ModelEvent, ModelFault, Retrying, Settings
-from holdfast.models.text_protocol.text_model import Chosen, TextModel, Trying, chosen_for, only_writes, protocol_for
-from holdfast.models.transport import Transport
+from holdfast.models.port import Model, ModelError, ModelEvent, ModelFault, ReplyEnded, Retrying, Settings
+from holdfast.models.remote_model import RemoteModel
+from holdfast.models.text_protocol.text_model import (
+    FallbackModel,
+    ProtocolChoice,
+    TextModel,
+    is_text_only,
+    protocol_choice,
+    select_protocol,
+)
 from tests.models.servers.apis import CHAT
 from tests.models.servers.http import Answer, Server, error, serving
 from tests.models.servers.script import Say, Script, Use
@@ -66,24 +73,24 @@ def config(name: str, general: Protocol = "auto", own: Protocol | None = None, *
 def test_what_is_set_wins_and_what_is_set_for_the_provider_wins_over_it(name: str) -> None:
     where: dict[str, Any] = {"api": "openai", "base_url": "https://m.example"} if name == "mine:m" else {}
     for wanted in ("native", "text"):
-        assert protocol_for(config(name, wanted, **where)) == wanted
-        assert protocol_for(config(name, "auto", wanted, **where)) == wanted
-        assert protocol_for(config(name, "text", wanted, **where)) == wanted
-        assert protocol_for(config(name, wanted, "auto", **where)) == protocol_for(config(name, **where))
-    assert protocol_for(ModelConfig(name=name, protocol="text")) == "text"
+        assert select_protocol(config(name, wanted, **where)) == wanted
+        assert select_protocol(config(name, "auto", wanted, **where)) == wanted
+        assert select_protocol(config(name, "text", wanted, **where)) == wanted
+        assert select_protocol(config(name, wanted, "auto", **where)) == select_protocol(config(name, **where))
+    assert select_protocol(ModelConfig(name=name, protocol="text")) == "text"
 
 
 @pytest.mark.spec("M3")
 def test_the_operator_is_always_spoken_to_in_its_own_way() -> None:
-    assert protocol_for(ModelConfig(protocol="text")) == "native"
+    assert select_protocol(ModelConfig(protocol="text")) == "native"
     model, _ = open_model(ModelConfig(protocol="text"), secret=_no_secret)
-    assert isinstance(model, Operator) and chosen_for(model) == Chosen("native")
+    assert isinstance(model, Operator) and protocol_choice(model) == ProtocolChoice("native")
 
 
 @pytest.mark.parametrize("name", ["anthropic:claude-opus-4-5", "openai:gpt-5", "google:gemma-3-27b-it", "vertex:x"])
 @pytest.mark.spec("M3")
 def test_providers_with_tools_of_their_own_are_used_by_their_own_means(name: str) -> None:
-    assert protocol_for(ModelConfig(name=name)) == "native"
+    assert select_protocol(ModelConfig(name=name)) == "native"
 
 
 WRITERS = """
@@ -112,18 +119,18 @@ deepseek-coder-v3 deepseek-coder-v2.5 phi3.8 gemma_4 gemma_4_e4b phi_4_mini gemm
 @pytest.mark.parametrize("model", WRITERS.split())
 @pytest.mark.spec("M3")
 def test_models_known_not_to_call_tools_write_them(model: str) -> None:
-    assert only_writes(model)
+    assert is_text_only(model)
     for provider in ("ollama", "llamacpp", "vllm", "lmstudio"):
-        assert protocol_for(ModelConfig(name=f"{provider}:{model}")) == "text"
+        assert select_protocol(ModelConfig(name=f"{provider}:{model}")) == "text"
 
 
 @pytest.mark.parametrize("model", CALLERS.split())
 @pytest.mark.spec("M3")
 def test_other_models_of_chat_servers_are_tried(model: str) -> None:
-    assert not only_writes(model)
-    assert protocol_for(ModelConfig(name=f"ollama:{model}")) == "try"
+    assert not is_text_only(model)
+    assert select_protocol(ModelConfig(name=f"ollama:{model}")) == "try"
     mine = ModelProvider(api="openai-chat", base_url="https://m.example/v1")
-    assert protocol_for(ModelConfig(name=f"mine:{model}", providers={"mine": mine})) == "try"
+    assert select_protocol(ModelConfig(name=f"mine:{model}", providers={"mine": mine})) == "try"
 
 
 def _no_secret(_: SecretSource) -> str:
@@ -139,17 +146,17 @@ def opened(name: str, server: Server | None = None, protocol: Protocol = "auto")
 @pytest.mark.spec("M3")
 def test_opening_a_model_wraps_it_as_needed_and_says_what_was_chosen_and_why() -> None:
     native = opened("ollama:qwen3", protocol="native")
-    assert isinstance(native, Transport) and chosen_for(native) == Chosen("native")
+    assert isinstance(native, RemoteModel) and protocol_choice(native) == ProtocolChoice("native")
     trying = opened("ollama:qwen3")
-    assert isinstance(trying, Trying) and isinstance(trying.inner, Transport)
-    assert chosen_for(trying) == Chosen("native") and chosen_for(trying).notice("x") == ""
+    assert isinstance(trying, FallbackModel) and isinstance(trying.inner, RemoteModel)
+    assert protocol_choice(trying) == ProtocolChoice("native") and protocol_choice(trying).notice("x") == ""
     known = opened("ollama:gemma3:4b")
-    assert isinstance(known, TextModel) and isinstance(known.inner, Transport) and known.system_role
-    assert chosen_for(known).notice(known.name) == (
+    assert isinstance(known, TextModel) and isinstance(known.inner, RemoteModel) and known.system_role
+    assert protocol_choice(known).notice(known.name) == (
         "ollama:gemma3:4b writes its tool calls as text: models such as gemma3:4b were not made to call tools."
     )
     chosen = opened("ollama:qwen3", protocol="text")
-    assert chosen_for(chosen) == Chosen("text") and chosen_for(chosen).notice("x") == ""
+    assert protocol_choice(chosen) == ProtocolChoice("text") and protocol_choice(chosen).notice("x") == ""
     assert (known.name, trying.name) == ("ollama:gemma3:4b", "ollama:qwen3")
     assert known.provider == trying.provider == "ollama"
 
@@ -166,7 +173,7 @@ def test_edit_repair_is_passed_on() -> None:
     found, _ = open_model(ModelConfig(name="ollama:gemma2"), secret=_no_secret, edit_repair=False)
     assert isinstance(found, TextModel) and not found.edit_repair
     tried, _ = open_model(ModelConfig(name="ollama:qwen3"), secret=_no_secret, edit_repair=False)
-    assert isinstance(tried, Trying) and not tried.text.edit_repair
+    assert isinstance(tried, FallbackModel) and not tried.text.edit_repair
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=range(len(REFUSALS)))
@@ -183,9 +190,9 @@ def test_a_server_that_says_it_takes_no_tools_is_believed_for_the_rest_of_the_se
     assert first[0].reason == (
         "ollama:local-model writes its tool calls as text: its server says that it takes no tools."
     )
-    assert chosen_for(model).notice(model.name) == first[0].reason
+    assert protocol_choice(model).notice(model.name) == first[0].reason
     assert parts(first) == parts(second) == [READ]
-    assert isinstance(second[-1], Ended) and not [event for event in second if isinstance(event, Retrying)]
+    assert isinstance(second[-1], ReplyEnded) and not [event for event in second if isinstance(event, Retrying)]
     assert ["tools" in asked.json for asked in server.asked] == [True, False, False]
 
 
@@ -199,7 +206,7 @@ def test_a_server_that_takes_tools_is_given_them() -> None:
 
     events, server, model = run(ask())
     assert parts(events) == [Text("[git_log]"), ToolUse("c1", "file.read", '{"path":"a.py"}')]
-    assert "tools" in server.asked[0].json and chosen_for(model) == Chosen("native")
+    assert "tools" in server.asked[0].json and protocol_choice(model) == ProtocolChoice("native")
 
 
 @pytest.mark.spec("M3")
@@ -212,7 +219,7 @@ def test_any_other_fault_is_told_and_changes_nothing() -> None:
             return caught.value, model
 
     caught, model = run(ask())
-    assert caught.fault is ModelFault.BAD_REQUEST and chosen_for(model) == Chosen("native")
+    assert caught.fault is ModelFault.BAD_REQUEST and protocol_choice(model) == ProtocolChoice("native")
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=range(len(REFUSALS)))

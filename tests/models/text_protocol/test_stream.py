@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.models.text_protocol.parser import parse
-from holdfast.models.text_protocol.stream import Preview
-from holdfast.models.text_protocol.syntax import FRAMES, TAGS, Fault, Flaw, Said
+from holdfast.models.text_protocol.stream import TextPreview
+from holdfast.models.text_protocol.syntax import FRAMES, TAGS, ProblemKind, SyntaxProblem, TextPiece
 from tests.soak import rounds
 
 from .strategies import EDIT, REPLY, WRITE
@@ -48,17 +48,19 @@ HAND_MADE = (
 )
 
 
-def _first_line(flaws: tuple[Flaw, ...]) -> float:
-    """Where the first flaw is that shows before the reply is whole."""
-    return min((flaw.line for flaw in flaws if flaw.fault is not Fault.OPEN_FENCE), default=float("inf"))
+def _first_line(problems: tuple[SyntaxProblem, ...]) -> float:
+    """Where the first problem is that shows before the reply is whole."""
+    return min(
+        (problem.line for problem in problems if problem.kind is not ProblemKind.OPEN_FENCE), default=float("inf")
+    )
 
 
 def assert_shown_before_the_first_call(text: str, pieces: list[str]) -> None:
-    """What is shown is the same for all pieces, and ends before the first call and the first flaw."""
+    """What is shown is the same for all pieces, and ends before the first call and the first problem."""
     whole, shown = parse(text), previewed(pieces)
     assert shown == previewed([text])
     assert before_calls(whole).startswith(shown)
-    assert shown.count("\n") < _first_line(whole.flaws)
+    assert shown.count("\n") < _first_line(whole.problems)
     assert shown == text or any(sign in text[len(shown) :] for sign in "[`~=")
 
 
@@ -97,13 +99,13 @@ def test_nothing_of_a_reply_is_lost(text: str) -> None:
     assert text_of(parsed) == text
     assert all(piece.text for piece in parsed.pieces)
     neighbours = pairwise(parsed.pieces)
-    assert not any(isinstance(a, Said) and isinstance(b, Said) for a, b in neighbours)
-    assert all(1 <= flaw.line <= text.count("\n") + 1 for flaw in parsed.flaws)
+    assert not any(isinstance(a, TextPiece) and isinstance(b, TextPiece) for a, b in neighbours)
+    assert all(1 <= problem.line <= text.count("\n") + 1 for problem in parsed.problems)
 
 
 @pytest.mark.spec("M3")
 def test_text_is_shown_as_soon_as_it_cannot_be_a_call() -> None:
-    preview = Preview()
+    preview = TextPreview()
     assert preview.feed("I will [re") == "I will "
     assert preview.feed("ally) look: ``") == "[really) look: "
     assert preview.feed("`\n[git_status]\n=") == "```\n[git_status]\n"

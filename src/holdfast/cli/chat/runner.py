@@ -37,7 +37,7 @@ from holdfast.contract.call import PendingCall
 from holdfast.contract.enums import Failure, State
 from holdfast.contract.result import Result
 from holdfast.factory.chat import ChatSession, open_chat
-from holdfast.models.text_protocol.text_model import chosen_for
+from holdfast.models.text_protocol.text_model import protocol_choice
 from holdfast.text.escape import escape, escape_block_once
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -368,7 +368,7 @@ class ChatRunner:
     def _print_notices(self, chat: ChatSession) -> None:
         """Print once what did not take effect, or not as expected."""
         no_project = () if chat.project.root is not None else (_NO_PROJECT,)
-        protocol = chosen_for(chat.model).notice(chat.model.name)
+        protocol = protocol_choice(chat.model).notice(chat.model.name)
         notices = (*chat.project.loaded.notices, *untrusted_notices(chat), *no_project, protocol)
         for notice in notices:
             if notice and notice not in self._printed_notices:

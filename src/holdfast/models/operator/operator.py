@@ -14,12 +14,12 @@ from holdfast.contract.json import Args, encode_json
 from holdfast.contract.message import Aborted, Message, Part, Text, Thinking, ToolResult, ToolUse
 from holdfast.contract.tool import Tool
 from holdfast.models.operator.phrases import GRAMMAR
-from holdfast.models.operator.reports import PLANNED, in_words, report
-from holdfast.models.port import CallBegun, Ended, ModelEvent, PartEnded, Settings, TextDelta, Usage
-from holdfast.models.requests.masked_text import INLINE, IT, Masked, cuts, mask, quoted, steps_of
+from holdfast.models.operator.reports import PLANNED, describe_call, report
+from holdfast.models.port import CallBegun, ModelEvent, PartEnded, ReplyEnded, Settings, TextDelta, Usage
+from holdfast.models.requests.masked_text import INLINE, IT, MaskedText, conjunction_splits, mask, quoted, split_steps
 
 
-class Round(NamedTuple):
+class ToolRound(NamedTuple):
     """The calls of one reply, and what came of each."""
 
     uses: tuple[ToolUse, ...]
@@ -36,51 +36,51 @@ class Round(NamedTuple):
         missing = ToolResult(use.id, use.name, "No result was recorded for this call.", error=True)
         return self.results.get(use.id, missing)
 
-    def is_of(self, step: Sequence[Wanted]) -> bool:
+    def matches(self, step: Sequence[PlannedCall]) -> bool:
         """Whether exactly these calls were made, so that what comes after them in the plan is next."""
         return [(use.name, use.parsed) for use in self.uses] == [(call.tool, call.args) for call in step]
 
 
-class Request(NamedTuple):
+class UserRequest(NamedTuple):
     """What a person wrote."""
 
     text: str
-    foreign: bool
+    has_foreign_content: bool
     """Something in it was not written there: a file is attached, or its text was put in."""
 
 
-class Standing(NamedTuple):
-    requests: tuple[Request, ...]
+class Progress(NamedTuple):
+    requests: tuple[UserRequest, ...]
     """Message by message, the last one at the end."""
-    rounds: tuple[Round, ...]
+    rounds: tuple[ToolRound, ...]
     """What was asked for since."""
     answered: bool
     """Whether the last request was dealt with to its end."""
 
 
-def standing(messages: Sequence[Message]) -> Standing:
-    requests: list[Request] = []
-    rounds: list[Round] = []
+def read_progress(messages: Sequence[Message]) -> Progress:
+    requests: list[UserRequest] = []
+    rounds: list[ToolRound] = []
     answered = True
     for message in messages:
         if message.role == "user":
             if rounds:
                 results = {part.id: part for part in message.parts if isinstance(part, ToolResult)}
                 rounds[-1] = rounds[-1]._replace(results={**results, **rounds[-1].results})
-            request = Request(message.own_text, message.has_included_content)
-            if request.text or request.foreign:
+            request = UserRequest(message.own_text, message.has_included_content)
+            if request.text or request.has_foreign_content:
                 requests.append(request)
                 rounds, answered = [], False
         elif message.role == "assistant":
             if message.tool_uses:
                 aborted = any(isinstance(part, Aborted) for part in message.parts)
-                rounds.append(Round(message.tool_uses, {}, aborted))
+                rounds.append(ToolRound(message.tool_uses, {}, aborted))
             answered = answered or not message.tool_uses
-    return Standing(tuple(requests), tuple(rounds), answered or messages[-1].role != "user")
+    return Progress(tuple(requests), tuple(rounds), answered or messages[-1].role != "user")
 
 
 MAX_CHARS: Final = 200_000
-MAX_STEP: Final = 4_000
+MAX_STEP_CHARS: Final = 4_000
 MAX_STEPS: Final = 50
 MAX_CALLS: Final = 16
 
@@ -91,7 +91,7 @@ _HELP: Final = re.compile(r"help|what can (?:you do|i say)|what do you (?:unders
 _NAMES_A_FILE: Final = frozenset({"file.read", "file.write", "file.edit"})
 
 
-class Wanted(Struct, frozen=True):
+class PlannedCall(Struct, frozen=True):
     """A call to be made."""
 
     tool: str
@@ -100,13 +100,17 @@ class Wanted(Struct, frozen=True):
     """The same as JSON."""
 
 
-class Plan(Struct, frozen=True):
+Step = tuple[PlannedCall, ...]
+"""Calls that are made together."""
+
+
+class CallPlan(Struct, frozen=True):
     """What to do: steps in order, each of calls that are made together."""
 
-    steps: tuple[tuple[Wanted, ...], ...]
+    steps: tuple[Step, ...]
 
     @property
-    def calls(self) -> list[Wanted]:
+    def calls(self) -> list[PlannedCall]:
         return [call for step in self.steps for call in step]
 
 
@@ -119,26 +123,26 @@ class NotUnderstood(Exception):
         self.why = why
 
 
-class HelpWanted(Exception):
+class HelpRequested(Exception):
     """The message asks what can be said."""
 
 
 class Planner:
     """Plans one message. `earlier` gives the plan of the message before, for "it" and "again"."""
 
-    def __init__(self, tools: Mapping[str, Tool], earlier: Callable[[], Plan | None]) -> None:
+    def __init__(self, tools: Mapping[str, Tool], earlier: Callable[[], CallPlan | None]) -> None:
         self._tools = tools
         self._earlier = earlier
 
-    def plan(self, text: str) -> Plan:
+    def plan(self, text: str) -> CallPlan:
         if len(text) > MAX_CHARS:
             raise NotUnderstood(text, f"It is longer than {MAX_CHARS:,} characters.")
         masked = mask(text)
         if masked.problem:
             raise NotUnderstood(text, masked.problem)
-        steps = steps_of(masked.text)
+        steps = split_steps(masked.text)
         if not steps or (len(steps) == 1 and _HELP.fullmatch(steps[0])):
-            raise HelpWanted
+            raise HelpRequested
         if len(steps) > MAX_STEPS:
             raise NotUnderstood(text, f"It asks for more than {MAX_STEPS} steps.")
         if len(steps) == 1 and _AGAIN.fullmatch(steps[0]):
@@ -146,29 +150,29 @@ class Planner:
             if plan is None:
                 raise NotUnderstood(text, "Your message before it asks for nothing that I could do again.")
             return plan
-        made: list[tuple[Wanted, ...]] = []
+        made: list[Step] = []
         for step in steps:
             made += self._step(step, masked, made)
-        return Plan(tuple(made))
+        return CallPlan(tuple(made))
 
-    def _step(self, step: str, masked: Masked, before: list[tuple[Wanted, ...]]) -> list[tuple[Wanted, ...]]:
+    def _step(self, step: str, masked: MaskedText, before: list[Step]) -> list[Step]:
         """One step; several if something in it changes things, so that it must not run beside the rest."""
-        said = masked.unmasked(step)
-        if len(step) > MAX_STEP:
+        said = masked.unmask(step)
+        if len(step) > MAX_STEP_CHARS:
             raise NotUnderstood(said, "It is too long for one step.")
-        many = sum(1 for _ in cuts(step)) >= MAX_CALLS
-        found = [] if many else _Clauses(masked).read(step)
+        many = sum(1 for _ in conjunction_splits(step)) >= MAX_CALLS
+        found = [] if many else _StepParser(masked).read(step)
         if many or len(found) > MAX_CALLS:
             raise NotUnderstood(said, f"It asks for more than {MAX_CALLS} things at once.")
-        calls: list[Wanted] = []
+        calls: list[PlannedCall] = []
         for name, args in found:
-            known = Plan((*before, tuple(calls)))
-            calls.append(self._call(name, self._resolved(name, args, known, said), said))
+            known = CallPlan((*before, tuple(calls)))
+            calls.append(self._call(name, self._resolve_it(name, args, known, said), said))
         if len(calls) == 1 or not any(self._tools[call.tool].mutates for call in calls):
             return [tuple(calls)]
         return [(call,) for call in calls]
 
-    def _resolved(self, name: str, args: Args, before: Plan, said: str) -> Args:
+    def _resolve_it(self, name: str, args: Args, before: CallPlan, said: str) -> Args:
         """With what "it" stands for: the one file, or the one command, that was named before."""
         for key in ("path", "command"):
             if args.get(key) == IT:
@@ -179,7 +183,7 @@ class Planner:
                 return {**args, key: referents.pop()}
         return args
 
-    def _call(self, name: str, args: Args, said: str) -> Wanted:
+    def _call(self, name: str, args: Args, said: str) -> PlannedCall:
         tool = self._tools.get(name)
         if tool is None:
             raise NotUnderstood(said, f"It needs the tool `{name}`, which is not offered here.")
@@ -190,28 +194,28 @@ class Planner:
                 raise NotUnderstood(said, f"The tool `{name}` does not take it: {judged}")
             keys = dict.fromkeys((*tool.schema.properties, *sorted(judged)))
             ordered = {key: judged[key] for key in keys if judged.get(key) is not None}
-            return Wanted(name, ordered, encode_json(ordered).decode())
+            return PlannedCall(name, ordered, encode_json(ordered).decode())
         except UnicodeEncodeError:
             raise NotUnderstood(said, "It holds bytes that are not UTF-8.") from None
 
 
-class _Clauses:
+class _StepParser:
     """Reads a step as one phrase, or as phrases joined by "and"."""
 
-    def __init__(self, masked: Masked) -> None:
+    def __init__(self, masked: MaskedText) -> None:
         self._masked = masked
         self._semicolons = ";" in masked.text
-        self._dead: dict[str, NotUnderstood] = {}
+        self._failures: dict[str, NotUnderstood] = {}
 
     def read(self, text: str) -> list[tuple[str, Args]]:
         """Tools with arguments; raises `NotUnderstood` with the first part that is not one."""
-        if text in self._dead:
-            raise self._dead[text]
+        if text in self._failures:
+            raise self._failures[text]
         whole = self._phrase(text)
         if whole is not None:
             return whole
-        failed = NotUnderstood(self._masked.unmasked(text))
-        for left, right in cuts(text):
+        failed = NotUnderstood(self._masked.unmask(text))
+        for left, right in conjunction_splits(text):
             first = self._phrase(left)
             if first is None:
                 continue
@@ -219,7 +223,7 @@ class _Clauses:
                 return [*first, *self.read(right)]
             except NotUnderstood as error:
                 failed = error
-        self._dead[text] = failed
+        self._failures[text] = failed
         raise failed
 
     def _phrase(self, text: str) -> list[tuple[str, Args]] | None:
@@ -233,13 +237,13 @@ class _Clauses:
                     if reading not in readings:
                         readings.append(reading)
         if len(readings) > 1:
-            raise NotUnderstood(self._masked.unmasked(text), "It can be read in two ways.")
+            raise NotUnderstood(self._masked.unmask(text), "It can be read in two ways.")
         if readings and self._semicolons and readings[0][0][0] == "shell.exec" and INLINE not in text:
-            raise NotUnderstood(self._masked.unmasked(text), "Put the command in backticks, so that its end is clear.")
+            raise NotUnderstood(self._masked.unmask(text), "Put the command in backticks, so that its end is clear.")
         return readings[0] if readings else None
 
 
-def _referents(plan: Plan | None, key: str) -> set[str]:
+def _referents(plan: CallPlan | None, key: str) -> set[str]:
     calls = plan.calls if plan else []
     if key == "path":
         calls = [call for call in calls if call.tool in _NAMES_A_FILE]
@@ -250,9 +254,9 @@ _NOTHING_NEW: Final = "There is nothing new to answer: write a request."
 _OTHER_CALLS: Final = (
     "I stop here: the calls above are not those that your message asks for. Say what to do next in a new message."
 )
-_MAX_BACK: Final = 8
+_MAX_REFERENCES: Final = 8
 """How many messages back "it" and "again" may lead."""
-_PIECE: Final = re.compile(r"\S*\s*")
+_WORD: Final = re.compile(r"\S*\s*")
 
 _ADVICE: Final[tuple[tuple[str, str], ...]] = (
     (r"\b(?:don['’]?t|do not|never|not|unless|except|without|instead)\b", "Say only what to do, without exceptions."),
@@ -292,7 +296,7 @@ class Operator:
     ) -> AsyncGenerator[ModelEvent]:
         offered = {tool.name: tool for tool in tools}
         text, calls = _reply(messages, offered)
-        for piece in _PIECE.findall(text):
+        for piece in _WORD.findall(text):
             if piece:
                 yield TextDelta(piece)
         yield PartEnded(Text(text))
@@ -302,13 +306,13 @@ class Operator:
             yield CallBegun(use.id, use.name)
             yield PartEnded(use)
         written = [text, *(call.tool + call.arguments for call in calls)]
-        read = (_said(part) for message in messages for part in message.parts)
+        read = (_part_text(part) for message in messages for part in message.parts)
         usage = Usage(input=sum(map(_tokens, read)), output=sum(map(_tokens, written)), cost=Decimal(0))
-        yield Ended("tool_use" if calls else "end", usage, self.name)
+        yield ReplyEnded("tool_use" if calls else "end", usage, self.name)
 
 
-def _reply(messages: Sequence[Message], tools: Mapping[str, Tool]) -> tuple[str, Sequence[Wanted]]:
-    now = standing(messages)
+def _reply(messages: Sequence[Message], tools: Mapping[str, Tool]) -> tuple[str, Sequence[PlannedCall]]:
+    now = read_progress(messages)
     if not now.requests:
         return help_text(tools), ()
     if now.answered:
@@ -316,51 +320,53 @@ def _reply(messages: Sequence[Message], tools: Mapping[str, Tool]) -> tuple[str,
     last = now.rounds[-1:]
     reports = [report(use, each.result(use)) for each in last for use in each.uses]
     try:
-        plan = _plan(now.requests[-_MAX_BACK:], tools)
+        plan = _plan_last(now.requests[-_MAX_REFERENCES:], tools)
     except NotUnderstood as error:
         return "\n\n".join((*reports, refusal(error, tools))), ()
-    except HelpWanted:
+    except HelpRequested:
         return "\n\n".join((*reports, help_text(tools))), ()
-    return _go_on(plan, now.rounds, reports)
+    return _next_step(plan, now.rounds, reports)
 
 
-def _go_on(plan: Plan, rounds: Sequence[Round], reports: list[str]) -> tuple[str, Sequence[Wanted]]:
+def _next_step(plan: CallPlan, rounds: Sequence[ToolRound], reports: list[str]) -> tuple[str, Sequence[PlannedCall]]:
     """The next step, if all before it were done as they were planned."""
     done = len(rounds)
-    if done > len(plan.steps) or not all(map(Round.is_of, rounds, plan.steps)):
+    if done > len(plan.steps) or not all(map(ToolRound.matches, rounds, plan.steps)):
         return "\n\n".join((*reports, _OTHER_CALLS)), ()
     total, left = len(plan.steps), plan.steps[done:]
     if rounds and rounds[-1].failed:
-        stopped = [f"I stopped at step {done} of {total}. Not done: {'; '.join(map(_words, left))}."] if left else []
+        stopped = (
+            [f"I stopped at step {done} of {total}. Not done: {'; '.join(map(_describe_step, left))}."] if left else []
+        )
         return "\n\n".join((*reports, *stopped)), ()
     if not left:
         return "\n\n".join((*reports, *([f"All {total} steps are done."] if total > 1 else []))), ()
     number = f"Step {done + 1} of {total}: " if total > 1 else ""
-    return "\n\n".join((*reports, f"{number}I will {_words(left[0])}.")), left[0]
+    return "\n\n".join((*reports, f"{number}I will {_describe_step(left[0])}.")), left[0]
 
 
-def _plan(requests: Sequence[Request], tools: Mapping[str, Tool]) -> Plan:
+def _plan_last(requests: Sequence[UserRequest], tools: Mapping[str, Tool]) -> CallPlan:
     """The plan of the last request; those before it are planned only if it refers to them."""
-    text, foreign = requests[-1]
-    if foreign:
+    text, has_foreign_content = requests[-1]
+    if has_foreign_content:
         raise NotUnderstood(text, "A file was put into it, and I only follow your own words.")
 
-    def earlier() -> Plan | None:
+    def earlier() -> CallPlan | None:
         if len(requests) < 2:
             return None
         try:
-            return _plan(requests[:-1], tools)
-        except (NotUnderstood, HelpWanted):
+            return _plan_last(requests[:-1], tools)
+        except (NotUnderstood, HelpRequested):
             return None
 
     return Planner(tools, earlier).plan(text)
 
 
-def _words(step: Sequence[Wanted]) -> str:
-    return " and ".join(in_words(call.tool, call.args) for call in step)
+def _describe_step(step: Sequence[PlannedCall]) -> str:
+    return " and ".join(describe_call(call.tool, call.args) for call in step)
 
 
-def _said(part: Part) -> str:
+def _part_text(part: Part) -> str:
     if isinstance(part, Text | Thinking):
         return part.text
     if isinstance(part, ToolUse):

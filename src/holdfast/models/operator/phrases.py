@@ -7,47 +7,47 @@ from typing import Any, Final
 
 from holdfast.contract.json import Args
 from holdfast.models.operator.slots import SLOTS
-from holdfast.models.requests.masked_text import IT, Form, Masked
+from holdfast.models.requests.masked_text import IT, Form, MaskedText
 
-Slots = Mapping[str, Any]
-Build = Callable[[Slots], list[Args] | None]
+SlotValues = Mapping[str, Any]
+BuildArgs = Callable[[SlotValues], list[Args] | None]
 
 
 class Phrase:
     """One way to say something, an example of it, and the arguments of the calls that its slots give."""
 
-    def __init__(self, form: str, example: str, build: Build) -> None:
+    def __init__(self, form: str, example: str, build: BuildArgs) -> None:
         self.form = Form(form, SLOTS)
         self.example = example
         self._build = build
 
-    def match(self, text: str, masked: Masked) -> list[Args] | None:
+    def match(self, text: str, masked: MaskedText) -> list[Args] | None:
         """The arguments of the calls it asks for; None if the text is not this phrase."""
         slots = self.form.match(text, masked)
         return None if slots is None else self._build(slots)
 
 
-def _folder(slots: Slots) -> str | None:
+def _folder(slots: SlotValues) -> str | None:
     return slots.get("FOLDER") or slots.get("DIR")
 
 
-def _read(slots: Slots) -> list[Args]:
+def _read(slots: SlotValues) -> list[Args]:
     first, last = slots.get("RANGE") or (slots.get("LINE") or slots.get("N"), slots.get("LINE"))
     limit = slots.get("COUNT") if last is None else last - first + 1
     paths = slots.get("FILES") or [slots.get("FILE") or slots["NAME"]]
     return [{"path": path, "offset": first, "limit": limit} for path in paths]
 
 
-def _list(slots: Slots) -> list[Args]:
+def _list(slots: SlotValues) -> list[Args]:
     folders: list[str | None] = slots.get("FOLDERS") or slots.get("DIRS") or [_folder(slots)]
     return [{"path": folder, "recursive": slots.get("recursively")} for folder in folders]
 
 
-def _find(slots: Slots) -> list[Args]:
+def _find(slots: SlotValues) -> list[Args]:
     return [{"pattern": slots.get("GLOB") or slots["NAME"], "path": _folder(slots)}]
 
 
-def _search(slots: Slots) -> list[Args]:
+def _search(slots: SlotValues) -> list[Args]:
     place = slots.get("PLACE")
     is_glob = place is not None and any(sign in place for sign in "*?[{")
     regex = True if slots.keys() & {"regex", "pattern", "regular"} else None
@@ -56,13 +56,13 @@ def _search(slots: Slots) -> list[Args]:
     return [{"query": slots["TEXT"], "regex": regex, "case": case, **where}]
 
 
-def _run(slots: Slots) -> list[Args]:
+def _run(slots: SlotValues) -> list[Args]:
     unit = 60_000 if slots.keys() & {"minutes", "minute"} else 1000
     timeout = slots["N"] * unit if "N" in slots else None
     return [{"command": slots["COMMAND"], "cwd": _folder(slots), "timeout": timeout}]
 
 
-def _edit(slots: Slots) -> list[Args] | None:
+def _edit(slots: SlotValues) -> list[Args] | None:
     first, every = slots.get("first"), slots.keys() & {"all", "every", "each", "everywhere"}
     if not slots["OLD"] or (first and every):
         return None
@@ -70,22 +70,22 @@ def _edit(slots: Slots) -> list[Args] | None:
     return [{"path": slots["FILE"], "search": slots["OLD"], "replace": slots.get("NEW", ""), "mode": mode}]
 
 
-def _write(slots: Slots) -> list[Args] | None:
+def _write(slots: SlotValues) -> list[Args] | None:
     if ("CONTENT" in slots) == ("BLOCK" in slots):
         return None
     return [{"path": slots.get("FILE") or slots["NAME"], "content": slots.get("CONTENT", slots.get("BLOCK"))}]
 
 
-def nothing(slots: Slots) -> list[Args]:
+def no_arguments(slots: SlotValues) -> list[Args]:
     return [{}]
 
 
-def _process(slots: Slots) -> list[Args]:
+def _process(slots: SlotValues) -> list[Args]:
     name = slots["ID"]
     return [{"pid": int(name) if name.isdigit() and len(name) < 10 else name}]
 
 
-def _ask(slots: Slots) -> list[Args] | None:
+def _ask(slots: SlotValues) -> list[Args] | None:
     if not slots["QUOTED"].strip():
         return None
     return [{"questions": [{"question": slots["QUOTED"], "options": slots.get("QUOTES")}]}]
@@ -145,7 +145,9 @@ GRAMMAR: Final[dict[str, tuple[Phrase, ...]]] = {
                "run `make serve` in the background",
                lambda slots: [{"command": slots["COMMAND"], "cwd": _folder(slots)}]),
     ),
-    "process.list": (Phrase("list/show [me] [the] [running/background] processes", "list the processes", nothing),),
+    "process.list": (
+        Phrase("list/show [me] [the] [running/background] processes", "list the processes", no_arguments),
+    ),
     "process.status": (
         Phrase("[show] [me] [the] status of process ID", "status of process 4242", _process),
         Phrase("is process ID [still] running", "is process 4242 still running?", _process),
@@ -174,16 +176,17 @@ GRAMMAR: Final[dict[str, tuple[Phrase, ...]]] = {
     ),
     "git.status": (
         Phrase("[show] [me] [the] [git] status"
-               " / what (changed / has changed / is changed / did I change / have I changed)", "git status", nothing),
+               " / what (changed / has changed / is changed / did I change / have I changed)",
+               "git status", no_arguments),
     ),
-    "git.diff": (Phrase("[git] diff / show [me] [the/my] [git] diff/changes", "show me the diff", nothing),),
+    "git.diff": (Phrase("[git] diff / show [me] [the/my] [git] diff/changes", "show me the diff", no_arguments),),
     "git.log": (
         Phrase("git log / show [me] [the] [git] log/history / [show] [me] [the] last/latest/recent commits",
-               "show the last commits", nothing),
+               "show the last commits", no_arguments),
     ),
     "system.info": (
         Phrase("[show] [me] [the] system info/information / what (system / machine / os / operating system) is this",
-               "system info", nothing),
+               "system info", no_arguments),
     ),
     "ask.user": (Phrase("ask [me] QUOTED [with [the] options/answers QUOTES]", 'ask me "Which colour?"', _ask),),
     "output.read": (

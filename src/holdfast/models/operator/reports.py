@@ -13,15 +13,15 @@ from holdfast.contract.message import ToolResult, ToolUse
 from holdfast.models.requests.masked_text import quoted
 
 
-def in_words(tool: str, args: Args) -> str:
+def describe_call(tool: str, args: Args) -> str:
     """What a call does, as the object of "I": `read` `a.py`, `run` `make`."""
     if tool not in _VERBS:
         return f"call {quoted(tool)}"
     verb, key = _VERBS[tool]
     value = args.get(key)
     if value is None:
-        return (_WITHOUT.get(tool, f"{verb} something") if key else verb) + _details(tool, args)
-    return f"{verb} {quoted(_text(value))}" + _details(tool, args)
+        return (_VERBS_ALONE.get(tool, f"{verb} something") if key else verb) + _details(tool, args)
+    return f"{verb} {quoted(_argument_text(value))}" + _details(tool, args)
 
 
 def _details(tool: str, args: Args) -> str:
@@ -35,11 +35,11 @@ def _details(tool: str, args: Args) -> str:
         said += f", the first {limit} lines"
     for key in ("path", "glob", "cwd"):
         if key != _VERBS[tool][1] and args.get(key) is not None:
-            said += f" in {quoted(_text(args[key]))}"
+            said += f" in {quoted(_argument_text(args[key]))}"
     return f"{said} recursively" if args.get("recursive") else said
 
 
-def _text(value: Json) -> str:
+def _argument_text(value: Json) -> str:
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return str(value[0].get("question", ""))
     return str(value)
@@ -58,7 +58,7 @@ _VERBS: Final[dict[str, tuple[str, str]]] = {
     "shell.exec": ("run", "command"),
 }  # fmt: skip
 """What each tool does, and the argument that says to what."""
-_WITHOUT: Final = {
+_VERBS_ALONE: Final = {
     "file.list": "list the project's folder",
     "process.kill": "kill a process",
     "process.output": "read the output of a process",
@@ -71,14 +71,14 @@ REJECTED: Final = "This tool has been rejected by the user."
 DENIED: Final = "The tool was denied by a policy."
 PLANNED: Final = "Plan mode: nothing was run or changed."
 _CHANGED: Final = re.compile(r"\AThe arguments were changed to (\{.*\}) before it ran\.\n\n")
-_CUT: Final = re.compile(
+_TRUNCATED: Final = re.compile(
     r"^\[(?:Showing (?:lines|last|the first)|showing first|Output t(?:oo large|runcated)|Results limited"
     r"|The diff is longer|[0-9]+ more lines|Line [0-9]+ is)[^\n]*\]$",
     re.MULTILINE,
 )
-_LISTED: Final = re.compile(r"\[([0-9]+) (entry|entries)(?:, [^\]\n]*)?\]\Z")
-_MATCHED: Final = re.compile(r"^\S.* \(([0-9]+) match(?:es)?(?:, showing [0-9]+)?\)$", re.MULTILINE)
-_OF_ALL: Final = re.compile(r"\A\[showing first [0-9]+ of ([0-9]+) matches")
+_ENTRY_COUNT: Final = re.compile(r"\[([0-9]+) (entry|entries)(?:, [^\]\n]*)?\]\Z")
+_FILE_MATCHES: Final = re.compile(r"^\S.* \(([0-9]+) match(?:es)?(?:, showing [0-9]+)?\)$", re.MULTILINE)
+_TOTAL_MATCHES: Final = re.compile(r"\A\[showing first [0-9]+ of ([0-9]+) matches")
 _EMPTY: Final = frozenset({"(no output)", "(empty file)", ""})
 
 
@@ -87,15 +87,15 @@ def report(use: ToolUse, result: ToolResult) -> str:
     if changed := _CHANGED.match(result.output):
         use = replace(use, arguments=changed[1])
         return f"You changed it first. {report(use, replace(result, output=result.output[changed.end() :]))}"
-    said = in_words(use.name, use.parsed or {})
+    said = describe_call(use.name, use.parsed or {})
     if result.error:
         return _failure(said, use.name, result.output)
-    tell = _TELLERS.get(use.name, _counted)
+    tell = _SUMMARIES.get(use.name, _line_count)
     parts = [f"{said[:1].upper()}{said[1:]}: {tell(result.output)}"]
     if result.attachments:
         kinds = ", ".join(attachment.mime_type for attachment in result.attachments)
         parts.append(f"Attached: {quoted(kinds)}.")
-    if cut := _CUT.search(result.output):
+    if cut := _TRUNCATED.search(result.output):
         parts.append(f"Not all of it is shown: {quoted(cut[0].strip('[]'))}.")
     return " ".join(parts)
 
@@ -114,25 +114,25 @@ def _failure(said: str, tool: str, output: str) -> str:
     return f"This did not succeed: {said}. {quoted(telling)}"
 
 
-def _number(count: int, what: str, plural: str = "s") -> str:
+def _count(count: int, what: str, plural: str = "s") -> str:
     return f"{count} {what}{'' if count == 1 else plural}"
 
 
-def _counted(output: str) -> str:
+def _line_count(output: str) -> str:
     if output.strip() in _EMPTY:
         return "there is nothing in it."
-    return f"{_number(output.rstrip(chr(10)).count(chr(10)) + 1, 'line')}."
+    return f"{_count(output.rstrip(chr(10)).count(chr(10)) + 1, 'line')}."
 
 
 def _read(output: str) -> str:
     if output.strip() == "(empty file)":
         return "it is empty."
-    notices = list(_CUT.finditer(output))
+    notices = list(_TRUNCATED.finditer(output))
     shown = output[: notices[-1].start() - 2] if notices and notices[-1].end() == len(output) else output
-    return f"{_number(shown.count(chr(10)) + 1, 'line')}."
+    return f"{_count(shown.count(chr(10)) + 1, 'line')}."
 
 
-def _printed(output: str) -> str:
+def _printed_lines(output: str) -> str:
     text = output.strip("\n")
     if text in _EMPTY:
         return "it printed nothing."
@@ -144,28 +144,28 @@ def _printed(output: str) -> str:
 
 
 def _listing(output: str) -> str:
-    found = _LISTED.search(output.rstrip())
-    return f"{found[1]} {found[2]}." if found else _counted(output)
+    found = _ENTRY_COUNT.search(output.rstrip())
+    return f"{found[1]} {found[2]}." if found else _line_count(output)
 
 
-def _found(output: str) -> str:
+def _found_files(output: str) -> str:
     if output.startswith("No files found"):
         return "no files."
     names = [line for line in output.split("\n\n")[0].split("\n") if line]
     few = f" ({', '.join(quoted(name) for name in names)})" if len(names) <= 3 else ""
-    return f"{_number(len(names), 'file')}{few}."
+    return f"{_count(len(names), 'file')}{few}."
 
 
 def _matches(output: str) -> str:
     if output.startswith("No matches found."):
         return "no matches."
-    files = [int(number) for number in _MATCHED.findall(output)]
-    whole = _OF_ALL.match(output)
+    files = [int(number) for number in _FILE_MATCHES.findall(output)]
+    whole = _TOTAL_MATCHES.match(output)
     if not files:
-        return _counted(output)
+        return _line_count(output)
     if whole:
-        return f"{_number(int(whole[1]), 'match', 'es')}."
-    return f"{_number(sum(files), 'match', 'es')} in {_number(len(files), 'file')}."
+        return f"{_count(int(whole[1]), 'match', 'es')}."
+    return f"{_count(sum(files), 'match', 'es')} in {_count(len(files), 'file')}."
 
 
 def _first_line(output: str) -> str:
@@ -176,22 +176,22 @@ def _first_line(output: str) -> str:
 def _status(output: str) -> str:
     head, _, rest = output.partition("\n")
     if not head.startswith("## "):
-        return _counted(output)
+        return _line_count(output)
     branch = f"on {quoted(head[3:])}"
     if rest.strip() == "nothing to commit, working tree clean":
         return f"{branch}, nothing is changed."
     count = sum(1 for line in rest.split("\n") if line and not line.startswith("["))
-    return f"{branch}, {_number(count, 'changed path')}."
+    return f"{branch}, {_count(count, 'changed path')}."
 
 
 def _commits(output: str) -> str:
-    return "no commits yet." if output.startswith("No commits yet.") else _counted(output).replace("line", "commit")
+    return "no commits yet." if output.startswith("No commits yet.") else _line_count(output).replace("line", "commit")
 
 
-_TELLERS: Final[dict[str, Callable[[str], str]]] = {
+_SUMMARIES: Final[dict[str, Callable[[str], str]]] = {
     **dict.fromkeys(("ask.user", "calculator", "file.edit", "file.write"), _first_line),
     **dict.fromkeys(("process.kill", "process.start", "process.status"), _first_line),
-    "code.search": _matches, "file.find": _found, "file.list": _listing, "file.read": _read,
-    "git.diff": lambda output: "no unstaged changes." if output == "No unstaged changes." else _counted(output),
-    "git.log": _commits, "git.status": _status, "shell.exec": _printed,
+    "code.search": _matches, "file.find": _found_files, "file.list": _listing, "file.read": _read,
+    "git.diff": lambda output: "no unstaged changes." if output == "No unstaged changes." else _line_count(output),
+    "git.log": _commits, "git.status": _status, "shell.exec": _printed_lines,
 }  # fmt: skip

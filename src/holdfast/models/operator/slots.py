@@ -8,32 +8,32 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
-from holdfast.models.requests.masked_text import BLOCK, END, INLINE, IT, TRACE, Masked, Slot, telling
-from holdfast.models.requests.words import EXTENSIONLESS, words_of
-from holdfast.models.requests.words import FOLDERS as _SHARED
+from holdfast.models.requests.masked_text import BLOCK, END, INLINE, IT, TRACE, MaskedText, Slot, flag_slots
+from holdfast.models.requests.words import EXTENSIONLESS, word_set
+from holdfast.models.requests.words import FOLDERS as _COMMON_FOLDERS
 from holdfast.tools.calculator import CONSTANTS, FUNCTIONS, MAX_EXPRESSION
 
-_MARKS: Final = f"{INLINE}{BLOCK}{END}{IT}{TRACE}"
+_PLACEHOLDERS: Final = f"{INLINE}{BLOCK}{END}{IT}{TRACE}"
 _LITERAL: Final = f"{INLINE}\\d+{END}"
 _BLOCK: Final = f"{BLOCK}\\d+{END}"
 _QUOTED: Final = f"(?:{_LITERAL}|{_BLOCK})"
-_ONE: Final = f"(?:{_LITERAL}|[^\\s{_MARKS},;:\"'`“”‘’«»„()<>|&$!?\\\\]+)"
-_GLOB_WORD: Final = f"(?:{_LITERAL}|[^\\s{_MARKS};:\"'`“”‘’«»„()<>|&$!\\\\]+)"
+_NAME_WORD: Final = f"(?:{_LITERAL}|[^\\s{_PLACEHOLDERS},;:\"'`“”‘’«»„()<>|&$!?\\\\]+)"
+_GLOB_WORD: Final = f"(?:{_LITERAL}|[^\\s{_PLACEHOLDERS};:\"'`“”‘’«»„()<>|&$!\\\\]+)"
 _IT: Final = "(?:it|that file|this file|the same file|that|this)"
-_FILE: Final = f"(?:{_IT}|{_ONE})"
+_FILE: Final = f"(?:{_IT}|{_NAME_WORD})"
 _AND: Final = "(?:, and |, | and )"
 
 _GLOB: Final = re.compile(r"[*?\[{]")
 _NUMBER: Final = re.compile(r"[0-9.]+")
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
-_PROGRAMS: Final = words_of(
+_PROGRAMS: Final = word_set(
     "bash bun cargo cat cmake composer curl deno df docker dotnet du echo gcc git gradle java javac jest jq kubectl ls "
     "make mkdir mvn mypy node nox npm npx perl php pip pip3 pnpm poetry pre-commit printf pwd pyright pytest python "
     "python3 rg ruby ruff rustc sh tox uname uniq uv uvx wc whoami yarn"
 )
 """A command that begins with one of these needs no backticks, if the rest of it is as plain."""
-_TARGETS: Final = words_of(
+_TARGETS: Final = word_set(
     "add analyze app audit bench benchmark branch build bundle check checkout clean commit compile compose config "
     "coverage deploy dev develop diff dist doc docs e2e fetch fmt format freeze generate images init install "
     "integration lib lint log login main master migrate origin outdated pack package preview prune ps publish "
@@ -41,9 +41,9 @@ _TARGETS: Final = words_of(
     "tests tree typecheck types unit update upgrade vendor venv verify version vet web"
 )
 """Words that may stand in such a command as they are: what is built, done or named with these programs everywhere."""
-_TEXT_OPTIONS: Final = words_of("-m -k -c -e -am --message --grep --title --body")
+_TEXT_OPTIONS: Final = word_set("-m -k -c -e -am --message --grep --title --body")
 """Options after which such a command may hold a text in quotes."""
-_ENGLISH: Final = words_of(
+_ENGLISH: Final = word_set(
     "a about after again all also an and any are as at away be because before but by can carefully don't don’t "
     "every everything except first for from he her here him his how i if in instead into is it its later me my "
     "never no not now of off on once only or otherwise our over please quickly safely she should so soon sure "
@@ -51,7 +51,7 @@ _ENGLISH: Final = words_of(
     "when whenever where whether while why with without would yes you your"
 )
 """Words that are part of a sentence, and no names."""
-_UNSURE: Final = words_of(
+_NON_COMMITTAL: Final = word_set(
     # taken back
     "abbrechen abort aborted actually aldri aldrig annule annuleer annuler annulla anuluj aspetta attends avbryt "
     "avoid can't cancel cancela cancelar cancele canceled cancelled cannot cant czekaj dont espera fake forget "
@@ -77,14 +77,14 @@ _UNSURE: Final = words_of(
     "something"
 )
 """Words that take back, put off or leave open what is said, or stand for everything: never the name of anything."""
-_FILES: Final = EXTENSIONLESS | words_of("README LICENSE LICENCE COPYING CHANGELOG CONTRIBUTING")
+_FILES: Final = EXTENSIONLESS | word_set("README LICENSE LICENCE COPYING CHANGELOG CONTRIBUTING")
 """Files that are known as such without a dot or a slash in their name."""
-_FOLDERS: Final = _SHARED | words_of(
+_FOLDERS: Final = _COMMON_FOLDERS | word_set(
     "api apps assets backend bench build client config dist examples frontend libs packages server spec specs static "
     "templates tools vendor web www"
 )
 """Folders that are known as such without a dot or a slash in their name."""
-_NO_FOLDERS: Final = words_of(
+_NOT_FOLDERS: Final = word_set(
     "a all an and any background bash case commands debug detail docker everything files folders foreground full here "
     "it me my nothing of off on order out parallel processes production python quiet reverse secret series sh silence "
     "some that the them these this those time to tools turn up us verbose your"
@@ -99,9 +99,9 @@ def _is_name(text: str) -> bool:
     return bool(text.strip()) and "\n" not in text
 
 
-def _file(found: str, masked: Masked) -> str | None:
-    if (piece := masked.piece(found)) is not None:
-        return piece.text if _is_name(piece.text) else None
+def _file(found: str, masked: MaskedText) -> str | None:
+    if (literal := masked.literal(found)) is not None:
+        return literal.text if _is_name(literal.text) else None
     if re.fullmatch(_IT, found, re.IGNORECASE):
         return IT
     return found if found in _FILES or _looks_like_a_file(found) else None
@@ -110,36 +110,42 @@ def _file(found: str, masked: Masked) -> str | None:
 def _looks_like_a_file(word: str) -> bool:
     if "://" in word or _GLOB.search(word) or _NUMBER.fullmatch(word) or word[0] == "-":
         return False
-    said = "/" in word and "." not in word and _is_said(word)  # such as "and/or"
+    said = "/" in word and "." not in word and _is_sentence_word(word)  # such as "and/or"
     return ("." in word or "/" in word) and word[-1] not in "./" and word.strip("./~") != "" and not said
 
 
-def _name(found: str, masked: Masked) -> str | None:
+def _name(found: str, masked: MaskedText) -> str | None:
     """Any word, where the phrase has said that it is a file."""
-    piece = masked.piece(found)
-    word = found if piece is None else piece.text
-    if piece is None and (_GLOB.search(word) or _is_said(word)):
+    literal = masked.literal(found)
+    word = found if literal is None else literal.text
+    if literal is None and (_GLOB.search(word) or _is_sentence_word(word)):
         return None
     return word if _is_name(word) and word[0] != "-" else None
 
 
-def _dir(found: str, masked: Masked) -> str | None:
+def _dir(found: str, masked: MaskedText) -> str | None:
     """Any word, where the phrase has said that it is a folder."""
-    if (piece := masked.piece(found)) is not None:
-        return piece.text if _is_name(piece.text) else None
-    if found[0] == "-" or "://" in found or _GLOB.search(found) or found.lower() in _NO_FOLDERS or _is_said(found):
+    if (literal := masked.literal(found)) is not None:
+        return literal.text if _is_name(literal.text) else None
+    if (
+        found[0] == "-"
+        or "://" in found
+        or _GLOB.search(found)
+        or found.lower() in _NOT_FOLDERS
+        or _is_sentence_word(found)
+    ):
         return None
     return found
 
 
-def _folder(found: str, masked: Masked) -> str | None:
+def _folder(found: str, masked: MaskedText) -> str | None:
     """A name that can only be a folder's."""
-    known = masked.piece(found) is not None or "/" in found or found[0] == "." or found in _FOLDERS
+    known = masked.literal(found) is not None or "/" in found or found[0] == "." or found in _FOLDERS
     return _dir(found, masked) if known else None
 
 
-def _several(one: Callable[[str, Masked], str | None]) -> Callable[[str, Masked], list[str] | None]:
-    def read(found: str, masked: Masked) -> list[str] | None:
+def _list_of(one: Callable[[str, MaskedText], str | None]) -> Callable[[str, MaskedText], list[str] | None]:
+    def read(found: str, masked: MaskedText) -> list[str] | None:
         values = [one(item, masked) for item in re.split(_AND, found)]
         known = [value for value in values if value is not None]
         return known if len(known) == len(values) else None
@@ -147,78 +153,82 @@ def _several(one: Callable[[str, Masked], str | None]) -> Callable[[str, Masked]
     return read
 
 
-def _place(found: str, masked: Masked) -> str | None:
-    plain = masked.piece(found) is None
+def _place(found: str, masked: MaskedText) -> str | None:
+    plain = masked.literal(found) is None
     return found if plain and (_GLOB.search(found) or _looks_like_a_file(found)) else _folder(found, masked)
 
 
-def _glob(found: str, masked: Masked) -> str | None:
-    piece = masked.piece(found)
-    word = found if piece is None else piece.text
-    named = piece is None and word[0] != "." and _looks_like_a_file(word)
+def _glob(found: str, masked: MaskedText) -> str | None:
+    literal = masked.literal(found)
+    word = found if literal is None else literal.text
+    named = literal is None and word[0] != "." and _looks_like_a_file(word)
     return word if _is_name(word) and (named or _GLOB.search(word)) else None
 
 
-def _id(found: str, masked: Masked) -> str | None:
+def _id(found: str, masked: MaskedText) -> str | None:
     """Ids that are made here have a number in them; others are quoted."""
-    if (piece := masked.piece(found)) is not None:
-        return piece.text if _ID.fullmatch(piece.text) else None
-    return found if re.search("[0-9]", found) and not _is_said(found) else None
+    if (literal := masked.literal(found)) is not None:
+        return literal.text if _ID.fullmatch(literal.text) else None
+    return found if re.search("[0-9]", found) and not _is_sentence_word(found) else None
 
 
 # Texts and numbers
 
 
-def _text(found: str, masked: Masked) -> str | None:
-    if (piece := masked.piece(found)) is not None:
-        return piece.text if _is_name(piece.text) else None
+def _text(found: str, masked: MaskedText) -> str | None:
+    if (literal := masked.literal(found)) is not None:
+        return literal.text if _is_name(literal.text) else None
     return None if found.lower() in _ENGLISH else found
 
 
-def _quoted(found: str, masked: Masked) -> str:
-    piece = masked.piece(found)
-    return "" if piece is None else piece.text
+def _quoted(found: str, masked: MaskedText) -> str:
+    literal = masked.literal(found)
+    return "" if literal is None else literal.text
 
 
-def _content(found: str, masked: Masked) -> str | None:
+def _content(found: str, masked: MaskedText) -> str | None:
     """A block is whole lines of a file, so that it ends with a newline."""
-    piece = masked.piece(found)
-    if piece is None:
+    literal = masked.literal(found)
+    if literal is None:
         return None
-    return f"{piece.text}\n" if piece.kind == "block" and piece.text else piece.text
+    return f"{literal.text}\n" if literal.kind == "block" and literal.text else literal.text
 
 
-def _quotes(found: str, masked: Masked) -> list[str]:
+def _quotes(found: str, masked: MaskedText) -> list[str]:
     return [_quoted(mark, masked) for mark in re.findall(_LITERAL, found)]
 
 
-def _number(found: str, masked: Masked) -> int | None:
+def _number(found: str, masked: MaskedText) -> int | None:
     return int(found) or None
 
 
-def _range(found: str, masked: Masked) -> tuple[int, int] | None:
+def _range(found: str, masked: MaskedText) -> tuple[int, int] | None:
     first, last = (int(number) for number in re.findall("[0-9]+", found))
     return (first, last) if 1 <= first <= last else None
 
 
 # Arithmetic
 
-_SPOKEN: Final = {
+_SPOKEN_OPERATORS: Final = {
     "plus": "+", "minus": "-", "times": "*", "multiplied by": "*", "divided by": "/", "over": "/",
     "to the power of": "^", "modulo": "%", "mod": "%", "×": "*", "·": "*", "÷": "/", "−": "-",
 }  # fmt: skip
-_SIGNS: Final = re.compile("|".join(rf"\b{word}\b" if word.isascii() else word for word in _SPOKEN), re.IGNORECASE)
-_NO_NUMBER: Final = re.compile(r"[0-9][a-z]|[^a-z0-9\s.+*/^%(),-]")
-_OF_ARITHMETIC: Final = (ast.BinOp, ast.UnaryOp, ast.Call, ast.Name, ast.Constant)
+_SPOKEN_OPERATOR: Final = re.compile(
+    "|".join(rf"\b{word}\b" if word.isascii() else word for word in _SPOKEN_OPERATORS), re.IGNORECASE
+)
+_NOT_ARITHMETIC: Final = re.compile(r"[0-9][a-z]|[^a-z0-9\s.+*/^%(),-]")
+_ARITHMETIC_NODES: Final = (ast.BinOp, ast.UnaryOp, ast.Call, ast.Name, ast.Constant)
 
 
-def _expression(found: str, masked: Masked) -> str | None:
+def _expression(found: str, masked: MaskedText) -> str | None:
     """Arithmetic as the calculator reads it, spoken operators as signs; None for anything else, or only a number."""
-    piece = masked.piece(found)
-    text = found if piece is None else piece.text
-    signs = _SIGNS.sub(lambda said: _SPOKEN[said[0].lower()], text).strip().removesuffix("=").rstrip()
+    literal = masked.literal(found)
+    text = found if literal is None else literal.text
+    signs = (
+        _SPOKEN_OPERATOR.sub(lambda said: _SPOKEN_OPERATORS[said[0].lower()], text).strip().removesuffix("=").rstrip()
+    )
     names = set(re.findall("[a-z][a-z0-9]*", signs))
-    if len(signs) > MAX_EXPRESSION or _NO_NUMBER.search(signs) or not names <= FUNCTIONS.keys() | CONSTANTS.keys():
+    if len(signs) > MAX_EXPRESSION or _NOT_ARITHMETIC.search(signs) or not names <= FUNCTIONS.keys() | CONSTANTS.keys():
         return None
     try:
         tree = ast.parse(signs.replace("^", "**"), mode="eval")
@@ -232,7 +242,7 @@ def _expression(found: str, masked: Masked) -> str | None:
 def _is_arithmetic(node: ast.expr) -> bool:
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS and bool(node.args)
-    return isinstance(node, _OF_ARITHMETIC)
+    return isinstance(node, _ARITHMETIC_NODES)
 
 
 # Commands without backticks: only those in which every word is plain to see, so that no sentence is taken for one
@@ -241,20 +251,22 @@ _OPTION: Final = re.compile(r"--?([A-Za-z][\w-]*)(?:=[\w./:@%+~^-]+)?")
 _SETTING: Final = re.compile(r"[A-Za-z_]\w*=([\w./:@%+~^-]+)")
 _PATH: Final = re.compile(r"[\w./@+*~-]+(?:::[\w\[\]-]+)*")
 _DATE: Final = re.compile(r"[\d./:-]*\d[\d./:-]*")
-_VALUED: Final = re.compile(r"-[A-Za-z]")
-_KEPT_IN: Final = frozenset({"bin", "scripts", "script", "tools"})
+_SHORT_OPTION: Final = re.compile(r"-[A-Za-z]")
+_SCRIPT_FOLDERS: Final = frozenset({"bin", "scripts", "script", "tools"})
 _UNSAFE: Final = re.compile(r"[`$\\!]")
 
 
-def _command(found: str, masked: Masked) -> str | None:
+def _command(found: str, masked: MaskedText) -> str | None:
     """The command as it was written; None if any word of it might be meant for the reader."""
-    if (piece := masked.piece(found)) is not None:
-        return piece.text if piece.text.strip() else None
+    if (literal := masked.literal(found)) is not None:
+        return literal.text if literal.text.strip() else None
     words = found.split(" ")
     if not (words[0] in _PROGRAMS or _is_program(words[0])):
         return None
-    plain = all(_is_plain(word, before) or _is_text(word, before, masked) for before, word in pairwise(words))
-    return masked.unmasked(found) if plain else None
+    plain = all(
+        _is_plain_argument(word, before) or _is_quoted_text(word, before, masked) for before, word in pairwise(words)
+    )
+    return masked.unmask(found) if plain else None
 
 
 def _is_path(word: str) -> bool:
@@ -263,54 +275,58 @@ def _is_path(word: str) -> bool:
         return False
     parts = word.partition("::")[0].split("/")
     dotted = [part for part in parts if part not in (".", "..")]
-    if any(".." in part or part.endswith(".") for part in dotted) or _is_said(word):
+    if any(".." in part or part.endswith(".") for part in dotted) or _is_sentence_word(word):
         return False
     return word[0] in "./~" or "." in parts[-1] or not _FOLDERS.isdisjoint(parts)  # and not "yes/no"
 
 
-def _is_said(word: str) -> bool:
+def _is_sentence_word(word: str) -> bool:
     """Whether a word, or a part of one with signs in it, belongs to a sentence."""
     parts = (word.lower(), *re.split(r"[/.:=]+", word.lower()))
-    return any(part in _UNSURE or (len(part) > 1 and part in _ENGLISH) for part in parts)
+    return any(part in _NON_COMMITTAL or (len(part) > 1 and part in _ENGLISH) for part in parts)
 
 
 def _is_program(word: str) -> bool:
     """A path that looks like one: "./build", "bin/serve", "scripts/run.sh", and not "him/her"."""
     *folders, name = word.split("/")
-    return bool(folders) and _is_path(word) and (word[0] in "./~" or not _KEPT_IN.isdisjoint(folders) or "." in name)
+    return (
+        bool(folders)
+        and _is_path(word)
+        and (word[0] in "./~" or not _SCRIPT_FOLDERS.isdisjoint(folders) or "." in name)
+    )
 
 
-def _is_plain(word: str, before: str) -> bool:
+def _is_plain_argument(word: str, before: str) -> bool:
     if word in _TARGETS or word in _PROGRAMS:
         return True
     if word.isdecimal() and word.isascii():
-        return _VALUED.fullmatch(before) is not None
+        return _SHORT_OPTION.fullmatch(before) is not None
     if (option := _OPTION.fullmatch(word)) is not None:
-        return option[1].lower() not in _ENGLISH | _UNSURE and not _is_said(word.partition("=")[2])
+        return option[1].lower() not in _ENGLISH | _NON_COMMITTAL and not _is_sentence_word(word.partition("=")[2])
     if (setting := _SETTING.fullmatch(word)) is not None:
-        return not _is_said(setting[1])
+        return not _is_sentence_word(setting[1])
     return _is_path(word)
 
 
-def _is_text(word: str, before: str, masked: Masked) -> bool:
+def _is_quoted_text(word: str, before: str, masked: MaskedText) -> bool:
     """A text in quotes that a shell reads as we do, after an option that takes one."""
-    piece = masked.piece(word)
-    if piece is None or piece.kind != "quote" or before not in _TEXT_OPTIONS:
+    literal = masked.literal(word)
+    if literal is None or literal.kind != "quote" or before not in _TEXT_OPTIONS:
         return False
-    return piece.raw[0] in "\"'" and piece.raw[0] not in piece.text and not _UNSAFE.search(piece.text)
+    return literal.raw[0] in "\"'" and literal.raw[0] not in literal.text and not _UNSAFE.search(literal.text)
 
 
 SLOTS: Final = {
     "FILE": Slot(_FILE, _file),
-    "FILES": Slot(f"{_FILE}(?:{_AND}{_FILE})*", _several(_file)),
-    "NAME": Slot(_ONE, _name),
-    "FOLDER": Slot(_ONE, _folder),
-    "FOLDERS": Slot(f"{_ONE}(?:{_AND}{_ONE})*", _several(_folder)),
-    "DIR": Slot(_ONE, _dir),
-    "DIRS": Slot(f"{_ONE}(?:{_AND}{_ONE})*", _several(_dir)),
+    "FILES": Slot(f"{_FILE}(?:{_AND}{_FILE})*", _list_of(_file)),
+    "NAME": Slot(_NAME_WORD, _name),
+    "FOLDER": Slot(_NAME_WORD, _folder),
+    "FOLDERS": Slot(f"{_NAME_WORD}(?:{_AND}{_NAME_WORD})*", _list_of(_folder)),
+    "DIR": Slot(_NAME_WORD, _dir),
+    "DIRS": Slot(f"{_NAME_WORD}(?:{_AND}{_NAME_WORD})*", _list_of(_dir)),
     "PLACE": Slot(_GLOB_WORD, _place),
     "GLOB": Slot(_GLOB_WORD, _glob),
-    "TEXT": Slot(_ONE, _text),
+    "TEXT": Slot(_NAME_WORD, _text),
     "QUOTED": Slot(_QUOTED, _quoted),
     "CONTENT": Slot(_QUOTED, _content),
     "OLD": Slot(_QUOTED, _quoted),
@@ -318,10 +334,10 @@ SLOTS: Final = {
     "QUOTES": Slot(f"{_LITERAL}(?:(?:, or |, and |, | and | or ){_LITERAL})*", _quotes),
     "BLOCK": Slot(_BLOCK, _content),
     "COMMAND": Slot(f"(?:{_LITERAL}|{_BLOCK}|[^{BLOCK}{IT}{TRACE}]+?)", _command),
-    "EXPRESSION": Slot(f"(?:{_LITERAL}|[^{_MARKS}]+?)", _expression),
+    "EXPRESSION": Slot(f"(?:{_LITERAL}|[^{_PLACEHOLDERS}]+?)", _expression),
     **dict.fromkeys(("N", "LINE", "COUNT"), Slot(r"[0-9]{1,9}", _number)),
     "RANGE": Slot(r"[0-9]{1,9}(?: ?(?:-|–|\.\.) ?| to | through )[0-9]{1,9}", _range),
     "ID": Slot(f"(?:{_LITERAL}|{_ID.pattern})", _id),
-    **telling(("all", "each", "every", "everywhere", "first", "recursively", "regex", "pattern", "regular")),
-    **telling(("ignoring", "regardless", "minute", "minutes")),
+    **flag_slots(("all", "each", "every", "everywhere", "first", "recursively", "regex", "pattern", "regular")),
+    **flag_slots(("ignoring", "regardless", "minute", "minutes")),
 }

@@ -9,11 +9,11 @@ from typing import Any, Final, Literal, NamedTuple
 
 from holdfast.text.escape import escape
 
-Kind = Literal["quote", "code", "block", "trace"]
+LiteralKind = Literal["quote", "code", "block", "trace"]
 
 INLINE, BLOCK, END, IT, TRACE = "\ue000", "\ue001", "\ue002", "\ue003", "\ue004"
 """Marks that stand for a literal: where one begins, by its kind, and where it ends. `IT` stands for "it"."""
-_MARKS: Final = re.compile(f"[{INLINE}{BLOCK}{END}{IT}{TRACE}]")
+_PLACEHOLDERS: Final = re.compile(f"[{INLINE}{BLOCK}{END}{IT}{TRACE}]")
 LITERAL: Final = re.compile(f"[{INLINE}{BLOCK}{TRACE}](\\d+){END}")
 
 _FENCE: Final = re.compile(r"[ \t]{0,3}(`{3,}(?=[^`]*$)|~{3,})")
@@ -26,76 +26,76 @@ _RAISED: Final = re.compile(r"\s*(?:Uncaught |Exception in thread \"[^\"\n]*\" )
 _FRAME: Final = re.compile(
     r"\s*(?:(?:at|from) [^\s].{0,300}:\d+(?::\d+)?\)?:?\s*$|at [\w.$<>/]{1,300}\([^)\n]{0,300}\)\s*$)"
 )
-_BEGINS: Final = re.compile(
+_TRACE_LINE: Final = re.compile(
     rf"""{_FRAME.pattern}|\s*(?:(?:\w+ )?(?i:Traceback \(most recent call last\)):?\s*$|File "[^"\n]+", line \d+"""
     r"|During handling of the above exception|The above exception was the direct cause|Caused by: )"
 )
 
 
-class Piece(NamedTuple):
+class MaskedLiteral(NamedTuple):
     """One literal: what it holds, and how it was written."""
 
     text: str
     raw: str
-    kind: Kind
+    kind: LiteralKind
 
 
-class Masked(NamedTuple):
+class MaskedText(NamedTuple):
     """A request whose literals are marks."""
 
     text: str
-    pieces: tuple[Piece, ...]
+    literals: tuple[MaskedLiteral, ...]
     problem: str = ""
     """Why it cannot be told for sure where literals begin and end."""
 
-    def piece(self, mark: str) -> Piece | None:
+    def literal(self, mark: str) -> MaskedLiteral | None:
         found = LITERAL.fullmatch(mark)
-        return None if found is None else self.pieces[int(found[1])]
+        return None if found is None else self.literals[int(found[1])]
 
-    def unmasked(self, text: str) -> str:
+    def unmask(self, text: str) -> str:
         """As the person wrote it."""
-        return LITERAL.sub(lambda found: self.pieces[int(found[1])].raw, text)
+        return LITERAL.sub(lambda found: self.literals[int(found[1])].raw, text)
 
     @property
     def traces(self) -> str:
-        return "\n".join(piece.text for piece in self.pieces if piece.kind == "trace")
+        return "\n".join(literal.text for literal in self.literals if literal.kind == "trace")
 
 
-def mask(text: str) -> Masked:
-    problem = "It holds characters of Unicode's private use area." if _MARKS.search(text) else ""
-    lines = _MARKS.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n")).split("\n")
-    blocks = fences(lines)
-    pieces: list[Piece] = []
+def mask(text: str) -> MaskedText:
+    problem = "It holds characters of Unicode's private use area." if _PLACEHOLDERS.search(text) else ""
+    lines = _PLACEHOLDERS.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n")).split("\n")
+    blocks = find_fences(lines)
+    literals: list[MaskedLiteral] = []
     made: list[str] = []
     at = 0
     while at < len(lines):
         if at in blocks:
             end = blocks[at] + 1
-            pieces.append(Piece("\n".join(lines[at + 1 : end - 1]), "the fenced block", "block"))
-            made.append(f"{BLOCK}{len(pieces) - 1}{END}")
+            literals.append(MaskedLiteral("\n".join(lines[at + 1 : end - 1]), "the fenced block", "block"))
+            made.append(f"{BLOCK}{len(literals) - 1}{END}")
         elif (end := _end_of_trace(lines, at)) > at:
-            pieces.append(Piece("\n".join(lines[at:end]), "the pasted traceback", "trace"))
-            made.append(f"{TRACE}{len(pieces) - 1}{END}")
+            literals.append(MaskedLiteral("\n".join(lines[at:end]), "the pasted traceback", "trace"))
+            made.append(f"{TRACE}{len(literals) - 1}{END}")
         else:
             problem = problem or ("A fenced block in it is not closed." if _FENCE.match(lines[at]) else "")
-            made.append(_inline(lines[at], pieces))
+            made.append(_mask_inline(lines[at], literals))
             end = at + 1
         at = end
-    return Masked("\n".join(made), tuple(pieces), problem)
+    return MaskedText("\n".join(made), tuple(literals), problem)
 
 
-def fences(lines: Sequence[str]) -> dict[int, int]:
+def find_fences(lines: Sequence[str]) -> dict[int, int]:
     """For each line that opens a fenced block, the line that closes it. One that is never closed opens none."""
     found: dict[int, int] = {}
-    barren: dict[str, int] = {}
+    unclosed: dict[str, int] = {}
     """By their sign, the shortest fences that nothing further on closes."""
     at = 0
     while at < len(lines):
         fence = _FENCE.match(lines[at])
-        if fence is not None and len(fence[1]) < barren.get(fence[1][0], len(fence[1]) + 1):
-            end = next((place for place in range(at + 1, len(lines)) if _closes(lines[place], fence[1])), None)
+        if fence is not None and len(fence[1]) < unclosed.get(fence[1][0], len(fence[1]) + 1):
+            end = next((place for place in range(at + 1, len(lines)) if _closes_fence(lines[place], fence[1])), None)
             if end is None:
-                barren[fence[1][0]] = len(fence[1])
+                unclosed[fence[1][0]] = len(fence[1])
             else:
                 found[at] = end
                 at = end
@@ -103,28 +103,28 @@ def fences(lines: Sequence[str]) -> dict[int, int]:
     return found
 
 
-def _closes(line: str, opener: str) -> bool:
+def _closes_fence(line: str, opener: str) -> bool:
     stripped = line.strip()
     return len(stripped) >= len(opener) and set(stripped) == {opener[0]}
 
 
-def _inline(line: str, pieces: list[Piece]) -> str:
+def _mask_inline(line: str, literals: list[MaskedLiteral]) -> str:
     """The line with its quotes and code as marks. A quote closes where no word goes on, so that `'don't'` is one."""
     made: list[str] = []
     place = after = 0
-    barren: set[str] = set()
+    unclosed: set[str] = set()
     """Openers that nothing further on closes."""
     while (opener := _OPENER.search(line, place)) is not None:
         sign = opener[0]
         pattern = f"(?<!`){sign}(?!`)" if sign[0] == "`" else rf"[{_CLOSERS[sign]}](?![\w\"'])"
-        closer = None if sign in barren else re.compile(pattern).search(line, opener.end())
+        closer = None if sign in unclosed else re.compile(pattern).search(line, opener.end())
         if closer is None:
-            barren.add(sign)
+            unclosed.add(sign)
             place = opener.end()
             continue
         raw = line[opener.start() : closer.end()]
-        pieces.append(Piece(_content(raw), raw, "code" if raw[0] == "`" else "quote"))
-        made += [line[after : opener.start()], f"{INLINE}{len(pieces) - 1}{END}"]
+        literals.append(MaskedLiteral(_content(raw), raw, "code" if raw[0] == "`" else "quote"))
+        made += [line[after : opener.start()], f"{INLINE}{len(literals) - 1}{END}"]
         place = after = closer.end()
     return "".join((*made, line[after:]))
 
@@ -139,19 +139,19 @@ def _content(raw: str) -> str:
 def _end_of_trace(lines: Sequence[str], start: int) -> int:
     """The line after a pasted traceback; `start` if none begins there. An error may go on to the next blank line."""
     at = start
-    if _ERROR.match(lines[start]) and start + 1 < len(lines) and _BEGINS.match(lines[start + 1]):
+    if _ERROR.match(lines[start]) and start + 1 < len(lines) and _TRACE_LINE.match(lines[start + 1]):
         at = start + 1
-    elif not _BEGINS.match(lines[start]) or _is_one_place(lines, start):
+    elif not _TRACE_LINE.match(lines[start]) or _is_single_frame(lines, start):
         return start
     at, raised = at + 1, False
     while at < len(lines):
         line = lines[at]
         if not line.strip():
             following = next((place for place in range(at, min(at + 3, len(lines))) if lines[place].strip()), None)
-            if following is None or not _BEGINS.match(lines[following]):
+            if following is None or not _TRACE_LINE.match(lines[following]):
                 break
             at, raised = following, False
-        elif raised or line[0] in " \t" or _BEGINS.match(line):
+        elif raised or line[0] in " \t" or _TRACE_LINE.match(line):
             at += 1
         elif _RAISED.match(line):
             at, raised = at + 1, True
@@ -160,9 +160,9 @@ def _end_of_trace(lines: Sequence[str], start: int) -> int:
     return at
 
 
-def _is_one_place(lines: Sequence[str], start: int) -> bool:
+def _is_single_frame(lines: Sequence[str], start: int) -> bool:
     """`at src/app.py:12` with no other such line after it: a person may write that."""
-    return bool(_FRAME.match(lines[start])) and not (start + 1 < len(lines) and _BEGINS.match(lines[start + 1]))
+    return bool(_FRAME.match(lines[start])) and not (start + 1 < len(lines) and _TRACE_LINE.match(lines[start + 1]))
 
 
 def quoted(text: str, limit: int = 160) -> str:
@@ -175,18 +175,18 @@ def quoted(text: str, limit: int = 160) -> str:
     return f"{ticks}{pad}{line}{pad}{ticks}"
 
 
-def several(texts: Sequence[str], most: int = 5) -> str:
+def quoted_list(texts: Sequence[str], most: int = 5) -> str:
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return ", ".join(map(quoted, texts[:most])) + more
 
 
 _ITEM: Final = re.compile(r"\s*(?:\d{1,3}[.)]|[a-z]\)|[-*+•](?=\s+[^\s\d(+-]))\s+", re.IGNORECASE)
-_END: Final = re.compile(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\.\.\.)[\s)\]]+", re.IGNORECASE)
-_NOT_THESE: Final = re.compile(r"\b(?:not|never|cannot|avoid)\b|n['’´ʼ′]t\b", re.IGNORECASE)
-_GOES_ON: Final = re.compile(r"(?:[:,]|\b(?:with|by|to|replace))$", re.IGNORECASE)
-_BELONGS: Final = re.compile(f"{BLOCK}|(?:and|with|by|to|into)\\b", re.IGNORECASE)
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\.\.\.)[\s)\]]+", re.IGNORECASE)
+_NEGATION: Final = re.compile(r"\b(?:not|never|cannot|avoid)\b|n['’´ʼ′]t\b", re.IGNORECASE)
+_UNFINISHED_LINE: Final = re.compile(r"(?:[:,]|\b(?:with|by|to|replace))$", re.IGNORECASE)
+_CONTINUATION: Final = re.compile(f"{BLOCK}|(?:and|with|by|to|into)\\b", re.IGNORECASE)
 _AFTER_BLOCK: Final = re.compile(r"(?:in|everywhere)\b", re.IGNORECASE)
-_NEXT: Final = re.compile(
+_STEP_SEPARATOR: Final = re.compile(
     rf"\s*;\s*|(?<=[\w){END}])[.!]\s+|(?<=\?)\s+|,?\s+(?:and\s+)?(?:then|afterwards|after that)\b,?\s+", re.IGNORECASE
 )
 _AND: Final = re.compile(r",\s+and\s+|,\s+|\s+and\s+", re.IGNORECASE)
@@ -208,10 +208,10 @@ _ENDS_WITH_DOTS: Final = re.compile(r"(?:^|\s)\.+$")
 _QUESTION: Final = re.compile(r"(?:what|what['’]s|where|which|how much|is process)\s", re.IGNORECASE)
 
 
-def sentences_of(text: str) -> Iterator[str]:
+def split_sentences(text: str) -> Iterator[str]:
     """They end with `.`, `!`, `?` or a blank line; a line break alone is white space."""
     for part in _paragraphs(text):
-        yield from _END.split(part)
+        yield from _SENTENCE_END.split(part)
 
 
 def _paragraphs(text: str) -> Iterator[str]:
@@ -227,7 +227,7 @@ def _paragraphs(text: str) -> Iterator[str]:
             if blank:
                 yield " ".join(part)
                 part = []
-            denies = line.rstrip().endswith(":") and _NOT_THESE.search(line) is not None
+            denies = line.rstrip().endswith(":") and _NEGATION.search(line) is not None
             part.append(line)
         else:
             said = line[item.end() :]
@@ -236,45 +236,45 @@ def _paragraphs(text: str) -> Iterator[str]:
     yield " ".join(part)
 
 
-def steps_of(text: str) -> list[str]:
+def split_steps(text: str) -> list[str]:
     """The steps of a masked message. Nothing of it is left out but manners, order words and punctuation."""
     steps: list[str] = []
-    for line in _lines(text):
+    for line in _logical_lines(text):
         polite = False
-        for step in _NEXT.split(line):
-            tidy, asks = _tidy(step, polite)
+        for step in _STEP_SEPARATOR.split(line):
+            tidy, asks = _strip_manners(step, polite)
             polite = (polite or asks) and not step.endswith("?")
             steps.append(tidy)
     return [step for step in steps if step and not _ONLY_MANNERS.fullmatch(step)]
 
 
-def cuts(step: str) -> Iterator[tuple[str, str]]:
+def conjunction_splits(step: str) -> Iterator[tuple[str, str]]:
     """The ways to cut a step in two at an "and" or a comma, the earliest first."""
     for found in _AND.finditer(step):
         yield step[: found.start()], step[found.end() :]
 
 
-def _lines(text: str) -> list[str]:
+def _logical_lines(text: str) -> list[str]:
     """Lines that begin something of their own; those that go on with the one before are put to it."""
     lines: list[str] = []
     for raw in text.split("\n"):
         line = raw.strip()
         if (item := _ITEM.match(line)) is not None:
             lines.append(line[item.end() :])
-        elif line and lines and _continues(lines[-1], line):
+        elif line and lines and _continues_line(lines[-1], line):
             lines[-1] += f" {line}"
         elif line:
             lines.append(line)
     return lines
 
 
-def _continues(before: str, line: str) -> bool:
+def _continues_line(before: str, line: str) -> bool:
     if before.endswith(END) and _AFTER_BLOCK.match(line):
         return before.rpartition(" ")[2].startswith(BLOCK)
-    return bool(_GOES_ON.search(before) or _BELONGS.match(line))
+    return bool(_UNFINISHED_LINE.search(before) or _CONTINUATION.match(line))
 
 
-def _tidy(step: str, polite: bool) -> tuple[str, bool]:
+def _strip_manners(step: str, polite: bool) -> tuple[str, bool]:
     """Without manners; and whether it asks "could you", so that a question mark is one more of them."""
     text = " ".join(step.split())
     leading = _LEADING.match(text)
@@ -296,16 +296,16 @@ class Slot(NamedTuple):
 
     pattern: str
     """What may stand there."""
-    read: Callable[[str, Masked], Any]
+    read: Callable[[str, MaskedText], Any]
     """What it means; None if what stands there cannot be meant for it."""
 
 
-def telling(words: Iterable[str]) -> dict[str, Slot]:
+def flag_slots(words: Iterable[str]) -> dict[str, Slot]:
     """Slots for words whose presence matters."""
-    return {word: Slot(word, _is_there) for word in words}
+    return {word: Slot(word, _present) for word in words}
 
 
-def _is_there(found: str, masked: Masked) -> bool:
+def _present(found: str, masked: MaskedText) -> bool:
     return True
 
 
@@ -320,7 +320,7 @@ class Form:
         self.text = text
         self._slots = slots
 
-    def match(self, text: str, masked: Masked) -> dict[str, Any] | None:
+    def match(self, text: str, masked: MaskedText) -> dict[str, Any] | None:
         """What its slots hold; None if the text is not this form."""
         found = self._pattern.fullmatch(f" {text}")
         if found is None:

@@ -9,44 +9,44 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.models.requests.masked_text import INLINE, LITERAL, Masked, fences
+from holdfast.models.requests.masked_text import INLINE, LITERAL, MaskedText, find_fences
 from holdfast.tools.search.scope import CONFIG, SOURCE, extension
 
 
-def words_of(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-FOLDERS: Final = words_of("src lib docs doc tests test bin app cmd pkg include internal scripts")
+FOLDERS: Final = word_set("src lib docs doc tests test bin app cmd pkg include internal scripts")
 """Folders by their name alone."""
-EXTENSIONLESS: Final = words_of(
+EXTENSIONLESS: Final = word_set(
     "Makefile GNUmakefile Dockerfile Containerfile Gemfile Rakefile Procfile Justfile justfile Jenkinsfile Vagrantfile "
     "Brewfile Podfile Pipfile Tiltfile"
 )
 """Files by their name alone."""
-_CODE: Final = SOURCE | words_of(
+_CODE_EXTENSIONS: Final = SOURCE | word_set(
     "java kt kts rb php cs swift scala lua pl ex exs erl hs clj dart jl vue svelte cc cxx hh hxx mm zig nim proto "
     "graphql sol elm fs vb ps1 bat mjs cjs mts cts pyi pyx sass less gradle tf cmake mk ipynb"
 )
-_SETTINGS: Final = CONFIG | words_of("ini cfg conf properties editorconfig")
-_PROSE: Final = words_of("md mdx rst txt adoc")
-_KNOWN: Final = _CODE | _SETTINGS | _PROSE | words_of("lock csv tsv")
-_PRODUCTS: Final = words_of(
+_CONFIG_EXTENSIONS: Final = CONFIG | word_set("ini cfg conf properties editorconfig")
+_PROSE_EXTENSIONS: Final = word_set("md mdx rst txt adoc")
+_KNOWN_EXTENSIONS: Final = _CODE_EXTENSIONS | _CONFIG_EXTENSIONS | _PROSE_EXTENSIONS | word_set("lock csv tsv")
+_PRODUCTS: Final = word_set(
     "node.js next.js vue.js nuxt.js react.js express.js three.js d3.js angular.js ember.js backbone.js moment.js "
     "discord.js alpine.js p5.js chart.js socket.io asp.net .net process.env import.meta.env"
 )
-_OBJECTS: Final = words_of("self this cls super request response req res resp obj args event ctx")
+_VARIABLES: Final = word_set("self this cls super request response req res resp obj args event ctx")
 """Before a dot these are things of a program: `request.json` is no file."""
-_SLASHED_WORDS: Final = words_of(
+_SLASHED_WORDS: Final = word_set(
     "and/or either/or i/o n/a w/o w/ yes/no on/off true/false he/she his/her client/server request/response "
     "input/output read/write reader/writer producer/consumer tcp/ip ci/cd pub/sub key/value get/set http/1 http/2 "
     "http/3 http/1.1 before/after success/failure pass/fail start/stop push/pull front/back os/2"
 )
-_LOCKFILES: Final = words_of(
+_LOCKFILES: Final = word_set(
     "package-lock.json npm-shrinkwrap.json pnpm-lock.yaml bun.lockb go.sum go.work.sum packages.lock.json "
     "conda-lock.yml package.resolved gradle.lockfile .terraform.lock.hcl"
 )
-_CONFIG_NAMES: Final = words_of("config conf configuration settings")
+_CONFIG_NAMES: Final = word_set("config conf configuration settings")
 _PATH: Final = re.compile(r"[\w.@+~\-/\\]+")
 _PATH_WITH_SPACES: Final = re.compile(r"[\w.@+~\-/\\ ]+")
 _DRIVE: Final = re.compile(r"[A-Za-z]:[\\/]")
@@ -54,21 +54,21 @@ _EXTENSION: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,9}")
 _DOT_FILE: Final = re.compile(r"\.(?:env(?:\.[\w-]+)*|[a-z][a-z-]*(?:ignore|rc|attributes|config|keep|version))")
 _DOT_NAME: Final = re.compile(r"\.[a-z][a-z0-9_-]{2,}")
 _WORD: Final = re.compile(rf"{LITERAL.pattern}|[^\s\"`“”—–\ue000-\ue004]+")
-_BEFORE: Final = "([{<'‘*,;:!?"
-_AFTER: Final = ".,;:!?)]}>'’*…"
-_PLACE: Final = re.compile(r"(?::\d+(?:[:-]\d+)?|\#L\d+(?:-L?\d+)?):?$")
+_LEADING_PUNCTUATION: Final = "([{<'‘*,;:!?"
+_TRAILING_PUNCTUATION: Final = ".,;:!?)]}>'’*…"
+_LINE_NUMBER: Final = re.compile(r"(?::\d+(?:[:-]\d+)?|\#L\d+(?:-L?\d+)?):?$")
 _APOSTROPHES: Final = str.maketrans(dict.fromkeys("’´ʼ′`", "'"))
 _DOTS: Final = re.compile(r"(?:.*[/\\])?\.\.?")
 _PART: Final = re.compile(r"""[^"'`“”‘’<>()\[\]{},;:|*?!=$%&…]+""")
-_BEFORE_ADDRESS: Final = re.compile(r"""["'`<>()\[\]{},;|]""")
+_URL_BOUNDARY: Final = re.compile(r"""["'`<>()\[\]{},;|]""")
 _PATTERN_BEFORE: Final = frozenset("*?}]>$%&")
 """After one of these a name is the rest of a pattern: `*.py`, `<name>.py`."""
 _DOMAIN: Final = re.compile(r"(?:www\.)?[\w.-]+\.(?:com|org|net|io|dev|ai|edu|gov|co|app)", re.IGNORECASE)
-LONGEST: Final = 300
+MAX_NAME_CHARS: Final = 300
 """Nothing longer is a path or an identifier somebody wrote."""
 
 
-class Kind(Enum):
+class WordKind(Enum):
     """What a word looks like. The values are how phrases write them: no plain word is upper case."""
 
     WORD = "W"
@@ -79,107 +79,107 @@ class Kind(Enum):
 
     @property
     def is_path(self) -> bool:
-        return self is not Kind.WORD
+        return self is not WordKind.WORD
 
 
-def kind_of(name: str, *, quoted: bool = False) -> Kind:
+def kind_of(name: str, *, quoted: bool = False) -> WordKind:
     """By its look alone: a slash, or a name that ends like a file. Spaces only where quotes hold it together.
 
     Addresses, versions, `and/or`, `Node.js` and `self.c` are words. Nothing here asks the disk.
     """
     if name.isalnum():
-        return Kind.FILE if name in EXTENSIONLESS else Kind.WORD
-    if not name or len(name) > LONGEST or name.lower() in _SLASHED_WORDS or name.startswith(("@", "-")):
-        return Kind.WORD
+        return WordKind.FILE if name in EXTENSIONLESS else WordKind.WORD
+    if not name or len(name) > MAX_NAME_CHARS or name.lower() in _SLASHED_WORDS or name.startswith(("@", "-")):
+        return WordKind.WORD
     drive = _DRIVE.match(name)
     rest = name[drive.end() - 1 :] if drive else name
     if not (_PATH_WITH_SPACES if quoted else _PATH).fullmatch(rest):
-        return Kind.WORD
+        return WordKind.WORD
     path = rest.replace("\\", "/")
     if path.strip("./") == "" and path != "/" * len(path):
-        return Kind.FOLDER if path.rstrip("/").split("/")[-1] in (".", "..") else Kind.WORD
+        return WordKind.FOLDER if path.rstrip("/").split("/")[-1] in (".", "..") else WordKind.WORD
     if not any(character.isalpha() for character in path):
-        return Kind.FOLDER if path == "/" else Kind.WORD
+        return WordKind.FOLDER if path == "/" else WordKind.WORD
     return _kind_with_folders(path) if "/" in path else _kind_of_name(path)
 
 
-def _kind_with_folders(path: str) -> Kind:
-    if " " in path and extension(path) not in _KNOWN:
-        return Kind.WORD
+def _kind_with_folders(path: str) -> WordKind:
+    if " " in path and extension(path) not in _KNOWN_EXTENSIONS:
+        return WordKind.WORD
     if path.endswith("/"):
-        return Kind.FOLDER
+        return WordKind.FOLDER
     name = path[path.rfind("/") + 1 :]
     stem, dot, ending = name.rpartition(".")
     if name in EXTENSIONLESS or _DOT_FILE.fullmatch(name) or (dot and stem and _EXTENSION.fullmatch(ending)):
-        return Kind.FILE
-    return Kind.EITHER
+        return WordKind.FILE
+    return WordKind.EITHER
 
 
-def _kind_of_name(name: str) -> Kind:
+def _kind_of_name(name: str) -> WordKind:
     if name in EXTENSIONLESS or _DOT_FILE.fullmatch(name):
-        return Kind.FILE
+        return WordKind.FILE
     if name.lower() in _PRODUCTS:
-        return Kind.WORD
-    if _DOT_NAME.fullmatch(name) and name[1:] not in _KNOWN:
-        return Kind.EITHER
+        return WordKind.WORD
+    if _DOT_NAME.fullmatch(name) and name[1:] not in _KNOWN_EXTENSIONS:
+        return WordKind.EITHER
     stem, dot, ending = name.rpartition(".")
-    if not dot or not stem.strip(".") or ending.lower() not in _KNOWN or stem.lower() in _OBJECTS:
-        return Kind.WORD
-    return Kind.WORD if len(ending) == 1 and len(stem) < 3 else Kind.FILE
+    if not dot or not stem.strip(".") or ending.lower() not in _KNOWN_EXTENSIONS or stem.lower() in _VARIABLES:
+        return WordKind.WORD
+    return WordKind.WORD if len(ending) == 1 and len(stem) < 3 else WordKind.FILE
 
 
-class Word(Struct, frozen=True):
+class RequestWord(Struct, frozen=True):
     text: str
     """Without quotes and the punctuation around it; empty for a block."""
-    kind: Kind
+    kind: WordKind
     plain: str = ""
     """How a plain word is compared; empty for anything else."""
     quoted: bool = False
-    place: str = ""
+    line_suffix: str = ""
     """The line that was named after a path: `:12`, `:3-9`, `#L3-L9`."""
 
     @property
     def is_path(self) -> bool:
         """Whether it names something in the project: `.` and a command such as `/help` do not."""
-        command = self.kind is Kind.EITHER and self.text.startswith("/") and self.text.count("/") == 1
+        command = self.kind is WordKind.EITHER and self.text.startswith("/") and self.text.count("/") == 1
         return self.kind.is_path and self.text.strip("./\\") != "" and not command
 
 
-def words_in(masked: Masked) -> list[Word]:
+def words_in(masked: MaskedText) -> list[RequestWord]:
     """In the order of the text, each literal as one."""
-    words: list[Word] = []
+    words: list[RequestWord] = []
     for match in _WORD.finditer(masked.text):
-        piece = masked.piece(match[0])
-        if piece is not None:
-            whole = piece.text.strip() if match[0][0] == INLINE else ""
-            inner = without_place(whole)
-            words.append(Word(inner, kind_of(inner, quoted=True), quoted=True, place=whole[len(inner) :]))
+        literal = masked.literal(match[0])
+        if literal is not None:
+            whole = literal.text.strip() if match[0][0] == INLINE else ""
+            inner = strip_line_number(whole)
+            words.append(RequestWord(inner, kind_of(inner, quoted=True), quoted=True, line_suffix=whole[len(inner) :]))
         elif (word := plain_word(match[0])).text:
             words.append(word)
     return words
 
 
-def plain_word(chunk: str) -> Word:
+def plain_word(chunk: str) -> RequestWord:
     """A chunk without white space, outside quotes."""
     whole = _trimmed(chunk)
-    text = without_place(whole)
+    text = strip_line_number(whole)
     kind = kind_of(text)
-    plain = text.lower().translate(_APOSTROPHES) if kind is Kind.WORD else ""
-    return Word(text, kind, plain, place=whole[len(text) :])
+    plain = text.lower().translate(_APOSTROPHES) if kind is WordKind.WORD else ""
+    return RequestWord(text, kind, plain, line_suffix=whole[len(text) :])
 
 
 def _trimmed(chunk: str) -> str:
     """`(see` → `see`, `a.py,` → `a.py`, `a.py's` → `a.py`; `..` and `src/..` stay, and so does the `(` of a call."""
-    plain = chunk.lstrip(_BEFORE)
-    if len(plain) <= LONGEST and _DOTS.fullmatch(plain):
+    plain = chunk.lstrip(_LEADING_PUNCTUATION)
+    if len(plain) <= MAX_NAME_CHARS and _DOTS.fullmatch(plain):
         return plain
-    plain = plain.rstrip(_AFTER)
+    plain = plain.rstrip(_TRAILING_PUNCTUATION)
     return plain.removesuffix("'s").removesuffix("’s") if "." in plain else plain
 
 
-def without_place(plain: str) -> str:
+def strip_line_number(plain: str) -> str:
     """Without the line that is named after a path: `a.py:12`, `a.py#L3-L9`."""
-    return _PLACE.sub("", plain) if len(plain) <= LONGEST else plain
+    return _LINE_NUMBER.sub("", plain) if len(plain) <= MAX_NAME_CHARS else plain
 
 
 def base_name(path: str) -> str:
@@ -187,24 +187,24 @@ def base_name(path: str) -> str:
 
 
 def is_code(path: str) -> bool:
-    return extension(path) in _CODE or base_name(path) in EXTENSIONLESS
+    return extension(path) in _CODE_EXTENSIONS or base_name(path) in EXTENSIONLESS
 
 
 def is_prose(path: str) -> bool:
-    return extension(path) in _PROSE
+    return extension(path) in _PROSE_EXTENSIONS
 
 
-def is_settings(path: str) -> bool:
+def is_config_format(path: str) -> bool:
     """A format for configuration; a lock file is none."""
     name = base_name(path)
-    return not is_lockfile(path) and (extension(path) in _SETTINGS or name.startswith(".env"))
+    return not is_lockfile(path) and (extension(path) in _CONFIG_EXTENSIONS or name.startswith(".env"))
 
 
-def is_configuration(path: str) -> bool:
+def is_config_file(path: str) -> bool:
     """A configuration file, or code that is one by its name: `settings.py`, `vite.config.ts`."""
     name = base_name(path).lower()
     named = name.split(".")[0] in _CONFIG_NAMES or ".config." in name
-    return not is_lockfile(path) and (is_settings(path) or (named and not is_prose(path)))
+    return not is_lockfile(path) and (is_config_format(path) or (named and not is_prose(path)))
 
 
 def is_lockfile(path: str) -> bool:
@@ -220,35 +220,39 @@ def paths_in(answer: str) -> list[str]:
     code a path counts only where nothing else is on the line: code names files that nobody claims to have read.
     """
     lines = answer.splitlines()
-    fenced = {place for start, end in fences(lines).items() for place in range(start + 1, end + 1)}
+    fenced = {place for start, end in find_fences(lines).items() for place in range(start + 1, end + 1)}
     found: dict[str, None] = {}
     for place, line in enumerate(lines):
-        paths = list(_paths_of(line))
+        paths = list(_paths_in_line(line))
         if place not in fenced or (paths and line.strip() == paths[0]):
             found.update(dict.fromkeys(paths))
     return list(found)
 
 
-def _paths_of(line: str) -> Iterator[str]:
+def _paths_in_line(line: str) -> Iterator[str]:
     for chunk in line.split():
-        text = _without_address(chunk) if "." in chunk else ""
+        text = _before_url(chunk) if "." in chunk else ""
         for part in _PART.finditer(text):
-            path = without_place(_trimmed(part[0].removeprefix(".../")))
+            path = strip_line_number(_trimmed(part[0].removeprefix(".../")))
             before, after = text[part.start() - 1 : part.start()], text[part.end() : part.end() + 1]
-            if before not in _PATTERN_BEFORE and after != "(" and _is_file_of_project(path):
+            if before not in _PATTERN_BEFORE and after != "(" and _is_project_file(path):
                 yield path
 
 
-def _without_address(chunk: str) -> str:
+def _before_url(chunk: str) -> str:
     """What stands before a URL: `[a.py](https://…)` still names a.py."""
     at = chunk.find("://")
     if at < 0:
         return chunk
-    return chunk[: max((match.end() for match in _BEFORE_ADDRESS.finditer(chunk, 0, at)), default=0)]
+    return chunk[: max((match.end() for match in _URL_BOUNDARY.finditer(chunk, 0, at)), default=0)]
 
 
-def _is_file_of_project(path: str) -> bool:
-    if path.startswith(("/", "\\", "~", "@")) or kind_of(path) is not Kind.FILE or extension(path) not in _KNOWN:
+def _is_project_file(path: str) -> bool:
+    if (
+        path.startswith(("/", "\\", "~", "@"))
+        or kind_of(path) is not WordKind.FILE
+        or extension(path) not in _KNOWN_EXTENSIONS
+    ):
         return False
     first, slash, _ = path.partition("/")
     return not (slash and _DOMAIN.fullmatch(first))

@@ -23,13 +23,13 @@ from holdfast.models.text_protocol.syntax import (
     STATIC,
     TOOLS,
     WRITE_EMPTY,
-    Asked,
-    Fault,
-    Flaw,
-    Said,
-    read_edit,
-    read_query,
-    read_write,
+    ProblemKind,
+    SyntaxProblem,
+    TextCall,
+    TextPiece,
+    parse_edit,
+    parse_query,
+    parse_write,
 )
 
 # Every alternative begins with a plain character: so `re` skips what cannot begin one.
@@ -42,24 +42,24 @@ TOKEN: Final = re.compile(
     r"""|```(?P<backticks>`*+)|~~~(?P<tildes>~*+)"""
     rf"""|{ANY_FRAME}(?P<frame>)"""
 )
-_HEAD: Final = re.compile(rf"[{BLANKS}>]*+(?P<listed>(?:(?:[-*+]|[0-9]{{1,9}}[.)])(?=[{BLANKS}])[{BLANKS}>]*+)*+)")
+_LINE_HEAD: Final = re.compile(rf"[{BLANKS}>]*+(?P<listed>(?:(?:[-*+]|[0-9]{{1,9}}[.)])(?=[{BLANKS}])[{BLANKS}>]*+)*+)")
 _QUOTED: Final = re.compile(rf"\n(?P<newline>)|`(?P<run>`*+)|{ANY_TAG}|{ANY_FRAME}")
 _FENCED: Final = re.compile(
     rf"\n(?P<before>[{BLANKS}>]*+)(?P<run>`{{3,}}+|~{{3,}}+)[{BLANKS}]*+(?=\n|\Z)|{ANY_TAG}|{ANY_FRAME}"
 )
-_DEEPER: Final = 3
+_MAX_CLOSING_INDENT: Final = 3
 """A run that is indented more than this beyond the fence is a line of what is quoted."""
 _BRACKET: Final = re.compile(r"[\[\]]")
 _SPACE: Final = re.compile(r"\s*+")
 _BLANKS: Final = re.compile(rf"[{BLANKS}]*+")
-_ALONE: Final = re.compile(r"[ \t]*+\r?(?=\n|\Z)")
+_REST_BLANK: Final = re.compile(r"[ \t]*+\r?(?=\n|\Z)")
 _HEADER: Final = {
     kind: re.compile(
         rf"(?P<delimiter>{delimiter})|(?P<tag>{ANY_TAG})|(?P<fence>```|~~~)|(?P<frame>{ANY_FRAME})", re.MULTILINE
     )
     for kind, delimiter in DELIMITERS.items()
 }
-_OWN: Final = {kind: re.compile(rf"\[(/?){kind}\]") for kind in DELIMITERS}
+_SAME_TAG: Final = {kind: re.compile(rf"\[(/?){kind}\]") for kind in DELIMITERS}
 _QUERY: Final = re.compile(rf"{ANY_TAG}|```|~~~|{ANY_FRAME}")
 _OBJECT_START: Final = re.compile(r"\s*+(?:(`{3,}+)[ \t]*+(?i:json)?[ \t]*+\r?\n\s*+)?")
 _RUN: Final = re.compile("`*+")
@@ -68,21 +68,21 @@ _CONTENTS: Final = ("```", "~~~", CONTENT)
 _ARGUMENT: Final = {"read_file": "path", "list_dir": "path", "search_code": "query"}
 
 
-class Parsed(Struct, frozen=True):
-    pieces: tuple[Said | Asked, ...]
+class ParsedReply(Struct, frozen=True):
+    pieces: tuple[TextPiece | TextCall, ...]
     """Neighbouring text is one piece."""
-    flaws: tuple[Flaw, ...]
+    problems: tuple[SyntaxProblem, ...]
 
     @property
-    def calls(self) -> tuple[Asked, ...]:
-        return tuple(piece for piece in self.pieces if isinstance(piece, Asked))
+    def calls(self) -> tuple[TextCall, ...]:
+        return tuple(piece for piece in self.pieces if isinstance(piece, TextCall))
 
 
-def parse(text: str) -> Parsed:
+def parse(text: str) -> ParsedReply:
     return _Parser(text).parsed()
 
 
-class _Head(Struct, frozen=True):
+class _LineHead(Struct, frozen=True):
     """How a line begins: blanks, marks of quotations and markers of lists."""
 
     end: int
@@ -92,28 +92,28 @@ class _Head(Struct, frozen=True):
     listed: bool
 
 
-class Lines:
+class LineHeads:
     """How the lines of a text begin; each is looked at once, from the first to the last."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._seen = 0
-        self._head: _Head | None = None
+        self._head: _LineHead | None = None
 
-    def head(self, at: int) -> _Head:
+    def head(self, at: int) -> _LineHead:
         """Of the line `at` is in."""
         newline = self._text.rfind("\n", self._seen, at)
         self._seen = at
         if newline >= 0 or self._head is None:
             start = newline + 1
-            found = cast(re.Match[str], _HEAD.match(self._text, start))
+            found = cast(re.Match[str], _LINE_HEAD.match(self._text, start))
             written = found[0]
             indent = len(written) + 3 * written.count("\t")
-            self._head = _Head(found.end(), indent, written.count(">"), bool(found["listed"]))
+            self._head = _LineHead(found.end(), indent, written.count(">"), bool(found["listed"]))
         return self._head
 
 
-class Fence(Struct, frozen=True):
+class CodeFence(Struct, frozen=True):
     """A quotation between runs of backticks or tildes: nothing in there is a call."""
 
     run: str
@@ -121,10 +121,10 @@ class Fence(Struct, frozen=True):
     quotes: int
 
     @classmethod
-    def at(cls, token: re.Match[str], lines: Lines) -> Fence | None:
+    def at(cls, token: re.Match[str], lines: LineHeads) -> CodeFence | None:
         """The one a token opens. Tildes open one only where a line begins."""
         head, run = lines.head(token.start()), token[0]
-        return Fence(run, head.indent, head.quotes) if run[0] == "`" or token.start() == head.end else None
+        return CodeFence(run, head.indent, head.quotes) if run[0] == "`" or token.start() == head.end else None
 
     def end(self, text: str, at: int, noted: list[re.Match[str]]) -> int | None:
         """Where it ends, if it does. `at` is in its first line or ends it; tags and frames from there on are noted."""
@@ -148,7 +148,11 @@ class Fence(Struct, frozen=True):
 
     def _closed_by(self, before: str, run: str) -> bool:
         indent = len(before) + 3 * before.count("\t")
-        return run.startswith(self.run) and indent <= self.indent + _DEEPER and before.count(">") <= self.quotes
+        return (
+            run.startswith(self.run)
+            and indent <= self.indent + _MAX_CLOSING_INDENT
+            and before.count(">") <= self.quotes
+        )
 
 
 class _Parser:
@@ -156,26 +160,26 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._lines = Lines(text)
-        self._pieces: list[Said | Asked] = []
-        self._flaws: list[tuple[Fault, str, int]] = []
-        self._said = 0
+        self._lines = LineHeads(text)
+        self._pieces: list[TextPiece | TextCall] = []
+        self._problems: list[tuple[ProblemKind, str, int]] = []
+        self._text_start = 0
         """Where the text begins that is in no piece yet."""
-        self._wrote: int | None = None
+        self._empty_write: int | None = None
         """Where the last `[write_file: PATH]` is."""
         self._pairs: dict[int, int] = {}
         """The brackets of the line that ends at `_line_end`."""
         self._last_bracket = self._line_end = -1
 
-    def parsed(self) -> Parsed:
+    def parsed(self) -> ParsedReply:
         text, at = self._text, 0
         while token := TOKEN.search(text, at):
             at = self._read(token)
-        if self._said < len(text):
-            self._pieces.append(Said(text[self._said :]))
-        newlines = [found.start() for found in re.finditer("\n", text)] if self._flaws else []
-        flaws = (Flaw(fault, tag, bisect_left(newlines, at) + 1) for fault, tag, at in self._flaws)
-        return Parsed(tuple(self._pieces), tuple(flaws))
+        if self._text_start < len(text):
+            self._pieces.append(TextPiece(text[self._text_start :]))
+        newlines = [found.start() for found in re.finditer("\n", text)] if self._problems else []
+        problems = (SyntaxProblem(kind, tag, bisect_left(newlines, at) + 1) for kind, tag, at in self._problems)
+        return ParsedReply(tuple(self._pieces), tuple(problems))
 
     def _read(self, token: re.Match[str]) -> int:
         start, end = token.span()
@@ -191,33 +195,33 @@ class _Parser:
             case "block":
                 return self._block(token["block"], token[0], start, end)
             case "named":
-                return self._object(token[0], _name(token["unnamed"]), start, end)
+                return self._object(token[0], _tool_name(token["unnamed"]), start, end)
             case "backticks" | "tildes":
                 return self._fence(token)
             case "unnamed":
-                self._flaw(Fault.UNCLOSED, token[0], start)
+                self._report(ProblemKind.UNCLOSED, token[0], start)
             case "frame":
-                self._flaw(Fault.FABRICATED, token[0], start)
-            case _ if token["closing"] == "write_file" and self._wrote is not None:
-                self._flaw(Fault.UNREADABLE, WRITE_EMPTY, self._wrote)
-                self._wrote = None
+                self._report(ProblemKind.FABRICATED, token[0], start)
+            case _ if token["closing"] == "write_file" and self._empty_write is not None:
+                self._report(ProblemKind.UNREADABLE, WRITE_EMPTY, self._empty_write)
+                self._empty_write = None
             case _:
-                self._flaw(Fault.UNOPENED, token[0], start)
+                self._report(ProblemKind.UNOPENED, token[0], start)
         return end
 
     def _call(self, name: str, args: Args, start: int, end: int) -> int:
-        if self._said < start:
-            self._pieces.append(Said(self._text[self._said : start]))
-        self._pieces.append(Asked(name, args, self._text[start:end]))
-        self._said = end
+        if self._text_start < start:
+            self._pieces.append(TextPiece(self._text[self._text_start : start]))
+        self._pieces.append(TextCall(name, args, self._text[start:end]))
+        self._text_start = end
         return end
 
-    def _flaw(self, fault: Fault, tag: str, at: int) -> None:
-        self._flaws.append((fault, tag, at))
+    def _report(self, kind: ProblemKind, tag: str, at: int) -> None:
+        self._problems.append((kind, tag, at))
 
     def _unclosed(self, tag: str, at: int) -> int:
         """All that follows is text."""
-        self._flaw(Fault.UNCLOSED, tag, at)
+        self._report(ProblemKind.UNCLOSED, tag, at)
         return len(self._text)
 
     # Brackets
@@ -227,9 +231,9 @@ class _Parser:
         if args is None:
             return end
         if name == "write_file":
-            self._wrote = start
+            self._empty_write = start
             if self._text.startswith(_CONTENTS, self._skip(_SPACE, end)):
-                self._flaw(Fault.UNREADABLE, WRITE_EMPTY, start)
+                self._report(ProblemKind.UNREADABLE, WRITE_EMPTY, start)
         return self._call(TOOLS[name], args, start, end)
 
     def _unbalanced(self, token: re.Match[str]) -> int:
@@ -242,7 +246,7 @@ class _Parser:
             if self._line_end == len(self._text):
                 return self._unclosed(token[0], start)
             if after > self._last_bracket:
-                self._flaw(Fault.UNCLOSED, token[0], start)
+                self._report(ProblemKind.UNCLOSED, token[0], start)
                 return after
             close = self._text.index("]", after)
         return self._bracket(token["inline"], self._text[after:close], start, close + 1)
@@ -267,7 +271,7 @@ class _Parser:
     # Fences
 
     def _fence(self, token: re.Match[str]) -> int:
-        fence = Fence.at(token, self._lines)
+        fence = CodeFence.at(token, self._lines)
         if fence is None:
             return token.end()
         noted: list[re.Match[str]] = []
@@ -275,14 +279,14 @@ class _Parser:
         tag = ""
         for each in noted:
             if each[0].startswith("="):
-                self._flaw(Fault.FABRICATED, each[0], each.start())
+                self._report(ProblemKind.FABRICATED, each[0], each.start())
             else:
                 tag = tag or each[0]
         if end is not None:
             return end
         # With calls before it, a fence that stays open leaves it in doubt which of them were quoted.
-        if tag or self._said:
-            self._flaw(Fault.OPEN_FENCE, tag or token[0], token.start())
+        if tag or self._text_start:
+            self._report(ProblemKind.OPEN_FENCE, tag or token[0], token.start())
         return len(self._text)
 
     # Blocks
@@ -292,10 +296,10 @@ class _Parser:
         token = _QUERY.search(self._text, at)
         if token is None or token[0] != "[/search_code]":
             return token.start() if token else len(self._text)
-        query = read_query(self._text[at : token.start()])
+        query = parse_query(self._text[at : token.start()])
         if query:
             return self._call(TOOLS["search_code"], {"query": query}, start, token.end())
-        self._flaw(Fault.UNREADABLE, "[search_code]", start)
+        self._report(ProblemKind.UNREADABLE, "[search_code]", start)
         return token.end()
 
     def _block(self, kind: str, tag: str, start: int, at: int) -> int:
@@ -308,15 +312,15 @@ class _Parser:
                 case "delimiter":
                     return self._body(kind, start, start + len(tag), token.end(), mixed=mixed)
                 case "frame":
-                    self._flaw(Fault.FABRICATED, token[0], token.start())
+                    self._report(ProblemKind.FABRICATED, token[0], token.start())
                 case "fence":
-                    if Fence.at(token, self._lines):
-                        self._flaw(Fault.UNCLOSED, tag, start)
+                    if CodeFence.at(token, self._lines):
+                        self._report(ProblemKind.UNCLOSED, tag, start)
                         return token.start()
                 case _ if token[0] == opening:
                     # The first tag was a word about calls, and no call.
                     if mixed:
-                        self._flaw(Fault.UNCLOSED, tag, start)
+                        self._report(ProblemKind.UNCLOSED, tag, start)
                     return token.start()
                 case _ if token[0] == f"[/{kind}]":
                     return self._unreadable(kind, tag, start, token.end())
@@ -329,17 +333,21 @@ class _Parser:
         text, tag = self._text, self._text[start:inside]
         nested: list[tuple[int, int]] = []
         opened: list[int] = []
-        for token in _OWN[kind].finditer(text, at):
+        for token in _SAME_TAG[kind].finditer(text, at):
             head = self._lines.head(token.start())
             first = token.start() == head.end
             if token[1] and not opened:
                 inner, end = text[inside : token.start()], token.end()
-                args = read_write(inner) if kind == "write_file" else read_edit(inner, nested)
+                args = parse_write(inner) if kind == "write_file" else parse_edit(inner, nested)
                 if args is None or mixed:
                     return self._unreadable(kind, tag, start, end)
                 self._call(TOOLS[kind], args, start, end)
-                return end if first and not head.quotes and not head.listed else self._behind(kind, tag, start, end)
-            if not first or head.listed or not _ALONE.match(text, token.end()):
+                return (
+                    end
+                    if first and not head.quotes and not head.listed
+                    else self._after_inline_closing(kind, tag, start, end)
+                )
+            if not first or head.listed or not _REST_BLANK.match(text, token.end()):
                 continue
             if not token[1]:
                 opened.append(token.start())
@@ -349,7 +357,7 @@ class _Parser:
                 nested.append((opened.pop() - inside, token.end() - inside))
         return self._unclosed(tag, start)
 
-    def _behind(self, kind: str, tag: str, start: int, end: int) -> int:
+    def _after_inline_closing(self, kind: str, tag: str, start: int, end: int) -> int:
         """Behind a closing tag in the middle of a line: if the line goes on, the tag may have been a word of the body.
 
         It is not clear then where the body ends: all up to the next closing tag is not read.
@@ -362,7 +370,7 @@ class _Parser:
         return self._unclosed(tag, start) if found < 0 else self._unreadable(kind, tag, start, found + len(closing))
 
     def _unreadable(self, kind: str, tag: str, start: int, end: int) -> int:
-        self._flaw(Fault.UNREADABLE_EDIT if kind == "edit_file" else Fault.UNREADABLE, tag, start)
+        self._report(ProblemKind.UNREADABLE_EDIT if kind == "edit_file" else ProblemKind.UNREADABLE, tag, start)
         return end
 
     def _object(self, tag: str, name: str | None, start: int, at: int) -> int:
@@ -381,7 +389,7 @@ class _Parser:
         closing = text.find(CALL_END, after)
         if closing < 0:
             return self._unclosed(tag, start)
-        args = _decoded(text[at:end]) if closing == after and not fence else None
+        args = _parse_object(text[at:end]) if closing == after and not fence else None
         if name is None or args is None:
             return self._unreadable("call", tag, start, closing + len(CALL_END))
         return self._call(name, args, start, closing + len(CALL_END))
@@ -406,7 +414,7 @@ class _Parser:
         return None
 
 
-def _decoded(text: str) -> Args | None:
+def _parse_object(text: str) -> Args | None:
     try:
         return cast(Args, parse_json(text))
     except BadJson:
@@ -424,7 +432,7 @@ def _arguments(name: str, written: str) -> Args | None:
     return {_ARGUMENT[name]: value}
 
 
-def _name(written: str) -> str | None:
+def _tool_name(written: str) -> str | None:
     """Between quotes a name may hold anything."""
     name = written.strip()
     if not name.startswith('"'):

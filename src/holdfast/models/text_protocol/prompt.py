@@ -12,8 +12,8 @@ from urllib.parse import unquote
 from holdfast.contract.message import Message, Part, Text, ToolResult, ToolUse
 from holdfast.contract.result import Attachment
 from holdfast.contract.tool import Tool
-from holdfast.models.call_arguments import as_object
-from holdfast.models.text_protocol.parser import Parsed, parse
+from holdfast.models.call_arguments import parse_arguments
+from holdfast.models.text_protocol.parser import ParsedReply, parse
 from holdfast.models.text_protocol.syntax import (
     ANY_FRAME,
     ANY_TAG,
@@ -21,11 +21,11 @@ from holdfast.models.text_protocol.syntax import (
     CONTENT,
     STATIC,
     TOOLS,
-    Asked,
-    small_name,
+    TextCall,
+    short_name,
 )
 
-FORMS: Final = {
+CALL_FORMS: Final = {
     "read_file": "[read_file: PATH]",
     "list_dir": "[list_dir: PATH]",
     "search_code": "[search_code: KEYWORD]",
@@ -37,19 +37,19 @@ FORMS: Final = {
 }
 """How each call is written, by its small name."""
 NO_TOOLS: Final = "There are no tools now: answer in plain text."
-_RULES: Final = (
+_INTRODUCTION: Final = (
     "You work with tools. To call one, write its form exactly as below, each call on a line of its own and outside "
     "code fences. Then stop and wait: the results are sent to you. Never write a result yourself."
 )
-_SEARCHING: Final = "To search, give one plain keyword, such as a name: no sentence, no pattern."
-_LONGEST_MEANING: Final = 120
-_LONGEST_SIGNATURE: Final = 600
-_LONGEST_VALUE: Final = 60
-_DEEPEST: Final = 4
-_MOST: Final = 100
+_SEARCH_HINT: Final = "To search, give one plain keyword, such as a name: no sentence, no pattern."
+_MAX_DESCRIPTION: Final = 120
+_MAX_SIGNATURE: Final = 600
+_MAX_VALUE: Final = 60
+_MAX_DEPTH: Final = 4
+_MAX_SCHEMAS: Final = 100
 """How many schemas are looked at, in all."""
-_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
-_CALLING: Final = re.compile(rf"{ANY_TAG}|{ANY_FRAME}")
+_JSON_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+_TAG_OR_FRAME: Final = re.compile(rf"{ANY_TAG}|{ANY_FRAME}")
 
 Schema = Mapping[str, Any]
 
@@ -61,17 +61,17 @@ def instructions(tools: Sequence[Tool]) -> str:
     given = {tool.name: tool for tool in tools}
     small = {name: given[tool] for name, tool in TOOLS.items() if tool in given}
     rest = [tool for tool in tools if tool.name not in TOOLS.values()]
-    entries = [_entry(FORMS[name], tool) for name, tool in small.items()]
+    entries = [_entry(CALL_FORMS[name], tool) for name, tool in small.items()]
     entries += [_entry(f"[call: {tool.name}]{signature(tool.input_schema)}[/call]", tool) for tool in rest]
-    head = [_RULES, _SEARCHING] if "search_code" in small else [_RULES]
+    head = [_INTRODUCTION, _SEARCH_HINT] if "search_code" in small else [_INTRODUCTION]
     return "\n".join((*head, "", *entries))
 
 
 def signature(schema: Schema) -> str:
     """A schema as one short line: `{"command": text, "timeout"?: number}`; a `?` may be left out."""
-    shown = _Summary(schema).of(schema, _DEEPEST)
+    shown = _SchemaSummary(schema).of(schema, _MAX_DEPTH)
     # Arguments always are an object.
-    return shorten(shown if shown.startswith("{") else "{}", _LONGEST_SIGNATURE)
+    return shorten(shown if shown.startswith("{") else "{}", _MAX_SIGNATURE)
 
 
 def shorten(text: str, most: int) -> str:
@@ -85,18 +85,18 @@ def one_line(text: str) -> str:
 
 def _entry(form: str, tool: Tool) -> str:
     sentence = re.split(r"(?<=[.!?]) ", one_line(tool.description), maxsplit=1)[0]
-    meaning = shorten(sentence, _LONGEST_MEANING)
+    meaning = shorten(sentence, _MAX_DESCRIPTION)
     if not meaning:
         return form
     return f"{form}\n(above: {meaning})" if "\n" in form else f"{form} - {meaning}"
 
 
-class _Summary:
+class _SchemaSummary:
     """A schema in a few words a small model can follow: of bounded length and work, whoever wrote the schema."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
-        self._left = _MOST
+        self._left = _MAX_SCHEMAS
 
     def of(self, schema: Schema, depth: int) -> str:
         self._left -= 1
@@ -144,7 +144,7 @@ class _Summary:
                 continue
             seen.add(id(resolved))
             options = _options(resolved)
-            if options and "properties" not in resolved and len(pending) < _MOST:
+            if options and "properties" not in resolved and len(pending) < _MAX_SCHEMAS:
                 pending += options
             else:
                 found.append(resolved)
@@ -153,7 +153,7 @@ class _Summary:
     def _merged(self, schema: Schema, depth: int) -> Schema:
         """All that must hold, as one schema: what says it first wins."""
         merged: dict[str, Any] = {key: value for key, value in schema.items() if key != "allOf"}
-        for part in _list(schema, "allOf")[:_MOST]:
+        for part in _list(schema, "allOf")[:_MAX_SCHEMAS]:
             self._left -= 1
             if self._left < 0:
                 break
@@ -171,7 +171,7 @@ class _Summary:
         named = schema.get("type")
         if isinstance(named, str | list):
             names = [named] if isinstance(named, str) else cast(list[Any], named)
-            return [name for name in names if isinstance(name, str) and name in _TYPES]
+            return [name for name in names if isinstance(name, str) and name in _JSON_TYPES]
         options = _options(schema) if depth > 0 else ()
         return [name for each in options for name in self._types(self._resolved(each), 0)]
 
@@ -180,14 +180,14 @@ class _Summary:
         for each in shapes:
             if each != "null":
                 shown[each] = None
-            if self._left <= 0 or len(shown) > _LONGEST_VALUE:
+            if self._left <= 0 or len(shown) > _MAX_VALUE:
                 shown["…"] = None
                 break
         return " or ".join(shown) or "any"
 
     def _resolved(self, part: object) -> Schema:
         """What a reference inside the schema leads to; anything else that is no object says nothing."""
-        for _ in range(_DEEPEST):
+        for _ in range(_MAX_DEPTH):
             found = _mapping(part)
             reference = found.get("$ref")
             if not isinstance(reference, str):
@@ -199,7 +199,7 @@ class _Summary:
 
 
 def _options(schema: Schema) -> list[Any]:
-    return (_list(schema, "anyOf") or _list(schema, "oneOf"))[:_MOST]
+    return (_list(schema, "anyOf") or _list(schema, "oneOf"))[:_MAX_SCHEMAS]
 
 
 def _mapping(value: object) -> Schema:
@@ -219,24 +219,24 @@ def _literal(value: object) -> str:
         return "any"
     if not shown.isprintable():
         shown = json.dumps(value)
-    if _CALLING.search(shown):
+    if _TAG_OR_FRAME.search(shown):
         shown = shown.replace("[", "\\u005b").replace("===", "==\\u003d")
-    return shorten(shown, _LONGEST_VALUE)
+    return shorten(shown, _MAX_VALUE)
 
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]+")
-_LOOKS_FRAMED: Final = re.compile(r"===(?=[^\S\n]*/?[^\S\n]*tool_(?:result|error))", re.IGNORECASE)
-_LOOKS_CALLED: Final = re.compile(rf"\[(?={ANY_TAG[2:]})|``(?=`)|~~(?=~)|---(?={CONTENT[3:]})")
+_FRAME_LIKE: Final = re.compile(r"===(?=[^\S\n]*/?[^\S\n]*tool_(?:result|error))", re.IGNORECASE)
+_TAG_LIKE: Final = re.compile(rf"\[(?={ANY_TAG[2:]})|``(?=`)|~~(?=~)|---(?={CONTENT[3:]})")
 _TEXT_TYPE: Final = re.compile(r"text/.*|application/(json|xml|yaml|toml|javascript)|.*\+(json|xml|yaml)", re.DOTALL)
-_LONGEST_NAME: Final = 200
-_GO_ON: Final = re.compile(r" Use offset=[0-9]+ to continue\.(?=\]\Z)")
+_MAX_LABEL: Final = 200
+_CONTINUE_HINT: Final = re.compile(r" Use offset=[0-9]+ to continue\.(?=\]\Z)")
 
 
-def plain(messages: Sequence[Message], tools: Sequence[Tool], *, system_role: bool = True) -> list[Message]:
+def to_plain_text(messages: Sequence[Message], tools: Sequence[Tool], *, system_role: bool = True) -> list[Message]:
     """The same conversation without a single call or result in the provider's sense."""
     told = [message.text.strip() for message in messages if message.role == "system"]
     system = "\n\n".join(text for text in (*told, instructions(tools)) if text)
-    spoken = [_spoken(each) for each in messages if each.role != "system"]
+    spoken = [_rewrite(each) for each in messages if each.role != "system"]
     if system_role:
         return [Message("system", (Text(system),)), *spoken]
     begins = bool(spoken) and spoken[0].role == "user"
@@ -248,13 +248,13 @@ def plain(messages: Sequence[Message], tools: Sequence[Tool], *, system_role: bo
     return [Message("user", first), *spoken[begins:]]
 
 
-def failed_edit(messages: Sequence[Message]) -> str | None:
+def failed_edit_path(messages: Sequence[Message]) -> str | None:
     """The path of an edit that has just failed; None if none has."""
     before, last = messages[-2:] if len(messages) > 1 else (None, None)
     uses = {use.id: use for use in before.tool_uses} if before else {}
     for part in last.parts if last else ():
         if isinstance(part, ToolResult) and part.error and part.name == "file.edit" and part.id in uses:
-            path = as_object(uses[part.id].arguments).get("path")
+            path = parse_arguments(uses[part.id].arguments).get("path")
             return path if isinstance(path, str) and path and path.isprintable() else None
     return None
 
@@ -264,9 +264,9 @@ def write_call(use: ToolUse) -> str:
 
     Arguments that are no JSON object are shown under a key that says so: they only are history.
     """
-    args = as_object(use.arguments)
-    for written in _compact(small_name(use.name), args):
-        if parse(written) == Parsed((Asked(use.name, args, written),), ()):
+    args = parse_arguments(use.arguments)
+    for written in _short_forms(short_name(use.name), args):
+        if parse(written) == ParsedReply((TextCall(use.name, args, written),), ()):
             return written
     name = use.name
     if not _PLAIN_NAME.fullmatch(name):
@@ -274,7 +274,7 @@ def write_call(use: ToolUse) -> str:
     return f"[call: {name}]\n{json.dumps(args, ensure_ascii=False)}\n{CALL_END}"
 
 
-def _compact(name: str, args: dict[str, Any]) -> Iterator[str]:
+def _short_forms(name: str, args: dict[str, Any]) -> Iterator[str]:
     """The forms to try. Reading one shows whether it says exactly what is meant."""
     path = args.get("path")
     if name in STATIC:
@@ -293,19 +293,19 @@ def _compact(name: str, args: dict[str, Any]) -> Iterator[str]:
 
 def write_result(result: ToolResult) -> str:
     """What came of a call, with the text that is attached to it, in a frame that nothing in it can open or close."""
-    kind, name = "tool_error" if result.error else "tool_result", small_name(result.name)
+    kind, name = "tool_error" if result.error else "tool_result", short_name(result.name)
     # `[read_file: PATH]` has no place for an offset.
-    output = _GO_ON.sub("", result.output) if name == "read_file" else result.output
-    lines = [f"=== {kind}: {_label(name)} ===", _without_frames(output)]
+    output = _CONTINUE_HINT.sub("", result.output) if name == "read_file" else result.output
+    lines = [f"=== {kind}: {_label(name)} ===", _escape_frames(output)]
     for attached in result.attachments:
         if _is_text(attached):
             name = _label(attached.name or attached.uri or "a text")
-            lines += (f"attached: {name}", _without_frames(attached.data.decode("utf-8", "replace")))
+            lines += (f"attached: {name}", _escape_frames(attached.data.decode("utf-8", "replace")))
     return "\n".join((*lines, f"=== /{kind} ==="))
 
 
 def _label(name: str) -> str:
-    return shorten(one_line(_without_frames(name)), _LONGEST_NAME)
+    return shorten(one_line(_escape_frames(name)), _MAX_LABEL)
 
 
 def _is_text(attached: Attachment) -> bool:
@@ -314,41 +314,41 @@ def _is_text(attached: Attachment) -> bool:
     return bool(attached.data and _TEXT_TYPE.fullmatch(kind))
 
 
-def _without_frames(text: str) -> str:
+def _escape_frames(text: str) -> str:
     """What looks like a frame is marked: only the runtime writes them."""
-    return _LOOKS_FRAMED.sub(r"===\\", text)
+    return _FRAME_LIKE.sub(r"===\\", text)
 
 
-def _without_tags(text: str) -> str:
+def _escape_tags(text: str) -> str:
     """Nothing in it is a call, a quotation or a frame any more, and it still can be seen what was written."""
-    return _LOOKS_CALLED.sub(lambda found: f"{found[0]}\\", _without_frames(text))
+    return _TAG_LIKE.sub(lambda found: f"{found[0]}\\", _escape_frames(text))
 
 
-def _spoken(message: Message) -> Message:
-    parts = tuple(_joined(message, str))
-    if message.role == "assistant" and not _reads_back(message, parts):
+def _rewrite(message: Message) -> Message:
+    parts = tuple(_join_text(message, str))
+    if message.role == "assistant" and not _round_trips(message, parts):
         # It is only history: what was said gives way, so that what was asked for can be read.
-        parts = tuple(_joined(message, _without_tags))
+        parts = tuple(_join_text(message, _escape_tags))
     return Message(message.role, parts)
 
 
-def _reads_back(message: Message, parts: Iterable[Part]) -> bool:
+def _round_trips(message: Message, parts: Iterable[Part]) -> bool:
     """Whether exactly its calls are read in what is shown of a reply."""
     read = parse("\n".join(part.text for part in parts if isinstance(part, Text)))
-    asked = [(use.name, as_object(use.arguments)) for use in message.tool_uses]
-    return [(call.name, call.args) for call in read.calls] == asked and not (asked and read.flaws)
+    asked = [(use.name, parse_arguments(use.arguments)) for use in message.tool_uses]
+    return [(call.name, call.args) for call in read.calls] == asked and not (asked and read.problems)
 
 
-def _joined(message: Message, shown: Callable[[str], str]) -> Iterator[Part]:
+def _join_text(message: Message, shown: Callable[[str], str]) -> Iterator[Part]:
     """Neighbouring text as one part: some servers take no more than one. `shown`: what text is shown as."""
-    for written, parts in groupby(_ordered(message), lambda part: isinstance(part, Text | ToolUse | ToolResult)):
+    for written, parts in groupby(_results_first(message), lambda part: isinstance(part, Text | ToolUse | ToolResult)):
         if not written:
             yield from parts
         elif text := _text(tuple(parts), shown):
             yield text
 
 
-def _ordered(message: Message) -> Iterator[Part]:
+def _results_first(message: Message) -> Iterator[Part]:
     """Results come first, as every provider wants them; what is attached to one, and is no text, follows it."""
     for result in message.parts:
         if isinstance(result, ToolResult):
@@ -364,7 +364,7 @@ def _text(parts: Sequence[Part], shown: Callable[[str], str]) -> Text | None:
     for kind, group in groupby(parts, type):
         if kind is Text:
             text = shown("".join(part.text for part in group if isinstance(part, Text)))
-            lines.append(_without_frames(text) if included else text)
+            lines.append(_escape_frames(text) if included else text)
         else:
             written = cast(Callable[[Part], str], write_call if kind is ToolUse else write_result)
             lines += map(written, group)

@@ -13,24 +13,24 @@ from holdfast.contract.json import Args, encode_json
 from holdfast.contract.message import Message, Part, Text, Thinking, ToolUse
 from holdfast.models.port import (
     CallBegun,
-    Ended,
     ModelError,
     ModelEvent,
     ModelFault,
     PartEnded,
+    ReplyEnded,
     TextDelta,
     ThinkingDelta,
     Usage,
 )
-from holdfast.models.text_protocol.parser import TOKEN, Fence, Lines, Parsed, parse
+from holdfast.models.text_protocol.parser import TOKEN, CodeFence, LineHeads, ParsedReply, parse
 from holdfast.models.text_protocol.prompt import write_call
-from holdfast.models.text_protocol.syntax import ANY_FRAME, Asked, Flaw, Said, unfinished
+from holdfast.models.text_protocol.syntax import ANY_FRAME, SyntaxProblem, TextCall, TextPiece, incomplete_token_start
 
 _FRAME: Final = re.compile(ANY_FRAME)
-_LINES: Final = re.compile(r"(?=\n)")
+_LINE_START: Final = re.compile(r"(?=\n)")
 
 
-class Preview:
+class TextPreview:
     """Gives out a reply while it can only be text: up to the first tag outside fences, or the first frame of a result.
 
     A line is read whole if a fence may begin or end in it. It begins with the newline before it.
@@ -38,39 +38,39 @@ class Preview:
 
     def __init__(self) -> None:
         self.over = False
-        self._fence: Fence | None = None
+        self._fence: CodeFence | None = None
         self._line = ["\n"]
         self._shown = 1
         """How much of the line was given out."""
         self._tail = ""
         """The rest of it, as long as no fence begins in it."""
-        self._waits = False
+        self._may_open_fence = False
         """Whether one may."""
 
     def feed(self, text: str) -> str:
         """What can be shown now that this came."""
         if "\n" not in text:
-            return self._go_on(text)
-        first, *lines = _LINES.split(text)
-        shown = [self._go_on(first)]
+            return self._feed_line(text)
+        first, *lines = _LINE_START.split(text)
+        shown = [self._feed_line(first)]
         for line in lines:
-            shown += (self._end_line(), self._go_on(line))
+            shown += (self._end_line(), self._feed_line(line))
         return "".join(shown)
 
-    def _go_on(self, text: str) -> str:
+    def _feed_line(self, text: str) -> str:
         if self.over:
             return ""
         self._line.append(text)
-        if self._waits:
+        if self._may_open_fence:
             return ""
         tail = self._tail + text
         token = (_FRAME if self._fence else TOKEN).search(tail)
         if token is None:
-            end = unfinished(tail)
+            end = incomplete_token_start(tail)
         else:
             end = token.start()
-            self._waits = token.lastgroup in ("backticks", "tildes")
-            self.over = not self._waits
+            self._may_open_fence = token.lastgroup in ("backticks", "tildes")
+            self.over = not self._may_open_fence
         self._shown += end
         self._tail = tail[end:]
         return tail[:end]
@@ -80,14 +80,14 @@ class Preview:
         if self.over:
             return ""
         line = "".join(self._line)
-        end = self._read(line) if self._waits or self._fence else len(line)
+        end = self._read(line) if self._may_open_fence or self._fence else len(line)
         shown = line[self._shown : end]
-        self._line, self._shown, self._tail, self._waits = [], 0, "", False
+        self._line, self._shown, self._tail, self._may_open_fence = [], 0, "", False
         return shown
 
     def _read(self, line: str) -> int:
         """Up to where the line is only text."""
-        lines, at = Lines(line), 0
+        lines, at = LineHeads(line), 0
         while True:
             if self._fence:
                 noted: list[re.Match[str]] = []
@@ -104,17 +104,17 @@ class Preview:
             if token.lastgroup not in ("backticks", "tildes"):
                 self.over = True
                 return token.start()
-            self._fence, at = Fence.at(token, lines), token.end()
+            self._fence, at = CodeFence.at(token, lines), token.end()
 
 
-class Reply:
+class TextReply:
     def __init__(self, name: str) -> None:
         """`name`: of the model."""
         self._name = name
-        self.ended: Ended | None = None
-        self._preview = Preview()
+        self.ended: ReplyEnded | None = None
+        self._preview = TextPreview()
         self._written: list[str] = []
-        self._size = self._given = 0
+        self._size = self._emitted = 0
         """Of what is written: how much there is, and how much of it was given out."""
         self._raw: list[Part] = []
         self._part: list[str] = []
@@ -136,19 +136,19 @@ class Reply:
         return Message("assistant", tuple(self._raw))
 
     @cached_property
-    def _parsed(self) -> Parsed:
+    def _parsed(self) -> ParsedReply:
         return parse("".join(self._written))
 
     @property
-    def flaws(self) -> tuple[Flaw, ...]:
+    def problems(self) -> tuple[SyntaxProblem, ...]:
         """Of the whole reply, like the calls."""
-        return self._parsed.flaws
+        return self._parsed.problems
 
     @property
-    def calls(self) -> bool:
+    def has_calls(self) -> bool:
         return bool(self._parsed.calls or self._ids)
 
-    def take(self, event: ModelEvent) -> Iterable[ModelEvent]:
+    def feed(self, event: ModelEvent) -> Iterable[ModelEvent]:
         match event:
             case TextDelta(text):
                 self._part.append(text)
@@ -166,7 +166,7 @@ class Reply:
                 if self._preview.over:
                     self._others.append((self._size, thought))
                 else:
-                    yield from self._give(thought)
+                    yield from self._emit(thought)
             case PartEnded(ToolUse() as use):
                 self._raw.append(Text(f"\n{write_call(use)}\n"))
                 self._ids.add(use.id)
@@ -174,7 +174,7 @@ class Reply:
                 self._others.append((self._size, use))
             case ThinkingDelta():
                 yield event
-            case Ended():
+            case ReplyEnded():
                 if self._part:
                     raise self._contradicted(event.usage)
                 self.ended = event
@@ -182,10 +182,10 @@ class Reply:
                 # Calls are begun when they are certain, and retries are the caller's.
                 pass
 
-    def rest(self, *, calls: bool) -> Iterable[ModelEvent]:
+    def finish(self, *, calls: bool) -> Iterable[ModelEvent]:
         """What was not given out. Without `calls`, they are only what they were written as."""
         for piece in self._remaining(calls=calls):
-            yield from self._give(piece)
+            yield from self._emit(piece)
         yield from self._end_text(white=True)
 
     def _contradicted(self, usage: Usage | None = None) -> ModelError:
@@ -196,41 +196,41 @@ class Reply:
         self._written.append(text)
         self._size += len(text)
         shown = self._preview.feed(text)
-        self._given += len(shown)
-        yield from self._say(shown)
+        self._emitted += len(shown)
+        yield from self._add_text(shown)
 
-    def _remaining(self, *, calls: bool) -> Iterator[Said | Asked | Thinking | ToolUse]:
+    def _remaining(self, *, calls: bool) -> Iterator[TextPiece | TextCall | Thinking | ToolUse]:
         text = "".join(self._written)
-        pieces = self._parsed.pieces if calls else (Said(text),)
+        pieces = self._parsed.pieces if calls else (TextPiece(text),)
         others = iter([*self._others, (self._size + 1, None)])
         place, other = next(others)
         end = 0
         for piece in pieces:
-            start, end = max(end, self._given), end + len(piece.text)
+            start, end = max(end, self._emitted), end + len(piece.text)
             while other and place < end:
-                if isinstance(piece, Said):
-                    yield Said(text[start:place])
+                if isinstance(piece, TextPiece):
+                    yield TextPiece(text[start:place])
                     start = place
                 yield other if calls else _as_text(other)
                 place, other = next(others)
-            yield Said(text[start:end]) if isinstance(piece, Said) else piece
+            yield TextPiece(text[start:end]) if isinstance(piece, TextPiece) else piece
         while other:
             yield other if calls else _as_text(other)
             _, other = next(others)
 
-    def _give(self, piece: Said | Asked | Thinking | ToolUse) -> Iterable[ModelEvent]:
-        if isinstance(piece, Said):
-            yield from self._say(piece.text)
+    def _emit(self, piece: TextPiece | TextCall | Thinking | ToolUse) -> Iterable[ModelEvent]:
+        if isinstance(piece, TextPiece):
+            yield from self._add_text(piece.text)
             return
         yield from self._end_text(white=isinstance(piece, Thinking))
         self._after_call = not isinstance(piece, Thinking)
-        if isinstance(piece, Asked):
+        if isinstance(piece, TextCall):
             piece = ToolUse(next(self._fresh_ids), piece.name, _json(piece.args))
         if isinstance(piece, ToolUse):
             yield CallBegun(piece.id, piece.name)
         yield PartEnded(piece)
 
-    def _say(self, text: str) -> Iterable[ModelEvent]:
+    def _add_text(self, text: str) -> Iterable[ModelEvent]:
         """White space around calls only keeps them apart: it is no text."""
         said = text.rstrip()
         if not said:
@@ -262,8 +262,8 @@ def _json(args: Args) -> str:
         return json.dumps(args)
 
 
-def _as_text(other: Thinking | ToolUse) -> Said | Thinking:
-    return Said(f"\n{write_call(other)}\n") if isinstance(other, ToolUse) else other
+def _as_text(other: Thinking | ToolUse) -> TextPiece | Thinking:
+    return TextPiece(f"\n{write_call(other)}\n") if isinstance(other, ToolUse) else other
 
 
 def _without_blank_lines(text: str) -> str:

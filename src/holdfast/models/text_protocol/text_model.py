@@ -14,17 +14,17 @@ from msgspec.structs import replace
 from holdfast.config.config import ModelConfig, Protocol
 from holdfast.contract.message import Message, Text
 from holdfast.contract.tool import Tool
-from holdfast.models.port import Model, ModelError, ModelEvent, ModelFault, Retrying, Settings, Stop, Usage
+from holdfast.models.port import Model, ModelError, ModelEvent, ModelFault, Retrying, Settings, StopReason, Usage
 from holdfast.models.providers import OPERATOR, api_of
-from holdfast.models.text_protocol.prompt import FORMS, failed_edit, plain, shorten
-from holdfast.models.text_protocol.stream import Reply
-from holdfast.models.text_protocol.syntax import WRITE_EMPTY, Fault, Flaw
+from holdfast.models.text_protocol.prompt import CALL_FORMS, failed_edit_path, shorten, to_plain_text
+from holdfast.models.text_protocol.stream import TextReply
+from holdfast.models.text_protocol.syntax import WRITE_EMPTY, ProblemKind, SyntaxProblem
 
-MARK: Final = "[runtime:correction]"
-_LONGEST_TAG: Final = 60
+CORRECTION_MARK: Final = "[runtime:correction]"
+_MAX_TAG: Final = 60
 
 
-class Kind(StrEnum):
+class CorrectionKind(StrEnum):
     """What a model is corrected for, once each."""
 
     FABRICATED = "fabricated"
@@ -32,91 +32,94 @@ class Kind(StrEnum):
     MALFORMED = "malformed"
 
 
-_OF_A_CUT: Final = frozenset({Fault.UNCLOSED, Fault.OPEN_FENCE})
-_KINDS: Final = {Fault.FABRICATED: Kind.FABRICATED, Fault.UNREADABLE_EDIT: Kind.EDIT}
-_WRONG: Final = {
-    Kind.FABRICATED: "wrote the result of a tool itself",
-    Kind.EDIT: "wrote an edit in a form that cannot be read",
-    Kind.MALFORMED: "wrote a tool call in a form that cannot be read",
+_CAUSED_BY_TRUNCATION: Final = frozenset({ProblemKind.UNCLOSED, ProblemKind.OPEN_FENCE})
+_CORRECTED_AS: Final = {
+    ProblemKind.FABRICATED: CorrectionKind.FABRICATED,
+    ProblemKind.UNREADABLE_EDIT: CorrectionKind.EDIT,
+}
+_MISTAKES: Final = {
+    CorrectionKind.FABRICATED: "wrote the result of a tool itself",
+    CorrectionKind.EDIT: "wrote an edit in a form that cannot be read",
+    CorrectionKind.MALFORMED: "wrote a tool call in a form that cannot be read",
 }
 
 
-def worst(flaws: Sequence[Flaw], *, cut: bool) -> tuple[Kind, Flaw] | None:
+def worst_problem(problems: Sequence[SyntaxProblem], *, cut: bool) -> tuple[CorrectionKind, SyntaxProblem] | None:
     """What a reply is sent back for; None for nothing. `cut`: somebody else than the model ended it."""
-    counted = [flaw for flaw in flaws if not (cut and flaw.fault in _OF_A_CUT)]
-    found = {_KINDS.get(flaw.fault, Kind.MALFORMED): flaw for flaw in reversed(counted)}
-    return next(((kind, found[kind]) for kind in Kind if kind in found), None)
+    counted = [problem for problem in problems if not (cut and problem.kind in _CAUSED_BY_TRUNCATION)]
+    found = {_CORRECTED_AS.get(problem.kind, CorrectionKind.MALFORMED): problem for problem in reversed(counted)}
+    return next(((kind, found[kind]) for kind in CorrectionKind if kind in found), None)
 
 
-def reason(kind: Kind) -> str:
+def retry_reason(kind: CorrectionKind) -> str:
     """For the person who watches."""
-    return f"The model {_WRONG[kind]}; nothing was run, and it is told so."
+    return f"The model {_MISTAKES[kind]}; nothing was run, and it is told so."
 
 
-def given_up(name: str, kind: Kind) -> str:
+def give_up_message(name: str, kind: CorrectionKind) -> str:
     return (
-        f"{name} {_WRONG[kind]}, and again after it was corrected; nothing was run; "
+        f"{name} {_MISTAKES[kind]}, and again after it was corrected; nothing was run; "
         "ask for less at a time, or choose another model."
     )
 
 
-def correction(kind: Kind, flaw: Flaw, *, failed_edit: str | None = None) -> str:
+def correction_message(kind: CorrectionKind, problem: SyntaxProblem, *, failed_edit: str | None = None) -> str:
     """`failed_edit`: the path of the edit that failed just before, which this one was to repair."""
-    if kind is Kind.FABRICATED:
+    if kind is CorrectionKind.FABRICATED:
         return (
-            f"{MARK} Line {flaw.line} of your reply is a tool result that you wrote yourself. Only the runtime writes "
-            "results. Nothing was run. Write the call alone, then stop and wait for its result."
+            f"{CORRECTION_MARK} Line {problem.line} of your reply is a tool result that you wrote yourself. "
+            "Only the runtime writes results. Nothing was run. Write the call alone, then stop and wait for its result."
         )
-    if kind is Kind.EDIT and failed_edit is not None:
+    if kind is CorrectionKind.EDIT and failed_edit is not None:
         return (
-            f"{MARK} Your edit of {failed_edit} failed, and the [edit_file] block that was to repair it cannot be "
-            "read. Nothing was changed. Copy OLD TEXT from the file as it is now, and write exactly:\n"
-            f"{FORMS['edit_file'].replace('PATH', failed_edit, 1)}"
+            f"{CORRECTION_MARK} Your edit of {failed_edit} failed, and the [edit_file] block that was to repair it "
+            "cannot be read. Nothing was changed. Copy OLD TEXT from the file as it is now, and write exactly:\n"
+            f"{CALL_FORMS['edit_file'].replace('PATH', failed_edit, 1)}"
         )
-    form = FORMS.get(flaw.tag.strip("[/]:"))
+    form = CALL_FORMS.get(problem.tag.strip("[/]:"))
     shown = f" Write it exactly like this:\n{form}" if form else ""
-    return f"{MARK} Nothing was run: {_what(flaw)}.{shown}"
+    return f"{CORRECTION_MARK} Nothing was run: {_describe_problem(problem)}.{shown}"
 
 
-def _what(flaw: Flaw) -> str:
-    tag, where = shorten(flaw.tag, _LONGEST_TAG), f"on line {flaw.line}"
-    match flaw.fault:
-        case Fault.UNOPENED:
+def _describe_problem(problem: SyntaxProblem) -> str:
+    tag, where = shorten(problem.tag, _MAX_TAG), f"on line {problem.line}"
+    match problem.kind:
+        case ProblemKind.UNOPENED:
             return f"{tag} {where} closes nothing"
-        case Fault.UNCLOSED:
+        case ProblemKind.UNCLOSED:
             return f"{tag} {where} is not closed"
-        case Fault.OPEN_FENCE if not tag.startswith("["):
+        case ProblemKind.OPEN_FENCE if not tag.startswith("["):
             return f"the code fence {where} is not closed, so that nobody knows which of your calls are quoted"
-        case Fault.OPEN_FENCE:
+        case ProblemKind.OPEN_FENCE:
             return f"the code fence {where} is not closed, and {tag} in it does not count; write calls outside fences"
-        case Fault.UNREADABLE if flaw.tag == WRITE_EMPTY:
+        case ProblemKind.UNREADABLE if problem.tag == WRITE_EMPTY:
             return f"{tag} PATH] {where} writes an empty file, and what was to be in it follows"
         case _:
             return f"the {tag} block {where} cannot be read"
 
 
-_WHOLE: Final[frozenset[Stop]] = frozenset({"end", "tool_use"})
+_COMPLETE_STOPS: Final[frozenset[StopReason]] = frozenset({"end", "tool_use"})
 """How a reply stops that its model has ended itself."""
 
 
-class Chosen(Struct, frozen=True):
+class ProtocolChoice(Struct, frozen=True):
     """How a model is spoken to."""
 
     protocol: Literal["native", "text"]
-    why: str = ""
+    reason: str = ""
     """Where nobody asked for it."""
 
     def notice(self, name: str) -> str:
         """What a person should know about it; empty where it is as they would expect."""
-        return f"{name} writes its tool calls as text: {self.why}." if self.why else ""
+        return f"{name} writes its tool calls as text: {self.reason}." if self.reason else ""
 
 
-class _Around:
+class _WrappedModel:
     """A model that speaks through another one."""
 
-    def __init__(self, inner: Model, chosen: Chosen) -> None:
+    def __init__(self, inner: Model, choice: ProtocolChoice) -> None:
         self.inner = inner
-        self.chosen = chosen
+        self.choice = choice
 
     @property
     def provider(self) -> str:
@@ -127,13 +130,13 @@ class _Around:
         return self.inner.name
 
 
-class TextModel(_Around):
+class TextModel(_WrappedModel):
     """Tells `inner` how calls are written, reads them in its replies, and corrects each kind of fault once."""
 
     def __init__(
-        self, inner: Model, *, chosen: Chosen | None = None, edit_repair: bool = True, system_role: bool = True
+        self, inner: Model, *, choice: ProtocolChoice | None = None, edit_repair: bool = True, system_role: bool = True
     ) -> None:
-        super().__init__(inner, chosen or Chosen("text"))
+        super().__init__(inner, choice or ProtocolChoice("text"))
         self.edit_repair = edit_repair
         self.system_role = system_role
         """Whether it takes a system message; else the first message of the person begins with it."""
@@ -141,62 +144,62 @@ class TextModel(_Around):
     async def stream(
         self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings
     ) -> AsyncGenerator[ModelEvent]:
-        sent = plain(messages, tools, system_role=self.system_role)
-        corrected: list[Kind] = []
+        sent = to_plain_text(messages, tools, system_role=self.system_role)
+        corrected: list[CorrectionKind] = []
         spent: Usage | None = None
         """By the replies that came to their end."""
         while True:
-            reply = Reply(self.name)
+            reply = TextReply(self.name)
             stream = cast(AsyncGenerator[ModelEvent], self.inner.stream(sent, (), settings))
             try:
                 async with aclosing(stream) as events:
                     async for event in events:
                         if isinstance(event, Retrying):
-                            reply = Reply(self.name)
+                            reply = TextReply(self.name)
                             yield event
-                        for ours in reply.take(event):
+                        for ours in reply.feed(event):
                             yield ours
             except ModelError as error:
-                error.usage = _sum(spent, error.usage)
+                error.usage = _add_usage(spent, error.usage)
                 raise
             ended = reply.ended
             if ended is None:
                 message = f"The reply of {self.name} ended before it was complete; send again."
                 raise ModelError(ModelFault.CUT, message, usage=spent)
             spent = ended.usage if spent is None else spent + ended.usage
-            whole = ended.stop in _WHOLE
-            wrong = worst(reply.flaws, cut=not whole)
+            whole = ended.stop in _COMPLETE_STOPS
+            wrong = worst_problem(reply.problems, cut=not whole)
             if wrong is None:
                 break
-            kind, flaw = wrong
+            kind, problem = wrong
             if kind in corrected:
-                raise ModelError(ModelFault.PROTOCOL, given_up(self.name, kind), usage=spent)
+                raise ModelError(ModelFault.PROTOCOL, give_up_message(self.name, kind), usage=spent)
             corrected.append(kind)
-            yield Retrying(len(corrected), 0.0, reason(kind))
-            edited = failed_edit(messages) if self.edit_repair else None
-            told = Message("user", (Text(correction(kind, flaw, failed_edit=edited)),))
-            sent = [*sent, reply.raw, told]
+            yield Retrying(len(corrected), 0.0, retry_reason(kind))
+            edited = failed_edit_path(messages) if self.edit_repair else None
+            correction = Message("user", (Text(correction_message(kind, problem, failed_edit=edited)),))
+            sent = [*sent, reply.raw, correction]
         # Of a reply that somebody else ended nobody knows whether its last block was complete.
-        calls = reply.calls and not reply.flaws and whole
-        for ours in reply.rest(calls=calls):
+        calls = reply.has_calls and not reply.problems and whole
+        for ours in reply.finish(calls=calls):
             yield ours
         yield replace(ended, stop="tool_use" if calls else ended.stop, usage=spent)
 
 
-def _sum(before: Usage | None, after: Usage | None) -> Usage | None:
+def _add_usage(before: Usage | None, after: Usage | None) -> Usage | None:
     return before + after if before and after else before or after
 
 
 AS_OF: Final = "November 2026"
-_END: Final = r"(?!\.?[0-9])"
+_NUMBER_END: Final = r"(?!\.?[0-9])"
 """Behind a generation: no more of its number."""
-_SIZE: Final = r"(?![a-z0-9])"
-_ONLY_WRITE: Final = tuple(
+_WORD_END: Final = r"(?![a-z0-9])"
+_TEXT_ONLY_MODELS: Final = tuple(
     re.compile(pattern)
     for pattern in (
         # Gemma 1 to 3; the fourth generation and `functiongemma` call tools.
-        rf"(code)?gemma($|:|[-_]?[23]n?(?![a-z]){_END}|[-_]1\.1[-_]|[-_][27]b{_SIZE})",
-        rf"phi($|:|[-_]?(1|1[._]5|2|3|3[._]5){_END}(?![a-z]))",
+        rf"(code)?gemma($|:|[-_]?[23]n?(?![a-z]){_NUMBER_END}|[-_]1\.1[-_]|[-_][27]b{_WORD_END})",
+        rf"phi($|:|[-_]?(1|1[._]5|2|3|3[._]5){_NUMBER_END}(?![a-z]))",
         r"phi[-_]?4($|:|[-_]reasoning)",  # not `phi4-mini`
         r"smollm($|:|-(135m|360m|1\.7b))",
         r"smollm2[:-](135m|360m)",
@@ -206,69 +209,75 @@ _ONLY_WRITE: Final = tuple(
         r"codellama",
         r"orca-?(mini|2)",
         r"(star|wizard)coder",
-        rf"deepseek-(coder|llm)($|:|-(v2|[0-9.]+b){_SIZE}{_END})",  # not a later generation
-        rf"dolphin-(mistral|phi)($|:|-(7b|2){_SIZE})",
+        rf"deepseek-(coder|llm)($|:|-(v2|[0-9.]+b){_WORD_END}{_NUMBER_END})",  # not a later generation
+        rf"dolphin-(mistral|phi)($|:|-(7b|2){_WORD_END})",
         r"(vicuna|wizardlm|stablelm|stable-code|zephyr|neural-chat)",
         r"qwen(:|-?1\.5|-(0\.5|1\.8|4|7|14|72)b)",
     )
 )
 """How the names of models begin that were not made to call tools, as servers of one's own spell them, as of `AS_OF`.
 One that is missing here is found out by asking; one that is here wrongly can be set to `native`."""
-_MADE_TO_CALL: Final = re.compile(r"(?<![a-z])(tools?|functions?|functionary)(?![a-z])")
+_TOOL_VARIANT: Final = re.compile(r"(?<![a-z])(tools?|functions?|functionary)(?![a-z])")
 """What variants of them say that were taught it afterwards."""
-_NO_SYSTEM: Final = re.compile(rf"(code)?gemma($|:|[-_]?2(?![a-z]){_END}|[-_]1\.1[-_]|[-_][27]b{_SIZE})")
+_NO_SYSTEM_ROLE: Final = re.compile(
+    rf"(code)?gemma($|:|[-_]?2(?![a-z]){_NUMBER_END}|[-_]1\.1[-_]|[-_][27]b{_WORD_END})"
+)
 """Their templates refuse a system message on some servers; on the others it makes no difference where it stands."""
-How = Literal["native", "text", "try"]
+ProtocolSelection = Literal["native", "text", "try"]
 
 
-def protocol_for(config: ModelConfig) -> How:
+def select_protocol(config: ModelConfig) -> ProtocolSelection:
     """`try`: by the provider's own means, and in text if the server says that it takes no tools."""
     provider, _, model = config.name.partition(":")
     if config.name == OPERATOR:
         return "native"
-    if (wanted := _wanted(config)) != "auto":
+    if (wanted := _configured_protocol(config)) != "auto":
         return wanted
     if api_of(config, provider) != "openai-chat":
         return "native"
-    return "text" if only_writes(model) else "try"
+    return "text" if is_text_only(model) else "try"
 
 
-def only_writes(model: str) -> bool:
-    bare = _bare(model)
-    return not _MADE_TO_CALL.search(bare) and any(pattern.match(bare) for pattern in _ONLY_WRITE)
+def is_text_only(model: str) -> bool:
+    bare = _bare_name(model)
+    return not _TOOL_VARIANT.search(bare) and any(pattern.match(bare) for pattern in _TEXT_ONLY_MODELS)
 
 
 def with_protocol(model: Model, config: ModelConfig, *, edit_repair: bool = True) -> Model:
-    """The model as the loop is to have it. What was chosen, and why, is said by `chosen_for`."""
+    """The model as the loop is to have it. What was chosen, and why, is said by `protocol_choice`."""
     bare = config.name.partition(":")[2]
-    system_role = _NO_SYSTEM.match(_bare(bare)) is None
-    match protocol_for(config):
+    system_role = _NO_SYSTEM_ROLE.match(_bare_name(bare)) is None
+    match select_protocol(config):
         case "native":
             return model
         case "try":
-            return Trying(model, TextModel(model, edit_repair=edit_repair, system_role=system_role))
+            return FallbackModel(model, TextModel(model, edit_repair=edit_repair, system_role=system_role))
         case "text":
-            known = "" if _wanted(config) != "auto" else f"models such as {bare} were not made to call tools"
-            return TextModel(model, chosen=Chosen("text", known), edit_repair=edit_repair, system_role=system_role)
+            known = (
+                "" if _configured_protocol(config) != "auto" else f"models such as {bare} were not made to call tools"
+            )
+            return TextModel(
+                model, choice=ProtocolChoice("text", known), edit_repair=edit_repair, system_role=system_role
+            )
 
 
-def chosen_for(model: Model) -> Chosen:
+def protocol_choice(model: Model) -> ProtocolChoice:
     """How a model is spoken to now; it may change with its first reply."""
-    found = getattr(model, "chosen", None)
-    return found if isinstance(found, Chosen) else Chosen("native")
+    found = getattr(model, "choice", None)
+    return found if isinstance(found, ProtocolChoice) else ProtocolChoice("native")
 
 
-class Trying(_Around):
+class FallbackModel(_WrappedModel):
     """A model that is given tools until its server says that it takes none; from then on it writes its calls."""
 
     def __init__(self, inner: Model, text: TextModel) -> None:
-        super().__init__(inner, Chosen("native"))
+        super().__init__(inner, ProtocolChoice("native"))
         self.text = text
 
     async def stream(
         self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings
     ) -> AsyncGenerator[ModelEvent]:
-        if self.chosen.protocol == "native":
+        if self.choice.protocol == "native":
             native = cast(AsyncGenerator[ModelEvent], self.inner.stream(messages, tools, settings))
             try:
                 async with aclosing(native) as events:
@@ -279,19 +288,19 @@ class Trying(_Around):
                     raise
             else:
                 return
-            self.chosen = Chosen("text", "its server says that it takes no tools")
-            yield Retrying(1, 0.0, self.chosen.notice(self.name))
+            self.choice = ProtocolChoice("text", "its server says that it takes no tools")
+            yield Retrying(1, 0.0, self.choice.notice(self.name))
         async with aclosing(self.text.stream(messages, tools, settings)) as events:
             async for event in events:
                 yield event
 
 
-def _bare(model: str) -> str:
+def _bare_name(model: str) -> str:
     """Without the folders and owners before it: `google/gemma-3-4b-it`, `hf.co/somebody/gemma-3-4b-it-GGUF:Q4_K_M`."""
     return model.rpartition("/")[2].lower()
 
 
-def _wanted(config: ModelConfig) -> Protocol:
+def _configured_protocol(config: ModelConfig) -> Protocol:
     """What the configuration says: the provider's own word, or the general one."""
     own = config.providers.get(config.name.partition(":")[0])
     return (own.protocol if own else None) or config.protocol

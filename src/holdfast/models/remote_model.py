@@ -16,7 +16,7 @@ from holdfast.contract.tool import Tool
 from holdfast.models import http
 from holdfast.models.dialects import DIALECTS
 from holdfast.models.http import http_client
-from holdfast.models.port import Ended, ModelEvent, ModelFault, Retrying, Settings, Stop, Usage
+from holdfast.models.port import ModelEvent, ModelFault, ReplyEnded, Retrying, Settings, StopReason, Usage
 from holdfast.models.providers import Endpoint
 
 if TYPE_CHECKING:
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from pydantic_ai.models import StreamedResponse
 
 _LOG: Final = logging.getLogger("holdfast")
-_FIRST_DELAY: Final = 1.0
-_LONGEST_DELAY: Final = 60.0
-_LONGEST_ASKED_FOR: Final = 120.0
+_INITIAL_DELAY: Final = 1.0
+_MAX_DELAY: Final = 60.0
+_MAX_RETRY_AFTER: Final = 120.0
 """A server that wants a longer pause gets no silent one: the person is told."""
-_STOPS: Final[dict[str, Stop]] = {"stop": "end", "tool_call": "tool_use", "length": "max_tokens"}
+_STOPS: Final[dict[str, StopReason]] = {"stop": "end", "tool_call": "tool_use", "length": "max_tokens"}
 
 
 @dataclass(frozen=True, slots=True)
-class Transport:
+class RemoteModel:
     endpoint: Endpoint
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
-    chance: Callable[[], float] = field(default=random.random)
+    jitter: Callable[[], float] = field(default=random.random)
     """Between 0 and 1: how much of a pause is taken, so that many clients do not come back at once."""
-    _told: set[str] = field(default_factory=set[str], repr=False)
+    _logged: set[str] = field(default_factory=set[str], repr=False)
 
     @property
     def provider(self) -> str:
@@ -52,34 +52,34 @@ class Transport:
     ) -> AsyncGenerator[ModelEvent]:
         attempt = 1
         while True:
-            failed: list[http.Failed] = []
+            failed: list[http.RequestFailure] = []
             async with aclosing(self._attempt(messages, tools, settings, failed)) as events:
                 async for event in events:
                     yield event
             if not failed:
                 return
-            pause = self._pause(failed[0], attempt)
+            pause = self._retry_delay(failed[0], attempt)
             if attempt > settings.retries or pause is None:
                 raise failed[0].error
             yield Retrying(attempt, pause, str(failed[0].error))
             await self.sleep(pause)
             attempt += 1
 
-    def _pause(self, failed: http.Failed, attempt: int) -> float | None:
-        if not failed.again:
+    def _retry_delay(self, failed: http.RequestFailure, attempt: int) -> float | None:
+        if not failed.retryable:
             return None
         asked = failed.error.retry_after
         if asked is not None:
-            return asked if asked <= _LONGEST_ASKED_FOR else None
-        return min(_FIRST_DELAY * 2 ** (attempt - 1), _LONGEST_DELAY) * (0.5 + self.chance() / 2)
+            return asked if asked <= _MAX_RETRY_AFTER else None
+        return min(_INITIAL_DELAY * 2 ** (attempt - 1), _MAX_DELAY) * (0.5 + self.jitter() / 2)
 
     async def _attempt(
-        self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings, failed: list[http.Failed]
+        self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings, failed: list[http.RequestFailure]
     ) -> AsyncGenerator[ModelEvent]:
         """One request. What came before it failed is given out; why it failed is put into `failed`."""
-        from holdfast.models.translation import Reply
+        from holdfast.models.translation import WireReply
 
-        reply = Reply(self.endpoint, tools)
+        reply = WireReply(self.endpoint, tools)
         begun = False
         stream: StreamedResponse | None = None
         async with http_client(self.endpoint, settings) as client:
@@ -89,25 +89,25 @@ class Transport:
                 async with request as stream, aclosing(cast(AsyncGenerator[Any], aiter(stream))) as events:
                     async for event in events:
                         begun = True
-                        for ours in reply.take(event):
+                        for ours in reply.feed(event):
                             yield ours
             except Exception as error:
                 # Whatever breaks after the provider has said that its reply is whole does not matter.
-                if stream is None or not _finish(stream):
-                    failed.append(http.judge(error, self.endpoint, begun=begun))
-        if not failed and stream is not None and (problem := self._ended_badly(stream)):
+                if stream is None or not _finish_reason(stream):
+                    failed.append(http.classify_error(error, self.endpoint, begun=begun))
+        if not failed and stream is not None and (problem := self._stream_failure(stream)):
             failed.append(problem)
         if failed:
-            for ours in reply.cut():
+            for ours in reply.abort():
                 yield ours
             return
         assert stream is not None
-        for ours in reply.end():
+        for ours in reply.finish():
             yield ours
-        stop = "tool_use" if reply.calls else _STOPS.get(stream.finish_reason or "", "other")
+        stop = "tool_use" if reply.has_calls else _STOPS.get(stream.finish_reason or "", "other")
         if stream.finish_reason == "length":
             stop = "max_tokens"
-        yield Ended(stop, _usage(stream, self.endpoint), stream.model_name)
+        yield ReplyEnded(stop, _usage(stream, self.endpoint), stream.model_name)
 
     def _request(
         self, wire: WireModel[Any], messages: Sequence[Message], tools: Sequence[Tool], settings: Settings
@@ -117,16 +117,19 @@ class Transport:
         from pydantic_ai.models import ModelRequestParameters
         from pydantic_ai.tools import ToolDefinition
 
-        from holdfast.models.translation import outgoing
+        from holdfast.models.translation import to_wire
 
-        sent = outgoing(messages, tools, self.endpoint, wire.system, settings.foreign_thinking)
+        sent = to_wire(messages, tools, self.endpoint, wire.system, settings.foreign_thinking)
         dialect = DIALECTS[self.endpoint.api]
         parameters, notes = dialect.parameters(
-            self.endpoint, settings, cast(dict[str, Any], wire.profile), thought=not sent.calls_without_thinking
+            self.endpoint,
+            settings,
+            cast(dict[str, Any], wire.profile),
+            thinking_allowed=not sent.calls_without_thinking,
         )
         for note in notes:
-            if note not in self._told:
-                self._told.add(note)
+            if note not in self._logged:
+                self._logged.add(note)
                 _LOG.warning(note)
         definitions = [
             ToolDefinition(
@@ -148,20 +151,20 @@ class Transport:
             instrument=False,
         )
 
-    def _ended_badly(self, stream: StreamedResponse) -> http.Failed | None:
+    def _stream_failure(self, stream: StreamedResponse) -> http.RequestFailure | None:
         details: dict[str, Any] = stream.provider_details or {}
-        if not _finish(stream):
-            return http.cut(self.endpoint)
+        if not _finish_reason(stream):
+            return http.connection_lost(self.endpoint)
         if stream.finish_reason == "content_filter":
             why = details.get("refusal") or details.get("block_reason") or details.get("finish_reason") or ""
-            return http.ended_badly(self.endpoint, ModelFault.REFUSED, "refused to answer", str(why))
+            return http.failed_reply(self.endpoint, ModelFault.REFUSED, "refused to answer", str(why))
         if stream.finish_reason == "error":
             why = details.get("finish_reason") or ""
-            return http.ended_badly(self.endpoint, ModelFault.PROTOCOL, "ended its reply with an error", str(why))
+            return http.failed_reply(self.endpoint, ModelFault.PROTOCOL, "ended its reply with an error", str(why))
         return None
 
 
-def _finish(stream: StreamedResponse) -> object:
+def _finish_reason(stream: StreamedResponse) -> object:
     """What the provider said about the end of its reply; nothing if it did not get there."""
     return stream.finish_reason or (stream.provider_details or {}).get("finish_reason")
 
