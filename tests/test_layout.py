@@ -9,14 +9,6 @@ ROOT: Final = Path(__file__).parent.parent
 PACKAGE: Final = ROOT / "src" / "holdfast"
 
 _UNTESTED: Final = """
-    agent/approval_provenance agent/call_runner agent/conversation agent/events agent/loop agent/loop_context
-    agent/reply agent/result_history agent/slot_state agent/surface
-
-    chat/conversation chat/document chat/document_file chat/edits chat/frontmatter/evaluation
-    chat/frontmatter/evaluator chat/frontmatter/flemma_options chat/frontmatter/lua_source
-    chat/frontmatter/option_edits chat/frontmatter/yaml chat/lua/host chat/lua/worker chat/parser chat/scanner
-    chat/state_file chat/templates/expansion chat/templates/scanner chat/turns
-
     contract/context contract/processes
 
     guardrails/guardrails guardrails/turn_facts

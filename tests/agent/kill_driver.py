@@ -1,5 +1,4 @@
-"""The program that is killed, and the one that sees what is left: forks a process for each durable step in turn, which
-kills itself there, and another that goes on. Prints how many died."""
+"""Kills a process with SIGKILL at each durable step in turn, and lets another one continue. Prints the kill count."""
 
 from __future__ import annotations
 
@@ -10,15 +9,15 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.agent.mortal import Life
-from tests.agent.test_crashes import begin, check, finish
+from tests.agent.crashing_process import CrashPoint
+from tests.agent.test_loop_crashes import begin, check, finish
 
 STRIDE = 4
 """Every step is tried in one process; here it is the kill itself that is tried."""
 
 
 def forked(work: Callable[[], None]) -> int:
-    """The exit code of another process that did the work, or minus the signal that ended it."""
+    """The exit code of a forked process that did the work, or minus the signal that killed it."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -37,7 +36,7 @@ def main(folder: Path) -> None:
     step = 1
     while True:
         world = begin(folder / str(step))
-        life = Life(step, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        life = CrashPoint(step, lambda: os.kill(os.getpid(), signal.SIGKILL))
         code = forked(lambda world=world, life=life: None if finish(world, life) else sys.exit(2))
         if code == 0:
             break

@@ -1,4 +1,4 @@
-"""Whole turns of small models, one readable file each (tests/agent/scenarios)."""
+"""Complete turns of small models, one readable file each (tests/agent/scenarios)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.scenarios.playing import play, read
+from tests.agent.scenarios.scenario_player import play, read_sections
 
 SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 
@@ -53,7 +53,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.spec("M3", "M4", "P6")
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: path.stem)
-def test_the_scenario_plays_as_it_is_written(scenario: Path, root: Path) -> None:
+def test_the_scenario_plays_as_written(scenario: Path, root: Path) -> None:
     play(scenario.read_text(), root)
 
 
@@ -75,7 +75,7 @@ def test_the_scenario_plays_as_it_is_written(scenario: Path, root: Path) -> None
         (">>> sees\n", ">>> seas\n"),
     ],
 )
-def test_a_scenario_that_expects_something_else_fails(right: str, wrong: str, root: Path) -> None:
+def test_a_scenario_with_a_wrong_expectation_fails(right: str, wrong: str, root: Path) -> None:
     assert SMALL.count(right) == 1
     with pytest.raises(AssertionError):
         play(SMALL.replace(right, wrong), root)
@@ -88,7 +88,7 @@ def test_the_same_scenario_unchanged_does_not_fail(root: Path) -> None:
 
 @pytest.mark.spec("M4")
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: path.stem)
-def test_a_scenario_says_what_it_shows_and_expects_something(scenario: Path) -> None:
+def test_a_scenario_has_a_title_and_an_expectation(scenario: Path) -> None:
     text = scenario.read_text()
-    kinds = {section.kind for section in read(text)}
+    kinds = {section.kind for section in read_sections(text)}
     assert not text.startswith((">>>", "\n")) and {"you", "outcome"} <= kinds and kinds & {"happens", "answer", "after"}

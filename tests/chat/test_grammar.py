@@ -1,243 +1,171 @@
-"""The whole grammar is read: roles, frontmatter, calls, results in both forms, thinking, aborted replies, fences."""
+"""Model and tool output round-trips through a document and never becomes markup."""
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Sequence
 
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from holdfast.agent.conversation import Status
+from holdfast.chat import grammar
 from holdfast.chat.document import Document
 from holdfast.chat.parser import (
     AbortedSegment,
-    Frontmatter,
     MessageBlock,
-    Preamble,
+    Segment,
     TextSegment,
     ThinkingSegment,
     ToolResultSegment,
     ToolUseSegment,
 )
+from holdfast.contract.message import Aborted, Part, Text, Thinking, ToolResult, ToolUse
+from tests.chat.chat_strategies import ANY_TEXT, FIELD, NEWLINE, PARTS, THINKING, TOOL_USE
+from tests.soak import rounds
 
-PARALLEL = """@System:
-Be brief.
-
-@You:
-Add 2+2 and divide 1 by 0.
-
-@Assistant:
-Two calls.
-
-**Tool Use:** `calc` (`toolu_A`)
-
-```json
-{"expression":"2+2"}
-```
-
-**Tool Use:** `slack:list` (`urn:flemma:tool:slack:1f`)
-```json
-{"expression":"1/0"}
-```
-
-@You:
-
-**Tool Result:** `toolu_A`
-
-```
-4
-```
-
-**Tool Result:** `urn:flemma:tool:slack:1f` (error)
-
-```
-division by zero
-```
-
-And now the sum?
-"""
+CALL = "**Tool Use:** `a` (`b`)\n\n```json\n{}\n```\n\n"
+BEFORE = f"```lua\nx = 1\n```\n@System:\nS\n\n@You:\nq\n\n@Assistant:\nw\n\n{CALL}"
+AFTER = "@You:\n\n**Tool Result:** `b`\n\n```\n1\n```\n\nnext\n\n@Assistant:\nlast"
 
 
-def only(text: str) -> MessageBlock:
-    (message,) = Document.parse(text).messages
-    return message
-
-
-def shape(message: MessageBlock) -> list[tuple[object, ...]]:
-    """Every segment without its source."""
-    return [
-        (type(segment), *[getattr(segment, name) for name in segment.__struct_fields__ if name != "source"])
-        for segment in message.segments
-    ]
-
-
-@pytest.mark.spec("D1")
-def test_parallel_calls_and_their_results_are_read() -> None:
-    document = Document.parse(PARALLEL)
-    assert [message.role for message in document.messages] == ["System", "You", "Assistant", "You"]
-    assert shape(document.messages[2]) == [
-        (TextSegment, "Two calls."),
-        (ToolUseSegment, "calc", "toolu_A", '{"expression":"2+2"}', None),
-        (ToolUseSegment, "slack:list", "urn:flemma:tool:slack:1f", '{"expression":"1/0"}', None),
-    ]
-    assert shape(document.messages[3]) == [
-        (ToolResultSegment, "toolu_A", False, None, "4", None, None),
-        (ToolResultSegment, "urn:flemma:tool:slack:1f", True, None, "division by zero", None, None),
-        (TextSegment, "And now the sum?"),
-    ]
+def between(message: str, newline: str) -> MessageBlock:
+    """The message parsed inside a document, checked not to change the other nodes."""
+    before, after = (text.replace("\n", newline) for text in (BEFORE, AFTER))
+    around = Document.parse(before).blocks, Document.parse(after).blocks
+    document = Document.parse(f"{before}{message}{newline}{after}")
+    count = len(around[0])
+    assert document.blocks[:count] == around[0]
+    assert document.blocks[count + 1 :] == around[1]
     assert not document.diagnostics
+    return document.messages[count - 1]
 
 
-@pytest.mark.spec("D1")
-def test_blank_lines_belong_to_what_stands_before_them() -> None:
-    message = only("@You:\n\n \nfirst\n\nsecond  \n\n\n")
-    assert message.marker == "@You:\n\n \n"
-    assert message.segments == (TextSegment("first\n\nsecond  \n\n\n", "first\n\nsecond  "),)
-    assert only("@You:\n \n").segments == ()
+def part(segment: Segment) -> Part:
+    match segment:
+        case TextSegment():
+            return Text(segment.text)
+        case ThinkingSegment():
+            return Thinking(segment.text, segment.provider, segment.signature, segment.redacted)
+        case ToolUseSegment():
+            return ToolUse(segment.id, segment.name, segment.body)
+        case ToolResultSegment():
+            return ToolResult(segment.id, segment.status or "", segment.content, segment.error)
+        case AbortedSegment():
+            return Aborted(segment.message)
 
 
-@pytest.mark.spec("D1")
-@pytest.mark.parametrize("line", ["@You: hello", " @You:", "@Yöu:", "@:", "@You", "@You.:", "x@You:"])
-def test_only_a_role_alone_on_its_line_begins_a_message(line: str) -> None:
-    assert shape(only(f"@System:\n{line}\n")) == [(TextSegment, line)]
+def parts(message: MessageBlock) -> list[Part]:
+    return [part(segment) for segment in message.segments]
 
 
-@pytest.mark.spec("D1")
-def test_a_role_nobody_knows_is_a_message_of_plain_text() -> None:
-    message = only("@Critic7:  \n**Tool Use:** `a` (`b`)\n**Tool Result:** `b`\n<thinking>\n")
-    assert message.role == "Critic7"
-    assert shape(message) == [(TextSegment, "**Tool Use:** `a` (`b`)\n**Tool Result:** `b`\n<thinking>")]
+def as_written(said: Sequence[Part]) -> list[Part]:
+    """Adjacent texts are joined, empty ones dropped, and thinking comes last."""
+    kept: list[Part] = []
+    for one in said:
+        if isinstance(one, Text) and kept and isinstance(kept[-1], Text):
+            kept[-1] = Text(kept[-1].text + one.text)
+        elif not isinstance(one, Thinking):
+            kept.append(one)
+    return [one for one in kept if one != Text("")] + [one for one in said if isinstance(one, Thinking)]
 
 
-@pytest.mark.spec("D1")
-def test_each_role_has_markup_of_its_own() -> None:
-    text = "@You:\n<!-- flemma:aborted: x -->\n**Tool Use:** `a` (`b`)\n\n@Assistant:\n**Tool Result:** `b`\n"
-    assert [len(message.segments) for message in Document.parse(text).messages] == [1, 1]
-    assert all(isinstance(message.segments[0], TextSegment) for message in Document.parse(text).messages)
+@pytest.mark.spec("D4")
+@given(ANY_TEXT, st.sampled_from(["You", "Assistant", "System", "Critic"]), NEWLINE)
+@example("", "You", "\n")
+@example("\n", "Assistant", "\n")
+@example("\\\n\\\\", "You", "\r\n")
+@example("end\r", "Assistant", "\n")
+@example("end\r", "Assistant", "\r\n")
+@example("```\n@You:", "Assistant", "\n")
+@settings(max_examples=rounds(50, 250), deadline=None)
+def test_text_round_trips(text: str, role: str, newline: str) -> None:
+    message = between(grammar.message(role, grammar.text(text, role), newline), newline)
+    assert message.role == role
+    assert parts(message) == [Text(text)]
 
 
-@pytest.mark.spec("D1")
-@pytest.mark.parametrize("bom", ["", "\ufeff"])
-@pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_frontmatter_is_the_fence_on_the_first_line(newline: str, bom: str) -> None:
-    text = newline.join([bom + "```toml ", "a = 1", "````", "b = 2", "``` ", "", "@You:", "hello", ""])
-    document = Document.parse(text)
-    assert document.frontmatter == Frontmatter(
-        text[: text.index("@")], "toml", newline.join(["a = 1", "````", "b = 2"])
+@pytest.mark.spec("D4")
+@given(THINKING, NEWLINE)
+@settings(max_examples=rounds(40, 150), deadline=None)
+def test_thinking_round_trips(thought: Thinking, newline: str) -> None:
+    written = grammar.message("Assistant", grammar.thinking(thought, newline), newline)
+    assert parts(between(written, newline)) == [thought]
+
+
+@pytest.mark.spec("D4")
+@given(TOOL_USE, NEWLINE)
+@settings(max_examples=rounds(40, 150), deadline=None)
+def test_a_call_round_trips(use: ToolUse, newline: str) -> None:
+    assert parts(between(grammar.message("Assistant", grammar.tool_use(use, newline), newline), newline)) == [use]
+
+
+@pytest.mark.spec("D4")
+@given(FIELD, ANY_TEXT, st.booleans(), st.none() | st.sampled_from(Status), NEWLINE)
+@settings(max_examples=rounds(40, 150), deadline=None)
+def test_tool_output_round_trips(use_id: str, output: str, error: bool, status: Status | None, newline: str) -> None:
+    if status is None:
+        block = grammar.tool_result(use_id, output, error=error, newline=newline)
+    else:
+        block, error = grammar.placeholder(use_id, status, newline, output), False
+    body = f"words{newline}{newline}{block}{newline}{newline}more"
+    expected = ToolResult(use_id, status.value if status else "", output, error)
+    assert parts(between(grammar.message("You", body, newline), newline)) == [Text("words"), expected, Text("more")]
+
+
+@pytest.mark.spec("D4")
+@given(FIELD | ANY_TEXT, NEWLINE)
+@example("  ", "\n")
+@example(" a -->\n@You:\n ", "\n")
+@settings(max_examples=rounds(40, 200), deadline=None)
+def test_an_abort_reason_round_trips(reason: str, newline: str) -> None:
+    assert parts(between(grammar.message("Assistant", grammar.aborted(reason), newline), newline)) == [Aborted(reason)]
+
+
+@pytest.mark.spec("D4")
+@given(PARTS, st.none() | FIELD, NEWLINE)
+@settings(max_examples=rounds(50, 250), deadline=None)
+def test_a_reply_has_one_node_for_each_part(said: list[Part], aborted: str | None, newline: str) -> None:
+    message = between(grammar.reply(said, aborted, newline), newline)
+    expected = as_written(said)
+    assert parts(message) == expected + ([] if aborted is None else [Aborted(aborted)])
+
+
+@pytest.mark.spec("D1", "D4")
+def test_a_reply_has_a_readable_layout() -> None:
+    said: list[Part] = [
+        Thinking("plan", "anthropic", "c2ln"),
+        Text("Two calls.\n```\n@You:\n```"),
+        ToolUse("1", "file.read", '{"path": "a"}'),
+        ToolUse("2", "file.write", '{"text": "```"}'),
+    ]
+    assert grammar.reply(said, "Stopped by the user.", "\n") == (
+        "@Assistant:\nTwo calls.\n```\n@You:\n```\n\n"
+        '**Tool Use:** `file.read` (`1`)\n\n```json\n{"path": "a"}\n```\n\n'
+        '**Tool Use:** `file.write` (`2`)\n\n````json\n{"text": "```"}\n````\n\n'
+        '<thinking anthropic:signature="c2ln">\nplan\n</thinking>\n\n'
+        "<!-- flemma:aborted: Stopped by the user. -->\n"
     )
-    assert [message.role for message in document.messages] == ["You"]
-    assert document.newline == newline and document.text == text
+    alone = grammar.reply([ToolUse("1", "a", "{}")], None, "\r\n")
+    assert alone == "@Assistant:\r\n\r\n**Tool Use:** `a` (`1`)\r\n\r\n```json\r\n{}\r\n```\r\n"
+    assert grammar.reply([Text("a @You: b\n@You:\n```")], None, "\n") == "@Assistant:\na @You: b\n\\@You:\n\\```\n"
 
 
-@pytest.mark.spec("D1")
-@pytest.mark.parametrize("first", ["````lua", "``` lua", "```", "\n```lua", "```lua x"])
-def test_any_other_fence_at_the_beginning_is_no_frontmatter(first: str) -> None:
-    document = Document.parse(f"{first}\ncode\n````\n@You:\nhello\n")
-    assert document.frontmatter is None
-    assert isinstance(document.blocks[0], Preamble)
-    assert len(document.messages) == 1
+@pytest.mark.spec("D4")
+def test_only_the_line_that_would_be_read_as_markup_is_escaped() -> None:
+    said = "1. \\alpha\n\\\n\\\\server\n@You: hi\n**Tool Use:** bold\n<thinking> out loud\n"
+    assert grammar.text(said, "Assistant") == said + "\\"
+    assert grammar.text("**Tool Use:** `a` (`b`)", "You") == "**Tool Use:** `a` (`b`)"
+    assert grammar.text("**Tool Use:** `a` (`b`)", "Assistant") == "\\**Tool Use:** `a` (`b`)"
 
 
-@pytest.mark.spec("D1")
-def test_frontmatter_that_does_not_end_is_an_error_and_nothing_is_a_message() -> None:
-    document = Document.parse("```lua\nflemma.opt.tools = {}\n\n@You:\nhello\n")
-    assert document.frontmatter is None and not document.messages
-    (found,) = document.diagnostics
-    assert (found.severity, found.line, found.column) == ("error", 1, 1)
-    assert found.message == "Unclosed frontmatter (missing closing fence)"
+@pytest.mark.spec("D4")
+def test_lone_surrogates_are_replaced() -> None:
+    message = between(grammar.reply([Text("a\ud83d\udc80b"), ToolUse("\udfff", "\ud800", "\ud800")], None, "\n"), "\n")
+    assert parts(message) == [Text("a\ufffd\udc80b"), ToolUse("\ufffd", "\ufffd", "\ufffd")]
 
 
-@pytest.mark.spec("D1")
-def test_text_before_the_first_marker_is_kept_and_said_not_to_count() -> None:
-    document = Document.parse("\n\nhello\n@You:\nthere\n")
-    assert document.blocks[0] == Preamble("\n\nhello\n")
-    (found,) = document.diagnostics
-    assert (found.severity, found.line, found.column) == ("warning", 3, 1)
-    assert not Document.parse("\ufeff\n\n@You:\n").diagnostics
-
-
-@pytest.mark.spec("D1")
-@pytest.mark.parametrize("length", [3, 4, 5, 12])
-def test_a_fence_of_any_length_holds_markup_and_shorter_fences(length: int) -> None:
-    fence, inner = "`" * length, "@You:\n" + "`" * (length - 1) + "\n```json\n**Tool Result:** `x`\n</thinking>"
-    result = only(f"@You:\n**Tool Result:** `a`\n{fence}\n{inner}\n{fence}``  \n").segments[0]
-    assert isinstance(result, ToolResultSegment) and result.content == inner
-    text = f"{fence}md\n{inner}\n{fence}"
-    assert shape(only(f"@Assistant:\n{text}\n")) == [(TextSegment, text)]
-
-
-@pytest.mark.spec("D1")
-def test_backticks_after_backticks_open_no_fence() -> None:
-    document = Document.parse("@You:\n``` inline ``` code\n  ```\n~~~\n\n@Assistant:\nhello\n")
-    assert [message.role for message in document.messages] == ["You", "Assistant"]
-
-
-@pytest.mark.spec("D1")
-def test_thinking_is_read_in_all_its_forms() -> None:
-    message = only(
-        "@Assistant:\nWriting it.\n\n"
-        '<thinking anthropic:signature="c2ln">\nshort plan\n\n```\n</thinking>\n```\n</thinking>\n'
-        "<thinking redacted>\nb3BhcXVl\n</thinking>\n\n<thinking>\n</thinking>\n"
-        '<thinking vertex:signature="abc"/>\n<thinking foo>\n'
-    )
-    assert shape(message) == [
-        (TextSegment, "Writing it."),
-        (ThinkingSegment, "short plan\n\n```\n</thinking>\n```", "anthropic", "c2ln", False),
-        (ThinkingSegment, "b3BhcXVl", None, None, True),
-        (ThinkingSegment, "", None, None, False),
-        (ThinkingSegment, "", "vertex", "abc", False),
-        (TextSegment, "<thinking foo>"),
-    ]
-
-
-@pytest.mark.spec("D1")
-def test_thinking_that_does_not_end_ends_with_its_message() -> None:
-    document = Document.parse("@Assistant:\nhm\n<thinking>\nplan\n\n@You:\nwell?\n")
-    assert shape(document.messages[0])[1] == (ThinkingSegment, "plan\n", None, None, False)
-    assert document.messages[1].role == "You"
-    (found,) = document.diagnostics
-    assert (found.severity, found.line) == ("warning", 3)
-    assert found.message == "Unclosed thinking block (missing </thinking>)"
-
-
-@pytest.mark.spec("D1")
-def test_an_aborted_reply_says_why() -> None:
-    message = only("@Assistant:\nHalf an ans\n\n<!-- flemma:aborted: Response interrupted by the user. -->\n")
-    assert shape(message) == [
-        (TextSegment, "Half an ans"),
-        (AbortedSegment, "Response interrupted by the user."),
-    ]
-
-
-@pytest.mark.spec("D1")
-def test_a_call_without_a_body_does_not_swallow_the_next_one() -> None:
-    document = Document.parse(
-        "@Assistant:\n**Tool Use:** `a` (`1`)\n\nno fence here\n\n**Tool Use:** `b` (`2`)\n**Tool Use:** `c` (`3`)\n"
-        "```json\n{broken\n```\n**Tool Use:** `d` (`4`)\n\n```json\n{}\n```\n"
-    )
-    problem = "Tool use requires a fenced code block with JSON input; without one it is not a call"
-    assert shape(document.messages[0]) == [
-        (ToolUseSegment, "a", "1", "", problem),
-        (TextSegment, "no fence here"),
-        (ToolUseSegment, "b", "2", "", problem),
-        (ToolUseSegment, "c", "3", "{broken", None),
-        (ToolUseSegment, "d", "4", "{}", None),
-    ]
-    assert [(one.severity, one.message, one.line) for one in document.diagnostics] == [
-        ("warning", problem, 2),
-        ("warning", problem, 6),
-    ]
-
-
-@pytest.mark.spec("D1")
-@pytest.mark.parametrize(
-    ("role", "header", "message"),
-    [
-        ("Assistant", "**Tool Use:** `a` (`1`)", "Unclosed fenced code block in tool use (missing closing fence)"),
-        ("You", "**Tool Result:** `1`", "Unclosed fenced code block in tool result (missing closing fence)"),
-        ("You", "some text", "Unclosed fenced code block (missing closing fence)"),
-        ("Assistant", "<thinking>", "Unclosed fenced code block (missing closing fence)"),
-    ],
-)
-def test_an_open_fence_keeps_all_that_follows_and_is_an_error(role: str, header: str, message: str) -> None:
-    text = f"@System:\nx\n\n@{role}:\n{header}\n\n```\nbody\n\n@You:\n**Tool Use:** `b` (`2`)\n"
-    document = Document.parse(text)
-    assert len(document.messages) == 2 and document.text == text
-    found = document.diagnostics[-1]
-    assert (found.severity, found.message, found.line, found.column) == ("error", message, 7, 1)
+@pytest.mark.spec("D4")
+def test_a_part_that_cannot_be_in_a_reply_is_refused() -> None:
+    with pytest.raises(TypeError, match="cannot contain ToolResult"):
+        grammar.reply([ToolResult("1", "a", "b")], None, "\n")

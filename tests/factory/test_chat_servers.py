@@ -1,4 +1,4 @@
-"""Documents and the tools of MCP servers: chosen by name before their server is up, and everything they return."""
+"""Documents with tools of MCP servers: chosen by name before the server is up, and their results."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from holdfast.chat.frontmatter.evaluation import allowed_tools
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.result import Attachment
 from holdfast.factory.chat import ChatSession
-from tests.agent.scripted import Scripted, said, use
-from tests.factory.places import Place, approve, results
+from tests.agent.scripted_model import ScriptedModel, scripted_reply, use
+from tests.factory.chat_project import ChatProject, mark_approved, results
 
 PLAIN = Path(__file__).parents[1] / "mcp" / "client" / "servers" / "plain.py"
 
 
-def _configured(place: Place, *, unasked: bool = True) -> None:
-    """The server is in the person's own configuration."""
-    wire = place.root / "wire"
+def _configured(chat_project: ChatProject, *, unasked: bool = True) -> None:
+    """Add the server to the user configuration."""
+    wire = chat_project.root / "wire"
     wire.mkdir()
     args = json.dumps([str(PLAIN), str(wire)])
-    file = place.root.parent / "config" / "holdfast" / "config.toml"
+    file = chat_project.root.parent / "config" / "holdfast" / "config.toml"
     file.parent.mkdir(parents=True)
     file.write_text(
         ('[approval]\nauto_approve = ["$default", "mcp:p:*"]\n' if unasked else "")
@@ -39,11 +39,11 @@ def _opening(text: str) -> str:
 
 
 @pytest.mark.spec("K1", "R4")
-def test_the_first_request_waits_for_the_servers_tools(place: Place) -> None:
-    _configured(place)
-    place.write("@You:\nHello.\n")
-    model = Scripted(said("Hello."))
-    place.drive(model)
+def test_the_first_request_waits_for_the_servers_tools(chat_project: ChatProject) -> None:
+    _configured(chat_project)
+    chat_project.write("@You:\nHello.\n")
+    model = ScriptedModel(scripted_reply("Hello."))
+    chat_project.advance(model)
     assert "mcp:p:echo" in model.tools[0] and "file.read" in model.tools[0]
 
 
@@ -59,41 +59,43 @@ def test_the_first_request_waits_for_the_servers_tools(place: Place) -> None:
         ('flemma.opt.tools:remove("mcp:p:[e]*")', {"mcp:p:pid"}, {"mcp:p:echo"}),
     ],
 )
-def test_a_document_chooses_among_tools_that_are_not_there_yet(
-    place: Place, frontmatter: str, shown: set[str], hidden: set[str]
+def test_a_document_can_choose_tools_that_are_not_loaded_yet(
+    chat_project: ChatProject, frontmatter: str, shown: set[str], hidden: set[str]
 ) -> None:
-    _configured(place)
-    place.write(_opening(frontmatter))
-    model = Scripted(said("Hello."))
-    place.drive(model)
+    _configured(chat_project)
+    chat_project.write(_opening(frontmatter))
+    model = ScriptedModel(scripted_reply("Hello."))
+    chat_project.advance(model)
     assert shown <= set(model.tools[0]) and hidden.isdisjoint(model.tools[0])
 
 
 @pytest.mark.spec("K1", "R6")
-def test_a_server_nobody_configured_is_a_misspelt_name(place: Place) -> None:
-    _configured(place)
-    place.write(_opening('flemma.opt.tools = { "mcp:q:echo" }'))
+def test_an_unconfigured_server_is_reported_as_an_unknown_name(chat_project: ChatProject) -> None:
+    _configured(chat_project)
+    chat_project.write(_opening('flemma.opt.tools = { "mcp:q:echo" }'))
     with pytest.raises(ConfigError, match="unknown value 'mcp:q:echo'"):
-        place.drive(Scripted(said("Hello.")))
+        chat_project.advance(ScriptedModel(scripted_reply("Hello.")))
 
 
 @pytest.mark.spec("K1", "R6")
-def test_a_tool_its_server_does_not_have_is_a_warning(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    _configured(place)
-    place.write(_opening('flemma.opt.tools = { "mcp:p:ecko", "mcp:p:pid" }'))
-    model = Scripted(said("Hello."))
-    place.drive(model)
+def test_naming_a_tool_that_its_server_lacks_is_a_warning(
+    chat_project: ChatProject, caplog: pytest.LogCaptureFixture
+) -> None:
+    _configured(chat_project)
+    chat_project.write(_opening('flemma.opt.tools = { "mcp:p:ecko", "mcp:p:pid" }'))
+    model = ScriptedModel(scripted_reply("Hello."))
+    chat_project.advance(model)
     assert model.tools[0] == ["mcp:p:pid"]
     told = "The MCP server 'p' has no tool 'mcp:p:ecko', which the document names. Did you mean 'mcp:p:echo'?"
     assert caplog.messages.count(told) == 1
 
 
 @pytest.mark.spec("K1", "R5")
-def test_what_a_document_chose_is_worked_out_when_it_is_needed_and_not_at_every_change(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+def test_the_documents_tools_are_computed_on_demand_and_not_at_every_change(
+    chat_project: ChatProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _configured(place)
-    place.write(_opening('flemma.opt.tools = { "mcp:p:echo", "mcp:p:later*" }'))
+    _configured(chat_project)
+    chat_project.write(_opening('flemma.opt.tools = { "mcp:p:echo", "mcp:p:later*" }'))
     asked: list[int] = []
 
     def counting(*args: Any, **options: Any) -> frozenset[str] | None:
@@ -111,16 +113,16 @@ def test_what_a_document_chose_is_worked_out_when_it_is_needed_and_not_at_every_
         assert len(asked) == before + 1
         return [tool.name for tool in chat.loop.tools()]
 
-    _, names = place.drive(Scripted(said("Hello.")), look)
+    _, names = chat_project.advance(ScriptedModel(scripted_reply("Hello.")), look)
     assert names is not None and len(names) == 51
 
 
 @pytest.mark.spec("T10b", "K1")
-def test_what_a_server_returns_reaches_the_model_as_what_it_is_also_from_another_process(place: Place) -> None:
-    _configured(place)
-    place.write("@You:\nShow me.\n")
-    model = Scripted(said(use("b", "mcp:p:blocks", "{}")), said("I see."))
-    place.drive(model)
+def test_attachments_of_a_server_reach_the_model_also_from_another_process(chat_project: ChatProject) -> None:
+    _configured(chat_project)
+    chat_project.write("@You:\nShow me.\n")
+    model = ScriptedModel(scripted_reply(use("b", "mcp:p:blocks", "{}")), scripted_reply("I see."))
+    chat_project.advance(model)
     [result] = results(model)
     assert result.output == "one\ntwo"
     image, audio, inside, far = result.attachments
@@ -128,19 +130,19 @@ def test_what_a_server_returns_reaches_the_model_as_what_it_is_also_from_another
     assert (audio.kind, audio.mime_type, audio.data) == ("audio", "audio/wav", b"RIFF")
     assert (inside.kind, inside.data, inside.uri) == ("file", b"inside", "file:///../etc/passwd")
     assert (far.kind, far.data, far.uri) == ("file", b"", "demo://x/../../y")
-    again = Scripted(said("Still."))
-    place.write(place.document.read_text() + "\n@You:\nAnd now?\n")
-    place.drive(again)
+    again = ScriptedModel(scripted_reply("Still."))
+    chat_project.write(chat_project.document.read_text() + "\n@You:\nAnd now?\n")
+    chat_project.advance(again)
     assert results(again)[0].attachments == result.attachments
 
 
 @pytest.mark.spec("K1", "R4", "U2")
-def test_a_call_that_was_approved_meanwhile_runs_when_its_server_is_up(place: Place) -> None:
-    _configured(place, unasked=False)
-    place.write("@You:\nSay hi.\n")
-    place.drive(Scripted(said(use("e", "mcp:p:echo", '{"text": "hi"}'))))
-    assert "status=pending" in place.document.read_text()
-    approve(place)
-    model = Scripted(said("Done."))
-    outcome, _ = place.drive(model)
+def test_a_call_approved_meanwhile_runs_once_its_server_is_up(chat_project: ChatProject) -> None:
+    _configured(chat_project, unasked=False)
+    chat_project.write("@You:\nSay hi.\n")
+    chat_project.advance(ScriptedModel(scripted_reply(use("e", "mcp:p:echo", '{"text": "hi"}'))))
+    assert "status=pending" in chat_project.document.read_text()
+    mark_approved(chat_project)
+    model = ScriptedModel(scripted_reply("Done."))
+    outcome, _ = chat_project.advance(model)
     assert (outcome.kind, results(model)[0].output) == ("done", "hi")

@@ -1,4 +1,4 @@
-"""A runtime put together from what is on disk."""
+"""A runtime built from a project on disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _prune_ends() -> None:
 
 
 @pytest.mark.spec("X15")
-def test_what_is_too_old_is_pruned_once_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_ledger_entries_are_pruned_once_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     root = tmp_path / "project"

@@ -19,7 +19,7 @@ from holdfast.models.port import Settings
 from holdfast.rules.chain import ApprovalRequest
 from holdfast.rules.decider import Cap
 from holdfast.testing.memory_conversation import MemoryConversation
-from tests.agent.scripted import Scripted, said, use
+from tests.agent.scripted_model import ScriptedModel, scripted_reply, use
 from tests.mcp.server.served_runtime import served, text_of
 from tests.runtime.support import open_ledger, run, runtime_in
 
@@ -229,7 +229,7 @@ def approved_while_its_program_was_away(world: World, stage: Stage) -> Result:
 
 def asked_for_by_a_document(world: World, stage: Stage) -> Result:
     runtime = world.runtime(stage, nobody="pending")
-    model = Scripted(said(use("a1", "note", '{"text": "hello"}')))
+    model = ScriptedModel(scripted_reply(use("a1", "note", '{"text": "hello"}')))
 
     async def session() -> None:
         async with runtime:

@@ -1,0 +1,58 @@
+"""The ledger records who approved a call, whatever the interface."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast import Answer, PendingCall, open_runtime
+from holdfast.factory.chat import open_chat
+from tests.agent.scripted_model import ScriptedModel, scripted_reply
+from tests.factory.chat_project import ChatProject, asking_model, mark_approved
+from tests.runtime.support import run
+
+pytestmark = pytest.mark.spec("E7a")
+
+MAKEFILE = {"path": "Makefile", "content": "all:\n"}
+"""A protected path: always asked about."""
+
+
+def test_an_approval_in_a_program_records_the_approver(chat_project: ChatProject) -> None:
+    async def ann(held: PendingCall) -> Answer:
+        return Answer(kind="approve", by="ann")
+
+    async def work() -> None:
+        async with open_runtime(chat_project.root, asker=ann) as runtime:
+            result = await runtime.call("file.write", MAKEFILE)
+            assert runtime.ledger is not None
+            record = runtime.ledger.call(result.call_id)
+            assert record.answers[0].answer.by == "ann"
+            assert record.decisions[-1].source == "person:ann"
+
+    run(work())
+
+
+def test_a_pending_call_records_who_answered_it(chat_project: ChatProject) -> None:
+    async def work() -> None:
+        async with open_runtime(chat_project.root, nobody="pending") as runtime:
+            held = await runtime.call("file.write", MAKEFILE)
+        async with open_runtime(chat_project.root) as runtime:
+            await runtime.approve(held.call_id, by="bob")
+            assert runtime.ledger is not None
+            assert runtime.ledger.call(held.call_id).decisions[-1].source == "person:bob"
+
+    run(work())
+
+
+def test_a_status_typed_into_a_document_records_who_runs_it(chat_project: ChatProject) -> None:
+    chat_project.write("@You:\nWrite it.\n")
+    chat_project.advance(asking_model())
+    mark_approved(chat_project)
+
+    async def work() -> list[str]:
+        async with open_chat(chat_project.document, model=ScriptedModel(scripted_reply("Done.")), by="cleo") as chat:
+            await chat.loop.advance()
+            ledger = chat.runtime.ledger
+            assert ledger is not None
+            return [given.answer.by for call in ledger.calls() for given in ledger.call(call.call.id).answers]
+
+    assert run(work()) == ["cleo"]
