@@ -11,7 +11,7 @@ from mcp_types import JSONRPCResponse, LoggingMessageNotificationParams
 from holdfast import Runtime
 from holdfast.contract.event import ServerLogged
 from holdfast.mcp.client.active_calls import ActiveCalls
-from holdfast.mcp.client.server_log import MAX_BYTES, PER_SECOND, ServerLog
+from holdfast.mcp.client.connection import MAX_BYTES, PER_SECOND, ServerLog
 from tests.runtime.support import run
 
 pytestmark = pytest.mark.spec("K1")
