@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCResponse, LoggingMessageNotificationParams
+from mcp_types import LoggingMessageNotificationParams
 
 from holdfast import Runtime
 from holdfast.contract.event import ServerLogged
@@ -15,10 +14,6 @@ from holdfast.mcp.client.connection import MAX_BYTES, PER_SECOND, ServerLog
 from tests.runtime.support import run
 
 pytestmark = pytest.mark.spec("K1")
-
-
-def _answer(number: int) -> SessionMessage:
-    return SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=number, result={}))
 
 
 def test_the_log_is_bounded_redacted_and_says_what_is_missing() -> None:

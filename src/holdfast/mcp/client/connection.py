@@ -454,7 +454,7 @@ class ServerLog:
         self._told = 0
         self._lost = 0
 
-    async def log(self, params: LoggingMessageNotificationParams) -> None:
+    async def log(self, params: mcp_types.LoggingMessageNotificationParams) -> None:
         if self._runtime.events.idle or not self._has_room():
             return
         said = params.data if isinstance(params.data, str) else encode_json(params.data).decode()
