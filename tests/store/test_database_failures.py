@@ -140,7 +140,7 @@ asyncio.run(scenario())
     acknowledged = int(refused.split()[0])
     assert acknowledged > 10
     assert "The ledger" in refused
-    assert "could not be kept (File too large)" in blob
+    assert "could not be stored (File too large)" in blob
     assert whole == "True"
     with Ledger.open(path) as ledger:
         assert [entry.call for entry in ledger.entries()] == [f"n{number}" for number in range(acknowledged)]

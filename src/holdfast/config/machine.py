@@ -115,7 +115,8 @@ def _enforce_options(machine: S, wanted: S, path: str, keys: Collection[str]) ->
 
 def _stricter(option: Option, key: str, mine: Any, theirs: Any) -> Any:
     if option.trust is NARROWED or is_table_list(option.kind):
-        return theirs  # held by `with_ceilings`; every layer adds to tables, and the strictest rule wins
+        # `with_machine_limits` covers NARROWED options; layers only add to lists of tables, and the strictest wins.
+        return theirs
     if get_origin(option.kind) is dict and key != "confirmation.actions":
         own, others = cast(Mapping[str, Any], mine), cast(Mapping[str, Any], theirs)
         entries = option.trust.tighten(own, {name: others[name] for name in own if name in others})

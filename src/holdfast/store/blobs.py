@@ -55,7 +55,7 @@ class SpillWriter:
     def close(self) -> Spill:
         self._keep(self._redacted.feed(self._decoder.decode(b"", True)) + self._redacted.flush())
         reference = self._hash.hexdigest()
-        with disk_errors("kept"):
+        with disk_errors("stored"):
             self._new.publish(self._path(reference), sync=self._sync)
         return Spill(reference=reference, size=self._size, dropped=self._dropped, lines=self._lines)
 
@@ -71,7 +71,7 @@ class SpillWriter:
             self._dropped += len(data) - len(kept)
         else:
             self._room -= len(kept)
-        with disk_errors("kept"):
+        with disk_errors("stored"):
             self._new.write(kept)
         self._hash.update(kept)
         self._size += len(kept)
@@ -96,12 +96,12 @@ class RawSpillWriter:
         else:
             self._room -= len(kept)
         self._size += len(kept)
-        with disk_errors("kept"):
+        with disk_errors("stored"):
             self._new.write(kept)
 
     def close(self, lines: int) -> Spill:
         reference = os.urandom(32).hex()
-        with disk_errors("kept"):
+        with disk_errors("stored"):
             self._new.publish(self._path(reference), sync=self._sync)
         return Spill(reference=reference, size=self._size, dropped=self._dropped, lines=lines)
 
@@ -162,7 +162,7 @@ class Blobs:
         """Store the content byte for byte and return its reference."""
         reference = sha256(content).hexdigest()
         path = self.path(reference)
-        with disk_errors("kept"):
+        with disk_errors("stored"):
             if not _touch(path):
                 with PrivateFile(self.folder) as new:
                     new.write(content)
@@ -171,7 +171,7 @@ class Blobs:
 
     def put_open(self, descriptor: int, size: int | None = None) -> str:
         """Store the rest of an open file, or `size` bytes of it, block by block; return its reference."""
-        with disk_errors("kept"):
+        with disk_errors("stored"):
             blocks = _blocks(descriptor, size)
             first = next(blocks, b"")
             if len(first) < _SMALL:
@@ -209,7 +209,7 @@ class Blobs:
     @contextmanager
     def spill_writer(self, max_bytes: int) -> Generator[SpillWriter]:
         """A writer for output that arrives in chunks. Without `close` the output is discarded."""
-        with disk_errors("kept"):
+        with disk_errors("stored"):
             new = PrivateFile(self.folder)
         try:
             yield SpillWriter(new, self.path, self._redactor.stream(), max_bytes, sync=self._sync)
@@ -218,7 +218,7 @@ class Blobs:
 
     def open_spill(self, max_bytes: int, *, redacted: bool) -> SpillWriter | RawSpillWriter:
         """Return a writer for output that arrives in chunks; the caller closes or discards it."""
-        with disk_errors("kept"):
+        with disk_errors("stored"):
             new = PrivateFile(self.folder)
         if redacted:
             return SpillWriter(new, self.path, self._redactor.stream(), max_bytes, sync=self._sync)

@@ -189,7 +189,7 @@ def decoder_of(kind: type[B]) -> msgspec.json.Decoder[B]:
 
 MAX_INLINE: Final = 1024 * 1024
 _MAX_DEPTH: Final = 100
-_PLACEHOLDER: Final = b"[an attachment that held a secret]"
+_PLACEHOLDER: Final = b"[attachment removed: it contained a secret]"
 
 
 class BodyEncoder:

@@ -67,13 +67,13 @@ def answer(
     encode: EncodeBody,
     read: BodyReader,
     call_id: str,
-    said: Answer,
+    answer: Answer,
     digest: str,
     given: Result | None = None,
     becomes: PendingCall | None = None,
 ) -> Op[PendingCall]:
-    result = given or _result_of(call_id, said)
-    body = encode(CallAnswered(said, digest if becomes is None else becomes.digest, result))
+    result = given or _result_of(call_id, answer)
+    body = encode(CallAnswered(answer, digest if becomes is None else becomes.digest, result))
     by = read(body, CallAnswered).answer.by
     changed = None if becomes is None else encode(CallPending(becomes, f"widened by {by}"))
 
@@ -88,7 +88,7 @@ def answer(
             tx.execute("UPDATE open_calls SET digest = ?, entry = ? WHERE call = ?", (becomes.digest, entry, call_id))
         pending = read_pending(tx, read, call_id)
         tx.append(call_id, "answered", body)
-        if said.kind == "approve":
+        if answer.kind == "approve":
             tx.execute("UPDATE open_calls SET state = 'approved', approver = ? WHERE call = ?", (by, call_id))
             return replace(pending, state=State.APPROVED, approver=by)
         if result is not None:
@@ -216,15 +216,15 @@ def _is_known(tx: Transaction, call_id: str) -> bool:
     return found is not None
 
 
-def _result_of(call_id: str, said: Answer) -> Result | None:
-    if said.kind == "reject":
+def _result_of(call_id: str, answer: Answer) -> Result | None:
+    if answer.kind == "reject":
         return Result(
-            False, error=said.message or REJECTED, state=State.REJECTED, failure=Failure.REJECTED, call_id=call_id
+            False, error=answer.message or REJECTED, state=State.REJECTED, failure=Failure.REJECTED, call_id=call_id
         )
-    if said.kind == "respond" and said.success:
-        return Result(True, said.message, state=State.DONE, call_id=call_id)
-    if said.kind == "respond":
-        return Result(False, error=said.message, state=State.FAILED, failure=Failure.TOOL_ERROR, call_id=call_id)
+    if answer.kind == "respond" and answer.success:
+        return Result(True, answer.message, state=State.DONE, call_id=call_id)
+    if answer.kind == "respond":
+        return Result(False, error=answer.message, state=State.FAILED, failure=Failure.TOOL_ERROR, call_id=call_id)
     return None
 
 
