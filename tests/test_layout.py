@@ -11,8 +11,6 @@ PACKAGE: Final = ROOT / "src" / "holdfast"
 _UNTESTED: Final = """
     contract/context contract/processes
 
-    guardrails/guardrails guardrails/turn_facts
-
     models/call_arguments models/from_config models/http models/operator/operator models/operator/phrases
     models/operator/slots models/port models/providers models/requests/masked_text models/requests/words
     models/text_protocol/prompt models/text_protocol/syntax models/text_protocol/text_model models/translation

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from holdfast.contract.result import Result, fail, ok
 from holdfast.guardrails.evidence import (
     Candidate,
-    Does,
-    Gate,
-    best,
+    LineRole,
+    Rejection,
+    best_candidate,
     candidates_of,
+    line_role,
     refers_to,
-    rejecting,
+    rejection_of,
     same_path,
-    what_it_does,
 )
 from holdfast.guardrails.intent import Mode
 from holdfast.models.requests.words import is_config_file, is_lockfile, paths_in
@@ -105,89 +105,89 @@ def test_whatever_a_result_holds_is_looked_through(value: Any) -> None:
 @pytest.mark.parametrize(
     ("line", "does"),
     [
-        ("def parse_line(text):", Does.DEFINE),
-        ("    async def parse_line(text):", Does.DEFINE),
-        ("export default class Parser {", Does.DEFINE),
-        ("pub(crate) fn parse_line() {", Does.DEFINE),
-        ("pub async fn parse_line() {", Does.DEFINE),
-        ("export const parse = 1", Does.USE),
-        ("const parsed = parse_line(x)", Does.USE),
-        ("defaults = parse_line", Does.USE),
-        ("return parse_line(x)", Does.USE),
-        ("importlib.parse_line()", Does.USE),
-        ("import parse_line", Does.IMPORT),
-        ("from .a import (parse_line)", Does.IMPORT),
-        ("import { parseLine } from './a'", Does.IMPORT),
-        ("export { parseLine } from './a'", Does.IMPORT),
-        ("const { parseLine } = require('./a');", Does.IMPORT),
-        ("use crate::text::parse_line;", Does.IMPORT),
-        ("pub use text::parse_line;", Does.IMPORT),
-        ("#include <parse_line.h>", Does.IMPORT),
-        ("using Parse.Line;", Does.IMPORT),
-        ("require 'parse_line'", Does.IMPORT),
-        ("@import 'parse_line';", Does.IMPORT),
-        ("const a = await import('./parse_line')", Does.USE),
-        ("import('./parse_line')", Does.USE),
-        ("using (var x = parse_line())", Does.USE),
-        ("user = parse_line", Does.USE),
-        ("from_text = parse_line", Does.USE),
+        ("def parse_line(text):", LineRole.DEFINE),
+        ("    async def parse_line(text):", LineRole.DEFINE),
+        ("export default class Parser {", LineRole.DEFINE),
+        ("pub(crate) fn parse_line() {", LineRole.DEFINE),
+        ("pub async fn parse_line() {", LineRole.DEFINE),
+        ("export const parse = 1", LineRole.USE),
+        ("const parsed = parse_line(x)", LineRole.USE),
+        ("defaults = parse_line", LineRole.USE),
+        ("return parse_line(x)", LineRole.USE),
+        ("importlib.parse_line()", LineRole.USE),
+        ("import parse_line", LineRole.IMPORT),
+        ("from .a import (parse_line)", LineRole.IMPORT),
+        ("import { parseLine } from './a'", LineRole.IMPORT),
+        ("export { parseLine } from './a'", LineRole.IMPORT),
+        ("const { parseLine } = require('./a');", LineRole.IMPORT),
+        ("use crate::text::parse_line;", LineRole.IMPORT),
+        ("pub use text::parse_line;", LineRole.IMPORT),
+        ("#include <parse_line.h>", LineRole.IMPORT),
+        ("using Parse.Line;", LineRole.IMPORT),
+        ("require 'parse_line'", LineRole.IMPORT),
+        ("@import 'parse_line';", LineRole.IMPORT),
+        ("const a = await import('./parse_line')", LineRole.USE),
+        ("import('./parse_line')", LineRole.USE),
+        ("using (var x = parse_line())", LineRole.USE),
+        ("user = parse_line", LineRole.USE),
+        ("from_text = parse_line", LineRole.USE),
     ],
 )
-def test_a_line_defines_imports_or_uses(line: str, does: Does) -> None:
-    assert what_it_does(line, exact=False) is does
+def test_a_line_defines_imports_or_uses(line: str, does: LineRole) -> None:
+    assert line_role(line, exact=False) is does
 
 
 @pytest.mark.spec("M4")
 def test_a_constant_that_is_what_was_searched_for_is_defined_by_its_line() -> None:
-    assert what_it_does("const LIMIT = 3;", exact=True) is Does.DEFINE
-    assert what_it_does("const LIMIT = 3;", exact=False) is Does.USE
+    assert line_role("const LIMIT = 3;", exact=True) is LineRole.DEFINE
+    assert line_role("const LIMIT = 3;", exact=False) is LineRole.USE
 
 
 @pytest.mark.spec("M4")
 @pytest.mark.parametrize(
     ("mode", "read", "content", "others", "gate"),
     [
-        (Mode.USAGE, DEFINES, "", [USES], Gate.DEFINITION_ONLY),
+        (Mode.USAGE, DEFINES, "", [USES], Rejection.DEFINITION_ONLY),
         (Mode.USAGE, DEFINES, "", [], None),
         (Mode.USAGE, DEFINES, "", [DOCS, IMPORTS], None),
         (Mode.USAGE, USES, "", [DEFINES], None),
         (Mode.USAGE, found("src/a.py", "def parse_line(text):", matches=4, exact=True), "", [USES], None),
-        (Mode.USAGE, IMPORTS, "", [USES], Gate.IMPORT_ONLY),
+        (Mode.USAGE, IMPORTS, "", [USES], Rejection.IMPORT_ONLY),
         (Mode.USAGE, found("src/d.py", "import parse_line", matches=2), "", [USES], None),
         (Mode.DEFINITION, DEFINES, "", [USES], None),
-        (Mode.DEFINITION, USES, "", [DEFINES], Gate.NOT_DEFINITION),
+        (Mode.DEFINITION, USES, "", [DEFINES], Rejection.NOT_DEFINITION),
         (Mode.DEFINITION, USES, "", [USES_MORE], None),
-        (Mode.DEFINITION, found("x.py", "class ParseLines:"), "", [DEFINES], Gate.NOT_DEFINITION),
-        (Mode.DEFINITION, USES, "", [found("x.py", "class ParseLines:")], Gate.NOT_DEFINITION),
-        (Mode.CONFIG, USES, "", [SETTINGS], Gate.NOT_CONFIG),
+        (Mode.DEFINITION, found("x.py", "class ParseLines:"), "", [DEFINES], Rejection.NOT_DEFINITION),
+        (Mode.DEFINITION, USES, "", [found("x.py", "class ParseLines:")], Rejection.NOT_DEFINITION),
+        (Mode.CONFIG, USES, "", [SETTINGS], Rejection.NOT_CONFIG),
         (Mode.CONFIG, USES, "", [USES_MORE, LOCK], None),
         (Mode.CONFIG, USES, "", [found("config.py", "import parse_line")], None),
         (Mode.CONFIG, SETTINGS, "", [USES], None),
         (Mode.CONFIG, found("src/settings.py", "x = parse_line"), "", [SETTINGS], None),
-        (Mode.INIT, USES, "x = parse_line(y)", [USES_MORE], Gate.LACKS_TERM),
+        (Mode.INIT, USES, "x = parse_line(y)", [USES_MORE], Rejection.LACKS_TERM),
         (Mode.INIT, USES, "def __init__(self): ...", [USES_MORE], None),
         (Mode.INIT, USES, "x = parse_line(y)", [], None),
         (Mode.CREATE, USES, "Created at", [USES_MORE], None),
-        (Mode.CREATE, USES, "made at", [USES_MORE], Gate.LACKS_TERM),
-        (Mode.REGISTER, USES, "", [USES_MORE], Gate.LACKS_TERM),
+        (Mode.CREATE, USES, "made at", [USES_MORE], Rejection.LACKS_TERM),
+        (Mode.REGISTER, USES, "", [USES_MORE], Rejection.LACKS_TERM),
         (Mode.REGISTER, USES, "REGISTRY", [USES_MORE], None),
         (Mode.LOAD, USES, "reload()", [USES_MORE], None),
         (Mode.SAVE, USES, "persisted", [USES_MORE], None),
-        (Mode.SAVE, USES, "load()", [USES_MORE], Gate.LACKS_TERM),
-        (Mode.GENERAL, LOCK, "", [USES], Gate.LOCKFILE),
+        (Mode.SAVE, USES, "load()", [USES_MORE], Rejection.LACKS_TERM),
+        (Mode.GENERAL, LOCK, "", [USES], Rejection.LOCKFILE),
         (Mode.GENERAL, LOCK, "", [], None),
-        (Mode.CONFIG, LOCK, "", [SETTINGS], Gate.LOCKFILE),
-        (Mode.GENERAL, IMPORTS, "", [USES], Gate.IMPORT_ONLY),
+        (Mode.CONFIG, LOCK, "", [SETTINGS], Rejection.LOCKFILE),
+        (Mode.GENERAL, IMPORTS, "", [USES], Rejection.IMPORT_ONLY),
         (Mode.GENERAL, IMPORTS, "", [DOCS, LOCK], None),
         (Mode.GENERAL, DOCS, "", [USES], None),
         (Mode.GENERAL, DEFINES, "", [USES], None),
     ],
 )
 def test_reading_a_file_counts_unless_another_would_show_it_better(
-    mode: Mode, read: Candidate, content: str, others: list[Candidate], gate: Gate | None
+    mode: Mode, read: Candidate, content: str, others: list[Candidate], gate: Rejection | None
 ) -> None:
-    assert rejecting(mode, f"./{read.path}", content, [*others, read]) is gate
-    assert rejecting(mode, read.path, content, [read, *others]) is gate
+    assert rejection_of(mode, f"./{read.path}", content, [*others, read]) is gate
+    assert rejection_of(mode, read.path, content, [read, *others]) is gate
 
 
 @pytest.mark.spec("M4")
@@ -221,7 +221,7 @@ def test_reading_a_file_counts_unless_another_would_show_it_better(
 def test_the_best_candidate_is_read_next(
     mode: Mode, candidates: list[Candidate], read: list[str], path: str | None
 ) -> None:
-    assert best(mode, candidates, read) == path
+    assert best_candidate(mode, candidates, read) == path
 
 
 LINES = st.sampled_from(
@@ -244,20 +244,20 @@ def test_a_file_is_only_turned_down_for_one_that_passes_the_same_gate(
     mode: Mode, candidates: list[Candidate], content: str
 ) -> None:
     for candidate in candidates:
-        gate = rejecting(mode, candidate.path, content, candidates)
+        gate = rejection_of(mode, candidate.path, content, candidates)
         if gate is None:
             continue
-        better = best(mode, candidates, [candidate.path])
+        better = best_candidate(mode, candidates, [candidate.path])
         assert better is not None and better != candidate.path
-        if gate is not Gate.LACKS_TERM:
-            assert rejecting(mode, better, content, candidates) is not gate
+        if gate is not Rejection.LACKS_TERM:
+            assert rejection_of(mode, better, content, candidates) is not gate
 
 
 @pytest.mark.spec("M4")
 @given(mode=st.sampled_from(Mode), candidates=SEARCHED)
 def test_reading_the_best_ones_in_turn_ends_and_repeats_none(mode: Mode, candidates: list[Candidate]) -> None:
     read: list[str] = []
-    while (path := best(mode, candidates, read)) is not None:
+    while (path := best_candidate(mode, candidates, read)) is not None:
         assert path not in read
         read.append(path)
     locks = [one.path for one in candidates if is_lockfile(one.path)]
@@ -366,8 +366,8 @@ def test_citations_are_parts_of_the_answer_each_once(before: str, after: str, pa
 @given(mode=st.sampled_from(Mode), path=ANY_TEXT, content=ANY_TEXT, line=ANY_TEXT)
 def test_no_text_breaks_the_judgement(mode: Mode, path: str, content: str, line: str) -> None:
     candidates = [found(path, line), USES]
-    assert rejecting(mode, path, content, candidates) in (*Gate, None)
-    assert best(mode, candidates, []) in (path, USES.path)
+    assert rejection_of(mode, path, content, candidates) in (*Rejection, None)
+    assert best_candidate(mode, candidates, []) in (path, USES.path)
 
 
 @pytest.mark.spec("M4")
@@ -375,4 +375,4 @@ def test_no_text_breaks_the_judgement(mode: Mode, path: str, content: str, line:
 def test_an_answer_of_a_megabyte_is_looked_through(unit: str) -> None:
     answer = unit * (1_000_000 // len(unit))
     assert "z.py" in paths_in(f"{answer}\n\nz.py\n")
-    assert what_it_does(answer, exact=False) in Does
+    assert line_role(answer, exact=False) in LineRole

@@ -14,43 +14,47 @@ from holdfast.guardrails.intent import (
     LIST,
     READ,
     SEARCH,
-    Asking,
-    Direct,
-    Earlier,
+    DirectCall,
+    EarlierContext,
+    Intent,
     Mode,
+    intent_of,
     is_identifier,
-    read_message,
 )
 from tests.soak import rounds
 from tests.text.strategies import ANY_TEXT
 
-EARLIER = Earlier(read="src/last.py", query="parse_line", folder="src/net")
+EARLIER = EarlierContext(read="src/last.py", query="parse_line", folder="src/net")
 GIT, CHANGE, LOOK, ANSWER = GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, ANSWER_ONLY
 NO, YES = False, True
 USAGE, CONFIG, INIT, CREATE, REGISTER = Mode.USAGE, Mode.CONFIG, Mode.INIT, Mode.CREATE, Mode.REGISTER
 LOAD, SAVE, DEFINED, GENERAL = Mode.LOAD, Mode.SAVE, Mode.DEFINITION, Mode.GENERAL
 
-Row = tuple[str, Surface, bool, Mode, str | None, Direct | None]
+Row = tuple[str, Surface, bool, Mode, str | None, DirectCall | None]
 
 
-def raw(path: str) -> Direct:
-    return Direct(READ, {"path": path}, raw=True)
+def raw(path: str) -> DirectCall:
+    return DirectCall(READ, {"path": path}, raw=True)
 
 
-def about(path: str) -> Direct:
-    return Direct(READ, {"path": path})
+def about(path: str) -> DirectCall:
+    return DirectCall(READ, {"path": path})
 
 
-def lines(path: str, first: int, last: int) -> Direct:
-    return Direct(READ, {"path": path, "offset": first, "limit": last - first + 1}, raw=True)
+def lines(path: str, first: int, last: int) -> DirectCall:
+    return DirectCall(READ, {"path": path, "offset": first, "limit": last - first + 1}, raw=True)
 
 
-def edited(path: str, search: str, replace: str) -> Direct:
-    return Direct(EDIT, {"path": path, "search": search, "replace": replace})
+def edited(path: str, search: str, replace: str) -> DirectCall:
+    return DirectCall(EDIT, {"path": path, "search": search, "replace": replace})
 
 
-def listed(path: str) -> Direct:
-    return Direct(LIST, {"path": path})
+def searched(query: str) -> DirectCall:
+    return DirectCall(SEARCH, {"query": query})
+
+
+def listed(path: str) -> DirectCall:
+    return DirectCall(LIST, {"path": path})
 
 
 MESSAGES: list[Row] = [
@@ -238,8 +242,8 @@ MESSAGES: list[Row] = [
     # What was done before.
     ("read that file", LOOK, NO, GENERAL, None, raw("src/last.py")),
     ("Read that file again!", LOOK, NO, GENERAL, None, raw("src/last.py")),
-    ("search that again", LOOK, YES, GENERAL, None, Direct(SEARCH, {"query": "parse_line"})),
-    ("search that again in the same folder", LOOK, YES, GENERAL, "src/net", Direct(SEARCH, {"query": "parse_line"})),
+    ("search that again", LOOK, YES, GENERAL, None, searched("parse_line")),
+    ("search that again in the same folder", LOOK, YES, GENERAL, "src/net", searched("parse_line")),
     ("find open_session in the same folder", LOOK, YES, GENERAL, "src/net", None),
     ("read that file over there", LOOK, NO, GENERAL, None, None),
     ("search that again, but better", LOOK, YES, GENERAL, None, None),
@@ -249,9 +253,9 @@ MESSAGES: list[Row] = [
 @pytest.mark.spec("M4", "P6")
 @pytest.mark.parametrize(("prompt", "surface", "investigates", "mode", "scope", "direct"), MESSAGES)
 def test_a_message_is_read_as_it_is_meant(
-    prompt: str, surface: Surface, investigates: bool, mode: Mode, scope: str | None, direct: Direct | None
+    prompt: str, surface: Surface, investigates: bool, mode: Mode, scope: str | None, direct: DirectCall | None
 ) -> None:
-    read = read_message(prompt, EARLIER)
+    read = intent_of(prompt, EARLIER)
     found = (read.surface.name, read.investigates, read.mode, read.scope, read.direct)
     assert found == (surface.name, investigates, mode, scope, direct)
 
@@ -272,17 +276,17 @@ def test_a_message_is_read_as_it_is_meant(
     ],
 )
 def test_a_question_for_all_places_is_broad(prompt: str, broad: bool) -> None:
-    read = read_message(prompt, Earlier())
+    read = intent_of(prompt, EarlierContext())
     assert read.investigates
     assert read.broad is broad
 
 
 @pytest.mark.spec("M4")
 def test_words_about_the_past_ask_for_nothing_where_there_is_none() -> None:
-    nothing = Earlier()
-    assert read_message("read that file again", nothing) == Asking(surface=RETRIEVAL_FIRST)
-    assert read_message("search that again", nothing) == Asking(surface=RETRIEVAL_FIRST, investigates=True)
-    assert read_message("find open_session in the same folder", nothing).scope is None
+    nothing = EarlierContext()
+    assert intent_of("read that file again", nothing) == Intent(surface=RETRIEVAL_FIRST)
+    assert intent_of("search that again", nothing) == Intent(surface=RETRIEVAL_FIRST, investigates=True)
+    assert intent_of("find open_session in the same folder", nothing).scope is None
 
 
 @pytest.mark.spec("M4")
@@ -307,7 +311,7 @@ SCRAPS = (
 )
 MESSY = st.lists(st.sampled_from(SCRAPS.split(" ")), max_size=14).map(" ".join) | ANY_TEXT
 PASTS = st.builds(
-    Earlier,
+    EarlierContext,
     read=st.none() | st.just("src/last.py"),
     query=st.none() | st.just("parse_line"),
     folder=st.none() | st.just("src/old"),
@@ -316,9 +320,9 @@ PASTS = st.builds(
 
 @pytest.mark.spec("M4", "P6")
 @given(text=MESSY, earlier=PASTS)
-def test_any_text_is_read_and_always_the_same_way(text: str, earlier: Earlier) -> None:
-    read = read_message(text, earlier)
-    assert read == read_message(text, earlier)
+def test_any_text_is_read_and_always_the_same_way(text: str, earlier: EarlierContext) -> None:
+    read = intent_of(text, earlier)
+    assert read == intent_of(text, earlier)
     assert read.surface in (ANSWER_ONLY, GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST)
     if read.investigates:
         assert read.surface == RETRIEVAL_FIRST
@@ -332,8 +336,8 @@ def test_any_text_is_read_and_always_the_same_way(text: str, earlier: Earlier) -
 
 @pytest.mark.spec("M4")
 @given(text=MESSY, earlier=PASTS)
-def test_no_path_is_invented(text: str, earlier: Earlier) -> None:
-    read = read_message(text, earlier)
+def test_no_path_is_invented(text: str, earlier: EarlierContext) -> None:
+    read = intent_of(text, earlier)
     known = (earlier.read, earlier.folder, ".")
     args = {} if read.direct is None or read.direct.tool == SEARCH else read.direct.args
     assert "path" not in args or args["path"] in known or str(args["path"]) in text
@@ -348,9 +352,9 @@ PATHS = st.lists(NAMES, min_size=2, max_size=4).map(lambda parts: f"{'/'.join(pa
 @pytest.mark.spec("M4")
 @given(path=PATHS, old=NAMES, new=NAMES)
 def test_a_path_and_texts_that_are_spelled_out_are_taken_as_they_are(path: str, old: str, new: str) -> None:
-    assert read_message(f"read {path}", EARLIER).direct == raw(path)
-    assert read_message(f"Explain `{path}`.", EARLIER).direct == about(path)
-    edit = read_message(f'edit {path} replace "{old}" with "{new}!"', EARLIER).direct
+    assert intent_of(f"read {path}", EARLIER).direct == raw(path)
+    assert intent_of(f"Explain `{path}`.", EARLIER).direct == about(path)
+    edit = intent_of(f'edit {path} replace "{old}" with "{new}!"', EARLIER).direct
     assert edit == edited(path, old, f"{new}!")
 
 
@@ -358,8 +362,8 @@ def test_a_path_and_texts_that_are_spelled_out_are_taken_as_they_are(path: str, 
 @given(text=MESSY)
 def test_words_in_quotes_never_ask_for_a_change(text: str) -> None:
     quoted = text.replace("`", "").replace("\n", " ")
-    assert read_message(f"what means `{quoted} write`?", EARLIER).surface != MUTATION_ENABLED
-    assert read_message(f"what means `{quoted} write`? update it", EARLIER).surface == MUTATION_ENABLED
+    assert intent_of(f"what means `{quoted} write`?", EARLIER).surface != MUTATION_ENABLED
+    assert intent_of(f"what means `{quoted} write`? update it", EARLIER).surface == MUTATION_ENABLED
 
 
 @pytest.mark.spec("M4")
@@ -369,8 +373,8 @@ def test_words_in_quotes_never_ask_for_a_change(text: str) -> None:
 )
 def test_a_message_of_any_length_is_read_as_well(unit: str) -> None:
     long = unit * (rounds(100_000, 1_000_000) // len(unit))
-    assert read_message(f"read {long}\nupdate", EARLIER).surface in (MUTATION_ENABLED, RETRIEVAL_FIRST)
-    assert read_message(f"edit a.py replace {long} with x", EARLIER).direct is None
+    assert intent_of(f"read {long}\nupdate", EARLIER).surface in (MUTATION_ENABLED, RETRIEVAL_FIRST)
+    assert intent_of(f"edit a.py replace {long} with x", EARLIER).direct is None
 
 
 @pytest.mark.spec("M4", "P6")
@@ -390,6 +394,6 @@ def test_a_message_of_any_length_is_read_as_well(unit: str) -> None:
     ],
 )
 def test_an_edit_that_could_mean_something_else_is_left_to_the_model(edit: str) -> None:
-    assert read_message(f"In a.py {edit}", EARLIER).direct is None
-    assert read_message(f"{edit} in a.py", EARLIER).direct is None
-    assert read_message("In a.py replace the line `old` with `new`", EARLIER).direct == edited("a.py", "old", "new")
+    assert intent_of(f"In a.py {edit}", EARLIER).direct is None
+    assert intent_of(f"{edit} in a.py", EARLIER).direct is None
+    assert intent_of("In a.py replace the line `old` with `new`", EARLIER).direct == edited("a.py", "old", "new")

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.agent.surface import ANSWER_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
-from holdfast.guardrails.intent import Earlier, Mode, is_assent, read_message
+from holdfast.guardrails.intent import EarlierContext, Mode, intent_of, is_assent
 from tests.guardrails.test_intent import MESSY
 
-EARLIER = Earlier(read="src/last.py", query="parse_line", folder="src/net")
+EARLIER = EarlierContext(read="src/last.py", query="parse_line", folder="src/net")
 LOOK, ANSWER = RETRIEVAL_FIRST, ANSWER_ONLY
 GENERAL, USAGE, CREATE = Mode.GENERAL, Mode.USAGE, Mode.CREATE
 MORE = ["foo", "bar()", "x=1", "unless", "but", "and", "not", "-", "(ask", ",", "no", "it", "when"]
@@ -70,7 +70,7 @@ ValueError: write"""
     ],
 )
 def test_a_change_that_is_asked_for_is_known(prompt: str) -> None:
-    assert read_message(prompt, EARLIER).surface == MUTATION_ENABLED
+    assert intent_of(prompt, EARLIER).surface == MUTATION_ENABLED
 
 
 @pytest.mark.spec("M4", "P6")
@@ -123,7 +123,7 @@ def test_a_change_that_is_asked_for_is_known(prompt: str) -> None:
 def test_a_change_that_is_denied_or_asked_about_leaves_the_question(
     prompt: str, surface: Surface, mode: Mode | None
 ) -> None:
-    read = read_message(prompt, EARLIER)
+    read = intent_of(prompt, EARLIER)
     assert (read.surface.name, read.mode if read.investigates else None) == (surface.name, mode)
 
 
@@ -138,22 +138,22 @@ def test_a_change_that_is_denied_or_asked_about_leaves_the_question(
     ],
 )
 def test_a_pasted_traceback_never_asks_for_a_change(trace: str) -> None:
-    assert read_message(f"Why?\n\n{trace}", EARLIER).surface != MUTATION_ENABLED
-    assert read_message(f"{trace}\n\nupdate it", EARLIER).surface == MUTATION_ENABLED
+    assert intent_of(f"Why?\n\n{trace}", EARLIER).surface != MUTATION_ENABLED
+    assert intent_of(f"{trace}\n\nupdate it", EARLIER).surface == MUTATION_ENABLED
 
 
 @pytest.mark.spec("M4", "P6")
 @given(text=MESSY)
 def test_a_denied_change_asks_for_none_whatever_else_is_said_in_quotes(text: str) -> None:
     quoted = text.replace("`", "").replace("\n", " ")
-    assert read_message(f"Don't change `{quoted}x`.", EARLIER).surface != MUTATION_ENABLED
-    assert read_message(f"Don't change `{quoted}x`. Update it.", EARLIER).surface == MUTATION_ENABLED
+    assert intent_of(f"Don't change `{quoted}x`.", EARLIER).surface != MUTATION_ENABLED
+    assert intent_of(f"Don't change `{quoted}x`. Update it.", EARLIER).surface == MUTATION_ENABLED
 
 
 @pytest.mark.spec("M4", "P6")
 @given(words=st.lists(st.sampled_from(MORE), min_size=2))
 def test_more_words_than_one_are_never_taken_for_the_new_text(words: list[str]) -> None:
-    assert read_message(f"edit a.py replace foo with {' '.join(words)}", EARLIER).direct is None
+    assert intent_of(f"edit a.py replace foo with {' '.join(words)}", EARLIER).direct is None
 
 
 @pytest.mark.spec("M4", "P6")
@@ -185,20 +185,20 @@ RAISED = 'Why does it fail?\n\nTraceback (most recent call last):\n  File "src/a
     ],
 )
 def test_an_error_of_several_lines_belongs_to_its_traceback_up_to_a_blank_line(error: str) -> None:
-    assert read_message(f"{RAISED}{error}", EARLIER).surface == RETRIEVAL_FIRST
-    assert read_message(f"{RAISED}{error}\n\nPlease update it", EARLIER).surface == MUTATION_ENABLED
+    assert intent_of(f"{RAISED}{error}", EARLIER).surface == RETRIEVAL_FIRST
+    assert intent_of(f"{RAISED}{error}\n\nPlease update it", EARLIER).surface == MUTATION_ENABLED
 
 
 @pytest.mark.spec("M4", "P6")
 @pytest.mark.parametrize("place", ["at src/app.py:12\nPlease: update it", "from src/app.py:12\n  change x to y\nHelp"])
 def test_a_place_in_a_file_alone_is_no_traceback(place: str) -> None:
-    assert read_message(place, EARLIER).surface == MUTATION_ENABLED
-    assert read_message(f"Why?\nat src/lib.py:3\n{place}", EARLIER).surface != MUTATION_ENABLED
+    assert intent_of(place, EARLIER).surface == MUTATION_ENABLED
+    assert intent_of(f"Why?\nat src/lib.py:3\n{place}", EARLIER).surface != MUTATION_ENABLED
 
 
 @pytest.mark.spec("M4")
 @pytest.mark.parametrize("unit", ["don't change ", "not ", "no change, ", "but do ", "- not:\n", "could you ", "— "])
 def test_a_very_long_message_is_read_in_time(unit: str) -> None:
     began = time.process_time()
-    read_message(f"{unit * 20_000}update:", EARLIER)
+    intent_of(f"{unit * 20_000}update:", EARLIER)
     assert time.process_time() - began < 5

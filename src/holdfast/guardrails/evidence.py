@@ -41,7 +41,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     exact_definition: bool = False
 
 
-class Gate(StrEnum):
+class Rejection(StrEnum):
     """Why a file that was read is not evidence."""
 
     DEFINITION_ONLY = "only defines it"
@@ -135,7 +135,7 @@ _GIVES_VALUE: Final = re.compile(r"(?:const|static|type)\b[^=]{1,200}=(?!=)")
 _LONGEST: Final = 600
 
 
-class Does(Enum):
+class LineRole(Enum):
     """What a line of code does with a name it holds."""
 
     DEFINE = "define"
@@ -143,17 +143,17 @@ class Does(Enum):
     USE = "use"
 
 
-def what_it_does(line: str, *, exact: bool) -> Does:
+def line_role(line: str, *, exact: bool) -> LineRole:
     """`exact`: some line of the file defines exactly what was searched for.
 
     Where none does, the name on the right of `const x = name()` is used there, although the line defines something.
     """
     if _IMPORT.match(line[:_LONGEST]):
-        return Does.IMPORT
+        return LineRole.IMPORT
     bare = _bare(line)
     if defined_name(bare) is None:
-        return Does.USE
-    return Does.USE if not exact and _GIVES_VALUE.search(bare[:_LONGEST]) else Does.DEFINE
+        return LineRole.USE
+    return LineRole.USE if not exact and _GIVES_VALUE.search(bare[:_LONGEST]) else LineRole.DEFINE
 
 
 def _bare(line: str) -> str:
@@ -165,20 +165,20 @@ def _bare(line: str) -> str:
 # Gates
 
 
-class _Seen:
+class _CandidateSummary:
     """A candidate, and what its lines say about it."""
 
     def __init__(self, found: Candidate, place: int) -> None:
         self.path, self.lines, self.place = found.path, found.lines, place
         self.source, self.lockfile = is_code(found.path), is_lockfile(found.path)
-        does = Counter(what_it_does(line, exact=found.exact_definition) for line in found.lines if self.source)
+        does = Counter(line_role(line, exact=found.exact_definition) for line in found.lines if self.source)
         hidden = max(found.matches - len(found.lines), 0)
-        self.uses = len(found.lines) - does[Does.DEFINE] - does[Does.IMPORT] + hidden
+        self.uses = len(found.lines) - does[LineRole.DEFINE] - does[LineRole.IMPORT] + hidden
         """Lines that neither define nor import; those not shown count as such."""
-        self.import_only = 0 < does[Does.IMPORT] == does.total() and not hidden
-        self.definition_only = does[Does.DEFINE] > 0 == self.uses
+        self.import_only = 0 < does[LineRole.IMPORT] == does.total() and not hidden
+        self.definition_only = does[LineRole.DEFINE] > 0 == self.uses
         exact = found.exact_definition and not self.import_only
-        self.definition = 2 if exact else min(does[Does.DEFINE], 1)
+        self.definition = 2 if exact else min(does[LineRole.DEFINE], 1)
         """2: it defines exactly what was searched for; 1: a line reads like a definition; 0: none does."""
         self.is_usage = self.source and self.uses > 0
         self.configures = is_config_file(found.path) and not self.import_only
@@ -186,29 +186,29 @@ class _Seen:
         """More than imports, in something other than prose or a lock file."""
 
 
-def rejecting(mode: Mode, path: str, content: str, candidates: Sequence[Candidate]) -> Gate | None:
+def rejection_of(mode: Mode, path: str, content: str, candidates: Sequence[Candidate]) -> Rejection | None:
     """Why reading `path`, one of the candidates, does not answer a message of this mode; None if it does.
 
     A file is only ever turned down for a better one: where no other candidate could pass the same gate, it counts.
     """
-    seen = [_Seen(candidate, place) for place, candidate in enumerate(candidates)]
+    seen = [_CandidateSummary(candidate, place) for place, candidate in enumerate(candidates)]
     others = [one for one in seen if not one.lockfile and not same_path(one.path, path)]
     this = next((one for one in seen if same_path(one.path, path)), None)
     shown = any(one.shows_something for one in others)
     if is_lockfile(path) and others:
-        return Gate.LOCKFILE
+        return Rejection.LOCKFILE
     if mode is Mode.USAGE and this is not None and this.definition_only and any(one.is_usage for one in others):
-        return Gate.DEFINITION_ONLY
+        return Rejection.DEFINITION_ONLY
     if mode is Mode.CONFIG and not is_config_file(path) and any(one.configures for one in others):
-        return Gate.NOT_CONFIG
+        return Rejection.NOT_CONFIG
     if mode is Mode.DEFINITION and this is not None and any(one.definition > this.definition for one in others):
-        return Gate.NOT_DEFINITION
+        return Rejection.NOT_DEFINITION
     if mode in _TERMS and shown and not _holds(content, _TERMS[mode]):
-        return Gate.LACKS_TERM
-    return Gate.IMPORT_ONLY if this is not None and this.import_only and shown else None
+        return Rejection.LACKS_TERM
+    return Rejection.IMPORT_ONLY if this is not None and this.import_only and shown else None
 
 
-def shows_alone(mode: Mode, path: str, content: str, names: Collection[str]) -> bool:
+def is_evidence_alone(mode: Mode, path: str, content: str, names: Collection[str]) -> bool:
     """Whether a file no search found shows what a message asks that names these identifiers.
 
     There is nothing to compare it with, so that it counts only where its own lines pass the gates of the mode.
@@ -218,7 +218,7 @@ def shows_alone(mode: Mode, path: str, content: str, names: Collection[str]) -> 
     wanted = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, sorted(names))) + r")(?!\w)")
     lines = tuple(line for line in content.splitlines() if wanted.search(line))
     exact = any(defined_name(_bare(line)) in names for line in lines)
-    seen = _Seen(Candidate(path=path, matches=len(lines), lines=lines, exact_definition=exact), 0)
+    seen = _CandidateSummary(Candidate(path=path, matches=len(lines), lines=lines, exact_definition=exact), 0)
     if not lines or seen.import_only:
         return False
     if mode is Mode.USAGE:
@@ -235,7 +235,7 @@ def _holds(text: str, terms: Sequence[str]) -> bool:
     return any(term in lowered for term in terms)
 
 
-def best(mode: Mode, candidates: Sequence[Candidate], read: Collection[str]) -> str | None:
+def best_candidate(mode: Mode, candidates: Sequence[Candidate], read: Collection[str]) -> str | None:
     """The candidate to read next, of those not read; None if there is none left worth it.
 
     Usage: files that use it, source before the rest, tests and vendored code later, most uses first. Configuration:
@@ -243,14 +243,14 @@ def best(mode: Mode, candidates: Sequence[Candidate], read: Collection[str]) -> 
     something is. Initialisation and its like: where a matching line says the word. General: the order of the search.
     Nothing but imports comes late in every mode, and a lock file never, unless there is nothing else at all.
     """
-    seen = [_Seen(candidate, place) for place, candidate in enumerate(candidates)]
+    seen = [_CandidateSummary(candidate, place) for place, candidate in enumerate(candidates)]
     seen = [one for one in seen if not one.lockfile] or seen
     done = {plain_path(path) for path in read}
     left = [one for one in seen if plain_path(one.path) not in done]
     return min(left, key=lambda one: _rank(mode, one)).path if left else None
 
 
-def _rank(mode: Mode, one: _Seen) -> tuple[int, ...]:
+def _rank(mode: Mode, one: _CandidateSummary) -> tuple[int, ...]:
     aside = _ASIDE.search(plain_path(one.path)) is not None
     if mode is Mode.USAGE:
         said = (not one.is_usage, one.import_only, one.definition_only)

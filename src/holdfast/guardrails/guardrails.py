@@ -17,17 +17,17 @@ from holdfast.contract.json import Args, Json
 from holdfast.contract.message import Part, Text, ToolUse
 from holdfast.contract.tool import Tool
 from holdfast.guardrails.evidence import candidates_of, is_inside, is_plain, plain_path, refers_to
-from holdfast.guardrails.intent import LIST, READ, SEARCH, Direct
-from holdfast.guardrails.progress import CITED, CORRECTION, Due, State, judged, repaired, replay
+from holdfast.guardrails.intent import LIST, READ, SEARCH, DirectCall
+from holdfast.guardrails.progress import CITED, CORRECTION, RuntimeRead, TurnProgress, judge_calls, repair_reply, replay
 from holdfast.guardrails.turn_facts import (
-    CHANGES,
-    LOOKING,
-    RUNTIME,
-    Called,
-    Catalogue,
-    End,
+    CHANGE_TOOLS,
+    READ_ONLY_TOOLS,
+    RUNTIME_ID_PREFIX,
+    CallFacts,
+    Outcome,
+    ToolIndex,
+    ToolNaming,
     TurnFacts,
-    Written,
     facts_of,
     is_by_runtime,
 )
@@ -58,7 +58,7 @@ class GuardRails:
     """A `Guard`. It keeps nothing: everything follows from the turn, the rules and the tools there are."""
 
     def __init__(
-        self, config: GuardrailsConfig, tools: Callable[[], Sequence[Tool]], written: Written = attrgetter("name")
+        self, config: GuardrailsConfig, tools: Callable[[], Sequence[Tool]], written: ToolNaming = attrgetter("name")
     ) -> None:
         self._rules = config
         self._tools = tools
@@ -78,7 +78,7 @@ class GuardRails:
         state = replay(facts, turn.replies)
         return (
             _limit(state)
-            or _reading("evidence", state.due())
+            or _reading("evidence", state.next_read())
             or _failed_read(facts, turn, state)
             or _nothing_found(state)
             or AskModel(_surface(state), _notes(state))
@@ -89,7 +89,7 @@ class GuardRails:
             return AcceptReply(parts)
         facts = self._facts(turn)
         if any(isinstance(part, ToolUse) for part in parts):
-            return repaired(facts, parts)
+            return repair_reply(facts, parts)
         state = replay(facts, turn.replies)
         answer = "".join(part.text for part in parts if isinstance(part, Text))
         return _without_evidence(turn, state) or _citing(turn, state, answer) or AcceptReply(parts)
@@ -103,7 +103,7 @@ class GuardRails:
     def refusals(self, turn: TurnHistory) -> Mapping[str, RefusedCall]:
         if self._idle or not turn.replies:
             return {}
-        calls = judged(replay(self._facts(turn), turn.replies[:-1]), turn.replies[-1])
+        calls = judge_calls(replay(self._facts(turn), turn.replies[:-1]), turn.replies[-1])
         return {called.step.use.id: refused for called, refused in calls if refused is not None}
 
     def _facts(self, turn: TurnHistory) -> TurnFacts:
@@ -112,7 +112,7 @@ class GuardRails:
 
 def _named_outright(facts: TurnFacts) -> CallTools | None:
     """The call a message spells out, if there is the tool for it."""
-    direct = None if facts.asking is None else facts.asking.direct
+    direct = None if facts.intent is None else facts.intent.direct
     if direct is None or not facts.tools.has(direct.tool):
         return None
     args = direct.args if direct.tool != SEARCH or facts.scope is None else {**direct.args, "path": facts.scope}
@@ -120,40 +120,40 @@ def _named_outright(facts: TurnFacts) -> CallTools | None:
     return CallTools("direct", (_use(direct.tool, args),), f"the message names {what}")
 
 
-def _reading(rule: str, due: Due | None) -> CallTools | None:
-    return None if due is None else CallTools(rule, (_use(READ, {"path": due.path}),), due.why)
+def _reading(rule: str, read: RuntimeRead | None) -> CallTools | None:
+    return None if read is None else CallTools(rule, (_use(READ, {"path": read.path}),), read.reason)
 
 
 def _use(name: str, args: Mapping[str, str | int]) -> ToolUse:
-    return ToolUse(f"{RUNTIME}1", name, json.dumps(args, ensure_ascii=False))
+    return ToolUse(f"{RUNTIME_ID_PREFIX}1", name, json.dumps(args, ensure_ascii=False))
 
 
-def _surface(state: State) -> Surface | None:
+def _surface(state: TurnProgress) -> Surface | None:
     surface = state.turn.surface
     return ANSWER_ONLY if surface is not None and state.answered else surface
 
 
-def _notes(state: State) -> tuple[str, ...]:
+def _notes(state: TurnProgress) -> tuple[str, ...]:
     facts = state.turn
     notes: list[str] = []
     if state.answered:
         shown = quoted_list(state.evidence().shown)
         notes.append(f"You have read {shown}. Answer now from what it says, and ask for nothing more.")
     elif facts.surface is not None:
-        left = f"Tools for this message: {', '.join(map(facts.tools.written, facts.left))}."
-        notes.append(left if facts.left else "This message needs no tools: answer it in words.")
-    if not state.answered and state.gathers and not state.candidates and not state.has_evidence():
+        left = f"Tools for this message: {', '.join(map(facts.tools.written, facts.surface_tools))}."
+        notes.append(left if facts.surface_tools else "This message needs no tools: answer it in words.")
+    if not state.answered and state.needs_evidence and not state.candidates and not state.has_evidence():
         notes.append("Look before you answer: search for one word of the code, then read a file the search finds.")
     unexplained = [each.message for each in state.just_refused if each.rule in _SAID_BY_POLICY]
     return (*(f"{_NOTE}{note}" for note in notes), *dict.fromkeys(unexplained))
 
 
-def _without_evidence(turn: TurnHistory, state: State) -> RetryReply | CallTools | EndTurn | None:
+def _without_evidence(turn: TurnHistory, state: TurnProgress) -> RetryReply | CallTools | EndTurn | None:
     """An answer that came before anything shows it."""
-    if not state.gathers or state.has_evidence():
+    if not state.needs_evidence or state.has_evidence():
         return None
     if state.candidates or state.search_closed or not _may_correct(turn, "evidence"):
-        return _reading("evidence", state.unread()) or _no_evidence(state)
+        return _reading("evidence", state.read_before_answer()) or _no_evidence(state)
     searched = bool(state.searches)
     if state.reads:
         what = f"{quoted_list(state.paths_read)} does not show it" + (
@@ -162,7 +162,7 @@ def _without_evidence(turn: TurnHistory, state: State) -> RetryReply | CallTools
     elif searched:
         what = "the search found nothing"
     else:
-        what = "no file that shows it was read" if state.looked else "no search was made for this message"
+        what = "no file that shows it was read" if state.has_success else "no search was made for this message"
     return _again(
         "evidence",
         f"That cannot be answered yet: {what}. "
@@ -181,10 +181,10 @@ def _may_correct(turn: TurnHistory, rule: str) -> bool:
 # Files an answer names
 
 
-def _citing(turn: TurnHistory, state: State, answer: str) -> RetryReply | CallTools | EndTurn | None:
+def _citing(turn: TurnHistory, state: TurnProgress, answer: str) -> RetryReply | CallTools | EndTurn | None:
     """An answer that names a file it has not read; only where the message is about what files say."""
     facts = state.turn
-    if not facts.rules.citations or facts.asking is None or facts.asking.surface != RETRIEVAL_FIRST:
+    if not facts.rules.citations or facts.intent is None or facts.intent.surface != RETRIEVAL_FIRST:
         return None
     known = _files_known(turn, facts.tools)
     texts = [text for called in facts.tools.calls(turn.replies) for text in _texts(called)]
@@ -195,12 +195,12 @@ def _citing(turn: TurnHistory, state: State, answer: str) -> RetryReply | CallTo
         if read is not None:
             if facts.scope is not None and not is_inside(read, facts.scope):
                 return _cites_outside(turn, state, quoted(path), quoted(facts.scope))
-        elif not state.blind and (found is not None or not any(path in text for text in texts)):
+        elif not state.has_unknown_results and (found is not None or not any(path in text for text in texts)):
             return _cites_unread(turn, state, quoted(path), found, known)
     return None
 
 
-def _cites_outside(turn: TurnHistory, state: State, path: str, scope: str) -> RetryReply | EndTurn:
+def _cites_outside(turn: TurnHistory, state: TurnProgress, path: str, scope: str) -> RetryReply | EndTurn:
     """The file is known, and not where the message keeps to."""
     if _may_correct(turn, "citations"):
         about = f"Answer again, about {scope} only."
@@ -209,9 +209,9 @@ def _cites_outside(turn: TurnHistory, state: State, path: str, scope: str) -> Re
 
 
 def _cites_unread(
-    turn: TurnHistory, state: State, path: str, found: str | None, read: list[str]
+    turn: TurnHistory, state: TurnProgress, path: str, found: str | None, read: list[str]
 ) -> RetryReply | CallTools | EndTurn:
-    if found is not None and CITED not in state.acts and state.turn.tools.has(READ):
+    if found is not None and CITED not in state.runtime_calls and state.turn.tools.has(READ):
         return CallTools("citations", (_use(READ, {"path": found}),), f"the answer names {quoted(found)}")
     if _may_correct(turn, "citations"):
         known = f"Name only files you have read: {quoted_list(read)}." if read else "You have read no file."
@@ -219,13 +219,13 @@ def _cites_unread(
     return _stopped("citations", f"The model was stopped: its answer names {path}, which it has not read", state)
 
 
-def _files_known(turn: TurnHistory, tools: Catalogue) -> list[str]:
+def _files_known(turn: TurnHistory, tools: ToolIndex) -> list[str]:
     """Files that were read or changed in the conversation, each once, those of this turn first.
 
     What is told is enough here: to name a file claims less than to have found something in it.
     """
     calls = tools.calls([*turn.replies, *turn.earlier_replies])
-    known = (called.file for called in calls if called.name in {READ, *CHANGES} and called.went_well)
+    known = (called.file for called in calls if called.name in {READ, *CHANGE_TOOLS} and called.is_success)
     return list(dict.fromkeys(known))
 
 
@@ -234,9 +234,9 @@ def _meant(path: str, known: Iterable[str]) -> str | None:
     return next((each for each in known if refers_to(path, each)), None)
 
 
-def _texts(called: Called) -> Iterator[str]:
+def _texts(called: CallFacts) -> Iterator[str]:
     """What a result says; of a search, the lines and not the files, which are there to be read."""
-    if called.end is not End.DONE:
+    if called.outcome is not Outcome.DONE:
         return
     if called.name == SEARCH and called.step.result is not None:
         yield from (line for found in candidates_of(called.step.result) for line in found.lines)
@@ -267,9 +267,9 @@ def _own_answer(facts: TurnFacts, turn: TurnHistory) -> EndTurn | None:
     return shown or (_changed(facts, turn, calls) if facts.rules.own_answers else None)
 
 
-def _failed_read(facts: TurnFacts, turn: TurnHistory, state: State) -> EndTurn | None:
+def _failed_read(facts: TurnFacts, turn: TurnHistory, state: TurnProgress) -> EndTurn | None:
     """A read that failed, where it leaves the model with nothing: it would only guess at other paths."""
-    if not facts.rules.own_answers or state.reads or state.has_untried or state.blind:
+    if not facts.rules.own_answers or state.reads or state.has_untried or state.has_unknown_results:
         return None
     for called in _last_calls(facts, turn):
         if called.by_runtime and "/" not in called.path and _shown(facts) is None:
@@ -277,7 +277,7 @@ def _failed_read(facts: TurnFacts, turn: TurnHistory, state: State) -> EndTurn |
         result = called.step.result
         # The runtime's own calls have nothing else about them that could be wrong.
         refused = called.by_runtime and result is not None and result.failure is Failure.INVALID_ARGUMENTS
-        if called.name == READ and (called.end is End.FAILED or refused):
+        if called.name == READ and (called.outcome is Outcome.FAILED or refused):
             error = _line(result.error if result is not None else None).removesuffix(".")
             return EndTurn(
                 "own_answers", f"I couldn't read {quoted(called.path)}: {error}. No file contents were read."
@@ -285,7 +285,7 @@ def _failed_read(facts: TurnFacts, turn: TurnHistory, state: State) -> EndTurn |
     return None
 
 
-def _limit(state: State) -> EndTurn | None:
+def _limit(state: TurnProgress) -> EndTurn | None:
     """The same slip twice, or too many rounds."""
     rules = state.turn.rules
     for rule, what in _SLIPS.items():
@@ -296,14 +296,14 @@ def _limit(state: State) -> EndTurn | None:
     return None
 
 
-def _nothing_found(state: State) -> EndTurn | None:
+def _nothing_found(state: TurnProgress) -> EndTurn | None:
     """Two searches, both empty, and nothing was read."""
-    if not state.gathers or state.reads or len(state.searches) < 2 or state.candidates or state.has_evidence():
+    if not state.needs_evidence or state.reads or len(state.searches) < 2 or state.candidates or state.has_evidence():
         return None
     return _no_evidence(state)
 
 
-def _no_evidence(state: State) -> EndTurn:
+def _no_evidence(state: TurnProgress) -> EndTurn:
     if state.reads:
         what = "What was read does not show the answer"
     elif state.candidates:
@@ -315,30 +315,30 @@ def _no_evidence(state: State) -> EndTurn:
     return _stopped("evidence", what, state)
 
 
-def _stopped(rule: str, what: str, state: State) -> EndTurn:
+def _stopped(rule: str, what: str, state: TurnProgress) -> EndTurn:
     """With what is known to have been searched for and read; that there was nothing only where that is known too."""
     searched = quoted_list([each.query for each in state.searches if each.query])
     parts = {
-        "Searched for": searched or ("" if state.blind or state.looked else "nothing"),
-        "Read": quoted_list(state.paths_read) or ("" if state.blind else "nothing"),
+        "Searched for": searched or ("" if state.has_unknown_results or state.has_success else "nothing"),
+        "Read": quoted_list(state.paths_read) or ("" if state.has_unknown_results else "nothing"),
     }
     so_far = "".join(f"{what}: {names}. " for what, names in parts.items() if names)
     return EndTurn(rule, f"{what}. {so_far}Ask in other words, or name a file to read.", stopped=True)
 
 
-def _last_calls(facts: TurnFacts, turn: TurnHistory) -> list[Called]:
+def _last_calls(facts: TurnFacts, turn: TurnHistory) -> list[CallFacts]:
     """The calls of the last reply that asked for any."""
     last = next((each for each in reversed(turn.replies) if each.calls), None)
     return [] if last is None else [facts.tools.called(step) for step in last.calls]
 
 
-def _shown(facts: TurnFacts) -> Direct | None:
+def _shown(facts: TurnFacts) -> DirectCall | None:
     """The file whose content is the answer."""
-    direct = None if facts.asking is None else facts.asking.direct
+    direct = None if facts.intent is None else facts.intent.direct
     return direct if direct is not None and direct.raw else None
 
 
-def _file_shown(facts: TurnFacts, turn: TurnHistory, calls: list[Called]) -> EndTurn | None:
+def _file_shown(facts: TurnFacts, turn: TurnHistory, calls: list[CallFacts]) -> EndTurn | None:
     direct = _shown(facts)
     first_round = sum(bool(each.calls) for each in turn.replies) == 1
     if direct is None or not first_round or not all(called.by_runtime for called in calls):
@@ -353,7 +353,7 @@ def _file_shown(facts: TurnFacts, turn: TurnHistory, calls: list[Called]) -> End
     return EndTurn("direct", content + _rest(direct, typed, content))
 
 
-def _rest(asked: Direct, typed: Args, content: str) -> str:
+def _rest(asked: DirectCall, typed: Args, content: str) -> str:
     """What is missing of what was asked for."""
     begins, then, total = typed.get("offset"), typed.get("next_offset"), typed.get("total_lines")
     offset, limit = asked.args.get("offset"), asked.args.get("limit")
@@ -364,10 +364,10 @@ def _rest(asked: Direct, typed: Args, content: str) -> str:
     return f"{'' if content.endswith(chr(10)) else chr(10)}\n[The file goes on: these are {lines}.]"
 
 
-def _changed(facts: TurnFacts, turn: TurnHistory, calls: list[Called]) -> EndTurn | None:
+def _changed(facts: TurnFacts, turn: TurnHistory, calls: list[CallFacts]) -> EndTurn | None:
     """Only where it is known of every call of the reply what it changed: anything else is the model's to tell."""
-    acting = [called for called in calls if called.name not in LOOKING]
-    changes = [(called.path, called.step.result) for called in acting if called.name in CHANGES]
+    acting = [called for called in calls if called.name not in READ_ONLY_TOOLS]
+    changes = [(called.path, called.step.result) for called in acting if called.name in CHANGE_TOOLS]
     rejected = [path for path, result in changes if result is not None and result.failure is Failure.REJECTED]
     if not acting or sum(map(_is_change_made, acting)) + len(rejected) < len(acting):
         return None
@@ -377,20 +377,20 @@ def _changed(facts: TurnFacts, turn: TurnHistory, calls: list[Called]) -> EndTur
     done = [_line("" if result is None else without_change_note(result.output)) for result in made]
     if not rejected:
         return EndTurn("own_answers", "\n".join(done))
-    if not any(called.may_have_changed for called in everything):
+    if not any(called.may_have_changed_files for called in everything):
         return EndTurn("own_answers", "Canceled. No file was changed.")
     return EndTurn("own_answers", "\n".join([*done, _not_made(everything, rejected)]))
 
 
-def _is_change_made(called: Called) -> bool:
+def _is_change_made(called: CallFacts) -> bool:
     """Where a person wrote what came of it there is no typed result, and nobody knows what was changed."""
-    return called.name in CHANGES and called.end is End.DONE and bool(called.facts)
+    return called.name in CHANGE_TOOLS and called.outcome is Outcome.DONE and bool(called.facts)
 
 
-def _not_made(turn: Sequence[Called], rejected: Sequence[str]) -> str:
+def _not_made(turn: Sequence[CallFacts], rejected: Sequence[str]) -> str:
     """Whatever else may have changed a file is not denied."""
-    others = [called for called in turn if called.may_have_changed]
-    touched = any(called.name not in CHANGES or not called.path for called in others)
+    others = [called for called in turn if called.may_have_changed_files]
+    touched = any(called.name not in CHANGE_TOOLS or not called.path for called in others)
     touched = touched or not _are_apart([called.path for called in others], rejected)
     paths = quoted_list(list(dict.fromkeys(rejected)))
     return f"Canceled: this change to {paths} was not made." if touched else f"Canceled: {paths} was not changed."

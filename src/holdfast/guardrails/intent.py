@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast.agent.surface import ANSWER_ONLY, GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
-from holdfast.guardrails.negation import CHANGES, asks_for_change
+from holdfast.guardrails.negation import CHANGE_WORDS, asks_for_change
 from holdfast.models.requests.masked_text import Form, MaskedText, Slot, flag_slots, mask
 from holdfast.models.requests.words import (
     FOLDERS,
@@ -125,7 +125,7 @@ def is_assent(text: str) -> bool:
     return _ASSENT.fullmatch(words) is not None and _THANKS.fullmatch(words) is None and "?" not in text
 
 
-class Shape:
+class PhraseMatcher:
     """The beginning of a message with paths as `F`, `D`, `E` and quoted words as `Q`, for phrases to match."""
 
     def __init__(self, words: Sequence[RequestWord]) -> None:
@@ -243,7 +243,7 @@ class Mode(StrEnum):
     GENERAL = "general"
 
 
-class Direct(Struct, frozen=True):
+class DirectCall(Struct, frozen=True):
     """A call the message spells out."""
 
     tool: str
@@ -252,7 +252,7 @@ class Direct(Struct, frozen=True):
     """The content that is read is the answer itself, not words about it."""
 
 
-class Earlier(Struct, frozen=True):
+class EarlierContext(Struct, frozen=True):
     """What calls before this message were about, for words like "that file again"."""
 
     read: str | None = None
@@ -263,7 +263,7 @@ class Earlier(Struct, frozen=True):
     """Where the last search, listing or read was."""
 
 
-class Asking(Struct, frozen=True, kw_only=True):
+class Intent(Struct, frozen=True, kw_only=True):
     surface: Surface
     investigates: bool = False
     """Something must be found in the code before it can be answered."""
@@ -272,7 +272,7 @@ class Asking(Struct, frozen=True, kw_only=True):
     """All places are asked for, so that one of them is not enough."""
     scope: str | None = None
     """The folder the message keeps to."""
-    direct: Direct | None = None
+    direct: DirectCall | None = None
     names: frozenset[str] = frozenset()
     """The identifiers it names."""
 
@@ -300,7 +300,7 @@ _MODES: Final = {
 _LOOKS_UP: Final = word_set("find where where's locate search")
 _DOES: Final = word_set("use call invoke reference")
 """After a name these say what it does itself."""
-_CODE_TERMS: Final = CHANGES.union(*_MODES.values()) | word_set(
+_CODE_TERMS: Final = CHANGE_WORDS.union(*_MODES.values()) | word_set(
     "class classes code codebase command constant endpoint enum exception file files function functions handler "
     "interface method methods module modules package parser repo repository route source struct test tests tool trait "
     "type variable exported handled imported logged parsed raised rendered tested thrown validated"
@@ -324,7 +324,7 @@ _CAMEL: Final = re.compile(r"[a-z]{2,}[0-9]*[A-Z][a-z]")
 _SHORTEST_HUMPED: Final = 5
 
 
-def read_message(text: str, earlier: Earlier) -> Asking:
+def intent_of(text: str, earlier: EarlierContext) -> Intent:
     """Pure: the same words and the same past give the same reading.
 
     | surface | when, the first that fits |
@@ -340,23 +340,23 @@ def read_message(text: str, earlier: Earlier) -> Asking:
     and tracebacks nothing is read but that a traceback is about files.
     """
     if is_git_question(text):
-        return Asking(surface=GIT_READ_ONLY)
+        return Intent(surface=GIT_READ_ONLY)
     masked = mask(text)
     masked = masked._replace(text=_IN_TRACE.sub(" ", masked.text))
     words = words_in(masked)
     if asks_for_change(masked):
         edit = edit_in(masked)
-        direct = None if edit is None else Direct(EDIT, dict(zip(("path", "search", "replace"), edit, strict=True)))
-        return Asking(surface=MUTATION_ENABLED, scope=None if direct else _scope(words, earlier), direct=direct)
+        direct = None if edit is None else DirectCall(EDIT, dict(zip(("path", "search", "replace"), edit, strict=True)))
+        return Intent(surface=MUTATION_ENABLED, scope=None if direct else _scope(words, earlier), direct=direct)
     plain = [word.plain for word in words]
     said = frozenset(plain)
-    shape = Shape(words)
+    shape = PhraseMatcher(words)
     direct, settled = _direct(shape, masked.text, earlier)
     if settled:
-        return Asking(surface=RETRIEVAL_FIRST, direct=direct)
+        return Intent(surface=RETRIEVAL_FIRST, direct=direct)
     scope = _scope(words, earlier)
     if direct is not None or _is_lookup(said, plain) or any(map(_names_code, words)):
-        return Asking(
+        return Intent(
             surface=RETRIEVAL_FIRST,
             investigates=True,
             mode=_mode(words),
@@ -368,7 +368,7 @@ def read_message(text: str, earlier: Earlier) -> Asking:
     traced = map(plain_word, masked.traces.replace('"', " ").split())
     looks = any(word.is_path for word in (*words, *traced))
     looks = looks or bool(said & _LISTING and said & _FOLDER_TERMS) or shape.wants_to_read() or bool(said & _LOOKS_UP)
-    return Asking(surface=RETRIEVAL_FIRST if looks or scope is not None else ANSWER_ONLY, scope=scope)
+    return Intent(surface=RETRIEVAL_FIRST if looks or scope is not None else ANSWER_ONLY, scope=scope)
 
 
 def _mode(words: Sequence[RequestWord]) -> Mode:
@@ -381,16 +381,16 @@ def _mode(words: Sequence[RequestWord]) -> Mode:
     return next((mode for mode, terms in _MODES.items() if said & terms), Mode.GENERAL)
 
 
-def _direct(shape: Shape, text: str, earlier: Earlier) -> tuple[Direct | None, bool]:
+def _direct(shape: PhraseMatcher, text: str, earlier: EarlierContext) -> tuple[DirectCall | None, bool]:
     """What is asked for outright, and whether the message names what to look at, so that nothing has to be found.
 
     Two files at once, or "that file" where there was none, are named as well, but not asked for here.
     """
     phrase = " ".join(text.lower().split()).rstrip(".!? ")
     if phrase in _THAT_FILE:
-        return (None if earlier.read is None else Direct(READ, {"path": earlier.read}, raw=True)), True
+        return (None if earlier.read is None else DirectCall(READ, {"path": earlier.read}, raw=True)), True
     if phrase in _THAT_SEARCH:
-        return (None if earlier.query is None else Direct(SEARCH, {"query": earlier.query})), False
+        return (None if earlier.query is None else DirectCall(SEARCH, {"query": earlier.query})), False
     found = shape.file_to_read()
     if found is not None:
         word, raw, rest = found
@@ -398,20 +398,20 @@ def _direct(shape: Shape, text: str, earlier: Earlier) -> tuple[Direct | None, b
             return None, False
         return (None if any(after.is_path for after in rest) else _reading(word, raw)), True
     folder = shape.folder_to_list()
-    return (None, False) if folder is None else (Direct(LIST, {"path": folder}), True)
+    return (None, False) if folder is None else (DirectCall(LIST, {"path": folder}), True)
 
 
-def _reading(word: RequestWord, raw: bool) -> Direct | None:
+def _reading(word: RequestWord, raw: bool) -> DirectCall | None:
     """The file, or the lines of it that are to be shown. Which lines help to explain some is for the model to say."""
     if not word.line_suffix:
-        return Direct(READ, {"path": word.text}, raw)
+        return DirectCall(READ, {"path": word.text}, raw)
     lines = lines_of(word.line_suffix) if raw else None
     if lines is None:
         return None
-    return Direct(READ, {"path": word.text, "offset": lines[0], "limit": lines[1] - lines[0] + 1}, raw)
+    return DirectCall(READ, {"path": word.text, "offset": lines[0], "limit": lines[1] - lines[0] + 1}, raw)
 
 
-def _scope(words: Sequence[RequestWord], earlier: Earlier) -> str | None:
+def _scope(words: Sequence[RequestWord], earlier: EarlierContext) -> str | None:
     """`in` or `within`, perhaps `the`, and a path with a slash; or `in the same folder`. Two of them are none."""
     found: set[str] = set()
     for at, word in enumerate(words):

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from holdfast.models.requests.masked_text import LITERAL, MaskedText, split_sentences
 from holdfast.models.requests.words import plain_word, word_set
 
-CHANGES: Final = word_set(
+CHANGE_WORDS: Final = word_set(
     "add change create delete edit modify overwrite replace update write "
     "append fix implement insert move refactor remove rename"
 )
@@ -72,7 +72,7 @@ def asks_for_change(masked: MaskedText) -> bool:
     """
     text = LITERAL.sub(" · ", masked.text)
     lowered = text.lower()
-    return any(word in lowered for word in CHANGES) and any(map(_changes, split_sentences(text)))
+    return any(word in lowered for word in CHANGE_WORDS) and any(map(_changes, split_sentences(text)))
 
 
 def _changes(sentence: str) -> bool:
@@ -125,7 +125,7 @@ def _token(chunk: str) -> Token:
     word = plain_word(chunk)
     parts = word.text.lower().split("/") if "/" in word.text else [word.plain]
     last = chunk.rstrip(")]*")[-1:]
-    changes = all(part in CHANGES for part in parts)
+    changes = all(part in CHANGE_WORDS for part in parts)
     return Token(word.plain.strip("_~") or ("&" if chunk == "&" else ""), changes, last if last in ",;:" else "")
 
 

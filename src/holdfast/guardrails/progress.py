@@ -15,17 +15,25 @@ from holdfast.contract.json import Args
 from holdfast.contract.message import Part, ToolUse
 from holdfast.guardrails.evidence import (
     Candidate,
-    Gate,
-    best,
+    Rejection,
+    best_candidate,
     candidates_of,
     is_inside,
     plain_path,
     refers_to,
-    rejecting,
+    rejection_of,
     same_path,
 )
 from holdfast.guardrails.intent import LIST, READ, SEARCH, Mode
-from holdfast.guardrails.turn_facts import CHANGES, LOOKING, RUNTIME, Called, End, TurnFacts, is_by_runtime
+from holdfast.guardrails.turn_facts import (
+    CHANGE_TOOLS,
+    READ_ONLY_TOOLS,
+    RUNTIME_ID_PREFIX,
+    CallFacts,
+    Outcome,
+    TurnFacts,
+    is_by_runtime,
+)
 from holdfast.models.requests.masked_text import quoted, quoted_list
 from holdfast.models.requests.words import word_set
 
@@ -37,7 +45,7 @@ UNREAD: Final = "unread"
 """The model answered before it had read what was found."""
 
 
-class Seen(Struct, frozen=True):
+class FileRead(Struct, frozen=True):
     """A file that was read."""
 
     path: str
@@ -45,7 +53,7 @@ class Seen(Struct, frozen=True):
     """None where the typed result has no text."""
 
 
-class Searched(Struct, frozen=True):
+class PastSearch(Struct, frozen=True):
     query: str
     found: bool
 
@@ -53,20 +61,20 @@ class Searched(Struct, frozen=True):
 class Evidence(Struct, frozen=True):
     shown: tuple[str, ...]
     """Files that were read and count."""
-    rejected: tuple[tuple[str, Gate], ...]
+    rejected: tuple[tuple[str, Rejection], ...]
     """Files that were found and read, and do not."""
 
 
-class Due(Struct, frozen=True):
+class RuntimeRead(Struct, frozen=True):
     """A file the runtime reads itself."""
 
-    what: str
+    purpose: str
     """What for: each reason counts once."""
     path: str
-    why: str
+    reason: str
 
 
-class State(Struct, frozen=True, kw_only=True):
+class TurnProgress(Struct, frozen=True, kw_only=True):
     """Found by replaying a turn, never kept."""
 
     turn: TurnFacts
@@ -76,31 +84,31 @@ class State(Struct, frozen=True, kw_only=True):
     """By rule, in how many replies it refused something: a model is corrected between two replies, not within one."""
     just_refused: tuple[RefusedCall, ...] = ()
     """In the last reply."""
-    searches: tuple[Searched, ...] = ()
+    searches: tuple[PastSearch, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     """The files of the last search that found something."""
-    reads: tuple[Seen, ...] = ()
+    reads: tuple[FileRead, ...] = ()
     attempts: tuple[str, ...] = ()
     """Paths of all reads that ran, whatever came of them."""
     tried: tuple[str, ...] = ()
     """Paths of all reads that were asked for and have an end."""
-    fresh: frozenset[str] = frozenset()
+    unchanged_reads: frozenset[str] = frozenset()
     """Reads that would give the same again: nothing has changed since."""
     last_done: str = ""
     """The last call that succeeded."""
-    acts: Mapping[str, int] = field(default_factory=dict[str, int])
+    runtime_calls: Mapping[str, int] = field(default_factory=dict[str, int])
     """How often the runtime asked for calls itself, by what for."""
     answered: bool = False
     """The evidence that was asked for is there."""
-    blind: bool = False
+    has_unknown_results: bool = False
     """What some call brought is not known in its typed form: nothing can be said about what is missing."""
-    looked: bool = False
+    has_success: bool = False
     """Some call succeeded."""
 
     @property
-    def gathers(self) -> bool:
+    def needs_evidence(self) -> bool:
         """An answer needs evidence, and it can be judged."""
-        return self.turn.gathers and not self.blind
+        return self.turn.needs_evidence and not self.has_unknown_results
 
     @property
     def paths_read(self) -> list[str]:
@@ -118,7 +126,7 @@ class State(Struct, frozen=True, kw_only=True):
 
     @property
     def next_best(self) -> str | None:
-        return best(self.turn.mode, self.candidates, self.tried)
+        return best_candidate(self.turn.mode, self.candidates, self.tried)
 
     def is_candidate(self, path: str) -> bool:
         return any(same_path(path, each.path) for each in self.candidates)
@@ -133,11 +141,11 @@ class State(Struct, frozen=True, kw_only=True):
                 path = plain_path(read.path)
                 contents[path] = contents.get(path, "") + read.content
         shown: list[str] = []
-        rejected: list[tuple[str, Gate]] = []
+        rejected: list[tuple[str, Rejection]] = []
         for path, content in contents.items():
             if not self.is_candidate(path):
                 shown += [path] if self._is_asked_about(path) or self.turn.shows(path, content) else []
-            elif (gate := rejecting(self.turn.mode, path, content, self.candidates)) is None:
+            elif (gate := rejection_of(self.turn.mode, path, content, self.candidates)) is None:
                 shown.append(path)
             else:
                 rejected.append((path, gate))
@@ -145,42 +153,44 @@ class State(Struct, frozen=True, kw_only=True):
 
     def is_answered(self) -> bool:
         """Whether enough files were read that count; where there are no more to be read, one is enough."""
-        return self.gathers and bool(self.reads) and self._is_enough(self.evidence().shown)
+        return self.needs_evidence and bool(self.reads) and self._is_enough(self.evidence().shown)
 
     def has_evidence(self) -> bool:
         """Whether it may be answered: what was read before the message counts too, and leaves the tools as they are."""
-        return self.answered or self._is_enough({*self.evidence().shown, *self.turn.known})
+        return self.answered or self._is_enough({*self.evidence().shown, *self.turn.earlier_evidence})
 
-    def due(self) -> Due | None:
+    def next_read(self) -> RuntimeRead | None:
         """What the runtime reads without asking the model."""
-        path = self.next_best if self.gathers and not self.answered and self.candidates else None
+        path = self.next_best if self.needs_evidence and not self.answered and self.candidates else None
         if path is None:
             return None
         evidence = self.evidence()
         for read, gate in evidence.rejected:
-            if gate not in self.acts:
-                return Due(gate, path, f"{quoted(read)} {gate}")
-        if self.turn.mode is Mode.USAGE and self.acts.get(PREFERRED, 0) < self.turn.wanted:
-            return Due(PREFERRED, path, f"{quoted(path)} is the likeliest place")
+            if gate not in self.runtime_calls:
+                return RuntimeRead(gate, path, f"{quoted(read)} {gate}")
+        if self.turn.mode is Mode.USAGE and self.runtime_calls.get(PREFERRED, 0) < self.turn.files_needed:
+            return RuntimeRead(PREFERRED, path, f"{quoted(path)} is the likeliest place")
         strays = [read for read in self.attempts if not (self.is_candidate(read) or self._is_asked_about(read))]
         strays = [read for read in strays if plain_path(read) not in evidence.shown]
-        if strays and REDIRECT not in self.acts and not self.candidate_attempts():
-            return Due(REDIRECT, path, f"{quoted(strays[-1])} is not among the files that were found")
+        if strays and REDIRECT not in self.runtime_calls and not self.candidate_attempts():
+            return RuntimeRead(REDIRECT, path, f"{quoted(strays[-1])} is not among the files that were found")
         return None
 
-    def unread(self) -> Due | None:
+    def read_before_answer(self) -> RuntimeRead | None:
         """What the runtime reads when the model answers without evidence."""
-        path = self.next_best if self.candidates and UNREAD not in self.acts else None
-        return None if path is None else Due(UNREAD, path, "the answer came before any file that shows it was read")
+        path = self.next_best if self.candidates and UNREAD not in self.runtime_calls else None
+        if path is None:
+            return None
+        return RuntimeRead(UNREAD, path, "the answer came before any file that shows it was read")
 
     def _is_enough(self, shown: Collection[str]) -> bool:
-        if len(shown) >= self.turn.wanted:
+        if len(shown) >= self.turn.files_needed:
             return True
         return len(shown) > 0 and self.search_closed and self.next_best is None
 
     def _is_asked_about(self, path: str) -> bool:
         """The message names it and asks what is in it: it needs no search to be found."""
-        if self.turn.mode is Mode.USAGE or self.turn.wanted > 1:
+        if self.turn.mode is Mode.USAGE or self.turn.files_needed > 1:
             return False
         return any(refers_to(name, path) for name in self.turn.named)
 
@@ -191,12 +201,12 @@ MAX_CANDIDATE_READS: Final = 2
 DIRECT: Final = "direct"
 CITED: Final = "cited"
 
-Before = Sequence[Called]
+PrecedingCalls = Sequence[CallFacts]
 """The calls of the same reply that come first and are let through."""
-Check = Callable[[State, Before, Called], str | None]
+Check = Callable[[TurnProgress, PrecedingCalls, CallFacts], str | None]
 
 
-def refused(state: State, before: Before, called: Called) -> RefusedCall | None:
+def refusal_of(state: TurnProgress, before: PrecedingCalls, called: CallFacts) -> RefusedCall | None:
     """The first rule that refuses a call, in the state its reply found."""
     if called.by_runtime:
         return None
@@ -206,19 +216,19 @@ def refused(state: State, before: Before, called: Called) -> RefusedCall | None:
     return None
 
 
-def _written(state: State, called: Called) -> str:
+def _written(state: TurnProgress, called: CallFacts) -> str:
     return quoted(state.turn.tools.written(called.name))
 
 
-def _after_evidence(state: State, before: Before, called: Called) -> str | None:
+def _after_evidence(state: TurnProgress, before: PrecedingCalls, called: CallFacts) -> str | None:
     if not state.answered or state.turn.surface is None:
         return None
     shown = quoted_list(state.evidence().shown)
     return f"{_written(state, called)} was not run: you have read {shown}, which shows it. Answer now."
 
 
-def _outside_surface(state: State, before: Before, called: Called) -> str | None:
-    names = state.turn.left
+def _outside_surface(state: TurnProgress, before: PrecedingCalls, called: CallFacts) -> str | None:
+    names = state.turn.surface_tools
     if state.turn.surface is None or called.name in names:
         return None
     written = ", ".join(map(state.turn.tools.written, names))
@@ -226,15 +236,15 @@ def _outside_surface(state: State, before: Before, called: Called) -> str | None
     return f"{_written(state, called)} is not among the tools for this message. {left}"
 
 
-def _weak_query(state: State, before: Before, called: Called) -> str | None:
+def _weak_query(state: TurnProgress, before: PrecedingCalls, called: CallFacts) -> str | None:
     query = called.query
-    if called.name != SEARCH or query is None or not is_weak(query):
+    if called.name != SEARCH or query is None or not is_weak_query(query):
         return None
     said = f"{quoted(query)} would find almost everything" if query.strip() else "a search needs something to look for"
     return f"Nothing was searched: {said}. Search for one name of the code, three letters or longer."
 
 
-def _search_closed(state: State, before: Before, called: Called) -> str | None:
+def _search_closed(state: TurnProgress, before: PrecedingCalls, called: CallFacts) -> str | None:
     if called.name != SEARCH:
         return None
     if not state.search_closed:
@@ -245,19 +255,19 @@ def _search_closed(state: State, before: Before, called: Called) -> str | None:
     return "No more searches for this message. Answer from what you have, or say what is missing."
 
 
-def _list_before_search(state: State, before: Before, called: Called) -> str | None:
+def _list_before_search(state: TurnProgress, before: PrecedingCalls, called: CallFacts) -> str | None:
     searched = state.searches or any(each.name == SEARCH for each in before)
     if called.name != LIST or not state.turn.investigates or searched:
         return None
     return f"{quoted(called.path or '.')} was not listed: search for a name of the code first, then read what is found."
 
 
-def _read_budget(state: State, before: Before, called: Called) -> str | None:
+def _read_budget(state: TurnProgress, before: PrecedingCalls, called: CallFacts) -> str | None:
     if called.name != READ:
         return None
     reads = [each for each in before if each.name == READ]
     path, limit = quoted(called.path), ""
-    if called.key in state.fresh:
+    if called.key in state.unchanged_reads:
         return f"{path} was not read again: its content is above. Use that, or read another file."
     if any(each.key == called.key for each in reads):
         return f"{path} was not read twice: your reply asks for it already. Use what that call gives."
@@ -269,9 +279,9 @@ def _read_budget(state: State, before: Before, called: Called) -> str | None:
     return f"{path} was not read: {limit} for one message are the limit. Answer from those." if limit else None
 
 
-def _repeated(state: State, before: Before, called: Called) -> str | None:
+def _repeated(state: TurnProgress, before: PrecedingCalls, called: CallFacts) -> str | None:
     """Only for tools whose answer is known to stay the same: one that waits for something is asked again and again."""
-    if called.name not in LOOKING | CHANGES:
+    if called.name not in READ_ONLY_TOOLS | CHANGE_TOOLS:
         return None
     again = f"{_written(state, called)} was not run again with the same arguments:"
     if called.key == state.last_done:
@@ -291,93 +301,93 @@ _CHECKS: Final[dict[str, Check]] = {
 }
 
 
-def judged(state: State, each: PastReply) -> Iterator[tuple[Called, RefusedCall | None]]:
+def judge_calls(state: TurnProgress, each: PastReply) -> Iterator[tuple[CallFacts, RefusedCall | None]]:
     """The calls of a reply, judged in the state it found, each with why it is refused, if it is."""
-    before: list[Called] = []
+    before: list[CallFacts] = []
     for step in each.calls:
         called = state.turn.tools.called(step)
-        no = refused(state, before, called)
+        no = refusal_of(state, before, called)
         if no is None:
             before.append(called)
         yield called, no
 
 
-def replay(turn: TurnFacts, rounds: Sequence[PastReply]) -> State:
-    state = State(turn=turn)
+def replay(turn: TurnFacts, rounds: Sequence[PastReply]) -> TurnProgress:
+    state = TurnProgress(turn=turn)
     for each in rounds:
         if each.calls:
             state = _after(state, each)
     return state
 
 
-def _after(state: State, each: PastReply) -> State:
-    calls = list(judged(state, each))
+def _after(state: TurnProgress, each: PastReply) -> TurnProgress:
+    calls = list(judge_calls(state, each))
     refusals = tuple(dict.fromkeys(no for _, no in calls if no is not None))
     now = replace(
         state,
         rounds=state.rounds + 1,
         refused=_counted(state.refused, {no.rule for no in refusals}),
         just_refused=refusals,
-        acts=_counted(state.acts, {_purpose(state)}) if is_by_runtime(each) else state.acts,
+        runtime_calls=_counted(state.runtime_calls, {_purpose(state)}) if is_by_runtime(each) else state.runtime_calls,
     )
     for called, no in calls:
         now = _since(now, called)
-        if no is None or called.end is End.DONE:
+        if no is None or called.outcome is Outcome.DONE:
             now = _with(now, called)
-    if any(called.may_have_changed for called, _ in calls):
+    if any(called.may_have_changed_files for called, _ in calls):
         # The calls of a reply run in any order: what was looked at beside a change may be as it was before it.
-        looked = any(called.key == now.last_done and called.name in LOOKING for called, _ in calls)
-        now = replace(now, fresh=frozenset[str](), last_done="" if looked else now.last_done)
+        looked = any(called.key == now.last_done and called.name in READ_ONLY_TOOLS for called, _ in calls)
+        now = replace(now, unchanged_reads=frozenset[str](), last_done="" if looked else now.last_done)
     return replace(now, answered=now.is_answered())
 
 
-def _purpose(state: State) -> str:
+def _purpose(state: TurnProgress) -> str:
     """What the runtime asked for calls for: it is known from the state in which it did."""
     if not state.rounds:
         return DIRECT
-    due = state.due()
-    if due is not None:
-        return due.what
-    return UNREAD if state.gathers and not state.has_evidence() else CITED
+    read = state.next_read()
+    if read is not None:
+        return read.purpose
+    return UNREAD if state.needs_evidence and not state.has_evidence() else CITED
 
 
 def _counted(counts: Mapping[str, int], names: set[str]) -> dict[str, int]:
     return {**counts, **{name: counts.get(name, 0) + 1 for name in names}}
 
 
-def _since(state: State, called: Called) -> State:
+def _since(state: TurnProgress, called: CallFacts) -> TurnProgress:
     """What is no longer as it was, and what can no longer be known, after a call."""
-    if called.may_have_changed:
-        state = replace(state, last_done="", fresh=frozenset[str]())
-    untyped = called.name in (READ, SEARCH) and called.end is End.DONE and not called.facts
-    return replace(state, blind=True) if called.is_told or untyped else state
+    if called.may_have_changed_files:
+        state = replace(state, last_done="", unchanged_reads=frozenset[str]())
+    untyped = called.name in (READ, SEARCH) and called.outcome is Outcome.DONE and not called.facts
+    return replace(state, has_unknown_results=True) if called.is_reported_success or untyped else state
 
 
-def _with(state: State, called: Called) -> State:
+def _with(state: TurnProgress, called: CallFacts) -> TurnProgress:
     """What a call that ended adds. One whose result is gone adds nothing: it is no reason to refuse anything."""
-    end = called.end
-    if end is End.DONE:
-        state = replace(state, last_done=called.key, looked=True)
-    if called.name == SEARCH and end is End.DONE:
+    outcome = called.outcome
+    if outcome is Outcome.DONE:
+        state = replace(state, last_done=called.key, has_success=True)
+    if called.name == SEARCH and outcome is Outcome.DONE:
         return _with_search(state, called)
-    if called.name != READ or end is End.GONE:
+    if called.name != READ or outcome is Outcome.GONE:
         return state
     state = replace(state, tried=(*state.tried, called.file))
-    if end in (End.DONE, End.FAILED):
+    if outcome in (Outcome.DONE, Outcome.FAILED):
         state = replace(state, attempts=(*state.attempts, called.file))
-    if end is End.DONE:
-        seen = Seen(called.file, called.content)
-        state = replace(state, reads=(*state.reads, seen), fresh=state.fresh | {called.key})
+    if outcome is Outcome.DONE:
+        seen = FileRead(called.file, called.content)
+        state = replace(state, reads=(*state.reads, seen), unchanged_reads=state.unchanged_reads | {called.key})
     return state
 
 
-def _with_search(state: State, called: Called) -> State:
+def _with_search(state: TurnProgress, called: CallFacts) -> TurnProgress:
     assert called.step.result is not None
     if not isinstance(called.facts.get("files"), list):
         return state
     found = candidates_of(called.step.result)
     query = called.args.get("query")
-    searched = Searched(query if isinstance(query, str) else "", bool(found))
+    searched = PastSearch(query if isinstance(query, str) else "", bool(found))
     return replace(state, searches=(*state.searches, searched), candidates=found or state.candidates)
 
 
@@ -397,7 +407,7 @@ _SAYS_NOTHING: Final = word_set(
 _SHORTEST: Final = 3
 
 
-def simplified(query: str) -> str:
+def simplify_query(query: str) -> str:
     """The first word that says something and would not find everything; the query itself if there is none.
 
     Words end at white space, quotes, brackets and ``\\ . , ; :``. Question words, the keywords of a declaration and
@@ -405,16 +415,16 @@ def simplified(query: str) -> str:
     `Session`, `os.path.join` is `path`.
     """
     words = (match[0] for match in _WORD.finditer(query))
-    return next((word for word in words if word.lower() not in _SAYS_NOTHING and not is_weak(word)), query)
+    return next((word for word in words if word.lower() not in _SAYS_NOTHING and not is_weak_query(word)), query)
 
 
-def is_weak(query: str) -> bool:
+def is_weak_query(query: str) -> bool:
     """Whether it would find everything: empty, shorter than three characters, or `git`."""
     word = query.strip()
     return len(word) < _SHORTEST or word.lower() == "git"
 
 
-def repaired(turn: TurnFacts, parts: Sequence[Part]) -> AcceptReply:
+def repair_reply(turn: TurnFacts, parts: Sequence[Part]) -> AcceptReply:
     changed: dict[str, str] = {}
     taken = {part.id for part in parts if isinstance(part, ToolUse)}
     made = (_own_id(_search(turn, part, changed), taken) if isinstance(part, ToolUse) else part for part in parts)
@@ -427,7 +437,7 @@ def _search(turn: TurnFacts, use: ToolUse, changed: dict[str, str]) -> ToolUse:
         return use
     right: Args = dict(called.args)
     query, scope = called.query, turn.scope
-    if query is not None and turn.rules.simplify_queries and (word := simplified(query)) != query:
+    if query is not None and turn.rules.simplify_queries and (word := simplify_query(query)) != query:
         changed["simplify_queries"] = f"{quoted(query)} is searched as {quoted(word)}"
         right["query"] = word
     if scope is not None and not (called.path and is_inside(called.path, scope)):
@@ -439,7 +449,7 @@ def _search(turn: TurnFacts, use: ToolUse, changed: dict[str, str]) -> ToolUse:
 def _own_id(use: ToolUse, taken: set[str]) -> ToolUse:
     """A model's call does not pass for one of the runtime's."""
     fresh = use.id
-    while fresh.startswith(RUNTIME) or (fresh != use.id and fresh in taken):
+    while fresh.startswith(RUNTIME_ID_PREFIX) or (fresh != use.id and fresh in taken):
         fresh = f"model-{fresh}"
     taken.add(fresh)
     return use if fresh == use.id else replace(use, id=fresh)

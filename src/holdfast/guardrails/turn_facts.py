@@ -17,15 +17,17 @@ from holdfast.config.config import GuardrailsConfig
 from holdfast.contract.enums import Failure, State
 from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
-from holdfast.guardrails.evidence import is_inside, is_plain, plain_path, shows_alone
-from holdfast.guardrails.intent import EDIT, LIST, READ, SEARCH, Asking, Earlier, Mode, is_assent, read_message
+from holdfast.guardrails.evidence import is_evidence_alone, is_inside, is_plain, plain_path
+from holdfast.guardrails.intent import EDIT, LIST, READ, SEARCH, EarlierContext, Intent, Mode, intent_of, is_assent
 from holdfast.models.requests.words import paths_in
 
-CHANGES: Final = frozenset({EDIT, "file.write"})
-LOOKING: Final = frozenset({READ, LIST, "file.find", SEARCH, "output.read", "git.status", "git.diff", "git.log"})
+CHANGE_TOOLS: Final = frozenset({EDIT, "file.write"})
+READ_ONLY_TOOLS: Final = frozenset(
+    {READ, LIST, "file.find", SEARCH, "output.read", "git.status", "git.diff", "git.log"}
+)
 """Calls that leave everything as it is."""
 
-RUNTIME: Final = "runtime-"
+RUNTIME_ID_PREFIX: Final = "runtime-"
 """How the ids of calls begin that no model asked for."""
 
 _BROKEN: Final = frozenset({Failure.TOOL_ERROR, Failure.TIMEOUT, Failure.INVALID_OUTPUT})
@@ -36,7 +38,7 @@ _BEFORE_IT_RAN: Final = frozenset({
 })  # fmt: skip
 
 
-class End(Enum):
+class Outcome(Enum):
     """What became of a call, by its typed result."""
 
     DONE = auto()
@@ -50,7 +52,7 @@ class End(Enum):
     """Nobody knows any more."""
 
 
-class Called(Struct, frozen=True):
+class CallFacts(Struct, frozen=True):
     """A call, read as far as it can be, and how it ended."""
 
     step: ReplyCall
@@ -74,33 +76,33 @@ class Called(Struct, frozen=True):
 
     @property
     def by_runtime(self) -> bool:
-        return self.step.use.id.startswith(RUNTIME)
+        return self.step.use.id.startswith(RUNTIME_ID_PREFIX)
 
     @property
-    def end(self) -> End:
+    def outcome(self) -> Outcome:
         result = self.step.result
         if result is None:
-            return End.GONE
+            return Outcome.GONE
         if result.success:
-            return End.DONE
+            return Outcome.DONE
         if result.failure in _BROKEN and result.state is not State.CANCELLED:
-            return End.FAILED
-        return End.NOT_RUN if result.failure in _BEFORE_IT_RAN else End.UNCLEAR
+            return Outcome.FAILED
+        return Outcome.NOT_RUN if result.failure in _BEFORE_IT_RAN else Outcome.UNCLEAR
 
     @property
-    def may_have_changed(self) -> bool:
+    def may_have_changed_files(self) -> bool:
         """Whether it could change something, and is not known not to have run."""
-        return self.name not in LOOKING and self.end is not End.NOT_RUN
+        return self.name not in READ_ONLY_TOOLS and self.outcome is not Outcome.NOT_RUN
 
     @property
-    def is_told(self) -> bool:
+    def is_reported_success(self) -> bool:
         """Whether it went well as far as the model was told, where its typed result is gone."""
         return self.step.result is None and self.step.sent is not None and not self.step.sent.error
 
     @property
-    def went_well(self) -> bool:
+    def is_success(self) -> bool:
         """Where it is only spoken of again and its typed result is gone, what was told is enough."""
-        return self.is_told or self.end is End.DONE
+        return self.is_reported_success or self.outcome is Outcome.DONE
 
     @property
     def facts(self) -> Args:
@@ -124,17 +126,17 @@ class Called(Struct, frozen=True):
 
 def is_by_runtime(each: PastReply) -> bool:
     """Whether the runtime asked for all calls of a round."""
-    return bool(each.calls) and all(step.use.id.startswith(RUNTIME) for step in each.calls)
+    return bool(each.calls) and all(step.use.id.startswith(RUNTIME_ID_PREFIX) for step in each.calls)
 
 
-Written = Callable[[Tool], str]
+ToolNaming = Callable[[Tool], str]
 """The name of a tool as the model writes it."""
 
 
-class Catalogue:
+class ToolIndex:
     """The tools a caller can see, by every name they have."""
 
-    def __init__(self, tools: Sequence[Tool], written: Written) -> None:
+    def __init__(self, tools: Sequence[Tool], written: ToolNaming) -> None:
         self._tools = tuple(tools)
         self._written = {tool.name: written(tool) for tool in tools}
         self._names = {name: tool.name for tool in tools for name in (*tool.names, tool.api_name)}
@@ -146,15 +148,15 @@ class Catalogue:
         """The tool of this name as the model writes it."""
         return self._written.get(name, name)
 
-    def left_by(self, surface: Surface) -> tuple[str, ...]:
+    def on_surface(self, surface: Surface) -> tuple[str, ...]:
         return tuple(sorted(tool.name for tool in surface.select(self._tools)))
 
-    def called(self, step: ReplyCall) -> Called:
+    def called(self, step: ReplyCall) -> CallFacts:
         name = self._names.get(step.use.name, step.use.name)
         args = step.use.parsed
-        return Called(step, name, args or {}, _key(name, step.use.arguments if args is None else args))
+        return CallFacts(step, name, args or {}, _key(name, step.use.arguments if args is None else args))
 
-    def calls(self, rounds: Sequence[PastReply]) -> Iterator[Called]:
+    def calls(self, rounds: Sequence[PastReply]) -> Iterator[CallFacts]:
         return (self.called(step) for each in rounds for step in each.calls)
 
 
@@ -171,93 +173,104 @@ class TurnFacts(Struct, frozen=True, kw_only=True):
     """What stays the same during a turn: the rules, the tools, and what the message asks for."""
 
     rules: GuardrailsConfig
-    tools: Catalogue
-    asking: Asking | None = None
+    tools: ToolIndex
+    intent: Intent | None = None
     """None where the words are not all the person's: what they ask for cannot be known from them."""
     named: tuple[str, ...] = ()
     """Files the message names."""
-    left: tuple[str, ...] = ()
+    surface_tools: tuple[str, ...] = ()
     """The tools of the surface that there are."""
-    no_folder: bool = False
+    scope_missing: bool = False
     """What the message seems to keep to is none, as a search in this turn has shown."""
-    known: tuple[str, ...] = ()
+    earlier_evidence: tuple[str, ...] = ()
     """Files that were read before this message, and show what it asks for."""
 
     @property
     def investigates(self) -> bool:
         """Something is to be found in the code, and there are the tools to find it."""
-        return self.asking is not None and self.asking.investigates and self.tools.has(SEARCH, READ)
+        return self.intent is not None and self.intent.investigates and self.tools.has(SEARCH, READ)
 
     @property
-    def gathers(self) -> bool:
+    def needs_evidence(self) -> bool:
         """An answer needs evidence."""
         return self.rules.evidence and self.investigates
 
     @property
     def mode(self) -> Mode:
-        return Mode.GENERAL if self.asking is None else self.asking.mode
+        return Mode.GENERAL if self.intent is None else self.intent.mode
 
     @property
-    def wanted(self) -> int:
+    def files_needed(self) -> int:
         """How many files must show the answer, if there are as many."""
-        return 2 if self.asking is not None and self.asking.broad else 1
+        return 2 if self.intent is not None and self.intent.broad else 1
 
     @property
     def surface(self) -> Surface | None:
-        return self.asking.surface if self.rules.surfaces and self.asking is not None else None
+        return self.intent.surface if self.rules.surfaces and self.intent is not None else None
 
     @property
     def scope(self) -> str | None:
         """Where calls and answers keep to, as far as the turn has not shown that there is no such place."""
-        return self.asking.scope if self.rules.scope and self.asking is not None and not self.no_folder else None
+        return self.intent.scope if self.rules.scope and self.intent is not None and not self.scope_missing else None
 
     def shows(self, path: str, content: str) -> bool:
         """Whether a file no search found is evidence. It is so from the beginning to the end of a turn."""
-        if self.asking is None:
+        if self.intent is None:
             return False
-        if self.rules.scope and self.asking.scope is not None and not is_inside(path, self.asking.scope):
+        if self.rules.scope and self.intent.scope is not None and not is_inside(path, self.intent.scope):
             return False
-        return shows_alone(self.mode, path, content, self.asking.names)
+        return is_evidence_alone(self.mode, path, content, self.intent.names)
 
 
-def facts_of(rules: GuardrailsConfig, tools: Sequence[Tool], turn: TurnHistory, written: Written) -> TurnFacts:
-    catalogue = Catalogue(tools, written)
-    asking, named = (None, ()) if turn.has_foreign_text else _asked(turn, catalogue)
-    if asking is None:
+def facts_of(rules: GuardrailsConfig, tools: Sequence[Tool], turn: TurnHistory, written: ToolNaming) -> TurnFacts:
+    catalogue = ToolIndex(tools, written)
+    intent, named = (None, ()) if turn.has_foreign_text else _asked(turn, catalogue)
+    if intent is None:
         return TurnFacts(rules=rules, tools=catalogue, named=named)
-    no_folder = asking.scope is not None and any(
+    scope_missing = intent.scope is not None and any(
         # Words such as "client/server" only look like a path.
-        called.name == SEARCH and called.path == asking.scope and called.end is End.FAILED
+        called.name == SEARCH and called.path == intent.scope and called.outcome is Outcome.FAILED
         for called in catalogue.calls(turn.replies)
     )
-    left = catalogue.left_by(asking.surface)
-    found = TurnFacts(rules=rules, tools=catalogue, asking=asking, named=named, left=left, no_folder=no_folder)
-    return replace(found, known=tuple(_known(found, turn.earlier_replies))) if found.gathers else found
+    surface_tools = catalogue.on_surface(intent.surface)
+    found = TurnFacts(
+        rules=rules,
+        tools=catalogue,
+        intent=intent,
+        named=named,
+        surface_tools=surface_tools,
+        scope_missing=scope_missing,
+    )
+    return (
+        replace(found, earlier_evidence=tuple(_earlier_evidence(found, turn.earlier_replies)))
+        if found.needs_evidence
+        else found
+    )
 
 
-def _asked(turn: TurnHistory, tools: Catalogue) -> tuple[Asking | None, tuple[str, ...]]:
+def _asked(turn: TurnHistory, tools: ToolIndex) -> tuple[Intent | None, tuple[str, ...]]:
     """What the message asks for, and the files it names.
 
     "Yes" asks for what the last message that says more did, as far as the tools go; what it agrees to is in the answers
     between them.
     """
-    earlier = earlier_of(turn.earlier_replies, tools)
+    earlier = earlier_context(turn.earlier_replies, tools)
     if not is_assent(turn.prompt):
-        return read_message(turn.prompt, earlier), tuple(paths_in(turn.prompt))
+        return intent_of(turn.prompt, earlier), tuple(paths_in(turn.prompt))
     meant = next((words for words in reversed(turn.earlier_prompts) if words is None or not is_assent(words)), "")
     if meant is None:
         return None, ()
-    return Asking(surface=read_message(meant, earlier).surface), tuple(paths_in(meant))
+    return Intent(surface=intent_of(meant, earlier).surface), tuple(paths_in(meant))
 
 
-def _known(turn: TurnFacts, earlier: Sequence[PastReply]) -> Iterator[str]:
+def _earlier_evidence(turn: TurnFacts, earlier: Sequence[PastReply]) -> Iterator[str]:
     """Of what was read and not changed since, or in the same reply: its calls run in any order."""
     contents: dict[str, str] = {}
     for each in earlier:
         calls = [turn.tools.called(step) for step in each.calls]
-        changes = [called for called in calls if called.may_have_changed]
+        changes = [called for called in calls if called.may_have_changed_files]
         for called in changes:
-            changed = plain_path(called.file) if called.name in CHANGES and is_plain(called.file) else ""
+            changed = plain_path(called.file) if called.name in CHANGE_TOOLS and is_plain(called.file) else ""
             contents = {path: content for path, content in contents.items() if changed and path != changed}
         for called in calls:
             if not changes and called.name == READ and called.content is not None:
@@ -266,11 +279,11 @@ def _known(turn: TurnFacts, earlier: Sequence[PastReply]) -> Iterator[str]:
     return (path for path, content in contents.items() if turn.shows(path, content))
 
 
-def earlier_of(rounds: Sequence[PastReply], tools: Catalogue) -> Earlier:
+def earlier_context(rounds: Sequence[PastReply], tools: ToolIndex) -> EarlierContext:
     """What the calls of earlier turns were about, the last of each kind."""
     read = query = folder = None
     for called in (tools.called(step) for each in reversed(rounds) for step in reversed(each.calls)):
-        if called.name not in (READ, LIST, SEARCH) or not called.went_well:
+        if called.name not in (READ, LIST, SEARCH) or not called.is_success:
             continue
         if called.name == READ:
             read = read or called.file
@@ -280,4 +293,4 @@ def earlier_of(rounds: Sequence[PastReply], tools: Catalogue) -> Earlier:
             folder = folder or called.path or "."
         if read and query and folder:
             break
-    return Earlier(read, query, folder)
+    return EarlierContext(read, query, folder)

@@ -10,7 +10,7 @@ from holdfast.agent.guard import AcceptReply, AskModel, EndTurn, RetryReply, Tur
 from holdfast.agent.surface import ANSWER_ONLY, GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
 from holdfast.contract.message import ToolUse
 from holdfast.contract.result import Result
-from tests.guardrails.making import (
+from tests.guardrails.turns import (
     OFF,
     TOOLS,
     WHERE,

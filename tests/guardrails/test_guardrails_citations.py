@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.agent.guard import AcceptReply, PastReply, RetryReply
-from tests.guardrails.making import (
+from tests.guardrails.turns import (
     WHERE,
     acted,
     answer,

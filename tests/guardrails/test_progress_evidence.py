@@ -8,7 +8,7 @@ from holdfast.agent.guard import AcceptReply, AskModel, EndTurn, PastReply, Repl
 from holdfast.agent.surface import ANSWER_ONLY, RETRIEVAL_FIRST
 from holdfast.contract.message import ToolResult, ToolUse
 from holdfast.contract.result import Result, fail
-from tests.guardrails.making import (
+from tests.guardrails.turns import (
     ALL_USES,
     TOOLS,
     USES,

@@ -13,16 +13,13 @@ from holdfast.contract.enums import State as Ended
 from holdfast.contract.message import ToolResult, ToolUse
 from holdfast.contract.result import Result, fail
 from holdfast.guardrails.evidence import is_inside
-from holdfast.guardrails.intent import Earlier
-from holdfast.guardrails.progress import State, replay
-from holdfast.guardrails.turn_facts import Catalogue, End, earlier_of, facts_of
-from tests.guardrails.making import (
+from holdfast.guardrails.progress import TurnProgress, replay
+from holdfast.guardrails.turn_facts import ToolIndex, facts_of
+from tests.guardrails.turns import (
     TOOLS,
     USES,
     WHERE,
     denied,
-    found,
-    not_found,
     rails,
     read_file,
     reading,
@@ -41,7 +38,7 @@ NAME = attrgetter("name")
 """Tools are named as they are registered."""
 
 
-def state_of(turn: TurnHistory) -> State:
+def state_of(turn: TurnHistory) -> TurnProgress:
     return replay(facts_of(GuardrailsConfig(), list(TOOLS.values()), turn, NAME), turn.replies)
 
 
@@ -102,7 +99,7 @@ def test_after_anything_that_may_have_run_a_file_may_be_read_again(name: str, re
     turn = turn_of("Update the file", round_of(reading("a.py")), round_of((use(name, "c2", path="a.py"), result)))
     guard = rails(without("surfaces"))
     assert refusal(guard, turn, use("file.read", path="a.py")) is None
-    assert not state_of(turn).fresh
+    assert not state_of(turn).unchanged_reads
 
 
 @pytest.mark.spec("M4")
@@ -135,31 +132,13 @@ def test_pages_of_one_file_are_one_text() -> None:
 @pytest.mark.spec("M4")
 def test_what_the_runtime_asked_for_is_known_from_where_the_turn_stood() -> None:
     first = round_of((use("file.read", "runtime-1", path="a.py"), read_file("a.py")))
-    assert state_of(turn_of("explain a.py", first)).acts == {"direct": 1}
+    assert state_of(turn_of("explain a.py", first)).runtime_calls == {"direct": 1}
     search = round_of(searching("parse_line", {"src/main.py": ["parse_line(x)"]}))
     preferred = round_of((use("file.read", "runtime-1", path="src/main.py"), read_file("src/main.py")))
-    assert state_of(turn_of(USES, search, preferred)).acts == {"preferred": 1}
-    assert state_of(turn_of(USES, search, preferred, preferred)).acts == {"preferred": 1, "cited": 1}
+    assert state_of(turn_of(USES, search, preferred)).runtime_calls == {"preferred": 1}
+    assert state_of(turn_of(USES, search, preferred, preferred)).runtime_calls == {"preferred": 1, "cited": 1}
     early = round_of((use("file.read", "runtime-1", path="src/main.py"), denied()))
-    assert state_of(turn_of(WHERE, search, early)).acts == {"unread": 1}
-
-
-@pytest.mark.spec("M4")
-@pytest.mark.parametrize(
-    ("result", "end"),
-    [
-        (Result(True), End.DONE),
-        (fail("no"), End.FAILED),
-        (denied(Failure.NOT_ALLOWED), End.NOT_RUN),
-        (rejected(), End.NOT_RUN),
-        (STOPPED, End.UNCLEAR),
-        (LOST, End.UNCLEAR),
-        (None, End.GONE),
-    ],
-)
-def test_how_a_call_ended_is_read_from_its_typed_result(result: Result | None, end: End) -> None:
-    step = ReplyCall(use("file.read"), ToolResult("c1", "file.read", "whatever", error=True), result)
-    assert Catalogue([], NAME).called(step).end is end
+    assert state_of(turn_of(WHERE, search, early)).runtime_calls == {"unread": 1}
 
 
 @pytest.mark.spec("M4")
@@ -167,22 +146,10 @@ def test_how_a_call_ended_is_read_from_its_typed_result(result: Result | None, e
 @pytest.mark.parametrize("name", ["file.read", "code.search", "file.list", "file.edit", "nobody.knows", ""])
 def test_arguments_that_cannot_be_read_are_left_to_the_path(name: str, arguments: str) -> None:
     asked = ToolUse("c1", name, arguments)
-    called = Catalogue(list(TOOLS.values()), NAME).called(ReplyCall(asked))
+    called = ToolIndex(list(TOOLS.values()), NAME).called(ReplyCall(asked))
     assert called.path == ""
     text = refusal(rails(), turn_of("Update the parser"), asked)
     assert text is None or "not among the tools" in text
-
-
-@pytest.mark.spec("M4")
-def test_earlier_calls_are_known_by_their_arguments_where_their_results_are_gone() -> None:
-    tools = Catalogue(list(TOOLS.values()), NAME)
-    gone = ReplyCall(use("read_file", path="src/a.py"), ToolResult("c1", "read_file", "x"))
-    failed = ReplyCall(use("read_file", path="src/b.py"), ToolResult("c1", "read_file", "x", error=True))
-    searched = round_of((use("code.search", query="parse_line", path="lib"), found(DEFINES)))
-    refused = round_of(reading("c.py", not_found("c.py")))
-    rounds = [searched, PastReply("", (gone,)), PastReply("", (failed,)), refused]
-    assert earlier_of(rounds, tools) == Earlier("src/a.py", "parse_line", "src")
-    assert earlier_of([], tools) == Earlier()
 
 
 @pytest.mark.spec("M4")
@@ -208,7 +175,7 @@ def test_what_was_read_beside_a_change_in_one_reply_may_be_read_again(name: str)
     change = use(name, "c2", path="a.py"), Result(True)
     for both in (round_of(change, reading("a.py")), round_of(reading("a.py"), change)):
         turn = turn_of("Update the file", both)
-        assert not state_of(turn).fresh
+        assert not state_of(turn).unchanged_reads
         assert refusal(rails(without("surfaces")), turn, use("file.read", "c3", path="a.py")) is None
 
 

@@ -9,7 +9,7 @@ from holdfast.agent.guard import AskModel, EndTurn
 from holdfast.contract.enums import Failure, State
 from holdfast.contract.message import ToolUse
 from holdfast.contract.result import Result, fail
-from tests.guardrails.making import (
+from tests.guardrails.turns import (
     WHERE,
     acted,
     denied,

@@ -9,7 +9,7 @@ from holdfast.config.config import GuardrailsConfig
 from holdfast.contract.result import Result, fail
 from holdfast.guardrails.guardrails import GuardRails
 from holdfast.models.text_protocol.syntax import short_name
-from tests.guardrails.making import (
+from tests.guardrails.turns import (
     TOOLS,
     WHERE,
     denied,

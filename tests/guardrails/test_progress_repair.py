@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.agent.guard import AcceptReply
 from holdfast.contract.message import Part, Text, ToolUse
-from tests.guardrails.making import WHERE, rails, turn_of, use, without
+from tests.guardrails.turns import WHERE, rails, turn_of, use, without
 
 
 def received(config: Any, prompt: str, *parts: Part) -> AcceptReply:

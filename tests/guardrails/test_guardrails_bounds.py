@@ -35,7 +35,7 @@ from holdfast.contract.result import Result, fail
 from holdfast.guardrails.guardrails import GuardRails
 from holdfast.guardrails.progress import replay
 from holdfast.guardrails.turn_facts import facts_of
-from tests.guardrails.making import (
+from tests.guardrails.turns import (
     OFF,
     RULES,
     TOOLS,
@@ -219,10 +219,10 @@ class Drive:
         facts = facts_of(self.config, list(TOOLS.values()), self.turn, attrgetter("name"))
         state = replay(facts, self.turn.replies)
         assert state.rounds == len(self.turn.replies)
-        assert sum(state.acts.values()) == sum(
+        assert sum(state.runtime_calls.values()) == sum(
             all(step.use.id.startswith("runtime-") for step in each.calls) for each in self.turn.replies
         )
-        assert all(count == 1 or (what == "preferred" and count == 2) for what, count in state.acts.items())
+        assert all(count == 1 or (what == "preferred" and count == 2) for what, count in state.runtime_calls.items())
 
 
 def earlier(shown: str) -> tuple[PastReply, ...]:
