@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from shlex import quote
 from typing import Any, Final, NamedTuple, cast
 
 from msgspec import Struct, structs
@@ -207,6 +206,8 @@ def project_layer(root: Path, is_trusted: IsTrusted) -> Layer | None:
 
 
 def document_layer(given: Mapping[str, Any], name: str | None, root: Path | None, trusted: bool) -> Layer:
+    from shlex import quote  # `shlex` is not needed by most runs
+
     label = "the document" if name is None else escape(name)
     table = plain_table(given, label)
     return Layer(
