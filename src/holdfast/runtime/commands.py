@@ -38,7 +38,8 @@ from holdfast.runtime.cancellation import OutcomeUnknown, StopReason, ThreadPool
 from holdfast.runtime.events import Events
 from holdfast.runtime.output_reader import CapturedOutput, OutputBuffer, OutputLimits, PipeReader
 from holdfast.runtime.workspace import Workspace
-from holdfast.sandbox.launch import Changes, Launch, Recording
+from holdfast.sandbox.launch import Changes, Launch, Recording, clean_up, cleanup_notes
+from holdfast.sandbox.privileges import memory_file
 from holdfast.sandbox.supervisor.client import CommandNotStarted, ExitStatus, SupervisedCommand, SupervisorLost
 
 if TYPE_CHECKING:
@@ -420,8 +421,6 @@ class _CommandRun:
         return ran
 
     def _start(self, passed: Sequence[int]) -> None:
-        from holdfast.sandbox.privileges import memory_file
-
         command = self._command
         with contextlib.ExitStack() as ours:
 
@@ -544,8 +543,6 @@ def _network(policy: SandboxPolicy) -> str:
 
 def _clean_up(launch: Launch, recording: Recording | None) -> Changes:
     """Apply the recorded changes and clean up after the launch. Every process of the command must be gone."""
-    from holdfast.sandbox.launch import clean_up, cleanup_notes
-
     violations: tuple[str, ...] = ()
     try:
         violations = clean_up(launch)
