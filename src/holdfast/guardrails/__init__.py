@@ -1,1 +1,1 @@
-"""Guard-rails for small models: what a message asks for, what counts as evidence, and what is done about a slip."""
+"""Guard-rails for small models: the intent of a message, evidence for answers, and corrections of mistakes."""

@@ -1,4 +1,4 @@
-"""What counts as having seen the answer: files a search found, and why reading one of them may not be enough."""
+"""Evidence rules: decides which files answer a message, why a file that was read does not, and which to read next."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ _TERMS: Final = {
     Mode.LOAD: ("load",),
     Mode.SAVE: ("save", "saving", "store", "persist"),
 }
-"""The beginnings of the words one of which a file must hold to show where something is initialised, created, …"""
+"""Word stems: a file must contain one of them to show where something is initialised, created, and so on."""
 _ASIDE: Final = re.compile(
     r"(?:^|/)(?:tests?|specs?|__tests__|examples?|vendor|third_party|node_modules|generated)/"
     r"|(?:^|/)test_[^/]*$|[._](?:test|spec|min|generated)\.\w+$|_test\.\w+$"
 )
-"""Tests, examples, and what others wrote or a program made."""
+"""Tests, examples, and vendored or generated code."""
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """A file a search found."""
+    """A file that a search found."""
 
     path: str
     matches: int
     lines: tuple[str, ...]
-    """The matching lines that were shown."""
+    """The matching lines in the search result."""
     exact_definition: bool = False
 
 
 class Rejection(StrEnum):
-    """Why a file that was read is not evidence."""
+    """The reason why a file that was read is not evidence."""
 
     DEFINITION_ONLY = "only defines it"
     NOT_CONFIG = "is no configuration file"
@@ -53,7 +53,7 @@ class Rejection(StrEnum):
 
 
 def candidates_of(result: Result) -> tuple[Candidate, ...]:
-    """The files of a typed `code.search` result, in its order, each once; none for anything else."""
+    """Return the files of a typed `code.search` result in order, without duplicates; empty for any other result."""
     found: dict[str, Candidate] = {}
     match result.structured if result.success else None:
         case {"query": str(), "files": list(files)}:
@@ -75,36 +75,36 @@ def _candidate(file: Json) -> Candidate | None:
             return None
 
 
-# Paths, by their spelling alone
+# Paths, compared by spelling only
 
 
 def plain_path(path: str) -> str:
-    """One spelling for all: `/` between parts, none of them empty or `.`. A `..` stays: links decide about it."""
+    """Normalise a path: `/` as separator, no empty or `.` parts. A `..` stays, because symlinks decide its target."""
     slashed = path.replace("\\", "/")
     parts = [part for part in slashed.split("/") if part not in ("", ".")]
     return ("/" if slashed.startswith("/") else "") + "/".join(parts)
 
 
 def same_path(one: str, other: str) -> bool:
-    """Whether two spellings (`./a`, `a`, `a\\b`) mean the same file."""
+    """Whether two spellings (`./a`, `a`, `a\\b`) name the same file."""
     return plain_path(one) == plain_path(other)
 
 
 def is_plain(path: str) -> bool:
-    """Whether it leads straight down from the project's folder, so that another such path means another file."""
+    """Whether the path is relative and without `..`, so that a different such path is a different file."""
     if not path or path.startswith(("/", "~", "\\")) or ":" in path:
         return False
     return ".." not in plain_path(path).split("/")
 
 
 def is_inside(path: str, folder: str) -> bool:
-    """A path that leads up again is not taken for inside."""
+    """Whether a path is in a folder; never for a path with `..`."""
     inner, outer = plain_path(path), plain_path(folder)
     return ".." not in inner.split("/") and (not outer or inner == outer or inner.startswith(f"{outer}/"))
 
 
 def refers_to(written: str, path: str) -> bool:
-    """Whether a path as an answer writes it can mean this file: the whole of it, or its last parts (`rails.py`)."""
+    """Whether a path in an answer can mean this file: the full path, or its last parts (`rails.py`)."""
     short, full = plain_path(written), plain_path(path)
     return bool(short) and (full == short or full.endswith(f"/{short}"))
 
@@ -136,7 +136,7 @@ _LONGEST: Final = 600
 
 
 class LineRole(Enum):
-    """What a line of code does with a name it holds."""
+    """What a line of code does with a name in it."""
 
     DEFINE = "define"
     IMPORT = "import"
@@ -144,9 +144,9 @@ class LineRole(Enum):
 
 
 def line_role(line: str, *, exact: bool) -> LineRole:
-    """`exact`: some line of the file defines exactly what was searched for.
+    """Classify a line. `exact`: some line of the file defines exactly the searched name.
 
-    Where none does, the name on the right of `const x = name()` is used there, although the line defines something.
+    If none does, the name on the right of `const x = name()` is a use, although the line defines something.
     """
     if _IMPORT.match(line[:_LONGEST]):
         return LineRole.IMPORT
@@ -157,16 +157,16 @@ def line_role(line: str, *, exact: bool) -> LineRole:
 
 
 def _bare(line: str) -> str:
-    """Without the modifiers before a definition."""
+    """Strip the modifiers before a definition."""
     modifiers = _MODIFIERS.match(line[:_LONGEST])
     return line[modifiers.end() :] if modifiers else line
 
 
-# Gates
+# Rejections
 
 
 class _CandidateSummary:
-    """A candidate, and what its lines say about it."""
+    """A candidate and what its matching lines say about it."""
 
     def __init__(self, found: Candidate, place: int) -> None:
         self.path, self.lines, self.place = found.path, found.lines, place
@@ -174,22 +174,22 @@ class _CandidateSummary:
         does = Counter(line_role(line, exact=found.exact_definition) for line in found.lines if self.source)
         hidden = max(found.matches - len(found.lines), 0)
         self.uses = len(found.lines) - does[LineRole.DEFINE] - does[LineRole.IMPORT] + hidden
-        """Lines that neither define nor import; those not shown count as such."""
+        """Lines that neither define nor import, including those that the search did not show."""
         self.import_only = 0 < does[LineRole.IMPORT] == does.total() and not hidden
         self.definition_only = does[LineRole.DEFINE] > 0 == self.uses
         exact = found.exact_definition and not self.import_only
         self.definition = 2 if exact else min(does[LineRole.DEFINE], 1)
-        """2: it defines exactly what was searched for; 1: a line reads like a definition; 0: none does."""
+        """2: defines exactly the searched name; 1: a line looks like a definition; 0: neither."""
         self.is_usage = self.source and self.uses > 0
         self.configures = is_config_file(found.path) and not self.import_only
         self.shows_something = not self.lockfile and not self.import_only and not is_prose(found.path)
-        """More than imports, in something other than prose or a lock file."""
+        """Holds more than imports, and is neither prose nor a lock file."""
 
 
 def rejection_of(mode: Mode, path: str, content: str, candidates: Sequence[Candidate]) -> Rejection | None:
-    """Why reading `path`, one of the candidates, does not answer a message of this mode; None if it does.
+    """Return why reading `path`, one of the candidates, does not answer a message of this mode; None if it does.
 
-    A file is only ever turned down for a better one: where no other candidate could pass the same gate, it counts.
+    A file is rejected only for a better one: if no other candidate could pass the same check, it counts.
     """
     seen = [_CandidateSummary(candidate, place) for place, candidate in enumerate(candidates)]
     others = [one for one in seen if not one.lockfile and not same_path(one.path, path)]
@@ -209,9 +209,9 @@ def rejection_of(mode: Mode, path: str, content: str, candidates: Sequence[Candi
 
 
 def is_evidence_alone(mode: Mode, path: str, content: str, names: Collection[str]) -> bool:
-    """Whether a file no search found shows what a message asks that names these identifiers.
+    """Whether a file that no search found answers a message with these identifiers.
 
-    There is nothing to compare it with, so that it counts only where its own lines pass the gates of the mode.
+    There are no candidates to compare it with, so its own lines must pass the checks of the mode.
     """
     if not names or is_lockfile(path) or not any(name in content for name in names):
         return False
@@ -236,12 +236,12 @@ def _holds(text: str, terms: Sequence[str]) -> bool:
 
 
 def best_candidate(mode: Mode, candidates: Sequence[Candidate], read: Collection[str]) -> str | None:
-    """The candidate to read next, of those not read; None if there is none left worth it.
+    """Return the best candidate that was not read; None if there is none.
 
-    Usage: files that use it, source before the rest, tests and vendored code later, most uses first. Configuration:
-    configuration formats, then code that is configuration by name. Definition: where exactly it is defined, then where
-    something is. Initialisation and its like: where a matching line says the word. General: the order of the search.
-    Nothing but imports comes late in every mode, and a lock file never, unless there is nothing else at all.
+    Usage: files with uses, source first, tests and vendored code later, most uses first. Configuration: configuration
+    formats, then code that is configuration by name. Definition: the exact definition, then any definition.
+    Initialisation and similar: files with a matching line that contains the term. General: the order of the search.
+    Files with only imports come late in every mode, and lock files are used only if there is nothing else.
     """
     seen = [_CandidateSummary(candidate, place) for place, candidate in enumerate(candidates)]
     seen = [one for one in seen if not one.lockfile] or seen

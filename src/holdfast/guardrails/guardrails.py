@@ -1,4 +1,4 @@
-"""The guard-rails: what is done instead of asking a small model, how it is asked, and what becomes of its replies."""
+"""The guard-rails for small models: act before the model, narrow its tools, check, repair or replace its replies."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from holdfast.models.requests.words import paths_in
 
 MAX_ROUNDS: Final = 10
 MAX_SLIPS: Final = 2
-"""Replies with the same slip: the first is corrected, the second ends the turn."""
+"""Replies with the same mistake: the first is corrected, the second ends the turn."""
 _LONGEST_ERROR: Final = 400
 
 _SLIPS: Final = {
@@ -48,21 +48,21 @@ _SLIPS: Final = {
 MAX_CORRECTIONS: Final = 1
 """How often a reply is sent back for the same rule."""
 _ELSEWHERE: Final = frozenset({"enabled", "edit_repair"})
-"""Whether there are guard-rails is for whoever makes them; unreadable edits are the text protocol's."""
+"""`enabled` is read by the code that creates the guard-rails, `edit_repair` by the text protocol."""
 _NOTE: Final = "[runtime:note] "
 _SAID_BY_POLICY: Final = frozenset({"surfaces", "evidence"})
-"""Rules that hide tools: the model was told that a call is not allowed, and not why."""
+"""Rules that hide tools: policy tells the model that a call is not allowed, but not why."""
 
 
 class GuardRails:
-    """A `Guard`. It keeps nothing: everything follows from the turn, the rules and the tools there are."""
+    """A stateless `Guard`: every decision follows from the turn, the rules and the available tools."""
 
     def __init__(
         self, config: GuardrailsConfig, tools: Callable[[], Sequence[Tool]], written: ToolNaming = attrgetter("name")
     ) -> None:
         self._rules = config
         self._tools = tools
-        """Those the caller can see without a surface."""
+        """The tools that the caller sees without a surface."""
         self._written = written
         self._idle = not any(getattr(config, rule) for rule in config.__struct_fields__ if rule not in _ELSEWHERE)
 
@@ -95,7 +95,7 @@ class GuardRails:
         return _without_evidence(turn, state) or _citing(turn, state, answer) or AcceptReply(parts)
 
     def surface(self, turn: TurnHistory) -> Surface | None:
-        """The runtime's own calls have all the tools there are: which they are is not the model's choice."""
+        """Return the surface of the last reply; None for the runtime's own calls, which may use every tool."""
         if self._idle or (turn.replies and is_by_runtime(turn.replies[-1])):
             return None
         return _surface(replay(self._facts(turn), turn.replies[:-1]))
@@ -111,7 +111,7 @@ class GuardRails:
 
 
 def _named_outright(facts: TurnFacts) -> CallTools | None:
-    """The call a message spells out, if there is the tool for it."""
+    """Return the call that the message spells out, if its tool is available."""
     direct = None if facts.intent is None else facts.intent.direct
     if direct is None or not facts.tools.has(direct.tool):
         return None
@@ -149,7 +149,7 @@ def _notes(state: TurnProgress) -> tuple[str, ...]:
 
 
 def _without_evidence(turn: TurnHistory, state: TurnProgress) -> RetryReply | CallTools | EndTurn | None:
-    """An answer that came before anything shows it."""
+    """Handle an answer that came before any evidence."""
     if not state.needs_evidence or state.has_evidence():
         return None
     if state.candidates or state.search_closed or not _may_correct(turn, "evidence"):
@@ -178,11 +178,11 @@ def _may_correct(turn: TurnHistory, rule: str) -> bool:
     return turn.retries.get(rule, 0) < MAX_CORRECTIONS
 
 
-# Files an answer names
+# Files that an answer names
 
 
 def _citing(turn: TurnHistory, state: TurnProgress, answer: str) -> RetryReply | CallTools | EndTurn | None:
-    """An answer that names a file it has not read; only where the message is about what files say."""
+    """Handle an answer that names a file which was not read, if the message is about the content of files."""
     facts = state.turn
     if not facts.rules.citations or facts.intent is None or facts.intent.surface != RETRIEVAL_FIRST:
         return None
@@ -201,7 +201,7 @@ def _citing(turn: TurnHistory, state: TurnProgress, answer: str) -> RetryReply |
 
 
 def _cites_outside(turn: TurnHistory, state: TurnProgress, path: str, scope: str) -> RetryReply | EndTurn:
-    """The file is known, and not where the message keeps to."""
+    """Handle an answer about a file outside the folder that the message is limited to."""
     if _may_correct(turn, "citations"):
         about = f"Answer again, about {scope} only."
         return _again("citations", f"Your answer names {path}, which is not in {scope}. {about}")
@@ -220,9 +220,9 @@ def _cites_unread(
 
 
 def _files_known(turn: TurnHistory, tools: ToolIndex) -> list[str]:
-    """Files that were read or changed in the conversation, each once, those of this turn first.
+    """Return the files that were read or changed in the conversation, without duplicates, those of this turn first.
 
-    What is told is enough here: to name a file claims less than to have found something in it.
+    Reported successes count here: naming a file claims less than having found something in it.
     """
     calls = tools.calls([*turn.replies, *turn.earlier_replies])
     known = (called.file for called in calls if called.name in {READ, *CHANGE_TOOLS} and called.is_success)
@@ -230,12 +230,12 @@ def _files_known(turn: TurnHistory, tools: ToolIndex) -> list[str]:
 
 
 def _meant(path: str, known: Iterable[str]) -> str | None:
-    """The file that is meant, by its whole path or the end of it."""
+    """Return the file that a path means, by its full path or its last parts."""
     return next((each for each in known if refers_to(path, each)), None)
 
 
 def _texts(called: CallFacts) -> Iterator[str]:
-    """What a result says; of a search, the lines and not the files, which are there to be read."""
+    """Yield the texts of a result; for a search the lines only, because its files have yet to be read."""
     if called.outcome is not Outcome.DONE:
         return
     if called.name == SEARCH and called.step.result is not None:
@@ -255,11 +255,11 @@ def _strings(value: Json) -> Iterator[str]:
             yield from _strings(item)
 
 
-# What the runtime says in the model's place, from typed results alone; each answer ends the turn
+# Answers of the runtime in the model's place, from typed results only; each ends the turn
 
 
 def _own_answer(facts: TurnFacts, turn: TurnHistory) -> EndTurn | None:
-    """What came of the last calls, where that is the answer: a file to show, a change made or rejected."""
+    """Return the outcome of the last calls if it is the answer: a file to show, a change made or rejected."""
     calls = _last_calls(facts, turn)
     if not calls:
         return None
@@ -268,14 +268,14 @@ def _own_answer(facts: TurnFacts, turn: TurnHistory) -> EndTurn | None:
 
 
 def _failed_read(facts: TurnFacts, turn: TurnHistory, state: TurnProgress) -> EndTurn | None:
-    """A read that failed, where it leaves the model with nothing: it would only guess at other paths."""
+    """Report a failed read that leaves the model with nothing, because it would only guess other paths."""
     if not facts.rules.own_answers or state.reads or state.has_untried or state.has_unknown_results:
         return None
     for called in _last_calls(facts, turn):
         if called.by_runtime and "/" not in called.path and _shown(facts) is None:
-            continue  # the name of a file, which may lie in a folder: the model can look for it
+            continue  # a bare file name may be in some folder, which the model can search for
         result = called.step.result
-        # The runtime's own calls have nothing else about them that could be wrong.
+        # Nothing else in the runtime's own calls can be invalid.
         refused = called.by_runtime and result is not None and result.failure is Failure.INVALID_ARGUMENTS
         if called.name == READ and (called.outcome is Outcome.FAILED or refused):
             error = _line(result.error if result is not None else None).removesuffix(".")
@@ -286,7 +286,7 @@ def _failed_read(facts: TurnFacts, turn: TurnHistory, state: TurnProgress) -> En
 
 
 def _limit(state: TurnProgress) -> EndTurn | None:
-    """The same slip twice, or too many rounds."""
+    """End the turn after a repeated mistake or too many rounds."""
     rules = state.turn.rules
     for rule, what in _SLIPS.items():
         if getattr(rules, rule) and state.refused.get(rule, 0) >= MAX_SLIPS:
@@ -297,7 +297,7 @@ def _limit(state: TurnProgress) -> EndTurn | None:
 
 
 def _nothing_found(state: TurnProgress) -> EndTurn | None:
-    """Two searches, both empty, and nothing was read."""
+    """End the turn after two empty searches and no read."""
     if not state.needs_evidence or state.reads or len(state.searches) < 2 or state.candidates or state.has_evidence():
         return None
     return _no_evidence(state)
@@ -316,7 +316,7 @@ def _no_evidence(state: TurnProgress) -> EndTurn:
 
 
 def _stopped(rule: str, what: str, state: TurnProgress) -> EndTurn:
-    """With what is known to have been searched for and read; that there was nothing only where that is known too."""
+    """End the turn with the known searches and reads; claim that there were none only if that is certain."""
     searched = quoted_list([each.query for each in state.searches if each.query])
     parts = {
         "Searched for": searched or ("" if state.has_unknown_results or state.has_success else "nothing"),
@@ -327,13 +327,13 @@ def _stopped(rule: str, what: str, state: TurnProgress) -> EndTurn:
 
 
 def _last_calls(facts: TurnFacts, turn: TurnHistory) -> list[CallFacts]:
-    """The calls of the last reply that asked for any."""
+    """Return the calls of the last reply that has any."""
     last = next((each for each in reversed(turn.replies) if each.calls), None)
     return [] if last is None else [facts.tools.called(step) for step in last.calls]
 
 
 def _shown(facts: TurnFacts) -> DirectCall | None:
-    """The file whose content is the answer."""
+    """Return the read whose content is the answer."""
     direct = None if facts.intent is None else facts.intent.direct
     return direct if direct is not None and direct.raw else None
 
@@ -354,7 +354,7 @@ def _file_shown(facts: TurnFacts, turn: TurnHistory, calls: list[CallFacts]) -> 
 
 
 def _rest(asked: DirectCall, typed: Args, content: str) -> str:
-    """What is missing of what was asked for."""
+    """Return a note about the requested lines that are missing."""
     begins, then, total = typed.get("offset"), typed.get("next_offset"), typed.get("total_lines")
     offset, limit = asked.args.get("offset"), asked.args.get("limit")
     all_shown = isinstance(offset, int) and isinstance(limit, int) and isinstance(then, int) and then >= offset + limit
@@ -365,7 +365,7 @@ def _rest(asked: DirectCall, typed: Args, content: str) -> str:
 
 
 def _changed(facts: TurnFacts, turn: TurnHistory, calls: list[CallFacts]) -> EndTurn | None:
-    """Only where it is known of every call of the reply what it changed: anything else is the model's to tell."""
+    """Report changes only if the outcome of every call in the reply is known; otherwise the model reports."""
     acting = [called for called in calls if called.name not in READ_ONLY_TOOLS]
     changes = [(called.path, called.step.result) for called in acting if called.name in CHANGE_TOOLS]
     rejected = [path for path, result in changes if result is not None and result.failure is Failure.REJECTED]
@@ -373,7 +373,7 @@ def _changed(facts: TurnFacts, turn: TurnHistory, calls: list[CallFacts]) -> End
         return None
     everything = list(facts.tools.calls(turn.replies))
     made = [called.step.result for called in everything if _is_change_made(called)]
-    # The tool's own line, without the note that a person gave it other arguments.
+    # The tool's own line, without the note that a user changed the arguments.
     done = [_line("" if result is None else without_change_note(result.output)) for result in made]
     if not rejected:
         return EndTurn("own_answers", "\n".join(done))
@@ -383,12 +383,12 @@ def _changed(facts: TurnFacts, turn: TurnHistory, calls: list[CallFacts]) -> End
 
 
 def _is_change_made(called: CallFacts) -> bool:
-    """Where a person wrote what came of it there is no typed result, and nobody knows what was changed."""
+    """Whether a change was made. A result written by a user is not typed, so its changes are unknown."""
     return called.name in CHANGE_TOOLS and called.outcome is Outcome.DONE and bool(called.facts)
 
 
 def _not_made(turn: Sequence[CallFacts], rejected: Sequence[str]) -> str:
-    """Whatever else may have changed a file is not denied."""
+    """Report rejected changes without denying that other calls may have changed the files."""
     others = [called for called in turn if called.may_have_changed_files]
     touched = any(called.name not in CHANGE_TOOLS or not called.path for called in others)
     touched = touched or not _are_apart([called.path for called in others], rejected)
@@ -397,13 +397,13 @@ def _not_made(turn: Sequence[CallFacts], rejected: Sequence[str]) -> str:
 
 
 def _are_apart(others: Sequence[str], rejected: Sequence[str]) -> bool:
-    """Whether these are surely other files than those: a file may have many names, and on some systems in any case."""
+    """Whether the paths certainly name different files: a file can have aliases, and some file systems ignore case."""
     names = {plain_path(path).casefold() for path in others}
     plain = all(is_plain(path) and plain_path(path) == path for path in (*others, *rejected))
     return not others or (plain and not any(plain_path(path).casefold() in names for path in rejected))
 
 
 def _line(text: str | None) -> str:
-    """The first line of a message, not too long."""
+    """Return the first line of a message, shortened."""
     first = next((line.strip() for line in (text or "").splitlines() if line.strip()), "") or "no reason was given"
     return first if len(first) <= _LONGEST_ERROR else f"{first[: _LONGEST_ERROR - 1]}…"

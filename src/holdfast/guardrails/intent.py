@@ -1,4 +1,4 @@
-"""What a message asks for: the tools it needs, whether something must be found out, and what it names outright."""
+"""Parses the intent of a message: the tools it needs, whether it needs evidence, and calls that it spells out."""
 
 from __future__ import annotations
 
@@ -107,18 +107,18 @@ _ASSENT: Final = re.compile(
 )
 _THANKS: Final = re.compile(r"(?:(?:thanks|thank you|great|perfect|right|correct)(?: |$))+")
 _HEAD: Final = 48
-"""Words at the beginning that are looked at."""
+"""Number of leading words that are matched."""
 _BEGINNING: Final = 400
 
 
 def is_git_question(text: str) -> bool:
-    """Whether it begins with one: `git status`, `show me the latest git diff`, `show recent commits`."""
+    """Whether a message starts with a git question: `git status`, `show me the latest git diff`."""
     head = " ".join(_PLAIN_WORD.findall(text[:_BEGINNING].lower().replace("’", "'").lstrip()))
     return any(form.match(head) for form in _GIT)
 
 
 def is_assent(text: str) -> bool:
-    """Whether it says yes and nothing else: `ok, do it`, `Yes please!`. Thanks or praise alone do not."""
+    """Whether a message only agrees: `ok, do it`, `Yes please!`. Thanks or praise alone do not count."""
     if len(text) > _BEGINNING:
         return False
     words = " ".join(_PLAIN_WORD.findall(text.lower()))
@@ -126,7 +126,7 @@ def is_assent(text: str) -> bool:
 
 
 class PhraseMatcher:
-    """The beginning of a message with paths as `F`, `D`, `E` and quoted words as `Q`, for phrases to match."""
+    """Matches phrases at the start of a message, with paths written as `F`, `D`, `E` and quoted words as `Q`."""
 
     def __init__(self, words: Sequence[RequestWord]) -> None:
         self._words = words
@@ -134,7 +134,7 @@ class PhraseMatcher:
         self._text = " ".join([*signs, "…"] if len(words) > _HEAD else signs)
 
     def file_to_read(self) -> tuple[RequestWord, bool, Sequence[RequestWord]] | None:
-        """The path, whether its content is all that is asked for, and the words after it."""
+        """Return the path, whether the message asks for nothing but its content, and the words after it."""
         for forms, shows in ((_READ_RAW, True), (_EXPLAIN, False)):
             if match := next(filter(None, (form.match(self._text) for form in forms)), None):
                 at = self._at(match)
@@ -143,7 +143,7 @@ class PhraseMatcher:
         return None
 
     def wants_to_read(self) -> bool:
-        """Whether it begins like that, whatever is to be read."""
+        """Whether the message starts with a request to read, whatever the file is."""
         return _READ_SOMETHING.match(self._text) is not None
 
     def folder_to_list(self) -> str | None:
@@ -154,12 +154,12 @@ class PhraseMatcher:
         return "." if any(form.match(self._text) for form in _LIST_ROOT) else None
 
     def _at(self, match: re.Match[str]) -> int:
-        """Which word stands where the phrase has its path."""
+        """Return the index of the word at the path of the phrase."""
         return self._text.count(" ", 0, match.start("path" if match["path"] else "bare"))
 
 
 def lines_of(place: str) -> tuple[int, int] | None:
-    """The first and the last line a place names (`:12`, `:3-9`, `:12:4`, `#L3-L9`); None if there are none such."""
+    """Return the first and last line of a suffix (`:12`, `:3-9`, `:12:4`, `#L3-L9`); None if it names no lines."""
     match = _LINES.fullmatch(place)
     if match is None:
         return None
@@ -172,12 +172,12 @@ _CALLED: Final = word_set("content text word string line")
 _OVER: Final = re.compile(r"[.!]?(?:,? (?:please|thanks|thank you))?[.!]?$", re.IGNORECASE)
 _LIKE_CODE: Final = re.compile(r"[_(=\d]|[a-z][A-Z]")
 _SHORTEST_EDITED: Final = 4
-"""Shorter ones stand inside other words too often."""
+"""Shorter words occur too often inside other words."""
 _LONGEST_EDIT: Final = 4000
 
 
 def _path(found: str, masked: MaskedText) -> str | None:
-    """None for what is no path, or where only a line of it is meant."""
+    """Return the path; None if it is not a path or has a line number."""
     literal = masked.literal(found)
     path = found if literal is None else literal.text
     is_file = kind_of(path, quoted=literal is not None) in (WordKind.FILE, WordKind.EITHER)
@@ -185,7 +185,7 @@ def _path(found: str, masked: MaskedText) -> str | None:
 
 
 def _exact(found: str, masked: MaskedText) -> tuple[str, bool] | None:
-    """A text, and whether it is quoted; without quotes only what can be taken as it is."""
+    """Return a text and whether it is quoted; unquoted text must be unambiguous."""
     if (literal := masked.literal(found)) is not None:
         return None if literal.raw[0] in literal.text else (literal.text, True)
     plain = found.isprintable() and found[-1] not in ".,:!?…" and found[0] not in "\"'`“‘"
@@ -205,12 +205,11 @@ _EDITS: Final = (
 
 
 def edit_in(masked: MaskedText) -> tuple[str, str, str] | None:
-    """Path, text and new text of an edit that is spelled out on one line so that there is only one way to read it.
+    """Return path, old text and new text of an edit that is spelled out unambiguously on one line.
 
-    Quotes of any kind around the texts say exactly where they begin and end. Without quotes each is one word that looks
-    like code and is not too short (`old_name`, `retries=3`), not `the line …` or `the word …`, which may mean more or
-    less than that text; and nothing but a full stop or a courtesy follows: in more words there may be a condition, or a
-    change of mind.
+    Quotes of any kind delimit the texts exactly. Without quotes each text is one word that looks like code and is not
+    too short (`old_name`, `retries=3`), without `the line …` or `the word …`, which may mean more or less than that
+    text. Only a full stop or a courtesy may follow, because further words may contain a condition or a correction.
     """
     line = masked.text.strip()
     if len(line) > _LONGEST_EDIT or "\n" in line or masked.problem:
@@ -230,7 +229,7 @@ EDIT: Final = "file.edit"
 
 
 class Mode(StrEnum):
-    """What an answer has to show. The first that fits a message counts."""
+    """What an answer must show. The first mode that matches a message counts."""
 
     USAGE = "usage"
     CONFIG = "config"
@@ -244,37 +243,37 @@ class Mode(StrEnum):
 
 
 class DirectCall(Struct, frozen=True):
-    """A call the message spells out."""
+    """A call that the message spells out."""
 
     tool: str
     args: dict[str, str | int]
     raw: bool = False
-    """The content that is read is the answer itself, not words about it."""
+    """The file content itself is the answer."""
 
 
 class EarlierContext(Struct, frozen=True):
-    """What calls before this message were about, for words like "that file again"."""
+    """The last calls before a message, for references such as "that file again"."""
 
     read: str | None = None
-    """The file that was read last."""
+    """The last file that was read."""
     query: str | None = None
-    """What was searched for last."""
+    """The last search query."""
     folder: str | None = None
-    """Where the last search, listing or read was."""
+    """The folder of the last search, listing or read."""
 
 
 class Intent(Struct, frozen=True, kw_only=True):
     surface: Surface
     investigates: bool = False
-    """Something must be found in the code before it can be answered."""
+    """The answer must be found in the code."""
     mode: Mode = Mode.GENERAL
     broad: bool = False
-    """All places are asked for, so that one of them is not enough."""
+    """The message asks for all places, so one is not enough."""
     scope: str | None = None
-    """The folder the message keeps to."""
+    """The folder that the message is limited to."""
     direct: DirectCall | None = None
     names: frozenset[str] = frozenset()
-    """The identifiers it names."""
+    """The identifiers in the message."""
 
 
 _MODES: Final = {
@@ -296,16 +295,16 @@ _MODES: Final = {
         "implemented implementation"
     ),
 }
-"""The words that say what an answer has to show. Whole words only: `created` is not `create`."""
+"""The words that select a mode. Only whole words match: `created` is not `create`."""
 _LOOKS_UP: Final = word_set("find where where's locate search")
 _DOES: Final = word_set("use call invoke reference")
-"""After a name these say what it does itself."""
+"""After a name, these say what the name itself does."""
 _CODE_TERMS: Final = CHANGE_WORDS.union(*_MODES.values()) | word_set(
     "class classes code codebase command constant endpoint enum exception file files function functions handler "
     "interface method methods module modules package parser repo repository route source struct test tests tool trait "
     "type variable exported handled imported logged parsed raised rendered tested thrown validated"
 )
-"""Beside a word of looking up, these say that the looking is in the code."""
+"""Together with a word for looking up, these mean a search in the code."""
 _ALL_OF_THEM: Final = word_set("every everywhere usages occurrences callers references places")
 _LISTING: Final = word_set("list ls show display explore browse tree what which")
 _FOLDER_TERMS: Final = word_set("files folder folders directory directories dir dirs structure layout contents")
@@ -314,7 +313,7 @@ _PROPER_NAMES: Final = word_set(
     "GraphQL WhatsApp WordPress PowerShell CoffeeScript OpenSSL FreeBSD CentOS MacBook MacOS DevOps LaTeX "
     "PyTorch TensorFlow FastAPI SQLite JetBrains NodeJS"
 )
-"""Written like a class, and known to be none."""
+"""Names that look like classes but are not."""
 _THAT_FILE: Final = ("read that file", "read that file again")
 _THAT_SEARCH: Final = ("search that again", "search that again in the same folder")
 _IN_TRACE: Final = re.compile(r"\(most recent call (?:last|first)\)", re.IGNORECASE)
@@ -325,19 +324,19 @@ _SHORTEST_HUMPED: Final = 5
 
 
 def intent_of(text: str, earlier: EarlierContext) -> Intent:
-    """Pure: the same words and the same past give the same reading.
+    """Parse a message. A pure function of the message and the earlier context.
 
-    | surface | when, the first that fits |
+    | surface | condition; the first match counts |
     |---|---|
-    | git-read-only | it begins with a git question (`is_git_question`) |
+    | git-read-only | it starts with a git question (`is_git_question`) |
     | mutation-enabled | it asks for a change (`negation.asks_for_change`) |
-    | retrieval-first | something to find, to read or to list; a path, in a pasted traceback too |
+    | retrieval-first | it asks to find, read or list something, or has a path, even in a pasted traceback |
     | answer-only | anything else |
 
-    Something is to be found out if the message names an identifier (`snake_case`, `PascalCase`, `camelCase`) or a
-    file of code, says `search`, or joins a word of looking up with a term of code; not if it names a file to read or a
-    folder to list. Paths are given as they are written; where two readings are possible there is none. Of pasted code
-    and tracebacks nothing is read but that a traceback is about files.
+    A message investigates if it names an identifier (`snake_case`, `PascalCase`, `camelCase`) or a code file, says
+    `search`, or combines a word for looking up with a code term; not if it names a file to read or a folder to list.
+    Paths are returned as written, and an ambiguous message has none. Pasted code is ignored; of a traceback only the
+    presence of paths counts.
     """
     if is_git_question(text):
         return Intent(surface=GIT_READ_ONLY)
@@ -382,9 +381,10 @@ def _mode(words: Sequence[RequestWord]) -> Mode:
 
 
 def _direct(shape: PhraseMatcher, text: str, earlier: EarlierContext) -> tuple[DirectCall | None, bool]:
-    """What is asked for outright, and whether the message names what to look at, so that nothing has to be found.
+    """Return the call that the message spells out, and whether the message names its target, so that no search is
+    needed.
 
-    Two files at once, or "that file" where there was none, are named as well, but not asked for here.
+    Two files at once, or "that file" without an earlier one, name a target but spell out no call.
     """
     phrase = " ".join(text.lower().split()).rstrip(".!? ")
     if phrase in _THAT_FILE:
@@ -402,7 +402,7 @@ def _direct(shape: PhraseMatcher, text: str, earlier: EarlierContext) -> tuple[D
 
 
 def _reading(word: RequestWord, raw: bool) -> DirectCall | None:
-    """The file, or the lines of it that are to be shown. Which lines help to explain some is for the model to say."""
+    """Return the read of a file or of the lines to show. For an explanation, the model chooses the lines."""
     if not word.line_suffix:
         return DirectCall(READ, {"path": word.text}, raw)
     lines = lines_of(word.line_suffix) if raw else None
@@ -412,7 +412,7 @@ def _reading(word: RequestWord, raw: bool) -> DirectCall | None:
 
 
 def _scope(words: Sequence[RequestWord], earlier: EarlierContext) -> str | None:
-    """`in` or `within`, perhaps `the`, and a path with a slash; or `in the same folder`. Two of them are none."""
+    """Return the folder after `in` or `within` (a path, or `the same folder`); None if there are several."""
     found: set[str] = set()
     for at, word in enumerate(words):
         if word.plain not in ("in", "within"):
@@ -428,7 +428,7 @@ def _scope(words: Sequence[RequestWord], earlier: EarlierContext) -> str | None:
 
 
 def _joined(after: Sequence[RequestWord]) -> Sequence[RequestWord]:
-    """The folder that is named together with the one before: `and lib/x`, `, lib/x`, `or the tests`."""
+    """Return the folder that is joined to the one before: `and lib/x`, `, lib/x`, `or the tests`."""
     rest = list(after)
     joint = bool(rest) and rest[0].plain in ("and", "or", "&", "plus")
     rest = rest[1:] if joint else rest
@@ -443,7 +443,7 @@ def _is_lookup(said: frozenset[str], plain: Sequence[str]) -> bool:
 
 
 def _names_code(word: RequestWord) -> bool:
-    """An identifier, perhaps inside `obj.name(…)`, or a file of code. The folders of a path say nothing."""
+    """Whether a word is an identifier, perhaps inside `obj.name(…)`, or a code file. Folders of a path do not count."""
     if word.kind is WordKind.FILE and " " not in word.text and (is_code(word.text) or is_config_format(word.text)):
         return True
     return any(_identifiers(word))
@@ -455,7 +455,8 @@ def _identifiers(word: RequestWord) -> Iterator[str]:
 
 
 def is_identifier(name: str) -> bool:
-    """`snake_case` with parts of two or more, `PascalCase` and `camelCase` of five or more with a capital inside."""
+    """Whether a name is `snake_case` with parts of two or more characters, or `PascalCase` or `camelCase` of five or
+    more."""
     if "_" in name:
         return _SNAKE.fullmatch(name) is not None
     if len(name) < _SHORTEST_HUMPED or name in _PROPER_NAMES:

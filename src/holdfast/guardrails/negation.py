@@ -1,4 +1,4 @@
-"""Whether a message asks for a change: a word of change that is neither denied nor part of a question."""
+"""Detects whether a message asks for a change: a verb of change that is neither negated nor part of a question."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _REQUEST: Final = re.compile(
     _BEFORE + r"(?:why (?:not|don't you|dont you) |how about (?:you|we) |are you able to |is it possible for you to "
     r"|what (?:i|we) (?:need|want|would like)(?: you)?(?: to do)?(?: now)? is )"
 )
-"""They begin like a question."""
+"""Requests that look like questions."""
 _COULD_YOU: Final = frozenset({("can", "you"), ("could", "you"), ("would", "you"), ("will", "you")})
 _JOINS: Final = word_set("and so then but or please")
 _WHEN_ASKED: Final = word_set(
@@ -48,27 +48,25 @@ _NO_ORDER_AFTER: Final = _WHEN_ASKED | word_set(
     "i we you they he she it who which that and or not the a an this these those my our your their its every each any "
     "to of for with by from users people"
 )
-"""A word of change after one of these is no imperative."""
+"""A verb of change after one of these is not an imperative."""
 _HEAD: Final = 24
 
 
 class Token(Struct, frozen=True):
-    """A word of a sentence."""
-
     word: str
-    """Empty for what is no plain word."""
+    """Empty if it is not a plain word."""
     changes: bool
-    """A word of change, or several with slashes between them."""
+    """Whether it is a verb of change, or several separated by slashes."""
     after: str = ""
-    """The sign that follows and parts it from the next: `,`, `;`, `:` or `-`."""
+    """The punctuation mark that separates it from the next word: `,`, `;`, `:` or `-`."""
 
 
 def asks_for_change(masked: MaskedText) -> bool:
-    """Whether one of `CHANGES` stands there as a plain word, and is meant.
+    """Whether the message contains one of `CHANGE_WORDS` as a plain word that is meant as a request.
 
-    Not in quotes, code or names; not after `don't`, `never` and their like in the same sentence, up to `but change …`
-    or `instead change …`; not in a clause that begins with a question word, or with `do`, `is`, `should`, … and ends
-    with a question mark. `Can you change …?`, `Why not add …?` and their like ask for it.
+    Quotes, code and names do not count; nor do words after `don't`, `never` and similar in the same sentence, up to
+    `but change …` or `instead change …`; nor clauses that start with a question word, or that start with `do`, `is`,
+    `should`, … and end with a question mark. `Can you change …?`, `Why not add …?` and similar are requests.
     """
     text = LITERAL.sub(" · ", masked.text)
     lowered = text.lower()
@@ -100,7 +98,7 @@ def _asks_here(clause: Sequence[Token], denied: set[int], ends: bool) -> bool:
     reaches = 0
     if asked is not None:
         start = head.count(" ", 0, asked.end())
-        # `When the tests pass …`, and not `when do we …`.
+        # A condition (`When the tests pass …`), not a question (`when do we …`).
         condition = start + 1 < len(clause) and clause[start + 1].word not in _WHEN_ASKED
         if not ends and asked["word"] == "when" and not asked["verb"] and condition:
             return any(clause[at - 1].after or clause[at - 1].word not in _NO_ORDER_AFTER for at in places)
@@ -130,7 +128,7 @@ def _token(chunk: str) -> Token:
 
 
 def _end_of_question(clause: Sequence[Token], start: int, ends: bool) -> int:
-    """How far a question reaches: to `…, could you …`; without a question mark, to a comma (`When it fails, …`)."""
+    """Return where a question ends: at `…, could you …`, or without a question mark at a comma (`When it fails, …`)."""
     for place in range(start + 1, len(clause)):
         before = clause[place - 1]
         if before.after and not ends:
@@ -141,7 +139,7 @@ def _end_of_question(clause: Sequence[Token], start: int, ends: bool) -> int:
     return len(clause)
 
 
-# Which words a `not` denies. Where it is in doubt whether one is denied, it is.
+# Scope of negation. In doubt, a word counts as negated.
 
 _NOT: Final = word_set(
     "not never don't dont doesn't didn't isn't wasn't weren't aren't hasn't haven't hadn't cannot cant can't won't "
@@ -149,12 +147,12 @@ _NOT: Final = word_set(
 )
 _SAYS_HOW_IT_IS: Final = word_set("doesn't didn't isn't wasn't weren't aren't hasn't haven't hadn't")
 _IS: Final = word_set("does did is was were has had have are am i'm it's that's there's they're we're")
-"""Before `not` these say how something is."""
+"""Before `not`, these describe a state."""
 _ABOUT_THE_WILL: Final = word_set(
     "allowed permitted supposed meant want wanted wants ok okay fine acceptable to allow need needed like"
 )
 _REQUESTS_DENIED: Final = word_set("can't won't couldn't wouldn't")
-"""Before `you` these ask politely."""
+"""Before `you`, these are polite requests."""
 _NOT_TO_BE_MISSED: Final = word_set("forget hesitate worry")
 _GOES_WRONG: Final = word_set("exist work pass match compile apply fit")
 _LACKS: Final = word_set("see find know have get understand")
@@ -162,11 +160,11 @@ _ALONE: Final = word_set("without avoid refrain")
 _AT_ALL: Final = word_set("circumstances circumstance case means account event condition conditions")
 _NO: Final = word_set("no nobody nothing")
 _TIES: Final = word_set("to should may must can shall will ever")
-"""With one of these between, `no` is about the change: `no need to change it`, `no file may change`."""
+"""Between `no` and a verb of change, these negate the verb: `no need to change it`, `no file may change`."""
 _OVER: Final = word_set(
     "but then instead please so just only also exist exists there work works pass passes match matches found sure"
 )
-"""After these what says how something is reaches no further."""
+"""These end the scope of a negation that describes a state."""
 _ANEW: Final = word_set("but instead however")
 _BEFORE_ANEW: Final = word_set(
     "please just only do also rather instead now then you may can should could would go ahead and feel free to"
@@ -175,7 +173,7 @@ _ROOM: Final = 6
 
 
 def denied_places(tokens: Sequence[Token]) -> set[int]:
-    """The words of change that are denied."""
+    """Return the positions of negated verbs of change."""
     denied: set[int] = set()
     hard = soft = False
     no, tied = -1, False
@@ -199,7 +197,7 @@ def denied_places(tokens: Sequence[Token]) -> set[int]:
 
 
 def _starts_anew(tokens: Sequence[Token], place: int) -> bool:
-    """`but change …`, `instead update …`, `then please add …`."""
+    """Whether a new request starts here: `but change …`, `instead update …`, `then please add …`."""
     word = tokens[place].word
     if word not in _ANEW and not (word == "then" and _word(tokens, place + 1) == "please"):
         return False
@@ -212,7 +210,7 @@ def _starts_anew(tokens: Sequence[Token], place: int) -> bool:
 
 
 def _goes_on(tokens: Sequence[Token], place: int, denied: set[int]) -> bool:
-    """`no edit or update`; and `change nothing`, which denies itself."""
+    """Whether a negation continues (`no edit or update`), or the verb negates itself (`change nothing`)."""
     joined = place - 2 in denied and _word(tokens, place - 1) in ("or", "and", "nor")
     return joined or place - 1 in denied or _word(tokens, place + 1) in ("nothing", "none", "no", "neither")
 
@@ -229,7 +227,7 @@ def _denial(tokens: Sequence[Token], place: int) -> Literal["", "soft", "hard"]:
 
 
 def _is_request(word: str, before: str, then: str) -> bool:
-    """`can't you add …`, `why not add …`, `don't forget to add …`."""
+    """Whether a negation is a request: `can't you add …`, `why not add …`, `don't forget to add …`."""
     if before == "why" and (word == "not" or (word in ("don't", "dont") and then == "you")):
         return True
     return (word in _REQUESTS_DENIED and then == "you") or then in _NOT_TO_BE_MISSED

@@ -1,4 +1,4 @@
-"""How far a turn is: what its calls gave, which of them the rules refuse, and what the runtime does next."""
+"""Progress of a turn: replays its calls, refuses calls by rule, repairs searches, and picks the runtime's next read."""
 
 from __future__ import annotations
 
@@ -38,19 +38,17 @@ from holdfast.models.requests.masked_text import quoted, quoted_list
 from holdfast.models.requests.words import word_set
 
 PREFERRED: Final = "preferred"
-"""A question about usages: the file that fits best is read at once."""
+"""For a question about usages, the runtime reads the best file at once."""
 REDIRECT: Final = "redirect"
-"""A file was read that the search had not found."""
+"""The model read a file that the search had not found."""
 UNREAD: Final = "unread"
-"""The model answered before it had read what was found."""
+"""The model answered before it had read a file that was found."""
 
 
 class FileRead(Struct, frozen=True):
-    """A file that was read."""
-
     path: str
     content: str | None
-    """None where the typed result has no text."""
+    """None if the typed result has no text."""
 
 
 class PastSearch(Struct, frozen=True):
@@ -60,54 +58,55 @@ class PastSearch(Struct, frozen=True):
 
 class Evidence(Struct, frozen=True):
     shown: tuple[str, ...]
-    """Files that were read and count."""
+    """Files that were read and count as evidence."""
     rejected: tuple[tuple[str, Rejection], ...]
-    """Files that were found and read, and do not."""
+    """Candidates that were read and do not count, with the reason."""
 
 
 class RuntimeRead(Struct, frozen=True):
-    """A file the runtime reads itself."""
+    """A file that the runtime reads in the model's place."""
 
     purpose: str
-    """What for: each reason counts once."""
+    """Why it is read; each purpose is used once."""
     path: str
     reason: str
 
 
 class TurnProgress(Struct, frozen=True, kw_only=True):
-    """Found by replaying a turn, never kept."""
+    """The state of a turn, computed by replaying it and never stored."""
 
     turn: TurnFacts
     rounds: int = 0
-    """Replies that asked for calls, the runtime's own too."""
+    """Replies with calls, including the runtime's own."""
     refused: Mapping[str, int] = field(default_factory=dict[str, int])
-    """By rule, in how many replies it refused something: a model is corrected between two replies, not within one."""
+    """Per rule, the number of replies in which it refused a call: a model is corrected between replies, not within one.
+    """
     just_refused: tuple[RefusedCall, ...] = ()
-    """In the last reply."""
+    """Refusals in the last reply."""
     searches: tuple[PastSearch, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     """The files of the last search that found something."""
     reads: tuple[FileRead, ...] = ()
     attempts: tuple[str, ...] = ()
-    """Paths of all reads that ran, whatever came of them."""
+    """Paths of all reads that ran, successful or not."""
     tried: tuple[str, ...] = ()
-    """Paths of all reads that were asked for and have an end."""
+    """Paths of all requested reads that have ended."""
     unchanged_reads: frozenset[str] = frozenset()
-    """Reads that would give the same again: nothing has changed since."""
+    """Keys of reads whose result is still current, because nothing has changed since."""
     last_done: str = ""
-    """The last call that succeeded."""
+    """Key of the last call that succeeded."""
     runtime_calls: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How often the runtime asked for calls itself, by what for."""
+    """How often the runtime made calls itself, by purpose."""
     answered: bool = False
-    """The evidence that was asked for is there."""
+    """Enough evidence was read."""
     has_unknown_results: bool = False
-    """What some call brought is not known in its typed form: nothing can be said about what is missing."""
+    """The typed result of some call is missing, so missing evidence cannot be claimed."""
     has_success: bool = False
     """Some call succeeded."""
 
     @property
     def needs_evidence(self) -> bool:
-        """An answer needs evidence, and it can be judged."""
+        """Whether an answer needs evidence that can be judged."""
         return self.turn.needs_evidence and not self.has_unknown_results
 
     @property
@@ -116,12 +115,12 @@ class TurnProgress(Struct, frozen=True, kw_only=True):
 
     @property
     def search_closed(self) -> bool:
-        """One search, and a second only if the first was empty."""
+        """Whether the search budget is used up: one search, and a second only if the first was empty."""
         return any(each.found for each in self.searches) or len(self.searches) > 1
 
     @property
     def has_untried(self) -> bool:
-        """A file was found that nobody has tried to read."""
+        """Whether a candidate is left that no call has tried to read."""
         return any(not any(same_path(each.path, path) for path in self.tried) for each in self.candidates)
 
     @property
@@ -152,15 +151,15 @@ class TurnProgress(Struct, frozen=True, kw_only=True):
         return Evidence(tuple(shown), tuple(rejected))
 
     def is_answered(self) -> bool:
-        """Whether enough files were read that count; where there are no more to be read, one is enough."""
+        """Whether enough evidence was read; one file is enough if no candidate is left."""
         return self.needs_evidence and bool(self.reads) and self._is_enough(self.evidence().shown)
 
     def has_evidence(self) -> bool:
-        """Whether it may be answered: what was read before the message counts too, and leaves the tools as they are."""
+        """Whether the model may answer. Evidence from before the message counts here, but does not narrow the tools."""
         return self.answered or self._is_enough({*self.evidence().shown, *self.turn.earlier_evidence})
 
     def next_read(self) -> RuntimeRead | None:
-        """What the runtime reads without asking the model."""
+        """Return the file that the runtime reads before it asks the model."""
         path = self.next_best if self.needs_evidence and not self.answered and self.candidates else None
         if path is None:
             return None
@@ -177,7 +176,7 @@ class TurnProgress(Struct, frozen=True, kw_only=True):
         return None
 
     def read_before_answer(self) -> RuntimeRead | None:
-        """What the runtime reads when the model answers without evidence."""
+        """Return the file that the runtime reads when the model answers without evidence."""
         path = self.next_best if self.candidates and UNREAD not in self.runtime_calls else None
         if path is None:
             return None
@@ -189,7 +188,7 @@ class TurnProgress(Struct, frozen=True, kw_only=True):
         return len(shown) > 0 and self.search_closed and self.next_best is None
 
     def _is_asked_about(self, path: str) -> bool:
-        """The message names it and asks what is in it: it needs no search to be found."""
+        """Whether the message names the file and asks about its content, so that no search is needed."""
         if self.turn.mode is Mode.USAGE or self.turn.files_needed > 1:
             return False
         return any(refers_to(name, path) for name in self.turn.named)
@@ -202,12 +201,12 @@ DIRECT: Final = "direct"
 CITED: Final = "cited"
 
 PrecedingCalls = Sequence[CallFacts]
-"""The calls of the same reply that come first and are let through."""
+"""The accepted calls that precede a call in the same reply."""
 Check = Callable[[TurnProgress, PrecedingCalls, CallFacts], str | None]
 
 
 def refusal_of(state: TurnProgress, before: PrecedingCalls, called: CallFacts) -> RefusedCall | None:
-    """The first rule that refuses a call, in the state its reply found."""
+    """Return the refusal by the first rule that rejects the call, given the progress before its reply."""
     if called.by_runtime:
         return None
     for rule, check in _CHECKS.items():
@@ -280,7 +279,7 @@ def _read_budget(state: TurnProgress, before: PrecedingCalls, called: CallFacts)
 
 
 def _repeated(state: TurnProgress, before: PrecedingCalls, called: CallFacts) -> str | None:
-    """Only for tools whose answer is known to stay the same: one that waits for something is asked again and again."""
+    """Applies only to tools with stable results: a tool that waits for something may be polled."""
     if called.name not in READ_ONLY_TOOLS | CHANGE_TOOLS:
         return None
     again = f"{_written(state, called)} was not run again with the same arguments:"
@@ -302,7 +301,7 @@ _CHECKS: Final[dict[str, Check]] = {
 
 
 def judge_calls(state: TurnProgress, each: PastReply) -> Iterator[tuple[CallFacts, RefusedCall | None]]:
-    """The calls of a reply, judged in the state it found, each with why it is refused, if it is."""
+    """Judge the calls of a reply against the progress before it, each with its refusal or None."""
     before: list[CallFacts] = []
     for step in each.calls:
         called = state.turn.tools.called(step)
@@ -335,14 +334,14 @@ def _after(state: TurnProgress, each: PastReply) -> TurnProgress:
         if no is None or called.outcome is Outcome.DONE:
             now = _with(now, called)
     if any(called.may_have_changed_files for called, _ in calls):
-        # The calls of a reply run in any order: what was looked at beside a change may be as it was before it.
+        # Calls of a reply run in any order, so a read next to a change may show the old content.
         looked = any(called.key == now.last_done and called.name in READ_ONLY_TOOLS for called, _ in calls)
         now = replace(now, unchanged_reads=frozenset[str](), last_done="" if looked else now.last_done)
     return replace(now, answered=now.is_answered())
 
 
 def _purpose(state: TurnProgress) -> str:
-    """What the runtime asked for calls for: it is known from the state in which it did."""
+    """Derive the purpose of a runtime call from the progress at that point."""
     if not state.rounds:
         return DIRECT
     read = state.next_read()
@@ -356,7 +355,7 @@ def _counted(counts: Mapping[str, int], names: set[str]) -> dict[str, int]:
 
 
 def _since(state: TurnProgress, called: CallFacts) -> TurnProgress:
-    """What is no longer as it was, and what can no longer be known, after a call."""
+    """Invalidate what a call may have changed, and note a missing typed result."""
     if called.may_have_changed_files:
         state = replace(state, last_done="", unchanged_reads=frozenset[str]())
     untyped = called.name in (READ, SEARCH) and called.outcome is Outcome.DONE and not called.facts
@@ -364,7 +363,7 @@ def _since(state: TurnProgress, called: CallFacts) -> TurnProgress:
 
 
 def _with(state: TurnProgress, called: CallFacts) -> TurnProgress:
-    """What a call that ended adds. One whose result is gone adds nothing: it is no reason to refuse anything."""
+    """Add the outcome of a call. A call whose result is gone adds nothing and causes no refusal."""
     outcome = called.outcome
     if outcome is Outcome.DONE:
         state = replace(state, last_done=called.key, has_success=True)
@@ -391,35 +390,35 @@ def _with_search(state: TurnProgress, called: CallFacts) -> TurnProgress:
     return replace(state, searches=(*state.searches, searched), candidates=found or state.candidates)
 
 
-# What is put right in the calls a model asks for
+# Repairs of the model's calls
 
 _WORD: Final = re.compile(r"""[^\s\\()\[\]{}.,;:"'`]+""")
 _SAYS_NOTHING: Final = word_set(
-    # about asking
+    # words of questions
     "a an and are fn for find how in initialize initialized initialization implemented is of or the to what where "
     "initialise initialised initialisation all every does do we search locate show usage usages uses used called "
     "callers calls definition definitions defined declared "
-    # like `fn` found in every file, while the word after them is the one that is meant
+    # keywords like `fn` are in every file; the word after them is the one to search for
     "def class function func struct enum trait interface impl pub async "
-    # what stands before the dot of a name that is meant
+    # receivers before the dot of a name
     "self this cls"
 )
 _SHORTEST: Final = 3
 
 
 def simplify_query(query: str) -> str:
-    """The first word that says something and would not find everything; the query itself if there is none.
+    """Return the first meaningful word that is not weak; the query itself if there is none.
 
-    Words end at white space, quotes, brackets and ``\\ . , ; :``. Question words, the keywords of a declaration and
-    `self` say nothing, in any case of letters: `where is fn parse_line` is `parse_line`, `Session::open()` is
-    `Session`, `os.path.join` is `path`.
+    Words end at white space, quotes, brackets and ``\\ . , ; :``. Question words, declaration keywords and `self` are
+    skipped, ignoring case: `where is fn parse_line` gives `parse_line`, `Session::open()` gives `Session`,
+    `os.path.join` gives `path`.
     """
     words = (match[0] for match in _WORD.finditer(query))
     return next((word for word in words if word.lower() not in _SAYS_NOTHING and not is_weak_query(word)), query)
 
 
 def is_weak_query(query: str) -> bool:
-    """Whether it would find everything: empty, shorter than three characters, or `git`."""
+    """Whether a query would match everything: empty, shorter than three characters, or `git`."""
     word = query.strip()
     return len(word) < _SHORTEST or word.lower() == "git"
 
@@ -447,7 +446,7 @@ def _search(turn: TurnFacts, use: ToolUse, changed: dict[str, str]) -> ToolUse:
 
 
 def _own_id(use: ToolUse, taken: set[str]) -> ToolUse:
-    """A model's call does not pass for one of the runtime's."""
+    """Rename the id of a model's call that looks like one of the runtime's."""
     fresh = use.id
     while fresh.startswith(RUNTIME_ID_PREFIX) or (fresh != use.id and fresh in taken):
         fresh = f"model-{fresh}"

@@ -1,4 +1,4 @@
-"""What is known about a turn: which tool each call meant and how it ended, and what the message asks for."""
+"""Facts about a turn: the tool and outcome of each call, the intent of the message, and evidence from earlier turns."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ CHANGE_TOOLS: Final = frozenset({EDIT, "file.write"})
 READ_ONLY_TOOLS: Final = frozenset(
     {READ, LIST, "file.find", SEARCH, "output.read", "git.status", "git.diff", "git.log"}
 )
-"""Calls that leave everything as it is."""
+"""Tools that change nothing."""
 
 RUNTIME_ID_PREFIX: Final = "runtime-"
-"""How the ids of calls begin that no model asked for."""
+"""Prefix of the ids of calls that the runtime makes itself."""
 
 _BROKEN: Final = frozenset({Failure.TOOL_ERROR, Failure.TIMEOUT, Failure.INVALID_OUTPUT})
 _BEFORE_IT_RAN: Final = frozenset({
@@ -39,29 +39,29 @@ _BEFORE_IT_RAN: Final = frozenset({
 
 
 class Outcome(Enum):
-    """What became of a call, by its typed result."""
+    """The outcome of a call, according to its typed result."""
 
     DONE = auto()
     FAILED = auto()
-    """The tool itself could not do it."""
+    """The tool ran and failed."""
     NOT_RUN = auto()
-    """Denied, rejected, or not a call at all."""
+    """Denied, rejected or invalid."""
     UNCLEAR = auto()
-    """Cancelled, or lost: it may have run, or run in part."""
+    """Cancelled or lost: it may have run, wholly or in part."""
     GONE = auto()
-    """Nobody knows any more."""
+    """There is no result any more."""
 
 
 class CallFacts(Struct, frozen=True):
-    """A call, read as far as it can be, and how it ended."""
+    """A call with its resolved tool, parsed arguments and outcome."""
 
     step: ReplyCall
     name: str
-    """The tool's own name, whichever was written; for a tool nobody knows, what was written."""
+    """The tool's registered name, whichever alias the model wrote; for an unknown tool, the name as written."""
     args: Args
-    """Empty where they cannot be read."""
+    """Empty if they cannot be parsed."""
     key: str
-    """The same for calls that ask for the same."""
+    """Equal for calls with the same tool and arguments."""
 
     @property
     def path(self) -> str:
@@ -70,7 +70,7 @@ class CallFacts(Struct, frozen=True):
 
     @property
     def query(self) -> str | None:
-        """What a search takes literally; None where it does not."""
+        """The literal query of a search; None for a regular expression."""
         query = self.args.get("query")
         return query if isinstance(query, str) and not self.args.get("regex") else None
 
@@ -91,50 +91,50 @@ class CallFacts(Struct, frozen=True):
 
     @property
     def may_have_changed_files(self) -> bool:
-        """Whether it could change something, and is not known not to have run."""
+        """Whether the tool can change something and may have run."""
         return self.name not in READ_ONLY_TOOLS and self.outcome is not Outcome.NOT_RUN
 
     @property
     def is_reported_success(self) -> bool:
-        """Whether it went well as far as the model was told, where its typed result is gone."""
+        """Whether the model was told of a success whose typed result is gone."""
         return self.step.result is None and self.step.sent is not None and not self.step.sent.error
 
     @property
     def is_success(self) -> bool:
-        """Where it is only spoken of again and its typed result is gone, what was told is enough."""
+        """Whether the call succeeded, by its typed result or, if that is gone, by what the model was told."""
         return self.is_reported_success or self.outcome is Outcome.DONE
 
     @property
     def facts(self) -> Args:
-        """The typed form of a result that was a success; empty for any other."""
+        """The structured content of a successful result; empty otherwise."""
         result = self.step.result
         structured = None if result is None or not result.success else result.structured
         return structured if isinstance(structured, dict) else {}
 
     @property
     def file(self) -> str:
-        """The path of a file as its typed result gives it, else as it was asked for."""
+        """The path in the typed result, or else the requested path."""
         path = self.facts.get("path")
         return path if isinstance(path, str) and path else self.path
 
     @property
     def content(self) -> str | None:
-        """What a read gave, where it is text."""
+        """The text of a read; None if it is not text."""
         content = self.facts.get("content") if self.facts.get("encoding") == "utf8" else None
         return content if isinstance(content, str) else None
 
 
 def is_by_runtime(each: PastReply) -> bool:
-    """Whether the runtime asked for all calls of a round."""
+    """Whether the runtime made all calls of a reply."""
     return bool(each.calls) and all(step.use.id.startswith(RUNTIME_ID_PREFIX) for step in each.calls)
 
 
 ToolNaming = Callable[[Tool], str]
-"""The name of a tool as the model writes it."""
+"""Returns a tool's name as the model writes it."""
 
 
 class ToolIndex:
-    """The tools a caller can see, by every name they have."""
+    """The tools that a caller can see, by each of their names."""
 
     def __init__(self, tools: Sequence[Tool], written: ToolNaming) -> None:
         self._tools = tuple(tools)
@@ -145,7 +145,7 @@ class ToolIndex:
         return all(name in self._names for name in names)
 
     def written(self, name: str) -> str:
-        """The tool of this name as the model writes it."""
+        """Return the name as the model writes it."""
         return self._written.get(name, name)
 
     def on_surface(self, surface: Surface) -> tuple[str, ...]:
@@ -170,29 +170,28 @@ def _key(name: str, args: Args | str) -> str:
 
 
 class TurnFacts(Struct, frozen=True, kw_only=True):
-    """What stays the same during a turn: the rules, the tools, and what the message asks for."""
+    """The constant part of a turn: rules, tools, and the intent of the message."""
 
     rules: GuardrailsConfig
     tools: ToolIndex
     intent: Intent | None = None
-    """None where the words are not all the person's: what they ask for cannot be known from them."""
+    """None if the message includes text that is not the user's, because its words then say nothing about the intent."""
     named: tuple[str, ...] = ()
-    """Files the message names."""
+    """Files that the message names."""
     surface_tools: tuple[str, ...] = ()
-    """The tools of the surface that there are."""
+    """The available tools of the surface."""
     scope_missing: bool = False
-    """What the message seems to keep to is none, as a search in this turn has shown."""
+    """A search of this turn has shown that the folder in the message does not exist."""
     earlier_evidence: tuple[str, ...] = ()
-    """Files that were read before this message, and show what it asks for."""
+    """Files that were read before this message and answer it."""
 
     @property
     def investigates(self) -> bool:
-        """Something is to be found in the code, and there are the tools to find it."""
+        """Whether the answer must be found in the code and the tools to find it are available."""
         return self.intent is not None and self.intent.investigates and self.tools.has(SEARCH, READ)
 
     @property
     def needs_evidence(self) -> bool:
-        """An answer needs evidence."""
         return self.rules.evidence and self.investigates
 
     @property
@@ -201,7 +200,7 @@ class TurnFacts(Struct, frozen=True, kw_only=True):
 
     @property
     def files_needed(self) -> int:
-        """How many files must show the answer, if there are as many."""
+        """The number of files that must show the answer, if there are as many."""
         return 2 if self.intent is not None and self.intent.broad else 1
 
     @property
@@ -210,11 +209,11 @@ class TurnFacts(Struct, frozen=True, kw_only=True):
 
     @property
     def scope(self) -> str | None:
-        """Where calls and answers keep to, as far as the turn has not shown that there is no such place."""
+        """The folder that calls and answers are limited to, unless a search has shown that it does not exist."""
         return self.intent.scope if self.rules.scope and self.intent is not None and not self.scope_missing else None
 
     def shows(self, path: str, content: str) -> bool:
-        """Whether a file no search found is evidence. It is so from the beginning to the end of a turn."""
+        """Whether a file that no search found is evidence. The result is the same throughout a turn."""
         if self.intent is None:
             return False
         if self.rules.scope and self.intent.scope is not None and not is_inside(path, self.intent.scope):
@@ -249,9 +248,9 @@ def facts_of(rules: GuardrailsConfig, tools: Sequence[Tool], turn: TurnHistory, 
 
 
 def _asked(turn: TurnHistory, tools: ToolIndex) -> tuple[Intent | None, tuple[str, ...]]:
-    """What the message asks for, and the files it names.
+    """Return the intent of the message and the files it names.
 
-    "Yes" asks for what the last message that says more did, as far as the tools go; what it agrees to is in the answers
+    A bare assent ("yes") has the surface of the last message that says more; what it agrees to is in the replies
     between them.
     """
     earlier = earlier_context(turn.earlier_replies, tools)
@@ -264,7 +263,8 @@ def _asked(turn: TurnHistory, tools: ToolIndex) -> tuple[Intent | None, tuple[st
 
 
 def _earlier_evidence(turn: TurnFacts, earlier: Sequence[PastReply]) -> Iterator[str]:
-    """Of what was read and not changed since, or in the same reply: its calls run in any order."""
+    """Yield earlier reads that answer the message, unless a later call or one of the same reply may have changed the
+    file."""
     contents: dict[str, str] = {}
     for each in earlier:
         calls = [turn.tools.called(step) for step in each.calls]
@@ -280,7 +280,7 @@ def _earlier_evidence(turn: TurnFacts, earlier: Sequence[PastReply]) -> Iterator
 
 
 def earlier_context(rounds: Sequence[PastReply], tools: ToolIndex) -> EarlierContext:
-    """What the calls of earlier turns were about, the last of each kind."""
+    """Return the last read, query and folder of earlier turns."""
     read = query = folder = None
     for called in (tools.called(step) for each in reversed(rounds) for step in reversed(each.calls)):
         if called.name not in (READ, LIST, SEARCH) or not called.is_success:
