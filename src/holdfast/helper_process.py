@@ -11,6 +11,7 @@ import pwd
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -202,12 +203,26 @@ async def start_async(
 def spawn(argv: tuple[str, ...], env: Mapping[str, str], file_actions: Sequence[tuple[int, int, int]]) -> int:
     """Start a helper in its own session, so that Ctrl-C does not reach it even while it starts. Returns the pid.
 
-    Avoids importing `subprocess`, which takes 6 ms. The helper must change its working directory itself.
+    Avoids importing `subprocess`, which takes 6 ms. The helper must change its working directory itself. Signals that
+    our parent ignored or blocked (`nohup`, a script's `command &`) are reset: the commands that the helper starts would
+    inherit that, and could then be neither interrupted nor terminated gracefully.
     """
+    import signal
+
+    default = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+    spawning = partial(
+        os.posix_spawn,
+        _require_absolute(argv)[0],
+        argv,
+        env,
+        file_actions=file_actions,
+        setsigdef=default,
+        setsigmask=(),
+    )
     try:
-        return os.posix_spawn(_require_absolute(argv)[0], argv, env, file_actions=file_actions, setsid=True)
+        return spawning(setsid=True)
     except NotImplementedError:  # an old libc without setsid: the helper calls it when it starts
-        return os.posix_spawn(_require_absolute(argv)[0], argv, env, file_actions=file_actions)
+        return spawning()
 
 
 def _require_absolute(argv: Sequence[str]) -> Sequence[str]:

@@ -21,7 +21,7 @@ TIMEOUT = 300
 INTERPRETER = ("PYTHON", "LANG", "LC_", "_HOLDFAST_COMPLETE")
 """Variables that something reads before holdfast does."""
 _TAKE_TERMINAL = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 )
 Json = dict[str, Any]
 
@@ -159,14 +159,23 @@ class Forked:
 
 
 def start_command(
-    cli: Cli, args: Sequence[str], streams: Sequence[int], *, terminal: bool = False, **env: str
+    cli: Cli,
+    args: Sequence[str],
+    streams: Sequence[int],
+    *,
+    terminal: bool = False,
+    via: Sequence[str] = (),
+    **env: str,
 ) -> Forked | subprocess.Popen[bytes]:
-    """A command in a session of its own; with `terminal`, its input is the terminal that controls it."""
+    """A command in a session of its own; with `terminal`, its input is the terminal that controls it.
+
+    `via` is an argv that starts the command line behind it, such as a shell script that ends in `exec "$@"`.
+    """
     variables = cli.env | env
-    if not _needs_interpreter(variables):
+    if not via and not _needs_interpreter(variables):
         request = {"args": args, "cwd": str(cli.project), "env": variables, "session": True, "terminal": terminal}
         return Forked(request, streams)
-    command = [*([sys.executable, "-c", _TAKE_TERMINAL] if terminal else []), *cli.command(*args)]
+    command = [*([sys.executable, "-c", _TAKE_TERMINAL] if terminal else []), *via, *cli.command(*args)]
     stdin, stdout, stderr = streams
     return subprocess.Popen(
         command, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cli.project, env=variables, start_new_session=True

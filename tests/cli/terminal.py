@@ -10,6 +10,7 @@ import select
 import struct
 import termios
 import time
+from collections.abc import Sequence
 from types import TracebackType
 
 from tests.cli.command_line import Cli, start_command
@@ -21,10 +22,13 @@ _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 class Terminal:
     """`with Terminal(cli, "call", …) as person:` then `expect` what is shown and `type` lines."""
 
-    def __init__(self, cli: Cli, *args: str, columns: int = 80, rows: int = 40, **env: str) -> None:
+    def __init__(
+        self, cli: Cli, *args: str, columns: int = 80, rows: int = 40, via: Sequence[str] = (), **env: str
+    ) -> None:
         self._ours, theirs = pty.openpty()
+        self._open = True
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self._process = start_command(cli, args, [theirs] * 3, terminal=True, **env)
+        self._process = start_command(cli, args, [theirs] * 3, terminal=True, via=via, **env)
         os.close(theirs)
         self.raw = ""
         self._seen = 0
@@ -38,7 +42,7 @@ class Terminal:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait(PATIENCE)
-        os.close(self._ours)
+        self.hang_up()
 
     @property
     def text(self) -> str:
@@ -57,6 +61,16 @@ class Terminal:
 
     def press(self, key: bytes) -> None:
         os.write(self._ours, key)
+
+    def hang_up(self) -> None:
+        """Close the terminal, as a lost connection does."""
+        if self._open:
+            self._open = False
+            os.close(self._ours)
+
+    def wait(self) -> int:
+        """The exit code of a command that has no terminal any more."""
+        return self._process.wait(PATIENCE)
 
     def finish(self) -> int:
         """Wait for the end; the exit code."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from holdfast.cli import errors
+from holdfast.cli.console import can_ask
 from holdfast.contract.errors import HoldfastError
 
 
@@ -30,6 +32,7 @@ COMPLETION: Final = "_HOLDFAST_COMPLETE"
 
 def run(argv: Sequence[str]) -> int:
     """Run `holdfast ARGV…` and return the exit code."""
+    _restore_ctrl_c()
     options = argv[: argv.index("--")] if "--" in argv else argv
     as_json, debug = "--json" in options, "--debug" in options
     try:
@@ -39,8 +42,24 @@ def run(argv: Sequence[str]) -> int:
         return errors.silence_stdout()
     except OSError as error:
         errors.silence_stdout()
-        return errors.report("output", f"Cannot write to standard output: {error.strerror}.", errors.FAILED)
+        with suppress(OSError):  # standard error is gone too, as after a hang-up
+            errors.report("output", f"Cannot write to standard output: {error.strerror}.", errors.FAILED)
+        return errors.FAILED
     return code
+
+
+def _restore_ctrl_c() -> None:
+    """Make Ctrl-C interrupt a command that can prompt, even if its parent had SIGINT ignored.
+
+    A script's `command &`, `trap '' INT` and some programs hand that disposition down, and Python then installs no
+    handler: Ctrl-C at a prompt would do nothing. A command that cannot prompt leaves SIGINT ignored, as asked.
+    """
+    if not can_ask():
+        return
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _run(argv: Sequence[str], *, as_json: bool, debug: bool) -> int:

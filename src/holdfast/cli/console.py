@@ -29,7 +29,17 @@ _progress_shown: Final[list[bool]] = []
 
 def can_ask() -> bool:
     """Return whether a person can be asked: prompts go to standard error, answers come from standard input."""
-    return is_terminal(sys.stdin) and is_terminal(sys.stderr)
+    return is_terminal(sys.stdin) and is_terminal(sys.stderr) and _in_foreground()
+
+
+def _in_foreground() -> bool:
+    """Return whether we may read from the terminal: the kernel stops a background job that does (SIGTTIN, SIGTTOU)."""
+    if sys.platform == "win32":
+        return True
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except OSError:
+        return True  # not our controlling terminal, so there is no job control
 
 
 def stdout_is_terminal() -> bool:

@@ -38,6 +38,10 @@ class PromptDismissed(Exception):
     """The person left the prompt without an answer."""
 
 
+class _TerminalLost(Exception):
+    """The terminal hung up, or the shell of this job is gone and another job has the terminal."""
+
+
 @asynccontextmanager
 async def exclusive_terminal() -> AsyncGenerator[None]:
     """Hold the terminal for one prompt; other prompts of this event loop wait."""
@@ -63,7 +67,7 @@ async def read_key(question: str, keys: Collection[str], hint: str = "") -> str 
 
     Type-ahead and pasted text do not count. `hint` is shown once, after a key that is not among `keys`.
     """
-    with _cbreak_mode():
+    with suppress(_TerminalLost), _cbreak_mode():
         discard_typeahead()
         show_prompt(question)
         while True:
@@ -80,6 +84,7 @@ async def read_key(question: str, keys: Collection[str], hint: str = "") -> str 
             elif hint and key != ENTER:
                 show_prompt(f"\n{hint} > ")
                 hint = ""
+    return None
 
 
 def _key(typed: bytes) -> str:
@@ -161,6 +166,8 @@ async def read_hidden(question: str) -> str | None:
     try:
         _change_mode(lambda flags, echo, canonical: flags & ~echo)
         return await read_line(question)
+    except _TerminalLost:
+        return None
     finally:
         restore_terminal()
         print_err()
@@ -180,17 +187,23 @@ def _change_mode(change: Callable[[int, int, int], int]) -> None:
     if sys.platform == "win32":
         return
     terminal = sys.stdin.fileno()
-    before = termios.tcgetattr(terminal)
-    flags = change(before[3], termios.ECHO, termios.ICANON)
-    _restore_callbacks.append(lambda: termios.tcsetattr(terminal, termios.TCSANOW, before))
-    termios.tcsetattr(terminal, termios.TCSADRAIN, [*before[:3], flags, *before[4:]])
+    try:
+        before = termios.tcgetattr(terminal)
+        flags = change(before[3], termios.ECHO, termios.ICANON)
+        _restore_callbacks.append(lambda: termios.tcsetattr(terminal, termios.TCSANOW, before))
+        termios.tcsetattr(terminal, termios.TCSADRAIN, [*before[:3], flags, *before[4:]])
+    except termios.error as error:
+        raise _TerminalLost from error
 
 
 def restore_terminal() -> None:
     """Restore the terminal mode; call it before `os._exit`, which does not unwind."""
-    while _restore_callbacks:
-        with suppress(OSError):
-            _restore_callbacks.pop()()
+    if _restore_callbacks:
+        import termios
+
+        while _restore_callbacks:
+            with suppress(OSError, termios.error):
+                _restore_callbacks.pop()()
 
 
 def discard_typeahead() -> None:
