@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from holdfast.chat.edits import apply_changes, repair_orphans, text_difference
 from holdfast.contract.message import Text, ToolUse
 from holdfast.contract.result import ok
 from tests.chat.chat_files import ONE, Editor, open_conversation, write_results, write_statuses
+from tests.quick import least
 from tests.soak import rounds
 
 pytestmark = pytest.mark.usefixtures("user_state_dir")
@@ -27,20 +26,10 @@ TURN = (
 ROOT = Path(__file__).parents[2]
 
 
-def best(work: Callable[[], object], times: int = 3) -> float:
-    """The fastest of a few runs, so that a busy machine does not matter."""
-    taken: list[float] = []
-    for _ in range(times):
-        begin = time.perf_counter()
-        work()
-        taken.append(time.perf_counter() - begin)
-    return min(taken)
-
-
 @pytest.mark.spec("D9")
 def test_a_turn_at_the_end_of_ten_megabytes_costs_little_more_than_reading_them(tmp_path: Path) -> None:
     text = TURN * (10_000_000 // len(TURN)) + "@You:\nOn.\n"
-    plain = best(lambda: open_conversation(tmp_path, text).messages())
+    plain = least(lambda: open_conversation(tmp_path, text).messages(), 3)
     conversation = open_conversation(tmp_path)
 
     def turn() -> None:
@@ -49,7 +38,7 @@ def test_a_turn_at_the_end_of_ten_megabytes_costs_little_more_than_reading_them(
         write_statuses(conversation)
         write_results(conversation)
 
-    assert best(turn) < plain * 5
+    assert least(turn, 3) < plain * 5
 
 
 def test_the_difference_of_long_texts_is_found_quickly() -> None:
@@ -58,8 +47,8 @@ def test_the_difference_of_long_texts_is_found_quickly() -> None:
     assert text_difference(text, text[1:]) == (len(text) - 1, len(text), "")
     assert text_difference("", "ab") == (0, 0, "ab")
     assert text_difference("aba", "a") == (1, 3, "")
-    taken = best(lambda: text_difference(text, text[:7_000_000] + "y" + text[7_000_001:]))
-    assert taken < best(lambda: sum(map(ord, text[:1_000_000]))) * 10
+    taken = least(lambda: text_difference(text, text[:7_000_000] + "y" + text[7_000_001:]), 3)
+    assert taken < least(lambda: sum(map(ord, text[:1_000_000])), 3) * 10
 
 
 def _asking(count: int) -> Document:
@@ -76,7 +65,7 @@ def test_ten_times_the_calls_take_about_ten_times_as_long(tmp_path: Path, again:
         document = apply_changes(_asking(count), [SetStatus(slot, Status.PENDING) for slot in slots] if again else [])
         path.write_text(document.text)
         changes = [SetResult(slot, ok("x")) for slot in open_conversation(tmp_path, name=path.name).slots()]
-        return best(lambda: apply_changes(document, changes))
+        return least(lambda: apply_changes(document, changes), 3)
 
     assert work(3000) < work(300) * 50
 
@@ -87,7 +76,7 @@ def test_many_orphans_are_repaired_at_once() -> None:
         document = Document.parse(turn * count)
         new, orphans = repair_orphans(document)
         assert (orphans, repair_orphans(new)[1]) == (count - 1, 0)
-        return best(lambda: repair_orphans(document))
+        return least(lambda: repair_orphans(document), 3)
 
     assert work(3000) < work(300) * 50
 

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +95,7 @@ def test_strict_is_sent_to_openai_alone_and_only_where_a_tool_says_so(api: Api) 
 
 _SCRIPT = """
 from tests.models.test_requests import all_bodies
+from tests.quick import quickly
 print(all_bodies(), end="")
 """
 LONG = (
@@ -295,10 +295,9 @@ def test_where_the_assistant_has_the_first_word_the_user_begins(api: Api, before
 @pytest.mark.parametrize("wanted", ["call_1", "x" * 60 + "{:04}", "a-{}"])
 def test_thousands_of_calls_with_the_same_id_get_ids_in_bounded_time(plain: bool, wanted: str) -> None:
     ids = CallIds(plain=plain)
-    begun = time.process_time()
-    given = [ids.assign(wanted.format(number % 4_000)) for number in range(16_000)]
-    given += [ids.assign("a") for _ in range(4_000)]
-    assert time.process_time() - begun < 2
+    with quickly():
+        given = [ids.assign(wanted.format(number % 4_000)) for number in range(16_000)]
+        given += [ids.assign("a") for _ in range(4_000)]
     assert len(set(given)) == len(given) and given[0] == wanted.format(0)
     assert not plain or max(map(len, given)) <= 64
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.contract.elicitation import FormRequest
 from holdfast.rules.form_safety import asks_for_a_secret, looks_secret, url_problem
+from tests.quick import quickly
 
 SECRETS = [
     "password",
@@ -133,9 +133,8 @@ def test_invisible_characters_do_not_hide_a_secret(text: str) -> None:
 
 def test_long_texts_are_checked_in_linear_time() -> None:
     for unit in ("a ", "pass ", "one time ", "\u0430 ", "aB"):
-        begun = time.process_time()
-        looks_secret(unit * (400_000 // len(unit)))
-        assert time.process_time() - begun < 5
+        with quickly():
+            looks_secret(unit * (400_000 // len(unit)))
 
 
 @pytest.mark.spec("K1")

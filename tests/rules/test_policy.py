@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from time import perf_counter
-
 import pytest
 
 from holdfast.config.config import (
@@ -22,6 +20,7 @@ from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.tool import Tool
 from holdfast.rules.policy import GROUPS, CompiledPolicy, Policy, PolicyRules, SkillPermissions, check_names
+from tests.quick import least, quickly
 
 ALIASES = {"file.read": ("read", "read_file"), "shell.exec": ("bash",), "file.write": ("write",)}
 MINIMAL = {
@@ -207,9 +206,8 @@ def test_names_aliases_and_patterns_match(entry: str, gone: set[str]) -> None:
 def test_a_pattern_cannot_cause_catastrophic_backtracking() -> None:
     policy = compiled(PolicyRules(deny=("*a" * 40 + "*b",)))
     victim = Tool(name="a" * 200)
-    began = perf_counter()
-    assert policy.allows(victim)
-    assert perf_counter() - began < 1
+    with quickly():
+        assert policy.allows(victim)
 
 
 @pytest.mark.spec("P4")
@@ -388,15 +386,12 @@ def test_names_of_a_server_that_is_not_connected_cause_no_warning() -> None:
 
 @pytest.mark.spec("P5")
 def test_a_cached_decision_is_fast() -> None:
-    policy = compiled(PolicyRules(deny=tuple(f"x{number}.*" for number in range(200))))
+    rules = PolicyRules(deny=tuple(f"x{number}.*" for number in range(200)))
     tool = BUILTINS["file.read"]
+    new = iter([compiled(rules) for _ in range(20)])
+    policy = compiled(rules)
     policy.allows(tool)
-    best = float("inf")
-    for _ in range(200):
-        began = perf_counter()
-        policy.allows(tool)
-        best = min(best, perf_counter() - began)
-    assert best < 5e-6
+    assert least(lambda: policy.allows(tool), 200) * 10 < least(lambda: next(new).allows(tool), 20)
 
 
 @pytest.mark.spec("P3", "K1")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import os
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from holdfast.text import truncate
 from holdfast.text.preview import preview
 from holdfast.tools.files import pages
 from holdfast.tools.files.read import FILE_READ, MAX_ATTACHED
+from tests.quick import least
 from tests.runtime.support import run, runtime_in
 from tests.tools.files.fake_context import FakeContext, use
 
@@ -236,13 +236,12 @@ def test_reading_the_start_of_a_huge_file_is_cheap(tmp_path: Path) -> None:
         file.truncate(1024**3)
     (tmp_path / "a.txt").write_text(_numbered(100))
     _read(tmp_path)
-    best: dict[str, float] = {}
-    for _ in range(20):
-        for name in ("a.txt", "huge.txt"):
-            began = perf_counter()
-            assert _read(tmp_path, name, limit=200).success
-            best[name] = min(best.get(name, 9), perf_counter() - began)
-    assert best["huge.txt"] - best["a.txt"] < 0.005
+
+    def cost(name: str) -> float:
+        assert _read(tmp_path, name, limit=200).success
+        return least(lambda: _read(tmp_path, name, limit=200))
+
+    assert cost("huge.txt") - cost("a.txt") < 0.05
 
 
 @pytest.mark.spec("R10")
