@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import re
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from pathlib import Path
 from time import process_time
 
 
@@ -26,3 +28,13 @@ def _taken(work: Callable[[], object]) -> float:
     began = process_time()
     work()
     return process_time() - began
+
+
+def wakeups(pid: int, threads: Iterable[int | None] | None = None) -> int:
+    """How often threads of a process went to sleep so far: while all of them wait and nothing ticks, the number stays
+    the same, however long that takes."""
+    tasks = Path(f"/proc/{pid}/task")
+    chosen = tasks.iterdir() if threads is None else (tasks / str(thread) for thread in threads)
+    return sum(
+        int(re.findall(r"^voluntary_ctxt_switches:\s+(\d+)", (task / "status").read_text(), re.M)[0]) for task in chosen
+    )

@@ -105,11 +105,6 @@ class Running:
             pass
         return self.process.wait(PATIENCE)
 
-    def spent(self) -> float:
-        """Seconds of processor time so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     def _read(self, deadline: float) -> bool:
         ready, _, _ = select.select([self._output], [], [], max(0.0, deadline - time.monotonic()))
         assert ready, f"nothing more was said:\n{self.text}"

@@ -18,6 +18,7 @@ from holdfast.models.port import Settings
 from tests.models.servers.apis import ANTHROPIC, APIS, CHAT, GOOGLE, KEY, OPENAI, VERTEX, Api
 from tests.models.servers.http import Answer, serving
 from tests.models.support import HELLO, READ, RUN, TOOLS, body, call, result, run, sent
+from tests.quick import quickly
 
 ROOT = Path(__file__).parents[2]
 EACH = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)

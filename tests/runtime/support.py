@@ -17,7 +17,7 @@ from holdfast.store.ledger import Ledger
 T = TypeVar("T")
 
 
-def run(work: Coroutine[Any, Any, T], seconds: float = 30) -> T:
+def run(work: Coroutine[Any, Any, T], seconds: float = 60) -> T:
     async def bounded() -> T:
         return await asyncio.wait_for(work, seconds)
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,16 +17,15 @@ from tests.runtime.command_helpers import NASTY, Mode, call_until_ready, mark, s
 from tests.runtime.support import run
 
 
-def _cancelled(folder: Path, mode: Mode, program: str) -> tuple[Result, list[str], float]:
+def _cancelled(folder: Path, mode: Mode, program: str) -> tuple[Result, list[str]]:
     marker = mark()
 
-    async def main() -> tuple[Result, list[str], float]:
+    async def main() -> tuple[Result, list[str]]:
         async with shell_in(folder, mode) as runtime:
             call_id, task = await call_until_ready(runtime, program.format(mark=marker))
-            begun = time.monotonic()
             assert runtime.cancel(call_id)
             result = await task
-            return result, survivors(marker), time.monotonic() - begun
+            return result, survivors(marker)
 
     return run(main())
 
@@ -35,17 +33,16 @@ def _cancelled(folder: Path, mode: Mode, program: str) -> tuple[Result, list[str
 @pytest.mark.parametrize("how", NASTY)
 @pytest.mark.spec("X3", "B4")
 def test_a_cancel_kills_every_process_of_a_command_without_a_sandbox(tmp_path: Path, how: str) -> None:
-    result, left, seconds = _cancelled(tmp_path, "off", NASTY[how])
+    result, left = _cancelled(tmp_path, "off", NASTY[how])
     assert left == []
     assert result.state is State.CANCELLED
     assert (result.error or "").endswith("ready\n\nCommand was cancelled.")
-    assert seconds < 15
 
 
 @pytest.mark.parametrize("how", ["double fork", "SIGTERM ignored", "stdio closed", "fork in a loop"])
 @pytest.mark.spec("X3", "B4")
 def test_a_cancel_kills_every_process_of_a_sandboxed_command(tmp_path: Path, how: str) -> None:
-    result, left, _ = _cancelled(tmp_path, "required", NASTY[how])
+    result, left = _cancelled(tmp_path, "required", NASTY[how])
     assert left == []
     assert result.state is State.CANCELLED
     assert cast(Any, result.structured)["contained"] is True
@@ -90,9 +87,7 @@ def test_a_child_that_keeps_stdout_open_does_not_delay_the_call(tmp_path: Path, 
             assert survivors(marker) == []
             return result
 
-    begun = time.monotonic()
     assert run(main()).output == "done"
-    assert time.monotonic() - begun < 15
 
 
 @pytest.mark.spec("X3")

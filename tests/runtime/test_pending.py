@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast import Answer, Result, State, Tool
+from holdfast.contract.call import PendingCall
 from holdfast.contract.enums import Failure
+from holdfast.runtime.pending import POLL_SECONDS, PendingCalls
 from tests.runtime.support import open_ledger, recorder, run, runtime_in, until_pending
 
 MAKE_PENDING = """
@@ -24,14 +25,13 @@ folder = Path(sys.argv[1])
 print(asyncio.run(runtime_in(folder, note, nobody="pending").call("note", {"text": "parked"})).call_id)
 """
 ANSWER = """
-import sys, time
+import sys
 from pathlib import Path
 from holdfast import Answer
 from tests.runtime.support import open_ledger
 ledger = open_ledger(Path(sys.argv[1]) / "state")
 (held,) = ledger.pending()
 ledger.answer(held.call.id, Answer(kind="approve", by="elsewhere"), digest=held.digest)
-print(time.time())
 """
 
 
@@ -75,27 +75,35 @@ def test_a_call_of_an_unknown_tool_runs_when_its_program_starts_again(tmp_path: 
 
 
 @pytest.mark.spec("A13a")
-def test_a_waiting_process_sees_an_answer_from_another_process(tmp_path: Path) -> None:
-    heard: list[float] = []
+def test_a_waiting_process_sees_an_answer_from_another_process_at_its_next_poll(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    polls: list[str] = []
+    polls_until_run: list[int] = []
+    get = PendingCalls.get
+
+    def counted(pending: PendingCalls, call_id: str) -> PendingCall | None:
+        polls.append(call_id)
+        return get(pending, call_id)
 
     async def execute(args: Any) -> str:
-        heard.append(time.time())
+        polls_until_run.append(len(polls))
         return "ran"
 
-    async def main() -> float:
+    async def main() -> int:
         waits = Tool(name="waits", execute=execute, effects=frozenset({"external"}))
         runtime = runtime_in(tmp_path, waits, nobody="wait")
         _, call = await until_pending(runtime, runtime.call("waits"))
-        answering = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", ANSWER, str(tmp_path), stdout=asyncio.subprocess.PIPE
-        )
-        printed, _ = await asyncio.wait_for(answering.communicate(), 60)
-        result = await asyncio.wait_for(call, 30)
+        answering = await asyncio.create_subprocess_exec(sys.executable, "-c", ANSWER, str(tmp_path))
+        assert await asyncio.wait_for(answering.wait(), 60) == 0
+        polls_until_answered = len(polls)
+        result = await asyncio.wait_for(call, 60)
         assert result.output == "ran"
-        return heard[-1] - float(printed)
+        return polls_until_run[0] - polls_until_answered
 
-    tries = (run(main(), 90) for _ in range(3))
-    assert any(seconds < 0.2 for seconds in tries), "the machine may be slow once, not three times"
+    monkeypatch.setattr(PendingCalls, "get", counted)
+    assert run(main(), 130) <= 1, "the answer was there, and a poll missed it"
+    assert POLL_SECONDS <= 0.1
 
 
 @pytest.mark.spec("A13a")

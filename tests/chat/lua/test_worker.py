@@ -46,7 +46,7 @@ def test_endless_code_is_killed_and_the_next_frontmatter_works(code: str) -> Non
     with LuaHost(LuaLimits(frontmatter=0.3)) as host:
         begun = time.monotonic()
         found = only_diagnostic(lua_document(code, host))
-        assert time.monotonic() - begun < 20
+        assert time.monotonic() - begun < 60
         assert found.severity == "error" and found.message == (
             "The Lua frontmatter timed out after 0.3 seconds. Make it do less."
         )

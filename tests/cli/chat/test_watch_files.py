@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from holdfast.cli.chat.watch import CannotWatch, FileWatch
+from tests.quick import wakeups
 
 PATIENCE = 20.0
 
@@ -135,19 +136,21 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
 def test_waiting_uses_no_processor_time(tmp_path: Path) -> None:
     """All threads are blocked: nothing ticks, whoever waits."""
 
-    async def main() -> float:
+    async def main() -> list[int]:
+        others = {thread.native_id for thread in threading.enumerate()}
         async with FileWatch([tmp_path / "notes.chat"]) as watch:
             waiting = asyncio.create_task(watch.changed())
-            await asyncio.sleep(0)
-            before = sum(os.times()[:2])
-            began = time.monotonic()
-            await asyncio.wait({waiting}, timeout=1.0)
-            assert time.monotonic() - began >= 0.9
-            spent = sum(os.times()[:2]) - before
+            watchers = [thread.native_id for thread in threading.enumerate() if thread.native_id not in others]
+            assert watchers
+            woken = [wakeups(os.getpid(), watchers)]
+            while len(woken) < 20 and woken[-2:-1] != woken[-1:]:
+                await asyncio.wait({waiting}, timeout=1.0)
+                woken.append(wakeups(os.getpid(), watchers))
             waiting.cancel()
-            return spent
+            return woken
 
-    assert asyncio.run(main()) <= 0.02
+    woken = asyncio.run(main())
+    assert woken[-2] == woken[-1], "they did something in every single second"
 
 
 async def _enter(enter: Callable[[], Awaitable[object]]) -> None:

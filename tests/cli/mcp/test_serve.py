@@ -8,7 +8,6 @@ import select
 import signal
 import stat
 import subprocess
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,10 +58,8 @@ def test_a_client_starts_it_and_calls_a_tool(cli: Cli) -> None:
 
 @pytest.mark.spec("K3a")
 def test_end_of_input_ends_it(cli: Cli) -> None:
-    begun = time.monotonic()
     done = cli.run("mcp", stdin=b"")
     assert (done.code, done.out) == (0, "")
-    assert time.monotonic() - begun < PATIENCE
 
 
 @contextmanager
