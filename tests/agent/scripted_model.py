@@ -121,7 +121,7 @@ class LoopHarness:
                 runtime.ledger.close()
             return done
 
-        return asyncio.run(asyncio.wait_for(inside(), 30))
+        return asyncio.run(asyncio.wait_for(inside(), 60))
 
     def advance(self, *, step: bool = False, **options: Any) -> Outcome:
         return self.run(step=step, **options)

@@ -44,7 +44,7 @@ def test_a_second_process_is_refused_at_once_and_told_the_lock_owner(tmp_path: P
         owner = lock_owner(path, state)
         assert owner is not None
         assert owner.pid == other.pid
-        other.communicate("\n", timeout=10)
+        other.communicate("\n", timeout=60)
     assert lock_owner(path, state) is None
     with DocumentLock(path, state).acquire():
         owner = lock_owner(path, state)
@@ -57,9 +57,9 @@ def test_the_lock_of_a_killed_process_is_released(tmp_path: Path) -> None:
     path, state = tmp_path / "a.chat", tmp_path / "state"
     with holder(path, state) as other:
         other.kill()
-        other.wait(10)
+        other.wait(60)
     assert lock_owner(path, state) is None
-    with DocumentLock(path, state).acquire(wait=10):
+    with DocumentLock(path, state).acquire(wait=60):
         pass
 
 

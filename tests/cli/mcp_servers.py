@@ -21,7 +21,7 @@ cwd = "$root"
 [mcp.servers.broken]
 command = "/bin/sh"
 args = ["-c", "read line; exit 3"]
-start_timeout = 20.0
+start_timeout = 50.0
 
 [mcp.servers.sleeping]
 command = "/bin/false"

@@ -273,7 +273,7 @@ async def _two_who_ask() -> None:
             order.append("second")
 
     assert not is_prompt_open()
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(first())
         await first_asks.wait()
         group.create_task(second())

@@ -94,7 +94,7 @@ def test_a_special_file_is_named_and_never_blocks(root: Path) -> None:
                 pass
 
 
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(60)
 @pytest.mark.spec("N3")
 def test_a_fifo_created_after_the_check_does_not_block(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(root / "pipe")

@@ -23,7 +23,7 @@ from holdfast.models.port import (
     ThinkingDelta,
 )
 
-SECONDS = 20
+SECONDS = 60
 _KINDS = (TextDelta, ThinkingDelta, CallBegun, PartEnded, Retrying, ReplyEnded)
 
 
@@ -108,7 +108,7 @@ class ModelConformance:
                     for _ in range(after):
                         await anext(events)
                 left = {task for task in asyncio.all_tasks() - before if "serve" not in repr(task)}
-                return (await asyncio.wait(left, timeout=5))[1] if left else set()
+                return (await asyncio.wait(left, timeout=30))[1] if left else set()
 
         for after in {0, 1, total // 2, total - 1}:
             left = _run(leave(after))

@@ -35,7 +35,7 @@ def test_cancelling_the_task_closes_the_connection(api: Api, begun: int) -> None
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            await asyncio.wait_for(server.left.wait(), 2)
+            await asyncio.wait_for(server.left.wait(), 30)
             return len(server.asked)
 
     assert run(ask()) == 1
@@ -49,7 +49,7 @@ def test_closing_the_stream_closes_the_connection(api: Api) -> None:
             stream = api.open(server).stream(HELLO, TOOLS, Settings())
             first = await anext(stream)
             await stream.aclose()
-            await asyncio.wait_for(server.left.wait(), 2)
+            await asyncio.wait_for(server.left.wait(), 30)
             with pytest.raises(StopAsyncIteration):
                 await anext(stream)
             return first
@@ -63,6 +63,6 @@ def test_a_whole_reply_leaves_no_connection_open(api: Api) -> None:
     async def ask() -> None:
         async with serving(Answer(api.events(LONG))) as server:
             await _hear(api, server, [])
-            await asyncio.wait_for(server.done.wait(), 2)
+            await asyncio.wait_for(server.done.wait(), 30)
 
     run(ask())

@@ -36,7 +36,7 @@ def brings(name: str) -> Any:
 
 
 def load(registry: Registry) -> None:
-    asyncio.run(asyncio.wait_for(registry.wait_ready(), 5))
+    asyncio.run(asyncio.wait_for(registry.wait_ready(), 60))
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def test_registering_a_function_makes_it_a_tool_and_does_not_run_it() -> None:
         registry = Registry()
         for function in (transfer, wipe, defaults):
             registry.register(function)
-        await asyncio.wait_for(registry.wait_ready(), 5)
+        await asyncio.wait_for(registry.wait_ready(), 60)
         return registry
 
     registry = asyncio.run(registered())

@@ -82,7 +82,7 @@ def test_a_package_can_offer_tools_factories_lists_and_sources(install: Install)
     )
     registry = Registry()
     handle = load_entry_points(registry, group)
-    asyncio.run(asyncio.wait_for(registry.wait_ready(), 5))
+    asyncio.run(asyncio.wait_for(registry.wait_ready(), 60))
     assert registry.warnings == []
     assert registry.names() == (
         "acme.found",
@@ -106,7 +106,7 @@ def test_a_function_with_optional_parameters_is_a_tool_and_not_a_factory(install
     body += "        register('acme.boxed', {})\n        done()\n"
     registry = Registry()
     load_entry_points(registry, install("acme-deploy", body, deploy=":deploy", box=":Box"))
-    asyncio.run(asyncio.wait_for(registry.wait_ready(), 5))
+    asyncio.run(asyncio.wait_for(registry.wait_ready(), 60))
     assert registry.warnings == []
     assert registry.names() == ("acme.boxed", "deploy")
 

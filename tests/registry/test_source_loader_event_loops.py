@@ -38,7 +38,7 @@ def test_sources_registered_inside_an_event_loop_begin_immediately() -> None:
     async def scene() -> None:
         registry, held = Registry(), ControlledSource()
         registry.register(held)
-        await asyncio.wait_for(held.started.wait(), 5)
+        await asyncio.wait_for(held.started.wait(), 50)
         held.done()
         assert registry.ready
 
@@ -144,7 +144,7 @@ def test_a_source_whose_loop_has_ended_still_times_out() -> None:
     registry = Registry(default_timeout=0.05)
 
     def blocks(register: Any, done: Any) -> None:
-        release.wait(10)
+        release.wait(60)
 
     registry.register(blocks)
     run(registry.start())
@@ -161,7 +161,7 @@ def test_a_source_that_returns_a_coroutine_after_its_loop_ended_is_cancelled() -
     async def rest() -> None: ...
 
     def source(register: Any, done: Any) -> Any:
-        release.wait(10)
+        release.wait(60)
         return rest()
 
     registry = Registry()
@@ -169,7 +169,7 @@ def test_a_source_that_returns_a_coroutine_after_its_loop_ended_is_cancelled() -
     run(registry.start())
     registry.on_ready(ready.set)
     release.set()
-    assert ready.wait(10)
+    assert ready.wait(60)
     assert [line.split(": ")[1] for line in registry.warnings] == ["Cancelled"]
 
 

@@ -48,7 +48,7 @@ def survivors(marker: str) -> list[str]:
     return found
 
 
-async def until(condition: Any, seconds: float = 20) -> None:
+async def until(condition: Any, seconds: float = 50) -> None:
     """Poll, for a bounded time, a condition outside this process."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - there is no event to await

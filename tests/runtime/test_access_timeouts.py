@@ -28,7 +28,7 @@ def _shell(seen: list[float | None]) -> Tool:
 
 
 @pytest.mark.spec("X3", "A13a")
-@pytest.mark.parametrize(("name", "seconds"), [("bash", 5.0), ("shell", 0.005)])
+@pytest.mark.parametrize(("name", "seconds"), [("bash", 5000.0), ("shell", 5.0)])
 def test_a_pending_call_keeps_the_timeout_unit_of_the_alias_that_was_used(
     tmp_path: Path, name: str, seconds: float
 ) -> None:
@@ -36,7 +36,7 @@ def test_a_pending_call_keeps_the_timeout_unit_of_the_alias_that_was_used(
 
     async def work() -> State:
         async with runtime_in(tmp_path, _shell(seen), nobody="pending") as runtime:
-            await runtime.call(name, {"timeout": 5})
+            await runtime.call(name, {"timeout": 5000})
             return (await runtime.approve(runtime.pending.list()[0].call.id)).state
 
     assert run(work()) is State.DONE
@@ -46,15 +46,15 @@ def test_a_pending_call_keeps_the_timeout_unit_of_the_alias_that_was_used(
 @pytest.mark.spec("X3", "T5")
 def test_the_timeout_argument_applies_to_apply_and_not_to_propose(tmp_path: Path) -> None:
     async def propose(args: Args, ctx: Context) -> Proposal:
-        await asyncio.wait_for(asyncio.shield(asyncio.sleep(0.05)), 5)
+        await asyncio.wait_for(asyncio.shield(asyncio.sleep(2.5)), 30)
         return Proposal(tool_name="slow", summary="slow", risk=Risk.LOW, payload={}, preview="")
 
     async def apply(args: Args, ctx: Context) -> str:
         return f"{ctx.timeout}"
 
     slow = Tool(name="slow", propose=propose, apply=apply, input_schema=TIMED, effects=frozenset({"process"}))
-    result = run(runtime_in(tmp_path, slow, config=approving("slow")).call("slow", {"timeout": 20}))
-    assert (result.state, result.output) == (State.DONE, "0.02")
+    result = run(runtime_in(tmp_path, slow, config=approving("slow")).call("slow", {"timeout": 2000}))
+    assert (result.state, result.output) == (State.DONE, "2.0")
 
 
 @pytest.mark.spec("X3", "K1")

@@ -176,12 +176,12 @@ def test_waiting_for_a_person_does_not_count_towards_the_timeout(tmp_path: Path)
         return "done"
 
     async def main() -> Result:
-        slow = Tool(name="quick", execute=quick, effects=frozenset({"external"}), timeout=0.01)
+        slow = Tool(name="quick", execute=quick, effects=frozenset({"external"}), timeout=1.0)
         runtime = runtime_in(tmp_path, slow, nobody="wait")
         pending, task = await until_pending(runtime, runtime.call("quick"))
         loop = asyncio.get_running_loop()
         much_later = loop.create_future()
-        loop.call_later(0.05, much_later.set_result, None)
+        loop.call_later(1.5, much_later.set_result, None)
         await much_later
         await runtime.approve(pending.call.id)
         return await task

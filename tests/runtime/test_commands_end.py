@@ -57,13 +57,13 @@ def test_a_timeout_kills_every_process_and_keeps_the_output(tmp_path: Path, mode
         async with shell_in(tmp_path, mode) as runtime:
             await runtime.call("shell.exec", {"command": "true"})
             command = f"echo first; setsid sleep {marker} & sleep {marker}"
-            result = await runtime.call("shell.exec", {"command": command, "timeout": 700})
+            result = await runtime.call("shell.exec", {"command": command, "timeout": 3000})
             assert survivors(marker) == []
             return result
 
     result = run(main())
     assert result.state is State.TIMED_OUT
-    assert result.error == ("Tool 'shell.exec' timed out after 700ms\n\nfirst\n\nCommand timed out after 0.7 seconds.")
+    assert result.error == ("Tool 'shell.exec' timed out after 3000ms\n\nfirst\n\nCommand timed out after 3 seconds.")
 
 
 @pytest.mark.spec("X3")
@@ -93,7 +93,7 @@ def test_a_child_that_keeps_stdout_open_does_not_delay_the_call(tmp_path: Path, 
 @pytest.mark.spec("X3")
 def test_a_command_can_print_after_sigterm(tmp_path: Path) -> None:
     polite = "trap 'echo bye; exit' TERM; echo ready; sleep 60 & wait"
-    result, _, _ = _cancelled(tmp_path, "off", polite)
+    result, _ = _cancelled(tmp_path, "off", polite)
     assert "ready\nbye" in (result.error or "")
 
 

@@ -24,7 +24,7 @@ async def _paint(args: Args, ctx: Context) -> str:
     return f"{colour.action} {colour.content} {roots.action}"
 
 
-PAINT = Tool(name="paint", execute=_paint, effects=frozenset(), timeout=0.2)
+PAINT = Tool(name="paint", execute=_paint, effects=frozenset(), timeout=2.0)
 
 
 def _runtime(elicitor: Elicitor | None) -> Runtime:
@@ -76,12 +76,12 @@ def test_waiting_for_a_reply_pauses_the_timeouts_of_the_call_and_its_parent() ->
         return (await ctx.call("paint")).output
 
     async def slow(elicitation: Elicitation) -> tuple[ElicitationReply, ...]:
-        await asyncio.wait_for(asyncio.shield(asyncio.sleep(0.5)), 5)  # longer than the timeout of either call
+        await asyncio.wait_for(asyncio.shield(asyncio.sleep(2.5)), 30)  # longer than the timeout of either call
         return CANCELLED, CANCELLED
 
     async def work() -> State:
         runtime = _runtime(slow)
-        runtime.register(Tool(name="outer", execute=outer, effects=frozenset(), timeout=0.2))
+        runtime.register(Tool(name="outer", execute=outer, effects=frozenset(), timeout=2.0))
         async with runtime:
             return (await runtime.call("outer")).state
 

@@ -38,7 +38,7 @@ def test_middleware_can_deny_with_a_reason_and_denies_if_it_fails() -> None:
     async def hangs(args: Any, ctx: Any) -> None:
         await asyncio.get_running_loop().create_future()
 
-    config = Config(tools=ToolsConfig(default_timeout=0.05), approval=approving("note").approval)
+    impatient = Config(tools=ToolsConfig(default_timeout=0.05), approval=approving("note").approval)
 
     def denies(args: Any, ctx: Any) -> Deny:
         return Deny("not on Sundays")
@@ -48,7 +48,7 @@ def test_middleware_can_deny_with_a_reason_and_denies_if_it_fails() -> None:
 
     hooks = [(denies, "not on Sundays"), (raises, "hook broke"), (hangs, "did not return"), (junk, "returned str")]
     for hook, words in hooks:
-        runtime = Runtime(tools=[note], config=config)
+        runtime = Runtime(tools=[note], config=impatient if hook is hangs else approving("note"))
         runtime.middleware_for("note", before=hook)
         result = run(runtime.call("note", {"text": "x"}))
         assert result.state is State.DENIED

@@ -209,14 +209,14 @@ def test_waiting_for_a_person_in_a_nested_call_pauses_the_outer_timeout(tmp_path
 
     async def slow_yes(pending: PendingCall) -> Answer:
         later = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().call_later(0.3, later.set_result, None)
+        asyncio.get_running_loop().call_later(2.5, later.set_result, None)
         await later
         return Answer(kind="approve", by="ann")
 
     async def outer(args: Any, ctx: Any) -> Result:
         return await ctx.call("note", {"text": "x"})
 
-    outside = Tool(name="outer", execute=outer, effects=frozenset(), timeout=0.15)
+    outside = Tool(name="outer", execute=outer, effects=frozenset(), timeout=2.0)
     result = run(runtime_in(tmp_path, note, outside, asker=slow_yes).call("outer"))
     assert result.output == "noted x"
 
@@ -267,7 +267,7 @@ def test_a_stopped_call_cannot_make_nested_calls() -> None:
         runtime = Runtime(tools=[late, note], config=approving("note", "late"))
         assert (await runtime.call("late")).state is State.TIMED_OUT
         timed_out.set()
-        for _ in range(1000):
+        for _ in range(6000):
             if done:
                 break
             await asyncio.sleep(0.005)
@@ -306,7 +306,7 @@ def test_middleware_that_swallows_its_cancellation_is_abandoned(tmp_path: Path) 
         leave.set()
         return result
 
-    assert run(main(), 20).failure is Failure.DENIED_BY_MIDDLEWARE
+    assert run(main()).failure is Failure.DENIED_BY_MIDDLEWARE
 
 
 @pytest.mark.spec("P7")

@@ -16,7 +16,7 @@ from holdfast.sandbox.landlock import Landlock
 from holdfast.sandbox.launch import Backend, Launch, Overlay, clean_up, run_launch
 from holdfast.sandbox.policy import PathVariables, SandboxPolicy, resolve_policy
 
-TIMEOUT = 30.0
+TIMEOUT = 60.0
 
 
 class Ran(NamedTuple):

@@ -33,7 +33,7 @@ def replaced(path: Path, text: str) -> None:
 
 
 def wait_for(path: Path) -> None:
-    end = monotonic() + 20
+    end = monotonic() + 60
     while not path.exists():
         assert monotonic() < end
         sleep(0.01)

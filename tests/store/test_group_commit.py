@@ -154,7 +154,7 @@ def test_the_event_loop_stays_responsive_while_another_process_writes(ledger: Le
             await asyncio.sleep(0.01)
         assert not writing.done()
         other.execute("ROLLBACK")
-        await asyncio.wait_for(writing, 5)
+        await asyncio.wait_for(writing, 60)
         return turns
 
     assert asyncio.run(scenario()) == 20

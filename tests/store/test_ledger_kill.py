@@ -42,7 +42,7 @@ class Workers:
 
     def work(self, lines: int) -> None:
         """Run until the log has grown by this much, so that a busy machine does as much work as an idle one."""
-        size, end = self._size() + lines * LINE, time.monotonic() + 20
+        size, end = self._size() + lines * LINE, time.monotonic() + 60
         while self._size() < size and time.monotonic() < end:
             time.sleep(0.001)
 

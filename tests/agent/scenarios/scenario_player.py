@@ -120,7 +120,7 @@ def play(scenario: str, root: Path) -> None:
     document = root / "talk.chat"
     document.write_text("")
     for leg in legs:
-        asyncio.run(asyncio.wait_for(_advance(document, leg, flags), 30))
+        asyncio.run(asyncio.wait_for(_advance(document, leg, flags), 60))
 
 
 def _put(root: Path, file: Section) -> None:

@@ -14,7 +14,7 @@ import pytest
 from holdfast.cli.chat.watch import CannotWatch, FileWatch
 from tests.quick import wakeups
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def _in_place(file: Path) -> None:

@@ -20,7 +20,7 @@ from holdfast.cli.reference import objects
 from tests.cli.command_line import Cli, Json
 from tests.cli.terminal import Terminal
 
-PATIENCE = 40.0
+PATIENCE = 60.0
 
 
 @pytest.mark.spec("K3a", "E1a")

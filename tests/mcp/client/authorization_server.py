@@ -189,5 +189,5 @@ def authority() -> Generator[Authority]:
         yield made
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(60)
         listener.close()

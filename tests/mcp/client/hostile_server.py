@@ -221,7 +221,7 @@ def fetches(request: dict[str, Any]) -> None:
     import urllib.request
 
     try:
-        with urllib.request.urlopen(request["params"]["arguments"]["url"], timeout=5) as found:
+        with urllib.request.urlopen(request["params"]["arguments"]["url"], timeout=30) as found:
             text(request, found.read().decode())
     except OSError as error:
         text(request, str(error))

@@ -26,7 +26,7 @@ _KEPT: WeakKeyDictionary[OAuthLogin, Runtime] = WeakKeyDictionary()
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     async def bounded() -> T:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             return await work
 
     return asyncio.run(bounded())
@@ -75,7 +75,7 @@ def login_of(
 
 @asynccontextmanager
 async def client_of(login: OAuthLogin) -> AsyncGenerator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(auth=login, timeout=20, verify=False) as client:
+    async with httpx2.AsyncClient(auth=login, timeout=50, verify=False) as client:
         yield client
 
 

@@ -38,7 +38,7 @@ async def talking(
 ) -> AsyncGenerator[tuple[Client, StdioTransport]]:
     """A client of a server that behaves in one way."""
     transport = StdioTransport(runtime, "odd", server(way, marker, **options))
-    how: dict[str, Any] = {"mode": "legacy", "read_timeout_seconds": 20, **(client or {})}
+    how: dict[str, Any] = {"mode": "legacy", "read_timeout_seconds": 40, **(client or {})}
     async with Client(flow_controlled(transport, lambda reason: None), **how) as found:
         await found.list_tools()  # or the SDK does so after the first call
         yield found, transport

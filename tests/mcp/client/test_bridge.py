@@ -260,7 +260,7 @@ def test_a_server_that_floods_harms_only_itself(tmp_path: Path) -> None:
         async with bridged(tmp_path, servers) as (runtime, _):
             flood = asyncio.create_task(runtime.call("mcp:p:flood"))
             for count in range(20):
-                async with asyncio.timeout(2):
+                async with asyncio.timeout(30):
                     assert (await runtime.call("mcp:q:echo", {"text": str(count)})).output == str(count)
             assert (await flood).state is State.UNKNOWN
 

@@ -79,7 +79,7 @@ def test_a_server_of_both_generations_can_be_held_to_the_first(site: str, tmp_pa
 @pytest.mark.parametrize("path", ["mcp", "legacy", "sse"])
 def test_progress_comes_and_a_call_that_takes_too_long_is_cancelled_there(site: str, tmp_path: Path, path: str) -> None:
     async def work() -> None:
-        async with bridged(tmp_path, {"far": McpServer(url=f"{site}/{path}", timeout=1)}) as (runtime, _):
+        async with bridged(tmp_path, {"far": McpServer(url=f"{site}/{path}", timeout=4)}) as (runtime, _):
             before = _happened(await runtime.call("mcp:far:happened"))
             with runtime.subscribe() as events:
                 assert (await runtime.call("mcp:far:slow")).state is State.UNKNOWN
@@ -229,7 +229,7 @@ def test_a_secret_that_takes_its_time_does_not_hold_up_other_servers(monkeypatch
         busy = loop.run_in_executor(None, gate.wait)
         try:
             async with (
-                asyncio.timeout(10),
+                asyncio.timeout(50),
                 HttpTransport(runtime, "far", server, None, lambda waiting: None).transport(),
             ):
                 pass

@@ -65,11 +65,11 @@ async def _logged_out(
 
 def test_the_time_of_a_call_does_not_run_while_its_person_logs_in(there: Authority, tmp_path: Path) -> None:
     async def work() -> None:
-        async with _logged_out(there, tmp_path, seconds=2) as (runtime, _, person):
+        async with _logged_out(there, tmp_path, seconds=4) as (runtime, _, person):
             calling = asyncio.create_task(runtime.call("mcp:docs:look"))
             await until(lambda: len(person.calls) == 2)
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(calling), 1)
+                await asyncio.wait_for(asyncio.shield(calling), 5)
             person.go.set()
             result = await calling
             assert (result.output, person.calls[1]) == ("seen", result.call_id)
@@ -106,14 +106,14 @@ def test_a_call_behind_the_login_of_another_waits_without_its_time_running_and_c
     there: Authority, tmp_path: Path
 ) -> None:
     async def work() -> None:
-        async with _logged_out(there, tmp_path, seconds=2) as (runtime, _, person):
+        async with _logged_out(there, tmp_path, seconds=4) as (runtime, _, person):
             first = asyncio.create_task(runtime.call("mcp:docs:look"))
             await until(lambda: len(person.calls) == 2)
             before = len(there.authorised)
             behind = [asyncio.create_task(runtime.call("mcp:docs:look")) for _ in range(2)]
             await until(lambda: len(there.authorised) == before + 2)
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(asyncio.gather(first, *behind)), 3)
+                await asyncio.wait_for(asyncio.shield(asyncio.gather(first, *behind)), 5)
             behind[0].cancel()
             with pytest.raises(asyncio.CancelledError):
                 await behind[0]

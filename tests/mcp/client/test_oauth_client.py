@@ -165,7 +165,7 @@ def test_a_client_secret_that_takes_its_time_does_not_hold_up_other_servers(ther
         loop.set_default_executor(ThreadPoolExecutor(1))
         busy = loop.run_in_executor(None, gate.wait)
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(50):
                 assert await ask(login_of(there, Person(), given=McpOAuth(client_id="mine", client_secret="s"))) == 200
         finally:
             gate.set()

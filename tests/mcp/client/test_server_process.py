@@ -427,4 +427,4 @@ def _web() -> Generator[int]:
             yield web.server_address[1]
         finally:
             web.shutdown()
-            serving.join(5)
+            serving.join(60)

@@ -69,7 +69,7 @@ def test_who_writes_to_a_server_that_does_not_read_can_be_cancelled_and_nothing_
             runtime_in(tmp_path / "project") as runtime,
             StdioTransport(runtime, "slow", _script(code)) as (reading, writing),
         ):
-            await asyncio.wait_for(writing.send(_note(1, "x" * 2_000_000)), 5)
+            await asyncio.wait_for(writing.send(_note(1, "x" * 2_000_000)), 30)
             with peak_memory() as grown:
                 for number in range(2, 40):
                     with pytest.raises(TimeoutError):

@@ -199,7 +199,7 @@ def test_questions_without_end_wait_unread_until_the_first_are_answered(tmp_path
             talking(runtime, "elicitation flood", client=options) as (client, transport),
         ):
             with peak_memory() as grown, pytest.raises(MCPError, match="timed out"):
-                await client.call_tool("do", {}, read_timeout_seconds=1)
+                await client.call_tool("do", {}, read_timeout_seconds=5)
             assert asked == MAX_OWED
             assert grown[0] < 16 * 1024**2
             released.set()
@@ -225,7 +225,7 @@ def test_a_server_that_dies_while_its_questions_wait_is_seen_to_be_dead(tmp_path
                 await client.call_tool("do", {})
             assert "exited with 4" in transport.reason
 
-    run(go(), seconds=15)
+    run(go())
 
 
 @pytest.mark.spec("K1")

@@ -50,7 +50,7 @@ async def listening(folder: Path, **options: Any) -> AsyncGenerator[str]:
             yield await address
         finally:
             serving.cancel()
-            await asyncio.wait((serving,), timeout=10)
+            await asyncio.wait((serving,), timeout=60)
             assert serving.done()
 
 

@@ -58,7 +58,7 @@ def over_http(cli: Cli) -> Generator[tuple[str, str]]:
         finally:
             process.terminate()
             try:
-                process.wait(10)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
 

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.spec("K3a"), pytest.mark.parametrize("era", ERAS)]
 
 def run(work: Any) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await work
 
     asyncio.run(bounded())

@@ -103,7 +103,7 @@ def test_the_end_of_stdin_ends_everything_and_the_running_call_is_recorded(tmp_p
         assert "result" in wire.answer(4)  # the call before it has begun by now
         assert wire.process.stdin is not None
         wire.process.stdin.close()
-        assert wire.process.wait(5) == 0
+        assert wire.process.wait(60) == 0
     with Ledger.open(tmp_path / "ledger.db", read_only=True) as ledger:
         (ended,) = ledger.calls(wanted=CallFilter(tool="wait"))
         assert ended.state is State.CANCELLED
@@ -116,7 +116,7 @@ def test_a_client_that_goes_away_while_its_person_is_asked_leaves_nothing_that_c
         assert wire.read()["method"] == "elicitation/create"
         assert wire.process.stdin is not None
         wire.process.stdin.close()
-        assert wire.process.wait(5) == 0
+        assert wire.process.wait(60) == 0
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         assert ledger.pending() == []
         assert [item.state for item in ledger.calls(wanted=CallFilter(tool="erase"))] == [State.CANCELLED]
@@ -174,7 +174,7 @@ def test_what_came_before_the_end_of_the_input_is_still_answered(tmp_path: Path)
         wire.process.stdin.close()
         answers = {wire.read()["id"], wire.read()["id"]}
         assert answers == {2, 3}
-        assert wire.process.wait(5) == 0
+        assert wire.process.wait(60) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -185,7 +185,7 @@ def test_a_signal_ends_it_in_order(tmp_path: Path, number: signal.Signals) -> No
         wire.call(3, "erase", what="all")
         assert wire.read()["method"] == "elicitation/create"
         wire.process.send_signal(number)
-        assert wire.process.wait(5) == 0
+        assert wire.process.wait(60) == 0
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         assert ledger.pending() == []
         assert {item.call.tool: item.state for item in ledger.calls()} == {
@@ -204,6 +204,6 @@ def test_a_question_between_two_rounds_outlives_a_signal(tmp_path: Path) -> None
         wire.send(id=1, method="tools/call", params=params)
         assert "requestState" in wire.answer(1)["result"]
         wire.process.send_signal(signal.SIGTERM)
-        assert wire.process.wait(5) == 0
+        assert wire.process.wait(60) == 0
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         assert [held.call.tool for held in ledger.pending()] == ["erase"]

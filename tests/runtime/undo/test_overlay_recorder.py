@@ -209,7 +209,7 @@ def test_applying_never_writes_outside_the_root_in_a_symlink_race(
             merged += 1
     finally:
         stop.set()
-        swapping.join(10)
+        swapping.join(60)
     assert list(outside.iterdir()) == []
     assert merged
     project.ledger.close()

@@ -141,7 +141,7 @@ def test_a_fork_of_the_runtime_does_not_keep_its_commands_alive(supervisor: Supe
         supervisor.close()
         gone = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().add_reader(fd, lambda: gone.done() or gone.set_result(None))
-        await asyncio.wait_for(gone, 20)
+        await asyncio.wait_for(gone, 50)
         asyncio.get_running_loop().remove_reader(fd)
         os.close(fd)
         os.write(writing, b".")
@@ -169,7 +169,7 @@ def test_a_fork_of_the_runtime_does_not_hide_the_end_of_a_command(supervisor: Su
             os._exit(0)
         os.waitpid(child, 0)  # noqa: ASYNC222 - it ends at once
         await asyncio.to_thread(fifo.write_text, "go\n")
-        return await asyncio.wait_for(waiting, 10)
+        return await asyncio.wait_for(waiting, 60)
 
     assert asyncio.run(main()) == ExitStatus(4, None)
 
@@ -184,7 +184,7 @@ def test_a_stopped_supervisor_does_not_block_the_runtime_from_closing(
     os.kill(main, signal.SIGSTOP)
     closing = threading.Thread(target=supervisor.close, daemon=True)
     closing.start()
-    closing.join(10)
+    closing.join(60)
     stuck = closing.is_alive()
     if stuck:
         os.kill(main, signal.SIGCONT)
