@@ -15,6 +15,16 @@ SUITE := $(VENV)/json-schema-test-suite-$(call digest,tests/contract/suite.lock)
 LLAMA := $(VENV)/llama-$(call digest,tests/models/llama/requirements.lock)
 PEERS := $(VENV)/peers-$(call digest,tests/peers/package.json tests/peers/package-lock.json tests/peers/.npmrc)
 
+# An environment whose Python is gone, or is not the one that was named (`make test PYTHON=python3.13`), is made anew.
+version = $(shell $(1) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+ifneq ($(wildcard $(VENV)),)
+HAS := $(or $(call version,$(BIN)/python),none)
+WANTED := $(if $(filter file,$(origin PYTHON)),$(HAS),$(call version,$(PYTHON)))
+ifneq ($(if $(filter none,$(HAS)),,$(WANTED)),$(HAS))
+OTHER := another-python
+endif
+endif
+
 heading = @printf '\n== %s\n' "$(1)"
 
 .PHONY: help run test check lint format coverage pytest soak peers test-llama spec spec-mutants lock lock-peers bench clean
@@ -98,9 +108,19 @@ clean: ## Remove the environment and everything made
 	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .ruff_cache .import_linter_cache .pytest_cache .hypothesis
 	find src tests scripts bench -name __pycache__ -prune -exec rm -rf {} +
 
-$(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+usable = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "holdfast needs Python 3.11 or newer. Name one: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+
+$(BIN)/python $(RUN) $(DEV) $(LLAMA): $(OTHER)
+
+.PHONY: another-python
+another-python: # what does not depend on the version stays
+	@$(usable)
+	@echo "$(VENV) has $(if $(filter none,$(HAS)),no working Python,Python $(HAS)); making it anew with $(PYTHON) ($(call version,$(PYTHON)))."
+	@find $(VENV) -mindepth 1 -maxdepth 1 ! -name 'peers-*' ! -name 'json-schema-test-suite-*' -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(usable)
 	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv $(VENV); \
 	elif $(PYTHON) -m pip --version >/dev/null 2>&1; then \
 	  $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip -q --python $@ install pip; \

@@ -6,7 +6,11 @@ import signal
 
 from hypothesis import HealthCheck, settings
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start background jobs with SIGINT ignored
+# A shell without job control starts `make test &` with SIGINT ignored, and every child inherits that: no test could
+# send Ctrl-C to the processes it starts. A process with a handler passes the default on to what it executes; each
+# worker imports this module.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 pytest_plugins = ["scripts.pytest_spec"]
