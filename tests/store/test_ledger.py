@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -159,3 +160,14 @@ def test_a_closed_ledger_raises_ledger_unavailable(tmp_path: Path) -> None:
     ledger.close()
     with pytest.raises(LedgerUnavailable):
         ledger.record_call_now(make_call(), APPROVED, DONE)
+
+
+def test_a_ledger_that_is_forgotten_is_closed_without_a_warning(tmp_path: Path) -> None:
+    """Python 3.13 warns of a connection that is left to the garbage collector, and here a warning is an error."""
+    ledger = Ledger.open(tmp_path / "l.db")
+    asyncio.run(begin(ledger, make_call()))
+    log = tmp_path / "l.db-wal"
+    assert log.exists()
+    del ledger
+    gc.collect()
+    assert not log.exists()

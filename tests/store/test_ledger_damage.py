@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,11 @@ def _damage(path: Path, table: str, column: str, rows: str, value: Any) -> None:
     connection.close()
 
 
+def _row(path: Path, sql: str) -> Any:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(sql).fetchone()
+
+
 def _rest_works(path: Path) -> None:
     """Check queries about the other calls and about all calls."""
     with Ledger.open(path) as ledger:
@@ -135,7 +141,7 @@ def test_a_damaged_entry_is_reported_and_the_others_still_work(
     whole: Path, tmp_path: Path, kind: str, column: str
 ) -> None:
     rows = f"kind = '{kind}' AND (call LIKE 'victim%' OR call = '' AND body LIKE '%victim%')"
-    bad, before = sqlite3.connect(whole).execute(f"SELECT min(id), {column} FROM entries WHERE {rows}").fetchone()
+    bad, before = _row(whole, f"SELECT min(id), {column} FROM entries WHERE {rows}")
     for number, value in enumerate((*VALUES, None)):
         if value == before:
             continue
@@ -154,7 +160,7 @@ def test_a_damaged_table_row_is_detected_and_the_others_still_work(
     whole: Path, tmp_path: Path, table: str, column: str
 ) -> None:
     row = {"open_calls": "call = 'victim-pending'", "grants": "body LIKE '%victim%'", "trust": "path = '/a/victim'"}
-    (before,) = sqlite3.connect(whole).execute(f"SELECT {column} FROM {table} WHERE {row[table]}").fetchone()
+    (before,) = _row(whole, f"SELECT {column} FROM {table} WHERE {row[table]}")
     for number, value in enumerate((*VALUES, None)):
         if value == before:
             continue
@@ -224,9 +230,7 @@ def test_an_open_call_in_an_unknown_state_is_reported_and_can_be_ended(
 
 @pytest.mark.spec("X10")
 def test_an_entry_too_deeply_nested_to_encode_again_is_exported_as_damaged(path: Path) -> None:
-    connection = sqlite3.connect(path)
-    (count,) = connection.execute("SELECT count(*) FROM entries").fetchone()
-    connection.close()
+    (count,) = _row(path, "SELECT count(*) FROM entries")
     for depth in range(300, 1100, 20):
         _damage(path, "entries", "body", "call = 'victim-whole'", "[" * depth + "]" * depth)
         with Ledger.open(path) as ledger:

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -180,6 +181,9 @@ class Database:
         self._execute = connection.cursor().execute
         self._transaction = Transaction(self._execute)
         self._lock = threading.RLock()
+        # A program may forget a ledger without closing it; from Python 3.13 on, SQLite warns where that is left to it.
+        # Not at exit: nothing is lost there, and closing would wait for the disk.
+        weakref.finalize(self, connection.close).atexit = False
 
     @classmethod
     def open(cls, path: Path, *, durability: Durability = "process", read_only: bool = False) -> Database:
