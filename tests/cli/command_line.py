@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import select
@@ -180,6 +181,11 @@ def start_command(
     return subprocess.Popen(
         command, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cli.project, env=variables, start_new_session=True
     )
+
+
+def utf8_decoder() -> codecs.IncrementalDecoder:
+    """For output that is read in pieces: a character may end in the next one, and does on a busy machine."""
+    return codecs.getincrementaldecoder("utf-8")("replace")
 
 
 def _needs_interpreter(variables: Mapping[str, str]) -> bool:

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from tests.cli.command_line import Cli, Done, Json, start_command
+from tests.cli.command_line import Cli, Done, Json, start_command, utf8_decoder
 
 PATIENCE = 100.0
 NAME = "notes.chat"
@@ -66,6 +66,7 @@ class Running:
         os.close(theirs)
         os.close(nothing)
         self.text = ""
+        self._decoder = utf8_decoder()
         self._seen = 0
 
     def __enter__(self) -> Running:
@@ -109,7 +110,7 @@ class Running:
         ready, _, _ = select.select([self._output], [], [], max(0.0, deadline - time.monotonic()))
         assert ready, f"nothing more was said:\n{self.text}"
         piece = os.read(self._output, 65_536)
-        self.text += piece.decode(errors="replace")
+        self.text += self._decoder.decode(piece)
         return bool(piece)
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from types import TracebackType
 
-from tests.cli.command_line import Cli, start_command
+from tests.cli.command_line import Cli, start_command, utf8_decoder
 
 PATIENCE = 100.0
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
@@ -31,6 +31,7 @@ class Terminal:
         self._process = start_command(cli, args, [theirs] * 3, terminal=True, via=via, **env)
         os.close(theirs)
         self.raw = ""
+        self._decoder = utf8_decoder()
         self._seen = 0
 
     def __enter__(self) -> Terminal:
@@ -87,5 +88,5 @@ class Terminal:
             piece = os.read(self._ours, 65_536)
         except OSError:
             return False
-        self.raw += piece.decode(errors="replace")
+        self.raw += self._decoder.decode(piece)
         return bool(piece)
