@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.cli.command import Cli
+from tests.cli.command_line import Cli
 from tests.cli.terminal import Terminal
 
 WRITE = ("call", "file.write", "path=notes.txt", "content=hello")
