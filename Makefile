@@ -86,7 +86,7 @@ spec-mutants: $(DEV) $(SUITE) $(PEERS) ## Switch off each requirement's guard: i
 
 bench: $(DEV) ## Benchmarks against peers and limits
 	@$(BIN)/python bench/run.py
-	@$(BIN)/python bench/hands.py
+	@$(BIN)/python bench/tools.py
 	@$(BIN)/python bench/chats.py
 	@$(BIN)/python bench/text_protocol.py
 	@$(BIN)/python bench/tool_search.py

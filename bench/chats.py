@@ -1,4 +1,4 @@
-"""Run the benchmarks of documents and of driving them: `python bench/chats.py [--quick] [--only PART]`."""
+"""Run the benchmarks of documents and turns: `python bench/chats.py [--quick] [--only PART]`."""
 
 from __future__ import annotations
 

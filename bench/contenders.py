@@ -1,6 +1,6 @@
-"""How each contender registers plain functions and calls one: ours is one entry of the same dict as theirs.
+"""Registers and calls plain functions with each contender; holdfast is one entry of the same dict.
 
-Every import of a contender is inside its function: each runs in an environment that holds only that contender.
+Each function imports its contender itself, because it runs in an environment that holds only that contender.
 """
 
 from __future__ import annotations

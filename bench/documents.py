@@ -1,6 +1,6 @@
-"""What reading and changing a `.chat` document costs: `python documents.py [--quick]` prints one JSON object.
+"""Measure parsing and editing a `.chat` document: `python documents.py [--quick]` prints one JSON object.
 
-The yardstick is the least any reader of such a document must do: split it into lines and keep track of the fences.
+The baseline is the least that any parser must do: split the document into lines and track the fences.
 """
 
 from __future__ import annotations

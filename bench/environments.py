@@ -1,4 +1,4 @@
-"""One virtual environment per contender, in bench/.envs; made once, ours renewed whenever its sources change."""
+"""Virtual environments in bench/.envs, one per contender; created once, holdfast's again when its sources change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measure the file tools against the size of what they look at: `python files.py [--quick]` prints one JSON object."""
+"""Measure the file tools against the size of their input: `python files.py [--quick]` prints one JSON object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What finding a tool among 10 000 costs: `python finding.py [--quick]` prints one JSON object."""
+"""Measure finding a tool among 10 000: `python finding.py [--quick]` prints one JSON object."""
 
 from __future__ import annotations
 

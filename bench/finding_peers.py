@@ -1,4 +1,4 @@
-"""The same searches by libraries for it; runs in their environment: `python finding_peers.py GIVEN.json`."""
+"""Run the same searches with BM25 libraries, in their environment: `python finding_peers.py GIVEN.json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The smallest program that uses holdfast: define a tool of plain types and call it."""
+"""The smallest program that uses holdfast: define a tool with plain types and call it."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Run the benchmark of MCP, both ways: `python bench/mcp_both_ways.py [--quick]`."""
+"""Run the benchmarks of the MCP client and server: `python bench/mcp_both_ways.py [--quick]`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measure the bridge to MCP servers against the official client: `python mcp_client.py [--quick]` prints JSON."""
+"""Measure the MCP client bridge against the official client: `python mcp_client.py [--quick]` prints JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One MCP server with one tool, made in different ways: `mcp_peer.py sdk|fastmcp|holdfast|light [--http PORT]`."""
+"""An MCP server with one tool, in several implementations: `mcp_peer.py sdk|fastmcp|holdfast|light [--http PORT]`."""
 
 from __future__ import annotations
 

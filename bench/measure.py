@@ -1,4 +1,4 @@
-"""The stop-watch every contender is measured with: the unit, and batches that take turns. Standard library only."""
+"""The timer for every contender: the unit, and batches that take turns. Standard library only."""
 
 from __future__ import annotations
 

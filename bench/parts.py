@@ -1,4 +1,4 @@
-"""A benchmark made of parts: each is a script that prints its times; here they become a table and a file."""
+"""Runs a benchmark made of several scripts, and writes their times as a table and a JSON file."""
 
 from __future__ import annotations
 

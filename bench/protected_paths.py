@@ -1,11 +1,11 @@
-"""How many ordinary edits would be asked about, on file lists of real projects.
+"""Measures the share of ordinary edits that need approval, on file lists of real projects.
 
     python bench/protected_paths.py FOLDER [--show]
 
 FOLDER holds one `NAME.txt` per project, with a path on each line, as `git ls-tree -r --name-only HEAD` prints them. For
-each file of a list two calls are judged as those of the file tools are: an edit of it, and a new file beside it. Files
-that some program runs or obeys by itself are told by the table below, which is written by hand and not taken from what
-is measured; all others are ordinary.
+each file two calls are judged like those of the file tools: an edit of it, and a new file beside it. The table below
+lists the files that some program runs or obeys by itself; it is written by hand, independently of the rules under test.
+All other files are ordinary.
 """
 
 from __future__ import annotations

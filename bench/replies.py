@@ -1,6 +1,6 @@
-"""What reading replies of the text protocol costs: `python replies.py [--quick]` prints one JSON object.
+"""Measure parsing replies of the text protocol: `python replies.py [--quick]` prints one JSON object.
 
-The yardstick is the least any reader of such a reply must do: look for every tag with `str.find`.
+The baseline is the least that any parser must do: find every tag with `str.find`.
 """
 
 from __future__ import annotations

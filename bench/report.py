@@ -1,4 +1,4 @@
-"""The tables: measured numbers as Markdown, for the terminal and for bench/README.md."""
+"""Formats measured numbers as Markdown tables, for the terminal and for bench/README.md."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`code.search` against `rg -F` on a tree of 300 MB and more: `python search.py [--quick]` prints one JSON object.
+"""Measure `code.search` against `rg -F` on a tree of 300 MB and more: `python search.py [--quick]` prints JSON.
 
-The shortest times in one run, end to end through `Runtime.call`, ledger and sandbox included.
+The shortest times of one run, end to end through `Runtime.call`, including ledger and sandbox.
 """
 
 from __future__ import annotations

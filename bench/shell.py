@@ -1,4 +1,4 @@
-"""Measure `shell.exec` against doing it by hand: `python shell.py [--quick]` prints one JSON object."""
+"""Measure `shell.exec` against a bare subprocess: `python shell.py [--quick]` prints one JSON object."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def plain(root: Path, effort: Effort) -> dict[str, float]:
     return {f"plain.{name}": value for name, value in found.items()}
 
 
-async def held(root: Path, effort: Effort) -> dict[str, float]:
+async def sandboxed(root: Path, effort: Effort) -> dict[str, float]:
     """`true` in the sandbox, against the same sandbox started by hand."""
     async with _runtime(root, SandboxConfig(mode="required", undo="off")) as runtime:
         launch = runtime.sandbox.launch(Command(argv=("/bin/bash", "-c", "true"), cwd=root))
@@ -57,7 +57,7 @@ async def held(root: Path, effort: Effort) -> dict[str, float]:
                     raise SystemExit("The sandbox by hand did not work.")
 
         found = await race({"bwrap": by_hand, "shell": _shell(runtime)}, effort)
-    return {f"held.{name}": value for name, value in found.items()}
+    return {f"sandboxed.{name}": value for name, value in found.items()}
 
 
 async def output(root: Path, rounds: int) -> dict[str, float]:
@@ -113,7 +113,7 @@ def _shell(runtime: Runtime) -> Run:
 async def measure(effort: Effort, rounds: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as scratch:
         root = Path(scratch)
-        times = {**await plain(root, effort), **await held(root, effort)}
+        times = {**await plain(root, effort), **await sandboxed(root, effort)}
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, range(os.cpu_count() or 1))  # who prints and who reads do so at the same time
         return {**times, **await output(root, rounds)}

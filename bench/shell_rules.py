@@ -1,12 +1,12 @@
-"""Measure the rules about shell commands: what hides from them, what they ask about, and what a judgement costs.
+"""Measure the shell rules: bypasses, commands that need approval, and the cost of a decision.
 
     python bench/shell_rules.py                                        # our own corpora
     python bench/shell_rules.py --corpus FILE [--sample N]             # and a public one, a command in each line
     python bench/shell_rules.py --corpus FILE --baseline CHECKOUT      # against another checkout with its own .venv
 
-Which commands of a public corpus only read is found out by running each in bubblewrap under strace: those that change
-nothing, reach no network, read nothing outside the project, ask nobody and use no variable that they do not set. Prints
-the table; nothing is written.
+Each command of a public corpus runs in bubblewrap under strace. It is read-only if it changes nothing, uses no network,
+reads nothing outside the project, does not prompt and uses only variables that it sets. Prints the table and writes
+nothing.
 """
 
 from __future__ import annotations

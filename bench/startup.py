@@ -1,4 +1,4 @@
-"""Cold starts: whole processes, started in turns, the shortest of each counted."""
+"""Measures cold starts: whole processes, started in turns; the shortest of each counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was promised: one row per target, with the number it must keep and how that number is computed."""
+"""The performance targets: one row each, with its limit and how its number is computed."""
 
 from __future__ import annotations
 

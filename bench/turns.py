@@ -1,7 +1,7 @@
-"""What driving documents costs: `python turns.py [--quick]` prints one JSON object.
+"""Measure running turns of a document: `python turns.py [--quick]` prints one JSON object.
 
-Memory over many turns of tool calls in one document, and the processor time of `holdfast chat --watch` that has nothing
-to do.
+Memory over many turns of tool calls in one document, and the processor time of an idle
+`holdfast chat --watch`.
 """
 
 from __future__ import annotations

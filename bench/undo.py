@@ -1,7 +1,7 @@
-"""What undo costs a command: `python undo.py [FILES] [--quick]` prints one JSON object.
+"""Measure the cost of undo for a command: `python undo.py [FILES] [--quick]` prints one JSON object.
 
 One sandboxed command that changes ten files of a tree, unrecorded, recorded with an overlay, and recorded with a copy
-(the first one keeps everything, the second only looks). Undoing it is measured too.
+(the first copies everything, the second only compares). The undo itself is measured, too.
 """
 
 from __future__ import annotations

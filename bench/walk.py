@@ -1,7 +1,7 @@
-"""How many modules one call goes through: `holdfast call file.write`, and one turn of a document with one write.
+"""Counts the modules that a call passes through: `holdfast call file.write`, and a turn with one write.
 
-A module is entered when one of its functions is called; what merely importing it runs does not count. Each walk is made
-in a process of its own, in an empty project.
+A module counts when one of its functions is called, not when it is only imported. Each count runs in a process of its
+own, in an empty project.
 """
 
 from __future__ import annotations

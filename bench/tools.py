@@ -1,6 +1,6 @@
-"""Run the benchmarks of the hands (files, shell, search, undo): `python bench/hands.py [--quick] [--only PART]`.
+"""Run the benchmarks of the tools (files, shell, search, undo): `python bench/tools.py [--quick] [--only PART]`.
 
-Each part is a script of its own that prints its times; here they become ratios.
+Each part is a script that prints its times; this one turns them into ratios.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TARGETS: tuple[Target, ...] = (
     Target("`file.read`, first 200 lines: 1 GB more than 1 KB", "ms", more("files.huge", "files.small", 1e3), 5),
     Target("`file.list`, 100 000 entries; against scandir and sort", "×", against("files", "list", "scandir"), 2),
     Target("`shell.exec true`, no sandbox; against asyncio", "×", against("shell.plain", "shell", "asyncio"), 1.5),
-    Target("`shell.exec true`, sandboxed; against bare bwrap", "×", against("shell.held", "shell", "bwrap"), 1.2),
+    Target("`shell.exec true`, sandboxed; against bare bwrap", "×", against("shell.sandboxed", "shell", "bwrap"), 1.2),
     Target("1 GB of output, all spilled; against `cmd > file`", "×", against("shell.output", "shell", "file"), 1.5),
     Target("memory it grows by", "MB", lambda m: m["shell.output.megabytes"], 16),
     *(
@@ -50,4 +50,4 @@ TARGETS: tuple[Target, ...] = (
 
 
 if __name__ == "__main__":
-    parts.main("Measure the hands against doing it by hand.", "hands", PARTS, TARGETS)
+    parts.main("Measure the built-in tools against the bare operations.", "tools", PARTS, TARGETS)
