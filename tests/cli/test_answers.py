@@ -62,7 +62,7 @@ def test_the_id_of_an_ended_call_is_not_a_prefix_of_another_call(asking: Cli) ->
     for command in (("approve",), ("reject",), ("respond", "-")):
         again = asking.run(command[0], "abcdefgh-1", *command[1:])
         assert again.code == 2
-        assert "abcdefgh-1 is done" in again.sentence
+        assert "abcdefgh-1 is not pending: it is done." in again.sentence
     assert made(asking) == ["one.txt"]
     assert [item["call_id"] for item in asking.run("pending", "--json").lines] == ["abcdefgh-11"]
 

@@ -19,13 +19,13 @@ def test_a_path_that_cannot_be_a_document_is_refused_in_one_sentence(cli: Cli) -
     for name, words in {
         "nots.chat": "Did you mean notes.chat?",
         "stauts": "Did you mean `holdfast chat status`?",
-        "other.txt": "`holdfast chat new other.txt` starts one",
+        "other.txt": "Create it with `holdfast chat new other.txt`.",
         "picture": "is not text (image/png)",
         ".": "is a folder",
         "pipe.chat": "is not a regular file",
         "a\x1b[2J": "‹\\x1b›[2J",
-        "x" * 300: "cannot be opened",
-        "notes.chat/x": "cannot be opened",
+        "x" * 300: "Cannot open ",
+        "notes.chat/x": "Cannot open ",
     }.items():
         done = cli.run("chat", name)
         assert done.code == 2 and words in done.sentence, name

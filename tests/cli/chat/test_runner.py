@@ -136,7 +136,7 @@ def test_every_call_without_a_result_is_named_with_its_status_and_what_to_do(cli
     assert [
         edited.err.count(words) for words in ("(pending)", "(approved)", "--plan runs nothing that makes changes")
     ] == [2, 1, 1]
-    for words in ("touch one", "touch two", "touch three", "remove the fence", "holdfast approve"):
+    for words in ("touch one", "touch two", "touch three", "Remove the fence", "holdfast approve"):
         assert words in edited.err
     document.write_text(document.read_text().replace("status=approved\nmine", "status=rejected"))
     planned = cli.run("chat", NAME, "--plan")
@@ -197,9 +197,9 @@ def test_without_a_ledger_no_document_is_advanced(cli: Cli) -> None:
 @pytest.mark.spec("E1c")
 def test_a_second_ctrl_c_stops_at_once() -> None:
     program = (
-        "import asyncio\nfrom holdfast.cli.chat.advance import Interrupt\n"
+        "import asyncio\nfrom holdfast.cli.chat.runner import Interrupt\n"
         "async def main():\n    stopped = []\n    interrupt = Interrupt()\n"
-        "    with interrupt.stops(lambda: stopped.append(1)):\n        interrupt.press()\n"
+        "    with interrupt.cancelling(lambda: stopped.append(1)):\n        interrupt.press()\n"
         "        assert stopped == [1] and interrupt.pressed\n        interrupt.press()\n"
         "asyncio.run(main())\nprint('still here')\n"
     )

@@ -67,7 +67,7 @@ def test_an_unknown_tool_cannot_be_reviewed(serving: Cli) -> None:
     assert serving.run("mcp", "review", "little", "echo").err == "'echo' has not changed.\n"
     away = serving.run("mcp", "review", "broken", "x")
     assert away.code == 2
-    assert "'broken' is away" in away.err
+    assert "Cannot list the tools of 'broken': it is unreachable." in away.err
 
 
 @pytest.mark.spec("K2", "O1")

@@ -25,7 +25,7 @@ def test_the_servers_are_started_and_shown_with_their_problems(serving: Cli) -> 
     assert done.code == 1, "one that is switched on is away"
     assert done.err == "", "what the table says is not said twice"
     head, little, broken, sleeping = done.out.splitlines()
-    assert head.split() == ["server", "state", "transport", "tools", "what", "to", "know"]
+    assert head.split() == ["server", "state", "transport", "tools", "details"]
     assert little.split()[:4] == ["little", "ready", "stdio", "2"]
     assert little.endswith("little 1.0; protocol 2025-11-25")
     assert broken.split()[:3] == ["broken", "away", "stdio"]
@@ -106,7 +106,7 @@ def test_the_doctor_says_which_servers_are_configured_and_starts_none(serving: C
     done = serving.run("--set", "sandbox.mode=off", "doctor", "--json")
     (found,) = [line for line in done.lines if line["name"] == "mcp"]
     assert found["status"] == "ok"
-    assert found["text"].startswith("configured: little, broken, sleeping (1 switched off); ")
+    assert found["text"].startswith("configured: little, broken, sleeping (1 disabled); ")
 
 
 @pytest.mark.spec("K1")
@@ -151,8 +151,8 @@ def test_a_tool_of_an_unreachable_server_is_reported_with_the_reason(serving: Cl
     for words in (("call", "mcp:broken:x"), ("tools", "mcp:broken:x"), ("call", "mcp__broken__x")):
         done = serving.run(*words)
         assert done.code == 1
-        assert "its server 'broken' is away: it exited with 3" in done.err
-        assert "see `holdfast mcp servers broken`." in done.err
+        assert "its server 'broken' is away (it exited with 3)" in done.err
+        assert "See `holdfast mcp servers broken`." in done.err
     off = serving.run("call", "mcp:sleeping:x")
     assert off.sentence == "Error: There is no tool 'mcp:sleeping:x': its server 'sleeping' is disabled."
 
