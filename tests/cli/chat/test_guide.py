@@ -40,7 +40,7 @@ def test_the_commands_of_the_guide_do_what_it_says(cli: Cli) -> None:
 
 def _requests() -> list[str]:
     """Everything the guide has a person ask for."""
-    prose = GUIDE.split("understands plain requests such as", 1)[1].split("For a model", 1)[0]
+    prose = GUIDE.split("understands plain requests such as", 1)[1].split("For a model", 1)[0].replace("\n", " ")
     spans = [words for _, words in re.findall(r"(?<!`)(`+)(?!`) ?(.+?) ?(?<!`)\1(?!`)", prose)]
     shown = [words.group(1) for words in re.finditer(r"^@You:\n(\w.*)$", GUIDE, re.MULTILINE)]
     typed = [shlex.split(line, comments=True) for line in "".join(_blocks("sh")).splitlines()]
