@@ -222,14 +222,14 @@ class TerminalAsker:
 
     async def __call__(self, pending: PendingCall) -> None:
         async with exclusive_terminal():
-            await self._attend(pending)
+            await self._ask_until_answered(pending)
 
-    async def _attend(self, pending: PendingCall) -> None:
+    async def _ask_until_answered(self, pending: PendingCall) -> None:
         shown: PendingCall | None = None
         try:
             while True:
                 if pending is not shown:
-                    self._tell_change(pending)
+                    self._explain_change(pending)
                     await self._show(pending)
                     shown = self._asked = pending
                 pending = await self._ask(pending)
@@ -273,7 +273,7 @@ class TerminalAsker:
         if view.short_is_whole:
             self._whole_was_shown(pending)
 
-    def _tell_change(self, pending: PendingCall) -> None:
+    def _explain_change(self, pending: PendingCall) -> None:
         """Say why the call is shown again: it is not the call that was shown before."""
         if self._asked is not None and self._asked.digest != pending.digest and not self._edited:
             changed = describe_changes(self._asked, pending)
@@ -292,7 +292,7 @@ class TerminalAsker:
         raise PromptDismissed
 
     async def approve(self, pending: PendingCall) -> Answer | None:
-        return Answer(kind="approve", by=self._by, widen=pending.widened) if await self._seen(pending) else None
+        return Answer(kind="approve", by=self._by, widen=pending.widened) if await self._ensure_shown(pending) else None
 
     async def widen(self, pending: PendingCall) -> PendingCall | None:
         """Return the call with a wider sandbox, to be shown and asked about next; the pending call does not change."""
@@ -332,7 +332,7 @@ class TerminalAsker:
         return changed
 
     async def always(self, pending: PendingCall) -> Answer | None:
-        if not await self._seen(pending):
+        if not await self._ensure_shown(pending):
             return None
         granted = await choose_grant(self._runtime, pending, self._grant_options, self._by)
         return Answer(kind="approve", by=self._by) if granted else None
@@ -347,7 +347,7 @@ class TerminalAsker:
         await page(PendingView(pending).details())
         self._whole_was_shown(pending)
 
-    async def _seen(self, pending: PendingCall) -> bool:
+    async def _ensure_shown(self, pending: PendingCall) -> bool:
         """Return whether all of the call was shown before; if not, show it now, to be asked about again."""
         if self._cut:
             print_message("Part of the call was hidden. This is all of it:")

@@ -179,11 +179,11 @@ def open_grants(flags: Flags, *, read_only: bool = False) -> Generator[Grants]:
     """Open the grants of this project and of the user."""
     project = project_here(flags)
     with _read_only_ledger(project) if read_only else open_ledger(project) as ledger:
-        book = ledger.grants.with_user(project.user_db)
+        grants = ledger.grants.with_user(project.user_db)
         try:
-            yield book
+            yield grants
         finally:
-            book.close()
+            grants.close()
 
 
 def require_ledger(runtime: Runtime) -> Ledger:

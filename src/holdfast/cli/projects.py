@@ -59,10 +59,10 @@ def each_project(flags: Flags, projects: ProjectScope) -> Iterator[None]:
         yield
         return
     found = ((_matching_calls(ledger, None), ledger.path.parent) for ledger in all_ledgers(flags))
-    waiting = [(calls[0], state) for calls, state in found if calls]
-    if not waiting:
+    open_projects = [(calls[0], state) for calls, state in found if calls]
+    if not open_projects:
         raise NotPending("Nothing is pending.")
-    for pending, state in waiting:
+    for pending, state in open_projects:
         try:
             _change_directory(pending, state)
         except NotPending as error:

@@ -88,16 +88,16 @@ def test_after_a_cancelled_turn_only_a_save_advances_a_watched_document(
 
     async def session() -> None:
         project = load_project(document.parent)
-        keeper = watch.DocumentWatcher(document, ChatOptions(flags={}), Interrupt(), project)
+        watcher = watch.DocumentWatcher(document, ChatOptions(flags={}), Interrupt(), project)
         told: list[int] = []
         for digest in ("one", "two"):
-            await keeper.look()
+            await watcher.check()
             project.trust.trust(document, digest, by="ann")  # a wake-up that is no save
-            await keeper.look()
+            await watcher.check()
             told.append(Counting.told)
             document.with_name("new").write_text(document.read_text())
             document.with_name("new").replace(document)  # saved as it was
-        await keeper.look()
+        await watcher.check()
         assert told == [1, 3], "the stopped turn stays stopped; after a save a wake-up counts again"
 
     asyncio.run(session())

@@ -293,7 +293,7 @@ class ChatRunner:
                 yield chat
             finally:
                 stop()
-                self._view.rest()
+                self._view.finish_line()
 
     async def _advance(self, chat: ChatSession) -> Outcome | None:
         """Return the outcome, or None if the document must be reopened."""
@@ -307,7 +307,7 @@ class ChatRunner:
                 self._message = None
             with self._interrupt.cancelling(chat.loop.cancel):
                 outcome = await chat.loop.advance(step=self._options.step)
-            self._view.rest()
+            self._view.finish_line()
             if outcome.kind == "stale":
                 return None
             if outcome.kind != "pending" or not self._asks:
@@ -376,7 +376,7 @@ class ChatRunner:
                 print_message(escape_block_once(notice), "Note:")
 
     def _finish(self, chat: ChatSession, outcome: Outcome) -> Outcome:
-        self._view.rest()
+        self._view.finish_line()
         self.left = sha256(encode(chat.conversation.document.text)).hexdigest()
         outcome = replace(outcome, exit_code=PIPE_CLOSED) if self._output_closed else self._adjust(outcome)
         lines = () if self._options.as_json else pending_lines(chat, outcome.slots, watching=self._watching)

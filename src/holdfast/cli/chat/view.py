@@ -61,7 +61,7 @@ class View(Protocol):
 
     def runtime(self, event: Event) -> None: ...
 
-    def rest(self) -> None:
+    def finish_line(self) -> None:
         """Clear the status line and end open lines, so that other output starts on an empty line."""
         ...
 
@@ -94,7 +94,7 @@ class JsonView:
     def runtime(self, event: Event) -> None:
         self._put(event_output(event))
 
-    def rest(self) -> None:
+    def finish_line(self) -> None:
         sys.stdout.flush()
 
     def outcome(self, outcome: Outcome, pending: Sequence[str]) -> None:
@@ -164,10 +164,10 @@ class TerminalView:
             case ServerLogged():
                 line = format_log_event(event)
                 if line is not None:
-                    self.rest()
+                    self.finish_line()
                     print_log_line(line)
             case ElicitationStarted():
-                self.rest()
+                self.finish_line()
             case Finished():
                 self._status.end(event.call_id)
             case WarningRaised() if event.message == WAITING_FOR_SOURCES:
@@ -175,13 +175,13 @@ class TerminalView:
             case _:
                 pass
 
-    def rest(self) -> None:
+    def finish_line(self) -> None:
         self._status.clear()
         self._thinking.end()
         self._reply_text.end()
 
     def outcome(self, outcome: Outcome, pending: Sequence[str]) -> None:
-        self.rest()
+        self.finish_line()
         message = "" if outcome.message in self._printed else escape_block_once(outcome.message)
         match outcome.kind:
             case "pending" | "edited":
@@ -211,7 +211,7 @@ class TerminalView:
     def _retrying(self, event: Retrying) -> None:
         """Print the reason of a retry once, and only the attempt while the reason stays the same."""
         self._reply_text.discard()
-        self.rest()
+        self.finish_line()
         if event.reason == self._retry_reason:
             of = self._open.loop.settings.retries
             console.print_err(f"Retrying in {event.delay:.0f} s ({event.attempt} of {of}).")
@@ -224,7 +224,7 @@ class TerminalView:
         """Print which guard-rail intervened, and what it did."""
         if event.what not in ("changed", "refused"):
             self._reply_text.discard()
-        self.rest()
+        self.finish_line()
         words = _GUARD_ACTIONS[event.what] + (f": {escape_once(event.message)}" if event.message else ".")
         console.print_err_lines(wrap_sentence(f"{words} ({event.rule})", sys.stderr, "dim"))
 
@@ -249,7 +249,7 @@ class TerminalView:
 
     def _reply(self, event: ReplyWritten) -> None:
         self._status.end(_MODEL)
-        self.rest()
+        self.finish_line()
         self._reply_text.commit()
         if event.aborted is not None:
             self._printed.add(event.aborted)
@@ -258,7 +258,7 @@ class TerminalView:
             )
 
     def _print_result(self, name: str, arguments: str, result: Result) -> None:
-        self.rest()
+        self.finish_line()
         self._print_call("✓" if result.success else "✗", name, arguments, "green" if result.success else "red")
         planned = result.failure is Failure.PLANNED
         text = result.text.strip("\n")
@@ -267,7 +267,7 @@ class TerminalView:
         console.print_err_lines(shown.lines if text else ())
 
     def _print_call(self, sign: str, name: str, arguments: str, colour: str) -> None:
-        self.rest()
+        self.finish_line()
         words = call_preview(name, arguments, self._open.runtime, console.screen_width(sys.stderr) - 3)
         console.print_err(f"{console.paint(sign, colour, stream=sys.stderr)} {escape_once(words)}")
 
@@ -284,7 +284,7 @@ class TerminalView:
         return call_preview(call.name_used, encode_json(call.args).decode(), runtime, width)
 
     def _print_notice(self, message: str) -> None:
-        self.rest()
+        self.finish_line()
         self._printed.add(message)
         print_message(escape_block_once(message), "Note:")
 

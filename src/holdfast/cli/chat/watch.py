@@ -155,14 +155,14 @@ class Snapshot(Struct, frozen=True):
     """The digests of the frontmatter that are trusted."""
 
 
-async def watch_document(path: Path, wishes: ChatOptions) -> int:
+async def watch_document(path: Path, options: ChatOptions) -> int:
     """Advance the document on every change until Ctrl-C; return the exit code."""
-    project = load_project(path.parent, flags=wishes.flags or None, checked=False)
+    project = load_project(path.parent, flags=options.flags or None, checked=False)
     async with FileWatch(_watched(path, project)) as watch:
         with interrupts() as interrupt:
-            keeper = DocumentWatcher(path, wishes, interrupt, project)
+            watcher = DocumentWatcher(path, options, interrupt, project)
             while True:
-                await keeper.look()
+                await watcher.check()
                 await first_completed(watch.changed(), interrupt.wanted.wait())
                 if interrupt.pressed:
                     return 0
@@ -171,10 +171,10 @@ async def watch_document(path: Path, wishes: ChatOptions) -> int:
 class DocumentWatcher:
     """Advances a document if its snapshot differs from the one after the last advance."""
 
-    def __init__(self, path: Path, wishes: ChatOptions, interrupt: Interrupt, project: Project) -> None:
+    def __init__(self, path: Path, options: ChatOptions, interrupt: Interrupt, project: Project) -> None:
         self._path = path
-        self._driver = ChatRunner(path, wishes, interrupt, watching=True)
-        self._as_json = wishes.as_json
+        self._runner = ChatRunner(path, options, interrupt, watching=True)
+        self._as_json = options.as_json
         self._interrupt = interrupt
         self._project = project
         self._last: Snapshot | None = None
@@ -182,7 +182,7 @@ class DocumentWatcher:
         """The document after a turn was cancelled; it is not advanced again until it is saved."""
         self._printed = ""
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Advance the document if anything changed since the last time."""
         for _ in range(_MAX_ADVANCES):
             now = self._now()
@@ -205,12 +205,12 @@ class DocumentWatcher:
         outcome: Outcome | None = None
         try:
             find_document(str(self._path))
-            outcome = await self._driver.advance()
+            outcome = await self._runner.advance()
         except HoldfastError as error:
             errors.report_error(error, as_json=self._as_json)
             self._last = now
         else:
-            self._last = Snapshot(self._driver.left, self._calls(), self._trusted())
+            self._last = Snapshot(self._runner.left, self._calls(), self._trusted())
         stopped = self._interrupt.pressed or (outcome is not None and outcome.kind == "cancelled")
         self._stopped = (self._last.content, self._stamp()) if stopped else None
         self._interrupt.reset()

@@ -30,9 +30,9 @@ _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan", "[": "yellow"}
 @contextmanager
 def ledger_and_undo(flags: Flags, *, read_only: bool) -> Generator[tuple[Project, Ledger, Undo]]:
     project = project_here(flags)
-    there = project.ledger_path.exists()
-    with open_ledger(project, read_only=read_only) if there else Ledger.in_memory() as ledger:
-        if there and not read_only:
+    exists = project.ledger_path.exists()
+    with open_ledger(project, read_only=read_only) if exists else Ledger.in_memory() as ledger:
+        if exists and not read_only:
             ledger.recover()
         yield project, ledger, Undo(ledger, [project.root or project.cwd], project.state)
 

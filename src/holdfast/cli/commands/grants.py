@@ -29,8 +29,8 @@ def list_grants(flags: Flags, as_json: bool) -> int:
     Example:
       holdfast grants
     """
-    with open_grants(flags, read_only=True) as book:
-        found = book.list(every=True)
+    with open_grants(flags, read_only=True) as store:
+        found = store.list(every=True)
     if as_json:
         for grant in found:
             console.print_json(GrantOutput.of(grant))
@@ -55,12 +55,12 @@ def revoke(flags: Flags, grant_id: str, as_json: bool) -> int:
     Example:
       holdfast grants revoke 8c1e
     """
-    with open_grants(flags) as book:
-        found = [grant for grant in book.list(every=True) if grant.id.startswith(grant_id)]
+    with open_grants(flags) as store:
+        found = [grant for grant in store.list(every=True) if grant.id.startswith(grant_id)]
         if len(found) != 1:
             count = "Several grant ids start" if found else "No grant id starts"
             raise GrantRefused(f"{count} with '{escape(grant_id)}'. `holdfast grants` lists them.")
-        book.revoke(found[0].id, by=whoami())
+        store.revoke(found[0].id, by=whoami())
     if as_json:
         console.print_json(GrantOutput.of(found[0]))
     else:

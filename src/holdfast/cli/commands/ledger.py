@@ -134,8 +134,8 @@ def list_calls(flags: Flags, limit: int, wanted: CallFilter, as_json: bool) -> i
       holdfast ledger --since yesterday --grep push
     """
     unreadable: list[str] = []
-    with read_ledger(flags) as kept:
-        found = kept.calls(limit + 1, wanted, unreadable=unreadable)
+    with read_ledger(flags) as store:
+        found = store.calls(limit + 1, wanted, unreadable=unreadable)
     print_unreadable(unreadable)
     records = found[:limit]
     if as_json:
@@ -184,8 +184,8 @@ def show(flags: Flags, call_id: str, as_json: bool) -> int:
     Example:
       holdfast ledger show 3f2a
     """
-    with read_ledger(flags) as kept:
-        record = kept.call(kept.find(call_id))
+    with read_ledger(flags) as store:
+        record = store.call(store.find(call_id))
     if as_json:
         console.print_json(CallOutput.of(record))
     else:
@@ -208,9 +208,9 @@ def verify(flags: Flags, anchor: str | None, as_json: bool) -> int:
     """
     if anchor is not None and not re.fullmatch("[0-9a-f]{64}", anchor):
         raise click.BadParameter("a head is 64 hexadecimal digits, as `holdfast ledger verify` prints it.")
-    with read_ledger(flags) as kept:
-        found = kept.verify(anchor)
-        path = kept.path
+    with read_ledger(flags) as store:
+        found = store.verify(anchor)
+        path = store.path
     if as_json:
         console.print_json(VerificationOutput(ledger=str(path), **asdict(found)))
         return 0 if found.ok else FAILED
@@ -240,8 +240,8 @@ def export(flags: Flags, wanted: CallFilter, as_json: bool) -> int:
       holdfast ledger export --since 2026-01-01
     """
     unreadable: list[str] = []
-    with read_ledger(flags) as kept:
-        for line in kept.export(None if wanted == CallFilter() else wanted, unreadable=unreadable):
+    with read_ledger(flags) as store:
+        for line in store.export(None if wanted == CallFilter() else wanted, unreadable=unreadable):
             sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()
     print_unreadable(unreadable)
@@ -278,14 +278,14 @@ def prune_calls(flags: Flags, days: float | None, max_bytes: int | None, dry_run
     project = project_here(flags)
     config = project.loaded.config.ledger
     config = config if max_bytes is None else replace(config, max_blob_bytes=max_bytes)
-    with open_ledger(project) if project.ledger_path.exists() else Ledger.in_memory() as kept:
-        kept.recover()
+    with open_ledger(project) if project.ledger_path.exists() else Ledger.in_memory() as store:
+        store.recover()
         if days is None:
-            done = prune_by_config(kept, config, by=whoami(), dry_run=dry_run)
+            done = prune_by_config(store, config, by=whoami(), dry_run=dry_run)
         else:
             older_than = time.time() - days * DAY
-            done = prune(kept, older_than=older_than, max_bytes=config.max_blob_bytes, by=whoami(), dry_run=dry_run)
-        head = kept.head()
+            done = prune(store, older_than=older_than, max_bytes=config.max_blob_bytes, by=whoami(), dry_run=dry_run)
+        head = store.head()
     if as_json:
         console.print_json(PruningOutput(**asdict(done), dry_run=dry_run, head=head))
     else:

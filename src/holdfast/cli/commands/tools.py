@@ -65,10 +65,10 @@ def _list_or_show(runtime: Runtime, name: str | None, *, as_json: bool) -> None:
         return
     rows = [[tool.name, tool.risk, effects_of(tool), escape(_first_line(tool))] for tool in found]
     print_table(["tool", "risk", "effects", "what it does"], rows)
-    waiting = [escape_name(tool.name) for tool in runtime.access.waiting_for_root(runtime.caller)]
-    if waiting:
+    unavailable = [escape_name(tool.name) for tool in runtime.access.waiting_for_root(runtime.caller)]
+    if unavailable:
         fix = "Create one with `holdfast init`."
-        print_message(f"There is no project here, and these tools need one: {', '.join(waiting)}. {fix}")
+        print_message(f"There is no project here, and these tools need one: {', '.join(unavailable)}. {fix}")
 
 
 def effects_of(tool: Tool) -> str:
