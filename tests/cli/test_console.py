@@ -139,7 +139,7 @@ def test_approve_without_a_terminal_leaves_nothing_out(asking: Cli) -> None:
 def test_the_output_of_a_tool_is_escaped_on_a_terminal(asking: Cli) -> None:
     question = '{"question": "?", "options": ["a\\u001b]0;title\\u0007b"]}'
     with Terminal(asking, "call", "ask.user", f"questions:=[{question}]") as person:
-        person.expect("words): ")
+        person.expect("or text): ")
         person.type("1")
         assert person.finish() == 0
         assert "a‹\\x1b›]0;title‹\\x07›b" in person.text

@@ -73,7 +73,7 @@ def test_a_form_is_filled_in_field_by_field_and_shown_before_it_is_sent(cli: Cli
         person.expect("Answer? [y/N] ")
         person.type("y")
         for question, typed, told in [
-            ("Your name: ", "", "it is needed"),
+            ("Your name: ", "", "a value is required"),
             ("Your name: ", "A", "at least 2 characters"),
             ("Your name: ", "Ann", None),
             ("age: ", "old", "type a whole number"),

@@ -156,7 +156,7 @@ def test_a_frontmatter_and_a_configuration(careful: Cli, columns: int) -> None:
     (careful.project / "holdfast.toml").write_text(f'[sandbox]\nwritable = ["/{"Ж" * 90}"]\n')
     for args in (("trust", NAME), ("trust",)):
         with Terminal(careful, *args, columns=columns, rows=3000) as person:
-            person.expect("exactly this")  # the document has the rest of the question in it, too
+            person.expect("Trust this ")  # the document has the rest of the question in it, too
             person.expect("[y/N]")
             person.type("n")
             assert person.finish() == 2
@@ -177,12 +177,12 @@ def test_questions_of_tools(cli: Cli, columns: int) -> None:
         SamplingRequest(system=HOSTILE, messages=(speech,)),
     )
     with Terminal(asked, "call", "elicit", columns=columns, rows=3000) as person:
-        person.expect("Answer it?")
+        person.expect("Answer?")
         person.expect("[y/N] ")
         person.type("y")
-        person.expect("out):")
+        person.expect("skip):")
         person.type("wrong")
-        person.expect("out):")
+        person.expect("skip):")
         person.type("1")
         person.expect("]: ")
         person.type("")
@@ -196,7 +196,7 @@ def test_questions_of_tools(cli: Cli, columns: int) -> None:
         check(person, columns)
     question = json.dumps([{"question": HOSTILE, "options": [HOSTILE, "Ж"]}])
     with Terminal(asked, "call", "ask.user", f"questions:={question}", columns=columns, rows=3000) as person:
-        person.expect("words): ")
+        person.expect("text): ")
         person.press(b"\x04")
         person.finish()
         check(person, columns)

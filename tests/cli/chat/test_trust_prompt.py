@@ -147,7 +147,7 @@ def test_a_tool_that_trust_would_enable_is_shown_and_stays_disabled_without_it(c
     again = cli.run("trust", NAME, "-y")
     assert "already trusted" in again.out and "enables" not in again.out
     document.write_text(OFF)
-    assert "switched off" not in cli.run("chat", NAME).err
+    assert "stays disabled" not in cli.run("chat", NAME).err
 
 
 @pytest.mark.spec("E1c")

@@ -75,7 +75,7 @@ def test_it_picks_up_answers_from_the_editor_and_from_other_interfaces(cli: Cli)
         answer(document, "approved")
         watching.expect("✓ shell.exec: $ echo 1 > one")
         watching.expect(f"Then save {NAME} to continue.")
-        assert "on a terminal it asks" not in watching.text
+        assert "asks on a terminal" not in watching.text
         assert (cli.project / "one").exists() and not (cli.project / "two").exists()
         assert cli.run("approve", cli.run("pending", "--json").json["call_id"]).code == 4
         watching.expect("✓ shell.exec: $ echo 2 > two")
