@@ -195,7 +195,7 @@ def test_an_address_is_shown_with_its_host_and_opened_only_on_request(cli: Cli) 
         person.press(b"n")
         person.expect("[host: evil.example]")
         person.expect("which hides where it leads. Declined.")
-        person.expect("That is no web address. Declined.")
+        person.expect("That is not a web address. Declined.")
         actions = [reply["action"] for reply in replies(person)]
     assert actions == ["accept", "decline", "decline", "decline"]
 

@@ -19,7 +19,7 @@ USAGE: dict[tuple[str, ...], str] = {
     ("call", "calculator", "word"): "key=value",
     ("call", "calculator", "a=1", "a=2"): "given twice",
     ("call", "calculator", "expression:=nope"): "not valid JSON",
-    ("call", "calculator", "expression=@missing.txt"): "missing.txt cannot be read",
+    ("call", "calculator", "expression=@missing.txt"): "Cannot read missing.txt",
     ("tools", "calculater"): "Did you mean 'calculator'?",
     ("policy", "explain", "calculater"): "Did you mean 'calculator'?",
     ("policy", "explain", "calculator", "expresion=1"): "expression is missing",
@@ -81,7 +81,7 @@ def test_invalid_arguments_are_recorded_as_an_invalid_call(cli: Cli, case: str) 
 def test_a_hundred_megabytes_on_standard_input_are_refused_by_their_size(cli: Cli) -> None:
     done = cli.run("call", "calculator", "-", stdin=b'{"expression": "' + b"1" * 100_000_000 + b'"}')
     assert done.code == 2
-    assert "longer than" in done.sentence
+    assert "exceeds" in done.sentence
 
 
 @pytest.mark.spec("E1a")
