@@ -1,4 +1,4 @@
-"""The real `holdfast` command in a process, with a home, a configuration and a state of its own."""
+"""Runs the real `holdfast` command in a process, with its own home, configuration and state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import Any, cast
 
 TIMEOUT = 300
 INTERPRETER = ("PYTHON", "LANG", "LC_", "_HOLDFAST_COMPLETE")
-"""Variables that something reads before holdfast does."""
+"""Prefixes of variables that the interpreter or the completion reads before holdfast does."""
 _TAKE_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 )
@@ -43,7 +43,7 @@ class Done:
 
     @property
     def sentence(self) -> str:
-        """The one line on standard error of a command that could not do its work."""
+        """The only line on standard error of a failed command."""
         lines = self.err.strip().splitlines()
         assert len(lines) == 1, self.err
         return lines[0]
@@ -80,7 +80,7 @@ class Cli:
     def run(
         self, *args: str, stdin: str | bytes = b"", cwd: Path | None = None, env: Mapping[str, str] | None = None
     ) -> Done:
-        """In a fork of a process that has imported everything, unless variables tell the interpreter something."""
+        """Run the command in a fork of the fork server, or in a new interpreter if a variable affects its start."""
         given = stdin.encode() if isinstance(stdin, str) else stdin
         variables = {**self.env, **(env or {})}
         if _needs_interpreter(variables):
@@ -99,13 +99,13 @@ class Cli:
         return Done(code, out.decode("utf-8", "surrogateescape"), err.decode())
 
     def make_pending(self, *args: str) -> str:
-        """Make a call that has to wait; its id."""
+        """Make a call that is left pending; return its id."""
         done = self.run("call", "--json", *args)
         assert done.code == 4, done
         return cast(str, done.json["call_id"])
 
     def forget_shown(self) -> None:
-        """As if this user had been shown no call."""
+        """Forget which calls this user was shown."""
         shutil.rmtree(self.ledger_file.parent / "shown", ignore_errors=True)
 
     @property
@@ -115,7 +115,7 @@ class Cli:
 
 @cache
 def _forking(process: int) -> socket.socket:
-    """The program that forks commands, one for each process that runs tests; it ends with that."""
+    """Start the fork server, one for each test process; it ends with that process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     program = [sys.executable, str(Path(__file__).with_name("fork_server.py")), str(theirs.fileno())]
     _started.append(
@@ -129,7 +129,7 @@ _started: list[subprocess.Popen[bytes]] = []
 
 
 class Forked:
-    """A command that was started in a fork, with the methods of a `subprocess.Popen`."""
+    """A command that runs in a fork, with the methods of `subprocess.Popen`."""
 
     def __init__(self, request: Json, streams: Sequence[int]) -> None:
         self._told, telling = socket.socketpair()
@@ -168,9 +168,9 @@ def start_command(
     via: Sequence[str] = (),
     **env: str,
 ) -> Forked | subprocess.Popen[bytes]:
-    """A command in a session of its own; with `terminal`, its input is the terminal that controls it.
+    """Start a command in a new session; with `terminal`, its input is its controlling terminal.
 
-    `via` is an argv that starts the command line behind it, such as a shell script that ends in `exec "$@"`.
+    `via` is an argv that starts the command line after it, such as a shell script that ends in `exec "$@"`.
     """
     variables = cli.env | env
     if not via and not _needs_interpreter(variables):
@@ -184,17 +184,17 @@ def start_command(
 
 
 def utf8_decoder() -> codecs.IncrementalDecoder:
-    """For output that is read in pieces: a character may end in the next one, and does on a busy machine."""
+    """Return a decoder for output that is read in chunks, which may split a character."""
     return codecs.getincrementaldecoder("utf-8")("replace")
 
 
 def _needs_interpreter(variables: Mapping[str, str]) -> bool:
-    """Whether they tell the interpreter something, which a fork would not hear."""
+    """Return whether a variable affects the interpreter's start, which a fork cannot repeat."""
     return any(name.startswith(INTERPRETER) and os.environ.get(name) != variables[name] for name in variables)
 
 
 def _forked(request: Json, stdin: bytes) -> tuple[int, bytes, bytes]:
-    """(exit code, stdout, stderr), as `subprocess.run` has them."""
+    """Return (exit code, stdout, stderr)."""
     pipes = [os.pipe() for _ in range(3)]
     theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
     process = Forked(request, theirs)

@@ -1,4 +1,4 @@
-"""A place of its own for every test of the command line."""
+"""Fixtures: the command line in a project of its own."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tests.cli.command_line import Cli
 
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
-    """The real command in a project with nothing in it, and a home of its own."""
+    """The real command in an empty project, with its own home."""
     return Cli.in_folder(tmp_path)
 
 
 @pytest.fixture
 def asking(cli: Cli) -> Cli:
-    """The same, for a user who wants to be asked before anything is changed."""
+    """A user whose configuration asks before changes."""
     cli.configure('[approval]\nauto_approve = ["$readonly"]\n')
     return cli
 
 
 @pytest.fixture
 def careful(cli: Cli) -> Cli:
-    """The same, for a user who wants to be asked about commands too, wherever they run."""
+    """A user whose configuration asks about everything, sandboxed commands too."""
     cli.configure("[approval]\nauto_approve = []\n")
     return cli

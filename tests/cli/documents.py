@@ -1,4 +1,4 @@
-"""Documents at the command line: made, driven and watched by the real command."""
+"""Documents that the real command creates, advances and watches."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PENDING = "status=pending"
 
 
 def start(cli: Cli, words: str, *, name: str = NAME) -> Path:
-    """A new document with a first message."""
+    """Create a document with a first message."""
     done = cli.run("chat", "new", name, "-m", words)
     assert done.code == 0, done
     return cli.project / name
 
 
 def answer(document: Path, status: str, text: str = "") -> None:
-    """What a person does in the editor: change the first status that waits, perhaps write into its block."""
+    """Change the first pending status, as in an editor, and write `text` into its block."""
     content = document.read_text()
     body = f"status={status}\n{text}\n" if text else f"status={status}\n"
     assert f"{PENDING}\n" in content, content
@@ -34,7 +34,7 @@ def answer(document: Path, status: str, text: str = "") -> None:
 
 
 def outcome(done: Done) -> Json:
-    """The last of the events."""
+    """Return the last event, which is the outcome."""
     last = done.lines[-1]
     assert last["event"] == "outcome", last
     assert last["exit_code"] == done.code
@@ -46,7 +46,7 @@ def events(done: Done, kind: str) -> list[Json]:
 
 
 def write_calls(cli: Cli, *commands: str, name: str = NAME) -> Path:
-    """A document whose last reply asks for shell commands, all at once, as calls c1, c2, …"""
+    """Write a document whose last reply requests shell commands in parallel, as calls c1, c2, …"""
     text = "@You:\nhello\n\n@Assistant:\nHere.\n"
     for number, command in enumerate(commands, 1):
         arguments = json.dumps({"command": command, "cwd": None, "timeout": None, "label": None})
@@ -57,7 +57,7 @@ def write_calls(cli: Cli, *commands: str, name: str = NAME) -> Path:
 
 
 class Running:
-    """The command in the background, its standard error read with a bound on every wait."""
+    """The command in the background; every wait for its output is bounded."""
 
     def __init__(self, cli: Cli, *args: str) -> None:
         self._output, theirs = os.pipe()
@@ -81,17 +81,17 @@ class Running:
         os.close(self._output)
 
     def expect(self, words: str) -> None:
-        """Wait until the words appear after what was expected before."""
+        """Wait until the text appears after the last expected text."""
         deadline = time.monotonic() + PATIENCE
         while words not in self.text[self._seen :]:
-            assert self._read(deadline), f"{words!r} was not said:\n{self.text}"
+            assert self._read(deadline), f"{words!r} did not appear:\n{self.text}"
         self._seen += self.text[self._seen :].index(words) + len(words)
 
     def interrupt(self) -> None:
         os.kill(self.process.pid, signal.SIGINT)
 
     def end(self) -> int:
-        """Ctrl-C until a watcher has ended: one that comes while a turn still ends only stops that turn."""
+        """Press Ctrl-C until a watcher has ended: while a turn is ending, Ctrl-C stops only the turn."""
         deadline, seen = time.monotonic() + PATIENCE, len(self.text)
         self.interrupt()
         while self._read(deadline):
@@ -108,7 +108,7 @@ class Running:
 
     def _read(self, deadline: float) -> bool:
         ready, _, _ = select.select([self._output], [], [], max(0.0, deadline - time.monotonic()))
-        assert ready, f"nothing more was said:\n{self.text}"
+        assert ready, f"no more output:\n{self.text}"
         piece = os.read(self._output, 65_536)
         self.text += self._decoder.decode(piece)
         return bool(piece)

@@ -1,4 +1,4 @@
-"""A tool that puts questions to the person; which ones, it reads from a file in the project."""
+"""A tool that asks the person the questions in a file of the project."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.contract.elicitation import Question
 
 @tool(effects=())
 async def elicit(ctx: Context) -> str:
-    """Ask what stands in questions.json."""
+    """Ask the questions in questions.json."""
     return msgspec.json.encode(await ctx.elicit(*_questions())).decode()
 
 

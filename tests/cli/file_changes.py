@@ -1,4 +1,4 @@
-"""A call in the ledger of a command line that changed files, as a file tool records it."""
+"""Records a call that changed files, as a file tool does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cli.command_line import Cli
 
 
 def change_files(cli: Cli, contents: dict[str, str | None]) -> str:
-    """Write, or with None delete, files of the project; the id of the call that did it."""
+    """Write (or with None delete) files of the project; return the id of the call that did it."""
     with Ledger.open(cli.ledger_file) as ledger:
         call_id = _begin(cli, ledger)
         for name, content in contents.items():
@@ -26,7 +26,7 @@ def change_files(cli: Cli, contents: dict[str, str | None]) -> str:
 
 
 def make_folder(cli: Cli, name: str) -> str:
-    """Make a folder of the project, as a command would; the id of the call that did it."""
+    """Create a folder in the project, as a command would; return the id of the call that did it."""
     folder = cli.project / name
     folder.mkdir(mode=0o755)
     with Ledger.open(cli.ledger_file) as ledger:

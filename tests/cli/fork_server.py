@@ -1,7 +1,7 @@
-"""Run as a program: a `holdfast` that has imported everything, and forks once for each command line it is sent.
+"""A program that has imported all of holdfast and forks for each command line it receives.
 
-A command line takes a fifth of a second to import what it needs; a test run has more than a thousand of them. What
-a fork cannot show (imports, variables for the interpreter) is tested with interpreters of its own.
+A command takes a fifth of a second to import its modules, and a test run has more than a thousand commands. Tests of
+imports and of variables that affect the interpreter start a new interpreter instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import holdfast
 
 HEAVY = ("asyncio", "click", "httpx", "mcp", "mcp.client.session", "mcp.client.stdio", "sqlite3", "watchdog.observers")
-"""What commands import when they need it."""
+"""Packages that commands import lazily."""
 MAX_REQUEST = 1 << 20
 
 
@@ -35,7 +35,7 @@ def import_everything() -> None:
 
 
 def try_sandboxes() -> None:
-    """What every command would find out about this machine by itself, where it has no state yet."""
+    """Run the escape tests once, which every command without state would run itself."""
     from holdfast.sandbox.limits import Limits
     from holdfast.sandbox.policy import SandboxPolicy
     from holdfast.sandbox.probe import BackendSelector
@@ -50,7 +50,7 @@ def try_sandboxes() -> None:
 
 
 def become_command(request: dict[str, Any], streams: list[int]) -> None:
-    """Never returns."""
+    """Run the command in this process; never returns."""
     from holdfast import __main__ as program
 
     code = 1
@@ -60,7 +60,7 @@ def become_command(request: dict[str, Any], streams: list[int]) -> None:
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
         if request.get("terminal"):
-            fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that keys such as Ctrl-C reach the command
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # Ctrl-C reaches only the foreground group of a controlling terminal
         os.closerange(3, 256)
         os.chdir(request["cwd"])
         os.environ.clear()
@@ -80,7 +80,7 @@ def become_command(request: dict[str, Any], streams: list[int]) -> None:
 
 
 def serve(control: socket.socket) -> None:
-    """A request is a JSON object with the three streams of the command, and a socket for its pid and wait status."""
+    """Fork for each request: a JSON object, with the three streams and a socket for the pid and the wait status."""
     while True:
         data, fds, _, _ = socket.recv_fds(control, MAX_REQUEST, 4)
         if not data:
@@ -101,8 +101,8 @@ def serve(control: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    del sys.path[0]  # the folder of the tests, which a command does not have
+    del sys.path[0]  # the folder of the tests, which is not on the path of a command
     import_everything()
     try_sandboxes()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever waits for a command needs no reaping
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the intermediate forks are reaped automatically
     serve(socket.socket(fileno=int(sys.argv[1])))

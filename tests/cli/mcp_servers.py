@@ -1,4 +1,4 @@
-"""A place with an MCP server of its own, for tests of the command line."""
+"""A project with MCP servers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ auto_approve = ["mcp:little:*"]
 
 @pytest.fixture
 def serving(cli: Cli) -> Cli:
-    """A server that works, one that does not, and one that is switched off."""
+    """A project with a working server, a broken one and a disabled one."""
     source = Path(sample_mcp_server.__file__).read_text()
     (cli.project / "sample_mcp_server.py").write_text(source)
     cli.configure(CONFIG.format(python=json.dumps(sys.executable)))
@@ -42,7 +42,7 @@ def serving(cli: Cli) -> Cli:
 
 
 def asks(cli: Cli, method: str, **params: Any) -> None:
-    """What the server's `ask` puts to the person."""
+    """Set the question that the server's tool `ask` asks."""
     (cli.project / "question.json").write_text(json.dumps({"method": method, "params": params}))
 
 

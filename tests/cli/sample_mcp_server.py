@@ -1,4 +1,4 @@
-"""A small MCP server that speaks JSON-RPC by hand. What it says of itself, and what it asks, it reads from files."""
+"""A small MCP server on stdio. It reads its descriptions and its question from files."""
 
 from __future__ import annotations
 

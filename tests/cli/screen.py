@@ -1,4 +1,4 @@
-"""What a terminal makes of output: drawn by an emulator, read line by line, told apart by whose words they are."""
+"""Renders output in a terminal emulator, and separates our lines from quoted ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WIDE = re.compile("[一-鿿]")
 
 
 class Tty(io.StringIO):
-    """A terminal to write to, as wide as `COLUMNS` says."""
+    """A stream that claims to be a terminal, as wide as `COLUMNS`."""
 
     def isatty(self) -> bool:
         return True
@@ -27,18 +27,18 @@ class Tty(io.StringIO):
 
 @dataclass
 class Section:
-    """A line of ours with those of its further lines, and the lines of others below it."""
+    """A line of ours with its continuation lines, and the quoted lines below it."""
 
     label: str
     """Empty for a sentence."""
     words: str
     quoted: list[str] = field(default_factory=list[str])
     hidden: int = 0
-    """How many more lines it says there are."""
+    """How many lines it says are hidden."""
 
     @property
     def text(self) -> str:
-        """What others said: behind the label, or below it."""
+        """The quoted text: after the label, or below it."""
         if not self.quoted:
             return unescape(self.words)
         lines: list[str] = []
@@ -51,15 +51,15 @@ class Section:
 
 
 def screen_of(raw: str, columns: int) -> list[str]:
-    """The lines on a screen that is high enough for all of them."""
+    """Return the lines on a screen that is high enough for all of them."""
     plain = plain_rows(raw, columns)
     return emulated_rows(raw, columns) if plain is None else plain
 
 
 def plain_rows(raw: str, columns: int) -> list[str] | None:
-    """What every terminal makes of lines that fit and hold nothing but letters of known width and colours; else None.
+    """Return the screen without an emulator if all lines fit and have only characters of known width; else None.
 
-    The emulator takes a millisecond for a hundred letters.
+    The emulator takes a millisecond for a hundred characters.
     """
     rows: list[str] = []
     for line in raw.split("\r\n"):
@@ -83,15 +83,15 @@ def shown(lines: Iterable[str], columns: int) -> list[str]:
 
 
 def sections(screen: Iterable[str]) -> list[Section]:
-    """Whose words each line is, by nothing but how it begins."""
+    """Split the screen into sections, judging each line only by how it starts."""
     found: list[Section] = []
     for line in screen:
         if line.startswith("│"):
             assert (line + " ").startswith(GUTTERS), line
-            assert found, f"text of others above everything of ours: {line}"
+            assert found, f"quoted text above the first line of ours: {line}"
             found[-1].quoted.append((line + " ")[:2] + line[2:])
         elif line.startswith("    "):
-            assert found and not found[-1].quoted, f"goes on where nothing of ours stands: {line}"
+            assert found and not found[-1].quoted, f"a continuation line without a line of ours: {line}"
             found[-1].words += f" {line.strip()}"
         elif line.startswith("  "):
             label, _, words = line[2:].partition(" ")
@@ -102,7 +102,7 @@ def sections(screen: Iterable[str]) -> list[Section]:
 
 
 def _put_together(found: list[Section]) -> list[Section]:
-    """What stands below a line that says how much is hidden belongs to what stands above it."""
+    """Join the quoted lines below a "[n lines hidden]" line to those above it."""
     kept: list[Section] = []
     for section in found:
         told = re.fullmatch(r"\[([\d,]+) lines? hidden; .*\]", section.words) if not section.label else None
@@ -115,5 +115,5 @@ def _put_together(found: list[Section]) -> list[Section]:
 
 
 def bare(text: str) -> str:
-    """What is left to compare: a screen has spaces where nothing stands, and puts accents on their letters."""
+    """Normalise text for comparison: a screen pads with spaces and composes accents."""
     return unicodedata.normalize("NFD", text).replace(" ", "")

@@ -1,4 +1,4 @@
-"""A person at a terminal: the real command on a pty, read with a bound on every wait."""
+"""The real command on a pty; every wait for its output is bounded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Terminal:
-    """`with Terminal(cli, "call", …) as person:` then `expect` what is shown and `type` lines."""
+    """`with Terminal(cli, "call", …) as person:`, then `expect` output and `type` lines."""
 
     def __init__(
         self, cli: Cli, *args: str, columns: int = 80, rows: int = 40, via: Sequence[str] = (), **env: str
@@ -47,14 +47,14 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """What was shown, without colours."""
+        """The output without colours."""
         return _STYLE.sub("", self.raw).replace("\r\n", "\n")
 
     def expect(self, words: str) -> None:
-        """Wait until the words appear after what was expected before."""
+        """Wait until the text appears after the last expected text."""
         deadline = time.monotonic() + PATIENCE
         while words not in self.text[self._seen :]:
-            assert self._read(deadline), f"{words!r} was not shown:\n{self.text}"
+            assert self._read(deadline), f"{words!r} did not appear:\n{self.text}"
         self._seen += self.text[self._seen :].index(words) + len(words)
 
     def type(self, line: str) -> None:
@@ -74,16 +74,16 @@ class Terminal:
         return self._process.wait(PATIENCE)
 
     def finish(self) -> int:
-        """Wait for the end; the exit code."""
+        """Wait for the end; return the exit code."""
         deadline = time.monotonic() + PATIENCE
         while self._read(deadline):
             pass
         return self._process.wait(PATIENCE)
 
     def _read(self, deadline: float) -> bool:
-        """More output; False at the end. Fails when there is none for too long."""
+        """Read more output; return False at the end. Fails after the deadline."""
         ready, _, _ = select.select([self._ours], [], [], max(0.0, deadline - time.monotonic()))
-        assert ready, f"nothing more was shown:\n{self.text}"
+        assert ready, f"no more output:\n{self.text}"
         try:
             piece = os.read(self._ours, 65_536)
         except OSError:

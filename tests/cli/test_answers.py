@@ -1,4 +1,4 @@
-"""An answer names one call exactly, and is an answer to what was shown: no id is completed to another call's."""
+"""Answers: an id names exactly one call, and an approval is bound to the call that was shown."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WRITE = ("file.write", "path=notes.txt", "content=hello")
 
 
 def make_pending(cli: Cli, **calls: str) -> None:
-    """A program makes calls with these ids, each of which would write one file; nobody is shown them."""
+    """Make pending calls with these ids, each of which would write one file, and forget that they were shown."""
     named = json.dumps({name.replace("_", "-"): path for name, path in calls.items()})
     argv = [sys.executable, "-c", MAKE_PENDING, named]
     subprocess.run(argv, cwd=cli.project, env=cli.env, check=True, timeout=TIMEOUT)
@@ -47,7 +47,7 @@ def made(cli: Cli) -> list[str]:
 
 
 def digest_of(cli: Cli, call_id: str) -> str:
-    """Without this user having been shown the call."""
+    """Forget that this user was shown the call."""
     connection = sqlite3.connect(cli.ledger_file)
     (digest,) = connection.execute("SELECT digest FROM open_calls WHERE call = ?", (call_id,)).fetchone()
     connection.close()
@@ -69,7 +69,7 @@ def test_the_id_of_an_ended_call_is_not_a_prefix_of_another_call(asking: Cli) ->
 
 @pytest.mark.spec("A23a")
 def test_a_number_is_never_completed_and_nothing_else_is_guessed(asking: Cli) -> None:
-    """`tests/store/test_queries.py` has more spellings."""
+    """`tests/store/test_queries.py` tests more spellings."""
     make_pending(asking, abcdefgh_11="eleven.txt")
     asking.run("pending", "--json")
     for command in ("approve", "reject", "pending", "ledger show", "undo", "changes"):
@@ -242,7 +242,7 @@ def test_on_a_terminal_a_call_that_was_shown_is_approved_at_once(asking: Cli) ->
 
 @pytest.mark.spec("A23a")
 def test_ids_in_a_document_are_not_completed_and_a_second_run_does_nothing(cli: Cli) -> None:
-    """Models choose these ids: `c1` twice must not run `c11`."""
+    """Models choose these ids: naming `c1` twice must not run `c11`."""
     document = write_calls(cli, "touch one.txt", "touch two.txt")
     document.write_text(document.read_text().replace("(`c2`)", "(`c11`)"))
     assert cli.run("chat", NAME).code == 4
@@ -287,7 +287,7 @@ def test_an_id_of_an_earlier_reply_does_not_approve_a_call(cli: Cli) -> None:
 
 @pytest.mark.spec("A23a")
 def test_a_model_cannot_name_a_call_like_another_call_of_the_ledger(cli: Cli) -> None:
-    """The id in the document and the id in the ledger are two names; one that is both names neither."""
+    """An id that means one call in the document and another in the ledger means neither."""
     document = write_calls(cli, "touch one.txt", "touch two.txt")
     assert cli.run("chat", NAME).code == 4
     pending = {item["args"]["command"]: item["call_id"] for item in cli.run("pending", "--json").lines}

@@ -1,4 +1,4 @@
-"""What a command loads before it answers: not more than it needs."""
+"""Start-up: a command imports only what it needs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RUN = "import sys; from holdfast.cli.app import run; run(sys.argv[1:])"
 
 
 def imported(cli: Cli, code: str, *args: str) -> set[str]:
-    """The modules there are after the code ran."""
+    """Return the modules that are loaded after the code ran."""
     done = subprocess.run(
         [sys.executable, "-c", code + _THEN_TELL, *args],
         capture_output=True, check=True, cwd=cli.project, env=cli.env, timeout=60, text=True,

@@ -1,4 +1,4 @@
-"""`holdfast call` with a person at the terminal."""
+"""The approval prompt of `holdfast call` on a terminal."""
 
 from __future__ import annotations
 

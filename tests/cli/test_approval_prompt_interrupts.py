@@ -1,4 +1,4 @@
-"""Ctrl-C right after a yes, at random moments, on a real terminal."""
+"""Ctrl-C at random moments right after an approval, on a real terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.soak import rounds
 ROUNDS = rounds(6, 500)
 COMMAND = "sleep 40; touch made.txt"
 MOMENTS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)
-"""Seconds after the key, at most: before it is read, while it is recorded, while the supervisor starts, while the
+"""The most seconds after the key: before it is read, while it is recorded, while the supervisor starts, while the
 command runs."""
 
 

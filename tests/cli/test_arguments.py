@@ -1,4 +1,4 @@
-"""Words of a command line as arguments, for any text there is."""
+"""Arguments of a call on the command line, for arbitrary text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing that is shown can act on a terminal, hide what it says, or break on a narrow screen."""
+"""Output is escaped, hides nothing, and fits on a narrow screen."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOSTILE = f"a{ACTING}b\rc\x1b[2J\x1b]52;c;aGk=\x07\x9b31md" + "\xa0" * 5000 + "e
 
 
 def acts(text: str) -> list[str]:
-    """Characters that would act on a terminal, or that cannot be seen."""
+    """Return the control characters and invisible characters in a text."""
     return [char for char in ("\x1b", *ACTING) if char in text]
 
 

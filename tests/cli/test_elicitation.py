@@ -1,4 +1,4 @@
-"""Questions of tools and MCP servers, put to the person at the terminal."""
+"""Elicitation on the terminal: questions of tools and MCP servers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAME: dict[str, Any] = {"type": "string", "title": "Your name", "description": "
 
 
 def elicits(cli: Cli, *questions: Question) -> Cli:
-    """A place with a tool that asks these."""
+    """Return a project with a tool that asks these questions."""
     (cli.project / "questions.json").write_bytes(msgspec.json.encode(questions))
     cli.configure('[tools]\nmodules = ["tests.cli.elicitation_tools"]\n')
     return Cli(cli.project, cli.env | {"PYTHONPATH": str(Path(__file__).parents[2])})
@@ -45,7 +45,7 @@ def form(*required: str, **fields: dict[str, Any]) -> FormRequest:
 
 
 def replies(person: Terminal) -> list[dict[str, Any]]:
-    """What the tool got, from the last line that was shown."""
+    """Return the replies that the tool got, from the last line of output."""
     assert person.finish() == 0, person.text
     return json.loads(person.text.strip().splitlines()[-1])
 

@@ -1,4 +1,4 @@
-"""Whatever is typed wrong gets one sentence with the next step, the right exit code, and no traceback."""
+"""Errors: one sentence with the next step, an exit code, and no traceback."""
 
 from __future__ import annotations
 

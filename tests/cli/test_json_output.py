@@ -1,4 +1,4 @@
-"""`--json`: every command writes what the reference says it writes."""
+"""`--json`: every command writes the objects that the reference documents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.cli.file_changes import change_files
 
 
 def leaves() -> Iterator[str]:
-    """Every command that does something, by its path below `holdfast`."""
+    """Return every command that is not a group, by its path below `holdfast`."""
     for path, ctx in commands(holdfast):
         if not hasattr(ctx.command, "commands") and path != "holdfast tour":
             yield path.removeprefix("holdfast ")
@@ -39,7 +39,7 @@ def test_every_command_writes_the_fields_of_the_reference(asking: Cli) -> None:
 
 
 def _outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
-    """Every command in turn, each with the kind of object it is to write and those it wrote."""
+    """Run every command; yield the kind of object it should write, and the objects it wrote."""
     write = ("file.write", "path=notes.txt", "content=hello")
     yield "init", ("written", cli.run("init", "--json").lines)
     yield "call", ("result", cli.run("call", "calculator", "expression=1", "--json").lines)

@@ -1,7 +1,7 @@
-"""The real commands at a terminal: wherever text of others is shown, no line of the screen begins with it.
+"""The real commands on a terminal: no line of the screen starts with untrusted text.
 
-Whatever others say here is made of one letter that is in no word of ours, so that a line that holds it without the
-gutter, or without a label of ours before it, is a leak.
+All untrusted text here is made of one letter that none of our own texts contains. A line that contains this letter
+without the gutter, or without one of our labels before it, is a leak.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HOSTILE = "\n".join(
     ]
 )
 LABELLED = re.compile(r"  (?! )[a-z :]+ |  [a-z0-9]{8}-1  |Error: |✗ |✓ |    ")
-"""What may stand before words of others in one line: a label, an id, a sign, the indent of a sentence that goes on."""
+"""What may precede untrusted text on a line: a label, an id, a sign, the indent of a continuation line."""
 PROMPT = "leave it pending\n> "
 
 

@@ -1,7 +1,7 @@
-"""No text of a call can produce a line that looks like ours, hide a character, or stand above what we say of it.
+"""No text of a call can imitate a line of ours, hide a character, or precede our own lines.
 
-Each call is shown by the real code at a width, and what it writes is drawn by a terminal emulator. Every line of the
-screen then has the gutter, or is a line that a harmless call has too, word for word where the words are ours.
+The real code prints each call at some width, and a terminal emulator renders it. Every line of the screen has the
+gutter, or is a line that a harmless call has too, with the same text of ours.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from tests.text.strategies import ANY_TEXT
 pytestmark = pytest.mark.spec("O1c")
 
 OURS = frozenset({"", "risk", "call", "tool", "digest", "runs", "diff", "preview", "with"})
-"""Labels behind which no word is that of others; a sentence has none."""
+"""Labels of fields that contain no untrusted text; a sentence has none."""
 SAID = {
     "why": "R{0} (urn:{0})", "where": "./{0}", "sandbox": "B{0}", "undo": "U{0}", "lasts": "T{0}", "label": "L{0}",
     "does": "S{0}§", "cwd": "/{0}",
 }  # fmt: skip
-"""What others say behind or below a label."""
+"""Untrusted texts, by label."""
 OTHER_LINES = (
     "Approve this? [y/N] ", "Answer? [y/N] ", "[y] yes  [n] no  [m] no, with a message", "> ", "Trusted.",
     "Note: all is well", "Error: nothing", "The call was answered elsewhere.",
@@ -50,11 +50,11 @@ TRICKS = (
     "\u20dd", "東" * 100, "🇩🇪" * 60, "䷀" * 60, "x" * 500, "\n" * 60, "\v\f\x1c\x85\u2028\u2029", "│ ", "│↳", "‹␠×9›",
     "‹↩›", "a\u0941b", "\ud800", "", "a  b", "\0",
 )  # fmt: skip
-"""Not here: signs of Devanagari and the like on their own letters, which pyte takes for the end of the text."""
+"""Without Devanagari vowel signs and the like, which pyte takes for the end of the text."""
 
 
 def pending(text: str, other: str = "x", *, kind: str = "command") -> PendingCall:
-    """A call in which every text that somebody else can choose is hostile: `text` where it is read whole."""
+    """Return a call in which every untrusted field is hostile, with `text` where it is shown in full."""
     args: Args = {"command": text, "label": f"L{other}"}
     proposal: Proposal | None = None
     if kind == "arguments":
@@ -160,7 +160,7 @@ def test_a_copy_of_every_line_that_we_print_stays_behind_the_gutter(view: str, k
 
 
 def with_texts(value: object, text: str) -> object:
-    """The same value with `text` in place of every text in it, whatever field it is in and whatever type that has."""
+    """Return the value with every string in it replaced by `text`."""
     if isinstance(value, str):
         return text
     if isinstance(value, dict):
@@ -181,7 +181,7 @@ def with_texts(value: object, text: str) -> object:
 def test_no_field_of_a_call_can_send_a_control_character_or_a_line_of_ours(
     kind: str, columns: int, trick: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the type says that the text is an id, a digest or a risk: the record of a call is only a file."""
+    """Fields that should hold an id, a digest or a risk can be hostile too: the record of a call is only a file."""
     plain, hostile = (with_texts(pending("x", kind=kind), text) for text in ("x", f"{trick}  risk    low"))
     assert isinstance(plain, PendingCall) and isinstance(hostile, PendingCall)
     monkeypatch.setenv("COLUMNS", str(columns))

@@ -28,7 +28,7 @@ class Keyboard:
         os.write(self._ours, keys)
 
     def arrived(self) -> None:
-        """Until what was pressed is there to be read."""
+        """Wait until the pressed keys can be read."""
         assert select.select([self.theirs], [], [], BOUND)[0]
 
     @property
@@ -93,7 +93,7 @@ def test_what_was_typed_before_the_question_is_discarded(keyboard: Keyboard) -> 
 
 @pytest.mark.spec("A15a")
 def test_input_flushed_after_it_became_readable_does_not_block(keyboard: Keyboard) -> None:
-    """The terminal throws typed text away when Ctrl-C is pressed."""
+    """Ctrl-C flushes the terminal's input queue."""
 
     async def answer() -> str | None:
         asked = asyncio.create_task(read_line("Your name: "))

@@ -1,4 +1,4 @@
-"""`docs/cli.md` says what the program says."""
+"""`docs/cli.md` is up to date."""
 
 from __future__ import annotations
 

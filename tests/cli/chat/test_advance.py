@@ -1,4 +1,4 @@
-"""`holdfast chat FILE` without a terminal: until it is done, or a person is needed."""
+"""`holdfast chat FILE` without a terminal."""
 
 from __future__ import annotations
 

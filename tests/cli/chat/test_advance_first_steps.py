@@ -1,4 +1,4 @@
-"""What somebody who has never seen a document before runs into, and what they are told."""
+"""First steps with documents: the mistakes of newcomers, and the messages they get."""
 
 from __future__ import annotations
 

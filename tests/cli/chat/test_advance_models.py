@@ -1,4 +1,4 @@
-"""`holdfast chat` with a real wire: a loopback server that speaks like a local model server."""
+"""`holdfast chat` with a model server on loopback."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE = 60
 
 
 def with_model(cli: Cli, work: Callable[[], None], *answers: Answer) -> None:
-    """Do something while a model server answers on loopback."""
+    """Run a function while a model server listens on loopback."""
 
     async def main() -> None:
         async with serving(*answers) as server:

@@ -1,4 +1,4 @@
-"""`holdfast chat` with a model that only writes: the same documents, the same approvals, over a real wire."""
+"""`holdfast chat` with a model that has no tool calling: the text protocol over HTTP."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def said(text: str) -> Answer:
 
 
 def with_model(cli: Cli, work: Callable[[], None], *answers: Answer, name: str = "small", more: str = "") -> Server:
-    """Do something while a model server answers on loopback; what it was asked is in the server."""
+    """Run a function while a model server listens on loopback; the server records its requests."""
 
     async def main() -> Server:
         async with serving(*answers) as server:
@@ -119,7 +119,7 @@ def test_an_unknown_protocol_is_refused(cli: Cli) -> None:
 
 @pytest.mark.spec("M4", "E1c")
 def test_guard_rails_can_be_switched_for_one_run(cli: Cli) -> None:
-    """A file to show is read and answered by the runtime itself: the model is not asked at all."""
+    """With guard-rails, the runtime reads a file to show by itself, without the model."""
     start(cli, "read a.txt")
     (cli.project / "a.txt").write_text("forty-two\n")
 

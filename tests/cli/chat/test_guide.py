@@ -1,4 +1,4 @@
-"""`docs/chat.md` cannot lie: what it shows is run."""
+"""`docs/chat.md`: everything it shows is executed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_commands_of_the_guide_do_what_it_says(cli: Cli) -> None:
 
 
 def _requests() -> list[str]:
-    """Everything the guide has a person ask for."""
+    """Return every request to the operator in the guide."""
     prose = GUIDE.split("understands plain requests such as", 1)[1].split("For a model", 1)[0].replace("\n", " ")
     spans = [words for _, words in re.findall(r"(?<!`)(`+)(?!`) ?(.+?) ?(?<!`)\1(?!`)", prose)]
     shown = [words.group(1) for words in re.finditer(r"^@You:\n(\w.*)$", GUIDE, re.MULTILINE)]

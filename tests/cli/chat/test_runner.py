@@ -1,4 +1,4 @@
-"""What happens to a document while it is driven: other rules, a stop, words from elsewhere."""
+"""A document that changes while it is advanced: new rules, cancellation, messages."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.cli.documents import NAME, Running, events, outcome, start, write_cal
 
 UNTIL_TOLD = "echo begun; until test -e go; do sleep 0.05; done"
 SHELL_RUNS = '[sandbox]\nundo = "off"\n[approval]\nauto_approve = ["$default", "shell.exec"]\n'
-"""Without undo a command sees what others put into the project while it runs."""
+"""Without undo, a command sees files that appear in the project while it runs."""
 TIGHTER = '```toml\n[approval]\nauto_approve = ["$readonly"]\n```\n\n'
 
 
 def _tightened_while_running(cli: Cli, document: Path, *args: str) -> Done:
-    """Run the command, and give the document a frontmatter while its first call runs."""
+    """Run the command, and add a frontmatter to the document while its first call runs."""
     with Running(cli, "chat", *args, "--json") as running:
         running.expect('"text":"begun\\n"')
         document.write_text(TIGHTER + document.read_text())
@@ -57,7 +57,7 @@ def test_chat_run_keeps_the_calls_exit_code_if_the_frontmatter_changes(cli: Cli)
 
 
 class Counting:
-    """Stands for what drives a document: how often it was told to, and how each time ends."""
+    """A fake `ChatRunner` that counts its advances, and how each ends."""
 
     kinds: list[str]
     told: int

@@ -1,4 +1,4 @@
-"""Words of a model on their way to the screen, and words of a person on their way into a document."""
+"""Streamed text of a model, and messages of a person that become part of a document."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_chunks_are_escaped_exactly_like_the_whole_text(pieces: list[str]) -> No
 
 
 def _marks(text: str) -> int:
-    """The most combining marks on one letter."""
+    """Return the most combining marks on one letter."""
     longest = run = 0
     for char in text:
         run = run + 1 if char in "\u0301\u0489" else 0

@@ -1,4 +1,4 @@
-"""Trusting a document's frontmatter: shown, asked once, bound to exactly that text."""
+"""Trust in a document's frontmatter: shown, asked for once, bound to its text."""
 
 from __future__ import annotations
 

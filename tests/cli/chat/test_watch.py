@@ -1,4 +1,4 @@
-"""`holdfast chat FILE --watch`: saved in an editor, answered elsewhere, and nothing in between."""
+"""`holdfast chat FILE --watch`: advances on saves and on answers from elsewhere, and is idle otherwise."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ READY = f"Watching {NAME}. Press Ctrl-C to end."
 
 
 def save(document: Path, words: str) -> None:
-    """As many editors do: a new file takes the place of the old one."""
+    """Save as many editors do: write a new file and rename it into place."""
     new = document.with_name(f".{document.name}.swp")
     new.write_text(document.read_text() + words)
     new.replace(document)
 
 
 def rests(cli: Cli) -> None:
-    """Until nobody advances the document and it is the person's turn."""
+    """Wait until no process advances the document and it is the person's turn."""
     deadline = time.monotonic() + PATIENCE
     while (found := cli.run("chat", "status", NAME, "--json").json)["next"] != "yours" or found["pid"] is not None:
         assert time.monotonic() < deadline, found

@@ -1,4 +1,4 @@
-"""Seeing that a file was saved, in all the ways editors save."""
+"""`FileWatch`: every way in which editors save a file is noticed."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
 
 
 def test_waiting_uses_no_processor_time(tmp_path: Path) -> None:
-    """All threads are blocked: nothing ticks, whoever waits."""
+    """All threads are blocked while idle; no timer runs."""
 
     async def main() -> list[int]:
         others = {thread.native_id for thread in threading.enumerate()}

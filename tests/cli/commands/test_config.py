@@ -1,4 +1,4 @@
-"""`holdfast config edit`, and what the machine's configuration means to a real process."""
+"""`holdfast config edit`, and the machine's configuration in a real process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SYSTEM_FILES = ("passwd", "group", "nsswitch.conf", "ld.so.cache", "localtime")
 
 
 def as_on_a_machine(cli: Cli, text: str, *args: str) -> subprocess.CompletedProcess[str]:
-    """The command where `text` is in /etc/holdfast/config.toml: in a user namespace, with an /etc of its own."""
+    """Run the command in a user namespace with `text` in /etc/holdfast/config.toml."""
     etc = cli.project.parent / "etc"
     (etc / "holdfast").mkdir(parents=True, exist_ok=True)
     (etc / "holdfast" / "config.toml").write_text(text)

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration is found before it counts, and never locks anybody out."""
+"""Configuration mistakes are found before they apply, and never lock the user out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `holdfast doctor` says, and how."""
+"""`holdfast doctor`: its findings, and how it prints them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def named(lines: list[Json], name: str) -> list[Json]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Cli, str]:
-    """One run at a terminal that attacks the sandbox: it takes seconds, and several tests look at it."""
+    """One run on a terminal with the escape tests, shared by several tests because it takes seconds."""
     cli = Cli.in_folder(tmp_path_factory.mktemp("doctor"))
     with Terminal(cli, "doctor", columns=300) as person:
         assert person.finish() == 0
@@ -29,7 +29,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Cli, str]:
 
 
 def painted(raw: str) -> list[str]:
-    """The lines that are left, without colours and what was said in passing."""
+    """Return the final lines, without colours and progress messages."""
     return [re.sub(r".*\r\x1b\[K|\x1b\[[0-9;]*m", "", line).rstrip() for line in raw.replace("\r\n", "\n").split("\n")]
 
 

@@ -1,4 +1,4 @@
-"""`holdfast help`, and that no message names a page or a command that an installed holdfast does not have."""
+"""`holdfast help`; and no message names a page or a command that is not installed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ SOURCES = Path(holdfast.__file__).parent
 
 
 def messages() -> Iterator[tuple[str, str]]:
-    """Every text of the program with the module it is in: docstrings only of commands, which are their help."""
+    """Yield every string of the program with its module; of docstrings only those of commands, which are help texts."""
     for path in sorted(SOURCES.rglob("*.py")):
         nodes = list(ast.walk(ast.parse(path.read_text())))
-        docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr) and path.parent.name != "commands"}
+        has_help = path.parent.parent.name == "cli"  # cli/commands, cli/chat and cli/mcp
+        docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr) and not has_help}
         for node in nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
                 yield str(path.relative_to(SOURCES)), node.value
@@ -55,7 +56,7 @@ def test_messages_name_only_topics_and_commands_that_are_installed() -> None:
 
 
 _NOT_SHOWN = {"cli/reference.py", "fs/protected_list.py"}
-"""What writes the docs, and a list of files that tools find in projects."""
+"""Modules whose texts are not messages: the reference generator, and the list of protected files."""
 
 
 def test_the_topics_are_listed_read_whole_or_by_section_and_guessed(cli: Cli) -> None:

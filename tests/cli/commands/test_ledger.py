@@ -1,4 +1,4 @@
-"""`holdfast ledger` finds what a person looks for."""
+"""`holdfast ledger list` and `export`: filters and output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tour: a sample conversation that ends at a command which waits, with a person at a terminal and without."""
+"""`holdfast tour`, with and without a terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def scratch(tmp_path: Path) -> Path:
 
 
 def _left(scratch: Path) -> list[str]:
-    """What the tour left behind."""
+    """Return the scratch folders that the tour left behind."""
     return sorted(path.name for path in scratch.glob("holdfast-tour-*"))
 
 
@@ -30,7 +30,7 @@ def _tour(cli: Cli, scratch: Path) -> Done:
 
 
 def _commands(text: str) -> list[str]:
-    """Those it says to type."""
+    """Return the commands that the tour prints."""
     told = text.partition("The call is pending")[2]
     return [line.strip() for line in told.splitlines() if line.startswith("  ")]
 

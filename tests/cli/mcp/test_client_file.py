@@ -1,4 +1,4 @@
-"""Editing the configuration files of others: nothing but the one entry changes, whatever else is in them."""
+"""Editing a client's configuration file: only our entry changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ gaps = st.lists(
 
 @st.composite
 def written(draw: st.DrawFn, value: Json) -> str:
-    """A value as a person might have left it: comments and blanks anywhere, a comma too many."""
+    """Render a value with comments and blanks anywhere, and with trailing commas."""
     if isinstance(value, dict):
         items = [f"{json.dumps(key)}{draw(gaps)}:{draw(gaps)}{draw(written(item))}" for key, item in value.items()]
     elif isinstance(value, list):

@@ -1,4 +1,4 @@
-"""`holdfast mcp install`: one entry in a client's configuration, shown first, and nothing else touched."""
+"""`holdfast mcp install`: one entry in a client's configuration file, confirmed first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`holdfast mcp login` and `logout`."""
+"""`holdfast mcp login`."""
 
 from __future__ import annotations
 

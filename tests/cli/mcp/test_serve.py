@@ -1,4 +1,4 @@
-"""`holdfast mcp`: the real command as a server, for the official client."""
+"""`holdfast mcp serve`: the real command with the official MCP client."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_end_of_input_ends_it(cli: Cli) -> None:
 
 @contextmanager
 def served(cli: Cli, *args: str) -> Generator[tuple[Json, subprocess.Popen[bytes]]]:
-    """The command with --http, and what it says of itself."""
+    """Start the command with --http; yield it and its first output."""
     process = subprocess.Popen(
         cli.command("mcp", "--http", "--port", "0", "--json", *args),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cli.project, env=cli.env,
