@@ -105,4 +105,4 @@ def test_without_a_command_the_help_is_shown(cli: Cli) -> None:
     assert done.code == 0
     assert "Decide:" in done.out
     assert cli.run("--help").out == done.out
-    assert all("..." not in line for line in done.out.split("Commands:")[1].splitlines())
+    assert all("..." not in line for line in done.out.split("Run:")[1].splitlines())
