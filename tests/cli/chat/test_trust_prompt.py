@@ -119,11 +119,11 @@ def test_trust_in_a_frontmatter_lets_nothing_else_of_the_document_reach_files_el
     assert "chat.files" in cli.run("chat", NAME).err
     document.write_text(ANYWHERE + words)
     untrusted = cli.run("chat", NAME)
-    assert "kept as text" in untrusted.err and "limits only: chat.files" in untrusted.err
+    assert "stays text" in untrusted.err and "limits only: chat.files" in untrusted.err
     shown = cli.run("trust", NAME, "-y").out
     assert 'then   files = "anywhere"' in shown and "files from anywhere" in shown
     document.write_text(ANYWHERE + words)
-    assert cli.run("chat", NAME).err.count("kept as text") == 0
+    assert cli.run("chat", NAME).err.count("stays text") == 0
     cli.configure(f'[sandbox]\nread_deny = ["{secret}"]\n')
     document.write_text(ANYWHERE + words)
     assert "sandbox.read_deny" in cli.run("chat", NAME).err
