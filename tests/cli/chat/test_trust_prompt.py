@@ -119,7 +119,7 @@ def test_trust_in_a_frontmatter_lets_nothing_else_of_the_document_reach_files_el
     assert "chat.files" in cli.run("chat", NAME).err
     document.write_text(ANYWHERE + words)
     untrusted = cli.run("chat", NAME)
-    assert "stays text" in untrusted.err and "limits only: chat.files" in untrusted.err
+    assert "stays text" in untrusted.err and "only limits: chat.files" in untrusted.err
     shown = cli.run("trust", NAME, "-y").out
     assert 'then   files = "anywhere"' in shown and "files from anywhere" in shown
     document.write_text(ANYWHERE + words)
