@@ -113,7 +113,7 @@ class SourceLoader:
         return Handle(lambda: self._withdraw(pending))
 
     def start(self) -> None:
-        """Start what waits for a loop. Sources of a loop that is gone are timed by the one running now."""
+        """Start the sources that were added without an event loop. The current loop times those of an ended one."""
         loop = _running_loop()
         if loop is None:
             raise RuntimeError("Tool sources start inside a running event loop; await `start()` or `wait_ready()`.")

@@ -60,7 +60,7 @@ class SecretMatcher:
         self._empty = not (names or shapes)
 
     def finds(self, text: str) -> bool:
-        """Whether the text, or JSON that carries it, may hold a secret. Cheap; errs towards yes."""
+        """Whether the text, or JSON that carries it, may contain a secret. Fast; may give false positives."""
         if self._empty:
             return False
         search = self._search
@@ -175,7 +175,7 @@ class Redactor:
         return self._all.replace(text)
 
     def finds(self, text: str) -> bool:
-        """Whether the text, or JSON that carries it, may hold a secret. Cheap; errs towards yes."""
+        """Whether the text, or JSON that carries it, may contain a secret. Fast; may give false positives."""
         return self._all.finds(text)
 
     @property

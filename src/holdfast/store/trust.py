@@ -46,7 +46,7 @@ class TrustStore(UserLedger):
         return found
 
     def revoke(self, path: Path, *, by: str) -> bool:
-        """False if the file was not trusted."""
+        """Revoke trust in a file; False if it was not trusted."""
         if not self._rows("SELECT 1 FROM trust WHERE path = ?", (str(path),)):
             return False
         ledger = self._opened()
