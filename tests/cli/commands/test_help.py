@@ -69,4 +69,4 @@ def test_the_topics_are_listed_read_whole_or_by_section_and_guessed(cli: Cli) ->
     assert "Did you mean 'models'?" in cli.run("help", "model").sentence
     assert "`holdfast call --help`" in cli.run("help", "call").sentence
     unknown = cli.run("help", "config", "nowhere")
-    assert unknown.code == 2 and "It has: Where it comes from, What a machine holds, Trust, Lists, " in unknown.sentence
+    assert unknown.code == 2 and "It has: Layers, Limits of the machine, Trust, Lists, " in unknown.sentence
