@@ -1,1 +1,1 @@
-"""Who asks: the port every model is reached through, the providers behind it, and the embedded operator."""
+"""Language models: the `Model` protocol, the remote providers behind it, the text protocol and the embedded operator."""

@@ -1,4 +1,4 @@
-"""Arguments and ids of calls, made fit for a request: whatever a model or a person wrote, a server can read it."""
+"""Sanitises arguments and ids of calls for requests: surrogates, invalid JSON, duplicate or overlong ids."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import re
 from typing import Any, Final, cast
 
 INVALID_JSON_KEY: Final = "INVALID_JSON"
-"""The one key of arguments that could not be read; its value is what was written."""
+"""The single key that wraps arguments which are not a JSON object; its value is the original text."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_ID: Final = 64
 _ID_STEM: Final = 56
-"""Ids that are the same up to here may become the same when a number is put behind them."""
+"""Ids that share this many characters may collide once a numeric suffix shortens them."""
 
 
 def replace_surrogates(text: str) -> str:
-    """Text that can be encoded: halves of characters and undecodable bytes are shown as U+FFFD."""
+    """Return encodable text: lone surrogates, including those of undecodable bytes, become U+FFFD."""
     return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -32,24 +32,24 @@ def parse_arguments(arguments: str) -> dict[str, Any]:
 
 
 def arguments_text(arguments: str | dict[str, Any] | None) -> str:
-    """What a model gave, as the document keeps it."""
+    """Return arguments from a model as the JSON text that the chat document stores."""
     if isinstance(arguments, str):
         return arguments if arguments.strip() else "{}"
     return json.dumps(arguments or {}, ensure_ascii=False)
 
 
 class CallIds:
-    """Gives every call of one request an id of its own; one that is fit and not taken stays as it is.
+    """Assigns each call of a request a unique id; a valid, unused id stays unchanged.
 
-    Earlier calls never change their id because of later ones, so that prompt caches hold.
+    Later calls never change the ids of earlier ones, so that prompt caches keep hitting.
     """
 
     def __init__(self, *, plain: bool) -> None:
         self._plain = plain
-        """Whether only letters, digits, `_` and `-` are taken, at most 64 of them."""
+        """Whether an id may hold only letters, digits, `_` and `-`, at most 64 of them."""
         self._taken: set[str] = set()
         self._numbers: dict[str, int] = {}
-        """The last number that was tried behind an id."""
+        """The last numeric suffix tried for an id."""
 
     def assign(self, wanted: str) -> str:
         stem = given = self._fit(wanted)

@@ -1,4 +1,4 @@
-"""The wire APIs: whatever one of them does in its own way is a method or attribute of its `Dialect`."""
+"""The wire APIs of providers: each `Dialect` holds what one API does differently."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from pydantic_ai.models.openai import OpenAIResponsesModel
 
 Profile = Mapping[str, Any]
-"""What pydantic-ai knows of a model."""
+"""pydantic-ai's profile of a model."""
 _NO_KEY: Final = "not-needed"
-"""SDKs insist on a key where a server wants none."""
+"""A placeholder: SDKs require a key even for servers that do not."""
 _PROFILE_OVERRIDES: Final[Any] = {
     "json_schema_transformer": None,
     "anthropic_binds_thinking_blocks": False,
@@ -37,16 +37,17 @@ _PROFILE_OVERRIDES: Final[Any] = {
     "openai_chat_streaming_requires_finish_reason": True,
     "openai_chat_supports_max_completion_tokens": False,
 }
-"""Schemas go out as they are, no request is silently repeated, and a stream without an end is a cut one."""
+"""Sends schemas unchanged, disables hidden repeats of requests, and treats a stream without a finish reason as
+truncated."""
 _IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _PDF: Final = frozenset({"application/pdf"})
 _BUDGETS: Final[Mapping[ThinkingLevel, int]] = {
     "minimal": 128, "low": 2048, "medium": 8192, "high": 16_384, "max": 32_768,
 }  # fmt: skip
 _LEVEL_LIMITS: Final[Mapping[ThinkingLevel, int]] = {"minimal": 256, "low": 4096, "medium": 12_288, "high": 24_576}
-"""The largest budget that is still of a level."""
+"""The largest budget that counts as each level."""
 _DEFAULT_MAX_TOKENS: Final = 4000
-"""What is context of a model whose limit is not known, where per cent of it are wanted."""
+"""For a percentage of a model whose maximum output is unknown."""
 _MIN_TOKENS: Final = 1024
 _MAX_OUTPUT_TOKENS: Final = (
     ("claude-3-5", 8192), ("claude-3-7", 64_000), ("claude-3", 4096), ("claude-opus-4-0", 32_000),
@@ -55,11 +56,11 @@ _MAX_OUTPUT_TOKENS: Final = (
     ("gpt-6", 128_000), ("codex-mini", 100_000), ("o1", 100_000), ("o3", 100_000), ("o4", 100_000),
     ("gemini-1.5", 8192), ("gemini-2.0", 8192), ("gemini-", 65_536),
 )  # fmt: skip
-"""The first beginning that fits. What pydantic-ai knows of a model is context before this."""
+"""The first matching prefix wins. pydantic-ai's profile takes precedence over this table."""
 
 
 def level_of(thinking: ThinkingLevel | int | None) -> ThinkingLevel:
-    """The level for a budget of tokens; a level stays as it is."""
+    """Return the level for a token budget; a level is returned unchanged."""
     if isinstance(thinking, str):
         return thinking
     for level, most in _LEVEL_LIMITS.items():
@@ -78,7 +79,7 @@ def max_output(model: str) -> int | None:
 
 
 def max_tokens(wanted: int | str | None, limit: int | None) -> tuple[int | None, str | None]:
-    """How many tokens to ask for, and what to tell the person if that is not what they wanted."""
+    """Return the tokens to request, and a note for the user if that differs from what they configured."""
     if wanted is None:
         return None, None
     if isinstance(wanted, int):
@@ -92,59 +93,59 @@ def max_tokens(wanted: int | str | None, limit: int | None) -> tuple[int | None,
 
 
 class RequestContext(Struct, frozen=True):
-    """What the parameters of one request are made of."""
+    """The inputs for the parameters of one request."""
 
     endpoint: Endpoint
     settings: Settings
     profile: Profile
     thinking_allowed: bool
-    """Whether the reply whose calls are being answered began with thinking, so that more can follow."""
+    """False while answering calls of a reply that began without thinking: some APIs then reject thinking."""
     tokens: int | None
     limit: int | None
-    """How many tokens the model can write, where that is known."""
+    """The model's maximum output in tokens, if known."""
     notes: list[str]
-    """What a person should know: a value that could not be used as it was given."""
+    """Notes for the user about values that were adjusted or dropped."""
 
     @property
     def thinking(self) -> ThinkingLevel | int | None:
-        """How much the model is to think, by the provider's own parameter or the general one; None for not at all."""
+        """The requested thinking, from the provider's own parameter or the general one; None to disable it."""
         own = self.settings.thinking_budget
         return self.settings.thinking if own is None else own or None
 
 
 class Dialect(ABC):
-    """One wire API, and what most of them do."""
+    """One wire API, with the defaults that most of them share."""
 
-    package: ClassVar[str]  # what must be importable besides pydantic-ai
-    media: ClassVar[frozenset[str]]  # the files it takes that are not text
-    plain_ids: ClassVar[bool] = True  # ids of calls are at most 64 letters, digits, `_` and `-`
-    strict: ClassVar[bool] = False  # it is told that a tool wants its schema kept to
-    flags_errors: ClassVar[bool] = False  # a result says by a flag that it is an error, and not by its text
+    package: ClassVar[str]  # the package to import besides pydantic-ai
+    media: ClassVar[frozenset[str]]  # accepted media types besides text
+    plain_ids: ClassVar[bool] = True  # call ids are at most 64 letters, digits, `_` and `-`
+    strict: ClassVar[bool] = False  # sends the `strict` flag of a tool
+    flags_errors: ClassVar[bool] = False  # marks a failed result with a flag instead of in its text
     files_in_results: ClassVar[bool] = True
-    knows_limits: ClassVar[bool] = True  # the name of a model tells how much it can write
+    knows_limits: ClassVar[bool] = True  # the model's name determines its maximum output
     general_thinking: ClassVar[bool] = True
-    """Whether the general level of thinking is sent: many servers reject it for models that do not think."""
+    """Whether the general thinking level is sent: many servers reject it for models that cannot think."""
     joins_summaries: ClassVar[bool] = False
-    """Whether neighbouring thoughts with one id are one part, whose signature comes after the last of them."""
+    """Whether adjacent thinking parts with the same id form one part, signed after the last of them."""
     interleaves_calls: ClassVar[bool] = False
-    """Whether calls may be written by turns, so that none is complete before the end."""
+    """Whether calls may be streamed interleaved, so that none is complete before the end."""
 
     def resolve_address(self, provider: str, base_url: str, own: ModelProvider) -> tuple[str, str | None]:
-        """The address, and the location it stands for. Raises `ConfigError`."""
+        """Return the address and the location it stands for. Raises `ConfigError`."""
         return base_url, None
 
     @abstractmethod
     def build(self, endpoint: Endpoint, client: httpx2.AsyncClient) -> WireModel[Any]:
-        """The model of pydantic-ai, on a client of the SDK that uses our connection and never retries."""
+        """Return pydantic-ai's model, on an SDK client that uses our HTTP client and never retries."""
 
     @abstractmethod
     def api_parameters(self, context: RequestContext) -> tuple[dict[str, Any], bool]:
-        """Settings of pydantic-ai for this API, and whether a temperature can be given with them."""
+        """Return pydantic-ai settings specific to this API, and whether they allow a temperature."""
 
     def parameters(
         self, endpoint: Endpoint, settings: Settings, profile: Profile, *, thinking_allowed: bool = True
     ) -> tuple[dict[str, Any], Sequence[str]]:
-        """Settings of pydantic-ai, and what a person should know about them."""
+        """Return pydantic-ai settings, and notes about them for the user."""
         known = profile.get("anthropic_max_output_tokens") or max_output(endpoint.model)
         limit = known if self.knows_limits else None
         tokens, note = max_tokens(settings.max_tokens, limit)
@@ -157,28 +158,28 @@ class Dialect(ABC):
         if settings.temperature is not None and takes_temperature:
             values["temperature"] = settings.temperature
         elif settings.temperature is not None:
-            notes.append(f"{endpoint.name} takes no temperature while it thinks; it is left out.")
+            notes.append(f"{endpoint.name} does not accept a temperature while thinking; it is omitted.")
         return values, notes
 
     def result_content(self, output: str, files: Sequence[Any], *, error: bool) -> list[Any]:
-        """The content of a tool's result."""
+        """Return the content of a tool result."""
         return [f"Error: {output or 'Tool execution failed'}" if error else output, *files]
 
     @abstractmethod
     def native_thinking(self, part: Thinking, signer: str, system: str) -> list[ThinkingPart] | None:
-        """The parts that give thinking back to the provider whose own it is; None if it is foreign to this one."""
+        """Return the parts that send thinking back to the provider that produced it; None for another provider's."""
 
     def signatures(self, parts: Sequence[Part], own: Iterable[int]) -> Mapping[int, dict[str, Any]]:
-        """Details for the parts of a reply that the thinking at `own` signs."""
+        """Return the details of the parts that the thinking at the indexes `own` signs."""
         return {}
 
     def thinking_from(self, parts: Sequence[ThinkingPart], signer: str, unsigned: list[str]) -> Iterable[Thinking]:
-        """Ours for neighbours with one id, signed by nobody. `unsigned` keeps thoughts that a later part signs."""
+        """Convert adjacent parts with the same id. `unsigned` collects thinking that a later part will sign."""
         if text := "\n\n".join(part.content for part in parts if part.content):
             yield Thinking(text)
 
     def signature_from(self, part: ModelResponsePart, signer: str, unsigned: list[str]) -> Iterable[Thinking]:
-        """The signature that came with a part, after it, with the thoughts that led to it."""
+        """Return the signature that came with a part, with the thinking it covers."""
         return ()
 
 
@@ -217,7 +218,7 @@ class Anthropic(Dialect):
         if not context.endpoint.model.startswith(self.not_thinking):
             values |= self._thinking(context)
         if not context.thinking_allowed and values.get("anthropic_thinking", {}).get("type") == "enabled":
-            # A budget of thinking is refused in the middle of a turn that began without any.
+            # Anthropic rejects a thinking budget in the middle of a turn that began without thinking.
             del values["anthropic_thinking"]
             values["thinking"] = False
         thinks = "anthropic_thinking" in values
@@ -255,7 +256,7 @@ class Anthropic(Dialect):
 
     def native_thinking(self, part: Thinking, signer: str, system: str) -> list[ThinkingPart] | None:
         if part.redacted:
-            # Where there is nothing to give back it would be refused.
+            # The API rejects an empty redacted block.
             if not part.text.strip() or part.provider not in (None, signer):
                 return None
             return [_thinking_part("", system, key=self.redacted, signature=part.text)]
@@ -281,7 +282,7 @@ class _SummaryText(Struct, kw_only=True):
 
 
 class _ReasoningItem(Struct, kw_only=True):
-    """A reasoning item, which is the signature of its summary."""
+    """A reasoning item; encoded, it serves as the signature of its summary."""
 
     id: _NonEmpty
     type: str = "reasoning"
@@ -290,7 +291,7 @@ class _ReasoningItem(Struct, kw_only=True):
 
 
 class Responses(Dialect):
-    """OpenAI's Responses. The provider keeps nothing of a conversation: encrypted reasoning travels with it."""
+    """OpenAI's Responses API, stateless: encrypted reasoning travels with the conversation."""
 
     package = "openai"
     media = _IMAGES | _PDF
@@ -309,7 +310,7 @@ class Responses(Dialect):
         if settings.cache_retention != "none":
             if settings.cache_key is not None:
                 values["openai_prompt_cache_key"] = settings.cache_key
-            # Newer models keep a prefix for a time of their own choice and take no short one.
+            # Newer models choose their own cache lifetime and reject the short one.
             newer = profile.get("openai_supports_prompt_cache_breakpoints")
             if settings.cache_retention == "long":
                 values["openai_prompt_cache_retention"] = "24h"
@@ -332,7 +333,7 @@ class Responses(Dialect):
         )
 
     def native_thinking(self, part: Thinking, signer: str, system: str) -> list[ThinkingPart] | None:
-        """The reasoning item that is its signature."""
+        """Decode the reasoning item from the signature."""
         if part.provider != signer or not part.signature:
             return None
         try:
@@ -356,7 +357,7 @@ class Responses(Dialect):
 
 
 class Chat(Dialect):
-    """Chat completions, as OpenAI-compatible servers speak them."""
+    """Chat completions, as spoken by OpenAI-compatible servers."""
 
     package = "openai"
     media = _IMAGES | {"audio/wav", "audio/mpeg"}
@@ -375,7 +376,7 @@ class Chat(Dialect):
         return {} if effort is None else {"openai_reasoning_effort": effort}, True
 
     def native_thinking(self, part: Thinking, signer: str, system: str) -> list[ThinkingPart] | None:
-        """Where such servers carry thinking, which nobody signs."""
+        """Return unsigned thinking in `reasoning_content`, where such servers expect it."""
         if part.provider is not None or part.redacted or not part.text.strip():
             return None
         return [_thinking_part(part.text, system, key="reasoning_content")]
@@ -389,7 +390,7 @@ def _openai_sdk(endpoint: Endpoint, client: httpx2.AsyncClient) -> AsyncOpenAI:
 
 @cache
 def _responses_model() -> type[OpenAIResponsesModel]:
-    """With one difference from pydantic-ai: `strict` is sent only where a tool asks for it."""
+    """pydantic-ai's model, except that `strict` is sent only if a tool requests it."""
     from openai.types.responses import FunctionToolParam
     from pydantic_ai.models import ToolVisibility
     from pydantic_ai.models.openai import OpenAIResponsesModel
@@ -406,7 +407,7 @@ def _responses_model() -> type[OpenAIResponsesModel]:
 
 
 class Gemini(Dialect):
-    """Gemini at Google's own address. A signature goes with the part that it signs."""
+    """Gemini at Google's own address. A signature travels with the part it signs."""
 
     package = "google.genai"
     media = _PDF | {
@@ -425,7 +426,7 @@ class Gemini(Dialect):
             base_url=endpoint.base_url,
             api_version=self.version,
             httpx_async_client=client,
-            # For connections it prepares and never makes; it would read all certificates twice for them.
+            # For connections the SDK prepares but never opens; it would load all certificates twice.
             client_args={"verify": certificates},
             async_client_args={"verify": certificates, "ssl": certificates},
             retry_options=HttpRetryOptions(attempts=1),
@@ -454,7 +455,7 @@ class Gemini(Dialect):
         return [{"error" if error else "output": output}, *files]
 
     def native_thinking(self, part: Thinking, signer: str, system: str) -> list[ThinkingPart] | None:
-        """Nothing: its signature goes with the part it signs, and its text is not sent again."""
+        """Return no parts for own thinking: its signature travels with the part it signs, and its text is not sent."""
         try:
             signed = bool(b64decode(part.signature or "", validate=True))
         except ValueError:
@@ -462,7 +463,7 @@ class Gemini(Dialect):
         return [] if part.provider == signer and signed else None
 
     def signatures(self, parts: Sequence[Part], own: Iterable[int]) -> Mapping[int, dict[str, Any]]:
-        """A signature belongs to the part before it, the first of several calls, else the next."""
+        """A signature belongs to the part before it (of adjacent calls, the first), else to the next part."""
         signed: dict[int, dict[str, Any]] = {}
         for index in own:
             part, target = parts[index], _signed_index(parts, index)

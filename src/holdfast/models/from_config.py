@@ -1,4 +1,4 @@
-"""From configuration to a model: which provider a name means, where it is reached, with which key and parameters."""
+"""Opens the configured model: resolves its provider, address, API key and parameters."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ SecretReader = Callable[[SecretSource], str]
 def open_model(
     config: ModelConfig, *, secret: SecretReader, cache_key: str | None = None, edit_repair: bool = True
 ) -> tuple[Model, Settings]:
-    """The model a configuration names, and the parameters to ask it with. Nothing is sent yet.
+    """Return the configured model and its request settings. Sends nothing.
 
-    `edit_repair`: whether a model that writes its calls is shown how to write the edit it failed to repair.
+    `edit_repair`: whether a model on the text protocol is shown the form of an edit that it failed to repair.
     """
     provider, _, model = config.name.partition(":")
     own = config.providers.get(provider)
@@ -39,7 +39,7 @@ def open_model(
 
 
 def check_name(config: ModelConfig) -> None:
-    """Raises `ConfigError` for a name no provider stands behind; whether that can be reached is not looked at."""
+    """Raise `ConfigError` if the model's name has no provider; does not check that the provider is reachable."""
     provider, colon, model = config.name.partition(":")
     if config.name == OPERATOR:
         return
@@ -50,7 +50,7 @@ def check_name(config: ModelConfig) -> None:
 
 
 def settings_for(config: ModelConfig, provider: str, cache_key: str | None = None) -> Settings:
-    """The general parameters, with those of the provider over them."""
+    """Return the general parameters, overridden by those of the provider."""
     own = config.providers.get(provider) or ModelProvider()
     thinking = config.thinking if own.thinking is None else own.thinking
     reasoning = own.reasoning
@@ -87,7 +87,7 @@ def _endpoint(provider: str, model: str, own: ModelProvider, secret: SecretReade
         raise ConfigError(f"model.providers.{provider} has no `api`; give one of {', '.join(DIALECTS)}.")
     base = own.base_url or (known.base_url if known and known.api == api else None)
     if base is None:
-        raise ConfigError(f"model.providers.{provider} has no `base_url`; say where the server is.")
+        raise ConfigError(f"model.providers.{provider} has no `base_url`; give the server's address.")
     base, location = DIALECTS[api].resolve_address(provider, base, own)
     _check_installed(api)
     key, key_from = _find_key(provider, known, own, secret)
@@ -112,7 +112,7 @@ def _find_key(
         key_from = own.api_key.env or f"model.providers.{provider}.api_key"
         key = _read_secret(own.api_key, secret)
         if not key:
-            raise ModelError(ModelFault.AUTH, f"{provider} needs a key, and {key_from} gives none; set it.")
+            raise ModelError(ModelFault.AUTH, f"{provider} needs a key, but {key_from} is empty; set it.")
         return key, key_from
     names = known.keys if known else ()
     for name in names:
@@ -121,7 +121,7 @@ def _find_key(
     if names:
         raise ModelError(
             ModelFault.AUTH,
-            f"{provider} needs a key: set the variable {' or '.join(names)}, or model.providers.{provider}.api_key.",
+            f"{provider} needs a key: set the environment variable {' or '.join(names)}, or model.providers.{provider}.api_key.",
         )
     return None, ""
 
@@ -150,10 +150,10 @@ def _check_address(provider: str, base_url: str, key: str | None) -> None:
         host = url.hostname or ""
         _ = url.port
     except ValueError:
-        raise ConfigError(f"{what} is not an address; write it as 'https://host/path'.") from None
+        raise ConfigError(f"{what} is not a URL; write it as 'https://host/path'.") from None
     if url.scheme not in ("http", "https") or not host or url.query or url.fragment:
-        raise ConfigError(f"{what} is '{base_url}'; write it as 'https://host/path', without anything after it.")
+        raise ConfigError(f"{what} is '{base_url}'; write it as 'https://host/path', without query or fragment.")
     if url.username is not None or url.password is not None:
-        raise ConfigError(f"{what} carries a name or password; give the key as `api_key` instead.")
+        raise ConfigError(f"{what} contains a user name or password; give the key as `api_key` instead.")
     if url.scheme == "http" and key is not None and not is_loopback(host):
-        raise ConfigError(f"{what} is not encrypted, and a key would be sent to {host}; use https, or no key.")
+        raise ConfigError(f"{what} would send a key to {host} unencrypted; use https, or no key.")

@@ -1,4 +1,4 @@
-"""The connection of one request, and what went wrong with it: one sentence a person can act on."""
+"""The HTTP client of a model request, and the translation of its failures into messages with a next step."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _MAX_DETAIL: Final = 300
 _CONTEXT_EXCEEDED: Final = re.compile(r"context (size|length|window)|prompt is too long|too many tokens", re.IGNORECASE)
 _TOOLS: Final = r"[`'\"]?(tools|functions|tool[ _-]?(use|calls|calling)|function[ _-]?(calls|calling))[`'\"]?"
 _UNQUALIFIED: Final = r"(?!\w|-|\[|\.\w| (when|if|while|unless|together)\b| with (?!this))"
-"""What is refused is not only a field of a tool, or tools together with something else."""
+"""Excludes complaints about one field of a tool, or about tools combined with something else."""
 _NO_TOOLS: Final = re.compile(
     rf"(not|n['’]t) support (the )?{_TOOLS}{_UNQUALIFIED}"  # Ollama, gateways
-    r"|\btools param requires --jinja|unsupported param: tools|cannot use tools with stream"  # llama.cpp, by age
+    r"|\btools param requires --jinja|unsupported param: tools|cannot use tools with stream"  # llama.cpp, by version
     r"|tool choice requires --enable-auto-tool-choice"  # vLLM
     r"|no endpoints found that support tool use"  # OpenRouter
-    rf"|unrecognized request argument supplied: tools{_UNQUALIFIED}"  # gateways before old models
+    rf"|unrecognized request argument supplied: tools{_UNQUALIFIED}"  # gateways in front of old models
     r"|(?<!parallel )(?<!multiple )(?<!strict )(?<![\w`'\".-])"
     rf"{_TOOLS} (is|are) (currently )?not (supported|enabled){_UNQUALIFIED}",
     re.IGNORECASE,
@@ -40,7 +40,7 @@ class RequestFailure(Struct, frozen=True):
 
 
 class UnexpectedResponse(Exception):
-    """What came back is not a stream of this API; raised by the check of its headers."""
+    """The response is not an event stream of this API; raised by the client's hooks."""
 
 
 def connection_lost(endpoint: Endpoint) -> RequestFailure:
@@ -53,7 +53,7 @@ def failed_reply(endpoint: Endpoint, fault: ModelFault, how: str, why: str) -> R
 
 
 def classify_error(error: Exception, endpoint: Endpoint, *, begun: bool) -> RequestFailure:
-    """`begun`: whether anything of the reply had come."""
+    """Translate any exception of a request. `begun`: whether any part of the reply has arrived."""
     from pydantic_ai import exceptions as known
 
     for cause in _causes(error):
@@ -77,7 +77,7 @@ def classify_error(error: Exception, endpoint: Endpoint, *, begun: bool) -> Requ
             return connection_lost(endpoint) if begun else _unreachable(error, endpoint)
         case _:
             message = (
-                f"What {endpoint.provider} sent is not what this API sends ({type(error).__name__}); "
+                f"{endpoint.provider} sent a response that does not follow the API ({type(error).__name__}); "
                 f"check that {endpoint.base_url} speaks the '{endpoint.api}' API."
             )
             return RequestFailure(ModelError(ModelFault.PROTOCOL, message), retryable=False)
@@ -98,39 +98,39 @@ def _http_failure(error: Exception, endpoint: Endpoint) -> RequestFailure:
 
     match error:
         case _ if isinstance(error, known.ModelContextWindowExceededError) or _exceeds_context(status, said):
-            return failed(ModelFault.CONTEXT, f"The conversation is longer than {name} takes; shorten it.")
+            return failed(ModelFault.CONTEXT, f"The conversation is too long for {name}; shorten it.")
         case _ if _NO_TOOLS.search(said):
             message = _with_detail(f"{name} takes no tools{shown}", said, endpoint)
             return failed(ModelFault.NO_TOOLS, f'{message[:-1]}; set `model.protocol` to "text".')
         case _ if status == 413:
-            return failed(ModelFault.CONTEXT, f"The request is larger than {name} takes (413); shorten it.")
+            return failed(ModelFault.CONTEXT, f"The request is too large for {name} (413); shorten it.")
         case known.ModelAuthenticationError():
             check = f"check {endpoint.key_from}" if endpoint.key_from else "it needs a key: set `api_key`"
             return failed(ModelFault.AUTH, f"{endpoint.provider} did not accept the key{shown}; {check}.")
         case known.ModelNotFoundError():
-            base = f"{endpoint.provider} does not know the model '{endpoint.model}' at {endpoint.base_url}{shown}"
+            base = f"{endpoint.provider} has no model '{endpoint.model}' at {endpoint.base_url}{shown}"
             meant = getattr(error, "suggested_model_id", None)
             end = f"; did you mean '{meant}'?" if meant else "; check `model.name`."
             return failed(ModelFault.BAD_REQUEST, base + end)
         case known.ModelQuotaExceededError():
-            message = f"The account at {endpoint.provider} has no quota left{shown}; look at its billing page."
+            message = f"The account at {endpoint.provider} has no quota left{shown}; check its billing page."
             return failed(ModelFault.RATE_LIMIT, message)
         case known.ModelRateLimitError():
             wait = f"wait {after:.0f} s and send again" if after else "wait a little and send again"
-            message = f"{endpoint.provider} limits how often it is asked{shown}; {wait}."
+            message = f"{endpoint.provider} is rate-limiting requests{shown}; {wait}."
             return failed(ModelFault.RATE_LIMIT, message, retryable=True)
         case known.ModelUnavailableError() | known.ModelServerError():
-            message = f"{endpoint.provider} is overloaded or out of order{shown}; send again later."
+            message = f"{endpoint.provider} is overloaded or unavailable{shown}; send again later."
             return failed(ModelFault.OVERLOADED, message, retryable=True)
         case _ if status in _TRANSIENT_STATUSES:
-            message = f"{endpoint.provider} did not get to the request{shown}; send again."
+            message = f"{endpoint.provider} did not process the request{shown}; send again."
             return failed(ModelFault.OVERLOADED, message, retryable=True)
         case _:
             return failed(ModelFault.BAD_REQUEST, _with_detail(f"{name} rejected the request{shown}", said, endpoint))
 
 
 def _exceeds_context(status: int | None, said: str) -> bool:
-    """Servers of one's own say it in their own words."""
+    """Self-hosted servers report an exceeded context window in their own words."""
     return status == 400 and _CONTEXT_EXCEEDED.search(said) is not None
 
 
@@ -139,11 +139,11 @@ def _unreachable(error: Exception, endpoint: Endpoint) -> RequestFailure:
     causes = list(_causes(error))
     if any(isinstance(cause, ssl.SSLError) for cause in causes):
         if endpoint.base_url.startswith("https:") and any("WRONG_VERSION" in str(cause) for cause in causes):
-            why = "it does not speak TLS there; is the address one of http:// instead?"
+            why = "it does not speak TLS there; should the address start with http://?"
         else:
-            why = "its certificate or TLS was not accepted."
+            why = "its TLS certificate was not accepted."
     elif any(isinstance(cause, ConnectionRefusedError) or "refused" in str(cause).lower() for cause in causes):
-        why = "nothing listens there; is the server running?"
+        why = "connection refused; is the server running?"
     elif any("timeout" in type(cause).__name__.lower() for cause in causes):
         why = "it did not answer in time."
     else:
@@ -166,7 +166,7 @@ def _causes(error: BaseException | None) -> list[BaseException]:
 
 
 def _error_detail(error: Exception) -> str:
-    """The provider's own words, out of the shapes error bodies have."""
+    """Return the provider's message from the error body, in any of its usual shapes."""
     body: object = getattr(error, "body", None)
     for key in ("error", "message"):
         if isinstance(body, dict) and key in body:
@@ -175,7 +175,7 @@ def _error_detail(error: Exception) -> str:
 
 
 def _retry_delay(error: Exception) -> float | None:
-    """Google says how long to wait in the body, as `"retryDelay": "7s"`."""
+    """Google sends the retry delay in the body, as `"retryDelay": "7s"`."""
     body: object = getattr(error, "body", None)
     found = re.search(r"""retryDelay['"]: ['"](\d+(?:\.\d+)?)s['"]""", repr(body)[:10_000])
     return float(found[1]) if found else None
@@ -190,7 +190,7 @@ def _with_detail(base: str, detail: str, endpoint: Endpoint) -> str:
 
 
 def http_client(endpoint: Endpoint, settings: Settings) -> httpx2.AsyncClient:
-    """A connection that goes to the configured address and nowhere else: no proxy, no redirect, no other host."""
+    """Return a client that reaches only the configured address: no proxy, no redirect, no other host."""
     import httpx2
 
     from holdfast.net.http import GatewayTransport
@@ -201,21 +201,19 @@ def http_client(endpoint: Endpoint, settings: Settings) -> httpx2.AsyncClient:
 
     async def before(request: httpx2.Request) -> None:
         if (request.url.scheme, request.url.netloc) != (origin.scheme, origin.netloc):
-            raise UnexpectedResponse(
-                f"A request for {endpoint.provider} was about to go to another address than its own."
-            )
+            raise UnexpectedResponse(f"Blocked a request for {endpoint.provider} to an address other than `base_url`.")
         request.extensions = {**request.extensions, "timeout": limits.as_dict()}
 
     async def after(response: httpx2.Response) -> None:
         kind = response.headers.get("content-type", "")
         if response.is_success and not kind.lower().startswith("text/event-stream"):
             raise UnexpectedResponse(
-                f"{endpoint.provider} answered with {kind.partition(';')[0] or 'nothing'} instead of events; "
+                f"{endpoint.provider} answered with {kind.partition(';')[0] or 'nothing'} instead of an event stream; "
                 f"check that {endpoint.base_url} speaks the '{endpoint.api}' API."
             )
         if response.is_redirect:
             raise UnexpectedResponse(
-                f"{endpoint.provider} sent the request on to another address, which is not followed; "
+                f"{endpoint.provider} redirected the request, and redirects are not followed; "
                 "set the final address as `base_url`."
             )
 

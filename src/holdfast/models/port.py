@@ -1,4 +1,4 @@
-"""The one port through which models are asked, and what comes out of it while they answer."""
+"""The `Model` protocol every model implements, and the events, settings, usage and errors of a streamed reply."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from holdfast.contract.tool import Tool
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """The parameters for one provider; what it has of its own has won over what is general."""
+    """Parameters for requests to one provider; provider-specific values already override the general ones."""
 
     max_tokens: int | str | None = "50%"
-    """A number, or per cent of what the model can write."""
+    """A number of tokens, or a percentage of the model's maximum output."""
     temperature: float | None = None
     thinking: ThinkingLevel | int | None = "high"
-    """A level, a budget of tokens, or None for none."""
+    """A level, a token budget, or None to disable thinking."""
     thinking_budget: int | None = None
-    """The provider's own parameter: wins over `thinking`; 0 switches thinking off."""
+    """A provider-specific budget that overrides `thinking`; 0 disables thinking."""
     reasoning: str | None = None
-    """OpenAI's own parameter: wins over `thinking`."""
+    """OpenAI's reasoning effort; overrides `thinking`."""
     effort: str | None = None
-    """Anthropic's own parameter: wins over the effort that `thinking` gives."""
+    """Anthropic's effort; overrides the effort derived from `thinking`."""
     cache_retention: CacheRetention = "short"
     cache_key: str | None = None
-    """What the requests of one conversation have in common."""
+    """Identifies the conversation, so that its requests share a prompt cache."""
     foreign_thinking: ForeignThinking = "preserve"
     timeout: float = 600.0
     connect_timeout: float = 10.0
@@ -39,17 +39,17 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """Tokens of one reply, as the provider counted them."""
+    """Token counts of one reply, as reported by the provider."""
 
     input: int = 0
-    """All input, cached or not."""
+    """All input tokens, cached or not."""
     output: int = 0
-    """All output, thinking included."""
+    """All output tokens, including thinking."""
     cache_read: int = 0
     cache_write: int = 0
     thinking: int = 0
     cost: Decimal | None = None
-    """US dollars; None where the price is not known."""
+    """In US dollars; None if the price is unknown."""
 
     def __add__(self, other: Usage) -> Usage:
         known = [cost for cost in (self.cost, other.cost) if cost is not None]
@@ -75,20 +75,20 @@ class ThinkingDelta(Struct, frozen=True, tag_field="event", tag="thinking"):
 
 
 class CallBegun(Struct, frozen=True, tag_field="event", tag="call_begun"):
-    """The model has begun to write a call; its arguments are not complete yet."""
+    """The model has started to write a call; its arguments are still incomplete."""
 
     id: str
     name: str
 
 
 class PartEnded(Struct, frozen=True, tag_field="event", tag="part"):
-    """A part is complete. All of them, in order, are the reply; the deltas before are only for watching."""
+    """A part is complete. The parts, in order, are the reply; the deltas before them are only for live display."""
 
     part: Part
 
 
 class Retrying(Struct, frozen=True, tag_field="event", tag="retrying"):
-    """The request is made again. Whatever came before this event is void."""
+    """The request is being retried. Discard everything received before this event."""
 
     attempt: int
     delay: float
@@ -99,35 +99,35 @@ class ReplyEnded(Struct, frozen=True, tag_field="event", tag="ended"):
     stop: StopReason
     usage: Usage
     model: str = ""
-    """The model that answered, as the provider names it."""
+    """The model that answered, by the provider's name for it."""
 
 
 ModelEvent = TextDelta | ThinkingDelta | CallBegun | PartEnded | Retrying | ReplyEnded
 
 
 class ModelFault(StrEnum):
-    """Why a model did not answer, or not to the end."""
+    """Why a model did not answer, or did not finish."""
 
     AUTH = "auth"
     RATE_LIMIT = "rate_limit"
     CONTEXT = "context"
-    """The conversation is longer than the model takes."""
+    """The conversation exceeds the model's context window."""
     REFUSED = "refused"
-    """The provider would not answer this."""
+    """The provider refused to answer."""
     BAD_REQUEST = "bad_request"
     NO_TOOLS = "no_tools"
-    """The model, or its server as it was started, takes no tools."""
+    """The model, or its server as configured, does not support tools."""
     OVERLOADED = "overloaded"
     NETWORK = "network"
     CUT = "cut"
-    """The stream ended before the reply did."""
+    """The stream ended before the reply was complete."""
     PROTOCOL = "protocol"
-    """What came back is not what this API sends."""
+    """The response does not follow the API."""
     NOT_INSTALLED = "not_installed"
 
 
 class ModelError(HoldfastError):
-    """A model did not answer; the message is one sentence with the next step."""
+    """A model did not answer. The message is one sentence that includes the next step."""
 
     def __init__(
         self, fault: ModelFault, message: str, *, retry_after: float | None = None, usage: Usage | None = None
@@ -136,28 +136,30 @@ class ModelError(HoldfastError):
         self.fault = fault
         self.retry_after = retry_after
         self.usage = usage
-        """What was spent all the same, where that is known."""
+        """Tokens spent despite the failure, if known."""
 
 
 class Model(Protocol):
-    """Somebody who answers a conversation."""
+    """A model that answers a conversation."""
 
     @property
     def provider(self) -> str:
-        """Whose signatures it understands, and which policy layer applies: `anthropic`, `ollama`, `operator`."""
+        """The provider whose signatures it understands and whose policy layer applies: `anthropic`, `ollama`,
+        `operator`."""
         ...
 
     @property
     def name(self) -> str:
-        """As a person names it: `anthropic:claude-opus-4-5`."""
+        """The name a user configures: `anthropic:claude-opus-4-5`."""
         ...
 
     def stream(
         self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings
     ) -> AsyncIterator[ModelEvent]:
-        """Ask, and tell what comes. Ends with `Ended`, or raises `ModelError`.
+        """Stream a reply. Ends with `ReplyEnded`, or raises `ModelError`.
 
-        `tools` are sent in this order: the same tools give the same bytes. Every `ToolUse` of `messages` has
-        its `ToolResult` in the message after it. Retries are made inside; closing the iterator stops the request.
+        `tools` are sent in the given order, so that the same tools produce the same bytes and prompt caches hit. Every
+        `ToolUse` in `messages` has its `ToolResult` in the next message. Retries happen inside; closing the iterator
+        cancels the request.
         """
         ...

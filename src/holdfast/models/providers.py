@@ -1,4 +1,4 @@
-"""Where models are reached: the providers known by name, and all that one request needs to know about its server."""
+"""Built-in model providers, and the `Endpoint` that describes the server of a request."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ OPERATOR: Final = "operator"
 
 
 class KnownProvider(Struct, frozen=True, kw_only=True):
-    """A provider that needs no configuration of its own."""
+    """A provider that works without configuration."""
 
     api: ModelApi
     base_url: str
     keys: tuple[str, ...] = ()
-    """The variables its key is looked for in; none where no key is needed."""
+    """Environment variables that may hold its API key, in order; empty if it needs no key."""
 
 
 KNOWN_PROVIDERS: Final = {
@@ -37,7 +37,7 @@ KNOWN_PROVIDERS: Final = {
 
 
 def api_of(config: ModelConfig, provider: str) -> ModelApi | None:
-    """The API a provider is spoken to with; None for one nobody has described."""
+    """Return the API that a provider speaks; None for an unknown provider."""
     own, known = config.providers.get(provider), KNOWN_PROVIDERS.get(provider)
     return (own.api if own else None) or (known.api if known else None)
 
@@ -45,17 +45,17 @@ def api_of(config: ModelConfig, provider: str) -> ModelApi | None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     provider: str
-    """As a person names it: `anthropic`, `ollama`, or a name of their own."""
+    """The user's name for it: `anthropic`, `ollama`, or a configured name."""
     api: ModelApi
     model: str
     base_url: str
     key: str | None = field(default=None, repr=False)
     key_from: str = ""
-    """What to look at when the key is not accepted: a variable, or a setting."""
+    """The variable or setting the key came from, for error messages."""
     project: str | None = None
     location: str | None = None
     priced: bool = False
-    """Whether it is the provider's own address, so that its price list holds."""
+    """Whether this is the provider's official address, so that its price list applies."""
 
     @property
     def name(self) -> str:
@@ -63,7 +63,7 @@ class Endpoint:
 
     @property
     def signer(self) -> str:
-        """The name under which its signatures are kept: a word, since a document writes it as one."""
+        """The name stored with its signatures; only word characters, since the chat document writes it as one word."""
         return re.sub(r"\W", "_", self.provider, flags=re.ASCII)
 
     def redact_key(self, text: str) -> str:

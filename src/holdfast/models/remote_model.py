@@ -1,4 +1,4 @@
-"""A model behind a network: asks through pydantic-ai, retries what may pass, and gives the reply part by part."""
+"""A model behind a network: sends requests through pydantic-ai, retries transient failures and streams the reply."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOG: Final = logging.getLogger("holdfast")
 _INITIAL_DELAY: Final = 1.0
 _MAX_DELAY: Final = 60.0
 _MAX_RETRY_AFTER: Final = 120.0
-"""A server that wants a longer pause gets no silent one: the person is told."""
+"""A longer `Retry-After` fails with a message for the user instead of a silent wait."""
 _STOPS: Final[dict[str, StopReason]] = {"stop": "end", "tool_call": "tool_use", "length": "max_tokens"}
 
 
@@ -36,7 +36,7 @@ class RemoteModel:
     endpoint: Endpoint
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     jitter: Callable[[], float] = field(default=random.random)
-    """Between 0 and 1: how much of a pause is taken, so that many clients do not come back at once."""
+    """Returns a number from 0 to 1 that scales the retry delay, so that clients do not retry in lockstep."""
     _logged: set[str] = field(default_factory=set[str], repr=False)
 
     @property
@@ -76,7 +76,7 @@ class RemoteModel:
     async def _attempt(
         self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings, failed: list[http.RequestFailure]
     ) -> AsyncGenerator[ModelEvent]:
-        """One request. What came before it failed is given out; why it failed is put into `failed`."""
+        """Make one request. Yields the events received before a failure and appends the failure to `failed`."""
         from holdfast.models.translation import WireReply
 
         reply = WireReply(self.endpoint, tools)
@@ -92,7 +92,7 @@ class RemoteModel:
                         for ours in reply.feed(event):
                             yield ours
             except Exception as error:
-                # Whatever breaks after the provider has said that its reply is whole does not matter.
+                # A connection error after the provider's finish reason is harmless: the reply is complete.
                 if stream is None or not _finish_reason(stream):
                     failed.append(http.classify_error(error, self.endpoint, begun=begun))
         if not failed and stream is not None and (problem := self._stream_failure(stream)):
@@ -165,12 +165,12 @@ class RemoteModel:
 
 
 def _finish_reason(stream: StreamedResponse) -> object:
-    """What the provider said about the end of its reply; nothing if it did not get there."""
+    """Return the finish reason the provider sent; falsy if the stream ended before it."""
     return stream.finish_reason or (stream.provider_details or {}).get("finish_reason")
 
 
 def _usage(stream: StreamedResponse, endpoint: Endpoint) -> Usage:
-    """Tokens and cost, as the provider counted them and its price list says."""
+    """Return the token counts reported by the provider, with the cost from its price list."""
     counted = stream.usage
     details: dict[str, Any] = counted.details
     thinking = details.get("reasoning_tokens") or details.get("thoughts_tokens") or details.get("thinking_tokens") or 0
@@ -185,7 +185,7 @@ def _usage(stream: StreamedResponse, endpoint: Endpoint) -> Usage:
 
 
 def _cost(stream: StreamedResponse, endpoint: Endpoint) -> Decimal | None:
-    """None where the price is not known: a model that is not listed, a server of one's own, a gateway."""
+    """Return None if the price is unknown: an unlisted model, a self-hosted server, a gateway."""
     if not endpoint.priced or not (stream.usage.input_tokens or stream.usage.output_tokens):
         return None
     try:

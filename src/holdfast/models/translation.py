@@ -1,6 +1,6 @@
-"""Our messages as those of pydantic-ai for one provider, and the events of its reply as ours.
+"""Translates messages to pydantic-ai's for one provider, and its stream events back to ours.
 
-Heavy to import; only `transport` does, when a request is made.
+Heavy to import: only `remote_model` imports it, when it makes a request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from holdfast.models.providers import Endpoint
 from holdfast.text.escape import escape
 
 BEGINNING: Final = "(The conversation begins here.)"
-"""What the user says where the assistant would have the first word: not every provider lets it."""
+"""Sent as the user's first message if the conversation starts with the assistant, which some providers reject."""
 NO_RESULT: Final = "No result was recorded for this call; it was not run again."
 _TEXT_TYPES: Final = frozenset(
     {"application/json", "application/xml", "application/yaml", "application/toml", "application/javascript"}
@@ -43,21 +43,21 @@ class _SentCall(Struct, frozen=True):
     id: str
     sent_id: str
     name: str
-    """As the provider knows it."""
+    """The name sent to the provider."""
 
 
 class WireRequest(Struct, frozen=True):
     system: str
     messages: Sequence[Any]
-    """`wire.ModelMessage`s of pydantic-ai."""
+    """pydantic-ai's `ModelMessage`s."""
     calls_without_thinking: bool
-    """The last reply asks for calls and does not begin with thinking this provider signed."""
+    """Whether the last reply makes calls but does not begin with thinking signed by this provider."""
 
 
 def to_wire(
     messages: Sequence[Message], tools: Sequence[Tool], endpoint: Endpoint, system: str, foreign: ForeignThinking
 ) -> WireRequest:
-    """`system` is the name pydantic-ai knows the provider by."""
+    """Translate a conversation. `system` is pydantic-ai's name for the provider."""
     writer = _RequestWriter(tools, endpoint, system, foreign)
     for message in messages:
         writer.add(message)
@@ -93,7 +93,7 @@ class _RequestWriter:
             self._reply(message)
 
     def close(self) -> None:
-        """End the user's turn: results come first, and every call has one."""
+        """End the user's message: results come first, and every call gets one."""
         for call in self._unanswered:
             self._results.append(self._result(call, ToolResult(call.id, call.name, NO_RESULT, error=True)))
         parts: list[wire.ModelRequestPart] = [*self._results]
@@ -144,7 +144,7 @@ class _RequestWriter:
         )
 
     def _reply_parts(self, message: Message, calls: Sequence[_SentCall]) -> list[wire.ModelResponsePart]:
-        """A reply that is sent again: its text, calls and thinking."""
+        """Return the text, calls and thinking of an earlier reply."""
         parts = list(_join_text(message.parts))
         own = {
             index: native
@@ -183,14 +183,14 @@ class _RequestWriter:
 
 
 def _foreign_thinking_text(parts: Sequence[Thinking], foreign: ForeignThinking) -> str:
-    """Foreign thinking of one message as one piece of text; empty if there is none to send."""
+    """Return another provider's thinking in one message as one text; empty if there is none to send."""
     texts = [replace_surrogates(part.text).strip() for part in parts if not part.redacted]
     kept = [text for text in texts if text]
     return "<thinking>\n" + "\n\n".join(kept) + "\n</thinking>" if kept and foreign == "preserve" else ""
 
 
 def _join_text(parts: Iterable[Part]) -> Iterable[Part]:
-    """Neighbouring pieces of text as one: some APIs would put empty lines between them."""
+    """Merge adjacent text parts: some APIs would insert blank lines between them."""
     held = ""
     for part in parts:
         if isinstance(part, Text):
@@ -205,7 +205,7 @@ def _join_text(parts: Iterable[Part]) -> Iterable[Part]:
 
 
 def _part_order(parts: Sequence[Part], own: Mapping[int, object]) -> list[int]:
-    """Native thinking first, unless the reply already begins with it: then everything stays where it is."""
+    """Return the indexes with native thinking first, unless the reply already begins with it."""
     said = [index for index, part in enumerate(parts) if not (isinstance(part, Text) and not part.text.strip())]
     if said and said[0] in own:
         return said
@@ -213,7 +213,7 @@ def _part_order(parts: Sequence[Part], own: Mapping[int, object]) -> list[int]:
 
 
 def _file(attachment: Attachment, media: frozenset[str]) -> str | wire.BinaryContent:
-    """A file as the kind of content the API takes, as text, or as a line that says what is missing."""
+    """Return a file as native content if the API accepts it, else as text, else as a line that says it is omitted."""
     kind = _one_line(attachment.mime_type.partition(";")[0].strip().lower())
     name = _one_line(replace_surrogates(attachment.name or attachment.uri or "attachment"))
     if not attachment.data:
@@ -224,12 +224,12 @@ def _file(attachment: Attachment, media: frozenset[str]) -> str | wire.BinaryCon
         text = attachment.data.decode("utf-8", "replace")
         return f'<attachment name="{name}" type="{kind}">\n{_CLOSING_TAG.sub(_escape_closing_tag, text)}\n</attachment>'
     if kind not in media:
-        return f"[{name} ({kind}, {len(attachment.data)} bytes) is left out: this model's API does not take it]"
+        return f"[{name} ({kind}, {len(attachment.data)} bytes) is omitted: this model's API does not accept it]"
     return wire.BinaryContent(data=attachment.data, media_type=kind)
 
 
 def _one_line(text: str) -> str:
-    """On one line, and unable to end what it is written into: whoever made the file named it."""
+    """Escape untrusted text, such as a file name, so that it stays on one line and cannot close the tag around it."""
     return escape(text).translate(_ESCAPED_CHARS)
 
 
@@ -238,7 +238,7 @@ def _escape_closing_tag(found: re.Match[str]) -> str:
 
 
 _GENERATED_ID_PREFIX: Final = "pyd_ai_"
-"""How ids begin that pydantic-ai gives to calls which have none."""
+"""The prefix of ids that pydantic-ai generates for calls without one."""
 
 
 class WireReply:
@@ -249,7 +249,7 @@ class WireReply:
         self._parts: dict[int, wire.ModelResponsePart] = {}
         self._emitted = 0
         self._unsigned: list[str] = []
-        """Thoughts whose signature comes with a later part."""
+        """Thinking whose signature arrives with a later part."""
         self.has_calls = False
 
     def feed(self, event: wire.ModelResponseStreamEvent) -> Iterable[ModelEvent]:
@@ -263,14 +263,14 @@ class WireReply:
             yield from _delta_events(delta)
 
     def finish(self) -> Iterable[ModelEvent]:
-        """The reply is whole: what was held back follows."""
+        """Emit the parts held back until the reply was complete."""
         yield from self._emit(len(self._parts))
         if self._unsigned:
             yield PartEnded(Thinking("".join(self._unsigned)))
             self._unsigned = []
 
     def abort(self) -> Iterable[ModelEvent]:
-        """The reply is not whole: of what was held back only calls that can be read, and never the last part."""
+        """After a failure, emit complete calls that were held back; the last part may be truncated and is dropped."""
         for place in range(self._emitted, len(self._parts) - 1):
             for part in self._convert([self._parts[place]]):
                 if not (isinstance(part, ToolUse) and INVALID_JSON_KEY in parse_arguments(part.arguments)):
@@ -290,7 +290,7 @@ class WireReply:
                 pass
 
     def _complete_count(self, begun: int) -> int:
-        """How many parts are complete now that another one has begun."""
+        """Return how many parts are complete once part `begun` has started."""
         place = begun
         after = self._parts[begun]
         while self._dialect.joins_summaries and place > self._emitted:
