@@ -71,7 +71,7 @@ def test_temperature_is_sent_only_where_it_was_set_and_is_taken(caplog: pytest.L
     assert "temperature" not in body(ANTHROPIC, settings=set_to(temperature=0.3))
     assert "temperature" not in body(OPENAI, settings=set_to(temperature=0.3))
     assert caplog.messages == [
-        f"{name} takes no temperature while it thinks; it is left out."
+        f"{name} does not accept a temperature while thinking; it is omitted."
         for name in ("anthropic:claude-opus-4-5", "openai:gpt-5")
     ]
 

@@ -1,1 +1,1 @@
-"""Language models: the `Model` protocol, the remote providers behind it, the text protocol and the embedded operator."""
+"""Language models: the `Model` protocol, remote providers, the text protocol and the embedded operator."""

@@ -121,7 +121,7 @@ def _find_key(
     if names:
         raise ModelError(
             ModelFault.AUTH,
-            f"{provider} needs a key: set the environment variable {' or '.join(names)}, or model.providers.{provider}.api_key.",
+            f"{provider} needs a key: set {' or '.join(names)}, or model.providers.{provider}.api_key.",
         )
     return None, ""
 

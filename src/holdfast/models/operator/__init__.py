@@ -1,1 +1,1 @@
-"""The embedded model: a small grammar of plain requests, turned into calls. No key, no network, nothing learned."""
+"""The embedded model: a small grammar of plain requests, turned into calls. No API key, no network, no learning."""

@@ -1,4 +1,4 @@
-"""`Operator`: the embedded model behind the port. What it says follows from the conversation and nothing else."""
+"""`Operator`: the embedded, deterministic model. Its reply depends only on the conversation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from holdfast.models.requests.masked_text import INLINE, IT, MaskedText, conjunc
 
 
 class ToolRound(NamedTuple):
-    """The calls of one reply, and what came of each."""
+    """The calls of one reply, with their results."""
 
     uses: tuple[ToolUse, ...]
     results: dict[str, ToolResult]
@@ -28,7 +28,7 @@ class ToolRound(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """What was only planned has not failed: the plan goes on."""
+        """Whether a call failed or was interrupted; a call that plan mode only planned does not count."""
         results = map(self.result, self.uses)
         return self.aborted or any(each.error and not each.output.startswith(PLANNED) for each in results)
 
@@ -37,25 +37,25 @@ class ToolRound(NamedTuple):
         return self.results.get(use.id, missing)
 
     def matches(self, step: Sequence[PlannedCall]) -> bool:
-        """Whether exactly these calls were made, so that what comes after them in the plan is next."""
+        """Whether exactly the calls of this step were made."""
         return [(use.name, use.parsed) for use in self.uses] == [(call.tool, call.args) for call in step]
 
 
 class UserRequest(NamedTuple):
-    """What a person wrote."""
+    """One message from the user."""
 
     text: str
     has_foreign_content: bool
-    """Something in it was not written there: a file is attached, or its text was put in."""
+    """Whether it contains attached or included content, which the user did not write."""
 
 
 class Progress(NamedTuple):
     requests: tuple[UserRequest, ...]
-    """Message by message, the last one at the end."""
+    """The user's requests, oldest first."""
     rounds: tuple[ToolRound, ...]
-    """What was asked for since."""
+    """The tool rounds since the last request."""
     answered: bool
-    """Whether the last request was dealt with to its end."""
+    """Whether the last request has been answered completely."""
 
 
 def read_progress(messages: Sequence[Message]) -> Progress:
@@ -92,12 +92,12 @@ _NAMES_A_FILE: Final = frozenset({"file.read", "file.write", "file.edit"})
 
 
 class PlannedCall(Struct, frozen=True):
-    """A call to be made."""
+    """A call that the operator will make."""
 
     tool: str
     args: Args
     arguments: str
-    """The same as JSON."""
+    """`args` as JSON text."""
 
 
 Step = tuple[PlannedCall, ...]
@@ -105,7 +105,7 @@ Step = tuple[PlannedCall, ...]
 
 
 class CallPlan(Struct, frozen=True):
-    """What to do: steps in order, each of calls that are made together."""
+    """Steps in order; the calls of a step are made together."""
 
     steps: tuple[Step, ...]
 
@@ -115,7 +115,7 @@ class CallPlan(Struct, frozen=True):
 
 
 class NotUnderstood(Exception):
-    """Nothing is called. `part` is what was not understood or cannot be done, `why` the reason if it is known."""
+    """No call is made. `part` is the text that was not understood or cannot be done, `why` the reason if known."""
 
     def __init__(self, part: str, why: str = "") -> None:
         super().__init__(part, why)
@@ -124,11 +124,11 @@ class NotUnderstood(Exception):
 
 
 class HelpRequested(Exception):
-    """The message asks what can be said."""
+    """The message asks for help."""
 
 
 class Planner:
-    """Plans one message. `earlier` gives the plan of the message before, for "it" and "again"."""
+    """Plans one message. `earlier` returns the plan of the previous message, to resolve "it" and "again"."""
 
     def __init__(self, tools: Mapping[str, Tool], earlier: Callable[[], CallPlan | None]) -> None:
         self._tools = tools
@@ -156,7 +156,8 @@ class Planner:
         return CallPlan(tuple(made))
 
     def _step(self, step: str, masked: MaskedText, before: list[Step]) -> list[Step]:
-        """One step; several if something in it changes things, so that it must not run beside the rest."""
+        """Plan one step of the text; each call becomes its own step if any of them mutates, so that they never run in
+        parallel."""
         said = masked.unmask(step)
         if len(step) > MAX_STEP_CHARS:
             raise NotUnderstood(said, "It is too long for one step.")
@@ -173,7 +174,7 @@ class Planner:
         return [(call,) for call in calls]
 
     def _resolve_it(self, name: str, args: Args, before: CallPlan, said: str) -> Args:
-        """With what "it" stands for: the one file, or the one command, that was named before."""
+        """Replace "it" by the only file, or the only command, mentioned before."""
         for key in ("path", "command"):
             if args.get(key) == IT:
                 referents = _referents(before, key) or _referents(self._earlier(), key)
@@ -200,7 +201,7 @@ class Planner:
 
 
 class _StepParser:
-    """Reads a step as one phrase, or as phrases joined by "and"."""
+    """Parses a step as one phrase, or as phrases joined by "and"."""
 
     def __init__(self, masked: MaskedText) -> None:
         self._masked = masked
@@ -208,7 +209,7 @@ class _StepParser:
         self._failures: dict[str, NotUnderstood] = {}
 
     def read(self, text: str) -> list[tuple[str, Args]]:
-        """Tools with arguments; raises `NotUnderstood` with the first part that is not one."""
+        """Return tools with arguments; raise `NotUnderstood` with the first unmatched part."""
         if text in self._failures:
             raise self._failures[text]
         whole = self._phrase(text)
@@ -227,7 +228,7 @@ class _StepParser:
         raise failed
 
     def _phrase(self, text: str) -> list[tuple[str, Args]] | None:
-        """None if it is no phrase. A text that two phrases read differently is none either."""
+        """Return None if no phrase matches; raise `NotUnderstood` if two phrases match differently."""
         readings: list[list[tuple[str, Args]]] = []
         for name, phrases in GRAMMAR.items():
             for phrase in phrases:
@@ -255,7 +256,7 @@ _OTHER_CALLS: Final = (
     "I stop here: the calls above are not those that your message asks for. Say what to do next in a new message."
 )
 _MAX_REFERENCES: Final = 8
-"""How many messages back "it" and "again" may lead."""
+"""How many messages back "it" and "again" may refer."""
 _WORD: Final = re.compile(r"\S*\s*")
 
 _ADVICE: Final[tuple[tuple[str, str], ...]] = (
@@ -286,7 +287,7 @@ _ADVICE: Final[tuple[tuple[str, str], ...]] = (
 
 
 class Operator:
-    """Follows a small grammar of plain requests. It acts only on what the person wrote last."""
+    """Follows a small grammar of plain requests. Acts only on the user's own latest message."""
 
     provider = "operator"
     name = "operator"
@@ -329,7 +330,7 @@ def _reply(messages: Sequence[Message], tools: Mapping[str, Tool]) -> tuple[str,
 
 
 def _next_step(plan: CallPlan, rounds: Sequence[ToolRound], reports: list[str]) -> tuple[str, Sequence[PlannedCall]]:
-    """The next step, if all before it were done as they were planned."""
+    """Return the next step, provided that all earlier ones ran as planned."""
     done = len(rounds)
     if done > len(plan.steps) or not all(map(ToolRound.matches, rounds, plan.steps)):
         return "\n\n".join((*reports, _OTHER_CALLS)), ()
@@ -346,7 +347,7 @@ def _next_step(plan: CallPlan, rounds: Sequence[ToolRound], reports: list[str]) 
 
 
 def _plan_last(requests: Sequence[UserRequest], tools: Mapping[str, Tool]) -> CallPlan:
-    """The plan of the last request; those before it are planned only if it refers to them."""
+    """Plan the last request; earlier requests are planned only if it refers to them."""
     text, has_foreign_content = requests[-1]
     if has_foreign_content:
         raise NotUnderstood(text, "A file was put into it, and I only follow your own words.")
@@ -375,12 +376,12 @@ def _part_text(part: Part) -> str:
 
 
 def _tokens(text: str) -> int:
-    """Four characters are about one token; nobody is charged for them."""
+    """Estimate: four characters per token. The operator costs nothing."""
     return (len(text) + 3) // 4
 
 
 def help_text(tools: Collection[str]) -> str:
-    """What is understood of what is offered, an example each."""
+    """List one example per offered tool."""
     examples = [phrases[0].example for name, phrases in GRAMMAR.items() if name in tools]
     if not examples:
         return "None of the tools that I know how to use is offered here."
@@ -389,7 +390,7 @@ def help_text(tools: Collection[str]) -> str:
 
 
 def refusal(error: NotUnderstood, tools: Mapping[str, Tool]) -> str:
-    """Nothing was called, because of this part."""
+    """Explain that nothing was called, and why."""
     advice = (text for pattern, text in _ADVICE if re.search(pattern, error.part, re.IGNORECASE))
     said = f"I did nothing, because {'of' if error.why else 'I do not understand'} this: {quoted(error.part)}."
     return "\n\n".join(filter(None, (said, error.why or next(advice, ""), help_text(tools))))

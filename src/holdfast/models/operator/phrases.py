@@ -1,4 +1,4 @@
-"""The grammar: every phrase the operator understands, with its tool. The user's page lists exactly these."""
+"""The operator's grammar: every phrase it understands, by tool. `docs/operator.md` lists exactly these."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BuildArgs = Callable[[SlotValues], list[Args] | None]
 
 
 class Phrase:
-    """One way to say something, an example of it, and the arguments of the calls that its slots give."""
+    """One phrase: its form, an example, and a function from slot values to the arguments of calls."""
 
     def __init__(self, form: str, example: str, build: BuildArgs) -> None:
         self.form = Form(form, SLOTS)
@@ -22,7 +22,7 @@ class Phrase:
         self._build = build
 
     def match(self, text: str, masked: MaskedText) -> list[Args] | None:
-        """The arguments of the calls it asks for; None if the text is not this phrase."""
+        """Return the arguments of the requested calls; None if the text does not match."""
         slots = self.form.match(text, masked)
         return None if slots is None else self._build(slots)
 
@@ -194,4 +194,4 @@ GRAMMAR: Final[dict[str, tuple[Phrase, ...]]] = {
                "read the output of call abc-1", lambda slots: [{"call": slots["ID"], "offset": slots.get("N")}]),
     ),
 }  # fmt: skip
-"""By the tool that is called."""
+"""The phrases of each tool."""

@@ -1,4 +1,4 @@
-"""What came of a call, in a sentence or two, from nothing but its result."""
+"""Describes calls and summarises their results in a sentence or two."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.models.requests.masked_text import quoted
 
 
 def describe_call(tool: str, args: Args) -> str:
-    """What a call does, as the object of "I": `read` `a.py`, `run` `make`."""
+    """Return a verb phrase that completes "I will …": read `a.py`, run `make`."""
     if tool not in _VERBS:
         return f"call {quoted(tool)}"
     verb, key = _VERBS[tool]
@@ -57,14 +57,14 @@ _VERBS: Final[dict[str, tuple[str, str]]] = {
     "process.start": ("start", "command"), "process.status": ("look at process", "pid"),
     "shell.exec": ("run", "command"),
 }  # fmt: skip
-"""What each tool does, and the argument that says to what."""
+"""For each tool, its verb and the argument that names the object."""
 _VERBS_ALONE: Final = {
     "file.list": "list the project's folder",
     "process.kill": "kill a process",
     "process.output": "read the output of a process",
     "process.status": "look at a process",
 }
-"""The same where that argument is not given."""
+"""Used if that argument is missing."""
 
 
 REJECTED: Final = "This tool has been rejected by the user."
@@ -83,7 +83,7 @@ _EMPTY: Final = frozenset({"(no output)", "(empty file)", ""})
 
 
 def report(use: ToolUse, result: ToolResult) -> str:
-    """One paragraph about one call."""
+    """Summarise one call and its result in a paragraph."""
     if changed := _CHANGED.match(result.output):
         use = replace(use, arguments=changed[1])
         return f"You changed it first. {report(use, replace(result, output=result.output[changed.end() :]))}"

@@ -1,4 +1,4 @@
-"""The slots of the grammar: what may stand there, and what is made of it."""
+"""Slots of the operator's grammar: the pattern each accepts, and the value it yields."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PROGRAMS: Final = word_set(
     "make mkdir mvn mypy node nox npm npx perl php pip pip3 pnpm poetry pre-commit printf pwd pyright pytest python "
     "python3 rg ruby ruff rustc sh tox uname uniq uv uvx wc whoami yarn"
 )
-"""A command that begins with one of these needs no backticks, if the rest of it is as plain."""
+"""A command that starts with one of these needs no backticks if all its other words are plain arguments."""
 _TARGETS: Final = word_set(
     "add analyze app audit bench benchmark branch build bundle check checkout clean commit compile compose config "
     "coverage deploy dev develop diff dist doc docs e2e fetch fmt format freeze generate images init install "
@@ -40,9 +40,9 @@ _TARGETS: Final = word_set(
     "pull push release remote render report restore run serve setup show smoke src stash status sync tag test "
     "tests tree typecheck types unit update upgrade vendor venv verify version vet web"
 )
-"""Words that may stand in such a command as they are: what is built, done or named with these programs everywhere."""
+"""Plain arguments of such commands: targets, subcommands and names common to these programs."""
 _TEXT_OPTIONS: Final = word_set("-m -k -c -e -am --message --grep --title --body")
-"""Options after which such a command may hold a text in quotes."""
+"""Options of such commands that take a quoted text."""
 _ENGLISH: Final = word_set(
     "a about after again all also an and any are as at away be because before but by can carefully don't don’t "
     "every everything except first for from he her here him his how i if in instead into is it its later me my "
@@ -50,9 +50,9 @@ _ENGLISH: Final = word_set(
     "than that the them then there these they this those till time times to too twice unless until up us was what "
     "when whenever where whether while why with without would yes you your"
 )
-"""Words that are part of a sentence, and no names."""
+"""Words of an English sentence, which are never names."""
 _NON_COMMITTAL: Final = word_set(
-    # taken back
+    # retractions
     "abbrechen abort aborted actually aldri aldrig annule annuleer annuler annulla anuluj aspetta attends avbryt "
     "avoid can't cancel cancela cancelar cancele canceled cancelled cannot cant czekaj dont espera fake forget "
     "haha halt hayır hold ignore ikke inte iptal jamais jamás jk joking just kein keine kidding lol "
@@ -60,36 +60,36 @@ _NON_COMMITTAL: Final = word_set(
     "non none nooit nope nor nothing nunca nvm não oops pas pause prank quit refrain rien scratch sike skip sorry "
     "stop stopp undo w/o wacht wait warte whatever whoops won't wont wrong не нет никогда отмена подожди стоп いいえ "
     "だめ やめて 不 不要 别 取消 "
-    # put off
+    # postponements
     "afternoon afterwards amanha amanhã anytime april august bald bientôt dawn december demain depois domani dopo "
     "dusk evening eventually february friday gleich heute hoje hour hours hoy imorgon january july june jutro "
     "luego manana march may mañana midnight minute minutes moment monday month months morgen morning night noon "
     "november october oggi później saturday second seconds senare september someday sometime sonra spaeter später "
     "straks sunday thursday today tomorrow tonight tuesday wednesday week weekend weeks yarın year years "
     "yesterday yet завтра потом сегодня 以后 後で 明天 明日 "
-    # left open
+    # hedges
     "belki else eventuell ever falls forse hopefully hypothetically ideally idk kanske kanskje kinda likely maybe "
     "mayhaps misschien moze może perchance perhaps peut-être peutetre possibly presumably probably quizas quizá "
     "quizás somehow sometimes sorta supposedly talvez theoretically theory vielleicht wenn womöglich если может "
     "也许 可能 多分 "
-    # nobody's name
+    # indefinite pronouns
     "anybody anyone anything both cons each everybody everyone pros some somebody someone "
     "something"
 )
-"""Words that take back, put off or leave open what is said, or stand for everything: never the name of anything."""
+"""Words that retract, postpone or hedge a request, or mean everything; they are never names."""
 _FILES: Final = EXTENSIONLESS | word_set("README LICENSE LICENCE COPYING CHANGELOG CONTRIBUTING")
-"""Files that are known as such without a dot or a slash in their name."""
+"""Files recognised without a dot or slash in their name."""
 _FOLDERS: Final = _COMMON_FOLDERS | word_set(
     "api apps assets backend bench build client config dist examples frontend libs packages server spec specs static "
     "templates tools vendor web www"
 )
-"""Folders that are known as such without a dot or a slash in their name."""
+"""Folders recognised without a dot or slash in their name."""
 _NOT_FOLDERS: Final = word_set(
     "a all an and any background bash case commands debug detail docker everything files folders foreground full here "
     "it me my nothing of off on order out parallel processes production python quiet reverse secret series sh silence "
     "some that the them these this those time to tools turn up us verbose your"
 )
-"""Words that stand where a folder would, and are none."""
+"""Words that may follow "in" without naming a folder."""
 
 
 # Names
@@ -115,7 +115,7 @@ def _looks_like_a_file(word: str) -> bool:
 
 
 def _name(found: str, masked: MaskedText) -> str | None:
-    """Any word, where the phrase has said that it is a file."""
+    """Any word, since the phrase says that it is a file."""
     literal = masked.literal(found)
     word = found if literal is None else literal.text
     if literal is None and (_GLOB.search(word) or _is_sentence_word(word)):
@@ -124,7 +124,7 @@ def _name(found: str, masked: MaskedText) -> str | None:
 
 
 def _dir(found: str, masked: MaskedText) -> str | None:
-    """Any word, where the phrase has said that it is a folder."""
+    """Any word, since the phrase says that it is a folder."""
     if (literal := masked.literal(found)) is not None:
         return literal.text if _is_name(literal.text) else None
     if (
@@ -139,7 +139,7 @@ def _dir(found: str, masked: MaskedText) -> str | None:
 
 
 def _folder(found: str, masked: MaskedText) -> str | None:
-    """A name that can only be a folder's."""
+    """A name that can only be a folder."""
     known = masked.literal(found) is not None or "/" in found or found[0] == "." or found in _FOLDERS
     return _dir(found, masked) if known else None
 
@@ -166,7 +166,7 @@ def _glob(found: str, masked: MaskedText) -> str | None:
 
 
 def _id(found: str, masked: MaskedText) -> str | None:
-    """Ids that are made here have a number in them; others are quoted."""
+    """Ids made by holdfast contain a digit; others must be quoted."""
     if (literal := masked.literal(found)) is not None:
         return literal.text if _ID.fullmatch(literal.text) else None
     return found if re.search("[0-9]", found) and not _is_sentence_word(found) else None
@@ -187,7 +187,7 @@ def _quoted(found: str, masked: MaskedText) -> str:
 
 
 def _content(found: str, masked: MaskedText) -> str | None:
-    """A block is whole lines of a file, so that it ends with a newline."""
+    """A block is whole lines, so its content ends with a newline."""
     literal = masked.literal(found)
     if literal is None:
         return None
@@ -221,7 +221,8 @@ _ARITHMETIC_NODES: Final = (ast.BinOp, ast.UnaryOp, ast.Call, ast.Name, ast.Cons
 
 
 def _expression(found: str, masked: MaskedText) -> str | None:
-    """Arithmetic as the calculator reads it, spoken operators as signs; None for anything else, or only a number."""
+    """Return arithmetic in the calculator's notation, with spoken operators as symbols; None for other text or a bare
+    number."""
     literal = masked.literal(found)
     text = found if literal is None else literal.text
     signs = (
@@ -245,7 +246,7 @@ def _is_arithmetic(node: ast.expr) -> bool:
     return isinstance(node, _ARITHMETIC_NODES)
 
 
-# Commands without backticks: only those in which every word is plain to see, so that no sentence is taken for one
+# Commands without backticks: accepted only if every word is unambiguous, so that a sentence never runs as a command
 
 _OPTION: Final = re.compile(r"--?([A-Za-z][\w-]*)(?:=[\w./:@%+~^-]+)?")
 _SETTING: Final = re.compile(r"[A-Za-z_]\w*=([\w./:@%+~^-]+)")
@@ -257,7 +258,7 @@ _UNSAFE: Final = re.compile(r"[`$\\!]")
 
 
 def _command(found: str, masked: MaskedText) -> str | None:
-    """The command as it was written; None if any word of it might be meant for the reader."""
+    """Return the command as written; None if any word may be part of a sentence instead."""
     if (literal := masked.literal(found)) is not None:
         return literal.text if literal.text.strip() else None
     words = found.split(" ")
@@ -270,7 +271,7 @@ def _command(found: str, masked: MaskedText) -> str | None:
 
 
 def _is_path(word: str) -> bool:
-    """Whether it is written as a path, and no part of it is a word of a sentence."""
+    """Whether the word is written as a path and contains no word of a sentence."""
     if not _PATH.fullmatch(word) or not ("/" in word or "." in word) or _DATE.fullmatch(word):
         return False
     parts = word.partition("::")[0].split("/")
@@ -281,13 +282,13 @@ def _is_path(word: str) -> bool:
 
 
 def _is_sentence_word(word: str) -> bool:
-    """Whether a word, or a part of one with signs in it, belongs to a sentence."""
+    """Whether the word, or a part between `/`, `.`, `:` or `=`, belongs to a sentence."""
     parts = (word.lower(), *re.split(r"[/.:=]+", word.lower()))
     return any(part in _NON_COMMITTAL or (len(part) > 1 and part in _ENGLISH) for part in parts)
 
 
 def _is_program(word: str) -> bool:
-    """A path that looks like one: "./build", "bin/serve", "scripts/run.sh", and not "him/her"."""
+    """Whether the word looks like a path to a program: "./build", "bin/serve", "scripts/run.sh"; not "him/her"."""
     *folders, name = word.split("/")
     return (
         bool(folders)
@@ -309,7 +310,7 @@ def _is_plain_argument(word: str, before: str) -> bool:
 
 
 def _is_quoted_text(word: str, before: str, masked: MaskedText) -> bool:
-    """A text in quotes that a shell reads as we do, after an option that takes one."""
+    """Whether it is a quoted text that a shell reads the same way, after an option that takes one."""
     literal = masked.literal(word)
     if literal is None or literal.kind != "quote" or before not in _TEXT_OPTIONS:
         return False

@@ -1,1 +1,1 @@
-"""The one reader of requests in English: literals, names, sentences and the notation of phrases."""
+"""Parsing of English requests: literals, names, sentences and phrase patterns."""

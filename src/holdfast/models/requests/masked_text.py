@@ -1,4 +1,4 @@
-"""A request with its literals as marks: what is quoted or pasted is data. Its steps, and the phrases it may be."""
+"""Requests with quoted and pasted text masked as literals; splitting into sentences and steps; phrase patterns."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from holdfast.text.escape import escape
 LiteralKind = Literal["quote", "code", "block", "trace"]
 
 INLINE, BLOCK, END, IT, TRACE = "\ue000", "\ue001", "\ue002", "\ue003", "\ue004"
-"""Marks that stand for a literal: where one begins, by its kind, and where it ends. `IT` stands for "it"."""
+"""Private-use characters: the start of a literal by kind, and its end. `IT` stands for the pronoun "it"."""
 _PLACEHOLDERS: Final = re.compile(f"[{INLINE}{BLOCK}{END}{IT}{TRACE}]")
 LITERAL: Final = re.compile(f"[{INLINE}{BLOCK}{TRACE}](\\d+){END}")
 
 _FENCE: Final = re.compile(r"[ \t]{0,3}(`{3,}(?=[^`]*$)|~{3,})")
 _CLOSERS: Final = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„": "“”"}
 _OPENER: Final = re.compile(r"(?!(?<=n)`t\b)`+|(?<!\w)[\"'“‘«„]", re.IGNORECASE)
-"""Not the sign of "don`t"."""
+"""Excludes the apostrophe of "don`t"."""
 
 _ERROR: Final = re.compile(r"\s*(?:Uncaught |Exception in thread )?[\w.$\" ]{0,80}(?:Error|Exception|panicked at)\b")
 _RAISED: Final = re.compile(r"\s*(?:Uncaught |Exception in thread \"[^\"\n]*\" )?[A-Za-z_][\w.$]*(?:$|:(?:\s|$))")
@@ -33,7 +33,7 @@ _TRACE_LINE: Final = re.compile(
 
 
 class MaskedLiteral(NamedTuple):
-    """One literal: what it holds, and how it was written."""
+    """One literal: its content, and how it was written."""
 
     text: str
     raw: str
@@ -41,19 +41,19 @@ class MaskedLiteral(NamedTuple):
 
 
 class MaskedText(NamedTuple):
-    """A request whose literals are marks."""
+    """A request whose literals are replaced by placeholders."""
 
     text: str
     literals: tuple[MaskedLiteral, ...]
     problem: str = ""
-    """Why it cannot be told for sure where literals begin and end."""
+    """Why the boundaries of literals are uncertain; empty if they are not."""
 
     def literal(self, mark: str) -> MaskedLiteral | None:
         found = LITERAL.fullmatch(mark)
         return None if found is None else self.literals[int(found[1])]
 
     def unmask(self, text: str) -> str:
-        """As the person wrote it."""
+        """Return the text as the user wrote it."""
         return LITERAL.sub(lambda found: self.literals[int(found[1])].raw, text)
 
     @property
@@ -85,10 +85,10 @@ def mask(text: str) -> MaskedText:
 
 
 def find_fences(lines: Sequence[str]) -> dict[int, int]:
-    """For each line that opens a fenced block, the line that closes it. One that is never closed opens none."""
+    """Map each line that opens a fenced block to the line that closes it; unclosed fences are ignored."""
     found: dict[int, int] = {}
     unclosed: dict[str, int] = {}
-    """By their sign, the shortest fences that nothing further on closes."""
+    """By fence character, the shortest fence that no later line closes; avoids quadratic rescans."""
     at = 0
     while at < len(lines):
         fence = _FENCE.match(lines[at])
@@ -109,11 +109,12 @@ def _closes_fence(line: str, opener: str) -> bool:
 
 
 def _mask_inline(line: str, literals: list[MaskedLiteral]) -> str:
-    """The line with its quotes and code as marks. A quote closes where no word goes on, so that `'don't'` is one."""
+    """Replace the quotes and code spans of a line. A quote cannot close inside a word, so that `'don't'` is one
+    literal."""
     made: list[str] = []
     place = after = 0
     unclosed: set[str] = set()
-    """Openers that nothing further on closes."""
+    """Openers that nothing later on the line closes."""
     while (opener := _OPENER.search(line, place)) is not None:
         sign = opener[0]
         pattern = f"(?<!`){sign}(?!`)" if sign[0] == "`" else rf"[{_CLOSERS[sign]}](?![\w\"'])"
@@ -137,7 +138,8 @@ def _content(raw: str) -> str:
 
 
 def _end_of_trace(lines: Sequence[str], start: int) -> int:
-    """The line after a pasted traceback; `start` if none begins there. An error may go on to the next blank line."""
+    """Return the line after a pasted traceback; `start` if none begins there. An error message may extend to a blank
+    line."""
     at = start
     if _ERROR.match(lines[start]) and start + 1 < len(lines) and _TRACE_LINE.match(lines[start + 1]):
         at = start + 1
@@ -161,12 +163,12 @@ def _end_of_trace(lines: Sequence[str], start: int) -> int:
 
 
 def _is_single_frame(lines: Sequence[str], start: int) -> bool:
-    """`at src/app.py:12` with no other such line after it: a person may write that."""
+    """Whether this is a lone `at src/app.py:12`, which a user may write by hand."""
     return bool(_FRAME.match(lines[start])) and not (start + 1 < len(lines) and _TRACE_LINE.match(lines[start + 1]))
 
 
 def quoted(text: str, limit: int = 160) -> str:
-    """In backticks, on one line, cut if it is long."""
+    """Return the text in backticks, on one line, truncated to `limit`."""
     line = escape(" ".join(text[: 4 * limit].split())) or " "
     if len(line) > limit:
         line = f"{line[:limit]}…"
@@ -209,13 +211,13 @@ _QUESTION: Final = re.compile(r"(?:what|what['’]s|where|which|how much|is proc
 
 
 def split_sentences(text: str) -> Iterator[str]:
-    """They end with `.`, `!`, `?` or a blank line; a line break alone is white space."""
+    """Sentences end with `.`, `!`, `?` or a blank line; a single line break is white space."""
     for part in _paragraphs(text):
         yield from _SENTENCE_END.split(part)
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """What stands between blank lines; a list belongs to what stands before it, and its items follow a dash each."""
+    """Split at blank lines; list items join the paragraph before them, each after a dash."""
     part: list[str] = []
     blank = denies = False
     for line in text.split("\n"):
@@ -237,7 +239,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def split_steps(text: str) -> list[str]:
-    """The steps of a masked message. Nothing of it is left out but manners, order words and punctuation."""
+    """Split a masked message into steps, dropping only courtesies, ordering words and punctuation."""
     steps: list[str] = []
     for line in _logical_lines(text):
         polite = False
@@ -249,13 +251,13 @@ def split_steps(text: str) -> list[str]:
 
 
 def conjunction_splits(step: str) -> Iterator[tuple[str, str]]:
-    """The ways to cut a step in two at an "and" or a comma, the earliest first."""
+    """Return the ways to split a step in two at "and" or a comma, earliest first."""
     for found in _AND.finditer(step):
         yield step[: found.start()], step[found.end() :]
 
 
 def _logical_lines(text: str) -> list[str]:
-    """Lines that begin something of their own; those that go on with the one before are put to it."""
+    """Join continuation lines to the line before."""
     lines: list[str] = []
     for raw in text.split("\n"):
         line = raw.strip()
@@ -275,10 +277,10 @@ def _continues_line(before: str, line: str) -> bool:
 
 
 def _strip_manners(step: str, polite: bool) -> tuple[str, bool]:
-    """Without manners; and whether it asks "could you", so that a question mark is one more of them."""
+    """Strip courtesies; also return whether it asks "could you", in which case a question mark is another courtesy."""
     text = " ".join(step.split())
     leading = _LEADING.match(text)
-    assert leading is not None  # it matches nothing as well
+    assert leading is not None  # the pattern also matches the empty string
     polite = polite or leading["asks"] is not None
     text = text[leading.end() :]
     if not _ENDS_WITH_DOTS.search(text):
@@ -292,16 +294,16 @@ _TOKEN: Final = re.compile(r"[()\[\]]|[^\s()\[\]]+")
 
 
 class Slot(NamedTuple):
-    """A place in a phrase that a person fills."""
+    """A placeholder in a phrase."""
 
     pattern: str
-    """What may stand there."""
+    """A regular expression for the text it accepts."""
     read: Callable[[str, MaskedText], Any]
-    """What it means; None if what stands there cannot be meant for it."""
+    """Returns its value; None if the text is not acceptable."""
 
 
 def flag_slots(words: Iterable[str]) -> dict[str, Slot]:
-    """Slots for words whose presence matters."""
+    """Return slots for words whose mere presence matters."""
     return {word: Slot(word, _present) for word in words}
 
 
@@ -310,10 +312,10 @@ def _present(found: str, masked: MaskedText) -> bool:
 
 
 class Form:
-    """One way to say something, with slots.
+    """A phrase pattern with slots.
 
-    Words stand for themselves, `a/b` for either, `[x]` may be left out, `(some words / others)` are alternatives of
-    several words, and what is in capitals is a slot.
+    Words match themselves, `a/b` matches either, `[x]` is optional, `(some words / others)` are alternatives of several
+    words, and names in capitals are slots.
     """
 
     def __init__(self, text: str, slots: Mapping[str, Slot]) -> None:
@@ -321,7 +323,7 @@ class Form:
         self._slots = slots
 
     def match(self, text: str, masked: MaskedText) -> dict[str, Any] | None:
-        """What its slots hold; None if the text is not this form."""
+        """Return the slot values; None if the text does not match."""
         found = self._pattern.fullmatch(f" {text}")
         if found is None:
             return None
@@ -334,7 +336,7 @@ class Form:
         return re.compile(self._alternatives(_TOKEN.findall(self.text)), re.IGNORECASE)
 
     def _alternatives(self, tokens: list[str]) -> str:
-        """Everything up to the bracket that closes what was opened before."""
+        """Translate tokens up to the closing bracket of the current group."""
         pattern = ""
         while tokens and (mark := tokens.pop(0)) not in (")", "]"):
             if mark == "/":

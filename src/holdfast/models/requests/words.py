@@ -1,4 +1,4 @@
-"""The words of a request: plain ones, quoted ones, and what a name says about a file by its look alone."""
+"""Words of a request, classified as plain words, files or folders by their spelling alone."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def word_set(text: str) -> frozenset[str]:
 
 
 FOLDERS: Final = word_set("src lib docs doc tests test bin app cmd pkg include internal scripts")
-"""Folders by their name alone."""
+"""Folders recognised by name."""
 EXTENSIONLESS: Final = word_set(
     "Makefile GNUmakefile Dockerfile Containerfile Gemfile Rakefile Procfile Justfile justfile Jenkinsfile Vagrantfile "
     "Brewfile Podfile Pipfile Tiltfile"
 )
-"""Files by their name alone."""
+"""Files recognised by name."""
 _CODE_EXTENSIONS: Final = SOURCE | word_set(
     "java kt kts rb php cs swift scala lua pl ex exs erl hs clj dart jl vue svelte cc cxx hh hxx mm zig nim proto "
     "graphql sol elm fs vb ps1 bat mjs cjs mts cts pyi pyx sass less gradle tf cmake mk ipynb"
@@ -36,7 +36,7 @@ _PRODUCTS: Final = word_set(
     "discord.js alpine.js p5.js chart.js socket.io asp.net .net process.env import.meta.env"
 )
 _VARIABLES: Final = word_set("self this cls super request response req res resp obj args event ctx")
-"""Before a dot these are things of a program: `request.json` is no file."""
+"""Variables: `request.json` is an attribute, not a file."""
 _SLASHED_WORDS: Final = word_set(
     "and/or either/or i/o n/a w/o w/ yes/no on/off true/false he/she his/her client/server request/response "
     "input/output read/write reader/writer producer/consumer tcp/ip ci/cd pub/sub key/value get/set http/1 http/2 "
@@ -62,20 +62,20 @@ _DOTS: Final = re.compile(r"(?:.*[/\\])?\.\.?")
 _PART: Final = re.compile(r"""[^"'`“”‘’<>()\[\]{},;:|*?!=$%&…]+""")
 _URL_BOUNDARY: Final = re.compile(r"""["'`<>()\[\]{},;|]""")
 _PATTERN_BEFORE: Final = frozenset("*?}]>$%&")
-"""After one of these a name is the rest of a pattern: `*.py`, `<name>.py`."""
+"""After one of these, a name is the rest of a pattern: `*.py`, `<name>.py`."""
 _DOMAIN: Final = re.compile(r"(?:www\.)?[\w.-]+\.(?:com|org|net|io|dev|ai|edu|gov|co|app)", re.IGNORECASE)
 MAX_NAME_CHARS: Final = 300
-"""Nothing longer is a path or an identifier somebody wrote."""
+"""Longer text is neither a path nor an identifier."""
 
 
 class WordKind(Enum):
-    """What a word looks like. The values are how phrases write them: no plain word is upper case."""
+    """What a word looks like. The values are the placeholders used in phrases, which are otherwise lower case."""
 
     WORD = "W"
     FILE = "F"
     FOLDER = "D"
     EITHER = "E"
-    """A path that could be a file or a folder."""
+    """A path that may be a file or a folder."""
 
     @property
     def is_path(self) -> bool:
@@ -83,9 +83,9 @@ class WordKind(Enum):
 
 
 def kind_of(name: str, *, quoted: bool = False) -> WordKind:
-    """By its look alone: a slash, or a name that ends like a file. Spaces only where quotes hold it together.
+    """Classify by spelling: a slash, or a known file name or extension. Spaces count only inside quotes.
 
-    Addresses, versions, `and/or`, `Node.js` and `self.c` are words. Nothing here asks the disk.
+    URLs, versions, `and/or`, `Node.js` and `self.c` are plain words. Does not access the file system.
     """
     if name.isalnum():
         return WordKind.FILE if name in EXTENSIONLESS else WordKind.WORD
@@ -130,23 +130,23 @@ def _kind_of_name(name: str) -> WordKind:
 
 class RequestWord(Struct, frozen=True):
     text: str
-    """Without quotes and the punctuation around it; empty for a block."""
+    """Without quotes and surrounding punctuation; empty for a block."""
     kind: WordKind
     plain: str = ""
-    """How a plain word is compared; empty for anything else."""
+    """The normalised form of a plain word, for comparison; empty for other kinds."""
     quoted: bool = False
     line_suffix: str = ""
-    """The line that was named after a path: `:12`, `:3-9`, `#L3-L9`."""
+    """The line reference after a path: `:12`, `:3-9`, `#L3-L9`."""
 
     @property
     def is_path(self) -> bool:
-        """Whether it names something in the project: `.` and a command such as `/help` do not."""
+        """Whether it names something in the project; `.` and commands such as `/help` do not."""
         command = self.kind is WordKind.EITHER and self.text.startswith("/") and self.text.count("/") == 1
         return self.kind.is_path and self.text.strip("./\\") != "" and not command
 
 
 def words_in(masked: MaskedText) -> list[RequestWord]:
-    """In the order of the text, each literal as one."""
+    """Return the words in order; each literal is one word."""
     words: list[RequestWord] = []
     for match in _WORD.finditer(masked.text):
         literal = masked.literal(match[0])
@@ -160,7 +160,7 @@ def words_in(masked: MaskedText) -> list[RequestWord]:
 
 
 def plain_word(chunk: str) -> RequestWord:
-    """A chunk without white space, outside quotes."""
+    """Classify a chunk without white space, outside quotes."""
     whole = _trimmed(chunk)
     text = strip_line_number(whole)
     kind = kind_of(text)
@@ -169,7 +169,7 @@ def plain_word(chunk: str) -> RequestWord:
 
 
 def _trimmed(chunk: str) -> str:
-    """`(see` → `see`, `a.py,` → `a.py`, `a.py's` → `a.py`; `..` and `src/..` stay, and so does the `(` of a call."""
+    """`(see` → `see`, `a.py,` → `a.py`, `a.py's` → `a.py`; keeps `..`, `src/..` and the `(` of a call."""
     plain = chunk.lstrip(_LEADING_PUNCTUATION)
     if len(plain) <= MAX_NAME_CHARS and _DOTS.fullmatch(plain):
         return plain
@@ -178,7 +178,7 @@ def _trimmed(chunk: str) -> str:
 
 
 def strip_line_number(plain: str) -> str:
-    """Without the line that is named after a path: `a.py:12`, `a.py#L3-L9`."""
+    """Remove a line reference after a path: `a.py:12`, `a.py#L3-L9`."""
     return _LINE_NUMBER.sub("", plain) if len(plain) <= MAX_NAME_CHARS else plain
 
 
@@ -195,29 +195,30 @@ def is_prose(path: str) -> bool:
 
 
 def is_config_format(path: str) -> bool:
-    """A format for configuration; a lock file is none."""
+    """Whether the file has a configuration format; lock files do not count."""
     name = base_name(path)
     return not is_lockfile(path) and (extension(path) in _CONFIG_EXTENSIONS or name.startswith(".env"))
 
 
 def is_config_file(path: str) -> bool:
-    """A configuration file, or code that is one by its name: `settings.py`, `vite.config.ts`."""
+    """Whether it is a configuration file, or code named like one: `settings.py`, `vite.config.ts`."""
     name = base_name(path).lower()
     named = name.split(".")[0] in _CONFIG_NAMES or ".config." in name
     return not is_lockfile(path) and (is_config_format(path) or (named and not is_prose(path)))
 
 
 def is_lockfile(path: str) -> bool:
-    """What a package manager wrote: names everything and explains nothing."""
+    """Whether a package manager generated it: it mentions every name and explains none."""
     name = base_name(path).lower()
     return name in _LOCKFILES or name.endswith(".lock")
 
 
 def paths_in(answer: str) -> list[str]:
-    """Paths of files with a known ending, in backticks or not, each once, in order, as written but for a line number.
+    """Return paths of files with a known extension, without duplicates or line references, in order.
 
-    Not: addresses, absolute paths, patterns, calls (`response.json()`), products (`Node.js`), versions. In fenced
-    code a path counts only where nothing else is on the line: code names files that nobody claims to have read.
+    Skips URLs, absolute paths, patterns, calls (`response.json()`), products (`Node.js`) and versions. Inside fenced
+    code, a path counts only if it is alone on its line: code mentions files that the answer does not claim to have
+    read.
     """
     lines = answer.splitlines()
     fenced = {place for start, end in find_fences(lines).items() for place in range(start + 1, end + 1)}
@@ -240,7 +241,7 @@ def _paths_in_line(line: str) -> Iterator[str]:
 
 
 def _before_url(chunk: str) -> str:
-    """What stands before a URL: `[a.py](https://…)` still names a.py."""
+    """Return the text before a URL: `[a.py](https://…)` still names a.py."""
     at = chunk.find("://")
     if at < 0:
         return chunk

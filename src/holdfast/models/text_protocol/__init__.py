@@ -1,1 +1,1 @@
-"""Calls as plain text, for models that can only write."""
+"""Tool calls as plain text, for models without native tool calls."""

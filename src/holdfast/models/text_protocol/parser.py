@@ -1,4 +1,4 @@
-"""Reads a whole reply: which of its text is calls, and what is wrong with the rest."""
+"""Parses a complete reply of the text protocol into text, calls and syntax problems, in linear time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from holdfast.models.text_protocol.syntax import (
     parse_write,
 )
 
-# Every alternative begins with a plain character: so `re` skips what cannot begin one.
+# Every alternative begins with a literal character, so that `re` can skip ahead quickly.
 TOKEN: Final = re.compile(
     rf"""\[(?:(?P<inline>{"|".join(INLINE)}):(?:(?P<argument>[^\[\]\n]*+(?:\[[^\[\]\n]*+\][^\[\]\n]*+)*+)\])?"""
     rf"""|(?P<static>{"|".join(STATIC)})\]"""
@@ -48,7 +48,7 @@ _FENCED: Final = re.compile(
     rf"\n(?P<before>[{BLANKS}>]*+)(?P<run>`{{3,}}+|~{{3,}}+)[{BLANKS}]*+(?=\n|\Z)|{ANY_TAG}|{ANY_FRAME}"
 )
 _MAX_CLOSING_INDENT: Final = 3
-"""A run that is indented more than this beyond the fence is a line of what is quoted."""
+"""A run indented further than this beyond the opening fence does not close it."""
 _BRACKET: Final = re.compile(r"[\[\]]")
 _SPACE: Final = re.compile(r"\s*+")
 _BLANKS: Final = re.compile(rf"[{BLANKS}]*+")
@@ -70,7 +70,7 @@ _ARGUMENT: Final = {"read_file": "path", "list_dir": "path", "search_code": "que
 
 class ParsedReply(Struct, frozen=True):
     pieces: tuple[TextPiece | TextCall, ...]
-    """Neighbouring text is one piece."""
+    """Adjacent text is one piece."""
     problems: tuple[SyntaxProblem, ...]
 
     @property
@@ -83,17 +83,17 @@ def parse(text: str) -> ParsedReply:
 
 
 class _LineHead(Struct, frozen=True):
-    """How a line begins: blanks, marks of quotations and markers of lists."""
+    """The start of a line: indentation, block-quote marks and list markers."""
 
     end: int
     indent: int
-    """A tab counts as four."""
+    """A tab counts as four columns."""
     quotes: int
     listed: bool
 
 
 class LineHeads:
-    """How the lines of a text begin; each is looked at once, from the first to the last."""
+    """Reads the starts of lines; positions must be queried in increasing order, so that the text is scanned once."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -101,7 +101,7 @@ class LineHeads:
         self._head: _LineHead | None = None
 
     def head(self, at: int) -> _LineHead:
-        """Of the line `at` is in."""
+        """Return the head of the line that contains `at`."""
         newline = self._text.rfind("\n", self._seen, at)
         self._seen = at
         if newline >= 0 or self._head is None:
@@ -114,7 +114,7 @@ class LineHeads:
 
 
 class CodeFence(Struct, frozen=True):
-    """A quotation between runs of backticks or tildes: nothing in there is a call."""
+    """A Markdown code fence or span: nothing inside is a call."""
 
     run: str
     indent: int
@@ -122,12 +122,13 @@ class CodeFence(Struct, frozen=True):
 
     @classmethod
     def at(cls, token: re.Match[str], lines: LineHeads) -> CodeFence | None:
-        """The one a token opens. Tildes open one only where a line begins."""
+        """Return the fence that a token opens. Tildes open one only at the start of a line."""
         head, run = lines.head(token.start()), token[0]
         return CodeFence(run, head.indent, head.quotes) if run[0] == "`" or token.start() == head.end else None
 
     def end(self, text: str, at: int, noted: list[re.Match[str]]) -> int | None:
-        """Where it ends, if it does. `at` is in its first line or ends it; tags and frames from there on are noted."""
+        """Return where the fence ends, or None. `at` is in its first line or at the end of it; appends the tags and
+        frames inside to `noted`."""
         if self.run[0] == "`":
             for token in _QUOTED.finditer(text, at):
                 if token.lastgroup == "newline":
@@ -156,7 +157,7 @@ class CodeFence(Struct, frozen=True):
 
 
 class _Parser:
-    """Goes from left to right once. Each method reads what a token begins, and gives where to go on."""
+    """A single pass from left to right. Each method reads from one token and returns the position after it."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -164,11 +165,11 @@ class _Parser:
         self._pieces: list[TextPiece | TextCall] = []
         self._problems: list[tuple[ProblemKind, str, int]] = []
         self._text_start = 0
-        """Where the text begins that is in no piece yet."""
+        """The start of text that is not yet in a piece."""
         self._empty_write: int | None = None
-        """Where the last `[write_file: PATH]` is."""
+        """The position of the last `[write_file: PATH]`."""
         self._pairs: dict[int, int] = {}
-        """The brackets of the line that ends at `_line_end`."""
+        """Matching brackets of the line that ends at `_line_end`."""
         self._last_bracket = self._line_end = -1
 
     def parsed(self) -> ParsedReply:
@@ -220,7 +221,7 @@ class _Parser:
         self._problems.append((kind, tag, at))
 
     def _unclosed(self, tag: str, at: int) -> int:
-        """All that follows is text."""
+        """Report an unclosed tag; the rest of the reply is text."""
         self._report(ProblemKind.UNCLOSED, tag, at)
         return len(self._text)
 
@@ -237,7 +238,7 @@ class _Parser:
         return self._call(TOOLS[name], args, start, end)
 
     def _unbalanced(self, token: re.Match[str]) -> int:
-        """A bracket that is not closed on its line, or has brackets in its argument that are not in simple pairs."""
+        """Read a bracket that is unclosed on its line, or whose argument contains nested or unbalanced brackets."""
         start, after = token.span()
         if start >= self._line_end:
             self._pair_brackets(start)
@@ -284,7 +285,7 @@ class _Parser:
                 tag = tag or each[0]
         if end is not None:
             return end
-        # With calls before it, a fence that stays open leaves it in doubt which of them were quoted.
+        # After an unclosed fence, earlier calls may be quotations too: a missing fence inverts inside and outside.
         if tag or self._text_start:
             self._report(ProblemKind.OPEN_FENCE, tag or token[0], token.start())
         return len(self._text)
@@ -292,7 +293,7 @@ class _Parser:
     # Blocks
 
     def _query(self, start: int, at: int) -> int:
-        """`[search_code]`: a block if nothing but its query comes before its closing tag, else only text."""
+        """`[search_code]` is a block only if nothing but its query precedes the closing tag; otherwise it is text."""
         token = _QUERY.search(self._text, at)
         if token is None or token[0] != "[/search_code]":
             return token.start() if token else len(self._text)
@@ -303,9 +304,9 @@ class _Parser:
         return token.end()
 
     def _block(self, kind: str, tag: str, start: int, at: int) -> int:
-        """`[write_file]`, `[edit_file]`, and a `[call: …]` that no object follows: here the header, up to the body."""
+        """Read the header of `[write_file]`, `[edit_file]`, or a `[call: …]` without an object, up to the body."""
         mixed = False
-        """Whether another tag was seen before the body: then it is not clear what was meant."""
+        """Whether another tag precedes the body, which makes the block ambiguous."""
         opening = "[call:" if kind == "call" else tag
         for token in _HEADER[kind].finditer(self._text, at):
             match token.lastgroup:
@@ -318,7 +319,7 @@ class _Parser:
                         self._report(ProblemKind.UNCLOSED, tag, start)
                         return token.start()
                 case _ if token[0] == opening:
-                    # The first tag was a word about calls, and no call.
+                    # The first tag was only a mention of the syntax.
                     if mixed:
                         self._report(ProblemKind.UNCLOSED, tag, start)
                     return token.start()
@@ -329,7 +330,7 @@ class _Parser:
         return self._unclosed(tag, start)
 
     def _body(self, kind: str, start: int, inside: int, at: int, *, mixed: bool) -> int:
-        """`inside`: behind the opening tag; `at`: behind the first delimiter."""
+        """`inside` is the position after the opening tag, `at` the one after the first delimiter."""
         text, tag = self._text, self._text[start:inside]
         nested: list[tuple[int, int]] = []
         opened: list[int] = []
@@ -358,9 +359,10 @@ class _Parser:
         return self._unclosed(tag, start)
 
     def _after_inline_closing(self, kind: str, tag: str, start: int, end: int) -> int:
-        """Behind a closing tag in the middle of a line: if the line goes on, the tag may have been a word of the body.
+        """Handle a closing tag in the middle of a line.
 
-        It is not clear then where the body ends: all up to the next closing tag is not read.
+        If the line continues, the tag may belong to the body, so that its end is ambiguous: skip to the next closing
+        tag.
         """
         at = self._skip(_BLANKS, end)
         if at == len(self._text) or self._text[at] == "\n":
@@ -374,7 +376,7 @@ class _Parser:
         return end
 
     def _object(self, tag: str, name: str | None, start: int, at: int) -> int:
-        """`[call: NAME]`: a JSON object, which may be in a fence, and then nothing but the closing tag."""
+        """Read `[call: NAME]`, a JSON object, optionally fenced, and the closing tag."""
         text = self._text
         begins = cast(re.Match[str], _OBJECT_START.match(text, at))
         at, fence = begins.end(), begins[1] or ""
@@ -395,7 +397,7 @@ class _Parser:
         return self._call(name, args, start, closing + len(CALL_END))
 
     def _object_end(self, at: int) -> int | None:
-        """Behind its last brace, or at a closing tag before that; None if the reply ends in it."""
+        """Return the position after the last brace, or of an earlier closing tag; None if the reply ends first."""
         depth = 0
         for token in _OBJECT.finditer(self._text, at):
             match token[0]:
@@ -422,7 +424,7 @@ def _parse_object(text: str) -> Args | None:
 
 
 def _arguments(name: str, written: str) -> Args | None:
-    """None if nothing is asked for."""
+    """Return None if the argument is empty."""
     value = written.strip()
     if name == "write_file":
         value = value.removeprefix("path=").strip()
@@ -433,7 +435,7 @@ def _arguments(name: str, written: str) -> Args | None:
 
 
 def _tool_name(written: str) -> str | None:
-    """Between quotes a name may hold anything."""
+    """A quoted name may contain any character."""
     name = written.strip()
     if not name.startswith('"'):
         return name or None

@@ -1,4 +1,4 @@
-"""What a model that only writes is sent: how calls are written, which tools there are, and the conversation as text."""
+"""Prompts for models without native tool calls: the syntax of calls, the tools, and the conversation as text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CALL_FORMS: Final = {
     "write_file": "[write_file]\npath: PATH\n---content---\nCONTENT\n[/write_file]",
     "edit_file": "[edit_file]\npath: PATH\n---search---\nOLD TEXT\n---replace---\nNEW TEXT\n[/edit_file]",
 }
-"""How each call is written, by its small name."""
+"""The form of each call, by short name."""
 NO_TOOLS: Final = "There are no tools now: answer in plain text."
 _INTRODUCTION: Final = (
     "You work with tools. To call one, write its form exactly as below, each call on a line of its own and outside "
@@ -47,7 +47,7 @@ _MAX_SIGNATURE: Final = 600
 _MAX_VALUE: Final = 60
 _MAX_DEPTH: Final = 4
 _MAX_SCHEMAS: Final = 100
-"""How many schemas are looked at, in all."""
+"""The maximum number of subschemas to visit."""
 _JSON_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _TAG_OR_FRAME: Final = re.compile(rf"{ANY_TAG}|{ANY_FRAME}")
 
@@ -55,7 +55,7 @@ Schema = Mapping[str, Any]
 
 
 def instructions(tools: Sequence[Tool]) -> str:
-    """The part of the system prompt that is ours."""
+    """Return the tool section of the system prompt."""
     if not tools:
         return NO_TOOLS
     given = {tool.name: tool for tool in tools}
@@ -68,9 +68,9 @@ def instructions(tools: Sequence[Tool]) -> str:
 
 
 def signature(schema: Schema) -> str:
-    """A schema as one short line: `{"command": text, "timeout"?: number}`; a `?` may be left out."""
+    """Summarise a schema in one line: `{"command": text, "timeout"?: number}`; `?` marks optional properties."""
     shown = _SchemaSummary(schema).of(schema, _MAX_DEPTH)
-    # Arguments always are an object.
+    # Arguments are always an object.
     return shorten(shown if shown.startswith("{") else "{}", _MAX_SIGNATURE)
 
 
@@ -79,7 +79,7 @@ def shorten(text: str, most: int) -> str:
 
 
 def one_line(text: str) -> str:
-    """White space and what cannot be printed become blanks."""
+    """Collapse white space and unprintable characters to single spaces."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
@@ -92,7 +92,7 @@ def _entry(form: str, tool: Tool) -> str:
 
 
 class _SchemaSummary:
-    """A schema in a few words a small model can follow: of bounded length and work, whoever wrote the schema."""
+    """Summarises a JSON schema for a small model; length and work are bounded, since schemas are untrusted."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
@@ -129,13 +129,13 @@ class _SchemaSummary:
                 break
             resolved = self._resolved(part)
             optional = name not in required or "null" in self._types(resolved, depth)
-            # Every tool of ours takes a label, and a small model has better things to write.
+            # Every built-in tool takes an optional label, which would only distract a small model.
             if not (optional and name == "label"):
                 written.append(f"{_literal(name)}{'?' if optional else ''}: {self.of(resolved, depth - 1)}")
         return "{" + ", ".join(written) + "}"
 
     def _choices(self, schema: Schema) -> list[Schema]:
-        """What it may be, except null; choices among choices are choices."""
+        """Return the alternatives except null, flattening nested ones."""
         pending, seen = list(_options(schema)), {id(schema)}
         found: list[Schema] = []
         for each in pending:
@@ -151,7 +151,7 @@ class _SchemaSummary:
         return found
 
     def _merged(self, schema: Schema, depth: int) -> Schema:
-        """All that must hold, as one schema: what says it first wins."""
+        """Merge `allOf` into one schema; the first definition of a key wins."""
         merged: dict[str, Any] = {key: value for key, value in schema.items() if key != "allOf"}
         for part in _list(schema, "allOf")[:_MAX_SCHEMAS]:
             self._left -= 1
@@ -186,7 +186,7 @@ class _SchemaSummary:
         return " or ".join(shown) or "any"
 
     def _resolved(self, part: object) -> Schema:
-        """What a reference inside the schema leads to; anything else that is no object says nothing."""
+        """Follow references inside the schema; anything that is not an object becomes `{}`."""
         for _ in range(_MAX_DEPTH):
             found = _mapping(part)
             reference = found.get("$ref")
@@ -212,7 +212,7 @@ def _list(schema: Schema, key: str) -> list[Any]:
 
 
 def _literal(value: object) -> str:
-    """A name or a value as JSON, in which nothing is a tag, a frame or the end of a line."""
+    """Return a name or value as JSON without tags, frames or line breaks."""
     try:
         shown = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
@@ -233,7 +233,7 @@ _CONTINUE_HINT: Final = re.compile(r" Use offset=[0-9]+ to continue\.(?=\]\Z)")
 
 
 def to_plain_text(messages: Sequence[Message], tools: Sequence[Tool], *, system_role: bool = True) -> list[Message]:
-    """The same conversation without a single call or result in the provider's sense."""
+    """Return the conversation with calls and results written as text."""
     told = [message.text.strip() for message in messages if message.role == "system"]
     system = "\n\n".join(text for text in (*told, instructions(tools)) if text)
     spoken = [_rewrite(each) for each in messages if each.role != "system"]
@@ -249,7 +249,7 @@ def to_plain_text(messages: Sequence[Message], tools: Sequence[Tool], *, system_
 
 
 def failed_edit_path(messages: Sequence[Message]) -> str | None:
-    """The path of an edit that has just failed; None if none has."""
+    """Return the path of an edit that has just failed, or None."""
     before, last = messages[-2:] if len(messages) > 1 else (None, None)
     uses = {use.id: use for use in before.tool_uses} if before else {}
     for part in last.parts if last else ():
@@ -260,9 +260,9 @@ def failed_edit_path(messages: Sequence[Message]) -> str | None:
 
 
 def write_call(use: ToolUse) -> str:
-    """A call as a model writes it, in a form that reads back as exactly this call.
+    """Return a call in a form that parses back to exactly this call.
 
-    Arguments that are no JSON object are shown under a key that says so: they only are history.
+    Arguments that are not a JSON object are wrapped under a key that says so: they are only history.
     """
     args = parse_arguments(use.arguments)
     for written in _short_forms(short_name(use.name), args):
@@ -275,7 +275,7 @@ def write_call(use: ToolUse) -> str:
 
 
 def _short_forms(name: str, args: dict[str, Any]) -> Iterator[str]:
-    """The forms to try. Reading one shows whether it says exactly what is meant."""
+    """Yield the forms to try; the caller keeps the first that parses back to the same call."""
     path = args.get("path")
     if name in STATIC:
         yield f"[{name}]"
@@ -292,9 +292,9 @@ def _short_forms(name: str, args: dict[str, Any]) -> Iterator[str]:
 
 
 def write_result(result: ToolResult) -> str:
-    """What came of a call, with the text that is attached to it, in a frame that nothing in it can open or close."""
+    """Return a result and its text attachments in a frame that its content can neither open nor close."""
     kind, name = "tool_error" if result.error else "tool_result", short_name(result.name)
-    # `[read_file: PATH]` has no place for an offset.
+    # `[read_file: PATH]` cannot express an offset.
     output = _CONTINUE_HINT.sub("", result.output) if name == "read_file" else result.output
     lines = [f"=== {kind}: {_label(name)} ===", _escape_frames(output)]
     for attached in result.attachments:
@@ -309,38 +309,38 @@ def _label(name: str) -> str:
 
 
 def _is_text(attached: Attachment) -> bool:
-    """Whether what is attached can be read as text; it is part of its result then."""
+    """Whether the attachment is text, which becomes part of its result."""
     kind = attached.mime_type.partition(";")[0].strip().lower()
     return bool(attached.data and _TEXT_TYPE.fullmatch(kind))
 
 
 def _escape_frames(text: str) -> str:
-    """What looks like a frame is marked: only the runtime writes them."""
+    """Escape text that looks like a result frame: only the runtime writes frames."""
     return _FRAME_LIKE.sub(r"===\\", text)
 
 
 def _escape_tags(text: str) -> str:
-    """Nothing in it is a call, a quotation or a frame any more, and it still can be seen what was written."""
+    """Escape calls, fences and frames, keeping the text legible."""
     return _TAG_LIKE.sub(lambda found: f"{found[0]}\\", _escape_frames(text))
 
 
 def _rewrite(message: Message) -> Message:
     parts = tuple(_join_text(message, str))
     if message.role == "assistant" and not _round_trips(message, parts):
-        # It is only history: what was said gives way, so that what was asked for can be read.
+        # This is only history: escape the prose, so that the calls stay readable.
         parts = tuple(_join_text(message, _escape_tags))
     return Message(message.role, parts)
 
 
 def _round_trips(message: Message, parts: Iterable[Part]) -> bool:
-    """Whether exactly its calls are read in what is shown of a reply."""
+    """Whether the rewritten reply parses to exactly its calls."""
     read = parse("\n".join(part.text for part in parts if isinstance(part, Text)))
     asked = [(use.name, parse_arguments(use.arguments)) for use in message.tool_uses]
     return [(call.name, call.args) for call in read.calls] == asked and not (asked and read.problems)
 
 
 def _join_text(message: Message, shown: Callable[[str], str]) -> Iterator[Part]:
-    """Neighbouring text as one part: some servers take no more than one. `shown`: what text is shown as."""
+    """Merge adjacent text into one part, since some servers accept only one. `shown` transforms the text."""
     for written, parts in groupby(_results_first(message), lambda part: isinstance(part, Text | ToolUse | ToolResult)):
         if not written:
             yield from parts
@@ -349,7 +349,7 @@ def _join_text(message: Message, shown: Callable[[str], str]) -> Iterator[Part]:
 
 
 def _results_first(message: Message) -> Iterator[Part]:
-    """Results come first, as every provider wants them; what is attached to one, and is no text, follows it."""
+    """Yield results first, as providers require, each followed by its non-text attachments."""
     for result in message.parts:
         if isinstance(result, ToolResult):
             yield result
@@ -358,7 +358,7 @@ def _results_first(message: Message) -> Iterator[Part]:
 
 
 def _text(parts: Sequence[Part], shown: Callable[[str], str]) -> Text | None:
-    """Calls and results begin, and end, on their own line."""
+    """Join parts so that calls and results start and end on their own line."""
     included = any(isinstance(part, Text) and part.included for part in parts)
     lines: list[str] = []
     for kind, group in groupby(parts, type):

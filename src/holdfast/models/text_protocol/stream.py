@@ -1,4 +1,4 @@
-"""One reply as it comes: text is shown up to the first thing that may begin a call, the rest once it is whole."""
+"""Streams one reply: shows text up to the first possible call, and the rest once the reply is complete."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _LINE_START: Final = re.compile(r"(?=\n)")
 
 
 class TextPreview:
-    """Gives out a reply while it can only be text: up to the first tag outside fences, or the first frame of a result.
+    """Emits the part of a reply that is certainly text: up to the first tag outside fences, or the first result frame.
 
-    A line is read whole if a fence may begin or end in it. It begins with the newline before it.
+    A line in which a fence may begin or end is buffered whole. Each line starts with the newline before it.
     """
 
     def __init__(self) -> None:
@@ -41,14 +41,14 @@ class TextPreview:
         self._fence: CodeFence | None = None
         self._line = ["\n"]
         self._shown = 1
-        """How much of the line was given out."""
+        """How much of the current line has been emitted."""
         self._tail = ""
-        """The rest of it, as long as no fence begins in it."""
+        """The rest of the line, unless a fence begins in it."""
         self._may_open_fence = False
-        """Whether one may."""
+        """Whether a fence may begin in the line."""
 
     def feed(self, text: str) -> str:
-        """What can be shown now that this came."""
+        """Return the text that can be shown after this delta."""
         if "\n" not in text:
             return self._feed_line(text)
         first, *lines = _LINE_START.split(text)
@@ -76,7 +76,7 @@ class TextPreview:
         return tail[:end]
 
     def _end_line(self) -> str:
-        """The rest of a line that ends here."""
+        """Return the rest of a finished line."""
         if self.over:
             return ""
         line = "".join(self._line)
@@ -86,7 +86,7 @@ class TextPreview:
         return shown
 
     def _read(self, line: str) -> int:
-        """Up to where the line is only text."""
+        """Return the position up to which the line is certainly text."""
         lines, at = LineHeads(line), 0
         while True:
             if self._fence:
@@ -109,30 +109,30 @@ class TextPreview:
 
 class TextReply:
     def __init__(self, name: str) -> None:
-        """`name`: of the model."""
+        """`name`: the model's name, for error messages."""
         self._name = name
         self.ended: ReplyEnded | None = None
         self._preview = TextPreview()
         self._written: list[str] = []
         self._size = self._emitted = 0
-        """Of what is written: how much there is, and how much of it was given out."""
+        """The length of the reply so far, and how much of it has been emitted."""
         self._raw: list[Part] = []
         self._part: list[str] = []
-        """Of the part that is being written."""
+        """Deltas of the current text part."""
         self._others: list[tuple[int, Thinking | ToolUse]] = []
-        """What came by the provider's own means and was not given out, and how much was written before it."""
+        """Native thinking and calls that are held back, with their position in the text."""
         self._text: list[str] = []
-        """Of the text that is being put together."""
+        """Pieces of the text part being assembled."""
         self._white: list[str] = []
-        """The white space after it: part of it only if more text follows, and no call."""
+        """Trailing white space: part of the text only if more text follows, not before a call."""
         self._after_call = False
         self._ids: set[str] = set()
-        """Of the calls that came by the provider's own means."""
+        """Ids of native calls."""
         self._fresh_ids = (fresh for number in count(1) if (fresh := f"call-{number}") not in self._ids)
 
     @property
     def raw(self) -> Message:
-        """The reply as the model wrote it, to be shown to it again."""
+        """The reply as the model wrote it, for the correction dialogue."""
         return Message("assistant", tuple(self._raw))
 
     @cached_property
@@ -141,7 +141,7 @@ class TextReply:
 
     @property
     def problems(self) -> tuple[SyntaxProblem, ...]:
-        """Of the whole reply, like the calls."""
+        """Valid once the reply is complete, like `has_calls`."""
         return self._parsed.problems
 
     @property
@@ -154,7 +154,7 @@ class TextReply:
                 self._part.append(text)
                 yield from self._read(text)
             case PartEnded(Text(text)):
-                # The part is what counts; a model need not show it piece by piece.
+                # The complete part is authoritative; a model need not stream deltas.
                 shown = "".join(self._part)
                 if not text.startswith(shown):
                     raise self._contradicted()
@@ -179,11 +179,11 @@ class TextReply:
                     raise self._contradicted(event.usage)
                 self.ended = event
             case _:
-                # Calls are begun when they are certain, and retries are the caller's.
+                # Native `CallBegun` is premature here, and retries are handled by the caller.
                 pass
 
     def finish(self, *, calls: bool) -> Iterable[ModelEvent]:
-        """What was not given out. Without `calls`, they are only what they were written as."""
+        """Emit the rest of the reply. Without `calls`, calls are emitted as the text they were written as."""
         for piece in self._remaining(calls=calls):
             yield from self._emit(piece)
         yield from self._end_text(white=True)
@@ -231,7 +231,7 @@ class TextReply:
         yield PartEnded(piece)
 
     def _add_text(self, text: str) -> Iterable[ModelEvent]:
-        """White space around calls only keeps them apart: it is no text."""
+        """White space around calls only separates them and is dropped."""
         said = text.rstrip()
         if not said:
             self._white.append(text)
@@ -258,7 +258,7 @@ def _json(args: Args) -> str:
     try:
         return encode_json(args).decode()
     except UnicodeEncodeError:
-        # Half a character cannot be in a call: escaped like this, the pipeline says so.
+        # A lone surrogate cannot be encoded; escaped like this, the pipeline rejects the call with a clear message.
         return json.dumps(args)
 
 
@@ -267,6 +267,6 @@ def _as_text(other: Thinking | ToolUse) -> TextPiece | Thinking:
 
 
 def _without_blank_lines(text: str) -> str:
-    """Without those it begins with; the first line keeps what it is indented by."""
+    """Remove leading blank lines but keep the indentation of the first line."""
     start = len(text) - len(text.lstrip())
     return text[text.rfind("\n", 0, start) + 1 :]

@@ -1,4 +1,4 @@
-"""The words of the text protocol, what a reply is made of, and what is written between the tags of a block."""
+"""Syntax of the text protocol: tags, short tool names, parsed pieces, and the bodies of blocks."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ TOOLS: Final[dict[str, str]] = {
     "write_file": "file.write",
     "edit_file": "file.edit",
 }
-"""The small names models know, and the tool each stands for."""
+"""Short names used in prompts, and the tools they stand for."""
 _SHORT_NAMES: Final = {tool: name for name, tool in TOOLS.items()}
 
 INLINE: Final = ("read_file", "list_dir", "search_code", "write_file")
-"""Written with their argument, in one bracket."""
+"""Calls written as one bracket with an argument."""
 STATIC: Final = ("git_status", "git_diff", "git_log")
 BLOCKS: Final = ("write_file", "edit_file", "search_code")
 WRITE_EMPTY: Final = "[write_file:"
-"""Opens the one bracket that is also a block."""
+"""The opening of the only bracket form that also exists as a block."""
 CALL: Final = "[call:"
-"""Opens the form any tool can be called with."""
+"""The opening of the generic form, which works for any tool."""
 CALL_END: Final = "[/call]"
 CONTENT: Final = "---content---"
 FRAMES: Final = ("=== tool_result:", "=== tool_error:")
-"""How results begin. Only the runtime writes them."""
+"""The openings of result frames. Only the runtime writes them."""
 TAGS: Final[tuple[str, ...]] = (
     *(f"[{name}:" for name in INLINE),
     *(f"[{name}]" for name in (*STATIC, *BLOCKS)),
@@ -48,46 +48,46 @@ ANY_TAG: Final = (
 )
 ANY_FRAME: Final = r"=== tool_(?:result|error):"
 BLANKS: Final = " \t\r\f\v\N{NO-BREAK SPACE}"
-"""White space that does not end a line."""
+"""White space within a line."""
 
 
 class TextPiece(Struct, frozen=True):
-    """Text that is no call."""
+    """Text between calls."""
 
     text: str
 
 
 class TextCall(Struct, frozen=True):
-    """A call."""
+    """A call in a reply."""
 
     name: str
-    """The tool's own name for the small names, else what `[call: NAME]` says."""
+    """The tool's full name for a short name, else the name in `[call: NAME]`."""
     args: Args
     text: str
-    """As it was written."""
+    """As the model wrote it."""
 
 
 class ProblemKind(StrEnum):
     UNOPENED = "unopened"
     UNCLOSED = "unclosed"
     UNREADABLE = "unreadable"
-    """A block whose meaning is not clear."""
+    """An ambiguous or malformed block."""
     UNREADABLE_EDIT = "unreadable_edit"
     OPEN_FENCE = "open_fence"
-    """A fence that is never closed, and holds a tag or comes after a call."""
+    """A fence that is never closed and contains a tag or follows a call."""
     FABRICATED = "fabricated"
-    """A result the model wrote itself."""
+    """A result that the model wrote itself."""
 
 
 class SyntaxProblem(Struct, frozen=True):
     kind: ProblemKind
     tag: str
     line: int
-    """Where the tag is, or the fence; from 1."""
+    """The line of the tag or fence, from 1."""
 
 
 def short_name(tool: str) -> str:
-    """The name a small model knows the tool by, or the tool's own name where it has no other."""
+    """Return the short name of a tool, or its full name if it has none."""
     return _SHORT_NAMES.get(tool, tool)
 
 
@@ -99,7 +99,7 @@ _TOKEN_START: Final = re.compile(r"[\[`~=]")
 
 
 def incomplete_token_start(text: str) -> int:
-    """Where a word of the grammar begins that the end of the text cuts; else where the text ends."""
+    """Return the start of a token that the end of the text truncates, else the length of the text."""
     at = max(0, len(text) - _MAX_PREFIX)
     while found := _TOKEN_START.search(text, at):
         if text[found.start() :] in _TOKEN_PREFIXES:
@@ -110,7 +110,7 @@ def incomplete_token_start(text: str) -> int:
 
 _SEARCH: Final = "---search---"
 _REPLACE: Final = "---replace---"
-# In the middle of a line a delimiter has a blank before it: else it is part of a name. `re` is faster if told so last.
+# Within a line, a delimiter follows a blank, else it is part of a name. `re` is faster with the lookbehind last.
 _CONTENT: Final = rf"{CONTENT}(?<!\S{CONTENT})"
 _CANONICAL: Final = rf"^[ \t]*+{_SEARCH}|{_SEARCH}(?<!\S{_SEARCH})|^{_REPLACE}"
 _CONFLICT_START: Final = r"^<{7}(?!<)"
@@ -122,7 +122,7 @@ DELIMITERS: Final[dict[str, str]] = {
     "edit_file": rf"{_CANONICAL}|{_CONFLICT_START}|{_LABELS}|{_WORDS}",
     "call": "(?!)",
 }
-"""What ends the header of a block, as a pattern; a `call` has no body but its object."""
+"""Patterns that end a block's header; `call` has no body besides its object."""
 
 _CONTENT_MARK: Final = re.compile(_CONTENT)
 _FIRST: Final = re.compile(
@@ -140,11 +140,11 @@ _LINE_END: Final = re.compile(r"[ \t]*+\r?\n")
 _QUERY_LABEL: Final = re.compile(r"\A(?:pattern|query)[=:]")
 
 _EditTexts = tuple[slice, slice]
-"""Where the text to find and the one to put there are."""
+"""The slices of the search text and the replacement."""
 
 
 def parse_query(inner: str) -> str:
-    """The first line that says something, without its label; empty if none does."""
+    """Return the first non-blank line without its label; empty if there is none."""
     queries = (_QUERY_LABEL.sub("", line.strip(), count=1).strip() for line in inner.split("\n"))
     return next(filter(None, queries), "")
 
@@ -156,7 +156,7 @@ def parse_write(inner: str) -> Args | None:
 
 
 def parse_edit(inner: str, nested: Iterable[tuple[int, int]]) -> Args | None:
-    """In the form its first delimiter belongs to; None if it does not fit, or if it is not clear where a text ends."""
+    """Parse an edit in the form of its first delimiter; None if it is malformed or its boundaries are ambiguous."""
     plain = _blank_out(inner, nested)
     first = _FIRST.search(plain)
     path = _header_path(inner[: first.start()]) if first else ""
@@ -164,13 +164,13 @@ def parse_edit(inner: str, nested: Iterable[tuple[int, int]]) -> Args | None:
     if found is None or not path:
         return None
     search, replace = found
-    # A blank line before the second delimiter is not part of the search text: replacing it would join two lines.
+    # Drop a blank line before the second delimiter from the search text: replacing it would join two lines.
     wanted = _without_newline(_trim_body(inner[search]))
     return {"path": path, "search": wanted, "replace": _trim_body(inner[replace]), "mode": "first"}
 
 
 def _blank_out(inner: str, nested: Iterable[tuple[int, int]]) -> str:
-    """Blanks instead of the blocks that lie in the texts: their delimiters are not ours."""
+    """Blank out nested blocks, so that their delimiters are ignored."""
     parts: list[str] = []
     at = 0
     for start, end in nested:
@@ -194,7 +194,7 @@ def _edit_texts(plain: str, first: re.Match[str]) -> _EditTexts | None:
 
 
 def _canonical_texts(plain: str, first: re.Match[str]) -> _EditTexts | None:
-    """Without `---search---` the search text is empty, about which the tool has something to say."""
+    """Without `---search---` the search text is empty, which the tool rejects with an explanation."""
     start = first.end() if first[0].endswith(_SEARCH) else None
     replace = first if start is None else _REPLACE_LINE.search(plain, start)
     if replace is None:
@@ -206,7 +206,7 @@ def _canonical_texts(plain: str, first: re.Match[str]) -> _EditTexts | None:
 
 
 def _between_delimiters(plain: str, delimiter: re.Pattern[str], *initials: str) -> _EditTexts | None:
-    """The texts behind the first two delimiters, if the delimiters have exactly one of these sets of initials."""
+    """Return the texts after the first two delimiters, if the initials of all delimiters equal one of `initials`."""
     found = list(delimiter.finditer(plain))
     if "".join(each[0].lstrip()[0].lower() for each in found) not in initials:
         return None
@@ -226,7 +226,7 @@ def _header_path(header: str) -> str:
 
 
 def _trim_body(body: str) -> str:
-    """Without the end of the delimiter's line, and without the one newline before the next delimiter."""
+    """Remove the rest of the delimiter's line and the one newline before the next delimiter."""
     line_end = _LINE_END.match(body)
     return _without_newline(body[line_end.end() :] if line_end else body)
 

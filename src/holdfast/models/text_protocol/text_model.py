@@ -1,4 +1,4 @@
-"""`TextModel`: any model that can write, as one that can call tools."""
+"""`TextModel` gives tool calls to models without native ones; the protocol is chosen per model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAX_TAG: Final = 60
 
 
 class CorrectionKind(StrEnum):
-    """What a model is corrected for, once each."""
+    """A kind of mistake; a model is corrected once for each."""
 
     FABRICATED = "fabricated"
     EDIT = "edit"
@@ -45,14 +45,14 @@ _MISTAKES: Final = {
 
 
 def worst_problem(problems: Sequence[SyntaxProblem], *, cut: bool) -> tuple[CorrectionKind, SyntaxProblem] | None:
-    """What a reply is sent back for; None for nothing. `cut`: somebody else than the model ended it."""
+    """Return the most serious problem of a reply, or None. `cut`: the reply was truncated, not ended by the model."""
     counted = [problem for problem in problems if not (cut and problem.kind in _CAUSED_BY_TRUNCATION)]
     found = {_CORRECTED_AS.get(problem.kind, CorrectionKind.MALFORMED): problem for problem in reversed(counted)}
     return next(((kind, found[kind]) for kind in CorrectionKind if kind in found), None)
 
 
 def retry_reason(kind: CorrectionKind) -> str:
-    """For the person who watches."""
+    """Shown to the user while the model is corrected."""
     return f"The model {_MISTAKES[kind]}; nothing was run, and it is told so."
 
 
@@ -64,7 +64,7 @@ def give_up_message(name: str, kind: CorrectionKind) -> str:
 
 
 def correction_message(kind: CorrectionKind, problem: SyntaxProblem, *, failed_edit: str | None = None) -> str:
-    """`failed_edit`: the path of the edit that failed just before, which this one was to repair."""
+    """Return the message to send. `failed_edit`: the path of the failed edit that this one was meant to repair."""
     if kind is CorrectionKind.FABRICATED:
         return (
             f"{CORRECTION_MARK} Line {problem.line} of your reply is a tool result that you wrote yourself. "
@@ -99,23 +99,23 @@ def _describe_problem(problem: SyntaxProblem) -> str:
 
 
 _COMPLETE_STOPS: Final[frozenset[StopReason]] = frozenset({"end", "tool_use"})
-"""How a reply stops that its model has ended itself."""
+"""Stop reasons of complete replies."""
 
 
 class ProtocolChoice(Struct, frozen=True):
-    """How a model is spoken to."""
+    """How tool calls are exchanged with a model."""
 
     protocol: Literal["native", "text"]
     reason: str = ""
-    """Where nobody asked for it."""
+    """Empty if the user configured the protocol."""
 
     def notice(self, name: str) -> str:
-        """What a person should know about it; empty where it is as they would expect."""
+        """Return a notice for the user; empty if the protocol is the expected one."""
         return f"{name} writes its tool calls as text: {self.reason}." if self.reason else ""
 
 
 class _WrappedModel:
-    """A model that speaks through another one."""
+    """A model that delegates to another one."""
 
     def __init__(self, inner: Model, choice: ProtocolChoice) -> None:
         self.inner = inner
@@ -131,7 +131,7 @@ class _WrappedModel:
 
 
 class TextModel(_WrappedModel):
-    """Tells `inner` how calls are written, reads them in its replies, and corrects each kind of fault once."""
+    """Prompts `inner` with the call syntax, parses calls from its replies, and corrects each kind of mistake once."""
 
     def __init__(
         self, inner: Model, *, choice: ProtocolChoice | None = None, edit_repair: bool = True, system_role: bool = True
@@ -139,7 +139,7 @@ class TextModel(_WrappedModel):
         super().__init__(inner, choice or ProtocolChoice("text"))
         self.edit_repair = edit_repair
         self.system_role = system_role
-        """Whether it takes a system message; else the first message of the person begins with it."""
+        """Whether it accepts a system message; otherwise the prompt goes into the first user message."""
 
     async def stream(
         self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings
@@ -147,7 +147,7 @@ class TextModel(_WrappedModel):
         sent = to_plain_text(messages, tools, system_role=self.system_role)
         corrected: list[CorrectionKind] = []
         spent: Usage | None = None
-        """By the replies that came to their end."""
+        """By all complete replies, including corrected ones."""
         while True:
             reply = TextReply(self.name)
             stream = cast(AsyncGenerator[ModelEvent], self.inner.stream(sent, (), settings))
@@ -179,7 +179,7 @@ class TextModel(_WrappedModel):
             edited = failed_edit_path(messages) if self.edit_repair else None
             correction = Message("user", (Text(correction_message(kind, problem, failed_edit=edited)),))
             sent = [*sent, reply.raw, correction]
-        # Of a reply that somebody else ended nobody knows whether its last block was complete.
+        # The last block of a truncated reply may be incomplete.
         calls = reply.has_calls and not reply.problems and whole
         for ours in reply.finish(calls=calls):
             yield ours
@@ -192,7 +192,7 @@ def _add_usage(before: Usage | None, after: Usage | None) -> Usage | None:
 
 AS_OF: Final = "November 2026"
 _NUMBER_END: Final = r"(?!\.?[0-9])"
-"""Behind a generation: no more of its number."""
+"""Ends the version number of a model generation."""
 _WORD_END: Final = r"(?![a-z0-9])"
 _TEXT_ONLY_MODELS: Final = tuple(
     re.compile(pattern)
@@ -215,19 +215,19 @@ _TEXT_ONLY_MODELS: Final = tuple(
         r"qwen(:|-?1\.5|-(0\.5|1\.8|4|7|14|72)b)",
     )
 )
-"""How the names of models begin that were not made to call tools, as servers of one's own spell them, as of `AS_OF`.
-One that is missing here is found out by asking; one that is here wrongly can be set to `native`."""
+"""Name prefixes of models that were not trained to call tools, in the spelling of local servers, as of `AS_OF`. A
+missing one is detected by trying; a wrong one can be configured as `native`."""
 _TOOL_VARIANT: Final = re.compile(r"(?<![a-z])(tools?|functions?|functionary)(?![a-z])")
-"""What variants of them say that were taught it afterwards."""
+"""Marks variants that were fine-tuned for tool calls."""
 _NO_SYSTEM_ROLE: Final = re.compile(
     rf"(code)?gemma($|:|[-_]?2(?![a-z]){_NUMBER_END}|[-_]1\.1[-_]|[-_][27]b{_WORD_END})"
 )
-"""Their templates refuse a system message on some servers; on the others it makes no difference where it stands."""
+"""On some servers their chat templates reject a system message; on the others its position makes no difference."""
 ProtocolSelection = Literal["native", "text", "try"]
 
 
 def select_protocol(config: ModelConfig) -> ProtocolSelection:
-    """`try`: by the provider's own means, and in text if the server says that it takes no tools."""
+    """`try`: native calls first, the text protocol if the server reports that it does not support tools."""
     provider, _, model = config.name.partition(":")
     if config.name == OPERATOR:
         return "native"
@@ -244,7 +244,7 @@ def is_text_only(model: str) -> bool:
 
 
 def with_protocol(model: Model, config: ModelConfig, *, edit_repair: bool = True) -> Model:
-    """The model as the loop is to have it. What was chosen, and why, is said by `protocol_choice`."""
+    """Wrap a model in the configured protocol. `protocol_choice` reports which one applies, and why."""
     bare = config.name.partition(":")[2]
     system_role = _NO_SYSTEM_ROLE.match(_bare_name(bare)) is None
     match select_protocol(config):
@@ -262,13 +262,13 @@ def with_protocol(model: Model, config: ModelConfig, *, edit_repair: bool = True
 
 
 def protocol_choice(model: Model) -> ProtocolChoice:
-    """How a model is spoken to now; it may change with its first reply."""
+    """Return the current protocol of a model; a fallback may change it with the first reply."""
     found = getattr(model, "choice", None)
     return found if isinstance(found, ProtocolChoice) else ProtocolChoice("native")
 
 
 class FallbackModel(_WrappedModel):
-    """A model that is given tools until its server says that it takes none; from then on it writes its calls."""
+    """Uses native tool calls until the server reports that it does not support them, then the text protocol."""
 
     def __init__(self, inner: Model, text: TextModel) -> None:
         super().__init__(inner, ProtocolChoice("native"))
@@ -296,11 +296,11 @@ class FallbackModel(_WrappedModel):
 
 
 def _bare_name(model: str) -> str:
-    """Without the folders and owners before it: `google/gemma-3-4b-it`, `hf.co/somebody/gemma-3-4b-it-GGUF:Q4_K_M`."""
+    """Strip folders and owners: `google/gemma-3-4b-it`, `hf.co/somebody/gemma-3-4b-it-GGUF:Q4_K_M`."""
     return model.rpartition("/")[2].lower()
 
 
 def _configured_protocol(config: ModelConfig) -> Protocol:
-    """What the configuration says: the provider's own word, or the general one."""
+    """Return the configured protocol: the provider's, else the general one."""
     own = config.providers.get(config.name.partition(":")[0])
     return (own.protocol if own else None) or config.protocol
