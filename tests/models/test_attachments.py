@@ -75,7 +75,7 @@ def test_text_files_are_sent_as_text(api: Api) -> None:
 @pytest.mark.spec("M1")
 def test_what_an_api_does_not_take_is_named_instead(api: Api) -> None:
     made = json.dumps(with_files(api, ZIP, FAR))
-    assert "[z.zip (application/zip, 2 bytes) is left out" in made
+    assert "[z.zip (application/zip, 2 bytes) is omitted" in made
     assert "[https://example.org/a.png (image/png): the content is not included]" in made
     if api.name in ("anthropic", "openai"):
         assert "[s.wav (audio/wav, 4 bytes) is left out" in json.dumps(in_result(api, WAV))

@@ -131,7 +131,7 @@ def test_a_name_without_a_model_is_not_a_name() -> None:
         (ModelProvider(api="openai", base_url="https://x.example/?k=1"), "https://host/path"),
         (ModelProvider(api="openai", base_url="http://[::1"), "https://host/path"),
         (ModelProvider(api="openai", base_url="https://me:pw@x.example"), "`api_key`"),
-        (ModelProvider(api="openai", base_url="http://x.example", api_key=SecretSource(env="K")), "not encrypted"),
+        (ModelProvider(api="openai", base_url="http://x.example", api_key=SecretSource(env="K")), "unencrypted"),
     ],
 )
 @pytest.mark.spec("M1")

@@ -125,7 +125,7 @@ def test_an_invented_result_is_the_worst_that_can_be_wrong() -> None:
         (UNREADABLE, "the [write_file] block on line 2 cannot be read"),
         (BROKEN_JSON, "on line 2 cannot be read"),
         (OPEN_FENCE, "the code fence on line 2 is not closed, and [git_diff] in it does not count"),
-        (DOUBTFUL_FENCE, "the code fence on line 2 is not closed, so that nobody knows which of your calls are quoted"),
+        (DOUBTFUL_FENCE, "the code fence on line 2 is not closed, so it is unclear which of your calls are quoted"),
         (MIDDLE, "the [write_file] block on line 2 cannot be read"),
         (EMPTY, "[write_file: PATH] on line 2 writes an empty file, and what was to be in it follows"),
         (EDIT, "the [edit_file] block on line 2 cannot be read"),

@@ -189,7 +189,7 @@ class TextReply:
         yield from self._end_text(white=True)
 
     def _contradicted(self, usage: Usage | None = None) -> ModelError:
-        message = f"The text {self._name} sent is not the text it had shown while it wrote; send again."
+        message = f"The final text of {self._name} differs from the text it streamed; send again."
         return ModelError(ModelFault.PROTOCOL, message, usage=usage)
 
     def _read(self, text: str) -> Iterable[ModelEvent]:

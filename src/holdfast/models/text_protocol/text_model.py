@@ -53,7 +53,7 @@ def worst_problem(problems: Sequence[SyntaxProblem], *, cut: bool) -> tuple[Corr
 
 def retry_reason(kind: CorrectionKind) -> str:
     """Shown to the user while the model is corrected."""
-    return f"The model {_MISTAKES[kind]}; nothing was run, and it is told so."
+    return f"The model {_MISTAKES[kind]}; nothing was run, and the model was asked to correct it."
 
 
 def give_up_message(name: str, kind: CorrectionKind) -> str:
@@ -89,7 +89,7 @@ def _describe_problem(problem: SyntaxProblem) -> str:
         case ProblemKind.UNCLOSED:
             return f"{tag} {where} is not closed"
         case ProblemKind.OPEN_FENCE if not tag.startswith("["):
-            return f"the code fence {where} is not closed, so that nobody knows which of your calls are quoted"
+            return f"the code fence {where} is not closed, so it is unclear which of your calls are quoted"
         case ProblemKind.OPEN_FENCE:
             return f"the code fence {where} is not closed, and {tag} in it does not count; write calls outside fences"
         case ProblemKind.UNREADABLE if problem.tag == WRITE_EMPTY:
