@@ -78,7 +78,7 @@ def test_what_an_api_does_not_take_is_named_instead(api: Api) -> None:
     assert "[z.zip (application/zip, 2 bytes) is omitted" in made
     assert "[https://example.org/a.png (image/png): the content is not included]" in made
     if api.name in ("anthropic", "openai"):
-        assert "[s.wav (audio/wav, 4 bytes) is left out" in json.dumps(in_result(api, WAV))
+        assert "[s.wav (audio/wav, 4 bytes) is omitted" in json.dumps(in_result(api, WAV))
 
 
 @pytest.mark.spec("M1")

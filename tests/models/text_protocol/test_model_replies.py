@@ -222,7 +222,7 @@ def test_a_reply_that_its_model_ended_stops_for_its_calls_if_it_has_any(stop: St
 )
 @pytest.mark.spec("M3")
 def test_a_part_that_is_not_what_was_shown_of_it_is_a_fault_of_the_provider(reply: list[ModelEvent]) -> None:
-    with pytest.raises(ModelError, match=r"^The text small:writer sent is not the text it had shown") as caught:
+    with pytest.raises(ModelError, match=r"^The final text of small:writer differs from the text it streamed") as caught:
         heard(reply)
     assert caught.value.fault is ModelFault.PROTOCOL
 
