@@ -10,11 +10,6 @@ PACKAGE: Final = ROOT / "src" / "holdfast"
 
 _UNTESTED: Final = """
     contract/context contract/processes
-
-    models/call_arguments models/from_config models/http models/operator/operator models/operator/phrases
-    models/operator/slots models/port models/providers models/requests/masked_text models/requests/words
-    models/text_protocol/prompt models/text_protocol/syntax models/text_protocol/text_model models/translation
-    models/remote_model
 """
 UNTESTED: Final = frozenset(_UNTESTED.split())
 """Modules without a test at the mirrored path. This list may only shrink."""

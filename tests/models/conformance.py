@@ -1,4 +1,4 @@
-"""What every model keeps to, whoever answers behind it. Derive from `ModelConformance` and say how one is opened."""
+"""A conformance suite for models: derive from `ModelConformance` and say how the model is opened."""
 
 from __future__ import annotations
 

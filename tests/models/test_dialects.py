@@ -1,4 +1,4 @@
-"""One dialect for each wire API."""
+"""There is a dialect for each wire API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""These tests need a real llama.cpp server and model: `make test-llama` says where they are, nothing else runs them."""
+"""The address of a real llama.cpp server; only `make test-llama` runs these tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts llama.cpp's own server with a small model on a free port of this machine, and says where it listens."""
+"""Starts llama.cpp's server with a small model on a free port and prints its address."""
 
 from __future__ import annotations
 

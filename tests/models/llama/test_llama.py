@@ -1,4 +1,4 @@
-"""A real server and a real, very small model, through our transports: the protocols hold, whatever it says."""
+"""A real llama.cpp server and a very small model: the wire protocols hold, whatever it replies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.contract.message import Message, Text, Thinking, ToolResult, ToolU
 from holdfast.models.port import ModelError, ModelEvent, ModelFault, Settings, TextDelta
 from holdfast.models.providers import Endpoint
 from holdfast.models.remote_model import RemoteModel
-from tests.models.support import TOOLS, end, hear, parts, run
+from tests.models.exchanges import TOOLS, end, hear, parts, run
 
 APIS = pytest.mark.parametrize(("api", "path"), [("openai-chat", "/v1"), ("anthropic", ""), ("openai", "/v1")])
 PLAIN = Settings(max_tokens=48, temperature=0.0, thinking=None, retries=0)
@@ -38,7 +38,7 @@ def test_text_streams_and_is_counted(address: str, api: str, path: str) -> None:
 # Its Responses API does not take assistant messages as plain text, which OpenAI's does.
 @pytest.mark.parametrize(("api", "path"), [("openai-chat", "/v1"), ("anthropic", "")])
 @pytest.mark.spec("M1")
-def test_a_conversation_with_calls_and_thinking_is_taken(address: str, api: str, path: str) -> None:
+def test_a_conversation_with_calls_and_thinking_is_accepted(address: str, api: str, path: str) -> None:
     history = (
         *HELLO,
         Message("assistant", (Thinking("hm"), Text("Let me look."), ToolUse("call_1", "file.read", '{"path": "a"}'))),
@@ -53,7 +53,7 @@ def test_a_conversation_with_calls_and_thinking_is_taken(address: str, api: str,
 
 
 @pytest.mark.spec("M1")
-def test_leaving_mid_stream_frees_the_server_for_the_next_request(address: str) -> None:
+def test_closing_the_stream_midway_frees_the_server_for_the_next_request(address: str) -> None:
     async def leave() -> list[ModelEvent]:
         long = Settings(max_tokens=2000, temperature=0.0, thinking=None, retries=0)
         stream = model(address).stream((Message("user", (Text("Tell a very long story."),)),), (), long)
@@ -68,7 +68,7 @@ def test_leaving_mid_stream_frees_the_server_for_the_next_request(address: str) 
 
 
 @pytest.mark.spec("M1")
-def test_a_conversation_that_is_too_long_is_known_as_that(address: str) -> None:
+def test_an_exceeded_context_window_is_recognised(address: str) -> None:
     async def ask() -> ModelError:
         with pytest.raises(ModelError) as caught:
             await hear(model(address), (Message("user", (Text("word " * 9000),)),), (), PLAIN)

@@ -1,4 +1,4 @@
-"""Plain requests, each with the exact calls it must lead to: steps, each of calls that are made together."""
+"""Plain requests with the exact calls they must lead to, step by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that must lead to no call at all, by why."""
+"""Messages that must not lead to any call, by reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operator says about real results of the real tools, and about none."""
+"""Reports about real and made-up results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.contract.message import Message, ToolResult, ToolUse
 from holdfast.models.operator.reports import report
 from holdfast.runtime.runtime import Rules
 from holdfast.tools import builtin_tools
-from tests.models.operator.support import collect, message_of, you
+from tests.models.operator.conversations import collect, message_of, you
 from tests.runtime.support import open_ledger, run, yes
 
 
@@ -30,7 +30,7 @@ def project(tmp_path: Path) -> Path:
 
 
 async def _said(project: Path, tmp_path: Path, text: str) -> str:
-    """All the operator says while a request is done for real."""
+    """All text of the operator while a request really runs."""
     conversation, said = [you(text)], list[str]()
     ledger = open_ledger(tmp_path / "state")
     async with Runtime(tools=builtin_tools(), root=project, ledger=ledger, asker=yes()) as runtime:
@@ -76,7 +76,7 @@ SAID = [
 
 @pytest.mark.spec("M2")
 @pytest.mark.parametrize(("text", "expected"), SAID, ids=[text for text, _ in SAID])
-def test_a_report_says_what_the_result_says(project: Path, tmp_path: Path, text: str, expected: str) -> None:
+def test_a_report_summarises_the_result(project: Path, tmp_path: Path, text: str, expected: str) -> None:
     assert expected in run(_said(project, tmp_path, text))
 
 
@@ -89,13 +89,13 @@ def test_a_report_shows_foreign_text_on_one_line_and_in_backticks() -> None:
 
 
 @pytest.mark.spec("M2")
-def test_a_report_about_a_call_the_operator_does_not_know_only_counts() -> None:
+def test_a_report_about_an_unknown_tool_only_counts_lines() -> None:
     said = report(ToolUse("x", "weather", "broken"), ToolResult("x", "weather", "sun\nrain"))
     assert said == "Call `weather`: 2 lines."
 
 
 @pytest.mark.spec("M2", "X17")
-def test_a_plan_goes_on_to_its_end_and_says_what_was_only_planned(project: Path) -> None:
+def test_in_plan_mode_every_step_is_planned_and_reported_as_planned(project: Path) -> None:
     async def session() -> tuple[list[str], str]:
         conversation = [you("write b.txt with content 'x' then run `touch made` then read src/a.py")]
         asked: list[str] = []
@@ -129,13 +129,13 @@ def test_a_plan_goes_on_to_its_end_and_says_what_was_only_planned(project: Path)
     ],
     ids=["notes of holdfast are not printed by the program", "changed by a person", "broken arguments"],
 )
-def test_a_result_is_told_as_what_it_is(arguments: str, output: str, said: str) -> None:
+def test_each_kind_of_result_is_reported_accordingly(arguments: str, output: str, said: str) -> None:
     assert report(ToolUse("a", "shell.exec", arguments), ToolResult("a", "shell.exec", output)) == said
 
 
 @pytest.mark.spec("M2")
 @pytest.mark.parametrize("tool", sorted({tool.name for tool in builtin_tools()}))
-def test_every_call_can_be_told_whatever_its_arguments(tool: str) -> None:
+def test_any_call_can_be_described_whatever_its_arguments(tool: str) -> None:
     for arguments in ("", "{", "[]", "{}", '{"path": null}', '{"command": 3, "offset": "x"}'):
         for error in (True, False):
             assert report(ToolUse("a", tool, arguments), ToolResult("a", tool, "x", error))

@@ -1,4 +1,4 @@
-"""The Messages API of Anthropic: event order and fields as documented, pings in between."""
+"""Anthropic's Messages API: event order and fields as documented, with pings in between."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from anthropic.types.beta import BetaRawMessageStreamEvent
 from anthropic.types.beta.message_create_params import MessageCreateParamsStreaming
 from pydantic import TypeAdapter
 
-from tests.models.servers.checked import exact, fits
 from tests.models.servers.http import event
 from tests.models.servers.script import Hidden, Say, Script, Think, Use, pieces
+from tests.models.servers.sdk_checks import exact, fits
 
 
 @cache
@@ -25,7 +25,7 @@ def _request() -> TypeAdapter[Any]:
 
 
 def check(body: dict[str, Any]) -> None:
-    """A tool's schema is anything; the SDK's type would drop what it does not name."""
+    """A tool's schema is arbitrary; the SDK's type would drop unknown fields."""
     tools = [{**tool, "input_schema": {"type": "object"}} for tool in body.get("tools", [])]
     # Older models take a temperature, which the SDK's type no longer has.
     rest = {key: value for key, value in body.items() if key not in ("tools", "temperature")}

@@ -1,4 +1,4 @@
-"""The four wire formats side by side: how each is scripted, checked and opened."""
+"""The wire formats side by side: how each is scripted, checked and opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chat completions as OpenAI documents them, and as vLLM, llama.cpp and Ollama stream them."""
+"""Chat completions as documented by OpenAI, and as streamed by vLLM, llama.cpp and Ollama."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from openai.types.chat import ChatCompletionChunk
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 from pydantic import TypeAdapter
 
-from tests.models.servers.checked import exact, fits
 from tests.models.servers.http import event
 from tests.models.servers.script import Hidden, Say, Script, Think, Use, pieces
+from tests.models.servers.sdk_checks import exact, fits
 
 Style = Literal["openai", "vllm", "llamacpp", "ollama"]
 STYLES: tuple[Style, ...] = ("openai", "vllm", "llamacpp", "ollama")
@@ -29,7 +29,7 @@ def _request() -> TypeAdapter[Any]:
 
 
 def check(body: dict[str, Any]) -> None:
-    """`reasoning_content` is not OpenAI's, but what its compatible servers took up."""
+    """`reasoning_content` is an extension of OpenAI-compatible servers."""
     messages = [{key: value for key, value in one.items() if key != "reasoning_content"} for one in body["messages"]]
     exact(_request(), {**body, "messages": messages})
 

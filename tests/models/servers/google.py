@@ -1,4 +1,4 @@
-"""`streamGenerateContent` of the Gemini API and of Vertex: a response per event, signatures on what they sign."""
+"""`streamGenerateContent` of the Gemini API and Vertex: one response per event, signatures on the parts they sign."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from google.genai import types
 from pydantic import TypeAdapter
 
-from tests.models.servers.checked import fits
 from tests.models.servers.http import event
 from tests.models.servers.script import Hidden, Say, Script, Think, Use, pieces
+from tests.models.servers.sdk_checks import fits
 
 
 @cache
@@ -30,13 +30,13 @@ _FIELDS = {
 
 
 def check(body: dict[str, Any]) -> None:
-    """Each field is one the SDK knows; its own models forbid unknown ones inside."""
+    """Each field is known to the SDK, whose nested models forbid unknown ones."""
     for key, value in body.items():
         _FIELDS[key].validate_python(value)
 
 
 def events(script: Script, model: str = "gemini-2.5-pro") -> list[bytes]:
-    """Gemini signs the part that follows its thoughts: the signature of a `Think` goes with the next part."""
+    """Gemini signs the part after its thinking: the signature of a `Think` goes with the next part."""
     parts: list[list[dict[str, Any]]] = []
     signature = ""
     for part in script.parts:

@@ -1,4 +1,4 @@
-"""A small HTTP server on loopback: answers from a script, notes what it was asked, sees when a client leaves."""
+"""A small loopback HTTP server: scripted answers, recorded requests, and detection of disconnects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TLS = b"\x16"
 
 @dataclass
 class Answer:
-    """`then` says what happens after the chunks: the body ends, the line is cut, or nothing more comes."""
+    """`then`: after the chunks, the body ends, the connection drops, or nothing more arrives."""
 
     chunks: Sequence[bytes] = ()
     status: int = 200

@@ -1,4 +1,4 @@
-"""The Responses API of OpenAI: items with their parts, sequence numbers, and the whole response at the end."""
+"""OpenAI's Responses API: items with their parts, sequence numbers, and the whole response at the end."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from openai.types.responses import ResponseStreamEvent
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import TypeAdapter
 
-from tests.models.servers.checked import exact, fits
 from tests.models.servers.http import event
 from tests.models.servers.script import Hidden, Say, Script, Think, Use, pieces
+from tests.models.servers.sdk_checks import exact, fits
 
 Fields = dict[str, Any]
 
@@ -27,7 +27,7 @@ def _request() -> TypeAdapter[Any]:
 
 
 def check(body: dict[str, Any]) -> None:
-    """The SDK's type wants `strict` with every function, the API does not: what is left out is put in for the check."""
+    """The SDK's type requires `strict` for every function, the API does not: the check fills it in."""
     tools = [{"strict": None, **tool} for tool in body.get("tools", [])]
     exact(_request(), {**body, "tools": tools} if tools else body)
 

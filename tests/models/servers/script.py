@@ -1,4 +1,4 @@
-"""What a model is to say, in no provider's words: each server turns it into its own events."""
+"""A provider-neutral script of a reply, which each server turns into its own events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Think:
 
 @dataclass(frozen=True)
 class Hidden:
-    """Thinking that only the provider can read."""
+    """Redacted thinking."""
 
     data: str
 

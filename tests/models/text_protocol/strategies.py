@@ -1,4 +1,4 @@
-"""Replies that are rich in tags, fences, delimiters and frames, and calls with arguments of every kind."""
+"""Hypothesis strategies for replies rich in tags, fences, delimiters and frames, and for calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing inside a fence or a written body is ever a call: replies are built from parts of which it is known."""
+"""Nothing inside a fence or a body is a call, for replies built from parts of known meaning."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.soak import rounds
 
+from .parsing import calls, faults
 from .strategies import TEXT, WORDS
-from .support import calls, faults
 
 _LINES = st.lists(st.sampled_from(WORDS), max_size=5).map("\n".join)
 _CALLS = st.sampled_from(["[read_file: real.py]", "[git_status]", '[call: real]\n{"a": "[git_log]"}\n[/call]'])
@@ -30,7 +30,7 @@ CONTAINERS = [("> ", "> "), (">", ">"), ("- ", "  "), ("* ", "  "), ("10. ", "  
 
 
 def contained(body: str, char: str, places: list[tuple[str, str]], blank: str) -> Part:
-    """A fence in quotations and lists, one in the other."""
+    """A fence nested in block quotes and lists."""
     first, *rest = fenced(body, char, "")[0].removesuffix("\n").split("\n")
     begin, others = ("".join(place[index] for place in places) for index in (0, 1))
     return "\n".join((begin + first, *(others + line for line in rest))) + f"{blank}\n", 0
@@ -80,7 +80,7 @@ PARTS = st.one_of(
 @pytest.mark.spec("M3")
 @settings(max_examples=rounds(80, 400), deadline=None)
 @given(parts=st.lists(PARTS, max_size=8))
-def test_only_what_is_neither_fenced_nor_in_a_body_is_a_call(parts: list[Part]) -> None:
+def test_only_text_outside_fences_and_bodies_is_parsed_for_calls(parts: list[Part]) -> None:
     text = "".join(part for part, _ in parts)
     read = calls(text)
     assert len(read) == sum(count for _, count in parts)
@@ -122,7 +122,7 @@ def test_only_what_is_neither_fenced_nor_in_a_body_is_a_call(parts: list[Part]) 
         "\x0c~~~\n[git_status]\n~~~\n",
     ],
 )
-def test_a_quoted_call_is_none(text: str) -> None:
+def test_a_quoted_call_is_ignored(text: str) -> None:
     assert calls(text) == []
     assert faults(text) == []
 
@@ -149,6 +149,6 @@ def test_a_quoted_call_is_none(text: str) -> None:
         "- a ~~~\n[git_status]",
     ],
 )
-def test_what_comes_after_a_quotation_is_a_call(text: str) -> None:
+def test_a_call_after_a_quotation_is_parsed(text: str) -> None:
     assert calls(text) == [("git.status", {})]
     assert faults(text) == []

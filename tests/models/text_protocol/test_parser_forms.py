@@ -1,14 +1,13 @@
-"""Every form of a call that is read, and what it means."""
+"""Every form of a call, and its meaning."""
 
 from __future__ import annotations
 
 import pytest
 
 from holdfast.contract.json import Args
-from holdfast.models.text_protocol.syntax import TOOLS, short_name
 
+from .parsing import calls, faults, only_call
 from .strategies import WRITE
-from .support import calls, faults, only_call
 
 
 @pytest.mark.spec("M3")
@@ -53,7 +52,7 @@ def test_a_bracket_is_a_call(text: str, name: str, args: Args) -> None:
         "[search_code] and [/other]",
     ],
 )
-def test_what_asks_for_nothing_is_only_text(text: str) -> None:
+def test_an_incomplete_bracket_is_only_text(text: str) -> None:
     assert calls(text) == []
     assert faults(text) == []
 
@@ -72,7 +71,7 @@ def test_what_asks_for_nothing_is_only_text(text: str) -> None:
         ("[read_file: [read_file: a]\n", ["[read_file: a"]),
     ],
 )
-def test_brackets_in_pairs_belong_to_the_argument(text: str, paths: list[str]) -> None:
+def test_balanced_brackets_belong_to_the_argument(text: str, paths: list[str]) -> None:
     assert calls(text) == [("file.read", {"path": path}) for path in paths]
     assert faults(text) == []
 
@@ -92,7 +91,7 @@ def test_brackets_in_pairs_belong_to_the_argument(text: str, paths: list[str]) -
         "[search_code]\nquery:\nneedle\n[/search_code]",
     ],
 )
-def test_a_search_block_takes_its_first_line_that_says_something(text: str) -> None:
+def test_a_search_block_uses_its_first_non_blank_line(text: str) -> None:
     assert only_call(text) == ("code.search", {"query": "needle"})
 
 
@@ -129,67 +128,11 @@ def test_a_file_is_written_byte_for_byte(text: str, content: str) -> None:
 
 
 @pytest.mark.spec("M3")
-@pytest.mark.parametrize("newline", ["\n", "\r\n"])
-@pytest.mark.parametrize(
-    ("body", "search"),
-    [
-        ("path: a\n---search---\nold\n---replace---\nnew\n", "old"),
-        ("path: a ---search---old\n---replace---new", "old"),
-        ("path: a\n---search---\n---replace---\nnew\n", ""),
-        ("path: a\n---replace---\nnew\n", ""),
-        ("path: a\n<<<<<<< SEARCH\nold\n=======\nnew\n>>>>>>> REPLACE\n", "old"),
-        ("path: a\n<<<<<<<\nold\n=======\nnew\n>>>>>>>\n\n", "old"),
-        ("path: a\n<<<<<<< SEARCH\nold\n=======\nnew\n", "old"),
-        ("path: a\n<<<<<<<\nold\n\n=======\nnew\n>>>>>>>\n", "old"),
-        ("path: a\n---search---\nold\n\n---replace---\nnew\n", "old"),
-        ("path: a\n---search---\nold\n\n\n---replace---\nnew\n", "old\n"),
-        ("path: a\nold content:\nold\n\nnew content:\nnew\n", "old"),
-        ("path: a\n---old---\nold\n\n---new---\nnew\n", "old"),
-        ("path: a\nold content:\nold\nnew content:\nnew\n", "old"),
-        ("path: a\n  Old content: old\n  New content: new\n", "old"),
-        ("path: a\n---old---\nold\n---new---\nnew\n", "old"),
-        ("path: a\n---search--- \nold\n---replace---\t\nnew\n", "old"),
-        ("path: a\n  ---search---\nold\n---replace---\nnew\n", "old"),
-        ("path: a\nold content: \nold\nnew content:\t\nnew\n", "old"),
-        ("path: a\n---old--- \nold\n---new---\t\nnew\n", "old"),
-        ("path: a\n  --- the old text ---\nold\n--- the new one ---\nnew\n", "old"),
-    ],
-)
-def test_an_edit_is_read_in_all_its_forms(body: str, search: str, newline: str) -> None:
-    text = f"[edit_file]\n{body}[/edit_file]".replace("\n", newline)
-    wanted = {"path": "a", "search": search.replace("\n", newline), "replace": "new", "mode": "first"}
-    assert only_call(text) == ("file.edit", wanted)
-
-
-@pytest.mark.spec("M3")
-def test_the_texts_of_an_edit_keep_everything_but_the_newlines_around_them() -> None:
-    text = "[edit_file]\npath: a\n---search---\n\n  x =\t1 \n\n---replace---\n\r\n é\n\n[/edit_file]"
-    _, args = only_call(text)
-    assert (args["search"], args["replace"]) == ("\n  x =\t1 ", "\r\n é\n")
-
-
-@pytest.mark.spec("M3")
 def test_a_delimiter_in_a_name_is_part_of_the_name() -> None:
     _, args = only_call("[write_file]\npath: docs/---content---x.md\n---content---\nx\n[/write_file]")
     assert args == {"path": "docs/---content---x.md", "content": "x"}
     text = "[edit_file]\npath: a---search---b\n---search---\nx\n---replace---\ny\n[/edit_file]"
     assert only_call(text)[1]["path"] == "a---search---b"
-
-
-@pytest.mark.spec("M3")
-@pytest.mark.parametrize(
-    ("body", "search"),
-    [
-        ("---search---\n<<<<<<<\nx\n=======\ny\n>>>>>>>\n---replace---\nx\n", "<<<<<<<\nx\n=======\ny\n>>>>>>>"),
-        ("---search---\nold content:\n---replace---\nx\n", "old content:"),
-        ("old content:\n<<<<<<< a\nx\n=======\ny\n>>>>>>> b\nnew content:\nx", "<<<<<<< a\nx\n=======\ny\n>>>>>>> b"),
-        ("old content:\n---a---\nnew content:\nx", "---a---"),
-        ("<<<<<<<\nold content:\n=======\nx\n>>>>>>>\n", "old content:"),
-    ],
-)
-def test_the_first_delimiter_of_an_edit_decides_which_form_it_has(body: str, search: str) -> None:
-    _, args = only_call(f"[edit_file]\npath: a\n{body}[/edit_file]")
-    assert (args["search"], args["replace"]) == (search, "x")
 
 
 @pytest.mark.spec("M3")
@@ -219,19 +162,12 @@ def test_any_tool_is_called_with_an_object(body: str) -> None:
     ("written", "name"),
     [("a", "a"), ('"a"', "a"), ('"a\\u005d b"', "a] b"), ("read_file", "read_file"), ('"a', '"a'), ('""', "")],
 )
-def test_the_name_of_a_call_is_what_the_model_wrote(written: str, name: str) -> None:
+def test_the_name_of_a_call_is_kept_as_written(written: str, name: str) -> None:
     assert only_call(f"[call: {written} ]{{}}[/call]") == (name, {})
 
 
 @pytest.mark.spec("M3")
-def test_every_small_name_stands_for_a_tool_and_back() -> None:
-    assert len(TOOLS) == 8
-    assert {short_name(tool): tool for tool in TOOLS.values()} == TOOLS
-    assert short_name("shell.exec") == "shell.exec"
-
-
-@pytest.mark.spec("M3")
-def test_ten_thousand_calls_are_read_in_their_order() -> None:
+def test_ten_thousand_calls_are_parsed_in_order() -> None:
     text = "".join(f"[read_file: f{number}]\n[search_code]\nq{number}\n[/search_code]" for number in range(5000))
     assert faults(text) == []
     read = calls(text)

@@ -1,4 +1,4 @@
-"""What is shown of a reply before it is whole: all that comes before its first call, however it comes."""
+"""The preview of a streamed reply: everything before its first call, however it is chunked."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from holdfast.models.text_protocol.stream import TextPreview
 from holdfast.models.text_protocol.syntax import FRAMES, TAGS, ProblemKind, SyntaxProblem, TextPiece
 from tests.soak import rounds
 
+from .parsing import before_calls, in_steps, previewed, text_of
 from .strategies import EDIT, REPLY, WRITE
-from .support import before_calls, in_steps, previewed, text_of
 
 HAND_MADE = (
     "I look at it.\n[read_file: src/a[0].py]\n[list_dir: ]\n[git_status] and [git_log]",
@@ -49,14 +49,14 @@ HAND_MADE = (
 
 
 def _first_line(problems: tuple[SyntaxProblem, ...]) -> float:
-    """Where the first problem is that shows before the reply is whole."""
+    """The line of the first problem that is visible before the reply is complete."""
     return min(
         (problem.line for problem in problems if problem.kind is not ProblemKind.OPEN_FENCE), default=float("inf")
     )
 
 
 def assert_shown_before_the_first_call(text: str, pieces: list[str]) -> None:
-    """What is shown is the same for all pieces, and ends before the first call and the first problem."""
+    """The preview is the same for all chunkings and ends before the first call and the first problem."""
     whole, shown = parse(text), previewed(pieces)
     assert shown == previewed([text])
     assert before_calls(whole).startswith(shown)
@@ -67,7 +67,7 @@ def assert_shown_before_the_first_call(text: str, pieces: list[str]) -> None:
 @pytest.mark.spec("M3")
 @pytest.mark.parametrize("text", HAND_MADE)
 @pytest.mark.parametrize("step", [1, 2, 3, 4, 7, 11])
-def test_a_reply_in_pieces_is_shown_up_to_its_first_call(text: str, step: int) -> None:
+def test_a_chunked_reply_is_previewed_up_to_its_first_call(text: str, step: int) -> None:
     assert_shown_before_the_first_call(text, in_steps(text, step))
 
 
@@ -76,7 +76,7 @@ def test_a_reply_in_pieces_is_shown_up_to_its_first_call(text: str, step: int) -
 @given(text=REPLY, cuts=st.lists(st.integers(0, 400), max_size=20), step=st.sampled_from([1, 2, 3, 5]))
 @example(text="a ``` b ``` [git_log]", cuts=[], step=1)
 @example(text="> ~~~\n[git_log]\n> ~~~\n[git_log]", cuts=[], step=1)
-def test_any_reply_in_any_pieces_is_shown_up_to_its_first_call(text: str, cuts: list[int], step: int) -> None:
+def test_any_reply_in_any_chunks_is_previewed_up_to_its_first_call(text: str, cuts: list[int], step: int) -> None:
     places = [0, *sorted(cut for cut in cuts if cut < len(text)), len(text)]
     assert_shown_before_the_first_call(text, [text[a:b] for a, b in pairwise(places)])
     assert_shown_before_the_first_call(text, in_steps(text, step))
@@ -85,7 +85,7 @@ def test_any_reply_in_any_pieces_is_shown_up_to_its_first_call(text: str, cuts: 
 @pytest.mark.spec("M3")
 @settings(max_examples=rounds(60, 300), deadline=None)
 @given(text=REPLY)
-def test_all_lines_before_the_first_tag_or_frame_are_shown(text: str) -> None:
+def test_all_lines_before_the_first_tag_or_frame_are_previewed(text: str) -> None:
     first = min((at for word in (*TAGS, *FRAMES) if (at := text.find(word)) >= 0), default=len(text))
     shown = previewed([text])
     assert len(shown) > text.rfind("\n", 0, first)
@@ -104,7 +104,7 @@ def test_nothing_of_a_reply_is_lost(text: str) -> None:
 
 
 @pytest.mark.spec("M3")
-def test_text_is_shown_as_soon_as_it_cannot_be_a_call() -> None:
+def test_text_is_previewed_as_soon_as_it_cannot_be_a_call() -> None:
     preview = TextPreview()
     assert preview.feed("I will [re") == "I will "
     assert preview.feed("ally) look: ``") == "[really) look: "
@@ -129,6 +129,6 @@ def test_text_is_shown_as_soon_as_it_cannot_be_a_call() -> None:
     ],
 )
 @pytest.mark.parametrize("step", [1, 3, 100])
-def test_a_result_the_model_wrote_itself_is_never_shown(text: str, shown: str, step: int) -> None:
+def test_a_fabricated_result_is_never_previewed(text: str, shown: str, step: int) -> None:
     for frame in FRAMES:
         assert previewed(in_steps(text.format(frame), step)) == shown
