@@ -25,7 +25,7 @@ def _tool(name: str, description: str, required: str = "", optional: str = "") -
     return Tool(name=name, description=description, input_schema=schema)
 
 
-SEEDS = (
+SHORT_FORM_TOOLS = (
     _tool("code.search", "Search the project. More about it.", "query", "path"),
     _tool("file.edit", "Replace an exact piece of text.", "path search replace mode"),
     _tool("file.list", "List a folder.", "", "path"),
@@ -36,7 +36,7 @@ SEEDS = (
     _tool("git.status", "The branch and what is changed."),
 )
 SHELL = _tool("shell.exec", "Run a command.", "command", "cwd label")
-TOOLS = (*SEEDS, SHELL)
+TOOLS = (*SHORT_FORM_TOOLS, SHELL)
 
 
 def written(

@@ -91,7 +91,7 @@ def _use(name: str, args: dict[str, Any]) -> ToolUse:
     return ToolUse("call-1", name, json.dumps(args))
 
 
-def _seed_uses() -> list[st.SearchStrategy[ToolUse]]:
+def _short_form_uses() -> list[st.SearchStrategy[ToolUse]]:
     path = st.fixed_dictionaries({"path": TEXT})
     write = st.fixed_dictionaries({"path": TEXT, "content": TEXT})
     modes = st.sampled_from(["first", "all", None])
@@ -105,7 +105,7 @@ def _seed_uses() -> list[st.SearchStrategy[ToolUse]]:
     ]
 
 
-_SEEDS: Final = _seed_uses()
+_SHORT_FORM_USES: Final = _short_form_uses()
 _ANY_TOOL: Final = st.one_of(st.sampled_from(sorted(TOOLS.values())), st.sampled_from(sorted(TOOLS)), _NAMES)
-USE: Final = st.one_of(*_SEEDS, st.builds(_use, _ANY_TOOL, st.dictionaries(TEXT, _VALUES, max_size=4)))
+USE: Final = st.one_of(*_SHORT_FORM_USES, st.builds(_use, _ANY_TOOL, st.dictionaries(TEXT, _VALUES, max_size=4)))
 """A call of one of the eight tools with any strings, or of anything with any JSON object."""

@@ -20,7 +20,7 @@ from tests.models.exchanges import HELLO, READ, end, hear, parts, run
 from tests.models.servers.apis import APIS, CHAT, Api
 from tests.models.servers.http import Answer, serving
 from tests.models.servers.script import Say, Script
-from tests.models.text_protocol.scripted_model import SEEDS, SHELL, TOOLS, Scripted, written
+from tests.models.text_protocol.scripted_model import SHELL, SHORT_FORM_TOOLS, TOOLS, Scripted, written
 
 EACH = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 NATIVE = """tools tool_choice toolConfig tool_use tool_calls functionCall function_call tool_result functionResponse
@@ -145,7 +145,7 @@ def test_the_instructions_list_exactly_the_offered_tools() -> None:
     assert '[call: shell.exec]{"command": text, "cwd"?: text}[/call] - Run a command.' in told
     assert "More about it" not in told and "label" not in told
     assert len(told) < 1400
-    alone = instructions((SEEDS[3],))
+    alone = instructions((SHORT_FORM_TOOLS[3],))
     assert "read_file" in alone
     assert not any(word in alone for word in ("list_dir", "search", "write_file", "edit_file", "git", "[call"))
     assert instructions(()) == NO_TOOLS and "\n" not in NO_TOOLS
@@ -153,7 +153,7 @@ def test_the_instructions_list_exactly_the_offered_tools() -> None:
 
 @pytest.mark.spec("M3")
 def test_every_documented_form_can_be_parsed() -> None:
-    told = instructions(SEEDS)
+    told = instructions(SHORT_FORM_TOOLS)
     assert [call.name for call in parse(told).calls] == [
         "file.read",
         "file.list",
