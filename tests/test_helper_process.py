@@ -48,7 +48,7 @@ EXCEPTIONS: dict[str, tuple[str, set[str]]] = {
     "sandbox/attacks.py": ("inside the sandbox; an escape test forks", {"ctypes", "globals", "os.fork"}),
     "fuzz/driver.py": ("inside the sandbox; runs commands in order to see what they do", {"subprocess.Popen"}),
     "fs/own_paths.py": ("names the interpreter in order to protect it", {"sys.executable"}),
-    "cli/tour.py": ("prints how to start holdfast", {"sys.executable"}),
+    "cli/commands/tour.py": ("prints how to start holdfast", {"sys.executable"}),
     "runtime/tool_process.py": (
         "runs the function of a tool in its own process",
         {"ctypes", "importlib.import_module", "runpy", "sys.modules", "sys.modules.get"},
