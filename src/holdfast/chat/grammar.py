@@ -243,12 +243,12 @@ def reply(parts: Sequence[Part], aborted: str | None, newline: str) -> str:
 
     Adjacent texts are joined; empty texts are not written.
     """
-    said = [part for part in parts if not isinstance(part, Thinking | Aborted)]
-    thought = [part for part in parts if isinstance(part, Thinking)]
-    why = [part for part in parts if isinstance(part, Aborted)]
+    content = [part for part in parts if not isinstance(part, Thinking | Aborted)]
+    thinking_parts = [part for part in parts if isinstance(part, Thinking)]
+    aborts = [part for part in parts if isinstance(part, Aborted)]
     if aborted is not None:
-        why.append(Aborted(aborted))
-    blocks = [_block(part, newline) for part in (*_merged(said), *thought, *why)]
+        aborts.append(Aborted(aborted))
+    blocks = [_block(part, newline) for part in (*_merged(content), *thinking_parts, *aborts)]
     return message("Assistant", (newline * 2).join(blocks), newline)
 
 
@@ -258,8 +258,8 @@ def _merged(parts: Sequence[Part]) -> Iterator[Part]:
         if isinstance(part, Text):
             texts.append(part.text)
             continue
-        if said := "".join(texts):
-            yield Text(said)
+        if text := "".join(texts):
+            yield Text(text)
         texts.clear()
         if part is not None:
             yield part

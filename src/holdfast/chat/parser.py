@@ -247,8 +247,8 @@ def read_block(pieces: Sequence[Piece]) -> tuple[Block, Sequence[BlockNote]]:
         return _frontmatter(source)
     if yaml := yaml_problem(source):
         return Preamble(source), [BlockNote(0, "error", yaml)]
-    given = source.strip(_EDGES + grammar.BOM)
-    return Preamble(source), [BlockNote(source.index(given), "warning", DROPPED)] if given else ()
+    text = source.strip(_EDGES + grammar.BOM)
+    return Preamble(source), [BlockNote(source.index(text), "warning", DROPPED)] if text else ()
 
 
 def _frontmatter(source: str) -> tuple[Block, Sequence[BlockNote]]:

@@ -1,6 +1,6 @@
--- What a document's Lua sees, and how its errors and its data get out. Runs in a fresh state, before anything of a
--- document. Nothing a document does can change it: it keeps its own names for what it uses, and reads tables raw, so
--- that metatables cannot lie to it.
+-- The environment of a document's Lua, and the encoding of errors and data. Runs in a fresh state before any code of a
+-- document. A document cannot change it: it keeps local references to what it uses, and reads tables raw, so that
+-- metatables cannot deceive it.
 
 local MAX_ITEMS, MAX_BYTES, MAX_DEPTH = 20000, 1 << 20, 32
 local type, next, rawget, rawlen, error, tostring, xpcall = type, next, rawget, rawlen, error, tostring, xpcall
@@ -74,7 +74,7 @@ local function text_of(problem)
   return "an error value of type " .. kind
 end
 
--- Calls a function: true and what it gives, or false, a text and the line of `source` it was in.
+-- Calls a function: true and its results, or false, a message and the line of `source`.
 local function protected(source, f, ...)
   local line
   local function handler(problem)
@@ -88,7 +88,7 @@ local function protected(source, f, ...)
   return false, text_of(results[2]), line
 end
 
--- Data out ----------------------------------------------------------------------------------------------------------
+-- Encoding ----------------------------------------------------------------------------------------------------------
 
 local function escaped(letter)
   return format("\\u%04x", byte(letter))
@@ -104,7 +104,7 @@ local function sorted_keys(value)
     if type(key) == "string" then
       keys[#keys + 1] = key
     elseif mathtype(key) ~= "integer" or key < 1 or key > rawlen(value) then
-      error("a table with keys that are neither text nor 1, 2, 3 … is no data", 0)
+      error("a table must have keys that are text or 1, 2, 3 …", 0)
     end
   end
   sort(keys)
@@ -145,7 +145,7 @@ local function encode(value, out, state, depth)
     out[#out + 1] = quoted(value, state.raw)
   elseif kind == "number" then
     if value ~= value or value == huge or value == -huge then
-      error("the number " .. tostring(value) .. " is no data", 0)
+      error("the number " .. tostring(value) .. " cannot be encoded", 0)
     end
     out[#out + 1] = mathtype(value) == "integer" and format("%d", value) or format("%.17g", value)
   elseif kind == "boolean" then
@@ -153,11 +153,11 @@ local function encode(value, out, state, depth)
   elseif kind == "nil" then
     out[#out + 1] = "null"
   else
-    error("a " .. kind .. " is no data", 0)
+    error("a " .. kind .. " cannot be encoded", 0)
   end
 end
 
--- JSON of plain data. Bytes beyond ASCII are escaped one by one, or left as they are with `raw`.
+-- JSON of plain data. Bytes beyond ASCII are escaped one by one, or unchanged with `raw`.
 local function json(value, raw)
   local out = {}
   encode(value, out, { items = 0, bytes = 0, seen = {}, raw = raw }, 1)

@@ -1,5 +1,5 @@
--- `flemma.opt`: a record of what a frontmatter does to its options. Names are checked, and lists are worked out, by the
--- host that reads the record.
+-- `flemma.opt`: logs the edits that a frontmatter makes to its options. The host that replays the log checks names and
+-- resolves lists.
 
 local core = ...
 local MAX_LOG = 5000
@@ -8,7 +8,7 @@ local error, load, concat, unpack = error, load, table.concat, table.unpack
 local environment, protected, line_in = core.environment, core.protected, core.line_in
 local json, field, failure, sorted_keys = core.json, core.field, core.failure, core.sorted_keys
 
--- `values` are those of the options that can be read, `readable` says which they are.
+-- `values` are the current values of the options in `readable`.
 local function new_options(values, readable)
   local options = { functions = {} }
   local log, targets, lists, frozen = {}, setmetatable({}, { __mode = "k" }), 0, false
@@ -39,7 +39,7 @@ local function new_options(values, readable)
   for _, name in next, { "append", "prepend", "remove" } do
     methods[name] = function(self, names)
       if not targets[self] or targets[names] then
-        error("names are given to a list with a colon, as in flemma.opt.tools:" .. name .. '("read")', 0)
+        error("call list methods with a colon, as in flemma.opt.tools:" .. name .. '("read")', 0)
       end
       record("edit", of(self) .. ',"op":"' .. name .. '","names":' .. json(names))
       return self
@@ -53,7 +53,7 @@ local function new_options(values, readable)
         list, names = right, left
       end
       if not targets[list] or targets[names] then
-        error("a list of options takes names: flemma.opt… " .. (name == "append" and "+" or "-") .. ' "name"', 0)
+        error("only names can be added to or removed from a list: flemma.opt… " .. (name == "append" and "+" or "-") .. ' "name"', 0)
       end
       lists = lists + 1
       record("derive", of(list) .. ',"op":"' .. name .. '","names":' .. json(names) .. ',"list":' .. lists)
@@ -87,13 +87,13 @@ local function new_options(values, readable)
   function meta.__newindex(self, key, value)
     local path = targets[self].path
     if not path or type(key) ~= "string" then
-      error("options have names, as in flemma.opt.thinking", 0)
+      error("option names must be text, as in flemma.opt.thinking", 0)
     end
     assign(child(path, key), value, 1)
   end
 
   local function unknown()
-    error("what the options hold is known only after the frontmatter was read", 0)
+    error("lists of options cannot be read in the frontmatter", 0)
   end
   meta.__len, meta.__pairs, meta.__call, meta.__concat, meta.__tostring = unknown, unknown, unknown, unknown, unknown
 
@@ -152,7 +152,7 @@ local function new_options(values, readable)
   return options
 end
 
--- Runs a frontmatter in `env`: its options, or nil with a text and a line; and the kind of a value it should not return.
+-- Runs a frontmatter in `env`: its options, or nil with a message and a line; and the type of an invalid return value.
 local function run_frontmatter(env, code, given)
   local options = new_options(given.values, given.readable)
   env.flemma, env.holdfast = options.api, options.api

@@ -1,4 +1,4 @@
--- Templates: the pieces of a text, run as one piece of code. Files are read by the host, which is asked for them.
+-- Templates: the pieces of a text, run as one chunk. The host reads files on request.
 
 local core, document, ask = ...
 local MAX_OUTPUT = 4 << 20
@@ -30,7 +30,7 @@ local function each(list)
   end
 end
 
--- The pieces of a template as one chunk, with the line of the template for each of its lines.
+-- The pieces of a template as one chunk, with the template's line for each line of the chunk.
 local function chunk_of(pieces)
   local out, lines = {}, {}
   local function add(code, line)
@@ -67,7 +67,7 @@ local function plain(problem)
   return (gsub(problem, "^template:%d+: ", ""))
 end
 
--- Gives a function that renders pieces to parts: texts, and tables that stand for files.
+-- Returns a function that renders pieces to parts: texts, and tables that represent files.
 local function rendering(warnings, fatal)
   local size, contents = 0, setmetatable({}, { __mode = "k" })
   local render
@@ -82,8 +82,8 @@ local function rendering(warnings, fatal)
   local function grow(parts, text)
     size = size + #text
     if size > MAX_OUTPUT then
-      blame("the text grows beyond 4 MB")
-      error("the text grows beyond 4 MB", 0)
+      blame("the text exceeds 4 MB")
+      error("the text exceeds 4 MB", 0)
     end
     parts[#parts + 1] = text
   end
@@ -101,7 +101,7 @@ local function rendering(warnings, fatal)
     elseif kind == "table" then
       grow(parts, json(value, true))
     elseif kind ~= "nil" then
-      error("a " .. kind .. " cannot be shown", 0)
+      error("a " .. kind .. " cannot be converted to text", 0)
     end
   end
 
@@ -214,7 +214,7 @@ function document.expand(given)
   if given.frontmatter then
     local options, problem, line = document.run(env, given.frontmatter, given)
     if not options then
-      return failure("the frontmatter does not run: " .. problem, line)
+      return failure("the frontmatter failed: " .. problem, line)
     end
     options.finish()
   end
