@@ -131,7 +131,7 @@ def test_a_server_that_asks_is_named_and_cannot_pretend_to_be_holdfast(tmp_path:
         assert text == "accept {'decision': 'approve'}"
         first, *rest = params.message.split("\n")
         assert first == "The MCP server 'evil'↵' asks this, not holdfast:"
-        assert rest[0].startswith("(Give it no passwords")
+        assert rest[0].startswith("(Do not enter passwords")
         assert all(line.startswith(("│ ", "│↳")) for line in rest[1:])
         part = params.requested_schema["properties"]["decision"]
         shown = params.message + part["title"] + part["description"] + "".join(part["enumNames"])
