@@ -160,7 +160,7 @@ def test_added_and_removed_tools_are_reflected(tmp_path: Path) -> None:
 
 
 def test_tools_are_found_only_in_a_call(tmp_path: Path) -> None:
-    with pytest.raises(CallError, match="pass the context the tool was handed"):
+    with pytest.raises(CallError, match="pass the context the tool received"):
         runtime_with(tmp_path).services.get(ToolFinder).find(cast(Context, object()), "issue", 8)
 
 
