@@ -29,7 +29,7 @@ def elsewhere(harness: LoopHarness, answer: Callable[[Runtime, str], Awaitable[A
         runtime.ledger.close()
         return result
 
-    return asyncio.run(asyncio.wait_for(inside(), 30))
+    return asyncio.run(asyncio.wait_for(inside(), 60))
 
 
 @pytest.fixture
