@@ -93,13 +93,13 @@ bench: $(DEV) ## Benchmarks against peers and limits
 	@$(BIN)/python bench/mcp_both_ways.py
 	@$(BIN)/python bench/shell_rules.py
 
-lock: $(BIN)/python ## Choose the newest versions and pin them by hash
+lock: $(BIN)/python ## Pin by hash what pyproject.toml names; the newest versions with UPGRADE=1, else those of the lists stay
 	@$(PIP) install uv
-	@$(BIN)/uv lock --upgrade
-	@$(call export,--no-default-groups --group build) > requirements.lock
-	@$(call export,--all-groups) > requirements-dev.lock
+	@$(call compile,build) -o requirements.lock
+	@$(call compile,dev) -o requirements-dev.lock
 	@! grep -n '://' requirements.lock requirements-dev.lock
-export = $(BIN)/uv export -q --format requirements.txt --no-header --no-emit-project --all-extras $(1)
+compile = $(BIN)/uv pip compile -q pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header \
+	  --no-emit-package holdfast --all-extras --group $(1) $(if $(UPGRADE),--upgrade)
 
 lock-peers: $(DEV) ## Pin by hash what the MCP peers in tests/peers/package.json need
 	@$(BIN)/python -m tests.peers.install --lock
