@@ -76,7 +76,7 @@ LastingScope = Literal["project", "user"]
 """The scopes that outlive a command; a session ends with it."""
 
 _SCOPES: Final[dict[LastingScope, str]] = {"project": "in this project", "user": "in all your projects"}
-_WIDTHS: Final[tuple[Width, ...]] = ("exact", "folder", "tool", "command")
+_WIDTHS: Final[tuple[Width, ...]] = ("exact", "folder", "host", "tool", "command")
 _LIST_WIDTH: Final = 160
 _FULL_WIDTH: Final = 1_000_000
 """The most characters of a grant's arguments: in a list, and before the person creates it."""
@@ -145,6 +145,8 @@ def describe_grant(tool: str, stored: Args, width: int = _LIST_WIDTH) -> str:
 def _covered(tool: str, pattern: GrantPattern, width: int) -> str:
     if pattern.any_args:
         return f"any call of {escape(tool)}"
+    if pattern.hosts:
+        return f"{escape(tool)} that only reads from {' and '.join(map(escape, pattern.hosts))}"
     given = {name: value for name, value in pattern.args.items() if value is not None}
     command = given.pop("command", None)
     if pattern.command:

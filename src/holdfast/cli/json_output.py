@@ -132,6 +132,7 @@ class ToolOutput(Output):
     output_schema: Annotated[Any, Doc("JSON Schema of `structured`, or null")]
     digest: Annotated[str, Doc("the digest of its definition")]
     policy: Annotated[Any, Doc("the policy's decision about it: verdict, source, reason")]
+    unavailable: Annotated[str | None, Doc("why it cannot be used on this machine, or null")]
 
     @classmethod
     def of(cls, tool: Tool, policy: Decision) -> ToolOutput:
@@ -150,6 +151,7 @@ class ToolOutput(Output):
             output_schema=tool.output_schema,
             digest=tool.digest,
             policy=policy,
+            unavailable=None if tool.unavailable is None else tool.unavailable(),
         )
 
 

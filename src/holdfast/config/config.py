@@ -519,6 +519,26 @@ class SandboxConfig(Section, frozen=True, kw_only=True):
     ] = 256 * 1024**2
 
 
+class NetworkConfig(Section, frozen=True, kw_only=True):
+    hosts: Annotated[
+        Names,
+        TAKE_OUT,
+        Approves(
+            "requests of web and browser tools to the hosts it names",
+            describe_added("web and browser tools will reach {} without asking"),
+        ),
+        "Hosts that web and browser tools reach without asking: `host`, `*.host` (subdomains) or `host:port`. Requests "
+        "that can change something there, such as POST, still need approval.",
+    ] = ()
+    private: Annotated[
+        Names,
+        USER_ONLY,
+        Approves("nothing by itself", describe_added("web and browser tools can reach {}")),
+        "Hosts, addresses and networks (`localhost:8000`, `10.1.0.0/16`) that web and browser tools may reach although "
+        "they are not public. All other private, local and cloud-internal addresses are refused.",
+    ] = ()
+
+
 class OutputConfig(Section, frozen=True, kw_only=True):
     max_lines: Annotated[Count, LOWER, "Maximum lines of an output that the model sees."] = 2000
     max_bytes: Annotated[Count, LOWER, "Maximum bytes of an output that the model sees."] = 51_200
@@ -800,6 +820,7 @@ class Config(Section, frozen=True, kw_only=True):
         ConfirmationConfig()
     )
     sandbox: Annotated[SandboxConfig, "What commands can read, change and reach."] = SandboxConfig()
+    network: Annotated[NetworkConfig, "What web and browser tools can reach."] = NetworkConfig()
     output: Annotated[OutputConfig, "How much of an output the model sees."] = OutputConfig()
     ledger: Annotated[LedgerConfig, "The record of every call."] = LedgerConfig()
     model: Annotated[ModelConfig, "The model and its parameters."] = ModelConfig()

@@ -94,6 +94,7 @@ class Failure(StrEnum):
 
     UNKNOWN_TOOL = "unknown_tool"
     NOT_ALLOWED = "not_allowed"
+    UNAVAILABLE = "unavailable"
     BAD_JSON = "bad_json"
     INVALID_ARGUMENTS = "invalid_arguments"
     SECRET_UNAVAILABLE = "secret_unavailable"  # noqa: S105 - a word, not a secret

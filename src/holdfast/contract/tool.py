@@ -8,6 +8,8 @@ from inspect import Parameter, iscoroutinefunction, signature, unwrap
 from math import isfinite
 from typing import Any, Final, Literal, Self, get_args
 
+from msgspec import Struct
+
 from holdfast.contract.call import Proposal
 from holdfast.contract.context import Context
 from holdfast.contract.enums import EFFECTS, READING_EFFECTS, BuiltInPreset, Effect, Profile, Risk
@@ -27,10 +29,21 @@ that cancels the work.
 """
 Propose = Callable[[Args, Context], Result | Proposal | Awaitable[Result | Proposal]]
 Apply = Callable[[Args, Context], Outcome | Awaitable[Outcome]]
+Place = Literal["web", "mail", "mcp", "memory", "storage", "cluster"]
+"""A place outside the project that results come from or arguments go to."""
 Runs = Literal["inline", "thread", "process"]
 Keeps = Literal["head", "tail"]
 
 EMPTY_OBJECT: Final[JsonSchema] = {"type": "object", "properties": {}}
+
+
+class Reach(Struct, frozen=True):
+    """The hosts that a call contacts."""
+
+    hosts: tuple[str, ...]
+    """Each as `host` or `host:port`, normalized; a host without a port stands for ports 80 and 443."""
+    sends: bool = False
+    """Whether the request can change something there (POST and the like), so that no rule or grant approves it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,6 +67,12 @@ class Tool:
     """None means unknown. The empty set means pure: the tool reads and changes nothing."""
     touches: Callable[[Args], Sequence[str]] | None = None
     """Returns the paths a call will use, given its arguments."""
+    reaches: Callable[[Args], Reach] | None = None
+    """Returns the hosts a call will contact. Approval is then per host: by `network.hosts`, or by a grant for it."""
+    sources: tuple[Place, ...] = ()
+    """Where its results come from, if strangers can write there. Results are marked with it (`untrusted`)."""
+    sinks: tuple[Place, ...] = ()
+    """Where its arguments go, if others can read them there."""
     capabilities: frozenset[str] = frozenset()
     required_secret_scopes: tuple[str, ...] = ()
     format_preview: Callable[[Args, int], str] | None = None
@@ -71,6 +90,8 @@ class Tool:
     """The presets that approve it. Ignored except for built-in tools."""
     enabled: bool = True
     """A disabled tool is available only to callers that name it."""
+    unavailable: Callable[[], str | None] | None = None
+    """Returns why the tool cannot be used on this machine and how to change that, or None if it can."""
     needs_root: bool = False
     runs: Runs = "thread"
     """Where a sync function runs: `inline` only if it does not block; `process` can be killed."""
@@ -164,6 +185,8 @@ _COLLECTIONS: Final[dict[str, Callable[[Iterable[str]], Any]]] = {
     "groups": tuple,
     "profiles": tuple,
     "presets": tuple,
+    "sources": tuple,
+    "sinks": tuple,
 }
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "effects": tuple(sorted(EFFECTS)),
@@ -171,8 +194,12 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "keeps": get_args(Keeps),
     "profiles": get_args(Profile),
     "presets": get_args(BuiltInPreset),
+    "sources": get_args(Place),
+    "sinks": get_args(Place),
 }
-_FUNCTIONS: Final = ("execute", "propose", "apply", "touches", "format_preview", "summary")
+_FUNCTIONS: Final = (
+    "execute", "propose", "apply", "touches", "reaches", "unavailable", "format_preview", "summary",
+)  # fmt: skip
 
 
 def _checked_collection(tool: Tool, name: str, collect: Callable[[Iterable[str]], Any]) -> Any:
@@ -289,4 +316,4 @@ def _with_declared_async(name: str, execute: Any, later: object) -> Any:
     return without_callback
 
 
-__all__ = ["Apply", "Context", "Effect", "Execute", "Outcome", "Propose", "Runs", "Tool", "define"]
+__all__ = ["Apply", "Context", "Effect", "Execute", "Outcome", "Propose", "Reach", "Runs", "Tool", "define"]

@@ -48,7 +48,8 @@ def split_port(text: str, default: int | None) -> tuple[str, int | None]:
 class AllowList:
     """An allow-list of `host` and `*.host` (subdomains) entries, each with `:port` or for ports 80 and 443."""
 
-    def __init__(self, entries: Iterable[str] = ()) -> None:
+    def __init__(self, entries: Iterable[str] = (), *, option: str = "sandbox.network") -> None:
+        """`option` names the list in errors."""
         self._exact: set[tuple[str, int]] = set()
         self._below: set[tuple[str, int]] = set()
         for entry in entries:
@@ -56,7 +57,7 @@ class AllowList:
             below = name.startswith("*.")
             host = normalize_host(name[2:] if below else name)
             if host is None or port == 0:
-                raise ConfigError(f"sandbox.network names {entry!r}; use host, *.host or host:port.")
+                raise ConfigError(f"{option} names {entry!r}; use host, *.host or host:port.")
             target = self._below if below else self._exact
             target.update((host, one) for one in (_PORTS.values() if port is None else (port,)))
 
@@ -66,6 +67,13 @@ class AllowList:
             return True
         labels = host.split(".")
         return any((".".join(labels[at:]), port) in self._below for at in range(1, len(labels)))
+
+    def allows_entry(self, entry: str) -> bool:
+        """Whether `host:port` is allowed, or `host` at both of its default ports."""
+        name, port = split_port(entry, None)
+        host = normalize_host(name)
+        ports = tuple(_PORTS.values()) if port is None else (port,)
+        return host is not None and all(self.allows(host, one) for one in ports)
 
 
 def is_allow_list_entry(text: str) -> bool:

@@ -21,7 +21,7 @@ from holdfast.contract.call import Caller, Decision, NamedFile
 from holdfast.contract.enums import Risk, Verdict
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.json import Args, Json
-from holdfast.contract.tool import Tool
+from holdfast.contract.tool import Reach, Tool
 from holdfast.contract.widening import Widening
 from holdfast.text.escape import escape
 
@@ -120,6 +120,11 @@ class ApprovalRequest(Struct, frozen=True, kw_only=True):
     """The project files that a command that does more than read names; computed on demand."""
     widening: Widening | None = None
     """Access beyond the sandbox policy that the call asks for."""
+
+    @property
+    def reach(self) -> Reach | None:
+        """The hosts the call contacts; None for a tool that does not name them."""
+        return None if self.tool.reaches is None else self.tool.reaches(self.args)
 
     @classmethod
     def for_tool(cls, tool: Tool, caller: Caller = _ANONYMOUS) -> ApprovalRequest:

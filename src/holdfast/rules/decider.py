@@ -43,6 +43,7 @@ CONTAINMENT: Final = f"{CAP_URN}containment"
 CHANGED: Final = f"{CAP_URN}changed-definition"
 SECRET: Final = f"{CAP_URN}secret-file"
 UNHIDDEN: Final = f"{CAP_URN}unhidden-files"
+SENDING: Final = f"{CAP_URN}sending"
 
 
 _COMMAND_CAPABILITIES: Final = frozenset({RUNS_COMMANDS, NEEDS_CONTAINMENT})
@@ -175,6 +176,19 @@ def exposed_files_cap(why: Callable[[str], str]) -> Cap:
         return Decision(Verdict.ASK, UNHIDDEN, text)
 
     return Cap(UNHIDDEN, judge, applies=lambda tool: not _COMMAND_CAPABILITIES.isdisjoint(tool.capabilities))
+
+
+def sending_cap() -> Cap:
+    """Asks about every request that can change something at a host, no matter what approved it."""
+
+    def judge(request: ApprovalRequest) -> Decision | None:
+        reach = request.reach
+        if reach is None or not reach.sends:
+            return None
+        where = " and ".join(reach.hosts) or "another host"
+        return Decision(Verdict.ASK, SENDING, f"It can change something at {where}, so it is asked about each time.")
+
+    return Cap(SENDING, judge, applies=lambda tool: tool.reaches is not None)
 
 
 def changed_definition_cap() -> Cap:

@@ -26,7 +26,15 @@ from holdfast.rules.chain import (
     ResolveContext,
     Resolver,
 )
-from holdfast.rules.decider import CAP_URN, Cap, Confirmations, changed_definition_cap, max_risk_cap, protected_path_cap
+from holdfast.rules.decider import (
+    CAP_URN,
+    Cap,
+    Confirmations,
+    changed_definition_cap,
+    max_risk_cap,
+    protected_path_cap,
+    sending_cap,
+)
 from holdfast.rules.policy import ToolMatcher
 from holdfast.rules.resolvers import (
     SANDBOX,
@@ -36,6 +44,7 @@ from holdfast.rules.resolvers import (
     config_resolver,
     frontmatter_resolver,
     grants_resolver,
+    hosts_resolver,
     is_module_path,
     module_resolver,
     pure_resolver,
@@ -227,11 +236,12 @@ def standard_chain(
     is_tool: Callable[[str], bool] = lambda name: False,
     protected: tuple[str, ...] = (),
     tools: ToolsConfig | None = None,
+    hosts: tuple[str, ...] = (),
 ) -> Chain:
     """The chain with all built-in resolvers.
 
     `function` replaces `auto_approve`; `is_tool` tells tool names from module paths; `protected` are additional
-    protected paths; `tools` tells which shells run commands.
+    protected paths; `tools` tells which shells run commands; `hosts` is `network.hosts`.
     """
     commands = CommandRules(approval, sandbox_verified, protected, tools)
     commands.check()
@@ -248,6 +258,8 @@ def standard_chain(
     pure = pure_resolver(removed_from_auto_approve(approval))
     if grants is not None:
         chain.add(grants_resolver(grants, applies=lambda tool: not pure.applies(tool)))
+    if hosts:
+        chain.add(hosts_resolver(approval, hosts))
     if sandbox_verified is not None:
         chain.add(sandbox_resolver(approval, sandbox_verified))
     chain.add(pure)
@@ -278,7 +290,7 @@ def standard_caps(
 ) -> tuple[Cap, ...]:
     """The built-in caps. Their order does not affect the verdict."""
     commands = CommandRules(approval, sandbox_verified, protected, tools)
-    caps: list[Cap] = [commands.cap(), changed_definition_cap()]
+    caps: list[Cap] = [commands.cap(), changed_definition_cap(), sending_cap()]
     if commands.has_widenings:
         caps.append(commands.needs_cap())
     if is_protected is not None:

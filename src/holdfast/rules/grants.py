@@ -3,9 +3,9 @@ stored grants against calls.
 
 A grant covers one tool with one definition and one set of arguments, under the same or a stricter sandbox and network;
 for a command it also covers the content of the project files that the command names. On request it can be widened: to
-the files of one folder; for tools that only read, to all arguments; for shell commands, to one program that only reads
-or checks project files, or to one family of scripts. A user-level grant applies in every project: paths inside the
-project are stored relative to `{project}`.
+the files of one folder; for requests that only read, to one host; for tools that only read, to all arguments; for shell
+commands, to one program that only reads or checks project files, or to one family of scripts. A user-level grant
+applies in every project: paths inside the project are stored relative to `{project}`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from holdfast.rules.shell.parts import word_set
 if TYPE_CHECKING:
     from holdfast.store.ledger import Grant, Grants, Scope
 
-Width = Literal["exact", "folder", "tool", "command"]
+Width = Literal["exact", "folder", "host", "tool", "command"]
 
 MAX_PATTERN_BYTES: Final = 64 * 1024
 FILE_EFFECTS: Final = frozenset({"fs.read", "fs.write"})
@@ -61,6 +61,8 @@ class GrantPattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     free: tuple[str, ...] = ()
     """Path arguments that may name any file directly inside one of `folders`."""
     folders: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    """The hosts that a call may contact, with any arguments that only read there."""
     command: tuple[str, ...] = ()
     """The first words of a shell command. The rest must be known to only read, unless `rest` allows more."""
     rest: Literal["reads", "files", "script"] = "reads"
@@ -127,7 +129,7 @@ def narrow_grant(request: ApprovalRequest, scope: Scope, by: str, *, width: Widt
         _check_width(request, scope, width)
     pattern = GrantPattern(
         definition=tool.digest,
-        args={} if width == "tool" else _bound_args(tool, request.args),
+        args={} if width in ("host", "tool") else _bound_args(tool, request.args),
         any_args=width == "tool",
         paths=tuple(map(str, request.paths)) if width == "exact" else None,
         cwd=request.cwd if _depends_on_cwd(request) else None,
@@ -137,6 +139,8 @@ def narrow_grant(request: ApprovalRequest, scope: Scope, by: str, *, width: Widt
     )
     if width == "folder":
         pattern = _widen_to_folder(request, pattern)
+    elif width == "host":
+        pattern = msgspec.structs.replace(pattern, hosts=_granted_hosts(request))
     elif width == "command":
         pattern = _widen_to_command(request, pattern)
     if scope == "user":
@@ -224,6 +228,9 @@ def _matches_call(pattern: GrantPattern, request: ApprovalRequest) -> bool:
         return False
     if pattern.any_args:
         return _only_reads(tool)
+    if pattern.hosts:
+        reach = request.reach
+        return reach is not None and not reach.sends and bool(reach.hosts) and set(reach.hosts) <= set(pattern.hosts)
     given = _bound_args(tool, request.args)
     if pattern.command:
         return _matches_command(pattern, request, given)
@@ -241,7 +248,7 @@ def _check_width(request: ApprovalRequest, scope: Scope, width: Width) -> None:
     tool = request.tool
     if scope == "once":
         raise GrantRefused(f"A one-time approval covers exactly this call of '{tool.name}'. Choose a longer scope.")
-    if width == "command":
+    if width in ("host", "command"):
         return
     if tool.effects is None or "process" in tool.effects:
         raise GrantRefused(_too_wide_reason(request))
@@ -303,6 +310,13 @@ def _widen_to_folder(request: ApprovalRequest, pattern: GrantPattern) -> GrantPa
     fixed = {name: value for name, value in pattern.args.items() if name not in free}
     folders = tuple(sorted({str(path.parent) for path in request.paths}))
     return msgspec.structs.replace(pattern, args=fixed, free=free, folders=folders)
+
+
+def _granted_hosts(request: ApprovalRequest) -> tuple[str, ...]:
+    reach = request.reach
+    if reach is None or reach.sends or not reach.hosts:
+        raise GrantRefused(f"This call of '{request.tool.name}' does not only read from a host. Approve it each time.")
+    return reach.hosts
 
 
 def _in_folders(pattern: GrantPattern, request: ApprovalRequest) -> bool:

@@ -197,10 +197,11 @@ def expand_presets(entries: Iterable[str], presets: Mapping[str, Preset]) -> Exp
 CONFIG: Final = f"{APPROVAL_URN}config"
 FRONTMATTER: Final = f"{APPROVAL_URN}frontmatter"
 GRANTS: Final = f"{APPROVAL_URN}grants"
+HOSTS: Final = f"{APPROVAL_URN}hosts"
 SANDBOX: Final = f"{APPROVAL_URN}sandbox"
 PURE: Final = f"{APPROVAL_URN}pure"
 CATCH_ALL: Final = f"{APPROVAL_URN}catch-all"
-_PRIORITY: Final = {CONFIG: 100, FRONTMATTER: 90, GRANTS: 80, SANDBOX: 25, PURE: 20, CATCH_ALL: 0}
+_PRIORITY: Final = {CONFIG: 100, FRONTMATTER: 90, GRANTS: 80, HOSTS: 70, SANDBOX: 25, PURE: 20, CATCH_ALL: 0}
 _MODULE_PRIORITY: Final = 100
 
 
@@ -306,6 +307,26 @@ def grants_resolver(grants: GrantLookup, *, applies: Callable[[Tool], bool] = ev
         return Decision(Verdict.APPROVE, GRANTS, reason)
 
     return _built_in_resolver(GRANTS, resolve, "Calls allowed earlier (grants).", applies=applies)
+
+
+def hosts_resolver(approval: ApprovalConfig, hosts: Iterable[str]) -> Resolver:
+    """Approves requests that only read from hosts in `network.hosts`."""
+    from holdfast.net.hosts import AllowList  # most configurations list no hosts
+
+    excluded = ToolMatcher(removed_from_auto_approve(approval))
+    restrictions = Restrictions(approval.narrow, presets=approval.presets)
+    listed = AllowList(hosts, option="network.hosts")
+
+    def applies(tool: Tool) -> bool:
+        return tool.reaches is not None and excluded.match(tool) is None and restrictions.permit(tool)
+
+    def resolve(name: str, args: Args, ctx: ResolveContext) -> Decision | None:
+        reach = ctx.request.reach
+        if reach is None or reach.sends or not reach.hosts or not all(map(listed.allows_entry, reach.hosts)):
+            return None
+        return Decision(Verdict.APPROVE, HOSTS, f"{' and '.join(reach.hosts)} is in network.hosts.")
+
+    return _built_in_resolver(HOSTS, resolve, "Hosts that may be reached (network.hosts).", applies=applies)
 
 
 def sandbox_resolver(approval: ApprovalConfig, sandbox_verified: Callable[[], bool]) -> Resolver:

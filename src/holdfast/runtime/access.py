@@ -54,8 +54,16 @@ class ToolAccess:
         return list(self._listing.tools(caller, lambda: self._visible(caller)))
 
     def _visible(self, caller: Caller) -> list[Tool]:
+        return [tool for tool in self._permitted(caller) if tool.unavailable is None or tool.unavailable() is None]
+
+    def _permitted(self, caller: Caller) -> list[Tool]:
         shown = (tool for tool in self.registry.list() if tool.name != TOOL_SEARCH and self.is_enabled(tool, caller))
         return self.policy.compile(caller).visible(shown)
+
+    def unavailable(self, caller: Caller) -> list[tuple[Tool, str]]:
+        """The tools that a caller would also see if something were installed, sorted, each with what is missing."""
+        checked = ((tool, tool.unavailable()) for tool in self._permitted(caller) if tool.unavailable is not None)
+        return [(tool, reason) for tool, reason in checked if reason is not None]
 
     def waiting_for_root(self, caller: Caller) -> list[Tool]:
         """The tools that a caller would also see in a project, sorted."""
@@ -66,8 +74,9 @@ class ToolAccess:
     def usable(self, name: str, caller: Caller) -> Tool | None:
         """The tool with that name if the caller may use it, else None."""
         tool = self.registry.find(name)
-        allowed = tool is not None and self.is_enabled(tool, caller) and self.policy.compile(caller).allows(tool)
-        return tool if allowed else None
+        if tool is None or (tool.unavailable is not None and tool.unavailable() is not None):
+            return None
+        return tool if self.is_enabled(tool, caller) and self.policy.compile(caller).allows(tool) else None
 
     def tool_list(self, format: Format, caller: Caller) -> ToolList:  # noqa: A002
         """The tool list for a provider's API. The same object is returned until the tools change."""
@@ -79,6 +88,8 @@ class ToolAccess:
         if tool is None or not self.is_enabled(tool, caller):
             return self.unknown_tool(name, caller)
         if self.policy.compile(caller).allows(tool):
+            if tool.unavailable is not None and (reason := tool.unavailable()) is not None:
+                return failed(f"Tool '{name}' cannot be used here: {reason}", State.INVALID, Failure.UNAVAILABLE)
             return tool
         text = f"Tool '{name}' is not allowed by tool policy"
         return failed(text, State.DENIED, Failure.NOT_ALLOWED)

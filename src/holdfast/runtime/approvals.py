@@ -73,6 +73,7 @@ def standard_decider(
         is_tool=registry.is_registered,
         protected=extra,
         tools=config.tools,
+        hosts=config.network.hosts,
     )
     built_in = standard_caps(
         config.approval,

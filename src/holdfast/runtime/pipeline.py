@@ -468,6 +468,8 @@ class Pipeline:
         finally:
             self._command_calls.discard(ctx)
 
+        if tool.sources:
+            result = replace(result, metadata={**result.metadata, "untrusted": [*tool.sources]})
         # Redact before truncating: a secret at the cut must be recognised whole.
         if ctx.streamed:
             ctx.finish_stream()

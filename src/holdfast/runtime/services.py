@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -31,13 +32,24 @@ class Services:
         self._end_with_call = end_with_call
         self._background: BackgroundProcesses | None = None
         self._offered: dict[type[Any], Any] = {}
+        self._makers: dict[type[Any], Callable[[], Any]] = {}
+        self._lock = Lock()
 
     def offer(self, protocol: type[T], helper: T) -> None:
         """Make a service available to tools, found by its protocol."""
         self._offered[protocol] = helper
 
+    def provide(self, protocol: type[T], make: Callable[[], T]) -> None:
+        """Make a service available that is created when a tool first asks for it."""
+        self._makers[protocol] = make
+
     def get(self, protocol: type[T]) -> T:
         found: Any = self._offered.get(protocol)
+        if found is None and protocol in self._makers:
+            with self._lock:  # tools run in threads, and a service is made once
+                found = self._offered.get(protocol)
+                if found is None:
+                    found = self._offered[protocol] = self._makers[protocol]()
         if found is None and protocol is Processes:
             found = self._offered[protocol] = self._processes()
         if found is None and protocol is ToolFinder:

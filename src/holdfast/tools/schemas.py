@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
+from importlib.util import find_spec
 from typing import Any, Final
 
 from holdfast.contract.enums import Risk
@@ -43,3 +45,18 @@ def nullable(kind: str, description: str, **more: Any) -> Schema:
 
 def strict_object(**properties: Schema) -> Schema:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+@cache
+def needs_extra(extra: str, *packages: str) -> Callable[[], str | None]:
+    """Return a function for `Tool.unavailable`: why the tool cannot be used if one of the packages is missing."""
+
+    @cache
+    def reason() -> str | None:
+        missing = [name for name in packages if find_spec(name) is None]
+        if not missing:
+            return None
+        names = " and ".join(missing)
+        return f"it needs {names}. Install {'it' if len(missing) == 1 else 'them'}: pip install 'holdfast[{extra}]'"
+
+    return reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from itertools import groupby
 
 import click
 
@@ -58,17 +59,20 @@ def _list_or_show(runtime: Runtime, name: str | None, *, as_json: bool) -> None:
         _show(runtime, _find(runtime, name), as_json=as_json)
         return
     found = runtime.visible()
+    missing = runtime.access.unavailable(runtime.caller)
     if as_json:
         policy = runtime.access.policy.compile(runtime.caller)
-        for tool in found:
+        for tool in [*found, *(tool for tool, _ in missing)]:
             console.print_json(ToolOutput.of(tool, policy.decide(tool)))
         return
     rows = [[tool.name, tool.risk, effects_of(tool), escape(_first_line(tool))] for tool in found]
     print_table(["tool", "risk", "effects", "what it does"], rows)
-    unavailable = [escape_name(tool.name) for tool in runtime.access.waiting_for_root(runtime.caller)]
-    if unavailable:
+    waiting = [escape_name(tool.name) for tool in runtime.access.waiting_for_root(runtime.caller)]
+    if waiting:
         fix = "Create one with `holdfast init`."
-        print_message(f"There is no project here, and these tools need one: {', '.join(unavailable)}. {fix}")
+        print_message(f"There is no project here, and these tools need one: {', '.join(waiting)}. {fix}")
+    for reason, group in groupby(missing, key=lambda item: item[1]):
+        print_message(f"Not available: {', '.join(escape_name(tool.name) for tool, _ in group)}; {reason}")
 
 
 def effects_of(tool: Tool) -> str:
@@ -99,6 +103,7 @@ def _show(runtime: Runtime, tool: Tool, *, as_json: bool) -> None:
         "groups": ", ".join(tool.groups),
         "secrets": ", ".join(tool.required_secret_scopes),
         "policy": f"{AVAILABLE if policy.verdict is Verdict.APPROVE else policy.verdict}: {policy.reason}",
+        "missing": "" if tool.unavailable is None else tool.unavailable() or "",
         "enabled": "" if runtime.access.is_enabled(tool) else "no; add it to tools.allow",
     }
     for label, value in facts.items():
