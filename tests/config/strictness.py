@@ -46,6 +46,8 @@ def looser_options(one: Config, other: Config) -> list[str]:
         *_model(one.model, other.model),
         *_chat(one.chat, other.chat),
         *_guardrails(one.guardrails, other.guardrails),
+        ("network.hosts", _holds(other.network.hosts, one.network.hosts)),
+        ("network.private", one.network.private == other.network.private),
         ("output.max_lines", one.output.max_lines <= other.output.max_lines),
         ("output.max_bytes", one.output.max_bytes <= other.output.max_bytes),
         ("output.max_spill", one.output.max_spill <= other.output.max_spill),

@@ -127,6 +127,8 @@ LOOSER: list[tuple[str, Any]] = [
     ("sandbox.undo", "off"),
     ("sandbox.undo_max_files", 1),
     ("sandbox.undo_max_bytes", 1),
+    ("network.hosts", ["evil.example"]),
+    ("network.private", ["127.0.0.1"]),
     ("output.max_lines", 99_999),
     ("output.max_bytes", 99_999_999),
     ("output.max_spill", 10**12),
@@ -245,7 +247,7 @@ def test_a_looser_value_is_ignored_and_reported_by_key(
     assert [key for key in report.ignored if key == path or key.startswith(f"{path}.")]
     [notice] = result.notices
     assert path in notice
-    if path in ("secrets", "tools.modules", "model.providers"):
+    if path in ("secrets", "tools.modules", "model.providers", "network.private"):
         assert "only from user-level config" in notice
     else:
         assert notice.endswith(f"then run `holdfast trust {name}`.")

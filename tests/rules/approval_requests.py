@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.contract.call import Caller
 from holdfast.contract.enums import AUTO_APPROVED_IF_SANDBOXED, RUNS_COMMANDS, Risk
 from holdfast.contract.json import Args
-from holdfast.contract.tool import Tool
+from holdfast.contract.tool import Reach, Tool
 from holdfast.rules.chain import ApprovalRequest
 
 ROOT = Path("/srv/project")
@@ -39,6 +39,14 @@ SHELL = tool("shell.exec", aliases=("bash",), effects={"process"}, risk=Risk.HIG
 CALCULATOR = tool("calculator", effects=(), risk=Risk.LOW, source="builtin")
 UNKNOWN = tool("acme.thing")
 FETCH = tool("web.fetch", effects={"network"}, source="builtin")
+
+
+def reaches_host(args: Args) -> Reach:
+    return Reach((str(args["host"]),), sends=args.get("method", "GET") != "GET")
+
+
+REQUEST = tool("net.request", effects={"network"}, reaches=reaches_host, source="builtin")
+"""Contacts the host in its arguments, and sends with any method but GET."""
 
 
 def approval_request(about: Tool = READ, args: Args | None = None, **fields: Any) -> ApprovalRequest:

@@ -12,24 +12,26 @@ from holdfast.contract.context import Context
 from holdfast.contract.enums import Risk, Verdict
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.json import Args
-from holdfast.contract.tool import Tool
+from holdfast.contract.tool import Reach, Tool
 from holdfast.rules.chain import DEFAULT_DECISION, ApprovalRequest, Chain, ResolveContext
 from holdfast.rules.decider import (
     CHANGED,
     CONFIRMATION,
     MAX_RISK,
     PROTECTED,
+    SENDING,
     Cap,
     Confirmations,
     Decider,
     apply_caps,
     max_risk_cap,
     protected_path_cap,
+    sending_cap,
 )
 from holdfast.rules.from_config import SHELL_PARTS, standard_caps, standard_chain
 from holdfast.rules.resolvers import CONFIG, GRANTS, PURE
 
-from .approval_requests import CALCULATOR, EDIT, READ, SHELL, UNKNOWN, WRITE, approval_request, tool
+from .approval_requests import CALCULATOR, EDIT, READ, REQUEST, SHELL, UNKNOWN, WRITE, approval_request, tool
 
 YES = Decision(Verdict.APPROVE, "list", "listed")
 
@@ -149,11 +151,11 @@ def test_max_risk_does_not_apply_to_a_policy_function_that_saw_the_call() -> Non
 @pytest.mark.spec("A18")
 def test_the_standard_caps_follow_the_configuration() -> None:
     chain = Chain()
-    assert [cap.name for cap in standard_caps(ApprovalConfig(), chain)] == [SHELL_PARTS, CHANGED]
+    assert [cap.name for cap in standard_caps(ApprovalConfig(), chain)] == [SHELL_PARTS, CHANGED, SENDING]
     caps = standard_caps(
         ApprovalConfig(max_risk=Risk.LOW), chain, confirmations=Confirmations(), is_protected=protected
     )
-    assert [cap.name for cap in caps] == [SHELL_PARTS, CHANGED, PROTECTED, MAX_RISK, CONFIRMATION]
+    assert [cap.name for cap in caps] == [SHELL_PARTS, CHANGED, SENDING, PROTECTED, MAX_RISK, CONFIRMATION]
 
 
 def decider(**actions: str) -> Decider:
@@ -168,7 +170,8 @@ def decider(**actions: str) -> Decider:
 def test_the_decider_asks_the_chain_first_and_then_the_caps() -> None:
     judged = decider(file_read="confirm").judge(approval_request(READ))
     assert judged.decision.source == CONFIRMATION
-    assert [step.source for step in judged.steps] == [CONFIG, SHELL_PARTS, CHANGED, PROTECTED, MAX_RISK, CONFIRMATION]
+    caps = [SHELL_PARTS, CHANGED, SENDING, PROTECTED, MAX_RISK, CONFIRMATION]
+    assert [step.source for step in judged.steps] == [CONFIG, *caps]
 
 
 @pytest.mark.spec("A18")
@@ -203,3 +206,20 @@ def test_a_two_phase_tool_has_no_static_decision() -> None:
     )  # fmt: skip
     assert decider().static_decision(about, Caller()) is None
     assert decider().decide(approval_request(about, risk=Risk.HIGH)).source == MAX_RISK
+
+
+@pytest.mark.spec("A18", "B6a")
+def test_a_request_that_can_change_something_is_asked_about_whatever_approved_it() -> None:
+    judged = apply_caps(YES, [sending_cap()], approval_request(REQUEST, {"host": "a.example", "method": "POST"}))
+    assert judged.decision.verdict is Verdict.ASK and "a.example" in judged.decision.reason
+    reads = apply_caps(YES, [sending_cap()], approval_request(REQUEST, {"host": "a.example", "method": "GET"}))
+    assert reads.decision == YES
+
+
+@pytest.mark.spec("A18", "B6a")
+def test_a_tool_that_cannot_name_its_hosts_is_asked_about() -> None:
+    def fails_to_name(args: Args) -> Reach:
+        raise ValueError("no host")
+
+    broken = tool("request", effects={"network"}, reaches=fails_to_name)
+    assert apply_caps(YES, [sending_cap()], approval_request(broken)).decision.verdict is Verdict.ASK

@@ -15,7 +15,7 @@ from holdfast.rules.chain import ApprovalRequest, Confinement
 from holdfast.rules.grants import NEVER_WIDENED, Width, matches, narrow_grant
 from holdfast.store.ledger import Grant, Scope
 
-from .approval_requests import CALCULATOR, EDIT, FETCH, READ, SHELL, UNKNOWN, WRITE, approval_request, tool
+from .approval_requests import CALCULATOR, EDIT, FETCH, READ, REQUEST, SHELL, UNKNOWN, WRITE, approval_request, tool
 
 SCOPES: tuple[Scope, ...] = ("once", "session", "project", "user")
 
@@ -279,3 +279,21 @@ def test_a_forged_folder_grant_does_not_cover_a_tool_that_does_more_than_use_fil
     asked = approval_request(runs, {"path": "notes/a.sh"})
     folder: Args = {"definition": runs.digest, "args": {}, "free": ["path"], "folders": ["/srv/project/notes"]}
     assert not matches(Grant(id="g", tool="acme.run", pattern=folder, scope="user", by="x", created=0.0), asked)
+
+
+@pytest.mark.spec("A12", "B6a")
+def test_a_grant_for_a_host_covers_every_request_that_only_reads_from_it() -> None:
+    grant = granted(approval_request(REQUEST, {"host": "docs.example", "path": "/a"}), "project", "host")
+    assert matches(grant, approval_request(REQUEST, {"host": "docs.example", "path": "/b?x=1", "headers": {"a": "b"}}))
+    assert not matches(grant, approval_request(REQUEST, {"host": "other.example", "path": "/a"}))
+    assert not matches(grant, approval_request(REQUEST, {"host": "docs.example:8443", "path": "/a"}))
+    assert not matches(grant, approval_request(REQUEST, {"host": "docs.example", "method": "POST"}))
+
+
+@pytest.mark.spec("A12", "B6a")
+def test_a_host_is_granted_only_for_requests_that_read_and_tools_that_name_hosts() -> None:
+    sending: Args = {"host": "docs.example", "method": "PUT"}
+    reading: Args = {"path": "a"}
+    for about, args in ((REQUEST, sending), (READ, reading), (FETCH, {})):
+        with pytest.raises(GrantRefused):
+            narrow_grant(approval_request(about, args), "project", "ann", width="host")

@@ -335,6 +335,11 @@ def test_only_regular_files_are_opened(project: Path) -> None:
     assert named(project, "sh /dev/zero /proc/self/mem sub") == []
 
 
+@pytest.mark.spec("A12b")
+def test_a_pattern_below_a_name_that_cannot_exist_matches_nothing(project: Path) -> None:
+    assert named(project, "sh build.sh \ud800/?") == ["build.sh"]
+
+
 texts = st.text(st.sampled_from("ab01-_/.=@:,;&|<>(){}[]$`'\"\\\n\t *?!~#+\u00e9\ud800\0"), max_size=40)
 
 

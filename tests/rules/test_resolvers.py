@@ -10,10 +10,10 @@ from holdfast.contract.enums import Verdict
 from holdfast.contract.json import Args
 from holdfast.rules.chain import ApprovalRequest, Resolve, ResolveContext
 from holdfast.rules.from_config import DocumentPolicy, standard_chain
-from holdfast.rules.resolvers import CATCH_ALL, CONFIG, FRONTMATTER, GRANTS, PURE, SANDBOX
+from holdfast.rules.resolvers import CATCH_ALL, CONFIG, FRONTMATTER, GRANTS, HOSTS, PURE, SANDBOX
 from holdfast.store.ledger import Grant
 
-from .approval_requests import CALCULATOR, EDIT, READ, SHELL, UNKNOWN, WRITE, approval_request
+from .approval_requests import CALCULATOR, EDIT, FETCH, READ, REQUEST, SHELL, UNKNOWN, WRITE, approval_request
 from .chains import decided, listed
 
 APPROVE, ASK, DENY = Verdict.APPROVE, Verdict.ASK, Verdict.DENY
@@ -284,3 +284,34 @@ def test_grants_apply_to_a_pure_tool_only_if_it_was_removed() -> None:
     assert decided(standard_chain(ApprovalConfig(), grants=Book(full=True)), CALCULATOR) == (PURE, APPROVE)
     removed = standard_chain(ApprovalConfig(excluded=("calculator",)), grants=Book(full=True))
     assert decided(removed, CALCULATOR) == (GRANTS, APPROVE)
+
+
+@pytest.mark.spec("B6a", "A2")
+@pytest.mark.parametrize(
+    ("args", "approved"),
+    [
+        ({"host": "docs.example"}, True),
+        ({"host": "a.cdn.example"}, True),
+        ({"host": "cdn.example"}, False),
+        ({"host": "docs.example:8443"}, False),
+        ({"host": "api.example:8443"}, True),
+        ({"host": "docs.example.evil"}, False),
+        ({"host": "docs.example", "method": "POST"}, False),
+        ({"host": ""}, False),
+    ],
+)
+def test_requests_that_read_from_listed_hosts_are_approved(args: Args, approved: bool) -> None:
+    chain = standard_chain(ApprovalConfig(), hosts=("docs.example", "*.cdn.example", "api.example:8443"))
+    decision = chain.judge(approval_request(REQUEST, args)).decision
+    assert (decision.verdict is Verdict.APPROVE) is approved
+    assert (decision.source == HOSTS) is approved
+
+
+@pytest.mark.spec("B6a", "A20")
+def test_listed_hosts_approve_no_tool_that_was_removed_and_none_that_names_no_hosts() -> None:
+    removed = standard_chain(ApprovalConfig(removed=("net.request",)), hosts=("docs.example",))
+    assert removed.judge(approval_request(REQUEST, {"host": "docs.example"})).decision.verdict is Verdict.ASK
+    narrowed = standard_chain(ApprovalConfig(narrow=((),)), hosts=("docs.example",))
+    assert narrowed.judge(approval_request(REQUEST, {"host": "docs.example"})).decision.verdict is Verdict.ASK
+    chain = standard_chain(ApprovalConfig(), hosts=("docs.example",))
+    assert chain.judge(approval_request(FETCH, {"host": "docs.example"})).decision.verdict is Verdict.ASK

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from holdfast import Context, Runtime, State, Tool, Verdict
+from holdfast import Config, Context, Runtime, State, Tool, Verdict
 from holdfast.contract.enums import Failure
 from holdfast.contract.errors import CallError
 from holdfast.contract.json import Args
@@ -163,3 +163,26 @@ def test_a_call_of_a_document_runs_only_in_a_runtime_of_that_document(tmp_path: 
     assert seen == []
     run(opened(chat))
     assert seen == [{"text": "x"}]
+
+
+@pytest.mark.spec("B6a", "P5")
+def test_a_tool_that_lacks_something_here_is_not_shown_and_a_call_says_what_is_missing() -> None:
+    missing = add.with_(name="far", unavailable=lambda: "it needs a far thing. Install it: pip install far")
+    present = add.with_(name="near", unavailable=lambda: None)
+    runtime = Runtime([missing, present])
+    assert [tool.name for tool in runtime.visible()] == ["near"]
+    assert [(tool.name, reason[:8]) for tool, reason in runtime.access.unavailable(runtime.caller)] == [
+        ("far", "it needs")
+    ]
+    result = run(runtime.call("far", {"a": 1}))
+    assert (result.state, result.failure) == (State.INVALID, Failure.UNAVAILABLE)
+    assert result.error == "Tool 'far' cannot be used here: it needs a far thing. Install it: pip install far"
+    assert runtime.access.usable("far", runtime.caller) is None
+
+
+@pytest.mark.spec("P5", "B6a")
+def test_what_policy_hides_is_not_described_by_what_it_lacks() -> None:
+    config = Config.from_dict({"tools": {"deny": ["far"]}})
+    runtime = Runtime([add.with_(name="far", unavailable=lambda: "it needs a far thing.")], config=config)
+    assert runtime.access.unavailable(runtime.caller) == []
+    assert run(runtime.call("far", {"a": 1})).error == "Tool 'far' is not allowed by tool policy"

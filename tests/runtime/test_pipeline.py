@@ -389,3 +389,13 @@ def test_a_failing_closer_does_not_prevent_the_others() -> None:
         run(work())
     assert order == ["c", "b", "a", "closed"]
     assert runtime.registry.ready, "the sources are given up too"
+
+
+@pytest.mark.spec("T1", "B6a")
+def test_results_from_an_untrusted_source_are_marked_and_a_tool_cannot_remove_the_mark() -> None:
+    async def execute(args: Any) -> Result:
+        return Result(True, "page", metadata={"untrusted": []})
+
+    page = Tool(name="page", execute=execute, effects=frozenset(), sources=("web",))
+    result = run(Runtime([page]).call("page"))
+    assert result.metadata["untrusted"] == ["web"]

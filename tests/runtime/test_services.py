@@ -49,3 +49,18 @@ def test_tools_can_be_searched_only_with_a_runtimes_context() -> None:
     context: Any = object()
     with pytest.raises(CallError, match="pass the context the tool received"):
         runtime.services.get(ToolFinder).find(context, "add", 5)
+
+
+@pytest.mark.spec("T7")
+def test_a_provided_service_is_made_once_and_only_when_a_tool_asks_for_it() -> None:
+    made: list[FixedClock] = []
+
+    def make() -> Clock:
+        made.append(FixedClock())
+        return made[-1]
+
+    services = Runtime().services
+    services.provide(Clock, make)
+    assert made == []
+    assert services.get(Clock) is services.get(Clock) is made[0]
+    assert len(made) == 1

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.contract.tool import Tool
 from holdfast.tools import builtin_tools
+from holdfast.tools.schemas import needs_extra
 
 
 @pytest.mark.parametrize("builtin", builtin_tools(), ids=lambda item: item.name)
@@ -17,3 +18,10 @@ def test_every_builtin_is_strict_labelled_and_has_an_output_schema(builtin: Tool
     assert builtin.format_preview is not None
     assert builtin.source == "builtin"
     assert "label" in builtin.input_schema["properties"]
+
+
+@pytest.mark.spec("B6a")
+def test_a_missing_package_is_named_with_the_command_that_installs_it() -> None:
+    assert needs_extra("web", "json", "asyncio")() is None
+    wanted = "it needs no_such_package. Install it: pip install 'holdfast[web]'"
+    assert needs_extra("web", "json", "no_such_package")() == wanted

@@ -158,7 +158,8 @@ class _Search:
             yield start
             return
         rest = parts[plain + 1 :]
-        if start != folder and not self._leads_in(os.path.realpath(start)):
+        # A name that cannot be encoded (a lone surrogate) exists nowhere, and `realpath` would raise for it.
+        if start != folder and not (_kind(start) and self._leads_in(os.path.realpath(start))):
             return
         deep = parts[plain] == "**" and (bool(rest) or self._all_names)
         if deep and rest:
