@@ -62,6 +62,7 @@ def test_annotations_can_only_tighten(annotations: Any) -> None:
     assert tool.effects is None
     assert tool.mutates
     assert tool.risk is (Risk.HIGH if annotations.get("destructiveHint") is True else Risk.MEDIUM)
+    assert tool.sources == tool.sinks == ("mcp",)
     assert tool.capabilities == frozenset()
 
 

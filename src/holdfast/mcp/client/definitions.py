@@ -71,6 +71,8 @@ def tool_from(
         risk=Risk.HIGH if _mapping(said.get("annotations")).get("destructiveHint") is True else Risk.MEDIUM,
         effects=None,
         capabilities=capabilities,
+        sources=("mcp",),
+        sinks=("mcp",),
         source=source_of(server),
     )
 
