@@ -14,6 +14,7 @@ import pytest
 from holdfast.contract.message import Aborted, Message, Text, ToolResult, ToolUse
 from holdfast.models.http import UnexpectedResponse, http_client
 from holdfast.models.port import Settings
+from holdfast.net.network import Network
 from tests.models.exchanges import HELLO, READ, RUN, TOOLS, body, call, result, run, sent
 from tests.models.servers.apis import ANTHROPIC, APIS, CHAT, GOOGLE, KEY, OPENAI, VERTEX, Api
 from tests.models.servers.http import Answer, serving
@@ -267,7 +268,10 @@ def test_the_key_is_sent_only_in_its_header(api: Api) -> None:
 @pytest.mark.spec("M1")
 def test_a_client_reaches_only_its_own_address() -> None:
     async def ask() -> None:
-        async with serving(Answer()) as server, http_client(CHAT.endpoint("http://127.0.0.1:1"), Settings()) as client:
+        async with (
+            serving(Answer()) as server,
+            http_client(CHAT.endpoint("http://127.0.0.1:1"), Settings(), Network()) as client,
+        ):
             with pytest.raises(UnexpectedResponse):
                 await client.post(server.url)
             assert not server.asked

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from holdfast import Result
+from holdfast.net.gateway import Gateway
+from holdfast.net.network import Network
 from holdfast.sandbox.proxy import HostProxy
 from tests.runtime.command_helpers import shell_in
 from tests.runtime.support import run
@@ -35,6 +37,10 @@ async def _server() -> AsyncGenerator[int]:
         await server.wait_closed()
 
 
+def _gateway(host: str) -> Gateway:
+    return Network().gateway_to_listed("test", [host], name="sandbox.network")
+
+
 async def _ask(host_proxy: HostProxy, request: bytes) -> bytes:
     """Act as the relay: pass one end of a socket pair and talk on the other."""
     ours, theirs = socket.socketpair()
@@ -54,7 +60,7 @@ async def _ask(host_proxy: HostProxy, request: bytes) -> bytes:
 def test_allowed_hosts_are_reached_and_others_get_an_error_message() -> None:
     async def main() -> list[bytes]:
         async with _server() as port:
-            with HostProxy([f"localhost:{port}"]) as host_proxy:
+            with HostProxy(_gateway(f"localhost:{port}")) as host_proxy:
                 tunnel = f"CONNECT localhost:{port} HTTP/1.1\r\n\r\nGET /in HTTP/1.1\r\n\r\n"
                 plain = f"GET http://localhost:{port}/path HTTP/1.1\r\nHost: x\r\n\r\n"
                 address = f"GET http://127.0.0.1:{port}/path HTTP/1.1\r\n\r\n"
@@ -75,7 +81,7 @@ def test_a_host_that_does_not_answer_is_a_bad_gateway() -> None:
         port = taken.getsockname()[1]
 
     async def main() -> bytes:
-        with HostProxy([f"127.0.0.1:{port}"]) as host_proxy:
+        with HostProxy(_gateway(f"127.0.0.1:{port}")) as host_proxy:
             return await _ask(host_proxy, f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode())
 
     assert run(main()).startswith(b"HTTP/1.1 502")

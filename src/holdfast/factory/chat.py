@@ -298,6 +298,7 @@ def _open_model(config: Config, runtime: Runtime, cache_key: str) -> tuple[Model
     return open_model(
         config.model,
         secret=lambda source: _secret(runtime, source),
+        network=runtime.network,
         cache_key=cache_key,
         edit_repair=config.guardrails.enabled and config.guardrails.edit_repair,
     )

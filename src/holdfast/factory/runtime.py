@@ -25,7 +25,6 @@ from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.contract.tool import Tool
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.fs.temporary import use_cleanup_journal
-from holdfast.net.network import Network
 from holdfast.registry.registry import Registry, load_entry_points
 from holdfast.rules.decider import Cap
 from holdfast.rules.from_config import CommandRules, DocumentPolicy
@@ -228,20 +227,9 @@ def build_runtime(
     if opened is not None:
         runtime.on_close(opened.close)
         _prune_once_a_day(project)
-    _provide_services(runtime)
     if config.mcp.servers and servers != ():
         add_servers(runtime, project.user_db, servers)
     return runtime
-
-
-def _provide_services(runtime: Runtime) -> None:
-    """Provide what built-in tools ask for, each made when a tool first uses it."""
-    config = runtime.config
-
-    def network() -> Network:
-        return Network(hosts=config.network.hosts, private=config.network.private)
-
-    runtime.services.provide(Network, network)
 
 
 def add_servers(runtime: Runtime, user_db: Path, only: Collection[str] | None = None) -> Bridge | None:

@@ -14,17 +14,24 @@ from holdfast.models.providers import KNOWN_PROVIDERS, OPERATOR, Endpoint, Known
 from holdfast.models.remote_model import RemoteModel
 from holdfast.models.text_protocol.text_model import with_protocol
 from holdfast.net.addresses import is_loopback
+from holdfast.net.network import Network
 from holdfast.text.suggest import did_you_mean
 
 SecretReader = Callable[[SecretSource], str]
 
 
 def open_model(
-    config: ModelConfig, *, secret: SecretReader, cache_key: str | None = None, edit_repair: bool = True
+    config: ModelConfig,
+    *,
+    secret: SecretReader,
+    network: Network | None = None,
+    cache_key: str | None = None,
+    edit_repair: bool = True,
 ) -> tuple[Model, Settings]:
     """Return the configured model and its request settings. Sends nothing.
 
-    `edit_repair`: whether a model on the text protocol is shown the form of an edit that it failed to repair.
+    `network` logs its connections. `edit_repair`: whether a model on the text protocol is shown the form of an edit
+    that it failed to repair.
     """
     provider, _, model = config.name.partition(":")
     own = config.providers.get(provider)
@@ -34,7 +41,8 @@ def open_model(
 
         return Operator(), settings
     check_name(config)
-    transport = RemoteModel(_endpoint(provider, model, own or ModelProvider(), secret))
+    endpoint = _endpoint(provider, model, own or ModelProvider(), secret)
+    transport = RemoteModel(endpoint, network or Network())
     return with_protocol(transport, config, edit_repair=edit_repair), settings
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from holdfast.models.port import ModelError, ModelFault, Settings
 from holdfast.models.providers import Endpoint
-from holdfast.net.gateway import Gateway
+from holdfast.net.network import Network
 
 if TYPE_CHECKING:
     import httpx2
@@ -189,7 +189,7 @@ def _with_detail(base: str, detail: str, endpoint: Endpoint) -> str:
     return f"{base}: {said}." if said else f"{base}."
 
 
-def http_client(endpoint: Endpoint, settings: Settings) -> httpx2.AsyncClient:
+def http_client(endpoint: Endpoint, settings: Settings, network: Network) -> httpx2.AsyncClient:
     """Return a client that reaches only the configured address: no proxy, no redirect, no other host."""
     import httpx2
 
@@ -197,6 +197,7 @@ def http_client(endpoint: Endpoint, settings: Settings) -> httpx2.AsyncClient:
 
     limits = httpx2.Timeout(settings.timeout, connect=settings.connect_timeout)
     origin = httpx2.URL(endpoint.base_url)
+    gateway = network.gateway_to_origin(f"model {endpoint.provider}", endpoint.base_url)
     certificates = trusted_certificates() if origin.scheme == "https" else False
 
     async def before(request: httpx2.Request) -> None:
@@ -221,7 +222,7 @@ def http_client(endpoint: Endpoint, settings: Settings) -> httpx2.AsyncClient:
         timeout=limits,
         trust_env=False,
         follow_redirects=False,
-        transport=GatewayTransport(Gateway.for_origin(endpoint.base_url), verify=certificates),
+        transport=GatewayTransport(gateway, verify=certificates),
         event_hooks={"request": [before], "response": [after]},
     )
 

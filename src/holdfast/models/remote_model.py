@@ -18,6 +18,7 @@ from holdfast.models.dialects import DIALECTS
 from holdfast.models.http import http_client
 from holdfast.models.port import ModelEvent, ModelFault, ReplyEnded, Retrying, Settings, StopReason, Usage
 from holdfast.models.providers import Endpoint
+from holdfast.net.network import Network
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model as WireModel
@@ -34,6 +35,8 @@ _STOPS: Final[dict[str, StopReason]] = {"stop": "end", "tool_call": "tool_use", 
 @dataclass(frozen=True, slots=True)
 class RemoteModel:
     endpoint: Endpoint
+    network: Network = field(default_factory=Network, repr=False)
+    """Reaches the endpoint, and logs it."""
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     jitter: Callable[[], float] = field(default=random.random)
     """Returns a number from 0 to 1 that scales the retry delay, so that clients do not retry in lockstep."""
@@ -82,7 +85,7 @@ class RemoteModel:
         reply = WireReply(self.endpoint, tools)
         begun = False
         stream: StreamedResponse | None = None
-        async with http_client(self.endpoint, settings) as client:
+        async with http_client(self.endpoint, settings, self.network) as client:
             wire = DIALECTS[self.endpoint.api].build(self.endpoint, client)
             request = self._request(wire, messages, tools, settings)
             try:

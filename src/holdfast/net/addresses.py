@@ -48,6 +48,7 @@ _KINDS: Final[tuple[tuple[AddressKind, tuple[IPv4Network | IPv6Network, ...]], .
     )
 )
 """The IANA special-purpose registries; the first network that contains an address determines its kind."""
+LOCALHOST: Final = IPv4Address("127.0.0.1")
 _COMPATIBLE: Final = IPv6Network("::/96")
 _TRANSLATED: Final = IPv6Network("::ffff:0:0:0/96")
 _NAT64: Final = IPv6Network("64:ff9b::/96")
@@ -91,10 +92,15 @@ def is_loopback(host: str) -> bool:
     return address in IPv4Network("127.0.0.0/8") or address == IPv6Address("::1")
 
 
+def is_localhost(host: str) -> bool:
+    """Whether a normalized name is `localhost` or below it, which programs resolve to this machine without asking."""
+    return host == "localhost" or host.endswith(".localhost")
+
+
 def is_local(host: str) -> bool:
     """Whether a host is this machine or link-local, in any notation that programs accept."""
     host = host.lower().rstrip(".")
-    if host == "localhost" or host.endswith(".localhost"):
+    if is_localhost(host):
         return True
     address = parse_address(host) or _legacy_address(host)
     return address is not None and address_kind(address) in LOCAL_KINDS

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from ipaddress import ip_address
 from typing import Any, Final, Literal, TypeVar
@@ -14,8 +15,9 @@ from typing import Any, Final, Literal, TypeVar
 from msgspec import Struct
 
 from holdfast.contract.errors import NetworkRefused
-from holdfast.net.addresses import AddressKind, address_kind, parse_address
-from holdfast.net.hosts import AllowList, normalize_host, parse_origin
+from holdfast.net.addresses import LOCALHOST, Address, AddressKind, address_kind, is_localhost, parse_address
+from holdfast.net.hosts import AllowList, PrivateList, normalize_host, parse_origin, shown_host
+from holdfast.net.network_log import NetworkEntry, NetworkLog, Outcome
 
 HEAD_START: Final = 0.25
 """Seconds before the next address is tried in parallel (happy eyeballs, RFC 8305)."""
@@ -23,6 +25,7 @@ HEAD_START: Final = 0.25
 Connection = TypeVar("Connection")
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+Others = frozenset[AddressKind] | Literal["refused"]
 
 
 class AllowedHost(Struct, frozen=True):
@@ -49,57 +52,122 @@ async def resolve_by_system(host: str, port: int) -> Sequence[str]:
 class Gateway:
     """Controls outgoing connections. Hosts in `listed` are allowed with any address, because the user chose them.
 
-    `others` is "refused", or the address kinds that any other host must not resolve to. `name` is the name of the list
-    in refusals.
+    `others` is "refused", or the address kinds that any other host must not resolve to, apart from those in `private`.
+    `only` limits the other hosts by name. `name` is the name of the list in refusals. Every decision of `connect` is
+    recorded in `log` before the connection is opened; if that fails, it is refused.
     """
 
     def __init__(
         self,
         listed: AllowList,
         *,
-        others: frozenset[AddressKind] | Literal["refused"] = "refused",
+        others: Others = "refused",
+        only: AllowList | None = None,
+        private: PrivateList | None = None,
         name: str = "the configuration",
         resolver: Resolver = resolve_by_system,
+        by: str = "holdfast",
+        log: NetworkLog | None = None,
     ) -> None:
         self._listed = listed
         self._others: Final = others
+        self._only = only
+        self._private = private
         self._name = name
         self._resolver = resolver
+        self._by = by
+        self._log = log
 
     @classmethod
-    def for_origin(cls, url: str, *, others: frozenset[AddressKind] | Literal["refused"] = "refused") -> Gateway:
+    def for_origin(
+        cls,
+        url: str,
+        *,
+        others: Others = "refused",
+        resolver: Resolver = resolve_by_system,
+        by: str = "holdfast",
+        log: NetworkLog | None = None,
+    ) -> Gateway:
         """Make a gateway that allows the host and port of a configured URL, and other hosts according to `others`."""
         _, name, port = parse_origin(url)
         host = normalize_host(name)
         address = f"[{host}]" if host is not None and ":" in host else host
-        return cls(AllowList([f"{address}:{port}"] if address is not None else []), others=others)
+        listed = AllowList([f"{address}:{port}"] if address is not None else [])
+        return cls(listed, others=others, resolver=resolver, by=by, log=log)
 
     def decide(self, host: str, port: int) -> AllowedHost | RefusedHost:
+        """Decide by name, or about a literal address, without network access."""
         spelled = normalize_host(host)
         if spelled is None:
-            return RefusedHost(f"{host!r} is not an unambiguous host name, so the connection is refused.")
+            return RefusedHost(f"{shown_host(host)} is not an unambiguous host name, so the connection is refused.")
         if self._listed.allows(spelled, port):
             return AllowedHost(spelled, port)
         if self._others == "refused":
             return RefusedHost(f"{spelled}:{port} is not in {self._name}, so the connection is refused.")
-        address = parse_address(spelled)
-        if address is not None and (kind := address_kind(address)) in self._others:
-            return RefusedHost(f"{spelled} is {kind}, so the connection is refused.")
-        return AllowedHost(spelled, port, self._others)
+        if self._only is not None and not self._only.allows(spelled, port):
+            return RefusedHost(
+                f"{spelled}:{port} is not a host that this call may reach, so the connection is refused."
+            )
+        if self._private is not None and self._private.allows_host(spelled, port):
+            return AllowedHost(spelled, port)
+        allowed = AllowedHost(spelled, port, self._others)
+        address = LOCALHOST if is_localhost(spelled) else parse_address(spelled)
+        problem = None if address is None else self._problem(allowed, address)
+        return allowed if problem is None else RefusedHost(problem)
+
+    def _problem(self, allowed: AllowedHost, address: Address) -> str | None:
+        """Return why an address of a host must not be dialled, or None."""
+        kind = address_kind(address)
+        if kind not in allowed.blocked_kinds:
+            return None
+        if self._private is not None and self._private.allows_address(address, allowed.port):
+            return None
+        literal = allowed.host == str(address) or is_localhost(allowed.host)
+        subject = allowed.host if literal else f"{allowed.host} resolves to {address}, which"
+        refusal = f"{subject} is {kind}, so the connection is refused."
+        if self._private is None or kind is AddressKind.METADATA:
+            return refusal
+        entry = f"[{allowed.host}]:{allowed.port}" if ":" in allowed.host else f"{allowed.host}:{allowed.port}"
+        return f'{refusal} To allow it, the user can add "{entry}" to {self._private.option}.'
 
     async def resolve(self, admitted: AllowedHost) -> Sequence[str]:
         """Return the addresses to dial. Raises `NetworkRefused` for a blocked one, `OSError` if there are none."""
         if parse_address(admitted.host) is not None:
             return (admitted.host,)  # checked by `decide`; the resolver would need one of the loop's few threads
-        found = await self._resolver(admitted.host, admitted.port)
+        try:
+            found = await self._resolver(admitted.host, admitted.port)
+            if not found:
+                raise OSError(f"{admitted.host} has no address")
+        except OSError as error:
+            self._record(admitted.host, admitted.port, "unresolved", reason=str(error))
+            raise
         for address in found:
-            if (kind := address_kind(ip_address(address))) in admitted.blocked_kinds:
-                raise NetworkRefused(
-                    f"{admitted.host} resolves to {address}, which is {kind}, so the connection is refused."
-                )
-        if not found:
-            raise OSError(f"{admitted.host} has no address")
+            if (problem := self._problem(admitted, ip_address(address))) is not None:
+                self._record(admitted.host, admitted.port, "refused", tuple(found), problem)
+                raise NetworkRefused(problem)
         return found
+
+    def _record(
+        self, host: str, port: int, outcome: Outcome, addresses: tuple[str, ...] = (), reason: str = ""
+    ) -> None:
+        if self._log is None:
+            return
+        entry = NetworkEntry(
+            at=time.time(),
+            by=self._by,
+            host=host,
+            port=port,
+            outcome=outcome,
+            addresses=addresses,
+            reason=reason,
+        )
+        try:
+            self._log.record(entry)
+        except OSError as error:
+            raise NetworkRefused(
+                f"The network log {self._log.path} cannot be written ({error.strerror or error}), so the connection to "
+                f"{host}:{port} is refused. Free some space, or correct the permissions of its folder."
+            ) from error
 
     async def connect(self, host: str, port: int) -> Streams:
         """Open a TCP connection to the first checked address that answers. Raises `NetworkRefused` or `OSError`."""
@@ -118,8 +186,10 @@ class Gateway:
         """
         decision = self.decide(host, port)
         if isinstance(decision, RefusedHost):
+            self._record(normalize_host(host) or shown_host(host), port, "refused", reason=decision.reason)
             raise NetworkRefused(decision.reason)
         left = list(await self.resolve(decision))
+        self._record(decision.host, port, "allowed", tuple(left))
         dials: list[asyncio.Task[Connection]] = []
         try:
             while left or not all(task.done() for task in dials):

@@ -15,10 +15,13 @@ from holdfast.net.gateway import Gateway
 
 
 class GatewayTransport(httpx2.AsyncHTTPTransport):
-    """Raises `ConnectError` if the gateway refuses or fails to connect. Use `verify=False` for plain http only."""
+    """Raises `ConnectError` if the gateway refuses or fails to connect. Use `verify=False` for plain http only.
+
+    Certificates are the system's, whatever `SSL_CERT_FILE` and `SSL_CERT_DIR` say: a project could set them.
+    """
 
     def __init__(self, gateway: Gateway, *, verify: ssl.SSLContext | bool = True) -> None:
-        context = verify if isinstance(verify, ssl.SSLContext) else httpx2.create_ssl_context(verify)
+        context = verify if isinstance(verify, ssl.SSLContext) else httpx2.create_ssl_context(verify, trust_env=False)
         super().__init__(verify=context)
         # The transport has no parameter for the network backend, but its pool does.
         self._pool = httpcore2.AsyncConnectionPool(

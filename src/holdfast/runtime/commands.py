@@ -43,6 +43,7 @@ from holdfast.sandbox.privileges import memory_file
 from holdfast.sandbox.supervisor.client import CommandNotStarted, ExitStatus, SupervisedCommand, SupervisorLost
 
 if TYPE_CHECKING:
+    from holdfast.net.network import Network
     from holdfast.runtime.undo.recorder import Recorder
     from holdfast.runtime.undo.recording_lock import RecordingLock
     from holdfast.sandbox.launch import Backend
@@ -76,6 +77,7 @@ class Commands:
         redactor: Redactor,
         events: Events,
         on_close: Callable[[Callable[[], None]], None],
+        network: Callable[[], Network],
     ) -> None:
         self.config = config
         self.workspace = workspace
@@ -83,6 +85,7 @@ class Commands:
         self.redactor = redactor
         self.events = events
         self.on_close = on_close
+        self.network = network
         self._probed_once = False
         self._asked_unhidden: set[str] = set()
         self.command_calls: weakref.WeakSet[CommandContext] = weakref.WeakSet()
@@ -361,7 +364,9 @@ class ContextSandbox:
             return None
         from holdfast.sandbox.proxy import HostProxy
 
-        return stack.enter_context(HostProxy(hosts))
+        by = f"{self._ctx.call_record.tool} {self._ctx.call_id}"
+        gateway = self._commands.network().gateway_to_listed(by, hosts, name="sandbox.network")
+        return stack.enter_context(HostProxy(gateway))
 
 
 class _CommandRun:

@@ -17,7 +17,7 @@ import asyncio
 import os
 from base64 import b32encode
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -34,6 +34,9 @@ from holdfast.contract.json import Args
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool, suggest_choices
 from holdfast.contract.widening import Widening
+from holdfast.fs.replace import make_private_folder
+from holdfast.net.network import Network
+from holdfast.net.network_log import NETWORK_LOG, NetworkLog
 from holdfast.registry.provider_lists import Format, ToolList
 from holdfast.registry.registry import Registry
 from holdfast.rules.decider import Cap, Confirmations, Decider
@@ -142,8 +145,11 @@ class Runtime:
         policy = Policy(PolicyRules.of(config.tools, skills, config.mcp.servers))
         self.registry.set_policy(policy)
         self.access = ToolAccess(self.registry, policy, config.tools, shared=workspace.state is not None)
-        self.commands = Commands(config, workspace, ledger, self.redactor, self.events, self._closers.append)
+        self.commands = Commands(
+            config, workspace, ledger, self.redactor, self.events, self._closers.append, lambda: self.network
+        )
         self.services = Services(self.commands, self.access, end_with_call=self.caller.interface == "cli")
+        self.services.provide(Network, self._open_network)
         self.interfaces = Interfaces(self.events, nobody)
         if asker is not None:
             self.interfaces.attach(asker)
@@ -218,6 +224,21 @@ class Runtime:
                 stack.push_async_callback(async_close)
             stack.callback(self.registry.stop)
             stack.push_async_callback(self.pipeline.executor.stop_all)
+
+    @property
+    def network(self) -> Network:
+        """The network rules and the network log, for everything that this runtime connects to."""
+        return self.services.get(Network)
+
+    def _open_network(self) -> Network:
+        config, state = self.config.network, self.workspace.state
+        if state is None:
+            return Network(hosts=config.hosts, private=config.private)
+        with suppress(OSError):  # reported by the first connection, which cannot be logged
+            make_private_folder(state)
+        network = Network(hosts=config.hosts, private=config.private, log=NetworkLog(state / NETWORK_LOG))
+        self.on_close(network.close)
+        return network
 
     @property
     def sandbox(self) -> Sandbox:

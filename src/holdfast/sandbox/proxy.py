@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +14,6 @@ from msgspec.structs import replace
 from holdfast.contract.command import Command
 from holdfast.helper_process import isolated_python
 from holdfast.net.gateway import Gateway
-from holdfast.net.hosts import AllowList
 from holdfast.net.proxy import serve
 from holdfast.sandbox.launch import Launch
 from holdfast.sandbox.supervisor.client import FIRST_FD
@@ -30,8 +28,8 @@ _VARIABLES: Final = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "
 class HostProxy:
     """The proxy of one command. A context manager: close it when the command has ended."""
 
-    def __init__(self, hosts: Sequence[str]) -> None:
-        self._gateway = Gateway(AllowList(hosts), name="sandbox.network")
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
         self._loop = asyncio.get_running_loop()
         self._ours, self._theirs = socket.socketpair()
         self._ours.setblocking(False)

@@ -24,7 +24,6 @@ from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.mcp.client.active_calls import active_call_of, expects_response
 from holdfast.mcp.client.oauth import oauth_for
 from holdfast.net.addresses import is_loopback
-from holdfast.net.gateway import Gateway
 from holdfast.net.hosts import parse_origin
 from holdfast.net.http import GatewayTransport
 from holdfast.runtime.cancellation import ThreadPool
@@ -92,11 +91,12 @@ class HttpTransport:
                 yield read, write
 
     def _client(self, headers: dict[str, str], auth: httpx2.Auth | None) -> httpx2.AsyncClient:
+        gateway = self._runtime.network.gateway_to_origin(f"mcp:{self._name}", self.url)
         return httpx2.AsyncClient(
             headers={"accept-encoding": "identity", **headers},
             auth=auth,
             timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),  # the call's own timeout applies
-            transport=_Bounded(GatewayTransport(Gateway.for_origin(self.url)), self),
+            transport=_Bounded(GatewayTransport(gateway), self),
             trust_env=False,
             follow_redirects=False,
         )

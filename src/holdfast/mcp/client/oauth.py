@@ -21,7 +21,6 @@ from holdfast.mcp.client.active_calls import ActiveCall, active_call_of, expects
 from holdfast.mcp.client.oauth_callback import CallbackResult, CallbackServer
 from holdfast.mcp.client.oauth_client import LoginFailed, LoginNeeded, StoredOAuthClient
 from holdfast.net.addresses import LOCAL_KINDS, is_loopback
-from holdfast.net.gateway import Gateway
 from holdfast.net.hosts import parse_origin, url_problem
 from holdfast.net.http import GatewayTransport
 from holdfast.runtime.runtime import Runtime
@@ -227,8 +226,10 @@ class OAuthLogin(StoredOAuthClient):
     def _reach(self) -> GatewayTransport:
         """The gateway for URLs that a server names: they may lead to this machine or its network only if the server is
         there."""
-        gateway = Gateway.for_origin(self._url, others=frozenset() if self._local else LOCAL_KINDS)
-        return GatewayTransport(gateway, verify=httpx2.create_ssl_context(trust_env=False))
+        gateway = self._runtime.network.gateway_to_origin(
+            f"mcp:{self._name} login", self._url, others=frozenset() if self._local else LOCAL_KINDS
+        )
+        return GatewayTransport(gateway)
 
     def _check(self, url: str) -> None:
         fault = url_problem(url, loopback=self._local)

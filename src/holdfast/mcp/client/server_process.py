@@ -49,7 +49,9 @@ async def start_server(runtime: Runtime, name: str, server: McpServer) -> Server
     with contextlib.ExitStack() as stack:
         host_proxy: HostProxy | None = None
         if not isinstance(sandbox.policy.network, str) and sandbox.mode != "off":
-            host_proxy = stack.enter_context(HostProxy(sandbox.policy.network))
+            hosts = sandbox.policy.network
+            gateway = runtime.network.gateway_to_listed(f"mcp:{name}", hosts, name="sandbox.network")
+            host_proxy = stack.enter_context(HostProxy(gateway))
             command = host_proxy.wrap(command)
         launch = await _launched(sandbox, command)
         try:
