@@ -160,7 +160,7 @@ _NAMES: Final[dict[str, tuple[str, Mapping[str, Answers]]]] = {
     ),
     "alias of localhost": ("alias2.test", {"alias2.test": [["CNAME localhost"]], "localhost": _HERE}),
     "IDN name with a loopback address": ("bücher.test", {"xn--bcher-kva.test": _HERE}),
-    "IDN look-alike of the site": ("ѕite.test", {"xn--ite-jyd.test": _HERE}),
+    "IDN look-alike of the site": ("ѕite.test", {"xn--ite-ehd.test": _HERE}),
 }
 
 _URLS: Final = {
