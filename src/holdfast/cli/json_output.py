@@ -285,6 +285,17 @@ class VerificationOutput(Output):
     unreadable: Annotated[Any, Doc("entries that are intact but cannot be read: entry, call, kind, problem")]
 
 
+class NetworkOutput(Output):
+    at: Annotated[float, Doc("when, in seconds since 1970; the last time if `count` is above 1")]
+    by: Annotated[str, Doc("the tool and call, the MCP server or the model that asked")]
+    host: Annotated[str, Doc("the host")]
+    port: Annotated[int, Doc("the port")]
+    outcome: Annotated[str, Doc("allowed, refused, or unresolved (the name has no address)")]
+    addresses: Annotated[Any, Doc("the addresses of the host; empty if it was refused by name")]
+    reason: Annotated[str, Doc("why it was refused or is unresolved, or empty")]
+    count: Annotated[int, Doc("how many equal connections the line stands for")]
+
+
 class ChangeOutput(Output):
     call_id: Annotated[str, Doc("the id of the call")]
     path: Annotated[str, Doc("the path that it changed")]

@@ -51,6 +51,7 @@ OUTPUTS: Final = {
     "ledger show": "one `call`",
     "ledger verify": "one `verification`",
     "ledger prune": "one `pruning`",
+    "ledger network": "a `network` per line",
     "ledger export": "an entry of the ledger per line: id, call, kind, at, hash, body",
     "config show": "one `configuration`",
     "config path": "one `places`",

@@ -90,6 +90,11 @@ def check_config(config: Config) -> None:
         from holdfast.sandbox.probe import backends
 
         list(backends(config.sandbox.backend))
+    if config.network.hosts or config.network.private:
+        from holdfast.net.hosts import AllowList, PrivateList
+
+        AllowList(config.network.hosts, option="network.hosts")
+        PrivateList(config.network.private)
     for network in (config.sandbox.network, *(server.network for server in config.mcp.servers.values())):
         if isinstance(network, tuple):
             from holdfast.net.hosts import AllowList

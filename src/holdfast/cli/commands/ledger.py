@@ -1,10 +1,11 @@
-"""`holdfast ledger`: list, show, verify, export and prune the record of every call."""
+"""`holdfast ledger`: list, show, verify, export and prune the record of every call, and list the connections."""
 
 from __future__ import annotations
 
 import re
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import wraps
@@ -16,7 +17,7 @@ from msgspec.structs import asdict, replace
 
 from holdfast.cli import console
 from holdfast.cli.errors import FAILED, report
-from holdfast.cli.json_output import CallOutput, PruningOutput, VerificationOutput
+from holdfast.cli.json_output import CallOutput, NetworkOutput, PruningOutput, VerificationOutput
 from holdfast.cli.layout import label_line, print_table, quote, quoted_field_lines, wrap_sentence
 from holdfast.cli.pending_view import print_unreadable
 from holdfast.cli.project_context import Flags, project_here, read_ledger, tools_by_name, whoami
@@ -24,6 +25,8 @@ from holdfast.cli.root import DefaultGroup, complete_call, complete_tool, with_f
 from holdfast.contract.enums import State
 from holdfast.contract.tool import Tool
 from holdfast.factory.runtime import open_ledger
+from holdfast.net.hosts import normalize_host
+from holdfast.net.network_log import NETWORK_LOG, NetworkEntry, read_log
 from holdfast.rules.chain import source_name
 from holdfast.store.ledger import Ledger
 from holdfast.store.queries import CallFilter, CallRecord
@@ -37,7 +40,7 @@ from holdfast.text.truncate import format_size
 
 @click.group(cls=DefaultGroup)
 def ledger() -> None:
-    """List, show, verify, export and prune recorded calls."""
+    """List, show, verify, export and prune recorded calls and connections."""
 
 
 def _since(text: str, *, end: bool = False) -> float:
@@ -296,6 +299,72 @@ def prune_calls(flags: Flags, days: float | None, max_bytes: int | None, dry_run
             f"{format_size(done.kept_bytes)} remain. Head {head}."
         )
     return 0
+
+
+@ledger.command("network")
+@click.option("-n", "--limit", default=20, show_default=True, type=click.IntRange(1), help="How many, newest first.")
+@click.option("--since", type=_since, metavar="TIME", help="Only since this time: yesterday, 2h, 14:30, an ISO date.")
+@click.option("--host", metavar="HOST", help="Only to this host, or *.HOST for its subdomains.")
+@click.option("--refused", is_flag=True, help="Only connections that were refused.")
+@with_flags
+def list_connections(
+    flags: Flags, limit: int, since: float | None, host: str | None, refused: bool, as_json: bool
+) -> int:
+    """List the connections that were opened or refused, newest first.
+
+    Tools, MCP servers, models and commands with allowed hosts are all listed,
+    with host, port and address, without paths and queries.
+
+    \b
+    Example:
+      holdfast ledger network --since yesterday --refused
+    """
+    project = project_here(flags)
+    found: deque[NetworkEntry] = deque(maxlen=limit + 1)
+    unreadable = 0
+    for entry in read_log(project.state / NETWORK_LOG):
+        if entry is None:
+            unreadable += 1
+        elif (
+            (since is None or entry.at >= since)
+            and (host is None or _matches_host(entry.host, host))
+            and (not refused or entry.outcome == "refused")
+        ):
+            found.append(entry)
+    entries = list(found)[-limit:][::-1]
+    if as_json:
+        for entry in entries:
+            console.print_json(NetworkOutput(**asdict(entry)))
+    elif not entries:
+        unfiltered = since is None and host is None and not refused
+        console.print_out("No connections are recorded here." if unfiltered else "No connection matches.")
+    else:
+        print_table(["when", "by", "host", "outcome", "details"], [_connection_row(entry) for entry in entries])
+    if unreadable:
+        lines = "1 line" if unreadable == 1 else f"{unreadable:,} lines"
+        console.print_err(f"Skipped {lines} of the network log that cannot be read.")
+    if len(found) > limit:
+        console.print_err(f"More connections match. Use `-n {limit * 10}` to list up to {limit * 10}.")
+    return 0
+
+
+def _matches_host(host: str, wanted: str) -> bool:
+    wanted = wanted.lower()
+    if wanted.startswith("*."):
+        return host.endswith(wanted[1:])
+    return host == (normalize_host(wanted) or wanted)
+
+
+def _connection_row(entry: NetworkEntry) -> list[str]:
+    place = f"[{entry.host}]:{entry.port}" if ":" in entry.host else f"{entry.host}:{entry.port}"
+    times = f" ({entry.count:,} times)" if entry.count > 1 else ""
+    return [
+        format_time(entry.at),
+        entry.by,
+        place,
+        f"{entry.outcome}{times}",
+        entry.reason or ", ".join(entry.addresses),
+    ]
 
 
 def format_entries(entries: int) -> str:
