@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -43,6 +45,24 @@ def test_a_name_is_resolved_once_and_the_request_keeps_the_host_name() -> None:
 
     assert run(main()).startswith("Host: some.example:")
     assert asked == ["some.example"]
+
+
+@pytest.mark.spec("N2b")
+def test_the_environment_does_not_choose_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = tmp_path / "certificates.pem"
+    empty.touch()
+    trusted = httpx2.create_ssl_context(trust_env=False).cert_store_stats()
+    monkeypatch.setenv("SSL_CERT_FILE", str(empty))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    contexts: list[ssl.SSLContext] = []
+
+    def note(_: httpx2.AsyncHTTPTransport, verify: ssl.SSLContext) -> None:
+        contexts.append(verify)
+
+    monkeypatch.setattr(httpx2.AsyncHTTPTransport, "__init__", note)
+    GatewayTransport(Gateway(AllowList()))
+    assert contexts[0].cert_store_stats() == trusted
+    assert contexts[0].verify_mode is ssl.CERT_REQUIRED
 
 
 @pytest.mark.spec("B6")

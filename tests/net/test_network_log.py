@@ -71,6 +71,12 @@ def test_repetitions_are_written_when_the_burst_is_over(log: NetworkLog) -> None
     ]
 
 
+def test_an_entry_is_written_again_after_the_clock_was_set_back(log: NetworkLog) -> None:
+    for host, at in (("b.example", 10.0), ("a.example", 1000.0), ("a.example", 12.0)):
+        log.record(entry(host, at=at))
+    assert [each.at for each in read_log(log.path) if each is not None] == [10.0, 1000.0, 12.0]
+
+
 def test_many_hosts_in_a_burst_are_all_written(log: NetworkLog) -> None:
     for number in range(3000):
         log.record(entry(f"host-{number}.example"))

@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Final, Literal
 
@@ -65,7 +66,10 @@ class NetworkLog:
         entry = _clean(entry)
         kind = replace(entry, at=0.0)
         with self._lock:
-            ended = [each for each, (began, _) in self._bursts.items() if not 0 <= entry.at - began < BURST_SECONDS]
+            # In the order in which they began, so that a call looks at few of them.
+            ended = list(takewhile(lambda each: not self._lasts(each, entry.at), self._bursts))
+            if kind in self._bursts and kind not in ended and not self._lasts(kind, entry.at):
+                ended.append(kind)  # the clock was set back
             lines = [repeated for each in ended if (repeated := self._bursts[each][1]) is not None]
             if kind in self._bursts and kind not in ended:
                 began, repeated = self._bursts[kind]
@@ -78,6 +82,9 @@ class NetworkLog:
                 del self._bursts[each]
             if lines and lines[-1] is entry and len(self._bursts) < _MAX_BURSTS:
                 self._bursts[kind] = (entry.at, None)
+
+    def _lasts(self, kind: NetworkEntry, now: float) -> bool:
+        return 0 <= now - self._bursts[kind][0] < BURST_SECONDS
 
     def close(self) -> None:
         """Write the repetitions that are only counted so far."""
