@@ -17,7 +17,7 @@ from tests.docs.programs import ROOT, blocks_of
 
 DOCS = ROOT / "docs"
 GUIDE = DOCS / "getting-started.md"
-CONFIGURED = [GUIDE, DOCS / "migrating.md"]
+CONFIGURED = [GUIDE, DOCS / "migrating.md", DOCS / "network.md"]
 TABLES = [
     pytest.param(block.text, id=f"{page.name}:{block.line}")
     for page in CONFIGURED

@@ -127,7 +127,7 @@ async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     await writer.drain()
 
 
-@pytest.mark.spec("N2b", "B7")
+@pytest.mark.spec("N2d", "B7")
 @pytest.mark.parametrize(
     "fields",
     [
@@ -153,7 +153,7 @@ def test_a_request_without_the_password_is_not_served(fields: str) -> None:
     assert b"Proxy-Authenticate: Basic" in answer
 
 
-@pytest.mark.spec("N2b", "B7")
+@pytest.mark.spec("N2d", "B7")
 def test_a_plain_request_is_served_once_and_the_client_is_told_to_close() -> None:
     async def main() -> tuple[bytes, str, str]:
         async with server(plain) as port, ProxyServer(network(port).gateway("test")) as proxy:
@@ -169,7 +169,7 @@ def test_a_plain_request_is_served_once_and_the_client_is_told_to_close() -> Non
     assert b"Proxy" not in body and password.encode() not in body
 
 
-@pytest.mark.spec("N2b", "B7")
+@pytest.mark.spec("N2d", "B7")
 def test_a_tunnel_copies_bytes_in_both_directions() -> None:
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while block := await reader.read(1000):
@@ -192,7 +192,7 @@ def test_a_tunnel_copies_bytes_in_both_directions() -> None:
     assert run(main()) == b"HTTP/1.1 200 Connection established\r\n\r\nFIRSTSECOND"
 
 
-@pytest.mark.spec("N2b", "B7")
+@pytest.mark.spec("N2d", "B7")
 def test_refusals_are_kept_with_their_reason_and_the_gateway_is_chosen_for_each_connection() -> None:
     told: list[tuple[str, int, str]] = []
     made: list[str] = []
@@ -222,7 +222,7 @@ def test_refusals_are_kept_with_their_reason_and_the_gateway_is_chosen_for_each_
     assert len(made) == 4
 
 
-@pytest.mark.spec("N2b", "B7")
+@pytest.mark.spec("N2d", "B7")
 def test_a_head_that_is_too_long_or_too_slow_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> list[bytes]:
         async with ProxyServer(Network().gateway("test")) as proxy:
@@ -233,7 +233,7 @@ def test_a_head_that_is_too_long_or_too_slow_ends_the_connection(monkeypatch: py
     assert run(main()) == [b"", b""]
 
 
-@pytest.mark.spec("N2b", "B7")
+@pytest.mark.spec("N2d", "B7")
 def test_connections_beyond_the_limit_are_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxy_module, "MAX_CONNECTIONS", 1)
 
@@ -253,7 +253,7 @@ def test_connections_beyond_the_limit_are_closed_at_once(monkeypatch: pytest.Mon
     assert run(main()) == b""
 
 
-@pytest.mark.spec("N2b", "B7")
+@pytest.mark.spec("N2d", "B7")
 def test_a_client_that_has_gone_frees_its_connection_although_the_server_never_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -283,7 +283,7 @@ def test_a_client_that_has_gone_frees_its_connection_although_the_server_never_a
     run(main())
 
 
-@pytest.mark.spec("N2b", "B7")
+@pytest.mark.spec("N2d", "B7")
 @pytest.mark.parametrize("response", [b"", b"junk\r\n\r\n", b"HTTP/1.1 200 OK\r\nA: " + b"a" * MAX_HEAD])
 def test_a_server_that_does_not_speak_http_is_a_bad_gateway(response: bytes) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -297,7 +297,7 @@ def test_a_server_that_does_not_speak_http_is_a_bad_gateway(response: bytes) -> 
     assert run(main()).startswith(b"HTTP/1.1 502")
 
 
-@pytest.mark.spec("N2b", "B7")
+@pytest.mark.spec("N2d", "B7")
 def test_interim_responses_come_before_the_response() -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -313,7 +313,7 @@ def test_interim_responses_come_before_the_response() -> None:
     assert body == b"ok"
 
 
-@pytest.mark.spec("N2b", "B7")
+@pytest.mark.spec("N2d", "B7")
 def test_closing_the_proxy_ends_its_connections() -> None:
     async def main() -> bytes:
         reached = asyncio.Event()
