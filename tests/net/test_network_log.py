@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import subprocess
 import sys
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -98,20 +100,45 @@ _WRITER = """
 import sys
 from pathlib import Path
 from holdfast.net.network_log import NetworkEntry, NetworkLog
-log = NetworkLog(Path(sys.argv[1]), max_bytes=100_000)
+log = NetworkLog(Path(sys.argv[1]), max_bytes=int(sys.argv[3]))
 for number in range(200):
     log.record(NetworkEntry(at=1.0, by=sys.argv[2], host=f"host-{number}.example", port=443, outcome="allowed"))
 """
 
 
-def test_processes_that_write_at_once_lose_and_mix_no_lines(tmp_path: Path) -> None:
-    path = tmp_path / NETWORK_LOG
-    writers = [subprocess.Popen([sys.executable, "-c", _WRITER, str(path), str(number)]) for number in range(4)]
+def write_at_once(path: Path, max_bytes: int) -> list[NetworkEntry]:
+    """Let four processes write 200 entries each, and return what can be read afterwards."""
+    words = [sys.executable, "-c", _WRITER, str(path)]
+    writers = [subprocess.Popen([*words, str(number), str(max_bytes)]) for number in range(4)]
     assert [writer.wait(60) for writer in writers] == [0] * 4
     entries = list(read_log(path))
     assert None not in entries
-    written = {(each.by, each.host) for each in entries if each is not None}
+    return [entry for entry in entries if entry is not None]
+
+
+def test_processes_that_write_at_once_lose_and_mix_no_lines(tmp_path: Path) -> None:
+    path = tmp_path / NETWORK_LOG
+    entries = write_at_once(path, max_bytes=1_000_000)
+    written = {(each.by, each.host) for each in entries}
     assert written == {(str(by), f"host-{number}.example") for by in range(4) for number in range(200)}
+
+
+def test_processes_that_rotate_at_once_write_whole_lines_and_keep_two_files(tmp_path: Path) -> None:
+    entries = write_at_once(tmp_path / NETWORK_LOG, max_bytes=10_000)
+    assert {each.by for each in entries} <= set("0123")
+    assert {path.name for path in tmp_path.iterdir()} == {NETWORK_LOG, "network.1.jsonl", "network.lock"}
+
+
+def test_a_log_that_another_process_keeps_from_being_rotated_stops_growing(tmp_path: Path) -> None:
+    log = NetworkLog(tmp_path / NETWORK_LOG, max_bytes=1_000)
+    with (tmp_path / "network.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        hosts = (f"host-{number}.example" for number in range(1000))
+        with pytest.raises(OSError, match="another process prevents its rotation"):
+            deque(log.record(entry(host)) for host in hosts)
+        assert log.path.stat().st_size < 10_000
+    log.record(entry())
+    assert log.path.stat().st_size < 1_000
 
 
 def test_a_log_that_is_a_link_or_has_no_folder_cannot_be_written(tmp_path: Path) -> None:

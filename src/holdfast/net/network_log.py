@@ -25,6 +25,7 @@ MAX_BYTES: Final = 4 * 1024 * 1024
 BURST_SECONDS: Final = 10.0
 """Repetitions within this time are counted, and written as one line afterwards."""
 _MAX_BURSTS: Final = 1024
+_MAX_EXCESS: Final = 8
 _MAX_LINE: Final = 64 * 1024
 _MAX_ADDRESSES: Final = 16
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -110,12 +111,14 @@ class NetworkLog:
                 raise OSError(f"only {written} of {len(data)} bytes could be written")
 
     def _rotate(self) -> None:
-        with closing(_FileLock(self.path.with_suffix(".lock"))) as lock:
+        # A missing file has just been rotated by another process.
+        with closing(_FileLock(self.path.with_suffix(".lock"))) as lock, suppress(FileNotFoundError):
             size = self.path.stat().st_size
-            # If another process holds the lock, it rotates the file, and this line may exceed the size.
+            # If another process holds the lock, it rotates the file, and this line may exceed the size. If that process
+            # is stopped, the file grows up to a limit.
             if lock.acquired and size > self._max_bytes // 2:
                 self.path.replace(older_log(self.path))
-            elif size > self._max_bytes * 2:
+            elif size > self._max_bytes * _MAX_EXCESS:
                 raise OSError(f"it has {size:,} bytes, and another process prevents its rotation")
 
 
