@@ -77,6 +77,8 @@ _server: st.SearchStrategy[Table] = st.one_of(
 )
 _policy = _table(profile=_profile, allow=_tools, deny=_tools, caps=_caps)
 layers: st.SearchStrategy[Table] = _table(
+    agent=st.sampled_from(["bot", "other"]),
+    skill=st.sampled_from(["s", "other"]),
     tools=_table(
         profile=_profile,
         allow=st.one_of(_tools, _edits),

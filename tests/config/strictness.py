@@ -65,6 +65,8 @@ def looser_options(one: Config, other: Config) -> list[str]:
         ("mcp.client_approves", other.mcp.client_approves or not one.mcp.client_approves),
         ("mcp.wait", one.mcp.wait <= other.mcp.wait),
         ("secrets", one.secrets == other.secrets),
+        ("agent", other.agent in (None, one.agent)),
+        ("skill", other.skill in (None, one.skill)),
         ("protected", _holds(one.protected, other.protected)),
     )
     return [path for path, strict in checks if not strict]

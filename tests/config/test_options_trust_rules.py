@@ -151,6 +151,8 @@ LOOSER: list[tuple[str, Any]] = [
     ("mcp.client_approves", True),
     *((f"guardrails.{rule}", False) for rule in GuardrailsConfig.__struct_fields__),
     ("secrets", {"token": {"command": ["evil"]}}),
+    ("agent", "other"),
+    ("skill", "other"),
 ]
 TASTE: list[tuple[str, Any]] = [
     ("model.thinking", "max"),
@@ -163,6 +165,8 @@ TASTE: list[tuple[str, Any]] = [
 ]
 """Options that allow nothing additional, so an untrusted layer may change them freely."""
 STRICT: Table = {
+    "agent": "bot",
+    "skill": "s",
     "tools": {
         "deny": ["shell.exec"],
         "caps": "small",

@@ -16,7 +16,7 @@ from holdfast.contract.result import Result
 from holdfast.factory.runtime import build_runtime, load_project
 from holdfast.fs.own_paths import installation_paths, user_config_file, user_state_dir
 from holdfast.fs.protected_paths import INSTALLED_REASON, protected_reason
-from holdfast.rules.policy import digest_of
+from holdfast.rules.skills import digest_of
 from holdfast.runtime.runtime import Runtime
 from tests.factory.chat_project import ChatProject
 from tests.runtime.support import run

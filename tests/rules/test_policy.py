@@ -19,7 +19,8 @@ from holdfast.contract.call import Caller
 from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.tool import Tool
-from holdfast.rules.policy import GROUPS, CompiledPolicy, Policy, PolicyRules, SkillPermissions, check_names
+from holdfast.rules.policy import GROUPS, CompiledPolicy, Policy, PolicyRules, check_names
+from holdfast.rules.skill_file import SkillPermissions
 from tests.quick import least, quickly
 
 ALIASES = {"file.read": ("read", "read_file"), "shell.exec": ("bash",), "file.write": ("write",)}
@@ -357,7 +358,7 @@ def test_unknown_names_cause_a_warning_with_a_suggestion() -> None:
         "tools.agents.fast.deny names 'bsh'": "tool or group. Did you mean 'bash'?",
         "tools.providers.ollama.allow names 'entirely.unknown'": "tool or group. It has no effect.",
         "tools.narrow[0].deny names 'file.raed'": "tool or group. Did you mean 'file.read'?",
-        "The manifest of skill 's' names 'git.stats'": "tool or group. Did you mean 'git.status'?",
+        "The skill 's' names 'git.stats'": "tool or group. Did you mean 'git.status'?",
         "tools.config names 'shel.exec'": "tool or group. Did you mean 'shell.exec'?",
         "approval.auto_approve names '$defualt'": "preset. Did you mean '$default'?",
         "approval.auto_approve names 'file.raed'": "tool or group. Did you mean 'file.read'?",

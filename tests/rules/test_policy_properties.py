@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from holdfast.config.config import PolicyLayer, Profile
 from holdfast.contract.call import Caller
 from holdfast.contract.tool import Tool
-from holdfast.rules.policy import GROUPS, Policy, PolicyRules, SkillPermissions, ToolMatcher
+from holdfast.rules.policy import GROUPS, Policy, PolicyRules, ToolMatcher
+from holdfast.rules.skill_file import SkillPermissions
 
 TOOLS = [
     Tool(name=name, aliases=aliases, groups=groups, profiles=("coding",), source=source)

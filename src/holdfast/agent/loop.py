@@ -127,6 +127,7 @@ class Loop:
         surface: Surface | None = None,
         guard: Guard | None = None,
         caller: Caller | Callable[[], Caller] | None = None,
+        instructions: str = "",
         by: str = "person",
         is_current: Callable[[], bool] | None = None,
         on_event: OnEvent | None = None,
@@ -139,6 +140,8 @@ class Loop:
         self.max_turns = max_turns
         self.context = context
         """The model's context window in tokens; None sends everything."""
+        self._instructions = instructions
+        """Sent with every request, after the conversation's own system message."""
         self.surface = surface
         """The tools that the model sees; may be changed between two turns."""
         self._is_current = is_current or (lambda: True)
@@ -376,6 +379,8 @@ class Loop:
         catalog = context.catalog()
         tools = self._tool_loader.tools_to_send(catalog, messages)
         sent = list(messages) if self.context is None else trim(messages, self.context)
+        if self._instructions:
+            sent = _with_system_text(sent, self._instructions)
         if notes:
             sent[-1] = Message("user", (*sent[-1].parts, Text("".join(f"\n\n{note}" for note in notes))))
         while True:
@@ -454,6 +459,12 @@ class Loop:
         with suppress(HoldfastError, OSError):
             slots = self.conversation.slots()
         return Outcome(kind, message, tuple(slots), self._usage, code)
+
+
+def _with_system_text(messages: list[Message], text: str) -> list[Message]:
+    if messages and messages[0].role == "system":
+        return [Message("system", (*messages[0].parts, Text(f"\n\n{text}"))), *messages[1:]]
+    return [Message("system", (Text(text),)), *messages]
 
 
 def _is_current_loop(loop: asyncio.AbstractEventLoop) -> bool:

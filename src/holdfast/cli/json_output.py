@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.contract.tool import Tool
     from holdfast.factory.chat import ChatSession
     from holdfast.rules.decider import DecisionExplanation
+    from holdfast.rules.skills import Skill
     from holdfast.runtime.runtime import Runtime
     from holdfast.store.entries import Grant
     from holdfast.store.queries import CallRecord
@@ -152,6 +153,41 @@ class ToolOutput(Output):
             digest=tool.digest,
             policy=policy,
             unavailable=None if tool.unavailable is None else tool.unavailable(),
+        )
+
+
+class SkillOutput(Output):
+    name: Annotated[str, Doc("the skill's name")]
+    state: Annotated[str, Doc("ok, untrusted, changed, invalid, or shadowed by another of the same name")]
+    problem: Annotated[str, Doc("why it cannot be used, and what to do; empty if it can")]
+    origin: Annotated[str, Doc("user, configured or project")]
+    folder: Annotated[str, Doc("its folder")]
+    description: Annotated[str, Doc("what it is for")]
+    license: Annotated[str, Doc("its license, as it says")]
+    compatibility: Annotated[str, Doc("what it needs, as it says")]
+    metadata: Annotated[Any, Doc("its metadata, as it says")]
+    tools: Annotated[Any, Doc("the tools that its manifest or `allowed-tools` names")]
+    within: Annotated[Any, Doc("if it has both lists, the second, which must name a tool too; otherwise null")]
+    dropped: Annotated[Any, Doc("entries of `allowed-tools` that no tool here is as narrow as")]
+    digest: Annotated[str | None, Doc("the digest of its SKILL.md and manifest.json, or null")]
+
+    @classmethod
+    def of(cls, skill: Skill) -> SkillOutput:
+        text, content = skill.text, skill.content
+        return cls(
+            name=skill.name,
+            state=skill.state,
+            problem=skill.problem,
+            origin=skill.origin,
+            folder=str(skill.folder),
+            description="" if text is None else text.description,
+            license="" if text is None else text.license,
+            compatibility="" if text is None else text.compatibility,
+            metadata={} if text is None else text.metadata,
+            tools=skill.permissions.allow,
+            within=skill.permissions.within,
+            dropped=skill.permissions.dropped,
+            digest=None if content is None else content.digest,
         )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import wraps
 from importlib import import_module
 from typing import Any, Final, TypeVar
 
 import click
 
-from holdfast.cli.project_context import open_grants, open_runtime, project_here, read_flags, read_ledger
+from holdfast.cli.project_context import Flags, open_grants, open_runtime, project_here, read_flags, read_ledger
 from holdfast.contract.errors import HoldfastError
 from holdfast.import_path import remove_projects
 from holdfast.text.escape import escape
@@ -107,6 +108,20 @@ def json_option(function: F) -> F:
 def with_flags(function: Callable[..., int]) -> Callable[..., int]:
     """Pass the values of `--set` as the first argument, and add `--json` and `--debug`."""
     return json_option(click.pass_obj(function))
+
+
+def with_context(function: Callable[..., int]) -> Callable[..., int]:
+    """Add `--agent` and `--skill`. Their values are options of the configuration, so they join those of `--set`."""
+
+    @wraps(function)
+    def run(flags: Flags, *args: Any, agent: str | None, skill: str | None, **more: Any) -> int:
+        given = {"agent": agent, "skill": skill}
+        entered: Flags = {name: value for name, value in given.items() if value is not None}
+        return function({**flags, **entered}, *args, **more)
+
+    as_agent = click.option("--agent", metavar="NAME", help="Call as this agent of tools.agents.")
+    in_skill = click.option("--skill", metavar="NAME", help="Call in this skill, with only the tools that it names.")
+    return as_agent(in_skill(run))
 
 
 def _completer(candidates: Callable[[], list[str]]) -> Complete:

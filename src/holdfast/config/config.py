@@ -184,8 +184,8 @@ class ToolsConfig(Section, frozen=True, kw_only=True):
         dict[str, Name],
         KEEP,
         Approves(AVAILABLE, _describe_changed("the tools of the skills {} change")),
-        "Skill folders by name, relative to this file. Each contains a `manifest.json`. The tools of a skill are"
-        " available once you trust the manifest (`holdfast trust FOLDER/manifest.json`), and until it changes.",
+        "Skill folders by name, relative to this file. Each contains a `SKILL.md`, a `manifest.json` or both. The skill"
+        " can be used once you trust it (`holdfast trust FOLDER`), and until one of the two changes.",
     ] = {}
     config: Annotated[
         dict[str, dict[str, Any]],
@@ -812,7 +812,36 @@ class McpConfig(Section, frozen=True, kw_only=True):
     ] = 45.0
 
 
+def _first_set(base: str | None, wanted: str | None) -> str | None:
+    return wanted if base is None else base
+
+
+ENTER: Final = TrustRule("set it, unless it is set already", _first_set)
+"""Entering an agent or a skill removes tools; leaving one for another would not."""
+
+
+def _leaving(kind: str) -> Approves:
+    def describe(before: str | None, after: str | None) -> list[str]:
+        left = before is not None and after != before
+        return [f"tools that the {kind} {before} does not have can be called"] if left else []
+
+    return Approves(AVAILABLE, describe)
+
+
 class Config(Section, frozen=True, kw_only=True):
+    agent: Annotated[
+        Name | None,
+        ENTER,
+        _leaving("agent"),
+        "The agent that makes the calls: one of `tools.agents`, whose tools it is limited to.",
+    ] = None
+    skill: Annotated[
+        Name | None,
+        ENTER,
+        _leaving("skill"),
+        "The skill in whose context calls are made: only the tools that it names can be called, and a conversation"
+        " starts with its instructions.",
+    ] = None
     tools: Annotated[ToolsConfig, "Which tools exist, and how they run."] = ToolsConfig()
     approval: Annotated[ApprovalConfig, "Which calls run without asking."] = ApprovalConfig()
     pending: Annotated[PendingConfig, "Calls that wait for an answer."] = PendingConfig()

@@ -18,6 +18,8 @@ HoldfastError
 ├── SandboxRefused           a command cannot be sandboxed as required
 ├── NetworkRefused           a host or one of its addresses is not allowed
 ├── ConfigError              a configuration file is invalid
+├── SkillRefused             a skill does not exist, or cannot be used
+├── SessionRefused           a session does not exist, or cannot be deleted
 ├── GrantRefused             the requested "always allow" is too broad
 ├── UndoRefused              the changes of a call cannot be undone
 ├── ModelError               a model request failed (in `models.port`)
@@ -92,6 +94,12 @@ class NetworkRefused(HoldfastError): ...
 
 
 class ConfigError(HoldfastError): ...
+
+
+class SkillRefused(HoldfastError): ...
+
+
+class SessionRefused(HoldfastError): ...
 
 
 class GrantRefused(HoldfastError): ...

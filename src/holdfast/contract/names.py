@@ -14,6 +14,8 @@ from typing import Final
 from holdfast.contract.errors import InvalidName
 
 MAX_NAME: Final = 200
+GROUP_PREFIX: Final = "group:"
+"""Marks the name of a group in lists of tools."""
 MCP_PREFIX: Final = "mcp:"
 """Prefix of the names and the source of MCP tools."""
 _WORD: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")

@@ -41,14 +41,23 @@ from holdfast.contract.errors import ConfigError
 from holdfast.contract.event import WarningRaised
 from holdfast.contract.message import Role
 from holdfast.contract.tool import Tool
-from holdfast.factory.runtime import DocumentContext, Project, build_registry, build_runtime, check_config, load_project
+from holdfast.factory.runtime import (
+    DocumentContext,
+    Project,
+    build_registry,
+    build_runtime,
+    check_config,
+    find_skills,
+    load_project,
+    project_caller,
+)
 from holdfast.models.from_config import open_model, settings_for
 from holdfast.models.port import Model, Settings
 from holdfast.models.text_protocol.syntax import short_name
 from holdfast.models.text_protocol.text_model import protocol_choice
 from holdfast.registry.registry import Registry
 from holdfast.registry.source_loader import WAITING_FOR_SOURCES
-from holdfast.rules.policy import Policy, PolicyRules, read_skills
+from holdfast.rules.policy import Policy, PolicyRules
 from holdfast.runtime.interfaces import Nobody
 from holdfast.runtime.runtime import Runtime
 from holdfast.runtime.secrets import Secrets
@@ -153,11 +162,10 @@ class _AppliedDocument(Struct, frozen=True, kw_only=True, eq=False):
 
     def caller(self, provider: str) -> Caller:
         source = self.source
-        return Caller(
-            interface=INTERFACE,
+        return replace(
+            project_caller(self.config, INTERFACE),
             document=str(source.path),
             provider=provider,
-            scopes=frozenset(self.config.secrets),
             only=allowed_tools(source.frontmatter, source.tools, trusted=self.trusted),
         )
 
@@ -206,6 +214,7 @@ async def open_chat(
         provider = config.model.name.partition(":")[0] if model is None else model.provider
         caller = document.caller(provider)
         rules = document.rules
+        instructions = _instructions(document.project)
         runtime = build_runtime(
             document.project,
             registry=registry,
@@ -233,6 +242,7 @@ async def open_chat(
                 context=config.model.context,
                 guard=_guard(config.guardrails, used_model, lambda: loop.tools()),  # noqa: PLW0108 - assigned here
                 caller=_DynamicCaller(caller, document, runtime, on_event) if config.mcp.servers else None,
+                instructions=instructions,
                 by=by,
                 is_current=lambda: _is_current(conversation, document.project, digest, trusted),
                 on_event=on_event,
@@ -265,8 +275,7 @@ def _evaluate(
     path: Path, document: Document, project: Project, registry: Registry, lua: LuaHost, flags: Flags | None
 ) -> _EvaluatedDocument:
     config = project.loaded.config
-    skills = read_skills(config.tools.skills, project.trust.is_trusted)
-    policy = Policy(PolicyRules.of(config.tools, skills)).compile(Caller(interface=INTERFACE))
+    policy = Policy(PolicyRules.of(config.tools)).compile(Caller(interface=INTERFACE))
     tools = tuple(policy.visible(registry.list()))
     hidden = frozenset(
         name for tool in registry.list_all() if tool not in tools for name in (*tool.names, tool.api_name)
@@ -292,6 +301,14 @@ def _apply(source: _EvaluatedDocument) -> _AppliedDocument:
         config = replace(config, tools=replace(config.tools, caps="small"))
     project = replace(source.project, loaded=replace(loaded, config=config))
     return _AppliedDocument(source=source, trusted=trusted, loaded=loaded, rules=rules, project=project)
+
+
+def _instructions(project: Project) -> str:
+    """The instructions of the skill that the conversation is in. Raises `ConfigError` if it cannot be used."""
+    name, skills = project.loaded.config.skill, find_skills(project)
+    skills.check_entered(project.loaded.config)
+    text = None if name is None else skills.usable(name).text
+    return "" if text is None else f"The skill '{name}' is in use. Follow its instructions:\n\n{text.instructions}"
 
 
 def _open_model(config: Config, runtime: Runtime, cache_key: str) -> tuple[Model, Settings]:

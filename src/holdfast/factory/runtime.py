@@ -22,6 +22,7 @@ from holdfast.config.roots import check_state_dir, find_root, mark_state_dir, st
 from holdfast.config.secret_references import check_references
 from holdfast.contract.call import Caller
 from holdfast.contract.errors import ConfigError, HoldfastError
+from holdfast.contract.skills import SkillLibrary
 from holdfast.contract.tool import Tool
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.fs.temporary import use_cleanup_journal
@@ -29,7 +30,8 @@ from holdfast.registry.registry import Registry, load_entry_points
 from holdfast.rules.decider import Cap
 from holdfast.rules.from_config import CommandRules, DocumentPolicy
 from holdfast.rules.grants import GrantMatcher
-from holdfast.rules.policy import check_names, read_skills
+from holdfast.rules.policy import check_names
+from holdfast.rules.skills import SkillCatalog, read_skills
 from holdfast.runtime.approvals import load_resolvers
 from holdfast.runtime.interfaces import Asker, Nobody
 from holdfast.runtime.runtime import Rules, Runtime
@@ -125,6 +127,13 @@ def _builtin_tools() -> Iterator[Tool]:
     yield from builtin_tools()
 
 
+def find_skills(project: Project) -> SkillCatalog:
+    """The skills of the project and its user. Their files are read when they are needed."""
+    trust = project.trust
+    skills = project.loaded.config.tools.skills
+    return SkillCatalog(skills, root=project.root, is_trusted=trust.is_trusted, is_known=trust.is_known)
+
+
 def open_ledger(project: Project, *, read_only: bool = False) -> Ledger:
     durability = project.loaded.config.ledger.durability
     if not read_only:
@@ -185,6 +194,11 @@ class DocumentContext(Struct, frozen=True, kw_only=True):
     plan: bool = False
 
 
+def project_caller(config: Config, interface: str) -> Caller:
+    """The caller of an interface, in the agent and the skill that the configuration enters."""
+    return Caller(interface=interface, agent=config.agent, skill=config.skill, scopes=frozenset(config.secrets))
+
+
 def build_runtime(
     project: Project,
     *,
@@ -200,6 +214,8 @@ def build_runtime(
 ) -> Runtime:
     """A runtime for the project, with its ledger and tools; `servers` limits the MCP servers."""
     config = project.loaded.config
+    skills = find_skills(project)
+    skills.check_entered(config)
     registry = registry or build_registry(project, tools=tools, entry_points=entry_points)
     opened = open_ledger(project) if ledger is None and config.ledger.enabled else None
     ledger = ledger or opened
@@ -216,15 +232,16 @@ def build_runtime(
         ),
         asker=asker,
         nobody=nobody,
-        caller=Caller(interface=interface, scopes=frozenset(config.secrets)) if document is None else document.caller,
+        caller=project_caller(config, interface) if document is None else document.caller,
         rules=Rules(
             grants=None if grants is None else GrantMatcher(grants),
             document=None if document is None else document.policy,
             caps=() if document is None else document.caps,
             plan=document is not None and document.plan,
-            skills=read_skills(config.tools.skills, project.trust.is_trusted),
+            skills=skills.permissions,
         ),
     )
+    runtime.services.offer(SkillLibrary, skills)
     load_resolvers(runtime.approvals.chain, registry.warn, project=project.root or project.cwd)
     if grants is not None:
         runtime.on_close(grants.close)

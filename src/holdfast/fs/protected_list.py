@@ -27,7 +27,7 @@ _PROTECTED: Final = {
         .simple-git-hooks.* simple-git-hooks.* .commitlintrc* commitlint.config.* .gitlint .rusty-hook.toml
         captainhook.json grumphp.y*ml cog.toml
     """,
-    OWN_REASON: f"holdfast.toml {DOCUMENT_PATTERN} ~/.config/holdfast ~/.local/state/holdfast",
+    OWN_REASON: f"holdfast.toml {DOCUMENT_PATTERN} .holdfast ~/.config/holdfast ~/.local/state/holdfast",
     "a shell runs it": """
         .bashrc .bashrc.d .bash_* .profile .zshrc .zshrc.d .zshenv .zprofile .zlogin .zlogout .zpreztorc .oh-my-zsh
         .cshrc .tcshrc .kshrc .mkshrc .shrc .shinit .xonshrc .login .logout .inputrc .xinitrc .xprofile .xsession

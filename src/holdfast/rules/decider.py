@@ -15,6 +15,7 @@ from holdfast.config.config import Action, Autonomy, ConfirmationConfig
 from holdfast.contract.call import Caller, Decision
 from holdfast.contract.enums import CHANGED_DEFINITION, NEEDS_CONTAINMENT, RUNS_COMMANDS, Risk, Verdict
 from holdfast.contract.errors import ConfigError
+from holdfast.contract.names import GROUP_PREFIX
 from holdfast.contract.tool import Tool
 from holdfast.contract.widening import Widening
 from holdfast.rules.chain import (
@@ -33,7 +34,7 @@ from holdfast.rules.chain import (
     reason_text,
     source_name,
 )
-from holdfast.rules.policy import GROUP_PREFIX, ToolMatcher
+from holdfast.rules.policy import ToolMatcher
 from holdfast.rules.shell.parts import JudgedPart
 
 CAP_URN: Final = "urn:holdfast:cap:"

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import translate
-from hashlib import sha256
 from importlib.util import find_spec
 from itertools import chain
-from pathlib import Path
-from typing import Final, cast, get_args
+from typing import Final, get_args
 
 from msgspec import Struct, field
 
 from holdfast.config.config import ApprovalConfig, Config, PolicyLayer, ToolsConfig
 from holdfast.contract.call import Caller, Decision
 from holdfast.contract.enums import BuiltInPreset, Profile, Verdict
-from holdfast.contract.errors import BadJson, ConfigError
-from holdfast.contract.json import Json, parse_json
-from holdfast.contract.names import from_api_name, is_pattern, mcp_server_name
+from holdfast.contract.errors import ConfigError
+from holdfast.contract.names import GROUP_PREFIX, from_api_name, is_pattern, mcp_server_name
 from holdfast.contract.tool import Tool
 from holdfast.contract.tool_finder import TOOL_SEARCH
+from holdfast.rules.skill_file import NO_MANIFEST, SkillPermissions
 from holdfast.text.suggest import did_you_mean
-
-GROUP_PREFIX: Final = "group:"
 
 PROFILES: Final = get_args(Profile)
 FULL: Final = "full"
@@ -35,9 +30,7 @@ GROUPS: Final = frozenset({
     "minio", "runtime", "sessions", "skills", "system", "web",
 })  # fmt: skip
 """Known group names: using one is not reported as a typo, even if no tool is in the group."""
-PLANNED_TOOLS: Final = frozenset(
-    {"audio.transcribe", "image.analyze", "media.send", "skill.load", "web.fetch", "web.search"}
-)
+PLANNED_TOOLS: Final = frozenset({"audio.transcribe", "image.analyze", "media.send", "web.fetch", "web.search"})
 """Names reserved for future tools: using one is not reported as a typo."""
 
 
@@ -74,82 +67,6 @@ class ToolMatcher:
             if any(map(pattern.match, names)):
                 return entry
         return None
-
-
-MANIFEST: Final = "manifest.json"
-MAX_MANIFEST_BYTES: Final = 256 * 1024
-
-
-class SkillPermissions(Struct, frozen=True):
-    """The tools a skill may use."""
-
-    allow: tuple[str, ...]
-    """Names, patterns and groups; empty means no tools."""
-    reason: str
-    """Where the list comes from, or why it is empty."""
-
-
-def no_tools(reason: str) -> SkillPermissions:
-    return SkillPermissions((), reason)
-
-
-NO_MANIFEST: Final = no_tools(f"it has no {MANIFEST}")
-
-
-IsTrusted = Callable[[Path, str], bool]
-"""Whether the user trusted a file with exactly this digest."""
-
-
-def read_skills(folders: Mapping[str, str], is_trusted: IsTrusted | None = None) -> dict[str, SkillPermissions]:
-    return {name: read_skill(Path(folder), is_trusted) for name, folder in folders.items()}
-
-
-def read_skill(folder: Path, is_trusted: IsTrusted | None = None) -> SkillPermissions:
-    """The permissions of the skill in a folder; with `is_trusted`, none unless the user trusted this exact manifest."""
-    try:
-        path = manifest_of(folder)
-        if not path.is_file():
-            return NO_MANIFEST
-        with path.open("rb") as file:
-            content = file.read(MAX_MANIFEST_BYTES + 1)
-    except (OSError, ValueError) as error:
-        return no_tools(f"its {MANIFEST} cannot be read: {getattr(error, 'strerror', None) or error}")
-    if is_trusted is not None and not is_trusted(path, digest_of(content)):
-        return no_tools(f"its {MANIFEST} changed since you trusted it; review it, then run `holdfast trust {path}`")
-    return parse_manifest(content)
-
-
-def manifest_of(folder: Path) -> Path:
-    """The real path of a skill's manifest, which trust and path protection are bound to."""
-    return Path(os.path.realpath(folder), MANIFEST)
-
-
-def digest_of(content: bytes) -> str:
-    return sha256(content).hexdigest()
-
-
-def parse_manifest(text: str | bytes) -> SkillPermissions:
-    """The permissions in a manifest: `permissions.tools`, else `permissions.tool_groups`, else none."""
-    try:
-        manifest = parse_json(text, limit=MAX_MANIFEST_BYTES)
-    except BadJson as error:
-        return no_tools(f"its {MANIFEST} is malformed: {error}")
-    permissions = manifest.get("permissions") if isinstance(manifest, dict) else None
-    if not isinstance(permissions, dict):
-        return no_tools(f"its {MANIFEST} has no `permissions`")
-    for name in ("tools", "tool_groups"):
-        if name in permissions:
-            return _permissions_from_list(name, permissions[name])
-    return no_tools(f"`permissions` of its {MANIFEST} has neither `tools` nor `tool_groups`")
-
-
-def _permissions_from_list(field: str, names: Json) -> SkillPermissions:
-    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        return no_tools(f"`permissions.{field}` of its {MANIFEST} is not a list of names")
-    allow = cast(list[str], names)
-    if field == "tool_groups":
-        allow = [GROUP_PREFIX + name.removeprefix(GROUP_PREFIX) for name in allow]
-    return SkillPermissions(tuple(allow), f"`permissions.{field}` of its {MANIFEST}")
 
 
 _MAX_COMPILED: Final = 256
@@ -304,18 +221,19 @@ class _Layer:
 
 
 class _SkillLayer:
-    """Allows only the tools in a skill's manifest."""
+    """Allows only the tools that a skill names, in each of its lists."""
 
-    __slots__ = ("_allow", "_reason", "_skill")
+    __slots__ = ("_allow", "_reason", "_skill", "_within")
 
     def __init__(self, skill: str, permissions: SkillPermissions) -> None:
         self._skill = skill
         self._allow = ToolMatcher(permissions.allow)
+        self._within = None if permissions.within is None else ToolMatcher(permissions.within)
         self._reason = permissions.reason
 
     def check(self, tool: Tool) -> Decision:
         entry = self._allow.match(tool)
-        if entry is not None:
+        if entry is not None and (self._within is None or self._within.match(tool) is not None):
             return Decision(Verdict.APPROVE, f"skill:{self._skill}", f"'{entry}' is in {self._reason}")
         if self._allow:
             reason = f"'{tool.name}' is not in {self._reason}"
@@ -381,7 +299,7 @@ def _name_lists(config: Config, skills: Mapping[str, SkillPermissions]) -> Itera
     lists: dict[str, Iterable[str]] = {}
     for label, layer in layers.items():
         lists |= {f"{label}.allow": layer.allow, f"{label}.deny": layer.deny}
-    lists |= {f"The manifest of skill '{name}'": permissions.allow for name, permissions in skills.items()}
+    lists |= {f"The skill '{name}'": permissions.allow for name, permissions in skills.items()}
     lists["tools.config"] = tools.config
     if not isinstance(approval.auto_approve, str):
         lists["approval.auto_approve"] = [

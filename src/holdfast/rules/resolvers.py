@@ -14,6 +14,7 @@ from holdfast.contract.call import Decision
 from holdfast.contract.enums import AUTO_APPROVED_IF_SANDBOXED, BuiltInPreset, Verdict
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.json import Args
+from holdfast.contract.names import GROUP_PREFIX
 from holdfast.contract.tool import Tool
 from holdfast.rules.chain import (
     APPROVAL_URN,
@@ -28,7 +29,7 @@ from holdfast.rules.chain import (
     every_tool,
     log_warning,
 )
-from holdfast.rules.policy import GROUP_PREFIX, PLANNED_TOOLS, ToolMatcher
+from holdfast.rules.policy import PLANNED_TOOLS, ToolMatcher
 
 if TYPE_CHECKING:
     from holdfast.store.ledger import Grant

@@ -33,7 +33,7 @@ from holdfast.contract.widening import Widening
 from holdfast.fs.protected_paths import exact_pattern
 from holdfast.rules.chain import Confinement
 from holdfast.rules.decider import Containment
-from holdfast.rules.policy import MANIFEST
+from holdfast.rules.skill_file import MANIFEST
 from holdfast.runtime.cancellation import OutcomeUnknown, StopReason, ThreadPool
 from holdfast.runtime.events import Events
 from holdfast.runtime.output_reader import CapturedOutput, OutputBuffer, OutputLimits, PipeReader

@@ -41,7 +41,8 @@ from holdfast.registry.provider_lists import Format, ToolList
 from holdfast.registry.registry import Registry
 from holdfast.rules.decider import Cap, Confirmations, Decider
 from holdfast.rules.from_config import DocumentPolicy
-from holdfast.rules.policy import Policy, PolicyRules, SkillPermissions, check_names, read_skills
+from holdfast.rules.policy import Policy, PolicyRules, check_names
+from holdfast.rules.skill_file import SkillPermissions
 from holdfast.runtime import input_checks
 from holdfast.runtime.access import CallPlans, ToolAccess
 from holdfast.runtime.approvals import Approvals, describe_changes, standard_decider
@@ -126,7 +127,7 @@ class Runtime:
         self.redactor = Redactor() if ledger is None else ledger.redactor
         self.events = Events(self.redactor)
         self.secrets = Secrets(config.secrets, self.redactor.add, workspace.root or Path(workspace.cwd))
-        own = Caller(session=self.session, scopes=self.secrets.scopes)
+        own = Caller(agent=config.agent, skill=config.skill, session=self.session, scopes=self.secrets.scopes)
         self.caller = own if caller is None else input_checks.check_caller(caller)
         self._chosen_ids = input_checks.ChosenCallIds(ledger)
         self._last_caller = (self.caller, self.caller)
@@ -141,7 +142,7 @@ class Runtime:
             strict_check=config.tools.strict_check,
             has_root=workspace.root is not None,
         )
-        skills = read_skills(config.tools.skills) if rules.skills is None else rules.skills
+        skills = _skills(config) if rules.skills is None else rules.skills
         policy = Policy(PolicyRules.of(config.tools, skills, config.mcp.servers))
         self.registry.set_policy(policy)
         self.access = ToolAccess(self.registry, policy, config.tools, shared=workspace.state is not None)
@@ -482,7 +483,9 @@ class Runtime:
             return []
         if self._name_warnings_revision != self.registry.revision:
             self._name_warnings_revision = self.registry.revision
-            self._name_warnings = check_names(self.config, self.registry.list_all(), self.access.policy.rules.skills)
+            named = self.access.policy.rules.skills
+            skills = {name: named[name] for name in self.config.tools.skills if name in named}
+            self._name_warnings = check_names(self.config, self.registry.list_all(), skills)
         return self._name_warnings
 
     def _report_names(self) -> None:
@@ -505,6 +508,14 @@ def _config(given: object) -> Config:
         return given
     kind = type(given).__name__
     raise ConfigError(f"The config of a runtime must be a Config, not {kind}. For a dict use Config.from_dict(...).")
+
+
+def _skills(config: Config) -> Mapping[str, SkillPermissions]:
+    if not config.tools.skills:
+        return {}
+    from holdfast.rules.skills import read_skills  # most runtimes have no skills
+
+    return read_skills(config.tools.skills)
 
 
 def _request(item: Any) -> Request:

@@ -37,6 +37,10 @@ class TrustStore(UserLedger):
     def is_trusted(self, path: Path, digest: str) -> bool:
         return bool(self._rows("SELECT 1 FROM trust WHERE path = ? AND digest = ?", (str(path), digest)))
 
+    def is_known(self, path: Path) -> bool:
+        """Whether some content of the file is trusted, perhaps not the present one."""
+        return bool(self._rows("SELECT 1 FROM trust WHERE path = ?", (str(path),)))
+
     def list(self) -> list[TrustedContent]:
         """Return all trusted files. Unreadable rows are skipped; `verify` reports them."""
         found: list[TrustedContent] = []

@@ -23,6 +23,8 @@ PROVIDER: Final = ("provider",)
 LISTS: Final = (TOOLS, AUTO_APPROVE)
 
 SCALARS: Final[dict[Path, Path]] = {
+    ("agent",): ("agent",),
+    ("skill",): ("skill",),
     ("thinking",): ("model", "thinking"),
     ("cache_retention",): ("model", "cache_retention"),
     ("max_tokens",): ("model", "max_tokens"),
@@ -80,8 +82,9 @@ def kind_of(place: Path) -> Any:
     """The type of a configuration option."""
     if place[:2] == ("model", "providers"):
         return options(ModelProvider)[place[3]].kind
-    section, name = place
-    return options(options(Config)[section].kind)[name].kind
+    section, *name = place
+    found = options(Config)[section]
+    return options(found.kind)[name[0]].kind if name else found.kind
 
 
 def is_unknown(path: Path, config: Config) -> bool:

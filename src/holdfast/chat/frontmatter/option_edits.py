@@ -18,9 +18,9 @@ from holdfast.chat.frontmatter.flemma_options import Path
 from holdfast.config.merge import NameList
 from holdfast.config.options import PRESET_NAME, check_type, short_repr
 from holdfast.contract.errors import ConfigError
-from holdfast.contract.names import MCP_PREFIX, is_pattern, mcp_server_name
+from holdfast.contract.names import GROUP_PREFIX, MCP_PREFIX, is_pattern, mcp_server_name
 from holdfast.registry.selection import Edit
-from holdfast.rules.policy import GROUP_PREFIX, GROUPS, PLANNED_TOOLS
+from holdfast.rules.policy import GROUPS, PLANNED_TOOLS
 from holdfast.rules.resolvers import BUILT_IN_PRESETS
 from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean

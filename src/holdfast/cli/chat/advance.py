@@ -14,7 +14,7 @@ from holdfast.cli.chat.runner import ChatOptions, ChatRunner, interrupts
 from holdfast.cli.chat.trust_prompt import ask_for_trust
 from holdfast.cli.chat.watch import watch_document
 from holdfast.cli.project_context import Flags, install_warning_handler
-from holdfast.cli.root import with_flags
+from holdfast.cli.root import with_context, with_flags
 
 
 @click.command()
@@ -34,6 +34,7 @@ from holdfast.cli.root import with_flags
 @click.option("--plan", is_flag=True, help="Change nothing; show what would be done.")
 @click.option("--headless", is_flag=True, help="Do not ask: deny calls that need approval.")
 @with_flags
+@with_context
 @click.pass_context
 def advance(
     ctx: click.Context,
@@ -54,7 +55,7 @@ def advance(
     The reply goes to standard output, everything else to standard error. On a
     terminal you are asked about calls that need approval. Without one the command
     prints the pending calls and how to answer them, and exits with 4. --model,
-    --protocol and --guardrails apply to this run only.
+    --protocol, --guardrails, --agent and --skill apply to this run only.
 
     \b
     Exit codes, by the kind of the outcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -20,6 +21,7 @@ from holdfast.cli.project_context import Flags
 from holdfast.cli.root import with_flags
 from holdfast.contract.json import encode_json
 from holdfast.factory.chat import review_trust
+from holdfast.factory.runtime import find_skills
 from holdfast.models.from_config import check_name
 from holdfast.text.escape import escape
 
@@ -29,12 +31,23 @@ from holdfast.text.escape import escape
 @click.option("--system", metavar="TEXT", help="The system prompt (- reads standard input).")
 @click.option("-m", "--message", metavar="TEXT", help="Your first message (- reads standard input).")
 @click.option("--model", metavar="NAME", help="The model that answers: operator, or provider:model.")
+@click.option("--agent", metavar="NAME", help="The agent of tools.agents that the conversation is.")
+@click.option("--skill", metavar="NAME", help="The skill that the conversation is in.")
 @with_flags
-def new(flags: Flags, file: str, system: str | None, message: str | None, model: str | None, as_json: bool) -> int:
+def new(
+    flags: Flags,
+    file: str,
+    system: str | None,
+    message: str | None,
+    model: str | None,
+    agent: str | None,
+    skill: str | None,
+    as_json: bool,
+) -> int:
     """Create a document; an existing one is never overwritten.
 
-    --model is written into the frontmatter, which is trusted because you typed
-    it here.
+    --model, --agent and --skill are written into the frontmatter, which is
+    trusted because you typed them here.
 
     \b
     Example:
@@ -43,15 +56,15 @@ def new(flags: Flags, file: str, system: str | None, message: str | None, model:
     if system == "-" and message == "-":
         raise UsageProblem("--system and --message cannot both be read from standard input.")
     path = Path(file)
-    if model is not None:
-        _check_model(path, flags, model)
+    _check_names(path, flags, model, agent, skill)
+    frontmatter = _frontmatter({"agent": agent, "skill": skill}, model)
     text = new_document_text(
-        frontmatter="" if model is None else _frontmatter(model),
+        frontmatter=frontmatter,
         system="" if system is None else read_text(system),
         prompt="" if message is None else read_text(message),
     )
     _create(path, text)
-    if model is not None:
+    if frontmatter:
         _trust(path, flags)
     if as_json:
         console.print_json(WrittenOutput(path=os.path.realpath(path), content=text))
@@ -62,15 +75,27 @@ def new(flags: Flags, file: str, system: str | None, message: str | None, model:
     return 0
 
 
-def _frontmatter(model: str) -> str:
+def _frontmatter(options: Mapping[str, str | None], model: str | None) -> str:
+    lines = [f"{option} = {_toml_text(value)}\n" for option, value in options.items() if value is not None]
+    if model is not None:
+        lines.append(f"[model]\nname = {_toml_text(model)}\n")
+    return f"```toml\n{''.join(lines)}```\n" if lines else ""
+
+
+def _toml_text(value: str) -> str:
     # A JSON string is also a TOML string, except for DEL, which JSON does not escape.
-    name = encode_json(model).decode().replace("\x7f", "\\u007f")
-    return f"```toml\n[model]\nname = {name}\n```\n"
+    return encode_json(value).decode().replace("\x7f", "\\u007f")
 
 
-def _check_model(path: Path, flags: Flags, model: str) -> None:
-    """Raise for an unknown model before anything is written and trusted."""
-    check_name(replace(project_of(path, flags).loaded.config.model, name=model))
+def _check_names(path: Path, flags: Flags, model: str | None, agent: str | None, skill: str | None) -> None:
+    """Raise for an unknown model, agent or skill before anything is written and trusted."""
+    if model is agent is skill is None:
+        return
+    project = project_of(path, flags)
+    config = project.loaded.config
+    if model is not None:
+        check_name(replace(config.model, name=model))
+    find_skills(project).check_entered(replace(config, agent=agent, skill=skill))
 
 
 def _create(path: Path, text: str) -> None:
@@ -87,7 +112,7 @@ def _create(path: Path, text: str) -> None:
 
 
 def _trust(path: Path, flags: Flags) -> None:
-    """Trust the frontmatter: it holds nothing but the model name that the person just typed."""
+    """Trust the frontmatter: it holds nothing but the names that the person just typed."""
     found = review_trust(path, flags=flags or None)
     if found is not None and wants_trust(found):
         record_trust(found)

@@ -6,7 +6,7 @@ import click
 
 from holdfast.cli.call_runner import run_call
 from holdfast.cli.project_context import Flags
-from holdfast.cli.root import complete_tool, with_flags
+from holdfast.cli.root import complete_tool, with_context, with_flags
 
 
 @click.command()
@@ -16,6 +16,7 @@ from holdfast.cli.root import complete_tool, with_flags
 @click.option("--headless", is_flag=True, help="Do not ask: deny a call that needs approval.")
 @click.option("--raw", is_flag=True, help="Write the output unescaped; it may contain terminal control codes.")
 @with_flags
+@with_context
 def call(
     flags: Flags, tool: str, words: tuple[str, ...], pending: bool, headless: bool, raw: bool, as_json: bool
 ) -> int:
@@ -40,6 +41,7 @@ def call(
     Example:
       holdfast call file.read path=README.md
       holdfast call shell.exec command="git status"
+      holdfast call --skill release file.read path=CHANGELOG.md
     """
     if pending and headless:
         raise click.UsageError("--pending leaves the call pending and --headless denies it. Use one of them.")

@@ -19,7 +19,7 @@ from holdfast.cli.json_output import ExplanationOutput as ExplanationOutput
 from holdfast.cli.json_output import FuzzingOutput, JsonObject, PolicyOutput
 from holdfast.cli.layout import print_table, wrap_sentence
 from holdfast.cli.project_context import Flags, open_runtime_for, project_here, servers_for, sources_started
-from holdfast.cli.root import DefaultGroup, complete_tool, with_flags
+from holdfast.cli.root import DefaultGroup, complete_tool, with_context, with_flags
 from holdfast.config.config import SHELL_READONLY, ApprovalConfig, Config, Section
 from holdfast.config.layers import LayerReport
 from holdfast.config.options import Mark, all_options, describe_loosening, file_value, is_table_list
@@ -132,6 +132,7 @@ def policy() -> None:
 
 @policy.command()
 @with_flags
+@with_context
 def show(flags: Flags, as_json: bool) -> int:
     """Show the rules in force.
 
@@ -171,6 +172,7 @@ def show(flags: Flags, as_json: bool) -> int:
 @click.argument("words", nargs=-1, metavar="[JSON | - | KEY=VALUE]...")
 @click.option("--all", "everything", is_flag=True, help="Show every stage and its answer.")
 @with_flags
+@with_context
 def explain(flags: Flags, tool: str, words: tuple[str, ...], everything: bool, as_json: bool) -> int:
     """Explain what would be decided about a call. Runs nothing.
 

@@ -11,29 +11,38 @@ import click
 
 from holdfast.cli import console
 from holdfast.cli.elicitation import attach_silent_elicitor
-from holdfast.cli.json_output import ToolOutput
+from holdfast.cli.json_output import SkillOutput, ToolOutput
 from holdfast.cli.layout import print_message, print_table, quote, quoted_field_lines
-from holdfast.cli.project_context import Flags, open_runtime, require_server, servers_for, sources_started
-from holdfast.cli.root import complete_tool, with_flags
+from holdfast.cli.project_context import Flags, open_runtime, project_here, require_server, servers_for, sources_started
+from holdfast.cli.root import complete_tool, with_context, with_flags
 from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import UnknownTool
 from holdfast.contract.tool import Tool
+from holdfast.factory.runtime import find_skills
 from holdfast.rules.decider import AVAILABLE
+from holdfast.rules.skills import Skill
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.escape import escape, escape_name
 
 
 @click.command()
 @click.argument("name", required=False, shell_complete=complete_tool)
+@click.option("--skills", is_flag=True, help="List the skills instead: where each is, and whether it can be used.")
 @with_flags
-def tools(flags: Flags, name: str | None, as_json: bool) -> int:
+@with_context
+def tools(flags: Flags, name: str | None, skills: bool, as_json: bool) -> int:
     """List the tools that are available here, or show one in full.
 
     \b
     Example:
       holdfast tools
       holdfast tools file.edit
+      holdfast tools --skills
     """
+    if skills:
+        if name is not None:
+            raise click.UsageError("--skills lists the skills, so it takes no tool name. Leave one of them out.")
+        return _list_skills(flags, as_json=as_json)
     servers = None if name is None else servers_for(name)
     with open_runtime(flags, read_only=True, servers=servers) as runtime:
         if runtime.registry.ready:
@@ -73,6 +82,36 @@ def _list_or_show(runtime: Runtime, name: str | None, *, as_json: bool) -> None:
         print_message(f"There is no project here, and these tools need one: {', '.join(waiting)}. {fix}")
     for reason, group in groupby(missing, key=lambda item: item[1]):
         print_message(f"Not available: {', '.join(escape_name(tool.name) for tool, _ in group)}; {reason}")
+
+
+def _list_skills(flags: Flags, *, as_json: bool) -> int:
+    found = find_skills(project_here(flags)).all()
+    if as_json:
+        for skill in found:
+            console.print_json(SkillOutput.of(skill))
+        return 0
+    if not found:
+        print_message("There are no skills here. docs/skills.md describes where they are found.")
+        return 0
+    rows = [[escape_name(skill.name), skill.state, _tools_of(skill), escape(_about(skill))] for skill in found]
+    print_table(["skill", "state", "its tools", "what it is for"], rows)
+    for skill in found:
+        if skill.problem:
+            print_message(f"{escape_name(skill.name)} ({escape(str(skill.folder))}): {escape(skill.problem)}.")
+        if skill.permissions.dropped:
+            dropped = ", ".join(map(escape, skill.permissions.dropped))
+            print_message(f"{escape_name(skill.name)}: no tool here is as narrow as {dropped}, so they allow nothing.")
+    return 0
+
+
+def _tools_of(skill: Skill) -> str:
+    permissions = skill.permissions
+    named = [name for name in permissions.allow if permissions.within is None or name in permissions.within]
+    return escape(", ".join(named)) if skill.usable and named else "none"
+
+
+def _about(skill: Skill) -> str:
+    return "" if skill.text is None else skill.text.description
 
 
 def effects_of(tool: Tool) -> str:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
+from typing import Final
 
 import click
 from msgspec.structs import replace
@@ -27,7 +28,7 @@ from holdfast.cli.chat.trust_prompt import (
 )
 from holdfast.cli.errors import UsageProblem
 from holdfast.cli.json_output import JsonObject, TrustOutput
-from holdfast.cli.layout import field_lines, print_table, quoted_field_lines, wrap_sentence
+from holdfast.cli.layout import field_lines, print_table, quote, quoted_field_lines, wrap_sentence
 from holdfast.cli.project_context import Flags, warn_about_config, whoami
 from holdfast.cli.prompt import confirm
 from holdfast.cli.root import DefaultGroup, with_flags
@@ -35,11 +36,14 @@ from holdfast.config.layers import LayerReport, load
 from holdfast.config.roots import PROJECT_FILE, inside_project
 from holdfast.contract.errors import HoldfastError
 from holdfast.factory.chat import review_trust
-from holdfast.factory.runtime import Project, check_config, load_project
+from holdfast.factory.runtime import Project, check_config, find_skills, load_project
 from holdfast.fs.own_paths import user_config_file
-from holdfast.rules.policy import MANIFEST, digest_of, manifest_of, parse_manifest, read_skill
+from holdfast.rules.skill_file import MANIFEST, SKILL_FILE, InvalidSkill, SkillPermissions, permissions_of
+from holdfast.rules.skills import PROJECT_FOLDERS, Skill, SkillContent, read_content
 from holdfast.store.entries import TrustedContent
 from holdfast.text.escape import escape, escape_once
+
+SKILL_FILES: Final = (SKILL_FILE, MANIFEST)
 
 
 @click.group(cls=DefaultGroup)
@@ -55,17 +59,19 @@ def trust_file(flags: Flags, file: str | None, yes: bool, as_json: bool) -> int:
     """Trust the current content of a file.
 
     FILE is the project's holdfast.toml (the default), a document, of which the
-    frontmatter is trusted, or a skill's manifest.json. You see what would become
-    looser and confirm it. Trust ends with any change to the content.
+    frontmatter is trusted, or a skill: its folder, SKILL.md or manifest.json. You
+    see what would become looser and confirm it. Trust ends with any change to the
+    content; that of a skill is its SKILL.md and its manifest.json.
 
     \b
     Example:
       holdfast trust
       holdfast trust plan.chat
+      holdfast trust .agents/skills/release
     """
     project = _project(flags)
-    if file is not None and Path(file).name == MANIFEST:
-        return _trust_manifest(project, file, yes=yes, as_json=as_json)
+    if file is not None and _is_skill(file):
+        return _trust_skill(project, file, yes=yes, as_json=as_json)
     if file is not None and _is_document(file):
         return _trust_document(flags, file, yes=yes, as_json=as_json)
     path = _project_file(project, file)
@@ -164,42 +170,69 @@ def _trust_document(flags: Flags, file: str, *, yes: bool, as_json: bool) -> int
     return 0
 
 
-def _trust_manifest(project: Project, file: str, *, yes: bool, as_json: bool) -> int:
-    folders = project.loaded.config.tools.skills
-    path = manifest_of(Path(file).parent)
-    names = [name for name, folder in folders.items() if manifest_of(Path(folder)) == path]
-    if not names:
-        raise UsageProblem(f"{escape(file)} belongs to no skill in tools.skills. Add the skill there first.")
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise UsageProblem(f"Cannot read {path}: {error.strerror}. Correct tools.skills.") from None
-    digest, wanted = digest_of(content), parse_manifest(content)
-    now = read_skill(path.parent, project.trust.is_trusted).allow
-    change = {"from": list(now), "to": list(wanted.allow)}
-    loosens: list[JsonObject] = [{"key": f"tools.skills.{name}", **change} for name in names]
+def _trust_skill(project: Project, file: str, *, yes: bool, as_json: bool) -> int:
+    skill = _skill_in(project, Path(file) if _is_skill_folder(file) else Path(file).parent)
+    content = skill.content
+    if skill.state == "invalid" or content is None:
+        raise UsageProblem(f"The skill in {escape(str(skill.folder))} is invalid: {escape(skill.problem)}.")
+    if skill.origin == "user" and skill.usable:
+        raise UsageProblem(f"{escape(str(skill.folder))} is in your configuration folder, so it is trusted already.")
+    path, wanted = content.trusted_file, permissions_of(skill.text, content.manifest)
+    change = {"from": list(skill.permissions.allow), "to": list(wanted.allow)}
+    loosens: list[JsonObject] = [{"key": f"tools.skills.{skill.name}", **change}]
     if not as_json:
-        console.print_out(f"{escape(str(path))}, content {digest}")
-        console.print_out_lines(change_lines(loosens, sys.stdout))
-        if not wanted.allow:
-            console.print_out(f"It grants no tools: {escape(wanted.reason)}.")
-        sys.stdout.flush()
-    if not yes and not _confirmed("Trust this manifest? [y/N] "):
+        _show_skill(skill, content, wanted, loosens)
+    if not yes and not _confirmed("Trust this skill? [y/N] "):
         raise UsageProblem(f"{path} was not trusted. Read it, then run `holdfast trust {path} --yes`.")
     by = whoami()
-    project.trust.trust(path, digest, by=by)
+    project.trust.trust(path, content.digest, by=by)
     if as_json:
         console.print_json(
-            TrustOutput(path=str(path), digest=digest, by=by, at=time.time(), trusted=True, loosens=loosens)
+            TrustOutput(path=str(path), digest=content.digest, by=by, at=time.time(), trusted=True, loosens=loosens)
         )
     else:
-        console.print_err("Trusted until the manifest changes.")
+        console.print_err("Trusted until the skill changes.")
     return 0
 
 
+def _show_skill(skill: Skill, content: SkillContent, wanted: SkillPermissions, loosens: list[JsonObject]) -> None:
+    console.print_out(f"{escape(str(content.trusted_file))}, content {content.digest}")
+    console.print_out_lines(change_lines(loosens, sys.stdout))
+    if wanted.within is not None:
+        console.print_out(f"A tool must also be in its `allowed-tools`: {escape(', '.join(wanted.within)) or 'none'}.")
+    if wanted.dropped:
+        console.print_out(f"No tool here is as narrow as {escape(', '.join(wanted.dropped))}, so they allow nothing.")
+    if not wanted.allow:
+        console.print_out(f"It grants no tools: {escape(wanted.reason)}.")
+    if skill.text is not None and content.skill is not None:
+        console.print_out(f"{SKILL_FILE} says, and a model that loads the skill is told:")
+        console.print_out_lines(quote(content.skill.decode(), sys.stdout).lines)
+    sys.stdout.flush()
+
+
+def _skill_in(project: Project, folder: Path) -> Skill:
+    """Return the skill in a folder, as the project knows it."""
+    real = Path(os.path.realpath(folder))
+    found = [skill for skill in find_skills(project).all() if Path(os.path.realpath(skill.folder)) == real]
+    if not found:
+        raise UsageProblem(
+            f"{escape(str(folder))} is no skill that is found here: it is neither in tools.skills nor below "
+            f"{' or '.join(PROJECT_FOLDERS)} of the project. Add the skill there first."
+        )
+    return found[0]
+
+
+def _is_skill(file: str) -> bool:
+    return Path(file).name in SKILL_FILES or _is_skill_folder(file)
+
+
+def _is_skill_folder(file: str) -> bool:
+    return Path(file).is_dir() and any(Path(file, name).exists() for name in SKILL_FILES)
+
+
 def _is_document(file: str) -> bool:
-    """Return whether the file is a document: its name is not that of a configuration or a manifest."""
-    return Path(file).suffix != ".toml" and Path(file).name != MANIFEST
+    """Return whether the file is a document: its name is not that of a configuration or a file of a skill."""
+    return Path(file).suffix != ".toml" and Path(file).name not in SKILL_FILES
 
 
 def _listed_file(file: str | None, listed: Mapping[str, TrustedContent]) -> Path | None:
@@ -210,7 +243,7 @@ def _listed_file(file: str | None, listed: Mapping[str, TrustedContent]) -> Path
 
 
 def _unlisted(project: Project, file: str | None) -> Path:
-    is_other = file is not None and (_is_document(file) or Path(file).name == MANIFEST)
+    is_other = file is not None and (_is_document(file) or Path(file).name in SKILL_FILES)
     return Path(file) if file is not None and is_other else _project_file(project, file)
 
 
@@ -265,11 +298,15 @@ def _now(item: TrustedContent) -> str:
 
 
 def _is_current(item: TrustedContent) -> bool:
-    """Return whether the trusted content is still there: a document's frontmatter, or the whole of another file."""
+    """Return whether the trusted content is still there: a document's frontmatter, the two files of a skill, or the
+    whole of another file."""
     path = Path(item.path)
     try:
+        if path.name in SKILL_FILES:
+            found = read_content(path.parent)
+            return found.trusted_file == path and found.digest == item.digest
         if not _is_document(item.path):
             return sha256(path.read_bytes()).hexdigest() == item.digest
         return frontmatter_digest(path) == item.digest
-    except (OSError, HoldfastError):
+    except (OSError, HoldfastError, InvalidSkill):
         return False

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.rules.policy import MAX_MANIFEST_BYTES, SkillPermissions, digest_of, parse_manifest, read_skill
+from holdfast.rules.skill_file import MAX_SKILL_BYTES, SkillPermissions, parse_manifest
+from holdfast.rules.skills import digest_of, read_skill
 
 
 def permissions(**fields: Any) -> SkillPermissions:
@@ -78,7 +79,7 @@ def test_groups_can_be_written_with_or_without_prefix() -> None:
         ('{"permissions": {"tool_groups": {"fs": true}}}', "`permissions.tool_groups`"),
         ("[" * 100_000, "malformed"),
         ("\ufeff{}", "malformed"),
-        (" " * (MAX_MANIFEST_BYTES + 1), "malformed"),
+        (" " * (MAX_SKILL_BYTES + 1), "malformed"),
     ],
 )
 def test_a_malformed_manifest_gives_no_tools_and_says_why(tmp_path: Path, text: str, words: str) -> None:
