@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import tracemalloc
 from pathlib import Path
@@ -136,3 +137,26 @@ def test_a_huge_output_is_written_and_read_in_constant_memory(blobs: Blobs) -> N
     assert (kept.size, kept.dropped) == (20_000_000, 400 * 65_536 - 20_000_000)
     assert (len(text), total) == (50_000, 1)
     assert peak < 3_000_000
+
+
+@pytest.mark.spec("B12c")
+def test_contents_are_discarded_unless_used_or_just_claimed_by_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs = Blobs(tmp_path, Redactor())
+    gone, used, claimed = (blobs.put(text) for text in (b"gone", b"used", b"claimed"))
+    for reference in (gone, used, claimed):
+        os.utime(blobs.path(reference), (1e9, 1e9))
+    waited: list[float] = []
+    monkeypatch.setattr("holdfast.store.blobs.time.sleep", waited.append)
+
+    def still_used() -> set[str]:
+        blobs.touch(claimed)
+        return {used}
+
+    assert blobs.discard({gone, used, claimed, "0" * 64}, still_used) == (1, 4)
+    assert [blobs.has(reference) for reference in (gone, used, claimed)] == [False, True, True]
+    assert waited == []
+    young = blobs.put(b"young")
+    assert blobs.discard({young}, lambda: ()) == (1, 5)
+    assert len(waited) == 1 and 0 < waited[0] <= 6

@@ -28,7 +28,8 @@ READING = {"file.read", "file.list", "file.find", "code.search", "git.status", "
            "output.read"}  # fmt: skip
 PROCESSES = {"process.start", "process.status", "process.output", "process.kill", "process.list"}
 MINIMAL = READING | {"calculator", "calculator_async", "tool.search"}
-CODING = MINIMAL | PROCESSES | {"file.write", "file.edit", "shell.exec", "ask.user"}
+CODING = MINIMAL | PROCESSES | {"file.write", "file.edit", "shell.exec", "ask.user", "skill.load"}
+FULL = CODING | {"sessions.list", "sessions.delete"}
 NEW = """
 from holdfast.contract.tool import Tool
 
@@ -57,8 +58,9 @@ def on(surface: Surface) -> set[str]:
 @pytest.mark.spec("P1")
 def test_each_profile_has_the_built_ins_that_the_specification_names() -> None:
     assert in_profile("minimal") == MINIMAL
-    assert in_profile("messaging") == MINIMAL | {"ask.user"}
-    assert in_profile("coding") == in_profile("full") == CODING == {tool.name for tool in builtin_tools()}
+    assert in_profile("messaging") == MINIMAL | {"ask.user", "skill.load"}
+    assert in_profile("coding") == CODING
+    assert in_profile("full") == FULL == {tool.name for tool in builtin_tools()}
 
 
 @pytest.mark.spec("P2")
@@ -69,6 +71,8 @@ def test_each_profile_has_the_built_ins_that_the_specification_names() -> None:
         ("git", {"git.status", "git.diff", "git.log"}),
         ("runtime", PROCESSES | {"shell.exec"}),
         ("system", {"system.info", "output.read", "calculator", "calculator_async", "ask.user"}),
+        ("skills", {"skill.load"}),
+        ("sessions", {"sessions.list", "sessions.delete"}),
         ("k8s", set[str]()),
     ],
 )
@@ -79,7 +83,7 @@ def test_each_group_has_the_built_ins_that_the_specification_names(group: str, n
 
 @pytest.mark.spec("A6")
 def test_each_preset_has_the_built_ins_that_the_specification_names() -> None:
-    reading = READING | {"process.status", "process.output", "process.list"}
+    reading = READING | {"process.status", "process.output", "process.list", "skill.load", "sessions.list"}
     assert approved_by("$readonly") == reading
     assert approved_by("$default") == reading | {"file.write", "file.edit"}
     assert approved_by("$shell-readonly") == set()

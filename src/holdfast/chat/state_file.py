@@ -288,6 +288,19 @@ def document_states(state: Path) -> Sequence[DocumentState]:
     return found
 
 
+def remove_state(path: Path, state: Path) -> tuple[int, int]:
+    """Remove the stored state of a document, under its lock; return the number and size of removed attachments."""
+    states = document_states(state)
+    own = {name for stored in states if document_key(stored.path) == document_key(path) for name in _blobs_of(stored)}
+    (state / f"{document_key(path)}.json").unlink(missing_ok=True)
+    blobs = Blobs(state / "attachments", Redactor(), sync=True)
+    return blobs.discard(own, lambda: {name for stored in document_states(state) for name in _blobs_of(stored)})
+
+
+def _blobs_of(stored: DocumentState) -> list[str]:
+    return [reference for kept in stored.attachments for _, reference in kept.attachments]
+
+
 def _without_data(attachment: Attachment) -> Attachment:
     """The attachment without its bytes."""
     return structs.replace(attachment, data=b"", name=_valid_utf8(attachment.name), uri=_valid_utf8(attachment.uri))

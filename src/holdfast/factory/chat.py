@@ -46,6 +46,7 @@ from holdfast.factory.runtime import (
     Project,
     build_registry,
     build_runtime,
+    chats_dir,
     check_config,
     find_skills,
     load_project,
@@ -400,11 +401,6 @@ def review_trust(path: Path, *, flags: Flags | None = None) -> TrustReview | Non
 
 def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
-
-
-def chats_dir(project: Project) -> Path:
-    """The folder for the stored state of the project's documents."""
-    return project.state / "chats"
 
 
 def _misread_frontmatter(document: Document) -> Iterator[Diagnostic]:

@@ -22,6 +22,7 @@ from holdfast.config.roots import check_state_dir, find_root, mark_state_dir, st
 from holdfast.config.secret_references import check_references
 from holdfast.contract.call import Caller
 from holdfast.contract.errors import ConfigError, HoldfastError
+from holdfast.contract.sessions import Sessions
 from holdfast.contract.skills import SkillLibrary
 from holdfast.contract.tool import Tool
 from holdfast.fs.own_paths import user_state_dir
@@ -134,6 +135,11 @@ def find_skills(project: Project) -> SkillCatalog:
     return SkillCatalog(skills, root=project.root, is_trusted=trust.is_trusted, is_known=trust.is_known)
 
 
+def chats_dir(project: Project) -> Path:
+    """The folder for the stored state of the project's documents."""
+    return project.state / "chats"
+
+
 def open_ledger(project: Project, *, read_only: bool = False) -> Ledger:
     durability = project.loaded.config.ledger.durability
     if not read_only:
@@ -242,6 +248,7 @@ def build_runtime(
         ),
     )
     runtime.services.offer(SkillLibrary, skills)
+    runtime.services.provide(Sessions, lambda: _sessions(project, ledger))
     load_resolvers(runtime.approvals.chain, registry.warn, project=project.root or project.cwd)
     if grants is not None:
         runtime.on_close(grants.close)
@@ -252,6 +259,12 @@ def build_runtime(
     if config.mcp.servers and servers != ():
         add_servers(runtime, project.user_db, servers)
     return runtime
+
+
+def _sessions(project: Project, ledger: Ledger | None) -> Sessions:
+    from holdfast.factory.sessions import ProjectSessions
+
+    return ProjectSessions(ledger, chats_dir(project))
 
 
 def add_servers(runtime: Runtime, user_db: Path, only: Collection[str] | None = None) -> Bridge | None:

@@ -32,7 +32,7 @@ _GIT_TOOLS: Final = ("git.status", "git.diff", "git.log")
 
 _OUR_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "Read": ("file.read",), "Write": ("file.write",), "Edit": ("file.edit",), "MultiEdit": ("file.edit",),
-    "LS": ("file.list",), "Glob": ("file.find",), "Grep": ("code.search",), "Bash": ("shell.exec",),
+    "LS": ("file.list",), "Glob": ("file.find",), "Grep": ("code.search",), "Bash": ("bash",),
     "WebFetch": ("web.fetch",), "WebSearch": ("web.search",), "AskUserQuestion": ("ask.user",),
     "Skill": ("skill.load",),
 }  # fmt: skip

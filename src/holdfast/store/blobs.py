@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import time
 import weakref
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -141,6 +142,8 @@ MAX_READ: Final = 1024 * 1024
 _REFERENCE: Final = re.compile(r"[0-9a-f]{64}")
 _BLOCK: Final = 65_536
 _SMALL: Final = 1024 * 1024
+_CLAIM_SECONDS: Final = 6.0
+"""Longer than a process waits for the lock of the database, to write the entry that uses a blob."""
 
 
 class Blobs:
@@ -189,6 +192,33 @@ class Blobs:
     def touch(self, reference: str) -> bool:
         """Whether the blob exists. Updates its modification time, so that a concurrent prune does not remove it."""
         return _touch(self.path(reference))
+
+    def discard(self, references: Collection[str], used: Callable[[], Collection[str]]) -> tuple[int, int]:
+        """Remove those blobs that are not in `used()`; return their number and total size.
+
+        A blob that was just stored gets time first: another process may have stored the same content for an entry that
+        it is about to write.
+        """
+        stored = {reference: at for reference in references if (at := self._stored_at(reference)) is not None}
+        young = max(stored.values(), default=0.0) + _CLAIM_SECONDS - time.time()
+        if young > 0:
+            time.sleep(min(young, _CLAIM_SECONDS))
+        count = size = 0
+        for reference in stored.keys() - set(used()):
+            with disk_errors("removed"), suppress(FileNotFoundError):
+                path = self.path(reference)
+                found = path.stat()
+                if found.st_mtime != stored[reference]:
+                    continue  # touched meanwhile: another call has claimed it
+                path.unlink()
+                count, size = count + 1, size + found.st_size
+        return count, size
+
+    def _stored_at(self, reference: str) -> float | None:
+        try:
+            return self.path(reference).stat().st_mtime
+        except OSError:
+            return None
 
     def has(self, reference: str) -> bool:
         return self.path(reference).exists()

@@ -263,10 +263,15 @@ class Database:
         return _retry(attempt)
 
     def shrink(self) -> bool:
-        """Return the space of deleted rows to the file system; False if another process uses the file."""
+        """Return the space of deleted rows to the file system; False if another process uses the file.
+
+        Afterwards neither the file nor its write-ahead log contains anything that was deleted.
+        """
         with self._lock, suppress(sqlite3.OperationalError):
             self._execute("VACUUM")
-            return True
+            # The rewritten pages are in the log so far; the file still has the old ones.
+            busy, *_ = self._execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return not busy
         return False
 
     def version(self) -> tuple[int, int]:

@@ -131,8 +131,19 @@ class ServerUnpinned(Struct, frozen=True):
     server: str
 
 
+class RemovedCall(Struct, frozen=True):
+    """What is kept of a call that was deleted with its session."""
+
+    id: str
+    tool: str
+    state: str
+    at: float
+    """When it was received."""
+    decided_by: str
+
+
 class EntriesPruned(Struct, frozen=True, kw_only=True):
-    """A record of pruning. It lets `verify` follow the hash chain across the removed entries."""
+    """A record of removed entries. It lets `verify` follow the hash chain across them."""
 
     ranges: tuple[tuple[int, int, str], ...] = ()
     """Removed entries as (first, last, hash of the last)."""
@@ -142,6 +153,10 @@ class EntriesPruned(Struct, frozen=True, kw_only=True):
     blobs: int = 0
     freed: int = 0
     by: str = ""
+    session: str = ""
+    """The deleted session, if that is why the entries were removed."""
+    removed: tuple[RemovedCall, ...] = ()
+    """The calls of the deleted session."""
 
 
 class BodyInBlob(Struct, frozen=True):

@@ -335,9 +335,11 @@ class Queries:
         pruned: float | None = None
         for (body,) in rows:
             with suppress(LedgerError):
-                older_than = self.read_body(body, EntriesPruned).older_than
-                if _is_time(older_than):
-                    pruned = max(older_than, pruned or 0.0)
+                record = self.read_body(body, EntriesPruned)
+                if any(call.id == call_id for call in record.removed):
+                    return UnknownCall(f"Call '{call_id}' was deleted with its session '{record.session}'.")
+                if _is_time(record.older_than):
+                    pruned = max(record.older_than, pruned or 0.0)
         if pruned is None:
             return unknown_call(call_id)
         day = strftime("%Y-%m-%d", localtime(pruned))

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.contract.errors import LedgerError
 from holdfast.store.database import Transaction
@@ -124,22 +125,41 @@ def _remove_entries(ledger: Ledger, older_than: float, by: str) -> tuple[list[st
     def op(tx: Transaction) -> tuple[list[str], int]:
         # Queried again inside the transaction: a call may have got a new entry since the first look.
         calls = _valid_ids(tx.execute(_OLD, (older_than,)).fetchall())
-        rows = [
-            row
-            for call in calls
-            for row in tx.execute("SELECT id, hash FROM entries WHERE call = ?", (call,)).fetchall()
-        ]
-        ranges = _ranges(sorted(rows))
-        if not ranges:
-            return [], 0
-        pruned = EntriesPruned(ranges=ranges, calls=len(calls), older_than=older_than, by=by)
-        tx.append("", "pruned", ledger.encode_body(pruned))
-        for first, last, digest in ranges:
-            tx.execute("INSERT INTO pruned (first, last, hash) VALUES (?, ?, ?)", (first, last, bytes.fromhex(digest)))
-            tx.execute("DELETE FROM entries WHERE id BETWEEN ? AND ?", (first, last))
-        return calls, len(rows)
+        return calls, remove_calls(ledger, tx, calls, EntriesPruned(older_than=older_than, by=by))
 
     return ledger.run(op)
+
+
+def remove_calls(ledger: Ledger, tx: Transaction, calls: Sequence[str], record: EntriesPruned) -> int:
+    """Remove the entries of finished calls, and append `record` with their ranges, which `verify` needs.
+
+    Returns the number of removed entries.
+    """
+    rows = [
+        row for call in calls for row in tx.execute("SELECT id, hash FROM entries WHERE call = ?", (call,)).fetchall()
+    ]
+    ranges = _ranges(sorted(rows))
+    if not ranges:
+        return 0
+    tx.append("", "pruned", ledger.encode_body(replace(record, ranges=ranges, calls=len(calls))))
+    for first, last, digest in ranges:
+        tx.execute("INSERT INTO pruned (first, last, hash) VALUES (?, ?, ?)", (first, last, bytes.fromhex(digest)))
+        tx.execute("DELETE FROM entries WHERE id BETWEEN ? AND ?", (first, last))
+    return len(rows)
+
+
+def blobs_of(ledger: Ledger, calls: Iterable[str]) -> set[str]:
+    """Return every blob that the entries of these calls refer to."""
+    found: dict[str, _BlobUse] = {}
+    for call in calls:
+        for entry, body in ledger.rows("SELECT id, body FROM entries WHERE call = ?", (call,)):
+            _add_references(ledger, found, entry, body, needed=False)
+    return set(found)
+
+
+def used_blobs(ledger: Ledger) -> set[str]:
+    """Return every blob that any entry refers to."""
+    return set(_references(ledger, set()))
 
 
 def _ranges(rows: Iterable[tuple[int, object]]) -> tuple[tuple[int, int, str], ...]:

@@ -17,8 +17,7 @@ from holdfast.cli.errors import UsageProblem
 from holdfast.cli.project_context import Flags
 from holdfast.contract.call import ProcessIdentity
 from holdfast.contract.errors import HoldfastError, UnknownCall
-from holdfast.factory.chat import chats_dir
-from holdfast.factory.runtime import Project, load_project, open_ledger
+from holdfast.factory.runtime import Project, chats_dir, load_project, open_ledger
 from holdfast.fs.protected_list import DOCUMENT_SUFFIX
 from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean

@@ -21,8 +21,7 @@ from holdfast.cli.chat.documents import find_document, location
 from holdfast.cli.chat.runner import ChatOptions, ChatRunner, Interrupt, first_completed, interrupts
 from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError, LedgerCorrupt, UnknownCall
-from holdfast.factory.chat import chats_dir
-from holdfast.factory.runtime import Project, load_project, open_ledger
+from holdfast.factory.runtime import Project, chats_dir, load_project, open_ledger
 
 if TYPE_CHECKING:
     from watchdog.observers.api import BaseObserver

@@ -91,7 +91,7 @@ def _list_skills(flags: Flags, *, as_json: bool) -> int:
             console.print_json(SkillOutput.of(skill))
         return 0
     if not found:
-        print_message("There are no skills here. docs/skills.md describes where they are found.")
+        print_message("There are no skills here. `holdfast help skills` says where they are found.")
         return 0
     rows = [[escape_name(skill.name), skill.state, _tools_of(skill), escape(_about(skill))] for skill in found]
     print_table(["skill", "state", "its tools", "what it is for"], rows)

@@ -80,6 +80,10 @@ def no_arguments(slots: SlotValues) -> list[Args]:
     return [{}]
 
 
+def _skill(slots: SlotValues) -> list[Args]:
+    return [{"name": slots["SKILL"]}]
+
+
 def _process(slots: SlotValues) -> list[Args]:
     name = slots["ID"]
     return [{"pid": int(name) if name.isdigit() and len(name) < 10 else name}]
@@ -189,6 +193,18 @@ GRAMMAR: Final[dict[str, tuple[Phrase, ...]]] = {
                "system info", no_arguments),
     ),
     "ask.user": (Phrase("ask [me] QUOTED [with [the] options/answers QUOTES]", 'ask me "Which colour?"', _ask),),
+    "skill.load": (
+        Phrase("load/use [the] skill SKILL", "load the skill release-notes", _skill),
+        Phrase("load/use the SKILL skill", "use the release-notes skill", _skill),
+        Phrase("list/show [me] [the/my/all] [available] skills / what/which skills (are there / do you have)",
+               "list the skills", no_arguments),
+    ),
+    "sessions.list": (
+        Phrase("list/show [me] [the/my/all] [recent/past] sessions/conversations", "list my sessions", no_arguments),
+    ),
+    "sessions.delete": (
+        Phrase("delete/remove [the] session ID", "delete session ab12cd34", lambda slots: [{"session": slots["ID"]}]),
+    ),
     "output.read": (
         Phrase("read/show [me] [the] [full/whole] output of call ID [from line N]",
                "read the output of call abc-1", lambda slots: [{"call": slots["ID"], "offset": slots.get("N")}]),

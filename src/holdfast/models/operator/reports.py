@@ -56,6 +56,9 @@ _VERBS: Final[dict[str, tuple[str, str]]] = {
     "process.kill": ("kill process", "pid"), "process.list": ("list the processes", ""),
     "process.start": ("start", "command"), "process.status": ("look at process", "pid"),
     "shell.exec": ("run", "command"),
+    "skill.load": ("load the skill", "name"),
+    "sessions.list": ("list the sessions", ""),
+    "sessions.delete": ("delete session", "session"),
 }  # fmt: skip
 """For each tool, its verb and the argument that names the object."""
 _VERBS_ALONE: Final = {
@@ -63,6 +66,7 @@ _VERBS_ALONE: Final = {
     "process.kill": "kill a process",
     "process.output": "read the output of a process",
     "process.status": "look at a process",
+    "skill.load": "list the skills",
 }
 """Used if that argument is missing."""
 

@@ -317,7 +317,17 @@ def _is_quoted_text(word: str, before: str, masked: MaskedText) -> bool:
     return literal.raw[0] in "\"'" and literal.raw[0] not in literal.text and not _UNSAFE.search(literal.text)
 
 
+_SKILL: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+
+def _skill(found: str, masked: MaskedText) -> str | None:
+    literal = masked.literal(found)
+    word = found if literal is None else literal.text
+    return word if _SKILL.fullmatch(word) and (literal is not None or not _is_sentence_word(word)) else None
+
+
 SLOTS: Final = {
+    "SKILL": Slot(_NAME_WORD, _skill),
     "FILE": Slot(_FILE, _file),
     "FILES": Slot(f"{_FILE}(?:{_AND}{_FILE})*", _list_of(_file)),
     "NAME": Slot(_NAME_WORD, _name),
