@@ -75,7 +75,7 @@ def test_a_skill_of_the_project_is_reviewed_trusted_listed_and_entered(cli: Cli)
     (folder / "manifest.json").write_text('{"permissions": {"tools": ["*"]}}')
     assert cli.run("tools", "--skills", "--json").json["state"] == "changed"
     assert not cli.run("trust", "list", "--json").json["trusted"]
-    assert cli.run("trust", "revoke", str(folder / "SKILL.md")).code == 0
+    assert cli.run("trust", "revoke", str(folder)).code == 0
     assert cli.run("tools", "--skills", "--json").json["state"] == "untrusted"
 
 

@@ -94,6 +94,9 @@ def test_a_skill_with_both_lists_has_what_both_name() -> None:
     text, manifest = parse_skill_file(skill("allowed-tools: Read Write")), b'{"permissions": {"tools": ["file.*"]}}'
     both = permissions_of(text, manifest)
     assert (both.allow, both.within) == (("file.*",), ("file.read", "file.write"))
+    assert both.named == ("file.read", "file.write")
+    grouped = permissions_of(text, b'{"permissions": {"tool_groups": ["fs"]}}')
+    assert grouped.named == ("file.read", "file.write")
     assert permissions_of(text, None).allow == ("file.read", "file.write")
     assert permissions_of(parse_skill_file(skill()), manifest).within is None
     without = permissions_of(parse_skill_file(skill()), None)

@@ -19,6 +19,7 @@ from holdfast.contract.names import GROUP_PREFIX, from_api_name, is_pattern, mcp
 from holdfast.contract.tool import Tool
 from holdfast.contract.tool_finder import TOOL_SEARCH
 from holdfast.rules.skill_file import NO_MANIFEST, SkillPermissions
+from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean
 
 PROFILES: Final = get_args(Profile)
@@ -257,6 +258,17 @@ class _SurfaceLayer:
 
 
 AnyLayer = _Layer | _SkillLayer | _SurfaceLayer
+
+
+def check_agent(config: Config) -> None:
+    """Raise `ConfigError` if the configuration enters an agent that it does not define."""
+    name, known = config.agent, sorted(config.tools.agents)
+    if name is None or name in known:
+        return
+    meant = did_you_mean(name, known)
+    listed = f"tools.agents has {', '.join(known)}." if known else "Add it to tools.agents."
+    hint = f"Did you mean '{meant}'?" if meant else listed
+    raise ConfigError(escape(f"There is no agent '{name[:80]}'. {hint}"))
 
 
 def check_names(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from typing import Final, cast
 
 from msgspec import Struct, field
@@ -50,6 +51,19 @@ class SkillPermissions(Struct, frozen=True):
     """A second list that must name the tool as well."""
     dropped: tuple[str, ...] = ()
     """Entries of `allowed-tools` that no tool of holdfast is as narrow as; they allow nothing."""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The entries that both lists cover, as far as names and patterns tell; groups are taken as they are."""
+        if self.within is None:
+            return self.allow
+        pairs = ((self.allow, self.within), (self.within, self.allow))
+        found = (entry for own, other in pairs for entry in own if any(_covers(pattern, entry) for pattern in other))
+        return tuple(dict.fromkeys(found))
+
+
+def _covers(pattern: str, entry: str) -> bool:
+    return pattern.startswith(GROUP_PREFIX) or fnmatchcase(entry, pattern)
 
 
 def no_tools(reason: str) -> SkillPermissions:

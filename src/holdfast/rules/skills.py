@@ -23,6 +23,7 @@ from holdfast.contract.errors import ConfigError, SkillRefused
 from holdfast.contract.skills import LoadedSkill, SkillSummary
 from holdfast.fs.beneath import FOLDER_FLAGS, FolderTree, NotRegular, open_descriptor, open_file_beneath, read_regular
 from holdfast.fs.own_paths import config_folder
+from holdfast.rules.policy import check_agent
 from holdfast.rules.skill_file import (
     MANIFEST,
     MAX_SKILL_BYTES,
@@ -221,12 +222,7 @@ class SkillCatalog:
                 self.usable(config.skill)
             except SkillRefused as error:
                 raise ConfigError(str(error)) from None
-        if config.agent is not None and config.agent not in config.tools.agents:
-            known = sorted(config.tools.agents)
-            meant = did_you_mean(config.agent, known)
-            listed = f"tools.agents has {', '.join(known)}." if known else "Add it to tools.agents."
-            hint = f"Did you mean '{meant}'?" if meant else listed
-            raise ConfigError(f"There is no agent '{escape(config.agent[:80])}'. {escape(hint)}")
+        check_agent(config)
 
     # The library that `skill.load` reads
 
@@ -242,8 +238,6 @@ class SkillCatalog:
     def load(self, name: str) -> LoadedSkill:
         skill, text, folder = self._loadable(name)
         files, more = _list_files(folder)
-        allowed = skill.permissions.allow
-        within = skill.permissions.within
         return LoadedSkill(
             name=skill.name,
             description=text.description,
@@ -251,7 +245,7 @@ class SkillCatalog:
             folder=self._reachable(folder),
             files=files,
             more_files=more,
-            tools=(allowed if within is None else tuple(item for item in allowed if item in within)) or None,
+            tools=skill.permissions.named or None,
         )
 
     def read_file(self, name: str, file: str, is_secret: Callable[[Path], bool]) -> bytes:

@@ -41,7 +41,7 @@ from holdfast.registry.provider_lists import Format, ToolList
 from holdfast.registry.registry import Registry
 from holdfast.rules.decider import Cap, Confirmations, Decider
 from holdfast.rules.from_config import DocumentPolicy
-from holdfast.rules.policy import Policy, PolicyRules, check_names
+from holdfast.rules.policy import Policy, PolicyRules, check_agent, check_names
 from holdfast.rules.skill_file import SkillPermissions
 from holdfast.runtime import input_checks
 from holdfast.runtime.access import CallPlans, ToolAccess
@@ -118,6 +118,7 @@ class Runtime:
         """`nobody` says what happens to a call that needs approval when no interface answers. `workspace` replaces
         `root`, and can add a document, a state folder and a sandbox."""
         self.config = config = _config(config)
+        check_agent(config)
         rules = rules or Rules()
         self.workspace = workspace = _workspace(workspace, root, ledger)
         self.ledger = ledger

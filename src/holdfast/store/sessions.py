@@ -8,7 +8,7 @@ it undid, because it stores the same contents.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
@@ -84,7 +84,8 @@ def list_sessions(
 ) -> list[SessionSummary]:
     """Return the sessions with an entry in this time, newest first."""
     wanted = text.casefold()
-    found = (_summary(ledger, name, session) for name, session in _collect(ledger).items())
+    states = dict(ledger.rows("SELECT call, state FROM open_calls"))
+    found = (_summary(name, session, states) for name, session in _collect(ledger).items())
     chosen = [
         session
         for session in found
@@ -200,8 +201,8 @@ def _caller(ledger: Ledger, body: str | None) -> _Caller | None:
     return None if call is None else call.caller
 
 
-def _summary(ledger: Ledger, name: str, session: _Found) -> SessionSummary:
-    states = [state for call, state in ledger.rows("SELECT call, state FROM open_calls") if call in session.calls]
+def _summary(name: str, session: _Found, open_calls: Mapping[str, str]) -> SessionSummary:
+    states = [open_calls[call] for call in session.calls if call in open_calls]
     running = states.count("running")
     return SessionSummary(
         id=name,

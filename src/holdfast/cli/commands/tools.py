@@ -105,9 +105,7 @@ def _list_skills(flags: Flags, *, as_json: bool) -> int:
 
 
 def _tools_of(skill: Skill) -> str:
-    permissions = skill.permissions
-    named = [name for name in permissions.allow if permissions.within is None or name in permissions.within]
-    return escape(", ".join(named)) if skill.usable and named else "none"
+    return escape(", ".join(skill.permissions.named)) if skill.usable and skill.permissions.named else "none"
 
 
 def _about(skill: Skill) -> str:

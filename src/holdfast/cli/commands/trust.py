@@ -236,10 +236,9 @@ def _is_document(file: str) -> bool:
 
 
 def _listed_file(file: str | None, listed: Mapping[str, TrustedContent]) -> Path | None:
-    for name in () if file is None else (file, os.path.realpath(file)):
-        if name in listed:
-            return Path(name)
-    return None
+    given = () if file is None else (file, os.path.realpath(file))
+    inside = (f"{name}/{part}" for name in given for part in SKILL_FILES)
+    return next((Path(name) for name in (*given, *inside) if name in listed), None)
 
 
 def _unlisted(project: Project, file: str | None) -> Path:
