@@ -11,7 +11,8 @@ from tests.agent.scripted_model import ScriptedModel, scripted_reply
 from tests.factory.chat_project import ChatProject, results
 
 pytestmark = pytest.mark.spec("R9")
-FIXED = sorted(tool.name for tool in builtin_tools() if tool.enabled)
+FIXED = sorted(tool.name for tool in builtin_tools() if tool.enabled and {"minimal", "coding"} & {*tool.profiles})
+"""The built-in tools of the default profile."""
 CREATE = "mcp:github:create_issue"
 
 
