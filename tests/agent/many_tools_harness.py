@@ -28,7 +28,8 @@ def word(number: int) -> str:
 FAKE_TOOLS = [fake_tool(f"mcp:x:tool_{number}", f"Does {word(number)}.") for number in range(TOOL_COUNT)]
 
 
-BUILTIN = sorted(tool.name for tool in builtin_tools() if tool.enabled)
+BUILTIN = sorted(tool.name for tool in builtin_tools() if tool.enabled and {"minimal", "coding"} & {*tool.profiles})
+"""The built-in tools of the default profile."""
 
 
 def searching(use_id: str, query: str, limit: int | None = None) -> ToolUse:
