@@ -61,6 +61,10 @@ def looser_options(one: Config, other: Config) -> list[str]:
         ("ledger.durability", one.ledger.durability == "power" or other.ledger.durability == "process"),
         ("ledger.keep_days", one.ledger.keep_days == other.ledger.keep_days),
         ("ledger.max_blob_bytes", one.ledger.max_blob_bytes == other.ledger.max_blob_bytes),
+        ("memory.namespaces", _matches_no_more(one.memory.namespaces, other.memory.namespaces)),
+        ("memory.shared", one.memory.shared == other.memory.shared),
+        ("memory.embedder", one.memory.embedder == other.memory.embedder),
+        ("memory.max_item_bytes", one.memory.max_item_bytes <= other.memory.max_item_bytes),
         ("mcp.servers", _servers(one.mcp.servers, other.mcp.servers)),
         ("mcp.client_approves", other.mcp.client_approves or not one.mcp.client_approves),
         ("mcp.wait", one.mcp.wait <= other.mcp.wait),
@@ -192,8 +196,13 @@ def _layers(one: Mapping[str, PolicyLayer], other: Mapping[str, PolicyLayer]) ->
         and (one[name].profile, one[name].allow) == (layer.profile, layer.allow)
         and _holds(one[name].deny, layer.deny)
         and (one[name].caps == "small" or layer.caps != "small")
+        and _matches_no_more(one[name].namespaces, layer.namespaces)
         for name, layer in other.items()
     )
+
+
+def _matches_no_more(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    return "*" in other or _holds(other, one)
 
 
 def _presets(one: Mapping[str, Preset], other: Mapping[str, Preset]) -> bool:

@@ -118,6 +118,7 @@ class PolicyLayer(Section, frozen=True, kw_only=True):
     allow: Annotated[Names, KEEP, "Tools added to the profile; never more than the caller has otherwise."] = ()
     deny: Annotated[Names, ADD, "Tools removed."] = ()
     caps: Annotated[Caps | None, ordered("small"), "How much a reading tool returns at once."] = None
+    namespaces: Annotated[Names, PATTERNS, "Memory namespaces it may use, besides `memory.namespaces`."] = ("*",)
     source: Annotated[str, KEEP, Mark.COMPUTED, "The file that sets this limit, for messages."] = ""
 
 
@@ -566,6 +567,30 @@ class LedgerConfig(Section, frozen=True, kw_only=True):
     ] = 2 * 1024**3
 
 
+class MemoryConfig(Section, frozen=True, kw_only=True):
+    namespaces: Annotated[
+        Names,
+        PATTERNS,
+        "Namespaces that calls may read and write; `*` matches any characters. Can be narrowed for individual "
+        "`tools.agents` and `tools.providers`.",
+    ] = ("*",)
+    shared: Annotated[
+        Names,
+        USER_ONLY,
+        "Namespaces that all your projects share; every other namespace belongs to one project.",
+    ] = ()
+    embedder: Annotated[
+        Literal["auto", "minilm", "small", "none"],
+        KEEP,
+        "What finds items by meaning: `minilm` (needs `holdfast[memory]`), `small` (`holdfast[memory-small]`), `none` "
+        "for keywords only, or `auto` for the first that is installed. Another embedder computes all vectors again.",
+    ] = "auto"
+    keyword_weight: Annotated[
+        float, Meta(ge=0, le=1), FREE, "The share of keywords in the score of a search; the rest is for the meaning."
+    ] = 0.5
+    max_item_bytes: Annotated[Count, LOWER, "Maximum size of one item."] = 64 * 1024
+
+
 class SecretSource(Section, frozen=True, kw_only=True):
     """Where the value of a secret comes from when a tool uses its scope."""
 
@@ -852,6 +877,7 @@ class Config(Section, frozen=True, kw_only=True):
     network: Annotated[NetworkConfig, "What web and browser tools can reach."] = NetworkConfig()
     output: Annotated[OutputConfig, "How much of an output the model sees."] = OutputConfig()
     ledger: Annotated[LedgerConfig, "The record of every call."] = LedgerConfig()
+    memory: Annotated[MemoryConfig, "What agents remember across conversations."] = MemoryConfig()
     model: Annotated[ModelConfig, "The model and its parameters."] = ModelConfig()
     chat: Annotated[ChatConfig, "How chat documents run."] = ChatConfig()
     guardrails: Annotated[GuardrailsConfig, "Help for small models, rule by rule."] = GuardrailsConfig()

@@ -22,6 +22,8 @@ HoldfastError
 ├── SessionRefused           a session does not exist, or cannot be deleted
 ├── GrantRefused             the requested "always allow" is too broad
 ├── UndoRefused              the changes of a call cannot be undone
+├── MemoryRefused            a namespace, an id or a size is not accepted
+├── MemoryUnavailable        the memory is locked, full, read-only or damaged: nothing was written
 ├── ModelError               a model request failed (in `models.port`)
 ├── LoginNeeded              a server requires an interactive login (in `mcp.client.oauth_client`)
 ├── LoginFailed              a login failed (in `mcp.client.oauth_client`)
@@ -106,6 +108,12 @@ class GrantRefused(HoldfastError): ...
 
 
 class UndoRefused(HoldfastError): ...
+
+
+class MemoryRefused(HoldfastError): ...
+
+
+class MemoryUnavailable(HoldfastError): ...
 
 
 class LedgerError(HoldfastError): ...

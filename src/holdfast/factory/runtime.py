@@ -22,6 +22,7 @@ from holdfast.config.roots import check_state_dir, find_root, mark_state_dir, st
 from holdfast.config.secret_references import check_references
 from holdfast.contract.call import Caller
 from holdfast.contract.errors import ConfigError, HoldfastError
+from holdfast.contract.memory import Memory
 from holdfast.contract.sessions import Sessions
 from holdfast.contract.skills import SkillLibrary
 from holdfast.contract.tool import Tool
@@ -248,7 +249,6 @@ def build_runtime(
         ),
     )
     runtime.services.offer(SkillLibrary, skills)
-    runtime.services.provide(Sessions, lambda: _sessions(project, ledger))
     load_resolvers(runtime.approvals.chain, registry.warn, project=project.root or project.cwd)
     if grants is not None:
         runtime.on_close(grants.close)
@@ -256,15 +256,32 @@ def build_runtime(
     if opened is not None:
         runtime.on_close(opened.close)
         _prune_once_a_day(project)
+    _provide_services(runtime, project)
     if config.mcp.servers and servers != ():
         add_servers(runtime, project.user_db, servers)
     return runtime
 
 
-def _sessions(project: Project, ledger: Ledger | None) -> Sessions:
-    from holdfast.factory.sessions import ProjectSessions
+def _provide_services(runtime: Runtime, project: Project) -> None:
+    """Provide what built-in tools ask for, each made when a tool first uses it."""
+    config = runtime.config
 
-    return ProjectSessions(ledger, chats_dir(project))
+    def sessions() -> Sessions:
+        from holdfast.factory.sessions import ProjectSessions
+
+        return ProjectSessions(runtime.ledger, chats_dir(project))
+
+    def memory() -> Memory:
+        from holdfast.runtime.memory import RuntimeMemory
+
+        made = RuntimeMemory(
+            config.memory, config.tools, own=project.state / "memory.db", shared=user_state_dir() / "memory.db"
+        )
+        runtime.on_close(made.close)
+        return made
+
+    runtime.services.provide(Sessions, sessions)
+    runtime.services.provide(Memory, memory)
 
 
 def add_servers(runtime: Runtime, user_db: Path, only: Collection[str] | None = None) -> Bridge | None:

@@ -190,7 +190,7 @@ class Database:
         try:
             if read_only:
                 return cls(path, _connect_to_read(path))
-            _make_private(path)
+            make_private(path)
             return cls(path, _retry(lambda: _connect(path, durability)))
         except sqlite3.Error as error:
             raise translate(error, path) from error
@@ -361,7 +361,7 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
-def _make_private(path: Path) -> None:
+def make_private(path: Path) -> None:
     """Create the file with mode 0600 before SQLite opens it, so that its log files get the same mode."""
     # An existing file is never opened here: POSIX drops all locks of the process on a file when any descriptor closes.
     make_private_folder(path.parent)

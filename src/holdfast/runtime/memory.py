@@ -1,0 +1,263 @@
+"""The memory of a runtime: the project's own file and the user's shared one, as one caller may see them.
+
+Namespaces are checked here, before every query and change: against `memory.namespaces` and against the layers of the
+calling agent and provider. Which file holds a namespace follows from `memory.shared` alone. The provenance of an item
+comes from the call, never from its arguments.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from holdfast.config.config import MemoryConfig, PolicyLayer, ToolsConfig
+from holdfast.contract.call import Call, Caller
+from holdfast.contract.context import Context
+from holdfast.contract.errors import CallError, MemoryRefused
+from holdfast.contract.memory import (
+    MAX_QUERY,
+    MemoryHit,
+    MemoryItem,
+    MemoryPage,
+    MemorySearch,
+    NamespaceSummary,
+    NewItem,
+    Provenance,
+    check_namespace,
+    matches_namespace,
+)
+from holdfast.runtime.context import RunContext
+from holdfast.store.memory.embedders import choose_embedder
+from holdfast.store.memory.fusion import Fused, Similarities, fuse
+from holdfast.store.memory.items import Allows, Candidates, MemoryStore, no_such_item
+from holdfast.store.memory.terms import match_expression
+from holdfast.text.truncate import byte_size, format_size
+
+if TYPE_CHECKING:
+    from holdfast.store.memory.embedders import Embedder
+
+SUPERSEDED: Final = 0.5
+"""What remains of the score of a superseded item, so that its successor comes first."""
+KEYWORDS_ONLY: Final = (
+    "Searched by keywords only (embedder: none). To search by meaning too: pip install 'holdfast[memory]'"
+)
+Key = tuple[int, int]
+"""The place of a store in the list, and the number of an item in it."""
+
+
+class RuntimeMemory:
+    """Satisfies `Memory`. The files and the embedder are opened on first use."""
+
+    def __init__(
+        self,
+        config: MemoryConfig,
+        tools: ToolsConfig,
+        *,
+        own: Path,
+        shared: Path,
+        embedder: Callable[[], Embedder | None] | None = None,
+    ) -> None:
+        self._config = config
+        self._tools = tools
+        self._own = MemoryStore(own)
+        self._shared = MemoryStore(shared, shared=True)
+        self._make_embedder = embedder or (lambda: choose_embedder(config.embedder))
+        self._embedder: Embedder | None = None
+        self._embedder_made = False
+        self._lock = threading.Lock()
+        self._told_keywords_only = False
+
+    def close(self) -> None:
+        self._own.close()
+        self._shared.close()
+
+    # ------------------------------------------------------------------ one item
+
+    def check(self, ctx: Context, new: NewItem) -> None:
+        self._check_allowed(ctx, new.namespace)
+        size, limit = byte_size(new.content), self._config.max_item_bytes
+        if size > limit:
+            raise MemoryRefused(
+                f"The content has {format_size(size)}; an item can have {format_size(limit)} (memory.max_item_bytes). "
+                "Write a summary, or several items."
+            )
+        if not new.content.strip():
+            raise MemoryRefused("The content is empty. Write what should be remembered.")
+        if new.supersedes is not None and self.get(ctx, new.supersedes).shared != self._is_shared(new.namespace):
+            raise MemoryRefused(
+                f"Item {new.supersedes} cannot be superseded from '{new.namespace}': one of the two is shared by all "
+                "projects (memory.shared). Write the item and forget the old one."
+            )
+
+    def get(self, ctx: Context, item_id: str) -> MemoryItem:
+        allows = self._allows(ctx)
+        for store in self._stores:
+            item = store.get(item_id)
+            # An item of a namespace that is not allowed must not be told from one that does not exist.
+            if item is not None and allows(item.namespace) and not self._is_misplaced(item):
+                return item
+        raise no_such_item(item_id)
+
+    def find_same(self, ctx: Context, namespace: str, content: str) -> MemoryItem | None:
+        self._check_allowed(ctx, namespace)
+        return self._store_of(namespace).find_same(namespace, content)
+
+    def write(self, ctx: Context, new: NewItem) -> MemoryItem:
+        self.check(ctx, new)
+        return self._store_of(new.namespace).write(new, _provenance(_call(ctx)))
+
+    def forget(self, ctx: Context, item_id: str, seen: str) -> bool:
+        item = self.get(ctx, item_id)
+        return (self._shared if item.shared else self._own).forget(item_id, seen, ctx.call_id)
+
+    # ------------------------------------------------------------------ many items
+
+    def namespaces(self, ctx: Context, within: str | None = None) -> Sequence[NamespaceSummary]:
+        if within is not None:
+            check_namespace(within)
+        return sorted(
+            (each for store in self._stores for each in store.namespaces(self._allows_in(ctx, store), within)),
+            key=lambda each: each.namespace,
+        )
+
+    def page(
+        self, ctx: Context, namespace: str, *, offset: int, limit: int, history: bool, below: bool = False
+    ) -> MemoryPage:
+        self._check_allowed(ctx, namespace)
+        items: list[MemoryItem] = []
+        total = 0
+        for store in self._stores:
+            found = store.page(
+                namespace,
+                self._allows_in(ctx, store),
+                offset=max(0, offset - total),
+                limit=limit - len(items),
+                history=history,
+                below=below,
+            )
+            items += found.items
+            total += found.total
+        return MemoryPage(items=tuple(items), total=total)
+
+    def search(
+        self, ctx: Context, query: str, *, namespace: str | None, limit: int, keyword_only: bool
+    ) -> MemorySearch:
+        if len(query) > MAX_QUERY:
+            raise MemoryRefused(f"The query has {len(query):,} characters; use at most {MAX_QUERY:,}.")
+        if namespace is not None:
+            self._check_allowed(ctx, namespace)
+        embedder = None if keyword_only else self._get_embedder()
+        vector = None if embedder is None else embedder.embed([query])[0]
+        match = match_expression(query)
+        found = [
+            store.candidates(match, store.scope(self._allows_in(ctx, store), namespace), embedder, vector, ctx.progress)
+            for store in self._stores
+        ]
+        hits = self._rank(found, embedder, limit)
+        notes = tuple(self._notes(found, embedder, keyword_only=keyword_only))
+        return MemorySearch(hits=tuple(hits), embedder="none" if embedder is None else embedder.name, notes=notes)
+
+    def _rank(self, found: Sequence[Candidates], embedder: Embedder | None, limit: int) -> list[MemoryHit]:
+        keywords = {(at, item): score for at, each in enumerate(found) for item, score in each.keywords.items()}
+        meanings = None if embedder is None else _joined([each.meanings for each in found])
+        ranked = fuse(keywords, meanings, self._config.keyword_weight)
+        if embedder is not None and meanings is not None:
+            similar = {key for key, cosine in meanings.found.items() if cosine >= embedder.unrelated}
+            ranked = [each for each in ranked if each.keyword > 0 or each.key in similar]
+        # Superseded items lose half of their score, so twice as many candidates decide about the first ones.
+        top = ranked[: 2 * limit + 20]
+        items = {
+            (at, number): item
+            for at, store in enumerate(self._stores)
+            if (numbers := [each.key[1] for each in top if each.key[0] == at])
+            for number, item in store.by_number(numbers).items()
+        }
+        hits = [_hit(items[each.key], each) for each in top if each.key in items]
+        return sorted(hits, key=lambda hit: (-hit.score, -hit.item.created))[:limit]
+
+    def _notes(self, found: Sequence[Candidates], embedder: Embedder | None, *, keyword_only: bool) -> Iterator[str]:
+        missing = sum(each.missing for each in found)
+        if missing:
+            yield f"{missing:,} items are not embedded yet, so only their keywords were searched. Search again later."
+        if embedder is None and not keyword_only and self._config.embedder != "none" and not self._told_keywords_only:
+            self._told_keywords_only = True
+            yield KEYWORDS_ONLY
+
+    # ------------------------------------------------------------------ namespaces
+
+    @property
+    def _stores(self) -> tuple[MemoryStore, MemoryStore]:
+        return (self._own, self._shared)
+
+    def _store_of(self, namespace: str) -> MemoryStore:
+        return self._shared if self._is_shared(namespace) else self._own
+
+    def _is_shared(self, namespace: str) -> bool:
+        return matches_namespace(namespace, self._config.shared)
+
+    def _is_misplaced(self, item: MemoryItem) -> bool:
+        """Whether the item is in the shared file, but its namespace is no longer shared; or the reverse."""
+        return item.shared != self._is_shared(item.namespace)
+
+    def _allows(self, ctx: Context) -> Allows:
+        layers = [self._config.namespaces, *(layer.namespaces for layer in self._layers(_call(ctx).caller))]
+        return lambda namespace: all(matches_namespace(namespace, patterns) for patterns in layers)
+
+    def _allows_in(self, ctx: Context, store: MemoryStore) -> Allows:
+        """Whether a namespace may be read in this file."""
+        allows = self._allows(ctx)
+        return lambda namespace: self._is_shared(namespace) == store.shared and allows(namespace)
+
+    def _layers(self, caller: Caller) -> Iterator[PolicyLayer]:
+        for layer in (self._tools.agents.get(caller.agent or ""), self._tools.providers.get(caller.provider or "")):
+            if layer is not None:
+                yield layer
+
+    def _check_allowed(self, ctx: Context, namespace: str) -> None:
+        if not self._allows(ctx)(check_namespace(namespace)):
+            raise MemoryRefused(
+                f"The namespace '{namespace}' is not allowed here (memory.namespaces). Use another one."
+            )
+
+    def _get_embedder(self) -> Embedder | None:
+        with self._lock:
+            if not self._embedder_made:
+                self._embedder = self._make_embedder()
+                self._embedder_made = True
+            return self._embedder
+
+
+def _joined(parts: Sequence[Similarities[int] | None]) -> Similarities[Key] | None:
+    """Join the similarities of several files: one range for all of them."""
+    known = [(at, part) for at, part in enumerate(parts) if part is not None]
+    if not known:
+        return None
+    found = {(at, item): cosine for at, part in known for item, cosine in part.found.items()}
+    return Similarities(found, min(part.lowest for _, part in known), max(part.highest for _, part in known))
+
+
+def _hit(item: MemoryItem, fused: Fused[Key]) -> MemoryHit:
+    share = 1.0 if item.superseded_by is None else SUPERSEDED
+    return MemoryHit(item=item, score=share * fused.score, keyword=fused.keyword, meaning=fused.meaning)
+
+
+def _call(ctx: Context) -> Call:
+    if not isinstance(ctx, RunContext):
+        raise CallError("The memory works only for a runtime's call: pass the context the tool received.")
+    return ctx.call_record
+
+
+def _provenance(call: Call) -> Provenance:
+    caller = call.caller
+    return Provenance(
+        interface=caller.interface,
+        agent=caller.agent,
+        provider=caller.provider,
+        skill=caller.skill,
+        session=caller.session,
+        document=caller.document,
+        call=call.id,
+        parent=call.parent,
+    )

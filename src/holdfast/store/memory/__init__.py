@@ -1,0 +1,1 @@
+"""What agents remember: items in SQLite, found by keywords (FTS5) and by meaning (vectors in numpy)."""

@@ -1,0 +1,372 @@
+"""`MemoryStore`: the items of one memory file: write, supersede, forget, expire, list and find.
+
+An item, its keywords and its place in a namespace are one transaction. Vectors follow when a search needs them
+(`vector_index`), so that a write costs no embedding.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+import time
+from base64 import b32encode
+from collections.abc import Callable, Collection, Iterable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.contract.errors import MemoryRefused, MemoryUnavailable
+from holdfast.contract.memory import MemoryItem, MemoryPage, NamespaceSummary, NewItem, Provenance
+from holdfast.store.memory.database import MemoryDatabase
+from holdfast.store.memory.fusion import Similarities
+from holdfast.store.memory.terms import expand
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from holdfast.store.memory.embedders import Embedder
+    from holdfast.store.memory.vector_index import Progress, VectorIndex
+
+T = TypeVar("T")
+Execute = Callable[..., sqlite3.Cursor]
+Allows = Callable[[str], bool]
+"""Whether a caller may use a namespace."""
+
+CANDIDATES: Final = 500
+"""Items that each ranking contributes to the fusion."""
+_JOINED: Final = (
+    "SELECT items.id, namespaces.name, content, created, updated, provenance, supersedes, superseded_by, expires,"
+    " items.number FROM items JOIN namespaces ON namespaces.id = items.namespace"
+)
+_ALIVE: Final = "(expires IS NULL OR expires > ?)"
+
+
+class Candidates(Struct, frozen=True):
+    """What one memory file contributes to a search, by item number."""
+
+    keywords: dict[int, float]
+    meanings: Similarities[int] | None
+    missing: int = 0
+    """Items that have no vector yet."""
+
+
+class MemoryStore:
+    """One memory file. Thread-safe; other processes may use the file at the same time.
+
+    The file is created by the first write.
+    """
+
+    def __init__(self, path: Path, *, shared: bool = False, clock: Callable[[], float] = time.time) -> None:
+        self.path = path
+        self.shared = shared
+        self._clock = clock
+        self._opening = threading.Lock()
+        self._database: MemoryDatabase | None = None
+        self._vectors: VectorIndex | None = None
+        self._index_checked = False
+
+    def close(self) -> None:
+        with self._opening:
+            if self._vectors is not None:
+                self._vectors.close()
+            if self._database is not None:
+                self._database.close()
+            self._database = self._vectors = None
+
+    # ------------------------------------------------------------------ changes
+
+    def write(self, new: NewItem, provenance: Provenance) -> MemoryItem:
+        """Add an item; return it, or the current item of the namespace with the same content."""
+
+        def run(database: MemoryDatabase) -> MemoryItem:
+            with database.writing() as execute:
+                self._remove_expired(database, execute)
+                same = self._same(execute, new.namespace, new.content)
+                if same is not None and new.supersedes in (None, same.id):
+                    return same
+                now = self._clock()
+                number = execute(
+                    "INSERT INTO items (id, namespace, content, digest, created, updated, expires, supersedes,"
+                    " provenance) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        made := _new_id(),
+                        _namespace_number(execute, new.namespace),
+                        new.content,
+                        _digest(new.content),
+                        now,
+                        now,
+                        new.expires,
+                        new.supersedes,
+                        msgspec.json.encode(provenance).decode(),
+                    ),
+                ).lastrowid
+                execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (number, expand(new.content)))
+                if new.supersedes is not None:
+                    self._supersede(execute, new, made, now)
+                return self._one(execute, made)
+
+        return self._using_index(run)
+
+    def forget(self, item_id: str, seen: str, call: str) -> bool:
+        """Delete an item's text, keywords and vectors; a tombstone with its id remains.
+
+        Returns False if another process still reads an old state, which then keeps the text in the log until the next
+        deletion.
+        """
+
+        def run(database: MemoryDatabase) -> bool:
+            with database.writing() as execute:
+                item = self._one(execute, item_id)
+                if item.digest != seen:
+                    raise MemoryRefused(f"Item {item_id} has changed since this was proposed. Propose it again.")
+                number = execute("SELECT number FROM items WHERE id = ?", (item_id,)).fetchone()[0]
+                self._remove(database, execute, [(number, item_id)], call)
+            return database.truncate_log()
+
+        return self._using_index(run)
+
+    def remove_expired(self) -> None:
+        """Delete the items whose time has passed. Reads do not see them even before."""
+        if self._exists():
+
+            def run(database: MemoryDatabase) -> None:
+                with database.writing() as execute:
+                    removed = self._remove_expired(database, execute)
+                if removed:
+                    database.truncate_log()
+
+            self._using_index(run)
+
+    # ------------------------------------------------------------------ reading
+
+    def get(self, item_id: str) -> MemoryItem | None:
+        found = self._items("items.id = ?", (item_id,)) if self._exists() else []
+        return found[0] if found else None
+
+    def find_same(self, namespace: str, content: str) -> MemoryItem | None:
+        """Return the current item of the namespace with this content."""
+        if not self._exists():
+            return None
+
+        def run(database: MemoryDatabase) -> MemoryItem | None:
+            with database.reading() as execute:
+                return self._same(execute, namespace, content)
+
+        return self._using(run)
+
+    def namespaces(self, allows: Allows, within: str | None = None) -> list[NamespaceSummary]:
+        if not self._exists():
+            return []
+        query = (
+            f"SELECT name, sum(superseded_by IS NULL), max(updated) FROM items JOIN namespaces"
+            f" ON namespaces.id = items.namespace WHERE {_ALIVE} GROUP BY namespaces.id ORDER BY name"
+        )
+        rows = self._rows(query, (self._clock(),))
+        return [
+            NamespaceSummary(namespace=name, items=count, updated=updated, shared=self.shared)
+            for name, count, updated in rows
+            if _is_within(name, within) and allows(name)
+        ]
+
+    def page(
+        self, namespace: str, allows: Allows, *, offset: int, limit: int, history: bool, below: bool
+    ) -> MemoryPage:
+        """Return items of the namespace, newest first."""
+        numbers = self.scope(allows, namespace, below=below) if self._exists() else []
+        if not numbers:
+            return MemoryPage(items=(), total=0)
+        where = (
+            f"namespace IN (SELECT value FROM json_each(?)) AND {_ALIVE}"
+            f"{'' if history else ' AND superseded_by IS NULL'}"
+        )
+        values = (json.dumps(numbers), self._clock())
+        total = self._rows(f"SELECT count(*) FROM items WHERE {where}", values)[0][0]
+        ordered = f"{where} ORDER BY items.number DESC LIMIT ? OFFSET ?"
+        return MemoryPage(items=tuple(self._items(ordered, (*values, limit, offset))), total=total)
+
+    def scope(self, allows: Allows, within: str | None = None, *, below: bool = True) -> list[int]:
+        """Return the numbers of the namespaces that may be read: all, one, or one with those below it."""
+        if not self._exists():
+            return []
+        rows = self._rows("SELECT id, name FROM namespaces")
+        return [
+            number for number, name in rows if (_is_within(name, within) if below else name == within) and allows(name)
+        ]
+
+    def by_number(self, numbers: Collection[int]) -> dict[int, MemoryItem]:
+        """Return the items that still exist, by number."""
+        where = f"items.number IN (SELECT value FROM json_each(?)) AND {_ALIVE}"
+        rows = self._rows(f"{_JOINED} WHERE {where}", (json.dumps(list(numbers)), self._clock()))
+        return {row[-1]: self._item(row) for row in rows}
+
+    # ------------------------------------------------------------------ search
+
+    def candidates(
+        self,
+        match: str | None,
+        scope: Sequence[int],
+        embedder: Embedder | None = None,
+        query: NDArray[np.float32] | None = None,
+        progress: Progress | None = None,
+    ) -> Candidates:
+        """Return the best items by keywords, and by meaning if there is an embedder, within these namespaces."""
+        if not scope or not self._exists():
+            return Candidates({}, None)
+        keywords = {} if match is None else self._using_index(lambda database: self._matching(database, match, scope))
+        if embedder is None or query is None:
+            return Candidates(keywords, None)
+        return self._using(lambda _: self._similar(keywords, scope, embedder, query, progress))
+
+    def _matching(self, database: MemoryDatabase, match: str, scope: Sequence[int]) -> dict[int, float]:
+        if not self._index_checked:
+            database.check_index()
+            self._index_checked = True
+        query = (
+            "SELECT words.rowid, -words.rank FROM words JOIN items ON items.number = words.rowid WHERE words MATCH ?"
+            f" AND items.namespace IN (SELECT value FROM json_each(?)) AND {_ALIVE} ORDER BY words.rank LIMIT ?"
+        )
+        with database.reading() as execute:
+            return dict(execute(query, (match, json.dumps(scope), self._clock(), CANDIDATES)).fetchall())
+
+    def _similar(
+        self,
+        keywords: dict[int, float],
+        scope: Sequence[int],
+        embedder: Embedder,
+        query: NDArray[np.float32],
+        progress: Progress | None,
+    ) -> Candidates:
+        vectors = self._vector_index()
+        missing = vectors.catch_up(embedder, progress)
+        everything = len(scope) == self._rows("SELECT count(*) FROM namespaces")[0][0]
+        found = vectors.similarities(embedder, query, None if everything else scope, keywords, CANDIDATES)
+        return Candidates(keywords, found, missing)
+
+    # ------------------------------------------------------------------ inside
+
+    def _exists(self) -> bool:
+        return self._database is not None or self.path.exists()
+
+    def _open(self) -> MemoryDatabase:
+        with self._opening:
+            if self._database is None:
+                self._database = MemoryDatabase(self.path)
+                self._vectors, self._index_checked = None, False
+            return self._database
+
+    def _vector_index(self) -> VectorIndex:
+        from holdfast.store.memory.vector_index import VectorIndex
+
+        database = self._open()
+        with self._opening:
+            if self._vectors is None:
+                self._vectors = VectorIndex(database)
+            return self._vectors
+
+    def _using(self, run: Callable[[MemoryDatabase], T]) -> T:
+        """Run on the open database. A file that turns out to be damaged is opened anew by the next call."""
+        database = self._open()
+        try:
+            return run(database)
+        except MemoryUnavailable:
+            if database.set_aside:
+                self.close()
+            raise
+
+    def _using_index(self, run: Callable[[MemoryDatabase], T]) -> T:
+        return self._using(lambda database: database.with_index(lambda: run(database)))
+
+    def _rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        def run(database: MemoryDatabase) -> list[tuple[Any, ...]]:
+            with database.reading() as execute:
+                return execute(query, values).fetchall()
+
+        return self._using(run)
+
+    def _items(self, where: str, values: Sequence[Any]) -> list[MemoryItem]:
+        return [self._item(row) for row in self._rows(f"{_JOINED} WHERE {where}", values)]
+
+    def _item(self, row: Sequence[Any]) -> MemoryItem:
+        item_id, namespace, content, created, updated, provenance, supersedes, superseded_by, expires, _ = row
+        try:
+            made_by = msgspec.json.decode(provenance, type=Provenance)
+        except msgspec.DecodeError:
+            made_by = Provenance(interface="unknown")
+        return MemoryItem(
+            id=item_id,
+            namespace=namespace,
+            content=content,
+            created=created,
+            updated=updated,
+            provenance=made_by,
+            supersedes=supersedes,
+            superseded_by=superseded_by,
+            expires=expires,
+            shared=self.shared,
+        )
+
+    def _one(self, execute: Execute, item_id: str) -> MemoryItem:
+        row = execute(f"{_JOINED} WHERE items.id = ? AND {_ALIVE}", (item_id, self._clock())).fetchone()
+        if row is None:
+            raise no_such_item(item_id)
+        return self._item(row)
+
+    def _same(self, execute: Execute, namespace: str, content: str) -> MemoryItem | None:
+        where = f"digest = ? AND namespaces.name = ? AND superseded_by IS NULL AND {_ALIVE}"
+        row = execute(f"{_JOINED} WHERE {where}", (_digest(content), namespace, self._clock())).fetchone()
+        return None if row is None else self._item(row)
+
+    def _supersede(self, execute: Execute, new: NewItem, made: str, now: float) -> None:
+        assert new.supersedes is not None
+        old = self._one(execute, new.supersedes)
+        if old.superseded_by is not None:
+            raise MemoryRefused(f"Item {old.id} was superseded by {old.superseded_by} already. Supersede that one.")
+        if new.seen is not None and old.digest != new.seen:
+            raise MemoryRefused(f"Item {old.id} has changed since this was proposed. Propose it again.")
+        execute("UPDATE items SET superseded_by = ?, updated = ? WHERE id = ?", (made, now, old.id))
+
+    def _remove_expired(self, database: MemoryDatabase, execute: Execute) -> int:
+        expired = execute("SELECT number, id FROM items WHERE expires <= ?", (self._clock(),)).fetchall()
+        if expired:
+            self._remove(database, execute, expired, "expired")
+        return len(expired)
+
+    def _remove(self, database: MemoryDatabase, execute: Execute, items: Iterable[tuple[int, str]], call: str) -> None:
+        """Remove all that is known of items but their ids. `secure_delete` overwrites the freed space with zeros."""
+        for number, item_id in items:
+            for table, column in (("words", "rowid"), ("vectors", "item"), ("items", "number")):
+                execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
+            execute(
+                "INSERT INTO tombstones (item, id, at, call) VALUES (?, ?, ?, ?)",
+                (number, item_id, self._clock(), call),
+            )
+        execute("DELETE FROM namespaces WHERE id NOT IN (SELECT namespace FROM items)")
+        database.merge_index(execute)
+
+
+def no_such_item(item_id: str) -> MemoryRefused:
+    return MemoryRefused(f"There is no item {item_id[:80]!a}. Search or list the memory for the ids.")
+
+
+def _namespace_number(execute: Execute, name: str) -> int:
+    execute("INSERT OR IGNORE INTO namespaces (name) VALUES (?)", (name,))
+    return execute("SELECT id FROM namespaces WHERE name = ?", (name,)).fetchone()[0]
+
+
+def _is_within(name: str, within: str | None) -> bool:
+    return within is None or name == within or name.startswith(f"{within}/")
+
+
+def _new_id() -> str:
+    """Return a random id: short enough to type, and unique without asking other files."""
+    return b32encode(os.urandom(10)).decode().lower()[:12]
+
+
+def _digest(content: str) -> bytes:
+    return sha256(content.encode()).digest()
