@@ -42,8 +42,9 @@ CANDIDATES: Final = 500
 """Items that each ranking contributes to the fusion."""
 _JOINED: Final = (
     "SELECT items.id, namespaces.name, content, created, updated, provenance, supersedes, superseded_by, expires,"
-    " items.number FROM items JOIN namespaces ON namespaces.id = items.namespace"
+    " items.number FROM items CROSS JOIN namespaces ON namespaces.id = items.namespace"
 )
+"""A cross join makes SQLite start with the items, whose indexes are more selective."""
 _ALIVE: Final = "(expires IS NULL OR expires > ?)"
 
 
