@@ -38,6 +38,11 @@ from holdfast.store.memory.items import MemoryStore
 from holdfast.tools import memory as memory_tools
 from tests.store.memory.evaluation import Question, evaluation_set, fill
 
+EMBEDDED = {
+    "query (8 words)": "which database did we choose for the invoices",
+    "item (30 words)": "We decided to keep the invoices in PostgreSQL because the team knows it, backups are in place, "
+    "and the analytics group reads the replica every night anyway, so nothing new must be learnt.",
+}
 MODES = ("keywords", "meaning", "hybrid")
 
 
@@ -56,9 +61,7 @@ class Ranks(NamedTuple):
 
 @contextmanager
 def runtime_with(folder: Path, embedder: Any, weight: float = 0.5) -> Iterator[tuple[Runtime, RuntimeMemory]]:
-    config = Config(
-        approval=ApprovalConfig(auto_approve=("memory.*",)), memory=MemoryConfig(keyword_weight=weight)
-    )
+    config = Config(approval=ApprovalConfig(auto_approve=("memory.*",)), memory=MemoryConfig(keyword_weight=weight))
     tools = [memory_tools.MEMORY_SEARCH, memory_tools.MEMORY_WRITE]
     runtime = Runtime(tools=tools, config=config, caller=Caller(interface="bench"))
     memory = RuntimeMemory(
@@ -69,9 +72,7 @@ def runtime_with(folder: Path, embedder: Any, weight: float = 0.5) -> Iterator[t
     memory.close()
 
 
-async def rank_all(
-    runtime: Runtime, questions: Sequence[Question], mode: str, limit: int
-) -> tuple[Ranks, list[float]]:
+async def rank_all(runtime: Runtime, questions: Sequence[Question], mode: str, limit: int) -> tuple[Ranks, list[float]]:
     ranks: list[int | None] = []
     seconds: list[float] = []
     for question in questions:
@@ -109,7 +110,7 @@ async def _embed_everything(runtime: Runtime, memory: RuntimeMemory) -> None:
         found: Any = (await runtime.call("memory.search", {"query": "x"})).structured
         if not any("not embedded" in note for note in found["notes"]):
             return
-        time.sleep(0.5)
+        await asyncio.sleep(0.5)
 
 
 def own_set(embedder: Any) -> None:
@@ -135,6 +136,7 @@ def locomo(path: Path, embedder: Any) -> None:
     all_ranks: dict[str, list[int | None]] = {mode: [] for mode in MODES}
     turns = 0
     for number, dialogue in enumerate(_dialogues(path)):
+
         def fill_dialogue(store: MemoryStore, dialogue: Any = dialogue, number: int = number) -> list[Question]:
             return _fill_dialogue(store, dialogue, f"dialogue/{number}")
 
@@ -174,7 +176,9 @@ def _fill_dialogue(store: MemoryStore, dialogue: dict[str, Any], namespace: str)
                 ids[turn["dia_id"]] = store.write(NewItem(namespace=namespace, content=content), Provenance()).id
     questions: list[Question] = []
     for each in dialogue["qa"]:
-        named = {word for part in each.get("evidence") or () for word in part.replace(";", " ").replace(",", " ").split()}
+        named = {
+            word for part in each.get("evidence") or () for word in part.replace(";", " ").replace(",", " ").split()
+        }
         expected = frozenset(ids[turn] for turn in named if turn in ids)
         if expected:
             questions.append(Question(kind="locomo", text=each["question"], expected=expected, namespace=None))
@@ -248,9 +252,7 @@ def scale(count: int, embedder: Any) -> None:
             _say("memory.write, the whole call", calls)
         if embedder is not None:
             embedder.embed(["warm"])
-            for name, made in (("query (8 words)", "which database did we choose for the invoices"),
-                               ("item (30 words)", "We decided to keep the invoices in PostgreSQL because the team knows "
-                                "it, backups are in place, and the analytics group reads the replica every night anyway")):  # fmt: skip
+            for name, made in EMBEDDED.items():
                 times: list[float] = []
                 for _ in range(100):
                     start = time.perf_counter()

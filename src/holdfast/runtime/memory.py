@@ -32,7 +32,7 @@ from holdfast.runtime.context import RunContext
 from holdfast.store.memory.embedders import choose_embedder
 from holdfast.store.memory.fusion import Fused, Similarities, fuse
 from holdfast.store.memory.items import Allows, Candidates, MemoryStore, no_such_item
-from holdfast.store.memory.terms import match_expression
+from holdfast.store.memory.terms import query_terms
 from holdfast.text.truncate import byte_size, format_size
 
 if TYPE_CHECKING:
@@ -150,9 +150,9 @@ class RuntimeMemory:
             self._check_allowed(ctx, namespace)
         embedder = None if keyword_only else self._get_embedder()
         vector = None if embedder is None else embedder.embed([query])[0]
-        match = match_expression(query)
+        terms = query_terms(query)
         found = [
-            store.candidates(match, store.scope(self._allows_in(ctx, store), namespace), embedder, vector, ctx.progress)
+            store.candidates(terms, store.scope(self._allows_in(ctx, store), namespace), embedder, vector, ctx.progress)
             for store in self._stores
         ]
         hits = self._rank(found, embedder, limit)

@@ -32,7 +32,7 @@ class EvaluationSet(Struct, forbid_unknown_fields=True):
     """Key of an item, and the key of the item it supersedes."""
     forgotten: list[str]
     questions: dict[str, list[tuple[str, str]]]
-    """By kind: the question, and the keys of the items that answer it, separated by spaces; none if it was forgotten."""
+    """By kind: the question, and the keys of the items that answer it, with spaces between; none if forgotten."""
 
     @property
     def texts(self) -> dict[str, tuple[str, str]]:

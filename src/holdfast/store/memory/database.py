@@ -20,6 +20,8 @@ APPLICATION_ID: Final = 0x486F6C6D
 """The SQLite application id of a memory file: "Holm" in ASCII."""
 LOCK_TIMEOUT: Final = 5.0
 """Seconds to wait for another process that is writing. Calls run in threads, so SQLite itself may wait."""
+_READER_MILLISECONDS: Final = 500
+"""How long a deletion waits for other processes that read, before it leaves its log to the next one."""
 _SECURE_FTS: Final = sqlite3.sqlite_version_info >= (3, 42)
 """Whether FTS5 can delete a row's words in place. Before, they stay in its segments until these are merged."""
 _WORDS: Final = "CREATE VIRTUAL TABLE words USING fts5(text, tokenize = 'porter unicode61 remove_diacritics 2')"
@@ -184,7 +186,11 @@ class MemoryDatabase:
     def truncate_log(self) -> bool:
         """Copy the write-ahead log into the file and empty it; False while another process still reads from it."""
         with self.lock, suppress(sqlite3.OperationalError):
-            return not self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            self._connection.execute(f"PRAGMA busy_timeout = {_READER_MILLISECONDS}")
+            try:
+                return not self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            finally:
+                self._connection.execute(f"PRAGMA busy_timeout = {int(1000 * LOCK_TIMEOUT)}")
         return False
 
     def _connect(self) -> sqlite3.Connection:

@@ -14,6 +14,7 @@ import time
 from base64 import b32encode
 from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import sha256
+from heapq import nlargest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -40,6 +41,10 @@ Allows = Callable[[str], bool]
 
 CANDIDATES: Final = 500
 """Items that each ranking contributes to the fusion."""
+MAX_RANKED: Final = 4_000
+"""Matching items whose keyword score is computed; the newest if a single word matches more."""
+MAX_STEPS: Final = 20_000
+"""Matching items that are looked at, inside and outside of the namespaces of a search."""
 _JOINED: Final = (
     "SELECT items.id, namespaces.name, content, created, updated, provenance, supersedes, superseded_by, expires,"
     " items.number FROM items CROSS JOIN namespaces ON namespaces.id = items.namespace"
@@ -87,30 +92,13 @@ class MemoryStore:
 
         def run(database: MemoryDatabase) -> MemoryItem:
             with database.writing() as execute:
-                self._remove_expired(database, execute)
-                same = self._same(execute, new.namespace, new.content)
-                if same is not None and new.supersedes in (None, same.id):
-                    return same
-                now = self._clock()
-                number = execute(
-                    "INSERT INTO items (id, namespace, content, digest, created, updated, expires, supersedes,"
-                    " provenance) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        made := _new_id(),
-                        _namespace_number(execute, new.namespace),
-                        new.content,
-                        _digest(new.content),
-                        now,
-                        now,
-                        new.expires,
-                        new.supersedes,
-                        msgspec.json.encode(provenance).decode(),
-                    ),
-                ).lastrowid
-                execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (number, expand(new.content)))
-                if new.supersedes is not None:
-                    self._supersede(execute, new, made, now)
-                return self._one(execute, made)
+                removed = self._remove_expired(database, execute)
+                item = self._same(execute, new.namespace, new.content)
+                if item is None or new.supersedes not in (None, item.id):
+                    item = self._insert(execute, new, provenance)
+            if removed:
+                database.truncate_log()
+            return item
 
         return self._using_index(run)
 
@@ -132,22 +120,10 @@ class MemoryStore:
 
         return self._using_index(run)
 
-    def remove_expired(self) -> None:
-        """Delete the items whose time has passed. Reads do not see them even before."""
-        if self._exists():
-
-            def run(database: MemoryDatabase) -> None:
-                with database.writing() as execute:
-                    removed = self._remove_expired(database, execute)
-                if removed:
-                    database.truncate_log()
-
-            self._using_index(run)
-
     # ------------------------------------------------------------------ reading
 
     def get(self, item_id: str) -> MemoryItem | None:
-        found = self._items("items.id = ?", (item_id,)) if self._exists() else []
+        found = self._items(f"items.id = ? AND {_ALIVE}", (item_id, self._clock())) if self._exists() else []
         return found[0] if found else None
 
     def find_same(self, namespace: str, content: str) -> MemoryItem | None:
@@ -202,6 +178,8 @@ class MemoryStore:
 
     def by_number(self, numbers: Collection[int]) -> dict[int, MemoryItem]:
         """Return the items that still exist, by number."""
+        if not numbers:
+            return {}
         where = f"items.number IN (SELECT value FROM json_each(?)) AND {_ALIVE}"
         rows = self._rows(f"{_JOINED} WHERE {where}", (json.dumps(list(numbers)), self._clock()))
         return {row[-1]: self._item(row) for row in rows}
@@ -210,7 +188,7 @@ class MemoryStore:
 
     def candidates(
         self,
-        match: str | None,
+        terms: Sequence[str],
         scope: Sequence[int],
         embedder: Embedder | None = None,
         query: NDArray[np.float32] | None = None,
@@ -219,21 +197,23 @@ class MemoryStore:
         """Return the best items by keywords, and by meaning if there is an embedder, within these namespaces."""
         if not scope or not self._exists():
             return Candidates({}, None)
-        keywords = {} if match is None else self._using_index(lambda database: self._matching(database, match, scope))
+        keywords = self._using_index(lambda database: self._matching(database, terms, scope)) if terms else {}
         if embedder is None or query is None:
             return Candidates(keywords, None)
         return self._using(lambda _: self._similar(keywords, scope, embedder, query, progress))
 
-    def _matching(self, database: MemoryDatabase, match: str, scope: Sequence[int]) -> dict[int, float]:
+    def _matching(self, database: MemoryDatabase, terms: Sequence[str], scope: Sequence[int]) -> dict[int, float]:
         if not self._index_checked:
             database.check_index()
             self._index_checked = True
         query = (
             "SELECT words.rowid, -words.rank FROM words JOIN items ON items.number = words.rowid WHERE words MATCH ?"
-            f" AND items.namespace IN (SELECT value FROM json_each(?)) AND {_ALIVE} ORDER BY words.rank LIMIT ?"
+            f" AND items.namespace IN (SELECT value FROM json_each(?)) AND {_ALIVE} ORDER BY words.rowid DESC LIMIT ?"
         )
         with database.reading() as execute:
-            return dict(execute(query, (match, json.dumps(scope), self._clock(), CANDIDATES)).fetchall())
+            chosen = " OR ".join(_telling_terms(execute, terms, scope))
+            rows = execute(query, (chosen, json.dumps(scope), self._clock(), MAX_RANKED)).fetchall()
+        return dict(nlargest(CANDIDATES, rows, key=lambda row: row[1]))
 
     def _similar(
         self,
@@ -323,6 +303,28 @@ class MemoryStore:
         row = execute(f"{_JOINED} WHERE {where}", (_digest(content), namespace, self._clock())).fetchone()
         return None if row is None else self._item(row)
 
+    def _insert(self, execute: Execute, new: NewItem, provenance: Provenance) -> MemoryItem:
+        made, now = _new_id(), self._clock()
+        number = execute(
+            "INSERT INTO items (id, namespace, content, digest, created, updated, expires, supersedes, provenance)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                made,
+                _namespace_number(execute, new.namespace),
+                new.content,
+                _digest(new.content),
+                now,
+                now,
+                new.expires,
+                new.supersedes,
+                msgspec.json.encode(provenance).decode(),
+            ),
+        ).lastrowid
+        execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (number, expand(new.content)))
+        if new.supersedes is not None:
+            self._supersede(execute, new, made, now)
+        return self._one(execute, made)
+
     def _supersede(self, execute: Execute, new: NewItem, made: str, now: float) -> None:
         assert new.supersedes is not None
         old = self._one(execute, new.supersedes)
@@ -353,6 +355,28 @@ class MemoryStore:
 
 def no_such_item(item_id: str) -> MemoryRefused:
     return MemoryRefused(f"There is no item {item_id[:80]!a}. Search or list the memory for the ids.")
+
+
+def _telling_terms(execute: Execute, terms: Sequence[str], scope: Sequence[int]) -> list[str]:
+    """Return the rarest terms, as many as together match few enough items; at least one.
+
+    A word that thousands of items contain tells little about any of them, and ranking them all would take long.
+    """
+    total = execute("SELECT count(*) FROM items").fetchone()[0]
+    if total <= MAX_RANKED:
+        return list(terms)
+    inside = "SELECT count(*) FROM items WHERE namespace IN (SELECT value FROM json_each(?))"
+    share = execute(inside, (json.dumps(scope),)).fetchone()[0] / total
+    left = int(min(MAX_RANKED / max(share, 1e-6), MAX_STEPS))
+    bounded = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
+    counts = sorted((execute(bounded, (term, left + 1)).fetchone()[0], term) for term in terms)
+    chosen: list[str] = []
+    for count, term in counts:
+        left -= count
+        if chosen and left < 0:
+            break
+        chosen.append(term)
+    return chosen
 
 
 def _namespace_number(execute: Execute, name: str) -> int:

@@ -1,4 +1,4 @@
-"""Keywords: what the index contains of an item, and the FTS5 expression of a query.
+"""Keywords: what the index contains of an item, and the terms of a query.
 
 FTS5 (`porter unicode61`) splits at everything that is not a letter or a digit. That leaves out the parts of
 `camelCase`, the words of languages without spaces, and dates in another notation, so `expand` adds those to both sides.
@@ -95,8 +95,8 @@ def _date_words(year: str, month: str, day: str) -> Iterator[str]:
         yield from (str(int(day)), _MONTHS[int(month) - 1], year)
 
 
-def match_expression(query: str) -> str | None:
-    """Return the FTS5 expression: any of the query's words and identifiers; None if it has none.
+def query_terms(query: str) -> list[str]:
+    """Return the FTS5 terms of a query, its words and identifiers, without stop words if there are others.
 
     Every term is quoted, so that nothing in the query is an operator.
     """
@@ -106,7 +106,7 @@ def match_expression(query: str) -> str | None:
     phrases = [" ".join(_WORD.findall(found)).lower() for found in _IDENTIFIER.findall(query)]
     bigrams = [pair for run in _UNSPACED.findall(query) for pair in _bigrams(run)]
     terms = list(dict.fromkeys((*phrases, *telling, *bigrams))) or list(dict.fromkeys(words))
-    return " OR ".join(f'"{term}"' for term in terms[:MAX_TERMS]) or None
+    return [f'"{term}"' for term in terms[:MAX_TERMS]]
 
 
 def _is_run(word: str) -> bool:

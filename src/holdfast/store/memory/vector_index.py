@@ -46,6 +46,8 @@ class VectorIndex:
         self._last_vector = self._last_tombstone = 0
         self._complete_to = 0
         """Every item up to this number has a vector."""
+        self._dropped = 0
+        """How often damaged vectors were removed."""
         self._worker: threading.Thread | None = None
         self._closed = False
 
@@ -58,15 +60,15 @@ class VectorIndex:
 
     def catch_up(self, embedder: Embedder, progress: Progress | None = None, limit: int = EMBEDDED_AT_ONCE) -> int:
         """Embed up to `limit` items that have no vector; a thread does the rest. Returns how many are still missing."""
-        missing = self._embed(embedder, limit, progress)
-        if missing:
-            with self._lock:
-                if self._worker is None or not self._worker.is_alive():
-                    self._worker = threading.Thread(
-                        target=self._embed_all, args=(embedder,), name="holdfast-memory", daemon=True
-                    )
-                    self._worker.start()
-        return missing
+        if not self._embed(embedder, limit, progress):
+            return 0
+        with self._lock:
+            if self._worker is None or not self._worker.is_alive():
+                self._worker = threading.Thread(
+                    target=self._embed_all, args=(embedder,), name="holdfast-memory", daemon=True
+                )
+                self._worker.start()
+            return self._rows(f"SELECT count(*) FROM items WHERE {_MISSING}", (self._complete_to,))[0][0]
 
     def similarities(
         self,
@@ -82,28 +84,31 @@ class VectorIndex:
 
     def _embed_all(self, embedder: Embedder) -> None:
         with suppress(HoldfastError):  # the next search meets the same problem and reports it
-            while not self._closed and self._embed(embedder, _BATCH):
+            while not self._closed and self._embed(embedder, EMBEDDED_AT_ONCE):
                 pass
 
-    def _embed(self, embedder: Embedder, limit: int, progress: Progress | None = None) -> int:
+    def _embed(self, embedder: Embedder, limit: int, progress: Progress | None = None) -> bool:
+        """Embed up to `limit` items; return whether there are more."""
         with self._lock:
             self._current(embedder)
-            after = self._complete_to
-        rows = self._rows(
-            f"SELECT number, content FROM items WHERE {_MISSING} ORDER BY number LIMIT ?", (after, limit + 1)
-        )
+            after, dropped = self._complete_to, self._dropped
+        with self._database.reading() as execute:
+            query = f"SELECT number, content FROM items WHERE {_MISSING} ORDER BY number LIMIT ?"
+            rows = execute(query, (after, limit + 1)).fetchall()
+            last = execute("SELECT max(number) FROM items").fetchone()[0] or 0
         done = 0
         for batch in batches({number: passages(content) for number, content in rows[:limit]}, _BATCH):
+            if self._closed:
+                return False
             if progress is not None and len(rows) > _BATCH:
                 progress("embedding items of the memory", done, min(limit, len(rows)))
             self._store(embedder, batch)
             done += len({number for number, _ in batch})
-        if len(rows) > limit:
-            return self._rows(f"SELECT count(*) FROM items WHERE {_MISSING}", (after,))[0][0]
-        if rows:
-            with self._lock:
-                self._complete_to = max(self._complete_to, rows[-1][0])
-        return 0
+        has_more = len(rows) > limit
+        with self._lock:
+            if self._dropped == dropped:
+                self._complete_to = max(self._complete_to, rows[limit - 1][0] if has_more else last)
+        return has_more
 
     def _store(self, embedder: Embedder, batch: Sequence[tuple[int, str]]) -> None:
         vectors = embedder.embed([text for _, text in batch])
@@ -180,6 +185,7 @@ class VectorIndex:
                 execute("DELETE FROM vectors WHERE item = ?", (item,))
                 matrix.remove(item)
         self._complete_to = 0
+        self._dropped += 1
 
     def _rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with self._database.reading() as execute:
