@@ -14,7 +14,7 @@ import time
 from base64 import b32encode
 from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import sha256
-from heapq import nlargest
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -41,9 +41,9 @@ Allows = Callable[[str], bool]
 
 CANDIDATES: Final = 500
 """Items that each ranking contributes to the fusion."""
-MAX_RANKED: Final = 4_000
+MAX_RANKED: Final = 2_000
 """Matching items whose keyword score is computed; the newest if a single word matches more."""
-MAX_STEPS: Final = 20_000
+MAX_STEPS: Final = 10_000
 """Matching items that are looked at, inside and outside of the namespaces of a search."""
 _JOINED: Final = (
     "SELECT items.id, namespaces.name, content, created, updated, provenance, supersedes, superseded_by, expires,"
@@ -197,12 +197,22 @@ class MemoryStore:
         """Return the best items by keywords, and by meaning if there is an embedder, within these namespaces."""
         if not scope or not self._exists():
             return Candidates({}, None)
-        keywords = self._using_index(lambda database: self._matching(database, terms, scope)) if terms else {}
+        whole = len(scope) == self._rows("SELECT count(*) FROM namespaces")[0][0]
+        keywords = self._using_index(lambda database: self._matching(database, terms, scope, whole)) if terms else {}
         if embedder is None or query is None:
             return Candidates(keywords, None)
-        return self._using(lambda _: self._similar(keywords, scope, embedder, query, progress))
+        vectors = self._vector_index()
 
-    def _matching(self, database: MemoryDatabase, terms: Sequence[str], scope: Sequence[int]) -> dict[int, float]:
+        def run(database: MemoryDatabase) -> Candidates:
+            missing = vectors.catch_up(embedder, progress)
+            found = vectors.similarities(embedder, query, None if whole else scope, keywords, CANDIDATES)
+            return Candidates(keywords, found, missing)
+
+        return self._using(run)
+
+    def _matching(
+        self, database: MemoryDatabase, terms: Sequence[str], scope: Sequence[int], whole: bool
+    ) -> dict[int, float]:
         if not self._index_checked:
             database.check_index()
             self._index_checked = True
@@ -211,23 +221,10 @@ class MemoryStore:
             f" AND items.namespace IN (SELECT value FROM json_each(?)) AND {_ALIVE} ORDER BY words.rowid DESC LIMIT ?"
         )
         with database.reading() as execute:
-            chosen = " OR ".join(_telling_terms(execute, terms, scope))
+            chosen = " OR ".join(_telling_terms(execute, terms, None if whole else scope))
             rows = execute(query, (chosen, json.dumps(scope), self._clock(), MAX_RANKED)).fetchall()
-        return dict(nlargest(CANDIDATES, rows, key=lambda row: row[1]))
-
-    def _similar(
-        self,
-        keywords: dict[int, float],
-        scope: Sequence[int],
-        embedder: Embedder,
-        query: NDArray[np.float32],
-        progress: Progress | None,
-    ) -> Candidates:
-        vectors = self._vector_index()
-        missing = vectors.catch_up(embedder, progress)
-        everything = len(scope) == self._rows("SELECT count(*) FROM namespaces")[0][0]
-        found = vectors.similarities(embedder, query, None if everything else scope, keywords, CANDIDATES)
-        return Candidates(keywords, found, missing)
+        rows.sort(key=itemgetter(1), reverse=True)
+        return dict(rows[:CANDIDATES])
 
     # ------------------------------------------------------------------ inside
 
@@ -357,17 +354,19 @@ def no_such_item(item_id: str) -> MemoryRefused:
     return MemoryRefused(f"There is no item {item_id[:80]!a}. Search or list the memory for the ids.")
 
 
-def _telling_terms(execute: Execute, terms: Sequence[str], scope: Sequence[int]) -> list[str]:
+def _telling_terms(execute: Execute, terms: Sequence[str], scope: Sequence[int] | None) -> list[str]:
     """Return the rarest terms, as many as together match few enough items; at least one.
 
     A word that thousands of items contain tells little about any of them, and ranking them all would take long.
     """
-    total = execute("SELECT count(*) FROM items").fetchone()[0]
+    total = execute("SELECT max(number) FROM items").fetchone()[0] or 0  # at least as many as there are
     if total <= MAX_RANKED:
         return list(terms)
-    inside = "SELECT count(*) FROM items WHERE namespace IN (SELECT value FROM json_each(?))"
-    share = execute(inside, (json.dumps(scope),)).fetchone()[0] / total
-    left = int(min(MAX_RANKED / max(share, 1e-6), MAX_STEPS))
+    left = MAX_RANKED
+    if scope is not None:
+        inside = "SELECT count(*) FROM items WHERE namespace IN (SELECT value FROM json_each(?))"
+        share = execute(inside, (json.dumps(scope),)).fetchone()[0] / total
+        left = int(min(MAX_RANKED / max(share, 1e-6), MAX_STEPS))
     bounded = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
     counts = sorted((execute(bounded, (term, left + 1)).fetchone()[0], term) for term in terms)
     chosen: list[str] = []
