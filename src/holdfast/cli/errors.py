@@ -24,6 +24,7 @@ _WRONG_INPUT: Final = (
     errors.ConfigError,
     errors.GrantRefused,
     errors.CallError,
+    errors.MemoryRefused,
 )
 _LANGUAGE: Final = "Unsupported frontmatter language: "
 

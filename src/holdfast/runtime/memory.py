@@ -7,6 +7,7 @@ comes from the call, never from its arguments.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -31,7 +32,7 @@ from holdfast.contract.memory import (
 from holdfast.runtime.context import RunContext
 from holdfast.store.memory.embedders import choose_embedder
 from holdfast.store.memory.fusion import Fused, Similarities, fuse
-from holdfast.store.memory.items import Allows, Candidates, MemoryStore, no_such_item
+from holdfast.store.memory.items import Allows, Candidates, MemoryStore, is_within, no_such_item
 from holdfast.store.memory.terms import query_terms
 from holdfast.text.truncate import byte_size, format_size
 
@@ -43,6 +44,7 @@ SUPERSEDED: Final = 0.5
 KEYWORDS_ONLY: Final = (
     "Searched by keywords only (embedder: none). To search by meaning too: pip install 'holdfast[memory]'"
 )
+_ID: Final = re.compile(r"[a-z2-7]{12}")
 Key = tuple[int, int]
 """The place of a store in the list, and the number of an item in it."""
 
@@ -92,11 +94,10 @@ class RuntimeMemory:
             )
 
     def get(self, ctx: Context, item_id: str) -> MemoryItem:
-        allows = self._allows(ctx)
         for store in self._stores:
             item = store.get(item_id)
             # An item of a namespace that is not allowed must not be told from one that does not exist.
-            if item is not None and allows(item.namespace) and not self._is_misplaced(item):
+            if item is not None and self._allows_in(ctx, store)(item.namespace):
                 return item
         raise no_such_item(item_id)
 
@@ -156,8 +157,23 @@ class RuntimeMemory:
             for store in self._stores
         ]
         hits = self._rank(found, embedder, limit)
+        named = self._named(ctx, query, namespace)
+        if named is not None:
+            hits = [named, *(hit for hit in hits if hit.item.id != named.item.id)][:limit]
         notes = tuple(self._notes(found, embedder, keyword_only=keyword_only))
         return MemorySearch(hits=tuple(hits), embedder="none" if embedder is None else embedder.name, notes=notes)
+
+    def _named(self, ctx: Context, query: str, namespace: str | None) -> MemoryHit | None:
+        """Return the item whose id is the query."""
+        if _ID.fullmatch(query) is None:
+            return None
+        try:
+            item = self.get(ctx, query)
+        except MemoryRefused:
+            return None
+        if not is_within(item.namespace, namespace):
+            return None
+        return MemoryHit(item=item, score=1.0, keyword=1.0, meaning=None)
 
     def _rank(self, found: Sequence[Candidates], embedder: Embedder | None, limit: int) -> list[MemoryHit]:
         keywords = {(at, item): score for at, each in enumerate(found) for item, score in each.keywords.items()}
@@ -197,16 +213,12 @@ class RuntimeMemory:
     def _is_shared(self, namespace: str) -> bool:
         return matches_namespace(namespace, self._config.shared)
 
-    def _is_misplaced(self, item: MemoryItem) -> bool:
-        """Whether the item is in the shared file, but its namespace is no longer shared; or the reverse."""
-        return item.shared != self._is_shared(item.namespace)
-
     def _allows(self, ctx: Context) -> Allows:
         layers = [self._config.namespaces, *(layer.namespaces for layer in self._layers(_call(ctx).caller))]
         return lambda namespace: all(matches_namespace(namespace, patterns) for patterns in layers)
 
     def _allows_in(self, ctx: Context, store: MemoryStore) -> Allows:
-        """Whether a namespace may be read in this file."""
+        """Whether a namespace may be used in this file: not if `memory.shared` now places it in the other one."""
         allows = self._allows(ctx)
         return lambda namespace: self._is_shared(namespace) == store.shared and allows(namespace)
 

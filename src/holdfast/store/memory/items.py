@@ -148,7 +148,7 @@ class MemoryStore:
         return [
             NamespaceSummary(namespace=name, items=count, updated=updated, shared=self.shared)
             for name, count, updated in rows
-            if _is_within(name, within) and allows(name)
+            if is_within(name, within) and allows(name)
         ]
 
     def page(
@@ -173,7 +173,7 @@ class MemoryStore:
             return []
         rows = self._rows("SELECT id, name FROM namespaces")
         return [
-            number for number, name in rows if (_is_within(name, within) if below else name == within) and allows(name)
+            number for number, name in rows if (is_within(name, within) if below else name == within) and allows(name)
         ]
 
     def by_number(self, numbers: Collection[int]) -> dict[int, MemoryItem]:
@@ -383,7 +383,7 @@ def _namespace_number(execute: Execute, name: str) -> int:
     return execute("SELECT id FROM namespaces WHERE name = ?", (name,)).fetchone()[0]
 
 
-def _is_within(name: str, within: str | None) -> bool:
+def is_within(name: str, within: str | None) -> bool:
     return within is None or name == within or name.startswith(f"{within}/")
 
 
