@@ -19,7 +19,7 @@ SYNONYMS = {"car": "vehicle", "automobile": "vehicle", "dog": "hound", "puppy": 
 
 
 class WordEmbedder:
-    """Embeds a text as the sum of one fixed vector per word; words in `SYNONYMS` have the vector of their meaning."""
+    """Adds one fixed vector per word; words in `SYNONYMS` have the vector of their meaning."""
 
     unrelated = 0.1
 
@@ -32,7 +32,7 @@ class WordEmbedder:
         import numpy as np
 
         self.embedded += texts
-        rows = np.stack([self._sum(text) for text in texts])
+        rows = np.array([self._sum(text) for text in texts]).reshape(len(texts), self.dimension)
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         return (rows / np.maximum(lengths, 1e-9)).astype(np.float32)
 

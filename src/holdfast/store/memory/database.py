@@ -20,6 +20,8 @@ APPLICATION_ID: Final = 0x486F6C6D
 """The SQLite application id of a memory file: "Holm" in ASCII."""
 LOCK_TIMEOUT: Final = 5.0
 """Seconds to wait for another process that is writing. Calls run in threads, so SQLite itself may wait."""
+_CHECKED_WHOLE: Final = 10_000
+"""Up to this many items, the whole index is compared with the items when it is first used; that takes 70 ms."""
 _READER_MILLISECONDS: Final = 500
 """How long a deletion waits for other processes that read, before it leaves its log to the next one."""
 _SECURE_FTS: Final = sqlite3.sqlite_version_info >= (3, 42)
@@ -148,13 +150,15 @@ class MemoryDatabase:
                 raise MemoryUnavailable(f"The keyword index of {self.path} cannot be rebuilt: {error}.") from error
 
     def check_index(self) -> None:
-        """Rebuild the index if it is of another version, or does not have one row for each item."""
+        """Rebuild the index if it is of another version, damaged, or does not have one row for each item."""
         try:
             with self.reading() as execute:
                 made = execute("SELECT value FROM facts WHERE name = 'index'").fetchone()
                 rows = execute("SELECT (SELECT count(*) FROM items), (SELECT count(*) FROM words_docsize)").fetchone()
-            if made == (_INDEX_VERSION,) and rows[0] == rows[1]:
-                return
+                if made == (_INDEX_VERSION,) and rows[0] == rows[1]:
+                    if rows[0] <= _CHECKED_WHOLE:
+                        execute("INSERT INTO words (words) VALUES ('integrity-check')")
+                    return
             reason = "another version" if made != (_INDEX_VERSION,) else f"{rows[1]} of {rows[0]} items"
         except IndexDamaged as error:
             reason = str(error)
@@ -198,6 +202,7 @@ class MemoryDatabase:
             self.path, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False, cached_statements=256
         )
         try:
+            self._check(connection)  # before anything is written, even the journal mode
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA secure_delete = ON")
@@ -251,7 +256,7 @@ class MemoryDatabase:
 
     def _translate(self, error: sqlite3.Error) -> Exception:
         code = getattr(error, "sqlite_errorcode", None)
-        if code == sqlite3.SQLITE_CORRUPT_VTAB or "words" in str(error):
+        if code == sqlite3.SQLITE_CORRUPT_VTAB or "words" in str(error) or "fts5" in str(error):
             return IndexDamaged(str(error))
         primary = code & 0xFF if isinstance(code, int) else None
         if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
