@@ -29,7 +29,7 @@ def test_the_reference_names_the_output_of_every_command() -> None:
 def test_every_command_writes_the_fields_of_the_reference(asking: Cli) -> None:
     seen = dict(_outputs(asking))
     # They need more than a place: see test_cli_mcp* and test_cli_config.
-    elsewhere = {"mcp serve", "mcp review", "mcp login", "config edit"}
+    elsewhere = {"mcp serve", "mcp review", "mcp login", "config edit", "memory edit"}
     assert set(seen) == set(OUTPUTS) - {"config schema", "ledger export"} - elsewhere
     for command, (kind, written) in seen.items():
         assert f"`{kind}`" in OUTPUTS[command], command
@@ -43,6 +43,7 @@ def _outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
     write = ("file.write", "path=notes.txt", "content=hello")
     yield "init", ("written", cli.run("init", "--json").lines)
     yield "call", ("result", cli.run("call", "calculator", "expression=1", "--json").lines)
+    yield from _memory_outputs(cli)
     yield "tools", ("tool", cli.run("tools", "--json").lines + cli.run("tools", "calculator", "--json").lines)
     yield "policy show", ("policy", cli.run("policy", "show", "--json").lines)
     yield "policy explain", ("explanation", cli.run("policy", "explain", *write, "--json").lines)
@@ -113,3 +114,16 @@ def test_the_export_is_every_entry_and_the_schema_is_a_schema(cli: Cli) -> None:
     schema = cli.run("config", "schema").json
     assert schema == json.loads(cli.run("config", "schema", "--json").out)
     assert "tools" in schema["properties"]
+
+
+def _memory_outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
+    (cli.project / "note.md").write_text("a note")
+    allowed = ("--set", 'approval.auto_approve=["memory.*"]', "--set", "memory.embedder=none", "memory")
+    written = cli.run(*allowed, "import", "note.md", "--namespace", "notes", "--json").lines
+    item = written[0]["structured"]["id"]
+    yield "memory import", ("result", written)
+    yield "memory list", ("result", cli.run(*allowed, "list", "--json").lines)
+    yield "memory search", ("result", cli.run(*allowed, "search", "note", "--json").lines)
+    yield "memory show", ("result", cli.run(*allowed, "show", item, "--json").lines)
+    yield "memory export", ("written", cli.run(*allowed, "export", "out", "--json").lines)
+    yield "memory forget", ("result", cli.run(*allowed, "forget", item, "--json").lines)

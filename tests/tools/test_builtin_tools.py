@@ -27,8 +27,9 @@ from tests.runtime.support import run, runtime_in
 READING = {"file.read", "file.list", "file.find", "code.search", "git.status", "git.diff", "git.log", "system.info",
            "output.read"}  # fmt: skip
 PROCESSES = {"process.start", "process.status", "process.output", "process.kill", "process.list"}
+MEMORY = {"memory.read", "memory.write", "memory.search", "memory.forget", "memory.list"}
 MINIMAL = READING | {"calculator", "calculator_async", "tool.search"}
-CODING = MINIMAL | PROCESSES | {"file.write", "file.edit", "shell.exec", "ask.user", "skill.load"}
+CODING = MINIMAL | PROCESSES | MEMORY | {"file.write", "file.edit", "shell.exec", "ask.user", "skill.load"}
 FULL = CODING | {"sessions.list", "sessions.delete"}
 NEW = """
 from holdfast.contract.tool import Tool
@@ -58,7 +59,7 @@ def on(surface: Surface) -> set[str]:
 @pytest.mark.spec("P1")
 def test_each_profile_has_the_built_ins_that_the_specification_names() -> None:
     assert in_profile("minimal") == MINIMAL
-    assert in_profile("messaging") == MINIMAL | {"ask.user", "skill.load"}
+    assert in_profile("messaging") == MINIMAL | MEMORY | {"ask.user", "skill.load"}
     assert in_profile("coding") == CODING
     assert in_profile("full") == FULL == {tool.name for tool in builtin_tools()}
 
@@ -73,6 +74,7 @@ def test_each_profile_has_the_built_ins_that_the_specification_names() -> None:
         ("system", {"system.info", "output.read", "calculator", "calculator_async", "ask.user"}),
         ("skills", {"skill.load"}),
         ("sessions", {"sessions.list", "sessions.delete"}),
+        ("memory", MEMORY),
         ("k8s", set[str]()),
     ],
 )
@@ -84,6 +86,7 @@ def test_each_group_has_the_built_ins_that_the_specification_names(group: str, n
 @pytest.mark.spec("A6")
 def test_each_preset_has_the_built_ins_that_the_specification_names() -> None:
     reading = READING | {"process.status", "process.output", "process.list", "skill.load", "sessions.list"}
+    reading |= MEMORY - {"memory.write", "memory.forget"}
     assert approved_by("$readonly") == reading
     assert approved_by("$default") == reading | {"file.write", "file.edit"}
     assert approved_by("$shell-readonly") == set()

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from holdfast.config.config import MemoryConfig, PolicyLayer, ToolsConfig
 from holdfast.contract.call import Call, Caller
 from holdfast.contract.context import Context
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
 SUPERSEDED: Final = 0.5
 """What remains of the score of a superseded item, so that its successor comes first."""
+_MAX_VERSIONS: Final = 100
 KEYWORDS_ONLY: Final = (
     "Searched by keywords only (embedder: none). To search by meaning too: pip install 'holdfast[memory]'"
 )
@@ -156,7 +159,8 @@ class RuntimeMemory:
             store.candidates(terms, store.scope(self._allows_in(ctx, store), namespace), embedder, vector, ctx.progress)
             for store in self._stores
         ]
-        hits = self._rank(found, embedder, limit)
+        allows = self._allows(ctx)
+        hits = self._rank(found, embedder, limit, lambda name: allows(name) and is_within(name, namespace))
         named = self._named(ctx, query, namespace)
         if named is not None:
             hits = [named, *(hit for hit in hits if hit.item.id != named.item.id)][:limit]
@@ -175,7 +179,9 @@ class RuntimeMemory:
             return None
         return MemoryHit(item=item, score=1.0, keyword=1.0, meaning=None)
 
-    def _rank(self, found: Sequence[Candidates], embedder: Embedder | None, limit: int) -> list[MemoryHit]:
+    def _rank(
+        self, found: Sequence[Candidates], embedder: Embedder | None, limit: int, allows: Allows
+    ) -> list[MemoryHit]:
         keywords = {(at, item): score for at, each in enumerate(found) for item, score in each.keywords.items()}
         meanings = None if embedder is None else _joined([each.meanings for each in found])
         ranked = fuse(keywords, meanings, self._config.keyword_weight)
@@ -190,8 +196,25 @@ class RuntimeMemory:
             if (numbers := [each.key[1] for each in top if each.key[0] == at])
             for number, item in store.by_number(numbers).items()
         }
-        hits = [_hit(items[each.key], each) for each in top if each.key in items]
-        return sorted(hits, key=lambda hit: (-hit.score, -hit.item.created))[:limit]
+        hits = {items[each.key].id: _hit(items[each.key], each) for each in top if each.key in items}
+        for hit in [hit for hit in hits.values() if hit.item.superseded_by is not None]:
+            # What replaced a match is at least as good an answer, whatever its words.
+            current = self._successor(hit.item, allows)
+            if current is not None:
+                known = hits.get(current.id, replace(hit, item=current, keyword=0.0, meaning=hit.meaning and 0.0))
+                hits[current.id] = replace(known, score=max(known.score, hit.score))
+            hits[hit.item.id] = replace(hit, score=SUPERSEDED * hit.score)
+        return sorted(hits.values(), key=lambda hit: (-hit.score, -hit.item.created))[:limit]
+
+    def _successor(self, item: MemoryItem, allows: Allows) -> MemoryItem | None:
+        """Return the current version of a superseded item; None if it was forgotten or is out of reach."""
+        store = self._shared if item.shared else self._own
+        found: MemoryItem | None = item
+        for _ in range(_MAX_VERSIONS):
+            if found is None or found.superseded_by is None:
+                break
+            found = store.get(found.superseded_by)
+        return found if found is not None and found.superseded_by is None and allows(found.namespace) else None
 
     def _notes(self, found: Sequence[Candidates], embedder: Embedder | None, *, keyword_only: bool) -> Iterator[str]:
         missing = sum(each.missing for each in found)
@@ -251,8 +274,7 @@ def _joined(parts: Sequence[Similarities[int] | None]) -> Similarities[Key] | No
 
 
 def _hit(item: MemoryItem, fused: Fused[Key]) -> MemoryHit:
-    share = 1.0 if item.superseded_by is None else SUPERSEDED
-    return MemoryHit(item=item, score=share * fused.score, keyword=fused.keyword, meaning=fused.meaning)
+    return MemoryHit(item=item, score=fused.score, keyword=fused.keyword, meaning=fused.meaning)
 
 
 def _call(ctx: Context) -> Call:

@@ -272,7 +272,7 @@ def _expiry(given: str) -> float:
     """Return the end of a date, or a time; UTC unless it has a zone."""
     try:
         if len(given) == len("2026-01-01"):
-            moment = datetime.combine(date.fromisoformat(given), time.max, UTC)
+            moment = datetime.combine(date.fromisoformat(given), time(23, 59, 59), UTC)
         else:
             moment = datetime.fromisoformat(given)
         moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

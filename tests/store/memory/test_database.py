@@ -113,6 +113,12 @@ def test_a_write_into_a_damaged_index_rebuilds_it_too(path: Path, statement: str
     assert len(found_by_keywords(store, "fact")) == 21
 
 
+def use(store: MemoryStore) -> None:
+    store.namespaces(everything)
+    found_by_keywords(store, "fact")
+    write(store, "new fact")
+
+
 def _truncated(raw: bytes) -> bytes:
     return raw[:3000]
 
@@ -134,10 +140,7 @@ def test_a_damaged_file_is_moved_aside_and_the_next_call_starts_anew(
     path.write_bytes(broken)
     store = MemoryStore(path)
     with pytest.raises(MemoryUnavailable, match=r"is damaged .*moved to memory\.db\.damaged-.*starts an empty memory"):
-        for _ in range(3):
-            store.namespaces(everything)
-            found_by_keywords(store, "fact")
-            write(store, "new fact")
+        use(store)
     (kept,) = path.parent.glob("memory.db.damaged-*[0-9]")
     assert kept.read_bytes()[:3000] == broken[:3000]
     write(store, "new fact")
@@ -162,7 +165,7 @@ def test_a_locked_file_is_an_error_and_nothing_is_written(path: Path, monkeypatc
     store = MemoryStore(path)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
-    with pytest.raises(MemoryUnavailable, match="locked by another program. Nothing was written"):
+    with pytest.raises(MemoryUnavailable, match=r"locked by another program\. Nothing was written"):
         write(store, "x")
     assert found_by_keywords(store, "fact") == ["fact number0"], "reading goes on"
     holder.close()
@@ -223,11 +226,11 @@ def test_two_processes_write_at_once_and_nothing_is_lost(path: Path) -> None:
     assert page.total == 2 * (count - -(-count // 5))
 
 
-@pytest.mark.parametrize("round", range(rounds(3, 60)))
-def test_a_killed_writer_leaves_a_whole_file(path: Path, round: int) -> None:
+@pytest.mark.parametrize("attempt", range(rounds(3, 60)))
+def test_a_killed_writer_leaves_a_whole_file(path: Path, attempt: int) -> None:
     writer = started(path, "x", 100_000)
     assert writer.stdout is not None
-    seen = [writer.stdout.readline() for _ in range(2 + 7 * round % 23)]
+    seen = [writer.stdout.readline() for _ in range(2 + 7 * attempt % 23)]
     writer.kill()
     writer.wait(60)
     writer.stdout.close()

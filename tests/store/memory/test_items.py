@@ -37,7 +37,7 @@ def test_an_item_reads_back_with_its_provenance_and_times(store: MemoryStore) ->
     made_by = Provenance(interface="cli", agent="fast", session="s", call="c-9", parent="c-8")
     item = store.write(NewItem(namespace="a/b", content="One fact.", expires=4e9), made_by)
     again = MemoryStore(store.path).get(item.id)
-    assert again == item and again.provenance == made_by and again.expires == 4e9
+    assert again is not None and again == item and again.provenance == made_by and again.expires == 4e9
     assert again.created == again.updated > 1.7e9
 
 

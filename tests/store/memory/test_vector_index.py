@@ -112,7 +112,11 @@ def test_many_items_are_embedded_in_the_background_with_progress(
         write(store, f"note {number}")
     told: list[tuple[str, float, float]] = []
     index = store._vector_index()  # pyright: ignore[reportPrivateUsage]
-    missing = index.catch_up(embedder, lambda *each: told.append(each), 40)
+
+    def progress(message: str, done: float, total: float) -> None:
+        told.append((message, done, total))
+
+    missing = index.catch_up(embedder, progress, 40, 60)
     assert missing == 90 and told[0] == ("embedding items of the memory", 0, 40)
     embedder.go_on.set()
     worker = index._worker  # pyright: ignore[reportPrivateUsage]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from holdfast.store.memory.vectors import MAX_PASSAGES, PASSAGE_CHARS, VectorMatrix, batches, passages
 
@@ -13,9 +14,9 @@ pytestmark = pytest.mark.spec("B8c")
 RNG = np.random.default_rng(3)
 
 
-def unit(size: int = 8) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-    vector = RNG.standard_normal(size).astype(np.float32)
-    return vector / np.linalg.norm(vector)
+def unit(size: int = 8) -> NDArray[np.float32]:
+    vector = RNG.standard_normal(size)
+    return (vector / np.linalg.norm(vector)).astype(np.float32)
 
 
 def test_the_most_similar_items_of_the_scope_are_found_and_wanted_ones_added() -> None:

@@ -157,13 +157,22 @@ class MemoryDatabase:
                 rows = execute("SELECT (SELECT count(*) FROM items), (SELECT count(*) FROM words_docsize)").fetchone()
                 if made == (_INDEX_VERSION,) and rows[0] == rows[1]:
                     if rows[0] <= _CHECKED_WHOLE:
-                        execute("INSERT INTO words (words) VALUES ('integrity-check')")
+                        self._check_whole_index(execute)
                     return
             reason = "another version" if made != (_INDEX_VERSION,) else f"{rows[1]} of {rows[0]} items"
         except IndexDamaged as error:
             reason = str(error)
         _log.warning("The keyword index of the memory %s is incomplete (%s). It is rebuilt.", self.path, reason)
         self.rebuild_index()
+
+    def _check_whole_index(self, execute: Callable[..., sqlite3.Cursor]) -> None:
+        """Compare the index with the items, unless another process is writing: the check needs its lock."""
+        with self._waiting(0):
+            try:
+                execute("INSERT INTO words (words) VALUES ('integrity-check')")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
 
     def rebuild_index(self) -> None:
         with self.writing() as execute:
@@ -189,13 +198,18 @@ class MemoryDatabase:
 
     def truncate_log(self) -> bool:
         """Copy the write-ahead log into the file and empty it; False while another process still reads from it."""
-        with self.lock, suppress(sqlite3.OperationalError):
-            self._connection.execute(f"PRAGMA busy_timeout = {_READER_MILLISECONDS}")
-            try:
-                return not self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-            finally:
-                self._connection.execute(f"PRAGMA busy_timeout = {int(1000 * LOCK_TIMEOUT)}")
+        with self.lock, self._waiting(_READER_MILLISECONDS), suppress(sqlite3.OperationalError):
+            return not self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         return False
+
+    @contextmanager
+    def _waiting(self, milliseconds: int) -> Generator[None]:
+        """Wait only that long for other processes."""
+        self._connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
+        try:
+            yield
+        finally:
+            self._connection.execute(f"PRAGMA busy_timeout = {int(1000 * LOCK_TIMEOUT)}")
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(

@@ -12,6 +12,8 @@ import sqlite3
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.contract.errors import HoldfastError
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
 Execute = Callable[..., sqlite3.Cursor]
 Progress = Callable[[str, float, float], None]
 EMBEDDED_AT_ONCE: Final = 256
-"""Items that a search embeds before it answers; a thread does the rest."""
+SECONDS_AT_ONCE: Final = 5.0
+"""How many items a search embeds before it answers, and for how long; a thread does the rest."""
 _BATCH: Final = 32
 _LOADED_AT_ONCE: Final = 4096
 _MISSING: Final = "items.number > ? AND NOT EXISTS (SELECT 1 FROM vectors WHERE vectors.item = items.number)"
@@ -58,9 +61,15 @@ class VectorIndex:
         if worker is not None and worker is not threading.current_thread():
             worker.join(timeout=60)
 
-    def catch_up(self, embedder: Embedder, progress: Progress | None = None, limit: int = EMBEDDED_AT_ONCE) -> int:
-        """Embed up to `limit` items that have no vector; a thread does the rest. Returns how many are still missing."""
-        if not self._embed(embedder, limit, progress):
+    def catch_up(
+        self,
+        embedder: Embedder,
+        progress: Progress | None = None,
+        limit: int = EMBEDDED_AT_ONCE,
+        seconds: float = SECONDS_AT_ONCE,
+    ) -> int:
+        """Embed items that have no vector; a thread does the rest. Returns how many are still missing."""
+        if not self._embed(embedder, limit, progress, monotonic() + seconds):
             return 0
         with self._lock:
             if self._worker is None or not self._worker.is_alive():
@@ -87,7 +96,7 @@ class VectorIndex:
             while not self._closed and self._embed(embedder, EMBEDDED_AT_ONCE):
                 pass
 
-    def _embed(self, embedder: Embedder, limit: int, progress: Progress | None = None) -> bool:
+    def _embed(self, embedder: Embedder, limit: int, progress: Progress | None = None, deadline: float = inf) -> bool:
         """Embed up to `limit` items; return whether there are more."""
         with self._lock:
             self._current(embedder)
@@ -96,15 +105,14 @@ class VectorIndex:
             query = f"SELECT number, content FROM items WHERE {_MISSING} ORDER BY number LIMIT ?"
             rows = execute(query, (after, limit + 1)).fetchall()
             last = execute("SELECT max(number) FROM items").fetchone()[0] or 0
-        done = 0
+        done, has_more = 0, len(rows) > limit
         for batch in batches({number: passages(content) for number, content in rows[:limit]}, _BATCH):
-            if self._closed:
-                return False
+            if self._closed or (done and monotonic() > deadline):
+                return not self._closed
             if progress is not None and len(rows) > _BATCH:
                 progress("embedding items of the memory", done, min(limit, len(rows)))
             self._store(embedder, batch)
             done += len({number for number, _ in batch})
-        has_more = len(rows) > limit
         with self._lock:
             if self._dropped == dropped:
                 self._complete_to = max(self._complete_to, rows[limit - 1][0] if has_more else last)
