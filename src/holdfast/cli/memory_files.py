@@ -69,6 +69,8 @@ def read_file(path: Path) -> MemoryFile:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise UsageProblem(f"{path} is larger than {MAX_FILE_BYTES // 2**20} MiB, so it is no item.")
         text = path.read_bytes().decode()
+    except FileNotFoundError:
+        raise UsageProblem(f"There is no file {path}.") from None
     except UnicodeDecodeError:
         raise UsageProblem(f"{path} is not UTF-8 text, so it was not imported.") from None
     return parse(text, str(path))

@@ -204,7 +204,7 @@ def forget(flags: Flags, item_id: str, as_json: bool) -> int:
 
 
 @memory.command("import")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--namespace", help="For files whose front matter names none.")
 @with_flags
 def import_files(flags: Flags, paths: tuple[Path, ...], namespace: str | None, as_json: bool) -> int:
