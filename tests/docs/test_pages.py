@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,13 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.root import holdfast
 from holdfast.config.layers import load
 from holdfast.rules.from_config import CommandRules
+from tests.cli.test_root import parse
 from tests.docs.programs import ROOT, blocks_of
 
 DOCS = ROOT / "docs"
 GUIDE = DOCS / "getting-started.md"
-CONFIGURED = [GUIDE, DOCS / "migrating.md", DOCS / "network.md"]
+MEMORY = DOCS / "memory.md"
+CONFIGURED = [GUIDE, DOCS / "migrating.md", DOCS / "network.md", MEMORY]
 TABLES = [
     pytest.param(block.text, id=f"{page.name}:{block.line}")
     for page in CONFIGURED
@@ -70,6 +74,14 @@ def test_the_commands_of_getting_started_work_in_order(tmp_path: Path) -> None:
     assert printed["holdfast call file.read path=notes.txt"].startswith("hello")
     assert "notes.txt" in printed["cat count.txt"]
     assert not (folder / "count.txt").exists(), "undo takes back the last change"
+
+
+def test_the_commands_of_the_memory_guide_are_understood() -> None:
+    lines = list(_commands(MEMORY))
+    assert len(lines) >= 8
+    for line in lines:
+        program, *words = shlex.split(line)
+        assert parse(holdfast, program, words).command.name
 
 
 def test_the_index_names_every_page() -> None:
