@@ -137,6 +137,10 @@ LOOSER: list[tuple[str, Any]] = [
     ("ledger.durability", "process"),
     ("ledger.keep_days", 1),
     ("ledger.max_blob_bytes", 1),
+    ("memory.namespaces", ["*"]),
+    ("memory.shared", ["private/*"]),
+    ("memory.embedder", "small"),
+    ("memory.max_item_bytes", 2**30),
     ("model.name", "openai:gpt-evil"),
     ("model.timeout", 9999),
     ("model.connect_timeout", 99),
@@ -155,6 +159,7 @@ LOOSER: list[tuple[str, Any]] = [
     ("skill", "other"),
 ]
 TASTE: list[tuple[str, Any]] = [
+    ("memory.keyword_weight", 0.9),
     ("model.thinking", "max"),
     ("model.max_tokens", "90%"),
     ("model.temperature", 1.5),
@@ -182,6 +187,7 @@ STRICT: Table = {
     "sandbox": {"mode": "required", "cpu_seconds": 10},
     "output": {"max_output_bytes": 1000},
     "ledger": {"durability": "power"},
+    "memory": {"namespaces": ["public/*"]},
     "model": {"timeout": 60, "connect_timeout": 5, "retries": 1, "context": 8000},
     "chat": {"autopilot": False},
     "guardrails": {"enabled": True},
