@@ -257,7 +257,7 @@ def test_a_looser_value_is_ignored_and_reported_by_key(
     assert [key for key in report.ignored if key == path or key.startswith(f"{path}.")]
     [notice] = result.notices
     assert path in notice
-    if path in ("secrets", "tools.modules", "model.providers", "network.private"):
+    if path in ("secrets", "tools.modules", "model.providers", "network.private", "memory.shared"):
         assert "only from user-level config" in notice
     else:
         assert notice.endswith(f"then run `holdfast trust {name}`.")
