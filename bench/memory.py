@@ -19,6 +19,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from statistics import mean, median, quantiles
 from tempfile import TemporaryDirectory
@@ -206,11 +207,10 @@ class HashedWords:
 
 
 def scale(count: int, embedder: Any) -> None:
-    """Search and write with `count` items of 8 to 40 words, drawn from 30 000 words as often as in real text."""
+    """Search and write with `count` items of 8 to 40 words, drawn from 30 000 words by Zipf's law."""
     rng = random.Random(7)
     words = [f"{rng.choice('bcdfgklmnprstvw')}{rng.choice('aeiou')}{number:x}" for number in range(30_000)]
-    weights = [1 / (rank + 10) for rank in range(len(words))]
-    total = np.cumsum(weights)
+    total = list(accumulate(1 / (rank + 10) for rank in range(len(words))))
 
     def text(low: int, high: int) -> str:
         return " ".join(rng.choices(words, cum_weights=total, k=rng.randint(low, high)))

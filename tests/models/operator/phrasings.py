@@ -45,6 +45,18 @@ UNDERSTOOD: list[tuple[str, list[Calls]]] = [
     ("show me line 12 of a.py", one("file.read", path="a.py", offset=12, limit=1)),
     ("read the first 20 lines of a.py", one("file.read", path="a.py", limit=20)),
     ("read a.py from line 40", one("file.read", path="a.py", offset=40)),
+    # memory
+    ('remember "we use it" in project/notes', one("memory.write", namespace="project/notes", content="we use it")),
+    ("please remember that 'a b' under the namespace `user/profile`",
+     one("memory.write", namespace="user/profile", content="a b")),
+    ('search your memory for "release date"', one("memory.search", query="release date")),
+    ("search the memory for postgres in project/notes",
+     one("memory.search", query="postgres", namespace="project/notes")),
+    ("What do you remember about PostgreSQL?", one("memory.search", query="PostgreSQL")),
+    ("read the namespace project/notes", one("memory.read", namespace="project/notes")),
+    ("what do you remember?", one("memory.list")),
+    ("list your memories", one("memory.list")),
+    ("forget the memory item k4q7c2mzn3xa", one("memory.forget", id="k4q7c2mzn3xa")),
     # listing
     ("ls", one("file.list")),
     ("list files", one("file.list")),

@@ -95,6 +95,16 @@ def _ask(slots: SlotValues) -> list[Args] | None:
     return [{"questions": [{"question": slots["QUOTED"], "options": slots.get("QUOTES")}]}]
 
 
+def _remember(slots: SlotValues) -> list[Args] | None:
+    if not slots["QUOTED"].strip():
+        return None
+    return [{"namespace": slots["NAMESPACE"], "content": slots["QUOTED"]}]
+
+
+def _recall(slots: SlotValues) -> list[Args]:
+    return [{"query": slots.get("QUOTED") or slots["TEXT"], "namespace": slots.get("NAMESPACE")}]
+
+
 _SHOW: Final = "read/show/open/view/display/print/cat [me]"
 _IN: Final = "[in/under/of (FOLDER / [the] folder/directory DIR)]"
 _AT: Final = "[in (FOLDER / [the] folder/directory DIR)]"
@@ -173,6 +183,28 @@ GRAMMAR: Final[dict[str, tuple[Phrase, ...]]] = {
                'write "hello" to a.txt', _write),
         Phrase("create/make/write an empty file [named/called] NAME",
                "create an empty file notes", lambda slots: [{"path": slots["NAME"], "content": ""}]),
+    ),
+    "memory.write": (
+        Phrase("remember [that] [:] QUOTED in/under [the namespace] NAMESPACE",
+               'remember "we use PostgreSQL" in project/notes', _remember),
+    ),
+    "memory.search": (
+        Phrase("search [my/your/the] memory for (QUOTED / TEXT) [in/under [the namespace] NAMESPACE]",
+               'search your memory for "release date"', _recall),
+        Phrase("(what do you remember / what do you know from memory) about (QUOTED / TEXT)",
+               "what do you remember about PostgreSQL?", _recall),
+    ),
+    "memory.read": (
+        Phrase("read/show [me] [the] (namespace / memory of) NAMESPACE", "read the namespace project/notes",
+               lambda slots: [{"namespace": slots["NAMESPACE"]}]),
+    ),
+    "memory.list": (
+        Phrase("list/show [me] [my/your/the] (memory / memories / namespaces) / what do you remember",
+               "what do you remember?", no_arguments),
+    ),
+    "memory.forget": (
+        Phrase("forget [the] memory item ID", "forget the memory item k4q7c2mzn3xa",
+               lambda slots: [{"id": slots["ID"]}]),
     ),
     "calculator": (
         Phrase("[calculate/compute/evaluate / what is / what's / how much is] EXPRESSION",

@@ -52,6 +52,9 @@ _VERBS: Final[dict[str, tuple[str, str]]] = {
     "file.read": ("read", "path"), "file.write": ("write", "path"),
     "git.diff": ("look at the diff", ""), "git.log": ("look at the last commits", ""),
     "git.status": ("look at the git status", ""), "system.info": ("look at the system", ""),
+    "memory.forget": ("forget the memory item", "id"), "memory.list": ("list the memory", "namespace"),
+    "memory.read": ("read the memory of", "namespace"), "memory.search": ("search the memory for", "query"),
+    "memory.write": ("remember something in", "namespace"),
     "output.read": ("read the output of call", "call"), "process.output": ("read the output of process", "pid"),
     "process.kill": ("kill process", "pid"), "process.list": ("list the processes", ""),
     "process.start": ("start", "command"), "process.status": ("look at process", "pid"),
@@ -63,6 +66,7 @@ _VERBS: Final[dict[str, tuple[str, str]]] = {
 """For each tool, its verb and the argument that names the object."""
 _VERBS_ALONE: Final = {
     "file.list": "list the project's folder",
+    "memory.list": "list the memory",
     "process.kill": "kill a process",
     "process.output": "read the output of a process",
     "process.status": "look at a process",
@@ -195,6 +199,7 @@ def _commits(output: str) -> str:
 _SUMMARIES: Final[dict[str, Callable[[str], str]]] = {
     **dict.fromkeys(("ask.user", "calculator", "file.edit", "file.write"), _first_line),
     **dict.fromkeys(("process.kill", "process.start", "process.status"), _first_line),
+    **dict.fromkeys(("memory.forget", "memory.write"), _first_line),
     "code.search": _matches, "file.find": _found_files, "file.list": _listing, "file.read": _read,
     "git.diff": lambda output: "no unstaged changes." if output == "No unstaged changes." else _line_count(output),
     "git.log": _commits, "git.status": _status, "shell.exec": _printed_lines,

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
+from holdfast.contract.errors import MemoryRefused
+from holdfast.contract.memory import check_namespace
 from holdfast.models.requests.masked_text import BLOCK, END, INLINE, IT, TRACE, MaskedText, Slot, flag_slots
 from holdfast.models.requests.words import EXTENSIONLESS, word_set
 from holdfast.models.requests.words import FOLDERS as _COMMON_FOLDERS
@@ -170,6 +172,17 @@ def _id(found: str, masked: MaskedText) -> str | None:
     if (literal := masked.literal(found)) is not None:
         return literal.text if _ID.fullmatch(literal.text) else None
     return found if re.search("[0-9]", found) and not _is_sentence_word(found) else None
+
+
+def _namespace(found: str, masked: MaskedText) -> str | None:
+    literal = masked.literal(found)
+    name = found if literal is None else literal.text
+    if literal is None and _is_sentence_word(name):
+        return None
+    try:
+        return check_namespace(name)
+    except MemoryRefused:
+        return None
 
 
 # Texts and numbers
@@ -335,6 +348,7 @@ SLOTS: Final = {
     "FOLDERS": Slot(f"{_NAME_WORD}(?:{_AND}{_NAME_WORD})*", _list_of(_folder)),
     "DIR": Slot(_NAME_WORD, _dir),
     "DIRS": Slot(f"{_NAME_WORD}(?:{_AND}{_NAME_WORD})*", _list_of(_dir)),
+    "NAMESPACE": Slot(_NAME_WORD, _namespace),
     "PLACE": Slot(_GLOB_WORD, _place),
     "GLOB": Slot(_GLOB_WORD, _glob),
     "TEXT": Slot(_NAME_WORD, _text),
