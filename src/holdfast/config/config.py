@@ -540,6 +540,39 @@ class NetworkConfig(Section, frozen=True, kw_only=True):
     ] = ()
 
 
+class WebConfig(Section, frozen=True, kw_only=True):
+    user_agent: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=300, pattern=r"^[ -~]+$")] | None,
+        KEEP,
+        "How `web.fetch` and `web.search` name themselves to a server; none: `holdfast/VERSION` and that it acts for a "
+        "person. Some sites want an address to write to here.",
+    ] = None
+    robots: Annotated[
+        bool, SWITCH_ON, "Whether pages are left alone that the `robots.txt` of their site excludes for `holdfast`."
+    ] = True
+    rate: Annotated[
+        Annotated[float, Meta(gt=0, le=1000)], LOWER, "Requests per second to one host, after `burst` requests at once."
+    ] = 1.0
+    burst: Annotated[Count, LOWER, "Requests to one host that are sent without waiting."] = 5
+    max_bytes: Annotated[
+        Count, LOWER, "Maximum size of an answer in bytes, decompressed. Of a longer text the beginning is used."
+    ] = 10 * 1024 * 1024
+    cache_bytes: Annotated[
+        Annotated[int, Meta(ge=0, le=2**53)], LOWER, "Size of the cache on disk, per project; 0 switches it off."
+    ] = 64 * 1024 * 1024
+    cache_seconds: Annotated[Seconds, LOWER, "How long an answer is kept in the cache at most."] = 86_400.0
+    search: Annotated[
+        Literal["duckduckgo", "searxng", "brave"],
+        KEEP,
+        "The search engine of `web.search`. `brave` needs the secret `brave`; `searxng` needs `search_url`.",
+    ] = "duckduckgo"
+    search_url: Annotated[
+        Name | None,
+        USER_ONLY,
+        "The address of the search engine, such as `https://searx.example.org`; none: the public one of the engine.",
+    ] = None
+
+
 class OutputConfig(Section, frozen=True, kw_only=True):
     max_lines: Annotated[Count, LOWER, "Maximum lines of an output that the model sees."] = 2000
     max_bytes: Annotated[Count, LOWER, "Maximum bytes of an output that the model sees."] = 51_200
@@ -875,6 +908,7 @@ class Config(Section, frozen=True, kw_only=True):
     )
     sandbox: Annotated[SandboxConfig, "What commands can read, change and reach."] = SandboxConfig()
     network: Annotated[NetworkConfig, "What web and browser tools can reach."] = NetworkConfig()
+    web: Annotated[WebConfig, "How web tools behave towards servers, and where they search."] = WebConfig()
     output: Annotated[OutputConfig, "How much of an output the model sees."] = OutputConfig()
     ledger: Annotated[LedgerConfig, "The record of every call."] = LedgerConfig()
     memory: Annotated[MemoryConfig, "What agents remember across conversations."] = MemoryConfig()

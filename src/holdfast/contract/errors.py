@@ -123,3 +123,10 @@ class LedgerUnavailable(LedgerError): ...
 
 
 class LedgerCorrupt(LedgerError): ...
+
+
+class OutcomeUnknown(Exception):
+    """The work of a tool may have taken effect, but its end was not seen, so the call ends as `unknown`.
+
+    Not a `HoldfastError`: code that handles those must not turn it into an ordinary failure.
+    """

@@ -155,6 +155,12 @@ class Tool:
         """Whether an interrupted call may have changed something; True if the effects are unknown."""
         return self.effects is None or not self.effects <= READING_EFFECTS
 
+    def mutates_with(self, args: Args) -> bool:
+        """Like `mutates`, for one call: a request that only reads changes nothing."""
+        if self.reaches is None or self.effects is None or self.effects - READING_EFFECTS - {"network"}:
+            return self.mutates
+        return self.reaches(args).sends
+
     @property
     def definition_only(self) -> bool:
         return self.execute is None and self.propose is None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from holdfast.config.config import Config
+from holdfast.config.config import Config, WebConfig
 from holdfast.config.layers import LoadedConfig, load
 from holdfast.config.roots import check_state_dir, find_root, mark_state_dir, state_dir
 from holdfast.config.secret_references import check_references
@@ -43,6 +43,7 @@ from holdfast.sandbox.hidden_files import pattern_problems
 from holdfast.store.ledger import Ledger
 from holdfast.store.trust import TrustStore
 from holdfast.tools import builtin_tools
+from holdfast.tools.web.service import Web, WebSettings
 
 if TYPE_CHECKING:
     from holdfast.mcp.client.bridge import Bridge
@@ -280,8 +281,31 @@ def _provide_services(runtime: Runtime, project: Project) -> None:
         runtime.on_close(made.close)
         return made
 
+    def web() -> Web:
+        made = Web(runtime.network, web_settings(config.web), folder=project.state / "web")
+        runtime.on_close(made.close)
+        return made
+
     runtime.services.provide(Sessions, sessions)
     runtime.services.provide(Memory, memory)
+    runtime.services.provide(Web, web)
+
+
+def web_settings(config: WebConfig) -> WebSettings:
+    """The settings of the web tools, as configured."""
+    from holdfast import __version__
+
+    return WebSettings(
+        user_agent=config.user_agent or f"holdfast/{__version__} (a tool of an AI agent that acts for a person)",
+        robots=config.robots,
+        rate=config.rate,
+        burst=config.burst,
+        max_bytes=config.max_bytes,
+        cache_bytes=config.cache_bytes,
+        cache_seconds=config.cache_seconds,
+        search=config.search,
+        search_url=config.search_url,
+    )
 
 
 def add_servers(runtime: Runtime, user_db: Path, only: Collection[str] | None = None) -> Bridge | None:

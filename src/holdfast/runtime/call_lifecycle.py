@@ -115,7 +115,7 @@ class CallLifecycle:
             self._command_calls.discard(ctx)
         if decision.source == GRANTS and not self._plan_mode and not self._use_grant(prepared):
             decision = Decision(Verdict.ASK, GRANTS, "The grant that covered this call has been used up.")
-        decision = self._pipeline.apply_mode(plan, decision)
+        decision = self._pipeline.apply_mode(plan, prepared.call.args, decision)
         if decision.verdict is not Verdict.APPROVE:
             self._pipeline.emit(Decided(ctx.call_id, decision))
         if decision is PLAN_MODE:
@@ -300,7 +300,7 @@ class CallLifecycle:
         plan = self._pipeline.find_plan(CallRequest.from_pending(pending))
         if isinstance(plan, Result) and plan.failure is not Failure.NOT_ALLOWED:
             return None
-        if self._plan_mode and isinstance(plan, CallPlan) and plan.mutates:
+        if self._plan_mode and isinstance(plan, CallPlan) and plan.tool.mutates_with(call.args):
             return None
         outcome = await self._run_approved(pending, None)
         if isinstance(outcome, Result):

@@ -38,10 +38,6 @@ class WorkStopped(Exception):
         super().__init__(reason.value)
 
 
-class OutcomeUnknown(Exception):
-    """The work may have taken effect, but its process is gone or cannot be controlled."""
-
-
 class RelayedError(Exception):
     """Stands for an exception that cannot be raised here itself: its cause or note is the original."""
 

@@ -25,7 +25,7 @@ from holdfast.config.config import SHELL_READONLY, Config
 from holdfast.contract.call import Call
 from holdfast.contract.command import Command, CommandPreview, CommandResult, standard_shell
 from holdfast.contract.enums import AUTO_APPROVED_IF_SANDBOXED, NEEDS_CONTAINMENT, RUNS_COMMANDS
-from holdfast.contract.errors import SandboxRefused, UndoRefused
+from holdfast.contract.errors import OutcomeUnknown, SandboxRefused, UndoRefused
 from holdfast.contract.json import digest_of
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
@@ -34,7 +34,7 @@ from holdfast.fs.protected_paths import exact_pattern
 from holdfast.rules.chain import Confinement
 from holdfast.rules.decider import Containment
 from holdfast.rules.skill_file import MANIFEST
-from holdfast.runtime.cancellation import OutcomeUnknown, StopReason, ThreadPool
+from holdfast.runtime.cancellation import StopReason, ThreadPool
 from holdfast.runtime.events import Events
 from holdfast.runtime.output_reader import CapturedOutput, OutputBuffer, OutputLimits, PipeReader
 from holdfast.runtime.workspace import Workspace

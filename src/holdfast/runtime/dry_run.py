@@ -32,7 +32,7 @@ class DryRun:
             verdict = Verdict.APPROVE if prepared.success else Verdict.DENY
             reason = "It is answered without running." if prepared.success else prepared.error or "Unknown error"
             return Decision(verdict, request.stages[-1].name, reason), None
-        decision = self._pipeline.apply_mode(prepared.plan, await self._pipeline.decide(prepared))
+        decision = self._pipeline.apply_mode(prepared.plan, prepared.call.args, await self._pipeline.decide(prepared))
         if decision.verdict is Verdict.APPROVE:  # a call that needs approval runs no code of the tool before it
             refusal = await self._pipeline.run_checks(prepared)
             if refusal is not None:

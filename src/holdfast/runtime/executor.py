@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from msgspec.structs import replace
 
 from holdfast.contract.enums import Failure, State
+from holdfast.contract.errors import OutcomeUnknown
 from holdfast.contract.json import Args
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
@@ -20,7 +21,6 @@ from holdfast.runtime.cancellation import (
     GRACE_SECONDS,
     CancelScope,
     DriverClosed,
-    OutcomeUnknown,
     StopReason,
     ThreadPool,
     WorkStopped,

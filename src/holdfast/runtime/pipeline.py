@@ -382,11 +382,11 @@ class Pipeline:
         plan = prepared.plan
         return plan.decision or await self._approvals.decide(plan.tool, prepared.call, prepared.proposal)
 
-    def apply_mode(self, plan: CallPlan, decision: Decision) -> Decision:
+    def apply_mode(self, plan: CallPlan, args: Args, decision: Decision) -> Decision:
         """The decision after plan mode, and for tools without code; the same for a run and a dry run."""
         if decision.verdict is Verdict.DENY:
             return decision
-        if self._plan_mode and plan.mutates:
+        if self._plan_mode and plan.tool.mutates_with(args):
             return PLAN_MODE
         return NEEDS_EXTERNAL_RESULT if decision.verdict is Verdict.APPROVE and plan.tool.definition_only else decision
 
@@ -427,7 +427,8 @@ class Pipeline:
 
     async def _perform(self, prepared: Prepared, decision: Decision, digest: str | None) -> Result:
         plan, ctx, proposal = prepared.plan, prepared.ctx, prepared.proposal
-        tool, call, mutates = plan.tool, ctx.call_record, plan.mutates
+        tool, call = plan.tool, ctx.call_record
+        mutates = tool.mutates_with(call.args)
 
         # Write-ahead: a mutation is in the ledger before it starts, so that a crash leaves it as unknown.
         ledger = self._ledger if digest is None else self._pending.ledger
@@ -552,7 +553,7 @@ class Pipeline:
         """Log and record an exception of holdfast itself, and return it as a result instead of raising it."""
         self._events.internal_error(error)
         call, recorded = ctx.call_record, ctx.in_ledger
-        result = internal_error(call, error, unknown=recorded and plan.mutates)
+        result = internal_error(call, error, unknown=recorded and plan.tool.mutates_with(call.args))
         self._record_now(call, Decision(Verdict.DENY, "fault", result.error or ""), result, opened=recorded)
         return self.finish(call, result)
 

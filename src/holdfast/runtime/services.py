@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Lock
+from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from holdfast.contract.call import Caller
@@ -33,7 +33,7 @@ class Services:
         self._background: BackgroundProcesses | None = None
         self._offered: dict[type[Any], Any] = {}
         self._makers: dict[type[Any], Callable[[], Any]] = {}
-        self._lock = Lock()
+        self._lock = RLock()  # a service may use another one while it is made
 
     def offer(self, protocol: type[T], helper: T) -> None:
         """Make a service available to tools, found by its protocol."""

@@ -21,13 +21,13 @@ from typing import Any, cast
 
 import msgspec
 
-from holdfast.contract.errors import ToolError
+from holdfast.contract.errors import OutcomeUnknown, ToolError
 from holdfast.contract.json import Args, encode_json, parse_json
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.helper_process import holdfast_module, start_async
 from holdfast.import_path import import_order
-from holdfast.runtime.cancellation import OutcomeUnknown, RelayedError
+from holdfast.runtime.cancellation import RelayedError
 from holdfast.runtime.results import exception_text, to_json
 
 _MAX_REPLY = 64 * 1024 * 1024

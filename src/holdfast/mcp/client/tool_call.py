@@ -20,9 +20,9 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from holdfast.contract.enums import Failure, State
+from holdfast.contract.errors import OutcomeUnknown
 from holdfast.contract.json import Args, encode_json
 from holdfast.contract.result import Attachment, Result, fail
-from holdfast.runtime.cancellation import OutcomeUnknown
 from holdfast.runtime.context import RunContext
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.escape import escape

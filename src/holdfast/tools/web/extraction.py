@@ -1,0 +1,144 @@
+"""`Extractor`: sends pages to processes that parse them, and kills a process that takes too long.
+
+Parsers of HTML and PDF have bugs, and a page chooses what they see. In a process of its own, a page that hangs or
+crashes its parser costs one result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import select
+import subprocess
+import time
+from threading import Lock
+from typing import Any, Final
+
+from holdfast.contract.errors import HoldfastError
+from holdfast.helper_process import holdfast_module, start
+
+_MAX_REPLY: Final = 256 * 1024 * 1024
+_MAX_IDLE: Final = 2
+"""Processes that are kept for the next page. Each has the parsers in memory already."""
+_BLOCK: Final = 1 << 18
+
+Answer = dict[str, Any]
+
+
+class ExtractionFailed(HoldfastError):
+    """Content could not be parsed; the message completes "… cannot be read: "."""
+
+
+class Extractor:
+    """A pool of extraction processes. Any thread and event loop can use it."""
+
+    def __init__(self) -> None:
+        self._idle: list[_Process] = []
+        self._lock = Lock()
+        self._closed = False
+
+    async def ask(self, request: Answer, body: bytes, seconds: float) -> Answer:
+        """Return the answer of `extraction_process`. Raises `ExtractionFailed`, at the latest after `seconds`."""
+        process = self._take()
+        try:
+            answer = await asyncio.to_thread(process.exchange, request, body, time.monotonic() + seconds)
+        except BaseException:
+            process.kill()  # also ends the thread, if the call was cancelled
+            raise
+        self._put(process)
+        if "error" in answer:
+            raise ExtractionFailed(str(answer["error"]))
+        return answer
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for process in idle:
+            process.kill()
+
+    def _take(self) -> _Process:
+        while True:
+            with self._lock:
+                process = self._idle.pop() if self._idle else None
+            if process is None:
+                return _Process()
+            if process.is_alive:
+                return process
+            process.kill()
+
+    def _put(self, process: _Process) -> None:
+        with self._lock:
+            if not self._closed and len(self._idle) < _MAX_IDLE:
+                self._idle.append(process)
+                return
+        process.kill()
+
+
+class _Process:
+    def __init__(self) -> None:
+        self._child = start(
+            holdfast_module("holdfast.tools.web.extraction_process"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        self._in, self._out = self._child.stdin.fileno(), self._child.stdout.fileno()
+        for pipe in (self._in, self._out):
+            os.set_blocking(pipe, False)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._child.poll() is None
+
+    def exchange(self, request: Answer, body: bytes, deadline: float) -> Answer:
+        head = json.dumps(request).encode("ascii")
+        try:
+            for frame in (head, body):
+                self._send(len(frame).to_bytes(4, "big"), deadline)
+                self._send(frame, deadline)
+            size = int.from_bytes(self._receive(4, deadline), "big")
+            if size > _MAX_REPLY:
+                raise ExtractionFailed("its text is too long")
+            return json.loads(self._receive(size, deadline))
+        except (OSError, ValueError):  # the pipes are closed or broken: the process was killed or has exited
+            raise ExtractionFailed("the parser crashed or exceeded a limit of its process") from None
+
+    def kill(self) -> None:
+        """Kill the process. The pipes stay open for a thread that still uses them; it reads the end of the output."""
+        self._child.kill()
+        self._child.wait()
+        with contextlib.suppress(OSError):
+            for pipe in (self._child.stdin, self._child.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+    def _send(self, data: bytes, deadline: float) -> None:
+        view = memoryview(data)
+        while view:
+            self._wait(self._in, select.POLLOUT, deadline)
+            with contextlib.suppress(BlockingIOError):
+                view = view[os.write(self._in, view[:_BLOCK]) :]
+
+    def _receive(self, size: int, deadline: float) -> bytes:
+        found = bytearray()
+        while len(found) < size:
+            self._wait(self._out, select.POLLIN, deadline)
+            with contextlib.suppress(BlockingIOError):
+                block = os.read(self._out, min(_BLOCK, size - len(found)))
+                if not block:
+                    raise BrokenPipeError
+                found += block
+        return bytes(found)
+
+    def _wait(self, descriptor: int, event: int, deadline: float) -> None:
+        poll = select.poll()
+        poll.register(descriptor, event)
+        left = deadline - time.monotonic()
+        if left <= 0 or not poll.poll(left * 1000):
+            raise ExtractionFailed("parsing it takes too long")
