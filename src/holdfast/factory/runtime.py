@@ -43,6 +43,7 @@ from holdfast.sandbox.hidden_files import pattern_problems
 from holdfast.store.ledger import Ledger
 from holdfast.store.trust import TrustStore
 from holdfast.tools import builtin_tools
+from holdfast.tools.web.search import configured_search
 from holdfast.tools.web.service import Web, WebSettings
 
 if TYPE_CHECKING:
@@ -105,6 +106,13 @@ def check_config(config: Config) -> None:
             from holdfast.net.hosts import AllowList
 
             AllowList(network)
+    if config.web.search_url is not None:
+        from holdfast.net.urls import BadUrl, parse_url
+
+        try:
+            parse_url(config.web.search_url)
+        except BadUrl as error:
+            raise ConfigError(f"web.search_url: {error}") from None
 
 
 def config_warnings(project: Project) -> list[str]:
@@ -178,7 +186,8 @@ def build_registry(project: Project, *, tools: Iterable[Any] = (), entry_points:
     registry = Registry(
         default_timeout=config.default_timeout, strict_check=config.strict_check, has_root=project.root is not None
     )
-    registry.register(builtin_tools())
+    search = configured_search(web_settings(project.loaded.config.web))
+    registry.register([search if tool.name == search.name else tool for tool in builtin_tools()])
     for module in config.modules:
         try:
             registry.register(module)

@@ -31,7 +31,7 @@ GROUPS: Final = frozenset({
     "minio", "runtime", "sessions", "skills", "system", "web",
 })  # fmt: skip
 """Known group names: using one is not reported as a typo, even if no tool is in the group."""
-PLANNED_TOOLS: Final = frozenset({"audio.transcribe", "image.analyze", "media.send", "web.fetch", "web.search"})
+PLANNED_TOOLS: Final = frozenset({"audio.transcribe", "image.analyze", "media.send"})
 """Names reserved for future tools: using one is not reported as a typo."""
 
 

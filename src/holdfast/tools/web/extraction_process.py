@@ -34,6 +34,8 @@ _BLOCK_NAMES: Final = (
     "title tr ul"
 )
 _BLOCKS: Final = frozenset(_BLOCK_NAMES.split())
+_MARKS: Final = re.compile(r"(`[^`]+`)|\\([!-/:-@\[-`{-~])|\*{1,3}|__|~~")
+"""Inline code, an escaped character, or a mark of emphasis."""
 _SPACES: Final = re.compile(r"[^\S\n]+")
 _BLANK_LINES: Final = re.compile(r"\n{3,}")
 
@@ -152,7 +154,20 @@ def _readable(tree: Element, url: str) -> str | None:
     from trafilatura import extract
 
     whole: Any = tree
-    return extract(whole, url=url, output_format="markdown", include_comments=False, include_tables=True)
+    found = extract(whole, url=url, output_format="markdown", include_comments=False, include_tables=True)
+    return None if found is None else _without_emphasis(found)
+
+
+def _without_emphasis(markdown: str) -> str:
+    """Return Markdown without bold and italic marks and without backslashes before literal ones: they split words that
+    a reader searches for. Headings, lists, tables and code stay."""
+    lines: list[str] = []
+    in_code = False
+    for line in markdown.split("\n"):
+        fence = line.startswith("```")
+        in_code ^= fence
+        lines.append(line if fence or in_code else _MARKS.sub(lambda found: found[1] or found[2] or "", line))
+    return "\n".join(lines)
 
 
 def _html_text(tree: Element) -> str:

@@ -20,7 +20,7 @@ from holdfast.contract.result import Attachment, Result, fail
 from holdfast.contract.tool import Reach
 from holdfast.net.client import Headers, HttpRequest, HttpResponse, RedirectRefused, RequestFailed, header_problem
 from holdfast.net.gateway import RefusedHost
-from holdfast.net.urls import BadUrl, parse_url
+from holdfast.net.urls import MAX_URL_CHARS, BadUrl, parse_url
 from holdfast.text.escape import clip_middle, escape_url
 from holdfast.text.preview import with_label
 from holdfast.text.truncate import byte_size, format_size, truncate_by_bytes
@@ -356,7 +356,7 @@ WEB_FETCH: Final = builtin_tool(
     name="web.fetch",
     description="Fetch a web page, file or API from a public address and return its text. Long texts come in pages.",
     input_schema=strict_object(
-        url=non_blank("URL to fetch, with https:// or http://."),
+        url={**non_blank("URL to fetch, with https:// or http://."), "maxLength": MAX_URL_CHARS},
         method=nullable("string", "HTTP method (default GET).", enum=[*METHODS, None]),
         headers=_HEADERS,
         body=nullable("string", "Request body."),
