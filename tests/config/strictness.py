@@ -23,6 +23,7 @@ from holdfast.config.config import (
     Preset,
     SandboxConfig,
     ToolsConfig,
+    WebConfig,
 )
 
 _AUTONOMY: Final = {"cautious": 0, "standard": 1, "autonomous": 2}
@@ -48,6 +49,7 @@ def looser_options(one: Config, other: Config) -> list[str]:
         *_guardrails(one.guardrails, other.guardrails),
         ("network.hosts", _holds(other.network.hosts, one.network.hosts)),
         ("network.private", one.network.private == other.network.private),
+        *_web(one.web, other.web),
         ("output.max_lines", one.output.max_lines <= other.output.max_lines),
         ("output.max_bytes", one.output.max_bytes <= other.output.max_bytes),
         ("output.max_spill", one.output.max_spill <= other.output.max_spill),
@@ -74,6 +76,16 @@ def looser_options(one: Config, other: Config) -> list[str]:
         ("protected", _holds(one.protected, other.protected)),
     )
     return [path for path, strict in checks if not strict]
+
+
+def _web(one: WebConfig, other: WebConfig) -> tuple[Check, ...]:
+    limits = ("rate", "burst", "max_bytes", "cache_bytes", "cache_seconds")
+    fixed = ("user_agent", "search", "search_url")
+    return (
+        ("web.robots", one.robots or not other.robots),
+        *((f"web.{name}", getattr(one, name) <= getattr(other, name)) for name in limits),
+        *((f"web.{name}", getattr(one, name) == getattr(other, name)) for name in fixed),
+    )
 
 
 def _tools(one: ToolsConfig, other: ToolsConfig) -> tuple[Check, ...]:

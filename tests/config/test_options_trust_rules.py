@@ -129,6 +129,15 @@ LOOSER: list[tuple[str, Any]] = [
     ("sandbox.undo_max_bytes", 1),
     ("network.hosts", ["evil.example"]),
     ("network.private", ["127.0.0.1"]),
+    ("web.user_agent", "Mozilla/5.0"),
+    ("web.robots", False),
+    ("web.rate", 100.0),
+    ("web.burst", 1000),
+    ("web.max_bytes", 10**12),
+    ("web.cache_bytes", 10**12),
+    ("web.cache_seconds", 999_999.0),
+    ("web.search", "brave"),
+    ("web.search_url", "https://evil.example"),
     ("output.max_lines", 99_999),
     ("output.max_bytes", 99_999_999),
     ("output.max_spill", 10**12),
@@ -257,7 +266,9 @@ def test_a_looser_value_is_ignored_and_reported_by_key(
     assert [key for key in report.ignored if key == path or key.startswith(f"{path}.")]
     [notice] = result.notices
     assert path in notice
-    if path in ("secrets", "tools.modules", "model.providers", "network.private", "memory.shared"):
+    if path in (
+        "secrets", "tools.modules", "model.providers", "network.private", "memory.shared", "web.search_url",
+    ):  # fmt: skip
         assert "only from user-level config" in notice
     else:
         assert notice.endswith(f"then run `holdfast trust {name}`.")

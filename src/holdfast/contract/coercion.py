@@ -174,6 +174,26 @@ def fill_nullable(value: Any, schema: Mapping[str, Any]) -> None:
                 fill_nullable(holder[name], cast(Mapping[str, Any], part))
 
 
+def list_pairs(value: Any, schema: Mapping[str, Any]) -> None:
+    """Turn objects into lists of `{name, value}` where those are expected, in place and at any depth.
+
+    Strict schemas have no open objects: headers, variables and the like are lists there, but many callers send objects.
+    """
+    if not isinstance(value, dict):
+        return
+    holder = cast(dict[str, Any], value)
+    for name, part in cast(Mapping[str, Any], schema.get("properties") or {}).items():
+        found = holder.get(name)
+        if not isinstance(found, dict) or not isinstance(part, Mapping):
+            continue
+        items = cast(Mapping[str, Any], part).get("items")
+        named = cast(Mapping[str, Any], items).get("properties") if isinstance(items, Mapping) else None
+        if isinstance(named, Mapping) and set(cast(Mapping[str, Any], named)) == {"name", "value"}:
+            holder[name] = [{"name": key, "value": item} for key, item in cast(dict[str, Any], found).items()]
+        else:
+            list_pairs(found, cast(Mapping[str, Any], part))
+
+
 def is_nullable(part: object) -> bool:
     """Whether a property's schema allows null."""
     if not isinstance(part, Mapping):

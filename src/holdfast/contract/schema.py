@@ -19,6 +19,7 @@ from holdfast.contract.coercion import (
     is_json_value,
     is_nullable,
     json_path,
+    list_pairs,
     to_json_value,
 )
 from holdfast.contract.errors import InvalidArguments, InvalidSchema
@@ -280,8 +281,9 @@ class CompiledSchema(Struct, frozen=True):
         """Return the arguments as the tool will get them, or the error that lists the violations.
 
         Valid arguments are returned unchanged. Otherwise a copy is coerced: omitted nullable properties become null,
-        "500" becomes 500 where a number is expected, "true" becomes true, JSON in a string is parsed. `parsed`
-        asserts that the arguments come unmodified from `parse_json`.
+        "500" becomes 500 where a number is expected, "true" becomes true, JSON in a string is parsed, an object becomes
+        a list of `{name, value}` where one is expected. `parsed` asserts that the arguments come unmodified from
+        `parse_json`.
         """
         if self.untrusted and self.weight > _CHEAP_WEIGHT and not self.is_affordable(args):
             return InvalidArguments(["they are too large to be checked against a schema of this size"])
@@ -338,6 +340,7 @@ class CompiledSchema(Struct, frozen=True):
         return []
 
     def _repair(self, args: Args) -> bool:
+        list_pairs(args, self.source)
         fill_nullable(args, self.source)
         for _ in range(_REPAIR_ROUNDS):
             if self.is_valid(args):

@@ -167,7 +167,7 @@ class HttpClient:
                 return await self._follow(request, limits, may_follow, before, progress)
         except TimeoutError:
             told = progress.describe(request.url)
-            sentence = f"{told} within {limits.seconds:.3g} seconds."
+            sentence = f"{told} within {max(0.1, round(progress.elapsed, 1)):g} seconds."
             raise RequestFailed(sentence, sent=progress.sent, timed_out=True) from None
 
     async def _follow(
@@ -234,7 +234,10 @@ class HttpClient:
         """Send one request; yield the status, the headers with lower-case names, and the raw body."""
         import httpx2
 
-        waits = dict.fromkeys(("connect", "read", "write", "pool"), limits.idle)
+        # The transport's own timeouts end first: it closes a connection in the middle of a TLS handshake, as
+        # a cancellation does not.
+        left = min(limits.idle, max(0.02, 0.95 * (limits.seconds - progress.elapsed)))
+        waits = dict.fromkeys(("connect", "read", "write", "pool"), left)
         sent = httpx2.Request(
             request.method,
             str(request.url),
@@ -252,7 +255,9 @@ class HttpClient:
         try:
             response = await self._transport.handle_async_request(sent)
             response.request = sent
-            yield response.status_code, _checked_headers(response, request.url), response.aiter_raw(_BLOCK)
+            yield response.status_code, _checked_headers(response, request.url), response.aiter_raw()
+        except httpx2.TimeoutException as error:
+            raise TimeoutError from error
         except (httpx2.TransportError, httpx2.StreamError, httpx2.InvalidURL, OSError) as error:
             raise _explained(error, request.url, progress) from error
         finally:
@@ -264,10 +269,15 @@ class _Progress:
     """How far a request got, for the sentence about a failure."""
 
     def __init__(self) -> None:
+        self._started = time.monotonic()
         self.url: HttpUrl | None = None
         self.sent = False
         self.head = False
         self.received = 0
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self._started
 
     def start(self, url: HttpUrl) -> None:
         self.url, self.head, self.received = url, False, 0
@@ -373,8 +383,6 @@ def _explained(error: Exception, url: HttpUrl, progress: _Progress) -> HoldfastE
             return RequestFailed(f"The certificate of {host} is not valid: {_lower(cause.verify_message)}.")
         if isinstance(cause, ssl.SSLError):
             return RequestFailed(f"There is no TLS connection with {host}: {_reason(cause)}.", sent=sent)
-    if isinstance(error, httpx2.TimeoutException):
-        return RequestFailed(f"{progress.describe(url)} in time.", sent=sent, timed_out=True)
     if isinstance(error, httpx2.ConnectError | OSError):
         return RequestFailed(f"{host} cannot be reached: {_why_unreachable(causes)}.", sent=sent)
     if isinstance(error, httpx2.RemoteProtocolError) and progress.head:
@@ -412,8 +420,9 @@ def _why_unreachable(causes: Sequence[BaseException]) -> str:
 
 
 def _reason(error: ssl.SSLError) -> str:
-    return _lower((error.reason or "the handshake failed").replace("_", " "))
+    return (error.reason or "the handshake failed").replace("_", " ").lower()
 
 
 def _lower(text: str) -> str:
-    return (text[:1].lower() + text[1:] if text[1:2].islower() else text.lower()).rstrip(".")
+    """Return the text as the end of a sentence. `IP address` stays."""
+    return (text if text[1:2].isupper() else text[:1].lower() + text[1:]).rstrip(".")

@@ -7,14 +7,15 @@ import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from holdfast import Config, Result, Runtime
-from holdfast.config.config import ApprovalConfig
+from holdfast import Result, Runtime
 from holdfast.net.gateway import Resolver, resolve_by_system
 from holdfast.net.network import Network
 from holdfast.tools import builtin_tools
+from holdfast.tools.web.extraction import Extractor
 from holdfast.tools.web.service import Web, WebSettings
 from tests.runtime.support import runtime_in, yes
 
@@ -122,6 +123,12 @@ FAST = WebSettings(rate=1000.0, burst=1000)
 """Settings for tests that are not about the rate."""
 
 
+@cache
+def shared_extractor() -> Extractor:
+    """One pool of extraction processes for all tests of a process; it ends with that process."""
+    return Extractor()
+
+
 def web_runtime(
     folder: Path,
     *sites: Site,
@@ -130,16 +137,17 @@ def web_runtime(
     private: tuple[str, ...] = (),
     resolver: Resolver = resolve_by_system,
     tls: ssl.SSLContext | None = None,
-    cache: Path | None = None,
+    folder_of_cache: Path | None = None,
+    answers: bool = True,
 ) -> Runtime:
-    """A runtime whose user approves every call, and whose network may reach the sites."""
-    runtime = runtime_in(folder, *builtin_tools(), config=Config(approval=ApprovalConfig()))
-    runtime.attach(yes())
+    """A runtime whose network may reach the sites, and whose user approves every call, or with `answers` off none."""
+    runtime = runtime_in(folder, *builtin_tools(), nobody="pending")
+    if answers:
+        runtime.attach(yes())
     network = Network(hosts=hosts, private=(*(site.entry for site in sites), *private), resolver=resolver)
-    web = Web(network, settings, folder=cache, tls=tls)
+    web = Web(network, settings, folder=folder_of_cache, tls=tls, extractor=shared_extractor())
     runtime.services.offer(Network, network)
     runtime.services.offer(Web, web)
-    runtime.on_close(web.close)
     return runtime
 
 

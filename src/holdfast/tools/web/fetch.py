@@ -78,7 +78,8 @@ class _Rendered(Struct, frozen=True, kw_only=True):
 
 def _request(args: Args) -> HttpRequest:
     """Read the request from the arguments. Raises `BadUrl`."""
-    headers = _headers(args.get("headers"))
+    pairs = cast("list[dict[str, str]]", args.get("headers") or [])
+    headers: Headers = tuple((pair["name"], pair["value"]) for pair in pairs)
     for name, value in headers:
         if (problem := header_problem(name, value)) is not None:
             raise BadUrl(problem)
@@ -90,14 +91,6 @@ def _request(args: Args) -> HttpRequest:
     if len(data) > _MAX_BODY:
         raise BadUrl(f"The body has {format_size(len(data))}. At most {format_size(_MAX_BODY)} can be sent.")
     return HttpRequest(url=parse_url(str(args.get("url") or "")), method=method, headers=headers, body=data)
-
-
-def _headers(given: object) -> Headers:
-    """Read headers: an object of names and values, or a list of `{name, value}`."""
-    if isinstance(given, dict):
-        return tuple((name, str(value)) for name, value in cast(dict[str, object], given).items())
-    pairs = cast("list[dict[str, str]]", given or [])
-    return tuple((pair["name"], pair["value"]) for pair in pairs)
 
 
 def _method(args: Args) -> str:
@@ -345,12 +338,6 @@ def _preview(args: Args, width: int) -> str:
 
 
 _HEADER: Final = strict_object(name=STRING, value=STRING)
-_HEADERS: Final = {
-    "type": ["object", "array", "null"],
-    "additionalProperties": {"type": "string"},
-    "items": _HEADER,
-    "description": "HTTP headers: names with their values.",
-}
 
 WEB_FETCH: Final = builtin_tool(
     name="web.fetch",
@@ -358,7 +345,7 @@ WEB_FETCH: Final = builtin_tool(
     input_schema=strict_object(
         url={**non_blank("URL to fetch, with https:// or http://."), "maxLength": MAX_URL_CHARS},
         method=nullable("string", "HTTP method (default GET).", enum=[*METHODS, None]),
-        headers=_HEADERS,
+        headers=nullable("array", "HTTP headers; an object of names and values is accepted too.", items=_HEADER),
         body=nullable("string", "Request body."),
         timeout=nullable("number", "Timeout in milliseconds (default 10000).", exclusiveMinimum=0),
         mode=nullable(
@@ -394,7 +381,6 @@ WEB_FETCH: Final = builtin_tool(
     ),
     propose=_propose,
     apply=_apply,
-    strict=False,  # `headers` is an open object, which strict mode does not know
     timeout=DEFAULT_SECONDS,
     risk=Risk.MEDIUM,
     effects=frozenset({"network"}),

@@ -91,11 +91,12 @@ class Web:
         *,
         folder: Path | None = None,
         tls: ssl.SSLContext | None = None,
+        extractor: Extractor | None = None,
     ) -> None:
         """`folder` holds the cache; without it, nothing is written to disk. `tls` replaces the usual certificates."""
         self.settings = settings or WebSettings()
         self.network = network
-        self.extractor = Extractor()
+        self.extractor = extractor or Extractor()
         self.cache = ResponseCache(folder, max_bytes=self.settings.cache_bytes, max_age=self.settings.cache_seconds)
         self._rate = RateLimit(self.settings.rate, self.settings.burst)
         self._hosts = AllowList(network.hosts, option="network.hosts")
