@@ -52,6 +52,12 @@ class Extractor:
             raise ExtractionFailed(str(answer["error"]))
         return answer
 
+    @property
+    def pids(self) -> list[int]:
+        """The idle processes."""
+        with self._lock:
+            return [process.pid for process in self._idle]
+
     def close(self) -> None:
         with self._lock:
             self._closed = True
@@ -91,6 +97,10 @@ class _Process:
         self._in, self._out = self._child.stdin.fileno(), self._child.stdout.fileno()
         for pipe in (self._in, self._out):
             os.set_blocking(pipe, False)
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
 
     @property
     def is_alive(self) -> bool:

@@ -1,0 +1,88 @@
+"""What the extraction process makes of a page, and the limits it sets itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.tools.web.extraction_process import check_robots, find_passages, read_search_page, render
+from tests.quick import quickly
+
+pytestmark = pytest.mark.spec("B6d")
+
+
+def rendered(body: str, mode: str = "text", kind: str = "html", find: str | None = None) -> dict[str, Any]:
+    request = {"kind": kind, "mode": mode, "content_type": "text/html; charset=utf-8", "url": "http://a.example/b/"}
+    return render({**request, "find": find}, body.encode("utf-8", "surrogatepass"))
+
+
+def test_text_keeps_the_blocks_of_a_page_apart() -> None:
+    page = "<h1>A</h1><p>one\n two<br>three</p><ul><li>x<li>y</ul><table><tr><td>1<td>2</table><style>no</style>"
+    assert rendered(page)["text"] == "A\n\none two\nthree\n\nx\n\ny\n\n1 2"
+
+
+def test_links_are_absolute_once_and_from_the_base() -> None:
+    page = "<base href='/c/'><a href=d>One</a><a href='d#x'>Two</a><a href='javascript:x'>no</a><area href='//e.example'>"
+    assert rendered(page, "links")["text"] == "- One <http://a.example/c/d>\n- <http://e.example>"
+
+
+def test_code_stays_code_and_emphasis_does_not_split_words() -> None:
+    words = "This paragraph is long enough to be taken for the text of an article by the extractor. "
+    page = f"<article><h2>T</h2><p>{words}Two <b>bold</b>er words_with *stars*.</p><pre>a *b* __c__\n  d</pre><p>{words}</p>"
+    text = rendered(f"<html><body>{page}</article></body></html>", "readable")["text"]
+    assert "## T" in text and "bolder words_with *stars*." in text and "a *b* __c__\n  d" in text
+
+
+def test_passages_have_offsets_and_join_where_they_touch() -> None:
+    text = "x" * 1000 + " Needle here " + "y" * 100 + " needle\nHERE " + "z" * 1000
+    found = find_passages(text, "needle here")
+    assert (found["found"], found["passages"]) == (2, 1) and "[offset 1001]" in found["text"]
+    assert find_passages(text, "absent")["text"] == "" and find_passages(text, "  ")["found"] == 0
+
+
+@given(st.text(max_size=200), st.text(max_size=5))
+def test_an_offset_leads_to_the_text_that_was_sought(text: str, wanted: str) -> None:
+    found = find_passages(text, wanted)
+    for part in found["text"].split("[offset ")[1:] if "[offset " not in text else []:
+        at = int(part.partition("]")[0])
+        assert text[at : at + 1].casefold()[:1] == wanted.strip().casefold()[:1] or not wanted.strip().isascii()
+
+
+@given(st.text(max_size=300), st.sampled_from(["readable", "text", "raw", "links", "find"]))
+def test_no_page_breaks_the_reader(page: str, mode: str) -> None:
+    for kind in ("html", "xml", "json", "text"):
+        assert isinstance(rendered(page, mode, kind, "a")["text"], str)
+
+
+@pytest.mark.parametrize("body", ["<div>" * 50_000, "<a href='" * 20_000, "<!--" * 50_000, "<b><i>" * 20_000 + "x"])
+def test_hostile_markup_costs_little(body: str) -> None:
+    quickly(lambda: rendered(body), seconds=20)
+
+
+def test_robots_txt_is_read_for_one_agent() -> None:
+    rules = "\ufeffUser-agent: *\nDisallow: /a\nUser-agent: other\nDisallow: /b".encode()
+    ask = {"agent": "holdfast"}
+    allowed = [check_robots({**ask, "url": f"http://x/{path}"}, rules)["allowed"] for path in ("a", "b", "c")]
+    assert allowed == [False, True, True]
+
+
+def test_an_unknown_page_is_not_taken_for_results() -> None:
+    request = {"content_type": "text/html"}
+    assert read_search_page(request, b"<p>Hello") == {"results": [], "blocked": False, "known": False}
+    assert read_search_page(request, b"") == {"results": [], "blocked": False, "known": False}
+
+
+def test_the_process_limits_its_memory_and_writes_no_files() -> None:
+    program = (
+        "from holdfast.tools.web import extraction_process as e; e._limit_resources()\n"
+        "try: bytearray(8 << 30)\n"
+        "except MemoryError: print('memory', end=' ')\n"
+        "import resource; print(resource.getrlimit(resource.RLIMIT_FSIZE)[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["memory", "0"]
