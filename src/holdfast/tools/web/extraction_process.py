@@ -11,6 +11,7 @@ import re
 import resource
 import sys
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, Final, cast
 from urllib.parse import urldefrag, urljoin
 
@@ -22,6 +23,7 @@ _CPU_SECONDS: Final = 60
 _MAX_LINKS: Final = 2000
 _MAX_LINK_TEXT: Final = 200
 _MAX_PASSAGES: Final = 20
+_MAX_HITS: Final = 100_000
 _AROUND: Final = 240
 _MAX_PDF_PAGES: Final = 2000
 _MAX_PDF_CHARS: Final = 10_000_000
@@ -302,7 +304,7 @@ def find_passages(text: str, wanted: str) -> Answer:
     """Return the passages around a text, with the offsets of its occurrences. Spaces and letter case do not matter."""
     words = wanted.split()
     pattern = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE) if words else re.compile(r"(?!)")
-    hits = [match.span() for match in pattern.finditer(text)]
+    hits = [match.span() for match in islice(pattern.finditer(text), _MAX_HITS)]
     passages: list[tuple[int, int, int]] = []
     for start, end in hits:
         first, last = max(0, start - _AROUND), min(len(text), end + _AROUND)

@@ -19,7 +19,7 @@ from holdfast.net.client import (
     Limits,
     RequestFailed,
 )
-from holdfast.net.hosts import AllowList
+from holdfast.net.hosts import AllowList, normalize_host
 from holdfast.net.network import Network
 from holdfast.net.urls import HttpUrl
 from holdfast.tools.web.cache import ResponseCache, is_fresh, refreshed, validators
@@ -123,7 +123,7 @@ class Web:
         asked = request if stored is None else replace(request, headers=validators(stored))
         visit = _Visit(self, request.url, page and request.method == "GET", time.monotonic() + seconds)
         limits = Limits(seconds=seconds, max_bytes=self.settings.max_bytes)
-        gateway = self.network.gateway(by)
+        gateway = self.network.gateway(by, hosts=visit.hosts)
         async with HttpClient(gateway, user_agent=self.settings.user_agent, tls=self._tls) as client:
             visit.client = client
             response = await client.request(asked, limits, may_follow=visit.may_follow, before=visit.before)
@@ -201,7 +201,11 @@ class _Visit:
 
     def __init__(self, web: Web, url: HttpUrl, page: bool, deadline: float) -> None:
         self._web = web
-        self._hosts = {url.host, f"www.{url.host}", url.host.removeprefix("www.")}
+        names = {url.host, f"www.{url.host}", url.host.removeprefix("www.")}
+        self._names = {name for name in names if normalize_host(name) is not None}  # an IP address has no `www.`
+        entries = {replace(url, host=name, port=port).entry for name in self._names for port in (url.port, 443)}
+        self.hosts = tuple(entries)
+        """What the gateway lets through beyond `network.hosts`."""
         self._page = page
         self._deadline = deadline
         self.client: HttpClient | None = None
@@ -214,7 +218,7 @@ class _Visit:
     def may_follow(self, source: HttpUrl, target: HttpUrl) -> str | None:
         """A redirect may lead to the host of the call, with or without `www.`, and to listed hosts. Every other host
         needs an approval of its own."""
-        same = target.host in self._hosts and target.port in (source.port, 80, 443)
+        same = target.host in self._names and target.port in (source.port, 80, 443)
         if same or self._web.is_listed(target):
             return None
         return f"{source} redirects to another host: {target}. It was not followed; fetch that address in its own call."
