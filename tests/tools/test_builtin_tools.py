@@ -28,9 +28,9 @@ READING = {"file.read", "file.list", "file.find", "code.search", "git.status", "
            "output.read"}  # fmt: skip
 PROCESSES = {"process.start", "process.status", "process.output", "process.kill", "process.list"}
 MEMORY = {"memory.read", "memory.write", "memory.search", "memory.forget", "memory.list"}
-MINIMAL = READING | {"calculator", "calculator_async", "tool.search"}
+MINIMAL = READING | {"calculator", "calculator_async", "tool.search", "web.fetch"}
 CODING = MINIMAL | PROCESSES | MEMORY | {"file.write", "file.edit", "shell.exec", "ask.user", "skill.load"}
-FULL = CODING | {"sessions.list", "sessions.delete"}
+FULL = CODING | {"sessions.list", "sessions.delete", "web.search"}
 NEW = """
 from holdfast.contract.tool import Tool
 
@@ -59,7 +59,7 @@ def on(surface: Surface) -> set[str]:
 @pytest.mark.spec("P1")
 def test_each_profile_has_the_built_ins_that_the_specification_names() -> None:
     assert in_profile("minimal") == MINIMAL
-    assert in_profile("messaging") == MINIMAL | MEMORY | {"ask.user", "skill.load"}
+    assert in_profile("messaging") == MINIMAL | MEMORY | {"ask.user", "skill.load", "web.search"}
     assert in_profile("coding") == CODING
     assert in_profile("full") == FULL == {tool.name for tool in builtin_tools()}
 
@@ -75,6 +75,7 @@ def test_each_profile_has_the_built_ins_that_the_specification_names() -> None:
         ("skills", {"skill.load"}),
         ("sessions", {"sessions.list", "sessions.delete"}),
         ("memory", MEMORY),
+        ("web", {"web.fetch", "web.search"}),
         ("k8s", set[str]()),
     ],
 )

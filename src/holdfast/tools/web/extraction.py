@@ -13,6 +13,8 @@ import os
 import select
 import subprocess
 import time
+from collections import OrderedDict
+from hashlib import sha256
 from threading import Lock
 from typing import Any, Final
 
@@ -22,6 +24,7 @@ from holdfast.helper_process import holdfast_module, start
 _MAX_REPLY: Final = 256 * 1024 * 1024
 _MAX_IDLE: Final = 2
 """Processes that are kept for the next page. Each has the parsers in memory already."""
+_KEPT_CHARS: Final = 16 * 1024 * 1024
 _BLOCK: Final = 1 << 18
 
 Answer = dict[str, Any]
@@ -36,6 +39,7 @@ class Extractor:
 
     def __init__(self) -> None:
         self._idle: list[_Process] = []
+        self._known: OrderedDict[bytes, Answer] = OrderedDict()
         self._lock = Lock()
         self._closed = False
 
@@ -51,6 +55,19 @@ class Extractor:
         if "error" in answer:
             raise ExtractionFailed(str(answer["error"]))
         return answer
+
+    async def ask_once(self, request: Answer, body: bytes, seconds: float) -> Answer:
+        """Like `ask`, but the last answers are kept: the next page of a long text is not extracted again."""
+        key = sha256(json.dumps(request).encode("ascii") + b"\0" + body).digest()
+        with self._lock:
+            known = self._known.get(key)
+        if known is None:
+            known = await self.ask(request, body, seconds)
+            with self._lock:
+                self._known[key] = known
+                while sum(len(each.get("text", "")) for each in self._known.values()) > _KEPT_CHARS:
+                    self._known.popitem(last=False)
+        return known
 
     @property
     def pids(self) -> list[int]:

@@ -181,7 +181,7 @@ async def _render(web: Web, response: HttpResponse, args: Args, deadline: float)
         "find": args.get("find"),
     }
     try:
-        made = await web.extractor.ask(request, body, max(0.1, deadline - time.monotonic()))
+        made = await web.extractor.ask_once(request, body, max(0.1, deadline - time.monotonic()))
     except ExtractionFailed as error:
         what = "The PDF" if content.kind == "pdf" else "The page"
         return _Rendered(notes=(f"{what} ({format_size(len(body))}) cannot be read: {error}.",))
