@@ -69,6 +69,18 @@ UNDERSTOOD: list[tuple[str, list[Calls]]] = [
     ("what is in the folder docs?", [listed("docs")]),
     ("list src recursively", one("file.list", path="src", recursive=True)),
     ("list everything recursively", one("file.list", recursive=True)),
+    # the web
+    ("fetch https://example.com", one("web.fetch", url="https://example.com")),
+    ("Please read the page https://example.com/a?b=c.", one("web.fetch", url="https://example.com/a?b=c")),
+    ("read https://example.com/a.txt", one("web.fetch", url="https://example.com/a.txt")),
+    ("show me the website https://example.com/", one("web.fetch", url="https://example.com/")),
+    ("list the links on https://example.com", one("web.fetch", url="https://example.com", mode="links")),
+    ("find licence on https://example.com", one("web.fetch", url="https://example.com", find="licence")),
+    ('search for "open source" on the page https://example.com',
+     one("web.fetch", url="https://example.com", find="open source")),
+    ("search the web for python tutorials", one("web.search", query="python tutorials")),
+    ('search the internet for "a, b and c"', one("web.search", query="a, b and c")),
+    ("look up sqlite fts5 on the web", one("web.search", query="sqlite fts5")),
     # finding and searching
     ("find *.py", one("file.find", pattern="*.py")),
     ("find all *.toml files in src", one("file.find", pattern="*.toml", path="src")),

@@ -97,8 +97,11 @@ NOT_UNDERSTOOD: dict[str, list[str]] = {
     "no such tool": [
         "delete a.py",
         'append "x" to a.txt',
-        "search the web for cats",
-        "read https://example.com/a.txt",
+        "read ftp://example.com/a.txt",
+        "fetch example.com",
+        "search the web for cats and delete a.py",
+        "search the web for something maybe",
+        "fetch https://example.com if you can",
         "git push",
         "git diff HEAD~1",
         "create a folder x",

@@ -105,6 +105,11 @@ def _recall(slots: SlotValues) -> list[Args]:
     return [{"query": slots.get("QUOTED") or slots["TEXT"], "namespace": slots.get("NAMESPACE")}]
 
 
+def _fetch(slots: SlotValues) -> list[Args]:
+    mode = "links" if "links" in slots else None
+    return [{"url": slots["URL"], "mode": mode, "find": slots.get("TEXT")}]
+
+
 _SHOW: Final = "read/show/open/view/display/print/cat [me]"
 _IN: Final = "[in/under/of (FOLDER / [the] folder/directory DIR)]"
 _AT: Final = "[in (FOLDER / [the] folder/directory DIR)]"
@@ -236,6 +241,20 @@ GRAMMAR: Final[dict[str, tuple[Phrase, ...]]] = {
     ),
     "sessions.delete": (
         Phrase("delete/remove [the] session ID", "delete session ab12cd34", lambda slots: [{"session": slots["ID"]}]),
+    ),
+    "web.fetch": (
+        Phrase("fetch/get/read/open/show/view [me] [the] [web] [page/website/site/address/url] [at] URL",
+               "fetch https://example.com", _fetch),
+        Phrase("list/show/get [me] [all] [the] links on/of/from/in [the] [page/website/site] URL",
+               "list the links on https://example.com", _fetch),
+        Phrase("(find / search for / look for) TEXT on/in [the] [page/website/site] URL",
+               'find "licence" on https://example.com', _fetch),
+    ),
+    "web.search": (
+        Phrase("search the web/internet for QUERY", "search the web for python tutorials",
+               lambda slots: [{"query": slots["QUERY"]}]),
+        Phrase("(search for / look up) QUERY on the web/internet", 'look up "sqlite fts5" on the web',
+               lambda slots: [{"query": slots["QUERY"]}]),
     ),
     "output.read": (
         Phrase("read/show [me] [the] [full/whole] output of call ID [from line N]",

@@ -25,6 +25,10 @@ _IT: Final = "(?:it|that file|this file|the same file|that|this)"
 _FILE: Final = f"(?:{_IT}|{_NAME_WORD})"
 _AND: Final = "(?:, and |, | and )"
 
+_URL: Final = r"(?i:https?)://[^\s<>\"'`|\\]+[^\s<>\"'`|\\.,;:!?)\]]"
+_MAX_QUERY_WORDS: Final = 15
+_NOT_IN_QUERIES: Final = frozenset({"and", "but", "if", "not", "please", "then", "unless", "without"})
+"""Words that may begin another request or a condition. A query with one of them must be quoted."""
 _GLOB: Final = re.compile(r"[*?\[{]")
 _NUMBER: Final = re.compile(r"[0-9.]+")
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -183,6 +187,24 @@ def _namespace(found: str, masked: MaskedText) -> str | None:
         return check_namespace(name)
     except MemoryRefused:
         return None
+
+
+# The web
+
+
+def _url(found: str, masked: MaskedText) -> str | None:
+    literal = masked.literal(found)
+    word = found if literal is None else literal.text
+    return word if re.fullmatch(_URL, word) else None
+
+
+def _query(found: str, masked: MaskedText) -> str | None:
+    """A quoted text, or a few words that ask for nothing else."""
+    if (literal := masked.literal(found)) is not None:
+        return literal.text if _is_name(literal.text) else None
+    words = found.lower().split()
+    plain = len(words) <= _MAX_QUERY_WORDS and not any(word in _NON_COMMITTAL | _NOT_IN_QUERIES for word in words)
+    return found if plain else None
 
 
 # Texts and numbers
@@ -362,7 +384,11 @@ SLOTS: Final = {
     "EXPRESSION": Slot(f"(?:{_LITERAL}|[^{_PLACEHOLDERS}]+?)", _expression),
     **dict.fromkeys(("N", "LINE", "COUNT"), Slot(r"[0-9]{1,9}", _number)),
     "RANGE": Slot(r"[0-9]{1,9}(?: ?(?:-|–|\.\.) ?| to | through )[0-9]{1,9}", _range),
+    "URL": Slot(f"(?:{_LITERAL}|{_URL})", _url),
+    "QUERY": Slot(f"(?:{_LITERAL}|[^{_PLACEHOLDERS},;:\n]+?)", _query),
     "ID": Slot(f"(?:{_LITERAL}|{_ID.pattern})", _id),
-    **flag_slots(("all", "each", "every", "everywhere", "first", "recursively", "regex", "pattern", "regular")),
+    **flag_slots(
+        ("all", "each", "every", "everywhere", "first", "recursively", "regex", "pattern", "regular", "links")
+    ),
     **flag_slots(("ignoring", "regardless", "minute", "minutes")),
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import OrderedDict
+from collections.abc import Iterable
 from email.utils import parsedate_to_datetime
 from hashlib import sha256
 from pathlib import Path
@@ -24,6 +25,7 @@ from holdfast.net.client import Headers, HttpRequest, HttpResponse, Redirect
 from holdfast.net.urls import BadUrl, parse_url
 
 _MEMORY_BYTES: Final = 32 * 1024 * 1024
+_MEMORY_COPIES: Final = 32
 _SUFFIX: Final = ".response"
 _PERMANENT: Final = frozenset({301, 308})
 _REPLACED_BY_304: Final = frozenset({"cache-control", "date", "expires", "etag", "last-modified", "age"})
@@ -73,7 +75,7 @@ class ResponseCache:
         with self._lock:
             self._copies.pop(key, None)
             self._copies[key] = response
-            while len(self._copies) > 1 and sum(len(each.body) for each in self._copies.values()) > _MEMORY_BYTES:
+            while len(self._copies) > _MEMORY_COPIES or _size(self._copies.values()) > _MEMORY_BYTES:
                 self._copies.popitem(last=False)
         path = self._path(request)
         if path is None:
@@ -109,6 +111,10 @@ class ResponseCache:
                 break
             path.unlink(missing_ok=True)
             total -= stat.st_size
+
+
+def _size(responses: Iterable[HttpResponse]) -> int:
+    return sum(len(response.body) for response in responses)
 
 
 def _key(request: HttpRequest) -> str:

@@ -14,6 +14,7 @@ import select
 import subprocess
 import time
 from collections import OrderedDict
+from collections.abc import Iterable
 from hashlib import sha256
 from threading import Lock
 from typing import Any, Final
@@ -24,6 +25,7 @@ from holdfast.helper_process import holdfast_module, start
 _MAX_REPLY: Final = 256 * 1024 * 1024
 _MAX_IDLE: Final = 2
 """Processes that are kept for the next page. Each has the parsers in memory already."""
+_KEPT_TEXTS: Final = 32
 _KEPT_CHARS: Final = 16 * 1024 * 1024
 _BLOCK: Final = 1 << 18
 
@@ -65,7 +67,7 @@ class Extractor:
             known = await self.ask(request, body, seconds)
             with self._lock:
                 self._known[key] = known
-                while sum(len(each.get("text", "")) for each in self._known.values()) > _KEPT_CHARS:
+                while len(self._known) > _KEPT_TEXTS or _size(self._known.values()) > _KEPT_CHARS:
                     self._known.popitem(last=False)
         return known
 
@@ -98,6 +100,10 @@ class Extractor:
                 self._idle.append(process)
                 return
         process.kill()
+
+
+def _size(answers: Iterable[Answer]) -> int:
+    return sum(len(answer.get("text", "")) for answer in answers)
 
 
 class _Process:
