@@ -26,7 +26,7 @@ from tests.runtime.support import run
 from tests.tools.web.certificates import authority
 from tests.tools.web.site import Page, Reply, Seen, Site, Writer, serving
 
-pytestmark = pytest.mark.spec("B6a")
+pytestmark = pytest.mark.spec("B6h")
 QUICK = Limits(seconds=0.4)
 """For servers that never finish: the time that the test takes."""
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from holdfast.net.hosts import AllowList
 from holdfast.net.urls import BadUrl, parse_url
 
-pytestmark = pytest.mark.spec("B6a")
+pytestmark = pytest.mark.spec("B6h")
 
 
 @pytest.mark.parametrize(
