@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -114,7 +114,7 @@ def read_set(folder: Path, limit: int | None, served: str) -> tuple[list[dict[st
 
 
 @contextmanager
-def serving(folder: str) -> Iterator[str]:
+def serving(folder: str) -> Generator[str]:
     """Serve a folder in another process; yield its host and port."""
     server = subprocess.Popen([sys.executable, "-c", SERVER, folder], stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None

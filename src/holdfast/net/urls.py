@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -57,6 +58,7 @@ class HttpUrl(Struct, frozen=True):
             raise BadUrl(f"{_quoted(reference)} is not a valid address.") from None
 
 
+@lru_cache(256)
 def parse_url(text: str) -> HttpUrl:
     """Parse an address. Raises `BadUrl` for everything that two programs could read differently."""
     given = text.strip(" \t\r\n")

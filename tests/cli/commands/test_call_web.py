@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import pytest
@@ -17,7 +17,7 @@ PROMPT = "leave it pending\n> "
 
 
 @contextmanager
-def sites(count: int, pages: dict[str, Page]) -> Iterator[list[Site]]:
+def sites(count: int, pages: dict[str, Page]) -> Generator[list[Site]]:
     """Serve the same pages on several ports, from a thread of their own."""
     found: list[Site] = []
     ready, done = threading.Event(), threading.Event()

@@ -82,7 +82,7 @@ def test_only_a_plain_get_is_stored_on_disk(tmp_path: Path) -> None:
         replace(GET, method="HEAD"),
     ]
     for request in requests:
-        cache.keep(request, response())
+        run(cache.keep(request, response()))
         assert cache.copy(request, 1001.0) == response()
     assert [cache.stored(request, 1001.0) is not None for request in requests] == [True, False, False, False]
     [file] = (tmp_path / "web").iterdir()
@@ -92,14 +92,14 @@ def test_only_a_plain_get_is_stored_on_disk(tmp_path: Path) -> None:
 
 def test_what_may_no_longer_be_stored_is_removed(tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path, max_bytes=10_000, max_age=100)
-    cache.keep(GET, response())
-    cache.keep(GET, response({"cache-control": "no-store"}))
+    run(cache.keep(GET, response()))
+    run(cache.keep(GET, response({"cache-control": "no-store"})))
     assert cache.stored(GET, 1001.0) is None and not list(tmp_path.iterdir())
 
 
 def test_a_damaged_entry_is_removed_and_fetched_again(tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path, max_bytes=10_000, max_age=100)
-    cache.keep(GET, response())
+    run(cache.keep(GET, response()))
     [file] = tmp_path.iterdir()
     file.write_bytes(b"\xff not json\nbody")
     file.chmod(0o600)
@@ -111,7 +111,7 @@ def test_the_cache_stays_below_its_size_and_drops_the_oldest(tmp_path: Path) -> 
     cache = ResponseCache(tmp_path, max_bytes=10_000, max_age=10**10)
     for number in range(20):
         request = HttpRequest(url=parse_url(f"https://example.com/{number}"))
-        cache.keep(request, response(body=b"x" * 1000))
+        run(cache.keep(request, response(body=b"x" * 1000)))
         newest = max(tmp_path.iterdir(), key=lambda path: path.stat().st_mtime_ns)
         os.utime(newest, (number, number))
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 10_000
@@ -124,7 +124,7 @@ def test_a_full_disk_costs_the_cache_and_not_the_result(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     cache = ResponseCache(blocked / "web", max_bytes=10_000, max_age=100)
-    cache.keep(GET, response())
+    run(cache.keep(GET, response()))
     assert cache.copy(GET, 1001.0) == response()
 
 

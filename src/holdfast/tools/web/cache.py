@@ -6,6 +6,7 @@ last responses are also kept in memory, storable or not, so that `offset` contin
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 from collections import OrderedDict
@@ -69,7 +70,7 @@ class ResponseCache:
             return found
         return self.stored(request, now)
 
-    def keep(self, request: HttpRequest, response: HttpResponse) -> None:
+    async def keep(self, request: HttpRequest, response: HttpResponse) -> None:
         """Keep a response: in memory, and on disk if HTTP permits it."""
         key = _key(request)
         with self._lock:
@@ -78,8 +79,10 @@ class ResponseCache:
             while len(self._copies) > _MEMORY_COPIES or _size(self._copies.values()) > _MEMORY_BYTES:
                 self._copies.popitem(last=False)
         path = self._path(request)
-        if path is None:
-            return
+        if path is not None:
+            await asyncio.to_thread(self._write, path, response)
+
+    def _write(self, path: Path, response: HttpResponse) -> None:
         with contextlib.suppress(OSError):  # a full disk costs the cache, not the result
             if is_storable(response) and len(response.body) <= self._max_bytes // 4:
                 head = _Entry(

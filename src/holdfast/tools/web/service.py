@@ -130,11 +130,11 @@ class Web:
             if response.status == 304 and stored is not None and asked.headers:
                 if not response.redirects:
                     response = refreshed(stored, response)
-                    await asyncio.to_thread(self.cache.keep, request, response)
+                    await self.cache.keep(request, response)
                     return Fetched(response=response, cached="revalidated", waited=visit.waited)
                 limits = replace(limits, seconds=max(0.1, visit.seconds_left))
                 response = await client.request(request, limits, may_follow=visit.may_follow, before=visit.before)
-        await asyncio.to_thread(self.cache.keep, request, response)
+        await self.cache.keep(request, response)
         return Fetched(response=response, waited=visit.waited)
 
     def is_listed(self, url: HttpUrl) -> bool:
