@@ -157,3 +157,26 @@ def test_coercion_only_returns_finite_values_of_an_expected_type(text: str, want
     if value is not text:
         assert names[type(value)] in wanted | ({"integer"} if "number" in wanted else set())
         assert not isinstance(value, float) or math.isfinite(value)
+
+
+PAIRS = {
+    "type": ["array", "null"],
+    "items": {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "value": {"type": "string"}},
+        "required": ["name", "value"],
+        "additionalProperties": False,
+    },
+}
+
+
+def test_an_object_becomes_the_list_of_pairs_that_a_strict_schema_wants() -> None:
+    inner = {"type": "object", "properties": {"headers": PAIRS}, "required": ["headers"]}
+    schema = compile_schema({"type": "object", "properties": {"headers": PAIRS, "inner": inner}}, "The schema")
+    pairs = [{"name": "Accept", "value": "x"}, {"name": "B", "value": "y"}]
+    given: Any = {"headers": {"Accept": "x", "B": "y"}, "inner": {"headers": {"Accept": "x", "B": "y"}}}
+    assert schema.validate(given) == {"headers": pairs, "inner": {"headers": pairs}}
+    assert given["headers"] == {"Accept": "x", "B": "y"}, "the arguments of the caller stay as they are"
+    assert schema.validate({"headers": pairs}) == {"headers": pairs}
+    with pytest.raises(InvalidArguments, match=r"headers\[0\]"):
+        schema.validate({"headers": {"A": {"nested": 1}}})

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast import Risk, Tool, define
 from holdfast.contract.errors import ToolError
+from holdfast.contract.tool import Reach
 
 
 @pytest.mark.spec("T1")
@@ -55,6 +56,20 @@ def test_the_digest_covers_the_definition_and_not_the_code() -> None:
 def test_unknown_effects_count_as_a_mutation(effects: Any, pure: bool, mutates: bool) -> None:
     tool = Tool(name="note", effects=effects)
     assert (tool.pure, tool.mutates) == (pure, mutates)
+
+
+@pytest.mark.parametrize(
+    ("effects", "sends", "mutates"),
+    [
+        (("network",), False, False), (("network",), True, True), (("fs.read", "network"), False, False),
+        (("network", "external"), False, True), (None, False, True),
+    ],
+)  # fmt: skip
+@pytest.mark.spec("B6b")
+def test_a_request_that_only_reads_changes_nothing(effects: Any, sends: bool, mutates: bool) -> None:
+    tool = Tool(name="note", effects=effects, reaches=lambda args: Reach(("a.example",), sends))
+    assert tool.mutates_with({}) is mutates
+    assert tool.with_(reaches=None).mutates_with({}) is True
 
 
 def test_a_tool_is_in_its_declared_groups_and_in_those_it_is_named_after() -> None:
