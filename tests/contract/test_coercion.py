@@ -173,7 +173,7 @@ PAIRS = {
 def test_an_object_becomes_the_list_of_pairs_that_a_strict_schema_wants() -> None:
     inner = {"type": "object", "properties": {"headers": PAIRS}, "required": ["headers"]}
     schema = compile_schema({"type": "object", "properties": {"headers": PAIRS, "inner": inner}}, "The schema")
-    pairs = [{"name": "Accept", "value": "x"}, {"name": "B", "value": "y"}]
+    pairs: Any = [{"name": "Accept", "value": "x"}, {"name": "B", "value": "y"}]
     given: Any = {"headers": {"Accept": "x", "B": "y"}, "inner": {"headers": {"Accept": "x", "B": "y"}}}
     assert schema.validate(given) == {"headers": pairs, "inner": {"headers": pairs}}
     assert given["headers"] == {"Accept": "x", "B": "y"}, "the arguments of the caller stay as they are"

@@ -377,7 +377,9 @@ def _explained(error: Exception, url: HttpUrl, progress: _Progress) -> HoldfastE
     causes = list(_causes(error))
     sent, host = progress.sent, url.entry
     for cause in causes:
-        if isinstance(cause, NetworkRefused | RequestFailed):
+        if isinstance(cause, NetworkRefused):  # of a redirect, if something was sent before
+            return RequestFailed(str(cause), sent=True) if sent else cause
+        if isinstance(cause, RequestFailed):
             return cause
         if isinstance(cause, ssl.SSLCertVerificationError):
             return RequestFailed(f"The certificate of {host} is not valid: {_lower(cause.verify_message)}.")

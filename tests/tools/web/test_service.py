@@ -80,6 +80,13 @@ def test_a_redirect_to_another_host_needs_its_own_call_unless_the_host_is_listed
     assert [hop["status"] for hop in facts(followed)["redirects"]] == [301]
 
 
+def test_a_change_that_was_answered_with_a_redirect_elsewhere_says_that_it_was_sent(tmp_path: Path) -> None:
+    pages: dict[str, Page] = {"/": Reply(status=303, headers={"Location": "https://elsewhere.example/"})}
+    [result], _ = fetched(pages, tmp_path, "/", method="POST")
+    assert "redirects to another host" in result.text
+    assert result.text.endswith("The POST request itself was sent and answered with status 303.")
+
+
 def test_the_rate_limit_delays_after_a_burst_and_refuses_what_would_wait_too_long() -> None:
     now = [100.0]
     limit = RateLimit(2.0, 3, clock=lambda: now[0])

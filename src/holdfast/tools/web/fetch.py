@@ -159,7 +159,10 @@ def _name(ctx: Context) -> str:
 def _not_followed(refused: RedirectRefused, request: HttpRequest) -> Result:
     hops = [{"url": hop.url, "status": hop.status} for hop in refused.redirects]
     structured = {"url": str(request.url), "redirects": hops, "location": refused.location}
-    return fail(str(refused), structured=cast(Args, structured))
+    told = str(refused)
+    if request.method not in READING_METHODS:
+        told += f" The {request.method} request itself was sent and answered with status {refused.redirects[0].status}."
+    return fail(told, structured=cast(Args, structured))
 
 
 async def _render(web: Web, response: HttpResponse, args: Args, deadline: float) -> _Rendered:
