@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.cli.reference import OUTPUTS, commands, objects
 from holdfast.cli.root import holdfast
+from holdfast.net.network_log import NETWORK_LOG, NetworkEntry, NetworkLog
 from tests.cli.command_line import Cli, Json
 from tests.cli.file_changes import change_files
 
@@ -59,6 +60,10 @@ def _outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
     yield "ledger list", ("call", cli.run("ledger", "--json").lines)
     yield "ledger show", ("call", cli.run("ledger", "show", waiting[2], "--json").lines)
     yield "ledger verify", ("verification", cli.run("ledger", "verify", "--json").lines)
+    NetworkLog(cli.ledger_file.parent / NETWORK_LOG).record(
+        NetworkEntry(at=1.0, by="web.fetch a1", host="example.org", port=443, outcome="allowed")
+    )
+    yield "ledger network", ("network", cli.run("ledger", "network", "--json").lines)
     changed = change_files(cli, {"changed.txt": "changed"})
     yield "changes", ("change", cli.run("changes", changed, "--diff", "--json").lines)
     listed = cli.run("changes", "--json").lines

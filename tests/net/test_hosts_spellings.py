@@ -9,13 +9,14 @@ from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.net.addresses import NOT_PUBLIC, address_kind
 from holdfast.net.gateway import RefusedHost
 from holdfast.net.hosts import normalize_host
 from holdfast.net.network import Network
+from tests.soak import rounds
 
 pytestmark = pytest.mark.spec("N2b", "B6")
 
@@ -93,11 +94,11 @@ HOST_TEXT = st.text(st.sampled_from("0123456789abcdefxX.:%[]。．｡０１２�
 
 
 @given(st.one_of(HOST_TEXT, st.text(max_size=12)))
-@settings(max_examples=400)
+@settings(max_examples=rounds(200, 10_000))
 def test_no_accepted_host_is_another_address_to_another_program(text: str) -> None:
     accepted = normalize_host(text)
-    assume(accepted is not None)
-    assert accepted is not None
+    if accepted is None:
+        return
     readings: set[IPv4Address | IPv6Address] = set()
     for spelling in (text, accepted):
         if (seen := read_by_a_browser(spelling)) is not None:
