@@ -39,6 +39,8 @@ DEFAULT_PAGE: Final = 50
 MAX_PAGE: Final = 200
 _GUTTER: Final = "  | "
 _SUMMARY_CHARS: Final = 100
+_LISTED: Final = ("id", "namespace", "created", "updated", "expires", "superseded_by", "shared")
+"""What a list tells about an item, besides a summary."""
 
 
 # ---------------------------------------------------------------------- rendering
@@ -169,8 +171,7 @@ def _namespace_output(each: NamespaceSummary) -> Args:
 
 def _listed_output(item: MemoryItem) -> Args:
     whole = _item_output(item)
-    kept = ("id", "namespace", "created", "updated", "expires", "superseded_by", "shared")
-    return {name: whole[name] for name in kept} | {"summary": _summary(item.content)}
+    return {name: whole[name] for name in _LISTED} | {"summary": _summary(item.content)}
 
 
 def _summary(content: str) -> str:
@@ -379,7 +380,6 @@ _ITEM: Final[dict[str, Schema]] = {
     "provenance": _PROVENANCE,
 }
 _SCORE: Final[Schema] = {"type": "number"}
-_LISTED: Final = ("id", "namespace", "created", "updated", "expires", "superseded_by", "shared")
 _PAGE: Final[dict[str, Schema]] = {
     "limit": nullable("integer", f"Number of items (default {DEFAULT_PAGE}).", minimum=1, maximum=MAX_PAGE),
     "offset": nullable("integer", "Number of items to skip (default 0).", minimum=0),
