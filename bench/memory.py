@@ -118,7 +118,7 @@ def own_set(embedder: Any) -> None:
     data = evaluation_set()
     found = measure(lambda store: fill(store, data), embedder)
     kinds = list(dict.fromkeys(question.kind for question in found["hybrid"][0]))
-    print(f"\nOur own set: {len(data.items)} items, {len(found['hybrid'][0])} questions\n")
+    print(f"\nOur own set: {len(data.texts)} items, {len(found['hybrid'][0])} questions\n")
     print("| questions | count | " + " | ".join(f"{mode} @1 / @5 / MRR" for mode in MODES) + " |")
     print("|---|---|" + "---|" * len(MODES))
     for kind in (*kinds, "all"):
