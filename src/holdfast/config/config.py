@@ -573,6 +573,27 @@ class WebConfig(Section, frozen=True, kw_only=True):
     ] = None
 
 
+class BrowserConfig(Section, frozen=True, kw_only=True):
+    executable: Annotated[
+        Name | None, USER_ONLY, "The Chromium program; without it, the system's (`apt-get install chromium`)."
+    ] = None
+    headless: Annotated[bool, SWITCH_ON, "Whether the browser runs without a window."] = True
+    subresources: Annotated[
+        Literal["approved", "public"],
+        ordered("approved", "public"),
+        "Where pages may load images, scripts and data from: any public host, or `approved`, only hosts whose pages "
+        "were opened in the session or that are in `network.hosts`.",
+    ] = "public"
+    user_agent: Annotated[Name | None, KEEP, "The user agent; without it, Chromium's own."] = None
+    navigation_timeout: Annotated[Seconds, LOWER, "Seconds after which a page that does not load is given up."] = 30.0
+    action_timeout: Annotated[
+        Seconds, LOWER, "Seconds after which a click, and a page that does not answer, is given up."
+    ] = 10.0
+    max_browsers: Annotated[Count, LOWER, "Maximum number of browsers that are open at once, one for each session."] = 4
+    max_downloads: Annotated[int, Meta(ge=0, le=10_000), LOWER, "Maximum number of downloads of a browser."] = 20
+    max_download_bytes: Annotated[Count, LOWER, "Maximum bytes of one download."] = 100 * 1024 * 1024
+
+
 class OutputConfig(Section, frozen=True, kw_only=True):
     max_lines: Annotated[Count, LOWER, "Maximum lines of an output that the model sees."] = 2000
     max_bytes: Annotated[Count, LOWER, "Maximum bytes of an output that the model sees."] = 51_200
@@ -632,6 +653,9 @@ class SecretSource(Section, frozen=True, kw_only=True):
     command: Annotated[Annotated[Names, Meta(min_length=1)] | None, Mark.WHOLE, "A command that prints the secret."] = (
         None
     )
+    hosts: Annotated[
+        Names, Mark.WHOLE, "Hosts of the pages into which `browser.type` may type it: `host`, `*.host` or `host:port`."
+    ] = ()
 
     def __post_init__(self) -> None:
         if sum(source is not None for source in (self.env, self.keyring, self.command)) != 1:
@@ -909,6 +933,7 @@ class Config(Section, frozen=True, kw_only=True):
     sandbox: Annotated[SandboxConfig, "What commands can read, change and reach."] = SandboxConfig()
     network: Annotated[NetworkConfig, "What web and browser tools can reach."] = NetworkConfig()
     web: Annotated[WebConfig, "How web tools behave towards servers, and where they search."] = WebConfig()
+    browser: Annotated[BrowserConfig, "The browser of `browser.*`."] = BrowserConfig()
     output: Annotated[OutputConfig, "How much of an output the model sees."] = OutputConfig()
     ledger: Annotated[LedgerConfig, "The record of every call."] = LedgerConfig()
     memory: Annotated[MemoryConfig, "What agents remember across conversations."] = MemoryConfig()

@@ -75,6 +75,8 @@ class Tool:
     """Where its arguments go, if others can read them there."""
     capabilities: frozenset[str] = frozenset()
     required_secret_scopes: tuple[str, ...] = ()
+    referenced_secrets: Callable[[Args], Sequence[str]] | None = None
+    """Returns the further secret scopes that the arguments of a call refer to."""
     format_preview: Callable[[Args, int], str] | None = None
     summary: Callable[[Args], str] | None = None
     aliases: tuple[str, ...] = ()
@@ -165,6 +167,11 @@ class Tool:
     def definition_only(self) -> bool:
         return self.execute is None and self.propose is None
 
+    def secret_scopes(self, args: Args) -> tuple[str, ...]:
+        """The secret scopes that a call with these arguments uses."""
+        referenced = () if self.referenced_secrets is None else self.referenced_secrets(args)
+        return (*self.required_secret_scopes, *referenced)
+
     @property
     def names(self) -> tuple[str, ...]:
         return (self.name, *self.aliases)
@@ -204,7 +211,8 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "sinks": get_args(Place),
 }
 _FUNCTIONS: Final = (
-    "execute", "propose", "apply", "touches", "reaches", "unavailable", "format_preview", "summary",
+    "execute", "propose", "apply", "touches", "reaches", "referenced_secrets", "unavailable", "format_preview",
+    "summary",
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -43,6 +44,8 @@ from holdfast.sandbox.hidden_files import pattern_problems
 from holdfast.store.ledger import Ledger
 from holdfast.store.trust import TrustStore
 from holdfast.tools import builtin_tools
+from holdfast.tools.browser import chromium
+from holdfast.tools.browser.service import Browsers, BrowserSettings
 from holdfast.tools.web.search import configured_search
 from holdfast.tools.web.service import Web, WebSettings
 
@@ -187,7 +190,8 @@ def build_registry(project: Project, *, tools: Iterable[Any] = (), entry_points:
         default_timeout=config.default_timeout, strict_check=config.strict_check, has_root=project.root is not None
     )
     search = configured_search(web_settings(project.loaded.config.web))
-    registry.register([search if tool.name == search.name else tool for tool in builtin_tools()])
+    tools_here = [search if tool.name == search.name else tool for tool in builtin_tools()]
+    registry.register(_with_browser(tools_here, project.loaded.config.browser.executable))
     for module in config.modules:
         try:
             registry.register(module)
@@ -199,6 +203,14 @@ def build_registry(project: Project, *, tools: Iterable[Any] = (), entry_points:
         if not isinstance(tool, Tool) or registry.get(tool.name) is not tool:
             registry.register(tool)
     return registry
+
+
+def _with_browser(tools: Iterable[Tool], executable: str | None) -> list[Tool]:
+    """The tools, of which those of the browser look for the configured program."""
+    if executable is None:
+        return list(tools)
+    unavailable = partial(chromium.missing, executable)
+    return [tool.with_(unavailable=unavailable) if tool.unavailable is chromium.missing else tool for tool in tools]
 
 
 class DocumentContext(Struct, frozen=True, kw_only=True):
@@ -295,6 +307,7 @@ def _provide_services(runtime: Runtime, project: Project) -> None:
         runtime.on_close(made.close)
         return made
 
+    runtime.services.provide(Browsers, lambda: _browsers(runtime, project.state))
     runtime.services.provide(Sessions, sessions)
     runtime.services.provide(Memory, memory)
     runtime.services.provide(Web, web)
@@ -315,6 +328,27 @@ def web_settings(config: WebConfig) -> WebSettings:
         search=config.search,
         search_url=config.search_url,
     )
+
+
+def _browsers(runtime: Runtime, state: Path) -> Browsers:
+    config = runtime.config.browser
+    settings = BrowserSettings(
+        executable=config.executable,
+        headless=config.headless,
+        subresources=config.subresources,
+        user_agent=config.user_agent,
+        navigation_timeout=config.navigation_timeout,
+        action_timeout=config.action_timeout,
+        max_browsers=config.max_browsers,
+        max_downloads=config.max_downloads,
+        max_download_bytes=config.max_download_bytes,
+        secret_hosts={scope: source.hosts for scope, source in runtime.config.secrets.items()},
+    )
+    from holdfast.tools.browser.browsers import ChromiumBrowsers
+
+    browsers = ChromiumBrowsers(runtime.network, settings, state / "quarantine")
+    runtime.on_close(browsers.close)
+    return browsers
 
 
 def add_servers(runtime: Runtime, user_db: Path, only: Collection[str] | None = None) -> Bridge | None:

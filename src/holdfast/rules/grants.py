@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.contract.call import NamedFile
-from holdfast.contract.enums import READING_EFFECTS
+from holdfast.contract.enums import ACTS_ON_STATE, READING_EFFECTS
 from holdfast.contract.errors import GrantRefused
 from holdfast.contract.json import Args, canonical_json
 from holdfast.contract.tool import Tool
@@ -123,6 +123,8 @@ class GrantMatcher:
 def narrow_grant(request: ApprovalRequest, scope: Scope, by: str, *, width: Width = "exact") -> GrantSpec:
     """The grant for "always allow" of this call. Raises `GrantRefused` if it would be too wide."""
     tool = request.tool
+    if ACTS_ON_STATE in tool.capabilities:
+        raise GrantRefused(f"What '{tool.name}' does depends on more than its arguments. Approve it each time.")
     if scope == "project" and request.root is None:
         raise GrantRefused(f"There is no project here to allow '{tool.name}' in. Allow it for the session instead.")
     if width != "exact":

@@ -106,6 +106,11 @@ class RunContext:
         return self.tool.name
 
     @property
+    def session(self) -> str:
+        caller = self.call_record.caller
+        return caller.document or caller.session or caller.interface
+
+    @property
     def cwd(self) -> Path:
         return Path(self.call_record.cwd)
 
@@ -210,10 +215,13 @@ class RunContext:
         return None if subtree is None else deepcopy(subtree)  # pyright: ignore[reportReturnType]
 
     def secret(self, scope: str) -> str:
-        if scope not in self.tool.required_secret_scopes:
+        if scope not in self.tool.secret_scopes(self.call_record.args):
             raise SecretUnavailable(
                 f"Tool '{self.tool.name}' did not declare the secret '{scope}'; add it to required_secret_scopes."
             )
+        if scope not in self.tool.required_secret_scopes and scope not in self.call_record.caller.scopes:
+            # The pipeline has checked this, but middleware may have changed the arguments since.
+            raise SecretUnavailable(f"The secret '{scope}' has not been granted to the caller of '{self.tool.name}'.")
         return f"[secret {scope}]" if self.dry_run else self._environment.secrets.get(scope)
 
     def on_cancel(self, callback: Callable[[], None]) -> None:

@@ -241,8 +241,11 @@ class Pipeline:
             redacted = None if pending is None else redacted_arguments(pending.call, pending.proposal)
             return await self._refuse(request, call, redacted or invalid_arguments(call, args), "validate", arguments)
         call = _call(request, call_id, tool.name, args, original)
-        if plan.missing_scope is not None:
-            return await self._refuse(request, call, missing_secret(name, plan.missing_scope), "secrets")
+        missing_scope = plan.missing_scope
+        if tool.referenced_secrets is not None:
+            missing_scope = next((one for one in tool.secret_scopes(args) if one not in request.caller.scopes), None)
+        if missing_scope is not None:
+            return await self._refuse(request, call, missing_secret(name, missing_scope), "secrets")
 
         timeout = plan.timeout_of(args) if plan.timeout_unit else plan.timeout
         ctx = RunContext(self._environment, tool, call, timeout, parent)

@@ -1,0 +1,434 @@
+"""`PageControl`: performs operations on the page of a session: opens, reads, and acts on elements."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from msgspec import structs
+from playwright.async_api import Error
+from playwright.async_api import TimeoutError as PlaywrightTimeout
+
+from holdfast.text.escape import escape, escape_url
+from holdfast.tools.browser.page_guard import VIEWPORT, NotPossible, PageGuard, short_error
+from holdfast.tools.browser.protocol import (
+    Act,
+    Back,
+    Launch,
+    Locate,
+    Located,
+    Navigate,
+    PageEvent,
+    PageView,
+    Read,
+    Reply,
+    Screenshot,
+    Target,
+    Wait,
+)
+from holdfast.tools.browser.snapshot import (
+    EDITABLE,
+    Element,
+    closest_elements,
+    describe,
+    find_elements,
+    hide_values,
+    number_references,
+    parse_snapshot,
+    render,
+    walk,
+)
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Page
+
+T = TypeVar("T")
+
+MAX_LINES: Final = 20_000
+MAX_SNAPSHOT: Final = 16 * 1024 * 1024
+MAX_IMAGE: Final = 4 * 1024 * 1024
+MAX_HEIGHT: Final = 8000
+"""Pixels of a screenshot of the whole page."""
+_POLL: Final = 0.05
+_TYPED_MARK: Final = "data-holdfast-secret"
+_HIDDEN_FIELDS: Final = f"input[type=password], [{_TYPED_MARK}]"
+_FACTS: Final = """element => {
+  const form = element.form || (element.closest && element.closest('form'));
+  const type = (element.getAttribute('type') || '').toLowerCase();
+  const tag = element.tagName.toLowerCase();
+  const submits = !!form && ((tag === 'button' && (type === '' || type === 'submit'))
+    || (tag === 'input' && (type === 'submit' || type === 'image')));
+  return {field_type: tag === 'input' ? type || 'text' : tag,
+    autocomplete: (element.getAttribute('autocomplete') || '').toLowerCase().slice(0, 100), submits,
+    sends: !!form && (form.getAttribute('method') || '').toLowerCase() === 'post'};
+}"""
+
+
+class StalePage(Exception):
+    """The page has changed since the element was located."""
+
+
+class References:
+    """Numbers the elements of a session, so that a reference never means an element of another page."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[int, str, str, str], str] = {}
+        self._own: dict[str, str] = {}
+        self._seen: dict[str, str] = {}
+        """What each reference meant, for messages about stale ones."""
+        self._next = 1
+
+    def number(self, document: int, element: Element) -> str:
+        key = (document, element.ref, element.role, element.label)
+        found = self._numbers.get(key)
+        if found is None:
+            found = self._numbers[key] = f"e{self._next}"
+            self._seen[found] = describe(element)
+            self._next += 1
+        self._own[found] = element.ref
+        return found
+
+    def start_page(self) -> None:
+        """Forget which references can be used: those of the coming snapshot."""
+        self._own.clear()
+        if len(self._numbers) > 4 * MAX_LINES:
+            self._numbers.clear()
+            self._seen.clear()
+
+    def selector(self, ref: str) -> str | None:
+        own = self._own.get(ref)
+        return None if own is None else f"aria-ref={own}"
+
+    def meaning(self, ref: str) -> str | None:
+        return self._seen.get(ref)
+
+
+class PageControl:
+    """Performs the operations of one session on its page."""
+
+    def __init__(self, browser: Browser, launch: Launch) -> None:
+        self._browser = browser
+        self._launch = launch
+        self._guard = PageGuard(browser, launch)
+        self._status: int | None = None
+        self._references = References()
+        self._lock = asyncio.Lock()
+
+    async def open(self) -> None:
+        await self._guard.open()
+
+    def take_events(self) -> tuple[PageEvent, ...]:
+        return self._guard.take_events()
+
+    async def perform(self, request_id: int, operation: Any, hosts: tuple[str, ...]) -> Reply:
+        async with self._lock:
+            self._guard.begin(hosts)
+            await self._guard.ensure_page()
+            perform: dict[type[Any], Callable[[Any], Awaitable[Reply]]] = {
+                Navigate: self._navigate,
+                Back: self._back,
+                Read: self._read,
+                Locate: self._locate,
+                Act: self._act,
+                Wait: self._wait,
+                Screenshot: self._screenshot,
+            }
+            try:
+                reply = await perform[type(operation)](operation)
+            except StalePage as error:
+                reply = Reply(id=0, error=str(error), stale=True)
+            except NotPossible as error:
+                reply = Reply(id=0, error=str(error))
+            except TimeoutError:
+                reply = Reply(id=0, error=await self._guard.replace_hung_page())
+            guard = self._guard
+            return structs.replace(reply, id=request_id, events=guard.take_events(), downloads=guard.take_downloads())
+
+    async def _navigate(self, operation: Navigate) -> Reply:
+        page = self._guard.current()
+        try:
+            response = await page.goto(
+                operation.url, wait_until="domcontentloaded", timeout=self._launch.navigation_seconds * 1000
+            )
+            self._status = None if response is None else response.status
+        except PlaywrightTimeout:
+            await self._guard.stop_loading()
+            seconds = self._launch.navigation_seconds
+            return Reply(id=0, error=f"{escape_url(operation.url)} did not load within {seconds:g} s.")
+        except Error as error:
+            if "Download is starting" in error.message:
+                await self._guard.finish_work()
+                return Reply(id=0, page=await self._view())
+            if self._browser.is_connected() and not page.is_closed():
+                return Reply(id=0, error=f"{escape_url(operation.url)} cannot be opened: {_network_error(error)}")
+            raise
+        await self._guard.settle()
+        return Reply(id=0, page=await self._view())
+
+    async def _back(self, operation: Back) -> Reply:
+        page = self._guard.current()
+        before = self._guard.document
+        with contextlib.suppress(PlaywrightTimeout):
+            await page.go_back(wait_until="domcontentloaded", timeout=self._launch.navigation_seconds * 1000)
+        await self._guard.settle()
+        if self._guard.document == before:
+            raise NotPossible("There is no earlier page to go back to.")
+        return Reply(id=0, page=await self._view())
+
+    async def _read(self, operation: Read) -> Reply:
+        if operation.plain:
+            return Reply(id=0, page=await self._plain_text(operation.target))
+        view, root = await self._snapshot()
+        if operation.target is None:
+            return Reply(id=0, page=view)
+        element = self._find(root, operation.target)
+        lines = _whole_lines(element)
+        return Reply(id=0, page=structs.replace(view, lines=tuple(lines[:MAX_LINES]), omitted=len(lines[MAX_LINES:])))
+
+    async def _locate(self, operation: Locate) -> Reply:
+        view, root = await self._snapshot()
+        element = self._find(root, operation.target)
+        return Reply(id=0, located=await self._located(view, element))
+
+    async def _act(self, operation: Act) -> Reply:
+        seen = operation.element
+        view, root = await self._snapshot()
+        if (view.url, view.document) != (seen.url, seen.document):
+            raise StalePage(f"The page has changed since: it is {escape_url(view.url)} now. Nothing was done.")
+        element = next((found for found in walk(root) if found.ref == seen.ref), None)
+        now = None if element is None else await self._located(view, element)
+        if now != seen:
+            raise StalePage(f"{seen.description} has changed or is gone. Nothing was done. {self._closest(root, seen)}")
+        locator = self._guard.current().locator(cast(str, self._references.selector(seen.ref)))
+        limit = self._launch.action_seconds * 1000
+        try:
+            if operation.kind == "click":
+                await locator.click(timeout=limit)
+            elif operation.kind == "select":
+                await self._select(locator, operation.values, limit)
+            else:
+                if operation.secret:
+                    await locator.evaluate(f"element => element.setAttribute('{_TYPED_MARK}', '')")
+                await locator.fill(operation.text, timeout=limit)
+                if operation.submit:
+                    await locator.press("Enter", timeout=limit, no_wait_after=True)
+        except PlaywrightTimeout as error:
+            raise NotPossible(f"{seen.description} did not accept the {operation.kind}: {_call_log(error)}") from None
+        except Error as error:
+            if not self._browser.is_connected():
+                raise
+            if self._guard.current_or_none() is None:
+                return Reply(id=0, error=f"The page was closed during the {operation.kind}.")
+            raise NotPossible(f"{seen.description}: {short_error(error)}") from None
+        await self._guard.settle()
+        await self._guard.follow_window()
+        return Reply(id=0, page=await self._view())
+
+    async def _select(self, locator: Any, values: tuple[str, ...], limit: float) -> None:
+        options: list[dict[str, str]] = await locator.evaluate(
+            "element => Array.from(element.options || []).slice(0, 5000)"
+            ".map(option => ({label: option.label.trim(), value: option.value}))"
+        )
+        if not options:
+            raise NotPossible("It is not a selection list. Click it, and then the option.")
+        chosen: list[str] = []
+        for value in values:
+            found = next((item for item in options if value.strip() in (item["label"], item["value"])), None)
+            if found is None:
+                known = ", ".join(f"«{escape(item['label'][:60])}»" for item in options[:20])
+                raise NotPossible(f"There is no option «{escape(value[:60])}». Options: {known}.")
+            chosen.append(found["value"])
+        await locator.select_option(chosen, timeout=limit)
+
+    async def _wait(self, operation: Wait) -> Reply:
+        """Wait until a text appears, or is gone, or the time is over."""
+        page = self._guard.current()
+        ends = time.monotonic() + operation.seconds
+        wanted, unwanted = operation.text, operation.gone
+        while True:
+            if wanted is None and unwanted is None:
+                await asyncio.sleep(max(0.0, ends - time.monotonic()))
+                break
+            text = " ".join(
+                (await self._bounded(page.evaluate("() => document.body ? document.body.innerText : ''"))).split()
+            )
+            if (wanted is None or wanted in text) and (unwanted is None or unwanted not in text):
+                break
+            if time.monotonic() >= ends:
+                what = (
+                    f"«{escape(wanted)}» did not appear"
+                    if wanted is not None
+                    else f"«{escape(unwanted or '')}» is still there"
+                )
+                view = await self._view()
+                return Reply(id=0, error=f"{what} within {operation.seconds:g} s.", page=view)
+            await asyncio.sleep(_POLL)
+            page = self._guard.current()
+        await self._guard.settle()
+        return Reply(id=0, page=await self._view())
+
+    async def _screenshot(self, operation: Screenshot) -> Reply:
+        page = self._guard.current()
+        view, root = await self._snapshot()
+        options: dict[str, Any] = {
+            "mask": [page.locator(_HIDDEN_FIELDS)],
+            "timeout": self._launch.action_seconds * 1000,
+            "animations": "disabled",
+        }
+        source: Any = page
+        if operation.target is not None:
+            source = page.locator(cast(str, self._references.selector(self._find(root, operation.target).ref)))
+        elif operation.full_page:
+            height = await self._bounded(page.evaluate("() => Math.ceil(document.documentElement.scrollHeight)"))
+            if height > MAX_HEIGHT:
+                self._guard.note(
+                    "browser", f"The page is {height:,} pixels high; the screenshot ends at {MAX_HEIGHT:,}."
+                )
+            clipped = {"x": 0, "y": 0, "width": VIEWPORT["width"], "height": min(int(height), MAX_HEIGHT)}
+            options |= {"full_page": True, "clip": clipped}
+        image = await self._bounded(source.screenshot(**options))
+        if len(image) <= MAX_IMAGE:
+            return Reply(id=0, page=view, image=image)
+        image = await self._bounded(source.screenshot(**options, type="jpeg", quality=60))
+        return Reply(id=0, page=view, image=image, mime_type="image/jpeg")
+
+    async def _view(self) -> PageView:
+        return (await self._snapshot())[0]
+
+    async def _snapshot(self) -> tuple[PageView, Element]:
+        page = self._guard.current()
+        seconds = self._launch.action_seconds
+        source = await self._bounded(page.aria_snapshot(mode="ai", timeout=seconds * 1000))
+        if len(source) > MAX_SNAPSHOT:
+            self._guard.note(
+                "browser", f"The snapshot of the page is {len(source):,} characters long; the end is left out."
+            )
+            source = source[:MAX_SNAPSHOT]
+        root = parse_snapshot(source)
+        self._references.start_page()
+        number_references(root, lambda element: self._references.number(self._guard.document, element))
+        hide_values(root, await self._hidden_values(page))
+        lines = render(root)
+        view = PageView(
+            url=page.url,
+            title=await self._bounded(page.title()),
+            status=self._status,
+            document=self._guard.document,
+            lines=tuple(lines[:MAX_LINES]),
+            omitted=len(lines[MAX_LINES:]),
+        )
+        return view, root
+
+    async def _hidden_values(self, page: Page) -> list[str]:
+        values: list[str] = []
+        for frame in page.frames[:50]:
+            with contextlib.suppress(Error):
+                values += await self._bounded(
+                    frame.evaluate(
+                        "selector => Array.from(document.querySelectorAll(selector)).slice(0, 100)"
+                        ".map(field => String(field.value || '')).filter(value => value)",
+                        _HIDDEN_FIELDS,
+                    )
+                )
+        return values
+
+    async def _plain_text(self, target: Target | None) -> PageView:
+        view, root = await self._snapshot()
+        page = self._guard.current()
+        where = "body"
+        if target is not None:
+            where = cast(str, self._references.selector(self._find(root, target).ref))
+        text = await self._bounded(page.locator(where).inner_text(timeout=self._launch.action_seconds * 1000))
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return structs.replace(view, lines=tuple(lines[:MAX_LINES]), omitted=len(lines[MAX_LINES:]))
+
+    def _find(self, root: Element, target: Target) -> Element:
+        if target.ref is not None:
+            found = next((element for element in walk(root) if element.ref == target.ref), None)
+            if found is not None:
+                return found
+            meant = self._references.meaning(target.ref)
+            what = (
+                f"{target.ref} ({meant}) is no longer on the page." if meant else f"There is no element {target.ref}."
+            )
+            raise StalePage(f"{what} {_suggest(closest_elements(root, meant or ''))}")
+        matches = find_elements(root, target.role, target.name)
+        wanted = " ".join(part for part in (target.role, f"«{escape(target.name)}»" if target.name else None) if part)
+        if not matches:
+            words = f"{target.role or ''} {target.name or ''}"
+            raise NotPossible(f"There is no {wanted} on the page. {_suggest(closest_elements(root, words))}")
+        if len(matches) > 1:
+            named = ", ".join(f"{element.ref} {describe(element)}" for element in matches[:5])
+            more = f" and {len(matches) - 5} more" if len(matches) > 5 else ""
+            raise NotPossible(f"{len(matches)} elements match {wanted}: {named}{more}. Choose one by its reference.")
+        return matches[0]
+
+    async def _located(self, view: PageView, element: Element) -> Located:
+        selector = self._references.selector(element.ref)
+        if selector is None:
+            raise NotPossible(f"{describe(element)} cannot be acted on.")
+        facts: dict[str, Any] = await self._bounded(self._guard.current().locator(selector).evaluate(_FACTS))
+        return Located(
+            ref=element.ref,
+            role=element.role,
+            name=" ".join(element.label.split()) if element.role not in EDITABLE else element.name,
+            url=view.url,
+            document=view.document,
+            link=element.url[:2000],
+            description=describe(Element(role=element.role, name=element.name, clickable=element.clickable))
+            if element.role in EDITABLE
+            else describe(element),
+            field_type=str(facts["field_type"])[:40],
+            autocomplete=str(facts["autocomplete"]),
+            submits=bool(facts["submits"]),
+            sends=bool(facts["sends"]),
+        )
+
+    def _closest(self, root: Element, seen: Located) -> str:
+        return _suggest(closest_elements(root, f"{seen.role} {seen.name}"))
+
+    async def _bounded(self, work: Awaitable[T]) -> T:
+        """Raise `TimeoutError` if the page does not answer. Playwright's own limits do not cover scripts."""
+        try:
+            return await asyncio.wait_for(work, self._launch.action_seconds)
+        except PlaywrightTimeout:
+            raise TimeoutError from None
+
+
+def _whole_lines(element: Element) -> list[str]:
+    """The lines of one element, with all options of a selection list."""
+    if element.role != "combobox":
+        return render(element)
+    return [*render(element), *(f"  {line}" for child in element.children for line in render(child))]
+
+
+def _suggest(elements: list[Element]) -> str:
+    if not elements:
+        return "The page has no elements to act on."
+    return f"Closest: {', '.join(f'{element.ref} {describe(element)}' for element in elements)}."
+
+
+def _call_log(error: PlaywrightTimeout) -> str:
+    """Return why an action timed out: the last reason in Playwright's log."""
+    reasons = ("intercepts pointer events", "not visible", "not enabled", "not stable", "not editable", "outside of")
+    lines = [line.strip(" -") for line in str(error).splitlines()]
+    found = next((line for line in reversed(lines) if any(reason in line for reason in reasons)), "")
+    return (found or "it was not ready in time")[:300]
+
+
+_NETWORK_ERRORS: Final = {
+    "ERR_TOO_MANY_REDIRECTS": "it redirects too often.",
+    "ERR_TUNNEL_CONNECTION_FAILED": "the connection was refused or failed.",
+    "ERR_EMPTY_RESPONSE": "the server closed the connection without an answer.",
+    "ERR_CERT_": "its certificate is not valid.",
+    "ERR_INVALID_RESPONSE": "the answer is not valid HTTP.",
+    "ERR_ABORTED": "the navigation was stopped.",
+}
+
+
+def _network_error(error: Error) -> str:
+    text = short_error(error)
+    return next((sentence for word, sentence in _NETWORK_ERRORS.items() if word in text), text.removesuffix(".") + ".")

@@ -1,0 +1,129 @@
+"""What the browser tools use: `ctx.service(Browsers)` gives the browser of each session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from holdfast.contract.context import Context
+from holdfast.contract.errors import HoldfastError
+from holdfast.net.hosts import normalize_host
+from holdfast.text.escape import escape_url
+from holdfast.tools.browser.protocol import Operation, PageEvent, PageView, Reply
+
+_PORTS = {"http": 80, "https": 443}
+_MAX_URL = 8192
+
+
+class BrowserError(HoldfastError):
+    """The browser could not do what was asked for; the message says why."""
+
+
+class StaleElement(BrowserError):
+    """The page has changed since the element was located, so nothing was done."""
+
+
+class BrowserSettings(Struct, frozen=True, kw_only=True):
+    """The section `[browser]` of the configuration, and where secrets may be typed."""
+
+    executable: str | None = None
+    headless: bool = True
+    subresources: Literal["approved", "public"] = "public"
+    user_agent: str | None = None
+    navigation_timeout: float = 30.0
+    action_timeout: float = 10.0
+    max_browsers: int = 4
+    max_downloads: int = 20
+    max_download_bytes: int = 100 * 1024 * 1024
+    secret_hosts: Mapping[str, Sequence[str]] = {}
+    """The hosts of pages into which each secret may be typed, by scope."""
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What an operation returned, with what happened meanwhile."""
+
+    reply: Reply
+    events: tuple[PageEvent, ...] = ()
+
+    @property
+    def page(self) -> PageView:
+        return self.reply.page or PageView()
+
+
+class BrowserSession(Protocol):
+    """One browser with one page. Operations run one after another."""
+
+    shown: PageView | None
+    """The page as the model has seen it last."""
+
+    @property
+    def running(self) -> bool: ...
+
+    async def navigate(self, url: str, host: str) -> Answer:
+        """Open a page, whose host is allowed in this session from now on."""
+        ...
+
+    async def perform(self, operation: Operation, *, start: bool = False) -> Answer:
+        """Run an operation. Raises `BrowserError`; `StaleElement` if the page has changed."""
+        ...
+
+    async def close(self) -> bool:
+        """Close the browser; False if none was open."""
+        ...
+
+
+class Browsers(Protocol):
+    settings: BrowserSettings
+
+    def session(self, name: str) -> BrowserSession: ...
+    def refusal(self, host: str, port: int) -> str | None:
+        """Return why a host cannot be reached, if that is known without resolving it."""
+        ...
+
+
+class PageAddress(Struct, frozen=True):
+    """An http or https URL."""
+
+    url: str
+    host: str
+    """Normalized; an IDN in punycode."""
+    port: int
+
+    @property
+    def entry(self) -> str:
+        """The host as `network.hosts` names it."""
+        if self.port in _PORTS.values():
+            return self.host
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def page_address(url: str) -> PageAddress:
+    """Parse a URL for the browser. Raises `BrowserError` for one that is not http or https, or not unambiguous."""
+    if len(url) > _MAX_URL:
+        raise BrowserError(f"The URL is longer than {_MAX_URL:,} characters.")
+    shown = escape_url(url)
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORTS.get(parts.scheme, 0)
+    except ValueError:
+        raise BrowserError(f"{shown} is not a valid URL.") from None
+    if parts.scheme not in _PORTS:
+        raise BrowserError(f"The browser opens only http and https pages, not {shown}.")
+    if not url.isprintable() or any(letter in url for letter in ' "<>\\^`{|}'):
+        raise BrowserError(f"{shown} contains characters that are not valid in a URL. Percent-encode them.")
+    if "@" in parts.netloc:
+        raise BrowserError(f"{shown} contains a user name or password, which can be mistaken for a host. Remove it.")
+    name = parts.netloc if parts.netloc.startswith("[") else parts.netloc.partition(":")[0]
+    host = normalize_host(name.partition("]")[0] + "]" if name.startswith("[") else name)
+    if host is None or not port:
+        raise BrowserError(f"{shown} has no unambiguous host.")
+    place = f"[{host}]" if ":" in host else host
+    where = place if port == _PORTS[parts.scheme] else f"{place}:{port}"
+    return PageAddress(parts._replace(netloc=where).geturl(), host, port)
+
+
+def session_of(ctx: Context) -> BrowserSession:
+    return ctx.service(Browsers).session(ctx.session)
