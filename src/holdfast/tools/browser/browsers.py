@@ -124,7 +124,8 @@ class ChromiumSession:
         self._lock = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
         self._parts: AsyncExitStack | None = None
-        self._folder: Path | None = None
+        self.folder: Path | None = None
+        """The private folder of the browser, while it runs."""
         self._replies: dict[int, asyncio.Future[Reply]] = {}
         self._next = 0
         self._approved: dict[str, None] = {}
@@ -141,6 +142,10 @@ class ChromiumSession:
     def hosts(self) -> tuple[str, ...]:
         """The hosts whose pages may be opened: approved in this session, or listed in the configuration."""
         return (*self._approved, *self._browsers.network.hosts)
+
+    def forget_hosts(self) -> None:
+        """Withdraw what navigations have allowed."""
+        self._approved.clear()
 
     async def navigate(self, url: str, host: str) -> Answer:
         self._approved[host] = None
@@ -211,7 +216,7 @@ class ChromiumSession:
         self._lost = False
         is_root = os.geteuid() == 0
         async with AsyncExitStack() as parts:
-            folder = self._folder = make_temporary_folder("browser")
+            folder = self.folder = make_temporary_folder("browser")
             parts.callback(remove_temporary_folder, folder)
             parts.callback(_kill_marked, folder)
             proxy = await parts.enter_async_context(ProxyServer(self._gateway, on_refused=self._on_refused))

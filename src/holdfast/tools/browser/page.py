@@ -43,7 +43,7 @@ from holdfast.tools.browser.snapshot import (
 )
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, Page
+    from playwright.async_api import Browser, Page, Response
 
 T = TypeVar("T")
 
@@ -154,6 +154,8 @@ class PageControl:
                 operation.url, wait_until="domcontentloaded", timeout=self._launch.navigation_seconds * 1000
             )
             self._status = None if response is None else response.status
+            if response is not None and (failure := await self._proxy_failure(response)) is not None:
+                return Reply(id=0, error=f"{escape_url(operation.url)} cannot be opened: {failure}")
         except PlaywrightTimeout:
             await self._guard.stop_loading()
             seconds = self._launch.navigation_seconds
@@ -167,6 +169,15 @@ class PageControl:
             raise
         await self._guard.settle()
         return Reply(id=0, page=await self._view())
+
+    async def _proxy_failure(self, response: Response) -> str | None:
+        """Return what the proxy said, if it answered in place of the server, as it does for plain http."""
+        if response.status not in (400, 403, 502) or not response.headers.get("content-type", "").startswith(
+            "text/plain"
+        ):
+            return None
+        text = (await self._bounded(response.text())).strip()
+        return escape(text) if text.startswith("holdfast") and len(text) < 1000 else None
 
     async def _back(self, operation: Back) -> Reply:
         page = self._guard.current()

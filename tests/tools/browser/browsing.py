@@ -1,0 +1,212 @@
+"""A real browser on pages that the test serves on loopback: `browsing` shares one between the tests of a module."""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Answer, Caller, Config, PendingCall, Result, Runtime
+from holdfast.net.network import Network
+from holdfast.runtime.workspace import Workspace
+from holdfast.store.ledger import Ledger
+from holdfast.tools.browser import actions, navigation, page_text
+from holdfast.tools.browser.browsers import ChromiumBrowsers, ChromiumSession
+from holdfast.tools.browser.chromium import find_chromium, missing
+from holdfast.tools.browser.service import Browsers, BrowserSettings
+
+HOSTS = ("shop.test", "other.test", "cdn.test")
+TOOLS = [
+    value for module in (actions, navigation, page_text) for name, value in vars(module).items() if name.isupper()
+    and name.startswith("BROWSER_")
+]  # fmt: skip
+needs_chromium = pytest.mark.skipif(missing() is not None, reason=f"the browser cannot be used: {missing()}")
+
+Body = str | bytes | Callable[["Handler"], None]
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Serves `Site.pages`. A page can be a function that answers by itself."""
+
+    protocol_version = "HTTP/1.1"
+    server: SiteServer
+
+    def do_GET(self) -> None:
+        site = self.server.site
+        host = self.headers.get("Host", "").partition(":")[0]
+        site.requests.append(f"{self.command} {host}{self.path}")
+        body = site.pages.get(self.path.partition("?")[0])
+        if callable(body):
+            body(self)
+            return
+        if body is None:
+            self.reply(b"not found", status=404)
+        else:
+            text = body.replace("PORT", str(site.port)).encode() if isinstance(body, str) else body
+            self.reply(text)
+
+    do_POST = do_GET
+
+    def reply(self, body: bytes, *headers: tuple[str, str], status: int = 200) -> None:
+        self.send_response(status)
+        for name, value in headers or (("Content-Type", "text/html; charset=utf-8"),):
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def redirect(self, url: str) -> None:
+        self.reply(b"", ("Location", url.replace("PORT", str(self.server.site.port))), status=302)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        pass
+
+
+class SiteServer(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    site: Site
+
+
+@dataclass
+class Site:
+    """Pages by path, the same for all of `HOSTS`."""
+
+    port: int
+    pages: dict[str, Body] = field(default_factory=dict[str, Body])
+    requests: list[str] = field(default_factory=list[str])
+    """What was asked for: `GET host/path`."""
+
+    def url(self, path: str = "/", host: str = "shop.test") -> str:
+        return f"http://{host}:{self.port}{path}"
+
+
+@contextmanager
+def serving() -> Iterator[Site]:
+    server = SiteServer(("127.0.0.1", 0), Handler)
+    server.site = Site(server.server_port)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield server.site
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+async def _to_loopback(host: str, port: int) -> Sequence[str]:
+    return ["127.0.0.1"]
+
+
+@dataclass
+class Browsing:
+    """A site, a browser, and calls of the browser tools that a person approves."""
+
+    site: Site
+    browsers: ChromiumBrowsers
+    folder: Path
+    asked: list[PendingCall] = field(default_factory=list[PendingCall])
+    """The calls that needed approval."""
+    before_answer: Callable[[], None] | None = None
+    """Called while a call waits for approval."""
+    session_name: str = "browsing"
+    config: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def session(self) -> ChromiumSession:
+        return self.browsers.session(self.session_name)
+
+    def runtime(self, ledger: Ledger | None = None) -> Runtime:
+        root = self.folder / "project"
+        root.mkdir(exist_ok=True)
+        config = Config.from_dict(self.config)
+        runtime = Runtime(
+            tools=TOOLS,
+            config=config,
+            workspace=Workspace(root=root),
+            asker=self._answer,
+            ledger=ledger,
+            caller=Caller(session=self.session_name, scopes=frozenset(config.secrets)),
+        )
+        runtime.services.offer(Browsers, self.browsers)
+        return runtime
+
+    async def _answer(self, pending: PendingCall) -> Answer:
+        self.asked.append(pending)
+        if self.before_answer is not None:
+            await asyncio.to_thread(self.before_answer)
+        return Answer(kind="approve", by="ann")
+
+    async def acall(self, tool: str, /, **args: Any) -> Result:
+        async with self.runtime() as runtime:
+            return await asyncio.wait_for(runtime.call(tool, args), 100)
+
+    def call(self, tool: str, /, **args: Any) -> Result:
+        return asyncio.run(self.acall(tool, **args))
+
+    def open(self, body: Body, path: str = "/", host: str = "shop.test") -> Result:
+        """Serve a page and open it."""
+        self.site.pages[path] = body
+        result = self.call("browser.navigate", url=self.site.url(path, host))
+        assert result.success, result.error
+        return result
+
+    def page(self) -> str:
+        return self.call("browser.text").output
+
+    def processes(self) -> set[int]:
+        """The processes of this session's browser."""
+        return marked_processes(self.session.folder)
+
+
+def marked_processes(folder: Path | None) -> set[int]:
+    found: set[int] = set()
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit() and folder is not None:
+            try:
+                environment = Path(entry.path, "environ").read_bytes()
+                state = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()[0]
+            except OSError:
+                continue
+            if folder.name.encode() in environment and state != b"Z":
+                found.add(int(entry.name))
+    return found
+
+
+@contextmanager
+def opened_browsing(folder: Path, **settings: Any) -> Iterator[Browsing]:
+    with serving() as site:
+        settings.setdefault("action_timeout", 30.0)
+        settings.setdefault("navigation_timeout", 60.0)
+        private = [f"{host}:{site.port}" for host in HOSTS]
+        network = Network(private=private, resolver=_to_loopback)
+        browsers = ChromiumBrowsers(
+            network, BrowserSettings(executable=find_chromium(), **settings), folder / "quarantine"
+        )
+        try:
+            yield Browsing(site, browsers, folder)
+        finally:
+            browsers.close()
+
+
+@pytest.fixture(scope="module")
+def shared_browsing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browsing]:
+    with opened_browsing(tmp_path_factory.mktemp("browsing")) as browsing:
+        yield browsing
+
+
+@pytest.fixture
+def browsing(shared_browsing: Browsing) -> Browsing:
+    shared_browsing.site.pages.clear()
+    shared_browsing.site.requests.clear()
+    shared_browsing.asked.clear()
+    shared_browsing.before_answer = None
+    shared_browsing.config = {}
+    shared_browsing.session.shown = None
+    return shared_browsing
