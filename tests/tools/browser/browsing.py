@@ -6,7 +6,7 @@ import asyncio
 import http.server
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,10 +37,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
     """Serves `Site.pages`. A page can be a function that answers by itself."""
 
     protocol_version = "HTTP/1.1"
-    server: SiteServer
+
+    @property
+    def site(self) -> Site:
+        assert isinstance(self.server, SiteServer)
+        return self.server.site
 
     def do_GET(self) -> None:
-        site = self.server.site
+        site = self.site
         host = self.headers.get("Host", "").partition(":")[0]
         site.requests.append(f"{self.command} {host}{self.path}")
         body = site.pages.get(self.path.partition("?")[0])
@@ -64,7 +68,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def redirect(self, url: str) -> None:
-        self.reply(b"", ("Location", url.replace("PORT", str(self.server.site.port))), status=302)
+        self.reply(b"", ("Location", url.replace("PORT", str(self.site.port))), status=302)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         pass
@@ -89,7 +93,7 @@ class Site:
 
 
 @contextmanager
-def serving() -> Iterator[Site]:
+def serving() -> Generator[Site]:
     server = SiteServer(("127.0.0.1", 0), Handler)
     server.site = Site(server.server_port)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
@@ -180,7 +184,7 @@ def marked_processes(folder: Path | None) -> set[int]:
 
 
 @contextmanager
-def opened_browsing(folder: Path, **settings: Any) -> Iterator[Browsing]:
+def opened_browsing(folder: Path, **settings: Any) -> Generator[Browsing]:
     with serving() as site:
         settings.setdefault("action_timeout", 30.0)
         settings.setdefault("navigation_timeout", 60.0)

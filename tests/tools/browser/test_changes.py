@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.tools.browser.changes import MAX_COMPARED, apply, compare, render_changes
 from tests.quick import quickly

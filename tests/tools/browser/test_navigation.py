@@ -51,8 +51,8 @@ def test_a_listed_host_is_opened_without_asking(browsing: Browsing) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "file:///etc/passwd", "chrome://settings", "view-source:http://shop.test/", "devtools://x", "javascript:alert(1)",
-        "data:text/html,x", "about:blank", "ftp://shop.test/", "http://user:pw@shop.test/", "http://shop.test\\@evil/",
+        "file:///etc/passwd", "chrome://settings", "view-source:http://shop.test/", "devtools://x",
+        "javascript:alert(1)", "data:text/html,x", "about:blank", "ftp://shop.test/", "http://user:pw@shop.test/", "http://shop.test\\@evil/",
         "http://", "http://127.0.0.1/", "http://[::1]/", "http://2130706433/", "http://10.0.0.1/", "not a url",
         "http://shop.test:99999/",
     ],

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from msgspec import structs
@@ -35,7 +36,7 @@ from holdfast.tools.browser.snapshot import (
     closest_elements,
     describe,
     find_elements,
-    hide_values,
+    hide_value,
     number_references,
     parse_snapshot,
     render,
@@ -48,13 +49,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_LINES: Final = 20_000
+MAX_FRAMES: Final = 100
+MAX_FIELDS: Final = 300
+"""Fields whose values are shown."""
 MAX_SNAPSHOT: Final = 16 * 1024 * 1024
 MAX_IMAGE: Final = 4 * 1024 * 1024
 MAX_HEIGHT: Final = 8000
 """Pixels of a screenshot of the whole page."""
 _POLL: Final = 0.05
+_FIELD_SECONDS: Final = 2.0
 _TYPED_MARK: Final = "data-holdfast-secret"
 _HIDDEN_FIELDS: Final = f"input[type=password], [{_TYPED_MARK}]"
+_HIDE_REFUSED_FRAMES: Final = """() => {
+  for (const frame of document.querySelectorAll('iframe, frame'))
+    if (!/^(https?|about|data|blob|javascript):/.test(frame.src || 'about:')) frame.style.display = 'none';
+}"""
 _FACTS: Final = """element => {
   const form = element.form || (element.closest && element.closest('form'));
   const type = (element.getAttribute('type') || '').toLowerCase();
@@ -312,7 +321,9 @@ class PageControl:
     async def _snapshot(self) -> tuple[PageView, Element]:
         page = self._guard.current()
         seconds = self._launch.action_seconds
-        source = await self._bounded(page.aria_snapshot(mode="ai", timeout=seconds * 1000))
+        await self._hide_dead_frames(page)
+        # Less than the limit of `_bounded`, because then a frame that does not answer is only left out.
+        source = await self._bounded(page.aria_snapshot(mode="ai", timeout=seconds * 800))
         if len(source) > MAX_SNAPSHOT:
             self._guard.note(
                 "browser", f"The snapshot of the page is {len(source):,} characters long; the end is left out."
@@ -321,7 +332,7 @@ class PageControl:
         root = parse_snapshot(source)
         self._references.start_page()
         number_references(root, lambda element: self._references.number(self._guard.document, element))
-        hide_values(root, await self._hidden_values(page))
+        await self._hide_secrets(root)
         lines = render(root)
         view = PageView(
             url=page.url,
@@ -333,18 +344,34 @@ class PageControl:
         )
         return view, root
 
-    async def _hidden_values(self, page: Page) -> list[str]:
-        values: list[str] = []
-        for frame in page.frames[:50]:
+    async def _hide_dead_frames(self, page: Page) -> None:
+        """Take frames that Chromium refused to load (`file:`) out of the snapshot, which would wait for them."""
+        parents = {frame.parent_frame for frame in page.frames[1:] if not frame.url and frame.parent_frame is not None}
+        for parent in list(parents)[:MAX_FRAMES]:
             with contextlib.suppress(Error):
-                values += await self._bounded(
-                    frame.evaluate(
-                        "selector => Array.from(document.querySelectorAll(selector)).slice(0, 100)"
-                        ".map(field => String(field.value || '')).filter(value => value)",
-                        _HIDDEN_FIELDS,
-                    )
-                )
-        return values
+                await self._bounded(parent.evaluate(_HIDE_REFUSED_FRAMES))
+
+    async def _hide_secrets(self, root: Element) -> None:
+        """Hide the values of password fields and of fields that got a secret, and of those that cannot be judged."""
+        fields = [element for element in walk(root) if element.role in EDITABLE and element.text]
+        judged = await asyncio.gather(*(self._is_secret(element) for element in fields[:MAX_FIELDS]))
+        for element, secret in zip_longest(fields, judged, fillvalue=True):
+            if secret and isinstance(element, Element):
+                hide_value(element)
+
+    async def _is_secret(self, element: Element) -> bool:
+        selector = self._references.selector(element.ref)
+        if selector is None:
+            return True
+        try:
+            judging = (
+                self._guard.current()
+                .locator(selector)
+                .evaluate("(element, hidden) => element.matches(hidden)", _HIDDEN_FIELDS)
+            )
+            return bool(await asyncio.wait_for(judging, _FIELD_SECONDS))
+        except (Error, TimeoutError):
+            return True
 
     async def _plain_text(self, target: Target | None) -> PageView:
         view, root = await self._snapshot()

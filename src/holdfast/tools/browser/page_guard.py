@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         FileChooser,
         Frame,
         Page,
+        Route,
     )
     from playwright.async_api import (
         Download as PageDownload,
@@ -43,6 +44,7 @@ VIEWPORT: Final = {"width": 1280, "height": 800}
 MAX_EVENTS: Final = 20
 MAX_DIALOGS: Final = 20
 """Dialogs during one operation; a page that opens more is closed."""
+_DIALOGS_SHOWN: Final = 5
 _QUIET: Final = 0.15
 _SETTLE: Final = 3.0
 """Seconds without a request after which a page counts as finished, and the most that is waited for that."""
@@ -98,7 +100,8 @@ class PageGuard:
             bypass_csp=False,
         )
         self._context.set_default_timeout(self._launch.action_seconds * 1000)
-        self._context.on("page", self._on_window)
+        self._context.on("page", self._close_window)
+        await self._context.route("**/*", self._stop_windows)
         await self._new_page()
 
     def take_events(self) -> tuple[PageEvent, ...]:
@@ -149,6 +152,8 @@ class PageGuard:
             task.add_done_callback(self._work.discard)
 
         session.on("Fetch.requestPaused", paused)
+        session.on("Page.windowOpen", self._on_window)
+        await _send(session, "Page.enable")
         # Playwright's own routes do not see redirects; Chromium's interception sees each hop.
         patterns = [{"urlPattern": "*", "resourceType": "Document", "requestStage": "Request"}]
         await _send(session, "Fetch.enable", {"patterns": patterns})
@@ -264,24 +269,26 @@ class PageGuard:
                 if self._page is not None:
                     self._start(self._page.close())
             return
-        self.note("dialog", f"Dismissed {dialog.type} dialog: «{dialog.message[:300]}»")
+        if self._dialogs <= _DIALOGS_SHOWN:
+            self.note("dialog", f"Dismissed {dialog.type} dialog: «{dialog.message[:300]}»")
         self._start(dialog.dismiss())
 
-    def _on_window(self, window: Page) -> None:
-        if self._page is None or window == self._page:
-            return
-        self._start(self._close_window(window))
-
-    async def _close_window(self, window: Page) -> None:
-        url = window.url
-        if url in ("", "about:blank"):
-            with contextlib.suppress(Error, TimeoutError):
-                request = await asyncio.wait_for(window.wait_for_event("request"), 1.0)
-                url = request.url
-        if url not in ("", "about:blank"):
-            self._window = url
+    async def _stop_windows(self, route: Route) -> None:
+        """Stop what a new window would load. It is closed at once, but not before its first request."""
+        try:
+            own = self._page is None or route.request.frame.page == self._page
+        except Error:  # the window has no frame yet
+            own = False
         with contextlib.suppress(Error):
-            await window.close()
+            await (route.fallback() if own else route.abort())
+
+    def _close_window(self, window: Page) -> None:
+        if self._page is not None and window != self._page:
+            self._start(window.close())
+
+    def _on_window(self, event: dict[str, Any]) -> None:
+        if self._window is None and event.get("url") not in (None, "", "about:blank"):
+            self._window = str(event["url"])
 
     def _on_download(self, download: PageDownload) -> None:
         self._start(self._keep_download(download))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Final
 
@@ -154,18 +154,10 @@ def number_references(root: Element, reference: Callable[[Element], str]) -> Non
             element.ref = reference(element)
 
 
-def hide_values(root: Element, secret: Collection[str]) -> None:
-    """Hide the values of fields that hold one of these: passwords, and what was typed from a secret."""
-    hidden = {" ".join(value.split()) for value in secret if value}
-    if not hidden:
-        return
-    for element in walk(root):
-        if element.role in EDITABLE and element.text:
-            if " ".join(element.text.split()) in hidden:
-                element.text = _HIDDEN
-            for child in element.children:
-                if child.role == "text" and " ".join(child.text.split()) in hidden:
-                    child.text = _HIDDEN
+def hide_value(element: Element) -> None:
+    """Hide the value of a field: a password, or what was typed from a secret."""
+    element.text = _HIDDEN
+    element.children = [child for child in element.children if child.role != "text"]
 
 
 def quote(text: str, limit: int = MAX_TEXT) -> str:
