@@ -139,6 +139,16 @@ class ChromiumSession:
         return self._process is not None and self._process.returncode is None
 
     @property
+    def pid(self) -> int | None:
+        """The process that controls the browser."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def busy(self) -> bool:
+        """Whether an operation is running."""
+        return bool(self._replies)
+
+    @property
     def hosts(self) -> tuple[str, ...]:
         """The hosts whose pages may be opened: approved in this session, or listed in the configuration."""
         return (*self._approved, *self._browsers.network.hosts)
@@ -170,9 +180,9 @@ class ChromiumSession:
             self._refused.clear()
             reply = await self._ask(operation)
             events = (*self._take_notes(), *reply.events, *self._refusals(), *map(self._keep, reply.downloads))
-            if isinstance(operation, Navigate) and (reason := self._refusal_of(operation.url)) is not None:
-                raise BrowserError(reason)
             if reply.error is not None:
+                if isinstance(operation, Navigate) and (reason := self._refusal_of(operation.url)) is not None:
+                    raise BrowserError(reason)
                 notes = "".join(f"\n{event.text}" for event in events)
                 raise (StaleElement if reply.stale else BrowserError)(reply.error + notes)
             return Answer(reply=reply, events=events)

@@ -14,7 +14,7 @@ from playwright.async_api import Error
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from holdfast.text.escape import escape, escape_url
-from holdfast.tools.browser.page_guard import VIEWPORT, NotPossible, PageGuard, short_error
+from holdfast.tools.browser.page_guard import VIEWPORT, NotPossible, PageGuard, PageNotLoaded, short_error
 from holdfast.tools.browser.protocol import (
     Act,
     Back,
@@ -160,12 +160,13 @@ class PageControl:
         page = self._guard.current()
         try:
             response = await page.goto(
-                operation.url, wait_until="domcontentloaded", timeout=self._launch.navigation_seconds * 1000
+                operation.url, wait_until="commit", timeout=self._launch.navigation_seconds * 1000
             )
             self._status = None if response is None else response.status
             if response is not None and (failure := await self._proxy_failure(response)) is not None:
                 return Reply(id=0, error=f"{escape_url(operation.url)} cannot be opened: {failure}")
-        except PlaywrightTimeout:
+            await self._guard.wait_until_parsed()
+        except (PlaywrightTimeout, PageNotLoaded):
             await self._guard.stop_loading()
             seconds = self._launch.navigation_seconds
             return Reply(id=0, error=f"{escape_url(operation.url)} did not load within {seconds:g} s.")

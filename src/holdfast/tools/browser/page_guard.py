@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 from playwright.async_api import Error
-from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from holdfast.net.hosts import AllowList, normalize_host, parse_origin
 from holdfast.text.escape import escape, escape_url
@@ -48,6 +47,7 @@ _DIALOGS_SHOWN: Final = 5
 _QUIET: Final = 0.15
 _SETTLE: Final = 3.0
 """Seconds without a request after which a page counts as finished, and the most that is waited for that."""
+_PART_SECONDS: Final = 2.0
 _POLL: Final = 0.05
 _RECOVER: Final = 5.0
 _NETWORK_SCHEMES: Final = ("http", "https")
@@ -55,6 +55,10 @@ _NETWORK_SCHEMES: Final = ("http", "https")
 
 class NotPossible(Exception):
     """What was asked for cannot be done; the message says why."""
+
+
+class PageNotLoaded(Exception):
+    """The document has not come in time."""
 
 
 class PageGuard:
@@ -168,7 +172,8 @@ class PageGuard:
             if refusal is None:
                 await _send(session, "Fetch.continueRequest", answer)
             else:
-                await _send(session, "Fetch.failRequest", {**answer, "errorReason": "Aborted"})
+                # "No Content" leaves the page as it is, also while it is still loading.
+                await _send(session, "Fetch.fulfillRequest", {**answer, "responseCode": 204})
 
     def refusal(self, url: str) -> str | None:
         """Return why the page must not go there, or None."""
@@ -201,9 +206,24 @@ class PageGuard:
             if self._window:
                 break
         await self.finish_work()
-        if (page := self.current_or_none()) is not None:
-            with contextlib.suppress(PlaywrightTimeout, Error):
-                await page.wait_for_load_state("domcontentloaded", timeout=self._launch.navigation_seconds * 1000)
+        if self.current_or_none() is not None:
+            with contextlib.suppress(PageNotLoaded, NotPossible):
+                await self.wait_until_parsed()
+
+    async def wait_until_parsed(self) -> None:
+        """Wait for the document. Raises `PageNotLoaded`.
+
+        Playwright's own load states never come for a page that was kept from leaving while it was loading.
+        """
+        ends = time.monotonic() + self._launch.navigation_seconds
+        while time.monotonic() < ends:
+            page = self.current()
+            with contextlib.suppress(TimeoutError, Error):
+                state = await asyncio.wait_for(page.evaluate("document.readyState"), _PART_SECONDS)
+                if state != "loading":
+                    return
+            await asyncio.sleep(_POLL)
+        raise PageNotLoaded
 
     async def follow_window(self) -> None:
         """Open what the page wanted to open in a new window, if its host is allowed."""

@@ -1,0 +1,54 @@
+"""No SSRF case gets through the browser: addresses, redirects, rebinding, refreshes, and whatever pages load."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from holdfast import Result
+from holdfast.tools.browser.browsers import ChromiumBrowsers
+from holdfast.tools.browser.chromium import find_chromium
+from holdfast.tools.browser.service import BrowserSettings
+from tests.net.public_site import PublicSite, public_site
+from tests.net.ssrf_cases import SSRF_CASES, SsrfCase, cases_of
+from tests.runtime.support import run
+from tests.tools.browser.browsing import Browsing, Site, needs_chromium
+
+pytestmark = [needs_chromium, pytest.mark.spec("B7d", "N2")]
+
+
+async def try_case(case: SsrfCase, site: PublicSite, browsing: Browsing) -> tuple[Result, str]:
+    """Open the URL of a case, do what a person would, and return the result and what the page shows afterwards."""
+    url = case.prepare(site)
+    opened = await browsing.acall("browser.navigate", url=url)
+    if opened.success and case.action == "click":
+        await browsing.acall("browser.click", name="go")
+    if opened.success and case.kind in ("page", "refresh"):
+        await browsing.acall("browser.wait", seconds=0.3)
+    return opened, (await browsing.acall("browser.text", mode="text")).text
+
+
+def test_every_case_is_refused_and_nothing_reaches_the_canaries(tmp_path: Path) -> None:
+    async def main() -> tuple[list[str], list[str]]:
+        wrong: list[str] = []
+        async with public_site() as site:
+            settings = BrowserSettings(executable=find_chromium(), action_timeout=30.0, navigation_timeout=60.0)
+            browsers = ChromiumBrowsers(site.network, settings, tmp_path / "quarantine")
+            try:
+                browsing = Browsing(Site(site.port), browsers, tmp_path)
+                for case in SSRF_CASES:
+                    opened, text = await try_case(case, site, browsing)
+                    refused = case.kind in ("url", "scheme", "redirect")
+                    if opened.success == refused or "CANARY" in text or site.hits:
+                        wrong.append(f"{case.name}: {opened.text[:200]!r} {site.hits}")
+                        site.hits.clear()
+            finally:
+                await asyncio.to_thread(browsers.close)
+            return wrong, site.hits
+
+    wrong, hits = run(main(), 500)
+    assert wrong == []
+    assert hits == []
+    assert len(cases_of("url", "scheme", "redirect", "refresh", "page")) >= 60
