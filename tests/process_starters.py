@@ -24,7 +24,7 @@ STARTERS = re.compile(
 )
 """Prefixes of names that start a process, name an interpreter, or give access to any module."""
 MODULES = re.compile(
-    r"(?:posix|nt|pty|multiprocessing|webbrowser|ctypes|cffi|runpy|pydoc|code|codeop|pdb|venv|ensurepip|pip|commands"
+    r"(?:playwright|posix|nt|pty|multiprocessing|webbrowser|ctypes|cffi|runpy|pydoc|code|codeop|pdb|venv|ensurepip|pip|commands"
     r"|distutils|setuptools|_posixsubprocess|_winapi|builtins|trio|sh|plumbum|pexpect|ptyprocess|cgitb|antigravity)"
     r"(?:\..*)?"
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import http.server
-import os
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from holdfast.net.network import Network
 from holdfast.runtime.workspace import Workspace
 from holdfast.store.ledger import Ledger
 from holdfast.tools.browser import actions, navigation, page_text
-from holdfast.tools.browser.browsers import ChromiumBrowsers, ChromiumSession
+from holdfast.tools.browser.browsers import ChromiumBrowsers, ChromiumSession, processes_of
 from holdfast.tools.browser.chromium import find_chromium, missing
 from holdfast.tools.browser.service import Browsers, BrowserSettings
 
@@ -108,7 +107,7 @@ async def _to_loopback(host: str, port: int) -> Sequence[str]:
     return ["127.0.0.1"]
 
 
-@dataclass
+@dataclass(repr=False)
 class Browsing:
     """A site, a browser, and calls of the browser tools that a person approves."""
 
@@ -162,25 +161,13 @@ class Browsing:
         return result
 
     def page(self) -> str:
-        return self.call("browser.text").output
+        result = self.call("browser.text")
+        assert result.success, result.error
+        return result.output
 
     def processes(self) -> set[int]:
         """The processes of this session's browser."""
-        return marked_processes(self.session.folder)
-
-
-def marked_processes(folder: Path | None) -> set[int]:
-    found: set[int] = set()
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit() and folder is not None:
-            try:
-                environment = Path(entry.path, "environ").read_bytes()
-                state = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()[0]
-            except OSError:
-                continue
-            if folder.name.encode() in environment and state != b"Z":
-                found.add(int(entry.name))
-    return found
+        return set() if self.session.folder is None else processes_of(self.session.folder)
 
 
 @contextmanager

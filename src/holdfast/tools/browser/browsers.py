@@ -358,10 +358,30 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
+def processes_of(folder: Path) -> set[int]:
+    """The processes of the browser with this folder. Those of Chromium leave its process group, and some overwrite
+    their environment."""
+    mark = folder.name.encode()
+    parents: dict[int, int] = {}
+    found: set[int] = set()
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(OSError, IndexError):
+            state, parent = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()[:2]
+            if state == b"Z":
+                continue
+            parents[int(entry.name)] = int(parent)
+            if any(mark in Path(entry.path, name).read_bytes() for name in ("cmdline", "environ")):
+                found.add(int(entry.name))
+    found.discard(os.getpid())
+    while children := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= children
+    return found
+
+
 def _kill_marked(folder: Path) -> None:
-    """Kill what is left of a browser: Chromium starts its processes in groups of their own."""
-    mark = f"{_MARK}={folder.name}".encode()
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if mark in (entry / "environ").read_bytes().split(b"\0"):
-                os.kill(int(entry.name), signal.SIGKILL)
+    """Kill what is left of a browser."""
+    for pid in processes_of(folder):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)

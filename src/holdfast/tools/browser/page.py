@@ -237,6 +237,7 @@ class PageControl:
                 if operation.submit:
                     await locator.press("Enter", timeout=limit, no_wait_after=True)
         except PlaywrightTimeout as error:
+            await asyncio.wait_for(self._guard.current().evaluate("1"), _FIELD_SECONDS)  # raises if the page hangs
             raise NotPossible(f"{seen.description} did not accept the {operation.kind}: {_call_log(error)}") from None
         except Error as error:
             if not self._browser.is_connected():
@@ -323,8 +324,10 @@ class PageControl:
         page = self._guard.current()
         seconds = self._launch.action_seconds
         await self._hide_dead_frames(page)
-        # Less than the limit of `_bounded`, because then a frame that does not answer is only left out.
-        source = await self._bounded(page.aria_snapshot(mode="ai", timeout=seconds * 800))
+        source = ""
+        if await self._bounded(page.evaluate("() => document.body !== null")):  # a page can be without, and none comes
+            # Less than the limit of `_bounded`, because then a frame that does not answer is only left out.
+            source = await self._bounded(page.aria_snapshot(mode="ai", timeout=seconds * 800))
         if len(source) > MAX_SNAPSHOT:
             self._guard.note(
                 "browser", f"The snapshot of the page is {len(source):,} characters long; the end is left out."

@@ -50,6 +50,7 @@ _SETTLE: Final = 3.0
 _PART_SECONDS: Final = 2.0
 _POLL: Final = 0.05
 _RECOVER: Final = 5.0
+_CRASH_SECONDS: Final = 1.0
 _NETWORK_SCHEMES: Final = ("http", "https")
 
 
@@ -69,6 +70,7 @@ class PageGuard:
         self._launch = launch
         self._context: BrowserContext | None = None
         self._page: Page | None = None
+        self._session: CDPSession | None = None
         self._hosts = AllowList()
         self._events: list[PageEvent] = []
         self._dropped_events = 0
@@ -146,7 +148,7 @@ class PageGuard:
         page.on("crash", self._on_crash)
         page.on("filechooser", self._on_file_chooser)
         page.on("close", self._on_close)
-        session = await self._context.new_cdp_session(page)
+        session = self._session = await self._context.new_cdp_session(page)
         tree = cast(dict[str, Any], await _send(session, "Page.getFrameTree"))
         main_frame = str(tree["frameTree"]["frame"]["id"])
 
@@ -254,6 +256,10 @@ class PageGuard:
         url = "" if page is None else page.url
         if page is not None:
             with contextlib.suppress(Error, TimeoutError):
+                # Another page of the same site could share the process that hangs.
+                if self._session is not None:
+                    await asyncio.wait_for(_send(self._session, "Page.crash"), _CRASH_SECONDS)
+            with contextlib.suppress(Error, TimeoutError):
                 await asyncio.wait_for(page.close(), _RECOVER)
         await asyncio.wait_for(self._new_page(), 2 * _RECOVER)
         seconds = self._launch.action_seconds
@@ -348,8 +354,9 @@ class PageGuard:
             self.note("error", f"Console: {message.text[:300]}")
 
     def _on_crash(self, page: Page) -> None:
-        self.note("browser", "The page crashed and was closed.")
-        self._start(page.close())
+        if page == self._page:
+            self.note("browser", "The page crashed and was closed.")
+            self._start(page.close())
 
     def _on_close(self, page: Page) -> None:
         if page == self._page:
