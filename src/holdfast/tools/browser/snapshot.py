@@ -134,6 +134,8 @@ def _parse_key(key: str, text: str) -> Element:
             states.append(f"level {value}")
         elif name not in ("active", "box"):
             states.append(f"{name} {value}" if value else name)
+    if element.role == "generic" and element.name:  # a `summary`, or what a page made clickable and named
+        element.clickable = True
     element.states = tuple(states)
     return element
 
