@@ -48,7 +48,12 @@ lint: $(DEV) ## ruff (rules and format), pyright (strict), import-linter
 	$(call heading,import-linter)
 	@$(BIN)/lint-imports
 
-pytest: $(DEV) $(SUITE) $(PEERS) ## The tests, on three processes (WORKERS=3): they wait more than they work
+.PHONY: chromium
+chromium: # the browser tests need it and are skipped without; only root can install it
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || [ "$$(id -u)" != 0 ] \
+	  || { apt-get update -q && apt-get install -yq chromium; } || echo "Chromium is missing: the browser tests are skipped."
+
+pytest: $(DEV) $(SUITE) $(PEERS) chromium ## The tests, on three processes (WORKERS=3): they wait more than they work
 	$(call heading,pytest)
 	@$(BIN)/python -m compileall -q src tests scripts # once, and not in every process that a test starts
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --spec-report=$(REPORT)
@@ -92,6 +97,7 @@ bench: $(DEV) ## Benchmarks against peers and limits
 	@$(BIN)/python bench/tool_search.py
 	@$(BIN)/python bench/mcp_both_ways.py
 	@$(BIN)/python bench/shell_rules.py
+	@npm install --silent --prefix bench/.envs/playwright-mcp @playwright/mcp && $(BIN)/python bench/browser_tokens.py
 
 lock: $(BIN)/python ## Pin by hash what pyproject.toml names; the newest versions with UPGRADE=1, else those of the lists stay
 	@$(PIP) install uv

@@ -4,7 +4,9 @@
     .venv/bin/python bench/browser_tokens.py
 
 Both use the system's Chromium on pages that this program serves on loopback. A step is one call: opening a page, a
-click, typing, selecting. A token is counted as four bytes of the text of the result, the same for both.
+click, typing, selecting. A token is counted as four bytes of the text of the result, the same for both. The results of
+playwright-mcp name a file with the snapshot of the page, which the model has to read to know the outcome and the
+references, so that file counts; without it, the result says only that the call was made.
 """
 
 from __future__ import annotations
@@ -206,10 +208,12 @@ async def measure_ours(browsing: Browsing) -> list[list[int]]:
     return await measure(browsing.site.url, serve, open_page, do)
 
 
-async def measure_peer(browsing: Browsing) -> list[list[int]]:
+async def measure_peer(browsing: Browsing, bare: list[int]) -> list[list[int]]:
+    """Count the tokens of each step; `bare` gets those without the snapshot files."""
     arguments = ["--headless", "--isolated", "--no-sandbox", "--executable-path", str(find_chromium())]
     async with AsyncExitStack() as stack:
-        server = StdioServerParameters(command=str(PEER), args=arguments, cwd=tempfile.mkdtemp())
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        server = StdioServerParameters(command=str(PEER), args=arguments, cwd=folder)
         read, write = await stack.enter_async_context(stdio_client(server))
         session = await stack.enter_async_context(ClientSession(read, write))
         await session.initialize()
@@ -219,7 +223,9 @@ async def measure_peer(browsing: Browsing) -> list[list[int]]:
             text = "\n".join(str(getattr(part, "text", "")) for part in result.content)
             if getattr(result, "is_error", False) or text.startswith("### Error"):
                 raise SystemExit(f"{tool} {args}: {text[:500]}")
-            return text
+            bare.append(tokens(text))
+            named = re.search(r"\[Snapshot\]\((.+?)\)", text)
+            return text if named is None else text + Path(folder, named[1]).read_text(encoding="utf-8")
 
         async def open_page(url: str) -> str:
             return await call("browser_navigate", url=url)
@@ -227,13 +233,9 @@ async def measure_peer(browsing: Browsing) -> list[list[int]]:
         async def do(step: Step) -> str:
             # The model would know the reference from the last snapshot; looking it up again is not counted.
             snapshot = await call("browser_snapshot")
+            bare.pop()
             name = re.escape(step.name)
-            pattern = (
-                rf'{step.role} "{name}"[^\n]*\[ref=(\w+)\]'
-                if step.role != "generic"
-                else rf"\[ref=(\w+)\][^\n]*: {name}\n"
-            )
-            found = re.search(pattern, snapshot + "\n")
+            found = re.search(rf'{step.role} "{name}"[^\n]*\[ref=(\w+)\]', snapshot)
             if found is None:
                 raise SystemExit(f"no {step.role} {step.name} in\n{snapshot[:2000]}")
             given = {"element": f"{step.role} {step.name}", "ref": found[1], "target": found[1]}
@@ -256,7 +258,8 @@ def main() -> None:
         began = time.monotonic()
         ours = asyncio.run(measure_ours(browsing))
         middle = time.monotonic()
-        theirs = asyncio.run(measure_peer(browsing))
+        bare: list[int] = []
+        theirs = asyncio.run(measure_peer(browsing, bare))
         ended = time.monotonic()
     print(
         "| task | steps | holdfast: page | per action | playwright-mcp: page | per action |\n|---|---|---|---|---|---|"
@@ -269,6 +272,7 @@ def main() -> None:
     totals = [sum(side) for side in flat]
     print(f"\nMedian tokens per step: {medians[0]:g} and {medians[1]:g}, {medians[0] / medians[1]:.2f} of it.")
     print(f"All {len(flat[0])} steps: {totals[0]} and {totals[1]} tokens, {totals[0] / totals[1]:.2f} of it.")
+    print(f"Without its snapshot files, the median of playwright-mcp is {statistics.median(bare):g}.")
     print(f"Seconds: {middle - began:.0f} and {ended - middle:.0f}.")
 
 
