@@ -17,7 +17,6 @@ from urllib.parse import urldefrag, urljoin
 
 from holdfast.tools.web.content import Decoded, decode
 
-MAX_REQUEST: Final = 256 * 1024 * 1024
 _ADDRESS_SPACE: Final = 3 * 1024**3
 _CPU_SECONDS: Final = 60
 _PAGES_PER_COLLECTION: Final = 50
@@ -223,7 +222,7 @@ def _link_list(links: list[tuple[str, str]]) -> Answer:
     shown = [f"- {text} <{url}>" if text else f"- <{url}>" for url, text in links[:_MAX_LINKS]]
     if len(links) > _MAX_LINKS:
         shown.append(f"[{len(links) - _MAX_LINKS:,} more links]")
-    return {"text": "\n".join(shown), "links": min(len(links), _MAX_LINKS)}
+    return {"text": "\n".join(shown)}
 
 
 # Feeds, PDF and passages
