@@ -80,7 +80,7 @@ def test_a_missing_program_comes_with_its_install_command(monkeypatch: pytest.Mo
         monkeypatch.setattr(doctor, search, nothing.get)
     found = {finding.name: finding for finding in doctor._programs(None)}  # pyright: ignore[reportPrivateUsage]
     assert {name: finding.status for name, finding in found.items()} == dict.fromkeys(
-        ("git", "ripgrep", "models", "watch"), "note"
+        ("git", "ripgrep", "models", "watch", "memory"), "note"
     )
     assert found["git"].fix == "`sudo apt install git`"
     assert found["ripgrep"].fix == "`sudo apt install ripgrep` or `pip install 'holdfast[search]'`"

