@@ -10,23 +10,21 @@ import os
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from holdfast.config.config import Config, WebConfig
+from holdfast.config.config import Config
 from holdfast.config.layers import LoadedConfig, load
 from holdfast.config.roots import check_state_dir, find_root, mark_state_dir, state_dir
 from holdfast.config.secret_references import check_references
 from holdfast.contract.call import Caller
 from holdfast.contract.errors import ConfigError, HoldfastError
-from holdfast.contract.memory import Memory
-from holdfast.contract.sessions import Sessions
 from holdfast.contract.skills import SkillLibrary
 from holdfast.contract.tool import Tool
+from holdfast.factory.builtin import configured_tools, provide_services
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.fs.temporary import use_cleanup_journal
 from holdfast.registry.registry import Registry, load_entry_points
@@ -44,10 +42,6 @@ from holdfast.sandbox.hidden_files import pattern_problems
 from holdfast.store.ledger import Ledger
 from holdfast.store.trust import TrustStore
 from holdfast.tools import builtin_tools
-from holdfast.tools.browser import chromium
-from holdfast.tools.browser.service import Browsers, BrowserSettings
-from holdfast.tools.web.search import configured_search
-from holdfast.tools.web.service import Web, WebSettings
 
 if TYPE_CHECKING:
     from holdfast.mcp.client.bridge import Bridge
@@ -189,9 +183,7 @@ def build_registry(project: Project, *, tools: Iterable[Any] = (), entry_points:
     registry = Registry(
         default_timeout=config.default_timeout, strict_check=config.strict_check, has_root=project.root is not None
     )
-    search = configured_search(web_settings(project.loaded.config.web))
-    tools_here = [search if tool.name == search.name else tool for tool in builtin_tools()]
-    registry.register(_with_browser(tools_here, project.loaded.config.browser.executable))
+    registry.register(configured_tools(project.loaded.config))
     for module in config.modules:
         try:
             registry.register(module)
@@ -203,14 +195,6 @@ def build_registry(project: Project, *, tools: Iterable[Any] = (), entry_points:
         if not isinstance(tool, Tool) or registry.get(tool.name) is not tool:
             registry.register(tool)
     return registry
-
-
-def _with_browser(tools: Iterable[Tool], executable: str | None) -> list[Tool]:
-    """The tools, of which those of the browser look for the configured program."""
-    if executable is None:
-        return list(tools)
-    unavailable = partial(chromium.missing, executable)
-    return [tool.with_(unavailable=unavailable) if tool.unavailable is chromium.missing else tool for tool in tools]
 
 
 class DocumentContext(Struct, frozen=True, kw_only=True):
@@ -278,77 +262,10 @@ def build_runtime(
     if opened is not None:
         runtime.on_close(opened.close)
         _prune_once_a_day(project)
-    _provide_services(runtime, project)
+    provide_services(runtime, project.state, chats_dir(project))
     if config.mcp.servers and servers != ():
         add_servers(runtime, project.user_db, servers)
     return runtime
-
-
-def _provide_services(runtime: Runtime, project: Project) -> None:
-    """Provide what built-in tools ask for, each made when a tool first uses it."""
-    config = runtime.config
-
-    def sessions() -> Sessions:
-        from holdfast.factory.sessions import ProjectSessions
-
-        return ProjectSessions(runtime.ledger, chats_dir(project))
-
-    def memory() -> Memory:
-        from holdfast.runtime.memory import RuntimeMemory
-
-        made = RuntimeMemory(
-            config.memory, config.tools, own=project.state / "memory.db", shared=user_state_dir() / "memory.db"
-        )
-        runtime.on_close(made.close)
-        return made
-
-    def web() -> Web:
-        made = Web(runtime.network, web_settings(config.web), folder=project.state / "web")
-        runtime.on_close(made.close)
-        return made
-
-    runtime.services.provide(Browsers, lambda: _browsers(runtime, project.state))
-    runtime.services.provide(Sessions, sessions)
-    runtime.services.provide(Memory, memory)
-    runtime.services.provide(Web, web)
-
-
-def web_settings(config: WebConfig) -> WebSettings:
-    """The settings of the web tools, as configured."""
-    from holdfast import __version__
-
-    return WebSettings(
-        user_agent=config.user_agent or f"holdfast/{__version__} (a tool of an AI agent that acts for a person)",
-        robots=config.robots,
-        rate=config.rate,
-        burst=config.burst,
-        max_bytes=config.max_bytes,
-        cache_bytes=config.cache_bytes,
-        cache_seconds=config.cache_seconds,
-        search=config.search,
-        search_url=config.search_url,
-    )
-
-
-def _browsers(runtime: Runtime, state: Path) -> Browsers:
-    config = runtime.config.browser
-    settings = BrowserSettings(
-        executable=config.executable,
-        headless=config.headless,
-        subresources=config.subresources,
-        user_agent=config.user_agent,
-        navigation_timeout=config.navigation_timeout,
-        action_timeout=config.action_timeout,
-        max_browsers=config.max_browsers,
-        max_downloads=config.max_downloads,
-        max_download_bytes=config.max_download_bytes,
-        secret_hosts={scope: source.hosts for scope, source in runtime.config.secrets.items()},
-    )
-    from holdfast.tools.browser.browsers import ChromiumBrowsers
-
-    browsers = ChromiumBrowsers(runtime.network, settings, state / "quarantine")
-    runtime.on_close(browsers.close)
-    return browsers
 
 
 def add_servers(runtime: Runtime, user_db: Path, only: Collection[str] | None = None) -> Bridge | None:
