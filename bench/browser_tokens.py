@@ -208,6 +208,10 @@ async def measure_ours(browsing: Browsing) -> list[list[int]]:
     return await measure(browsing.site.url, serve, open_page, do)
 
 
+def _read(folder: str, name: str) -> str:
+    return Path(folder, name).read_text(encoding="utf-8")
+
+
 async def measure_peer(browsing: Browsing, bare: list[int]) -> list[list[int]]:
     """Count the tokens of each step; `bare` gets those without the snapshot files."""
     arguments = ["--headless", "--isolated", "--no-sandbox", "--executable-path", str(find_chromium())]
@@ -225,7 +229,7 @@ async def measure_peer(browsing: Browsing, bare: list[int]) -> list[list[int]]:
                 raise SystemExit(f"{tool} {args}: {text[:500]}")
             bare.append(tokens(text))
             named = re.search(r"\[Snapshot\]\((.+?)\)", text)
-            return text if named is None else text + Path(folder, named[1]).read_text(encoding="utf-8")
+            return text if named is None else text + _read(folder, named[1])
 
         async def open_page(url: str) -> str:
             return await call("browser_navigate", url=url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,13 @@ from holdfast.tools.browser.navigation import BROWSER_NAVIGATE
 from tests.runtime.support import run
 
 
+def _nothing(configured: str | None = None) -> None:
+    return None
+
+
 @pytest.mark.spec("B7f")
 def test_without_chromium_the_tools_are_unavailable_and_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chromium, "system_program", lambda name: None)
+    monkeypatch.setattr(chromium, "find_chromium", _nothing)
     assert chromium.missing() == (
         "it needs Chromium. Install it (apt-get install chromium), or set browser.executable to its path."
     )
@@ -27,9 +32,13 @@ def test_without_chromium_the_tools_are_unavailable_and_say_what_to_install(monk
     assert run(call()) is Failure.UNAVAILABLE
 
 
+def _needs(extra: str, *packages: str) -> Callable[[], str]:
+    return lambda: f"install {extra}"
+
+
 @pytest.mark.spec("B7f")
 def test_without_playwright_the_tools_say_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chromium, "needs_extra", lambda *names: lambda: f"install {names[0]}")
+    monkeypatch.setattr(chromium, "needs_extra", _needs)
     assert chromium.missing() == "install browser"
 
 

@@ -36,5 +36,5 @@ def test_any_text_is_either_a_web_address_or_refused(text: str) -> None:
 
 
 def test_a_very_long_url_is_refused() -> None:
-    with pytest.raises(BrowserError, match="longer than 8,192"):
-        page_address("https://a.example/" + "x" * 10_000)
+    with pytest.raises(BrowserError, match="characters"):
+        page_address("https://a.example/" + "x" * 100_000)

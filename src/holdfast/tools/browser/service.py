@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
-from urllib.parse import urlsplit
+from typing import Final, Literal, Protocol
+from urllib.parse import quote
 
 from msgspec import Struct
 
 from holdfast.contract.context import Context
 from holdfast.contract.errors import HoldfastError
-from holdfast.net.hosts import normalize_host
-from holdfast.text.escape import escape_url
+from holdfast.net.urls import BadUrl, parse_url
 from holdfast.tools.browser.protocol import Operation, PageEvent, PageView, Reply
 
-_PORTS = {"http": 80, "https": 443}
-_MAX_URL = 8192
+_FRAGMENT: Final = "!$%&'()*+,-./:;=?@_~"
+"""Characters of a fragment that stay; `%` too, because it may be encoded already."""
 
 
 class BrowserError(HoldfastError):
@@ -91,38 +90,19 @@ class PageAddress(Struct, frozen=True):
     host: str
     """Normalized; an IDN in punycode."""
     port: int
-
-    @property
-    def entry(self) -> str:
-        """The host as `network.hosts` names it."""
-        if self.port in _PORTS.values():
-            return self.host
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+    entry: str
+    """The host as `network.hosts` names it."""
 
 
 def page_address(url: str) -> PageAddress:
     """Parse a URL for the browser. Raises `BrowserError` for one that is not http or https, or not unambiguous."""
-    if len(url) > _MAX_URL:
-        raise BrowserError(f"The URL is longer than {_MAX_URL:,} characters.")
-    shown = escape_url(url)
     try:
-        parts = urlsplit(url)
-        port = parts.port or _PORTS.get(parts.scheme, 0)
-    except ValueError:
-        raise BrowserError(f"{shown} is not a valid URL.") from None
-    if parts.scheme not in _PORTS:
-        raise BrowserError(f"The browser opens only http and https pages, not {shown}.")
-    if not url.isprintable() or any(letter in url for letter in ' "<>\\^`{|}'):
-        raise BrowserError(f"{shown} contains characters that are not valid in a URL. Percent-encode them.")
-    if "@" in parts.netloc:
-        raise BrowserError(f"{shown} contains a user name or password, which can be mistaken for a host. Remove it.")
-    name = parts.netloc if parts.netloc.startswith("[") else parts.netloc.partition(":")[0]
-    host = normalize_host(name.partition("]")[0] + "]" if name.startswith("[") else name)
-    if host is None or not port:
-        raise BrowserError(f"{shown} has no unambiguous host.")
-    place = f"[{host}]" if ":" in host else host
-    where = place if port == _PORTS[parts.scheme] else f"{place}:{port}"
-    return PageAddress(parts._replace(netloc=where).geturl(), host, port)
+        parsed = parse_url(url)
+    except BadUrl as error:
+        raise BrowserError(str(error)) from None
+    fragment = url.strip().partition("#")[2]
+    shown = str(parsed) + (f"#{quote(fragment, safe=_FRAGMENT)}" if fragment else "")
+    return PageAddress(shown, parsed.host, parsed.port, parsed.entry)
 
 
 def session_of(ctx: Context) -> BrowserSession:
