@@ -129,6 +129,15 @@ LOOSER: list[tuple[str, Any]] = [
     ("sandbox.undo_max_bytes", 1),
     ("network.hosts", ["evil.example"]),
     ("network.private", ["127.0.0.1"]),
+    ("browser.executable", "/tmp/chrome"),
+    ("browser.headless", False),
+    ("browser.subresources", "public"),
+    ("browser.user_agent", "Mozilla/5.0"),
+    ("browser.navigation_timeout", 600.0),
+    ("browser.action_timeout", 600.0),
+    ("browser.max_browsers", 1000),
+    ("browser.max_downloads", 1000),
+    ("browser.max_download_bytes", 10**12),
     ("web.user_agent", "Mozilla/5.0"),
     ("web.robots", False),
     ("web.rate", 100.0),
@@ -267,7 +276,7 @@ def test_a_looser_value_is_ignored_and_reported_by_key(
     [notice] = result.notices
     assert path in notice
     if path in (
-        "secrets", "tools.modules", "model.providers", "network.private", "memory.shared", "web.search_url",
+        "secrets", "tools.modules", "model.providers", "network.private", "memory.shared", "web.search_url", "browser.executable",
     ):  # fmt: skip
         assert "only from user-level config" in notice
     else:

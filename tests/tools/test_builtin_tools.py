@@ -28,8 +28,11 @@ READING = {"file.read", "file.list", "file.find", "code.search", "git.status", "
            "output.read"}  # fmt: skip
 PROCESSES = {"process.start", "process.status", "process.output", "process.kill", "process.list"}
 MEMORY = {"memory.read", "memory.write", "memory.search", "memory.forget", "memory.list"}
+LOOKING = {"browser.text", "browser.find", "browser.screenshot", "browser.wait"}
+BROWSER = LOOKING | {"browser.navigate", "browser.back", "browser.click", "browser.type", "browser.select",
+                     "browser.close"}  # fmt: skip
 MINIMAL = READING | {"calculator", "calculator_async", "tool.search", "web.fetch"}
-CODING = MINIMAL | PROCESSES | MEMORY | {"file.write", "file.edit", "shell.exec", "ask.user", "skill.load"}
+CODING = MINIMAL | PROCESSES | MEMORY | BROWSER | {"file.write", "file.edit", "shell.exec", "ask.user", "skill.load"}
 FULL = CODING | {"sessions.list", "sessions.delete", "web.search"}
 NEW = """
 from holdfast.contract.tool import Tool
@@ -75,7 +78,8 @@ def test_each_profile_has_the_built_ins_that_the_specification_names() -> None:
         ("skills", {"skill.load"}),
         ("sessions", {"sessions.list", "sessions.delete"}),
         ("memory", MEMORY),
-        ("web", {"web.fetch", "web.search"}),
+        ("web", BROWSER | {"web.fetch", "web.search"}),
+        ("browser", BROWSER),
         ("k8s", set[str]()),
     ],
 )
@@ -87,9 +91,9 @@ def test_each_group_has_the_built_ins_that_the_specification_names(group: str, n
 @pytest.mark.spec("A6")
 def test_each_preset_has_the_built_ins_that_the_specification_names() -> None:
     reading = READING | {"process.status", "process.output", "process.list", "skill.load", "sessions.list"}
-    reading |= MEMORY - {"memory.write", "memory.forget"}
+    reading |= LOOKING | MEMORY - {"memory.write", "memory.forget"}
     assert approved_by("$readonly") == reading
-    assert approved_by("$default") == reading | {"file.write", "file.edit"}
+    assert approved_by("$default") == reading | {"file.write", "file.edit", "browser.close"}
     assert approved_by("$shell-readonly") == set()
 
 
