@@ -11,6 +11,7 @@ from typing import Final
 from holdfast.config.config import (
     PENDING_TTL,
     ApprovalConfig,
+    BrowserConfig,
     ChatConfig,
     CommandRule,
     Config,
@@ -50,6 +51,7 @@ def looser_options(one: Config, other: Config) -> list[str]:
         ("network.hosts", _holds(other.network.hosts, one.network.hosts)),
         ("network.private", one.network.private == other.network.private),
         *_web(one.web, other.web),
+        *_browser(one.browser, other.browser),
         ("output.max_lines", one.output.max_lines <= other.output.max_lines),
         ("output.max_bytes", one.output.max_bytes <= other.output.max_bytes),
         ("output.max_spill", one.output.max_spill <= other.output.max_spill),
@@ -85,6 +87,17 @@ def _web(one: WebConfig, other: WebConfig) -> tuple[Check, ...]:
         ("web.robots", one.robots or not other.robots),
         *((f"web.{name}", getattr(one, name) <= getattr(other, name)) for name in limits),
         *((f"web.{name}", getattr(one, name) == getattr(other, name)) for name in fixed),
+    )
+
+
+def _browser(one: BrowserConfig, other: BrowserConfig) -> tuple[Check, ...]:
+    limits = ("navigation_timeout", "action_timeout", "max_browsers", "max_downloads", "max_download_bytes")
+    fixed = ("executable", "user_agent")
+    return (
+        ("browser.headless", one.headless or not other.headless),
+        ("browser.subresources", one.subresources == "approved" or other.subresources == "public"),
+        *((f"browser.{name}", getattr(one, name) <= getattr(other, name)) for name in limits),
+        *((f"browser.{name}", getattr(one, name) == getattr(other, name)) for name in fixed),
     )
 
 

@@ -203,6 +203,7 @@ STRICT: Table = {
     "pending": {"ttl": 60},
     "confirmation": {"autonomy": "cautious", "actions": {"file.*": "confirm"}},
     "sandbox": {"mode": "required", "cpu_seconds": 10},
+    "browser": {"subresources": "approved"},
     "output": {"max_output_bytes": 1000},
     "ledger": {"durability": "power"},
     "memory": {"namespaces": ["public/*"]},
@@ -276,7 +277,8 @@ def test_a_looser_value_is_ignored_and_reported_by_key(
     [notice] = result.notices
     assert path in notice
     if path in (
-        "secrets", "tools.modules", "model.providers", "network.private", "memory.shared", "web.search_url", "browser.executable",
+        "secrets", "tools.modules", "model.providers", "network.private", "memory.shared", "web.search_url",
+        "browser.executable",
     ):  # fmt: skip
         assert "only from user-level config" in notice
     else:
