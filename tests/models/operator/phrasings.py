@@ -70,6 +70,10 @@ UNDERSTOOD: list[tuple[str, list[Calls]]] = [
     ("list src recursively", one("file.list", path="src", recursive=True)),
     ("list everything recursively", one("file.list", recursive=True)),
     # the web
+    ("open https://example.com in the browser", one("browser.navigate", url="https://example.com")),
+    ("take a screenshot", one("browser.screenshot")),
+    ('click the button "Pay"', one("browser.click", role="button", name="Pay")),
+    ('type "Ann" into Name', one("browser.type", name="Name", text="Ann")),
     ("fetch https://example.com", one("web.fetch", url="https://example.com")),
     ("Please read the page https://example.com/a?b=c.", one("web.fetch", url="https://example.com/a?b=c")),
     ("read https://example.com/a.txt", one("web.fetch", url="https://example.com/a.txt")),

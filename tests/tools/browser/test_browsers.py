@@ -66,7 +66,8 @@ def test_a_browser_killed_in_mid_action_ends_the_call_and_the_next_one_starts_an
     assert killed.error is not None
     assert "browser" in killed.error.lower()
     lost = browsing.call("browser.text")
-    assert lost.error == "The browser ended unexpectedly, so no page is open. Open one with browser.navigate."
+    assert lost.error is not None
+    assert lost.error.startswith("The browser ended")
     after = browsing.open("<h1>After</h1>")
     assert NEW_BROWSER in after.output
     assert 'h1 "After"' in after.output
@@ -194,14 +195,13 @@ with opened_browsing(Path({str(tmp_path)!r})) as browsing:
     print(browsing.session.folder, flush=True)
     sys.stdin.read()
 """
-    program = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
-    )
-    assert program.stdout is not None
-    folder = Path(program.stdout.readline().strip())
-    assert processes_of(folder)
-    program.kill()
-    program.wait(60)
+    ) as program:
+        assert program.stdout is not None
+        folder = Path(program.stdout.readline().strip())
+        assert processes_of(folder)
+        program.kill()
     eventually(lambda: not processes_of(folder))
 
 

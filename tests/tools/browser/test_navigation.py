@@ -72,7 +72,9 @@ def test_back_returns_to_the_page_before(browsing: Browsing) -> None:
 
 @pytest.mark.spec("B7a")
 def test_wait_returns_when_a_text_appears_and_only_what_changed(browsing: Browsing) -> None:
-    browsing.open("<p>steady</p><p id=p>loading</p><script>setTimeout(() => { p.textContent = 'ready' }, 300)</script>")
+    browsing.open(
+        "<p>steady</p>" * 9 + "<p id=p>loading</p><script>setTimeout(() => { p.textContent = 'ready' }, 300)</script>"
+    )
     result = browsing.call("browser.wait", text="ready", seconds=30)
     assert result.success, result.error
     assert "steady" not in result.output

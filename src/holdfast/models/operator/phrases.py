@@ -84,6 +84,11 @@ def _skill(slots: SlotValues) -> list[Args]:
     return [{"name": slots["SKILL"]}]
 
 
+def _click(slots: SlotValues) -> list[Args]:
+    role = next((word for word in ("button", "link", "tab", "checkbox") if word in slots), None)
+    return [{"role": role, "name": slots["QUOTED"]}]
+
+
 def _process(slots: SlotValues) -> list[Args]:
     name = slots["ID"]
     return [{"pid": int(name) if name.isdigit() and len(name) < 10 else name}]
@@ -249,6 +254,38 @@ GRAMMAR: Final[dict[str, tuple[Phrase, ...]]] = {
                "list the links on https://example.com", _fetch),
         Phrase("(find / search for / look for) TEXT on/in [the] [page/website/site] URL",
                'find "licence" on https://example.com', _fetch),
+    ),
+    "browser.navigate": (
+        Phrase("open/show [me] [the] [page/website/site] URL in the/a browser",
+               "open https://example.com in the browser",
+               lambda slots: [{"url": slots["URL"]}]),
+    ),
+    "browser.text": (
+        Phrase("read/show [me] the [open/current] page", "read the open page", no_arguments),
+    ),
+    "browser.find": (
+        Phrase("find QUOTED on the [open/current] page", 'find "total" on the page',
+               lambda slots: [{"query": slots["QUOTED"]}]),
+    ),
+    "browser.back": (Phrase("go back [to the last page]", "go back", no_arguments),),
+    "browser.wait": (
+        Phrase("wait for/until QUOTED [appears] [on the page]", 'wait for "done" on the page',
+               lambda slots: [{"text": slots["QUOTED"]}]),
+    ),
+    "browser.close": (Phrase("close the browser", "close the browser", no_arguments),),
+    "browser.select": (
+        Phrase("select/choose QUOTED in [the] [list] NAME", 'select "blue" in Colour',
+               lambda slots: [{"name": slots["NAME"], "values": [slots["QUOTED"]]}]),
+    ),
+    "browser.screenshot": (
+        Phrase("take a screenshot [of the page]", "take a screenshot", no_arguments),
+    ),
+    "browser.click": (
+        Phrase("click [on] [the] [button/link/tab/checkbox] QUOTED", 'click the button "Pay"', _click),
+    ),
+    "browser.type": (
+        Phrase('type/enter QUOTED into/in [the] [field] NAME', 'type "Ann" into Name',
+               lambda slots: [{"name": slots["NAME"], "text": slots["QUOTED"]}]),
     ),
     "web.search": (
         Phrase("search the web/internet for QUERY", "search the web for python tutorials",

@@ -388,7 +388,22 @@ SLOTS: Final = {
     "QUERY": Slot(f"(?:{_LITERAL}|[^{_PLACEHOLDERS},;:\n]+?)", _query),
     "ID": Slot(f"(?:{_LITERAL}|{_ID.pattern})", _id),
     **flag_slots(
-        ("all", "each", "every", "everywhere", "first", "recursively", "regex", "pattern", "regular", "links")
+        (
+            "all",
+            "each",
+            "every",
+            "everywhere",
+            "first",
+            "recursively",
+            "regex",
+            "pattern",
+            "regular",
+            "links",
+            "button",
+            "link",
+            "tab",
+            "checkbox",
+        )
     ),
     **flag_slots(("ignoring", "regardless", "minute", "minutes")),
 }
