@@ -15,7 +15,7 @@ from holdfast.text.preview import with_label
 from holdfast.tools.browser import chromium
 from holdfast.tools.browser.protocol import Back, Wait
 from holdfast.tools.browser.report import OUTPUT, changes_since, new_page, page_result
-from holdfast.tools.browser.service import BrowserError, Browsers, page_address, session_of
+from holdfast.tools.browser.service import BrowserError, Browsers, no_new_host, page_address, session_of
 from holdfast.tools.schemas import BOOLEAN, LABEL, builtin_tool, non_blank, nullable, strict_object
 
 MAX_WAIT: Final = 30.0
@@ -144,6 +144,7 @@ BROWSER_WAIT: Final = builtin_tool(
     timeout=TIMEOUT,
     risk=Risk.LOW,
     effects=frozenset({"network"}),
+    reaches=no_new_host,
     sources=("web",),
     format_preview=_preview_wait,
     groups=("browser", "web"),

@@ -15,7 +15,7 @@ from holdfast.tools.browser.actions import ELEMENT, preview_target, target_of
 from holdfast.tools.browser.navigation import TIMEOUT
 from holdfast.tools.browser.protocol import Read, Screenshot
 from holdfast.tools.browser.report import MORE_CHARS, MORE_LINES, OUTPUT, Shown, cut, page_part, page_result
-from holdfast.tools.browser.service import BrowserError, session_of
+from holdfast.tools.browser.service import BrowserError, no_new_host, session_of
 from holdfast.tools.schemas import LABEL, Schema, builtin_tool, non_blank, nullable, strict_object
 
 MAX_MATCHES: Final = 30
@@ -114,6 +114,7 @@ BROWSER_TEXT: Final = builtin_tool(
     timeout=TIMEOUT,
     risk=Risk.LOW,
     effects=frozenset({"network"}),
+    reaches=no_new_host,
     sources=("web",),
     format_preview=_preview_text,
     groups=("browser", "web"),
@@ -130,6 +131,7 @@ BROWSER_FIND: Final = builtin_tool(
     timeout=TIMEOUT,
     risk=Risk.LOW,
     effects=frozenset({"network"}),
+    reaches=no_new_host,
     sources=("web",),
     format_preview=_preview_query,
     groups=("browser", "web"),
@@ -150,6 +152,7 @@ BROWSER_SCREENSHOT: Final = builtin_tool(
     timeout=TIMEOUT,
     risk=Risk.LOW,
     effects=frozenset({"network"}),
+    reaches=no_new_host,
     sources=("web",),
     format_preview=_preview_screenshot,
     groups=("browser", "web"),

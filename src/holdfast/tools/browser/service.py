@@ -10,6 +10,8 @@ from msgspec import Struct
 
 from holdfast.contract.context import Context
 from holdfast.contract.errors import HoldfastError
+from holdfast.contract.json import Args
+from holdfast.contract.tool import Reach
 from holdfast.net.urls import BadUrl, parse_url
 from holdfast.tools.browser.protocol import Operation, PageEvent, PageView, Reply
 
@@ -107,3 +109,8 @@ def page_address(url: str) -> PageAddress:
 
 def session_of(ctx: Context) -> BrowserSession:
     return ctx.service(Browsers).session(ctx.session)
+
+
+def no_new_host(args: Args) -> Reach:
+    """`Tool.reaches` of a tool that only reads the open page: it names no host and sends nothing."""
+    return Reach(())
