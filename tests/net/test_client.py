@@ -148,7 +148,7 @@ def test_a_redirect_that_may_not_be_followed_says_where_it_leads() -> None:
         async with serving({"/": redirect("/away")}) as site, client_of(site) as client:
             with pytest.raises(RedirectRefused, match=r"^no$") as caught:
                 await client.request(
-                    HttpRequest(url=parse_url(site.url)), Limits(), may_follow=lambda source, target: "no"
+                    HttpRequest(url=parse_url(site.url)), Limits(), may_follow=lambda source, following: "no"
                 )
             assert caught.value.location == f"{site.url}/away"
             return caught.value

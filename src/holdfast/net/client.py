@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MAX_REDIRECTS: Final = 10
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+READING_METHODS: Final = frozenset({"GET", "HEAD"})
+"""Every other method can change something at the server."""
 _MAX_RATIO: Final = 200
 """A body that inflates more than this is a decompression bomb; text rarely exceeds 20."""
 _FREE_INFLATION: Final = 1024 * 1024
@@ -44,8 +46,6 @@ _OWN_HEADERS: Final = frozenset({
 _TOKEN: Final = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 Headers = tuple[tuple[str, str], ...]
-MayFollow = Callable[[HttpUrl, HttpUrl], str | None]
-"""Returns why a redirect from one address to another is not followed, or None."""
 BeforeHop = Callable[[HttpUrl], Awaitable[None]]
 """Called before each request; raises to prevent it."""
 
@@ -79,6 +79,10 @@ class HttpRequest(Struct, frozen=True, kw_only=True):
     method: str = "GET"
     headers: Headers = ()
     body: bytes = b""
+
+
+MayFollow = Callable[[HttpUrl, HttpRequest], str | None]
+"""Returns why a redirect is not followed, or None, from the address that answered and the request it asks for."""
 
 
 class HttpResponse(Struct, frozen=True, kw_only=True):
@@ -217,15 +221,16 @@ class HttpClient:
         if request.url.scheme == "https" and url.scheme == "http":
             told = f"{request.url} redirects to {url}, which is not encrypted, so it was not followed."
             raise RedirectRefused(told, str(url), redirects)
-        if (refusal := may_follow(request.url, url)) is not None:
-            raise RedirectRefused(refusal, str(url), redirects)
         method, body, headers = request.method, request.body, request.headers
         if (status == 303 and method != "HEAD") or (status in (301, 302) and method == "POST"):
             method, body = "GET", b""
             headers = tuple(item for item in headers if not item[0].lower().startswith("content-"))
         if url.origin != request.url.origin:
             headers = tuple(item for item in headers if item[0].lower() in _KEPT_ACROSS_ORIGINS)
-        return replace(request, url=url, method=method, body=body, headers=headers)
+        following = replace(request, url=url, method=method, body=body, headers=headers)
+        if (refusal := may_follow(request.url, following)) is not None:
+            raise RedirectRefused(refusal, str(url), redirects)
+        return following
 
     @asynccontextmanager
     async def _exchange(

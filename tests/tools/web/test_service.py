@@ -87,6 +87,39 @@ def test_a_change_that_was_answered_with_a_redirect_elsewhere_says_that_it_was_s
     assert result.text.endswith("The POST request itself was sent and answered with status 303.")
 
 
+@pytest.mark.parametrize(
+    ("status", "method", "target", "arrives"),
+    [
+        (307, "POST", "http://listed.test", None),
+        (308, "DELETE", "http://listed.test", None),
+        (302, "PUT", "http://listed.test", None),
+        (307, "POST", "http://www.site.test", None),
+        (307, "POST", "http://site.test", "POST"),
+        (303, "POST", "http://listed.test", "GET"),
+        (302, "POST", "http://www.site.test", "GET"),
+    ],
+)
+def test_a_redirect_repeats_a_change_only_at_the_origin_that_was_approved(
+    tmp_path: Path, status: int, method: str, target: str, arrives: str | None
+) -> None:
+    async def loopback(host: str, port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    async def work() -> tuple[Result, Site]:
+        async with serving({"/there": Reply("done", "text/plain")}) as site:
+            site.pages["/"] = Reply(status=status, headers={"Location": f"{target}:{site.port}/there"})
+            hosts = (f"listed.test:{site.port}",)
+            async with web_runtime(tmp_path, site, hosts=hosts, resolver=loopback) as runtime:
+                return await fetch(runtime, f"http://site.test:{site.port}/", method=method), site
+
+    result, site = run(work())
+    assert [seen.method for seen in site.asked("/there")] == ([] if arrives is None else [arrives])
+    assert result.success is (arrives is not None)
+    if arrives is None:
+        assert f"asks to repeat the {method} request at another origin: {target}:{site.port}/there." in result.text
+        assert result.text.endswith(f"The {method} request itself was sent and answered with status {status}.")
+
+
 def test_the_rate_limit_delays_after_a_burst_and_refuses_what_would_wait_too_long() -> None:
     now = [100.0]
     limit = RateLimit(2.0, 3, clock=lambda: now[0])

@@ -18,7 +18,15 @@ from holdfast.contract.errors import HoldfastError, NetworkRefused, OutcomeUnkno
 from holdfast.contract.json import Args
 from holdfast.contract.result import Attachment, Result, fail
 from holdfast.contract.tool import Reach
-from holdfast.net.client import Headers, HttpRequest, HttpResponse, RedirectRefused, RequestFailed, header_problem
+from holdfast.net.client import (
+    READING_METHODS,
+    Headers,
+    HttpRequest,
+    HttpResponse,
+    RedirectRefused,
+    RequestFailed,
+    header_problem,
+)
 from holdfast.net.gateway import RefusedHost
 from holdfast.net.urls import MAX_URL_CHARS, BadUrl, parse_url
 from holdfast.text.escape import clip_middle, escape_url
@@ -43,7 +51,6 @@ from holdfast.tools.web.service import Cached, Fetched, Web
 
 Mode = Literal["readable", "text", "raw", "links", "find"]
 METHODS: Final = ("GET", "POST", "PUT", "DELETE", "HEAD", "PATCH")
-READING_METHODS: Final = frozenset({"GET", "HEAD"})
 DEFAULT_SECONDS: Final = 10.0
 DEFAULT_CHARS: Final = {"standard": 20_000, "small": 6_000}
 MAX_CHARS: Final = 100_000

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.net.client import (
+    READING_METHODS,
     HttpClient,
     HttpRequest,
     HttpResponse,
@@ -201,6 +202,7 @@ class _Visit:
 
     def __init__(self, web: Web, url: HttpUrl, page: bool, deadline: float) -> None:
         self._web = web
+        self._origin = url.origin
         names = {url.host, f"www.{url.host}", url.host.removeprefix("www.")}
         self._names = {name for name in names if normalize_host(name) is not None}  # an IP address has no `www.`
         entries = {replace(url, host=name, port=port).entry for name in self._names for port in (url.port, 443)}
@@ -215,9 +217,15 @@ class _Visit:
     def seconds_left(self) -> float:
         return self._deadline - time.monotonic()
 
-    def may_follow(self, source: HttpUrl, target: HttpUrl) -> str | None:
+    def may_follow(self, source: HttpUrl, following: HttpRequest) -> str | None:
         """A redirect may lead to the host of the call, with or without `www.`, and to listed hosts. Every other host
-        needs an approval of its own."""
+        needs an approval of its own, and so does a change anywhere but at the origin that was approved for it."""
+        target = following.url
+        if following.method not in READING_METHODS and target.origin != self._origin:
+            return (
+                f"{source} asks to repeat the {following.method} request at another origin: {target}. It was not "
+                "followed; send it there in its own call."
+            )
         same = target.host in self._names and target.port in (source.port, 80, 443)
         if same or self._web.is_listed(target):
             return None
