@@ -120,6 +120,9 @@ class _Process:
         self._in, self._out = self._child.stdin.fileno(), self._child.stdout.fileno()
         for pipe in (self._in, self._out):
             os.set_blocking(pipe, False)
+        self._lock = Lock()
+        self._in_use = False
+        self._killed = False
 
     @property
     def pid(self) -> int:
@@ -130,6 +133,20 @@ class _Process:
         return self._child.poll() is None
 
     def exchange(self, request: Answer, body: bytes, deadline: float) -> Answer:
+        """Send a page and return the answer. Raises `ExtractionFailed`, also if the process is killed meanwhile."""
+        with self._lock:
+            if self._killed:
+                raise ExtractionFailed("the parser was stopped")
+            self._in_use = True
+        try:
+            return self._exchange(request, body, deadline)
+        finally:
+            with self._lock:
+                self._in_use = False
+                if self._killed:
+                    self._close()
+
+    def _exchange(self, request: Answer, body: bytes, deadline: float) -> Answer:
         head = json.dumps(request).encode("ascii")
         try:
             for frame in (head, body):
@@ -139,16 +156,23 @@ class _Process:
             if size > _MAX_REPLY:
                 raise ExtractionFailed("its text is too long")
             return json.loads(self._receive(size, deadline))
-        except (OSError, ValueError):  # the pipes are closed or broken: the process was killed or has exited
+        except (OSError, ValueError):  # the pipe is broken or the answer is: the process was killed or has exited
             raise ExtractionFailed("the parser crashed or exceeded a limit of its process") from None
 
     def kill(self) -> None:
-        """Kill the process. The pipes stay open for a thread that still uses them; it reads the end of the output."""
+        """Kill the process. A thread that still waits for its answer reads the end of the output and closes the pipes
+        itself: if they were closed before, it could read and write another file that got their numbers."""
         self._child.kill()
         self._child.wait()
-        with contextlib.suppress(OSError):
-            for pipe in (self._child.stdin, self._child.stdout):
-                if pipe is not None:
+        with self._lock:
+            self._killed = True
+            if not self._in_use:
+                self._close()
+
+    def _close(self) -> None:
+        for pipe in (self._child.stdin, self._child.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
                     pipe.close()
 
     def _send(self, data: bytes, deadline: float) -> None:
