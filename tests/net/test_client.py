@@ -7,6 +7,7 @@ import gzip
 import zlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from holdfast.net.client import (
     RedirectRefused,
     RequestFailed,
     header_problem,
+    trusted_certificates,
 )
 from holdfast.net.network import Network
 from holdfast.net.urls import parse_url
@@ -260,6 +262,20 @@ def test_an_invalid_certificate_is_one_sentence(certificate: str, words: str | N
     else:
         with pytest.raises(RequestFailed, match=rf"The certificate of 127\.0\.0\.1:\d+ is {words}"):
             run(work())
+
+
+def test_the_environment_does_not_choose_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ca = authority()
+    (tmp_path / "ca.pem").write_text(ca.certificate)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    trusted_certificates.cache_clear()
+
+    async def work() -> None:
+        async with serving({"/": Reply("ok")}, tls=ca.server("good")) as site, client_of(site) as client:
+            await client.request(HttpRequest(url=parse_url(site.url)), Limits(seconds=50))
+
+    with pytest.raises(RequestFailed, match=r"The certificate of .* is not valid"):
+        run(work())
 
 
 def test_a_server_without_tls_is_one_sentence() -> None:

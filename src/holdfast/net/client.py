@@ -132,10 +132,11 @@ def _is_latin(value: str) -> bool:
 
 
 @cache
-def _default_tls() -> ssl.SSLContext:
+def trusted_certificates() -> ssl.SSLContext:
+    """Return the system's certificates, whatever `SSL_CERT_FILE` and `SSL_CERT_DIR` say: a project could set them."""
     import httpx2
 
-    return httpx2.create_ssl_context()  # 20 ms, so once
+    return httpx2.create_ssl_context(trust_env=False)  # 20 ms, so once
 
 
 class HttpClient:
@@ -144,7 +145,7 @@ class HttpClient:
     def __init__(self, gateway: Gateway, *, user_agent: str, tls: ssl.SSLContext | None = None) -> None:
         from holdfast.net.http import GatewayTransport
 
-        self._transport = GatewayTransport(gateway, verify=tls or _default_tls())
+        self._transport = GatewayTransport(gateway, verify=tls or trusted_certificates())
         self._user_agent = user_agent
 
     async def __aenter__(self) -> HttpClient:

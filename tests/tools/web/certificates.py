@@ -31,8 +31,13 @@ class Authority:
     def client(self) -> ssl.SSLContext:
         """A context that trusts the authority."""
         context = ssl.create_default_context()
-        context.load_verify_locations(cadata=self._certificate.public_bytes(_PEM).decode())
+        context.load_verify_locations(cadata=self.certificate)
         return context
+
+    @property
+    def certificate(self) -> str:
+        """The certificate of the authority, in PEM."""
+        return self._certificate.public_bytes(_PEM).decode()
 
     def server(self, kind: str) -> ssl.SSLContext:
         """A context with a certificate that is `good`, `self-signed`, `expired` or for an `other-host`."""
