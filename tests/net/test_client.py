@@ -203,6 +203,32 @@ def test_a_request_that_may_have_arrived_says_so() -> None:
     assert isinstance(error, RequestFailed) and error.sent
 
 
+def ever_further(seen: Seen) -> Reply:
+    return redirect(f"{seen.target}x", 307)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(b"x", headers={"Content-Encoding": "br"}),
+        redirect("/", 307),
+        redirect("javascript:alert(1)", 307),
+        redirect("http://127.0.0.1:1/", 307),
+        ever_further,
+    ],
+)
+def test_a_request_that_arrived_says_so_whatever_the_answer_was(reply: Page) -> None:
+    pages: dict[str, Page] = {"/" + "x" * number: reply for number in range(20)}
+    error = failure(pages, method="POST")
+    assert isinstance(error, RequestFailed) and error.sent
+
+
+def test_a_request_that_was_never_sent_says_so() -> None:
+    with pytest.raises(RequestFailed) as caught:
+        run(straight_to("http://nowhere.invalid/"))
+    assert not caught.value.sent
+
+
 def test_an_endless_body_is_cut_at_the_limit() -> None:
     response, _ = get({"/": Reply(raw=b"HTTP/1.1 200 OK\r\n\r\n", then=flood)}, limits=Limits(max_bytes=100_000))
     assert response.cut and response.body == b"x" * 100_000

@@ -174,6 +174,9 @@ class HttpClient:
             told = progress.describe(request.url)
             sentence = f"{told} within {max(0.1, round(progress.elapsed, 1)):g} seconds."
             raise RequestFailed(sentence, sent=progress.sent, timed_out=True) from None
+        except RequestFailed as failed:
+            failed.sent = failed.sent or progress.sent  # a later hop may have failed before anything was sent to it
+            raise
 
     async def _follow(
         self,

@@ -304,6 +304,16 @@ def test_a_slow_page_fails_in_time_and_a_slow_change_is_unknown(tmp_path: Path) 
     assert sent.state is State.UNKNOWN and "Whether the POST request took effect is not known." in sent.text
 
 
+@pytest.mark.parametrize(
+    "reply", [Reply("x", headers={"Content-Encoding": "br"}), Reply(status=307, headers={"Location": "/"})]
+)
+def test_a_change_that_was_sent_is_unknown_if_its_answer_cannot_be_used(tmp_path: Path, reply: Reply) -> None:
+    sent, _ = fetched({"/": reply}, tmp_path, method="DELETE")
+    assert sent.state is State.UNKNOWN and "Whether the DELETE request took effect is not known." in sent.text
+    read, _ = fetched({"/": reply}, tmp_path / "b")
+    assert read.state is State.FAILED
+
+
 def test_a_read_that_is_cancelled_changed_nothing(tmp_path: Path) -> None:
     async def work(method: str) -> Result:
         async with serving({"/": SLOW}) as site, web_runtime(tmp_path / method, site) as runtime:
