@@ -51,6 +51,15 @@ def test_a_missing_robots_txt_allows_and_a_failing_server_does_not(tmp_path: Pat
     assert result.success is allowed
 
 
+def test_a_robots_txt_that_redirects_to_another_host_counts_as_missing(tmp_path: Path) -> None:
+    pages: dict[str, Page] = {
+        "/robots.txt": Reply(status=301, headers={"Location": "https://elsewhere.example/robots.txt"}),
+        "/a": Reply("text", "text/plain"),
+    }
+    [result], _ = fetched(pages, tmp_path, "/a")
+    assert result.success and facts(result)["content"] == "text"
+
+
 def test_a_hostile_robots_txt_costs_one_result(tmp_path: Path) -> None:
     rules = "User-agent: *\nDisallow: /" + "*a" * 30 + "$\n" + "Disallow: /x\n" * 1000
     pages: dict[str, Page] = {"/robots.txt": Reply(rules, "text/plain"), "/" + "a" * 60 + "b": Reply("x", "text/plain")}

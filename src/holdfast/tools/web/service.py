@@ -18,6 +18,7 @@ from holdfast.net.client import (
     HttpRequest,
     HttpResponse,
     Limits,
+    RedirectRefused,
     RequestFailed,
 )
 from holdfast.net.hosts import AllowList, normalize_host
@@ -185,10 +186,12 @@ class Web:
         request = HttpRequest(url=replace(url, target="/robots.txt"))
         try:
             answer = await client.request(request, limits, may_follow=visit.may_follow)
+        except RedirectRefused:  # to a host that the call was not approved for
+            rules: bytes | None = b""
         except RequestFailed as error:
             if error.timed_out or not error.sent:
                 raise
-            rules: bytes | None = b""  # such as a redirect to another host, which is not followed
+            rules = b""  # an answer that is not HTTP or not text
         else:
             rules = answer.body if answer.status == 200 else None if answer.status >= 500 else b""
         if len(self._robots) > _MAX_HOSTS:
