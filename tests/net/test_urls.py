@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +20,11 @@ pytestmark = pytest.mark.spec("B6h")
         ("http://example.com:443/a?b#c", "http://example.com:443/a?b", "example.com"),
         ("https://bücher.de/ü?q=ä", "https://xn--bcher-kva.de/%C3%BC?q=%C3%A4", "xn--bcher-kva.de"),
         ("http://[::1]:8080/a?b=[x]|", "http://[::1]:8080/a?b=%5Bx%5D%7C", "[::1]:8080"),
-        ("https://a.example./x/../y?z=%41", "https://a.example/x/../y?z=%41", "a.example"),
+        ("https://a.example./x/../y?z=%41", "https://a.example/y?z=%41", "a.example"),
+        ("http://a.example/x/%2E%2e/.%2e/./%2e/b/../c//.?d=/../e", "http://a.example/c//?d=/../e", "a.example"),
+        ("http://a.example/x/..", "http://a.example/", "a.example"),
+        ("http://a.example/../..", "http://a.example/", "a.example"),
+        ("http://a.example/...%2e/.b/c./%252e%252e", "http://a.example/...%2e/.b/c./%252e%252e", "a.example"),
     ],
 )
 def test_an_address_is_normalized(given: str, parsed: str, entry: str) -> None:
@@ -73,6 +78,14 @@ def test_an_address_that_cannot_be_requested_is_refused_in_a_sentence(given: str
 )
 def test_references_are_relative_to_the_address(reference: str, target: str) -> None:
     assert str(parse_url("http://a.example/x/y").join(reference)) == target
+
+
+@given(st.lists(st.sampled_from(["/", "//", ".", "..", "%2e", "%2E.", "a", "%2f", "?", "ü", "|", "%"]), max_size=12))
+def test_the_path_that_is_shown_is_the_path_that_is_sent(parts: list[str]) -> None:
+    url = parse_url("http://a.example/" + "".join(parts))
+    assert httpx2.URL(str(url)).raw_path.decode() == url.target
+    path = url.target.partition("?")[0].lower().replace("%2e", ".")
+    assert not {".", ".."} & set(path.split("/"))
 
 
 @given(st.text(max_size=40))

@@ -19,6 +19,8 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _AUTHORITY: Final = re.compile(r"[A-Za-z]+://([^/?#]*)")
 _SAFE: Final = "!$%&'()*+,-./:;=?@_~"
 """What stays as it is in a path or query. `[`, `]`, `|` and the like are encoded, as browsers do."""
+_ONE_DOT: Final = re.compile(r"\.|%2e", re.I)
+_TWO_DOTS: Final = re.compile(r"(?:\.|%2e){2}", re.I)
 _SHOWN: Final = 80
 
 
@@ -92,7 +94,22 @@ def parse_url(text: str) -> HttpUrl:
         raise BadUrl(f"{_quoted(authority[1])} names a network interface, which an address must not do.")
     name = parts.scheme.lower()
     query = f"?{parts.query}" if parts.query else ""
-    return HttpUrl(name, host, port or DEFAULT_PORTS[name], quote((parts.path or "/") + query, safe=_SAFE))
+    return HttpUrl(name, host, port or DEFAULT_PORTS[name], quote(_resolved(parts.path) + query, safe=_SAFE))
+
+
+def _resolved(path: str) -> str:
+    """Return a path without `.` and `..` segments, also percent-encoded ones, as browsers and servers resolve them."""
+    segments = path.split("/")[1:]
+    found: list[str] = []
+    for index, segment in enumerate(segments):
+        goes_up = _TWO_DOTS.fullmatch(segment) is not None
+        if goes_up and found:
+            found.pop()
+        if not goes_up and _ONE_DOT.fullmatch(segment) is None:
+            found.append(segment)
+        elif index == len(segments) - 1:
+            found.append("")
+    return "/" + "/".join(found)
 
 
 def _bracketed(authority: str, host: str) -> str:

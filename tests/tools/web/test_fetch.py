@@ -275,6 +275,7 @@ def test_an_approval_shows_the_whole_request(tmp_path: Path) -> None:
     ("args", "shown"),
     [
         ({"url": "https://Example.com"}, "web.fetch: GET https://example.com/"),
+        ({"url": "https://example.com/x/%2e./private"}, "web.fetch: GET https://example.com/private"),
         ({"url": "https://аpple.com/x", "method": "POST", "body": "ab"},
          "web.fetch: POST https://xn--pple-43d.com/x  (2B)"),
         ({"url": "https://example.com/?q=1", "find": "cat", "label": "why"},

@@ -38,6 +38,13 @@ def test_a_page_that_robots_txt_excludes_is_not_requested(tmp_path: Path) -> Non
     assert allowed.success and not site.asked("/private/a") and len(site.asked("/robots.txt")) == 1
 
 
+@pytest.mark.parametrize("path", ["/x/../private/a", "/x/%2e%2E/private/a", "/%2e/private/a"])
+def test_dot_segments_do_not_lead_around_robots_txt(tmp_path: Path, path: str) -> None:
+    [refused], site = fetched(ROBOTS, tmp_path, path)
+    assert "/private/a was not fetched" in refused.text and "excludes this page" in refused.text
+    assert [seen.path for seen in site.seen] == ["/robots.txt"]
+
+
 def test_robots_txt_applies_to_page_reads_only_and_can_be_ignored(tmp_path: Path) -> None:
     [sent], _ = fetched(ROBOTS, tmp_path, "/private/a", method="POST")
     [ignored], site = fetched(ROBOTS, tmp_path / "b", "/private/a", settings=replace(FAST, robots=False))
