@@ -247,16 +247,17 @@ class HttpClient:
         # a cancellation does not.
         left = min(limits.idle, max(0.02, 0.95 * (limits.seconds - progress.elapsed)))
         waits = dict.fromkeys(("connect", "read", "write", "pool"), left)
+        headers = (
+            ("Host", request.url.origin.partition("://")[2]),
+            ("User-Agent", self._user_agent),
+            *(() if _has(request.headers, "accept") else (("Accept", "*/*"),)),
+            ("Accept-Encoding", "gzip, identity"),
+            *request.headers,
+        )
         sent = httpx2.Request(
             request.method,
             str(request.url),
-            headers=[
-                ("Host", request.url.origin.partition("://")[2]),
-                ("User-Agent", self._user_agent),
-                *(() if _has(request.headers, "accept") else (("Accept", "*/*"),)),
-                ("Accept-Encoding", "gzip, identity"),
-                *request.headers,
-            ],
+            headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in headers],
             content=request.body or None,
             extensions={"timeout": waits, "trace": progress.trace},
         )

@@ -128,11 +128,12 @@ def test_a_full_disk_costs_the_cache_and_not_the_result(tmp_path: Path) -> None:
     assert cache.copy(GET, 1001.0) == response()
 
 
-def test_a_fresh_page_is_not_requested_again_and_a_stale_one_is_revalidated(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tag", ['"v1"', '"é"'])
+def test_a_fresh_page_is_not_requested_again_and_a_stale_one_is_revalidated(tmp_path: Path, tag: str) -> None:
     def tagged(seen: Seen) -> Reply:
-        if seen.headers.get("if-none-match") == '"v1"':
-            return Reply(status=304, headers={"ETag": '"v1"'})
-        return Reply("tagged", "text/plain", headers={"ETag": '"v1"'})
+        if seen.headers.get("if-none-match") == tag:
+            return Reply(status=304, headers={"ETag": tag})
+        return Reply("tagged", "text/plain", headers={"ETag": tag})
 
     async def work() -> tuple[list[str], list[str], Site]:
         pages = {"/fresh": Reply("f", "text/plain", headers={"Cache-Control": "max-age=600"}), "/tagged": tagged}
