@@ -126,10 +126,15 @@ class SearXng(Struct, frozen=True, kw_only=True):
         ]
         failed = data.get("unresponsive_engines")
         if not hits and isinstance(failed, list) and failed:
-            pairs = cast("list[list[str]]", failed)
-            told = ", ".join(f"{pair[0]} ({pair[1]})" for pair in pairs[:5] if len(pair) > 1)
-            raise SearchFailed(f"No engine behind SearXNG at {self.url.entry} answered: {told[:_MAX_DETAIL]}.")
+            told = ", ".join(map(_unresponsive, cast("list[Any]", failed)[:5]))
+            raise SearchFailed(f"No engine behind SearXNG at {self.url.entry} answered: {_line(told, _MAX_DETAIL)}.")
         return hits
+
+
+def _unresponsive(item: Any) -> str:
+    """Return an entry of `unresponsive_engines`, normally a pair of name and reason, as `name (reason)`."""
+    parts = cast("list[Any]", item) if isinstance(item, list) else [item]
+    return " ".join([*map(str, parts[:1]), *(f"({part})" for part in parts[1:2])])
 
 
 class Brave(Struct, frozen=True, kw_only=True):
@@ -170,9 +175,14 @@ def cleaned(hits: list[SearchHit], limit: int) -> list[SearchHit]:
         if len(found) == limit:
             break
         if hit.url.startswith(("http://", "https://")) and len(hit.url) <= _MAX_LINK and hit.url not in found:
-            title, snippet = " ".join(_plain(hit.title).split()), " ".join(_plain(hit.snippet).split())
-            found[hit.url] = replace(hit, title=title[:_MAX_TITLE] or hit.url, snippet=snippet[:_MAX_SNIPPET])
+            title, snippet = _line(_plain(hit.title), _MAX_TITLE), _line(_plain(hit.snippet), _MAX_SNIPPET)
+            found[hit.url] = replace(hit, title=title or hit.url, snippet=snippet)
     return list(found.values())
+
+
+def _line(text: str, most: int) -> str:
+    """Return text of an engine as a part of one line."""
+    return " ".join(text.split())[:most]
 
 
 def _plain(text: str) -> str:
@@ -199,7 +209,7 @@ def _refusal(name: str, status: int, detail: str = "") -> str:
 def _detail(response: HttpResponse) -> str:
     try:
         error = json.loads(response.body)["error"]
-        return str(error.get("detail") or error.get("code") or "")[:_MAX_DETAIL]
+        return _line(str(error.get("detail") or error.get("code") or ""), _MAX_DETAIL)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return ""
 
