@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any, Final, Protocol, cast
-from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
+from urllib.parse import parse_qs, quote, urlencode, urljoin, urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ _MAX_TITLE: Final = 300
 _MAX_SNIPPET: Final = 600
 _MAX_LINK: Final = 2000
 _MAX_DETAIL: Final = 200
+_MAX_ENGINE: Final = 60
 
 
 class SearchFailed(HoldfastError):
@@ -84,8 +85,7 @@ class DuckDuckGo(Struct, frozen=True, kw_only=True):
             )
         if not page["known"]:
             raise SearchFailed(f"{self.name} answered with a page that has no list of results.")
-        base = str(self.url)
-        pairs = ((_target(urljoin(base, hit["url"])), hit) for hit in page["results"])
+        pairs = ((_target(str(self.url), hit["url"]), hit) for hit in page["results"])
         return [
             SearchHit(title=hit["title"], url=url, snippet=hit["snippet"], engine=self.name)
             for url, hit in pairs
@@ -93,9 +93,13 @@ class DuckDuckGo(Struct, frozen=True, kw_only=True):
         ]
 
 
-def _target(url: str) -> str | None:
+def _target(base: str, link: str) -> str | None:
     """Return the page behind a link of a result: DuckDuckGo's links lead through its own redirect."""
-    parts = urlsplit(url)
+    try:
+        url = urljoin(base, link)
+        parts = urlsplit(url)
+    except ValueError:
+        return None
     if parts.path == "/l/":
         found = parse_qs(parts.query).get("uddg")
         return found[0] if found else None
@@ -174,10 +178,22 @@ def cleaned(hits: list[SearchHit], limit: int) -> list[SearchHit]:
     for hit in hits:
         if len(found) == limit:
             break
-        if hit.url.startswith(("http://", "https://")) and len(hit.url) <= _MAX_LINK and hit.url not in found:
-            title, snippet = _line(_plain(hit.title), _MAX_TITLE), _line(_plain(hit.snippet), _MAX_SNIPPET)
-            found[hit.url] = replace(hit, title=title or hit.url, snippet=snippet)
+        url = _one_word(hit.url)
+        if url.startswith(("http://", "https://")) and len(url) <= _MAX_LINK and url not in found:
+            found[url] = SearchHit(
+                title=_line(_plain(hit.title), _MAX_TITLE) or url,
+                url=url,
+                snippet=_line(_plain(hit.snippet), _MAX_SNIPPET),
+                engine=_line(hit.engine, _MAX_ENGINE),
+            )
     return list(found.values())
+
+
+def _one_word(url: str) -> str:
+    """Return an address with its spaces, backslashes and invisible characters percent-encoded."""
+    return "".join(
+        char if char.isprintable() and char not in " \\" else quote(char, errors="replace") for char in url.strip()
+    )
 
 
 def _line(text: str, most: int) -> str:
