@@ -64,6 +64,20 @@ def test_a_crash_of_the_parser_is_one_result() -> None:
     assert run(work()) == "next"
 
 
+def test_a_page_of_ten_megabytes_has_an_answer_and_a_larger_answer_is_refused() -> None:
+    async def work() -> int:
+        extractor = Extractor()
+        source = {**PAGE, "kind": "text", "mode": "raw", "content_type": "text/plain; charset=latin-1"}
+        try:
+            with pytest.raises(ExtractionFailed, match="its text is too long"):
+                await extractor.ask(source, b"\xe9" * 11_500_000, 60)
+            return len((await extractor.ask(source, b"\xe9" * 10 * 1024 * 1024, 60))["text"])
+        finally:
+            extractor.close()
+
+    assert run(work()) == 10 * 1024 * 1024
+
+
 def test_a_cancelled_page_leaves_no_process() -> None:
     async def work() -> None:
         extractor = Extractor()

@@ -33,6 +33,20 @@ def test_links_are_absolute_once_and_from_the_base() -> None:
     assert rendered(page, "links")["text"] == "- One <http://a.example/c/d>\n- <http://e.example>"
 
 
+def test_json_that_indentation_would_blow_up_is_shown_as_it_was_sent() -> None:
+    body = "[" * 400 + ",".join("0" * 20_000) + "]" * 400
+    made = rendered(body, kind="json")
+    assert made["text"] == body
+    assert made["notes"] == ["It is shown as it was sent: indented, it has more than 10,000,000 characters."]
+    assert rendered('{"a":[1,"ü"]}', kind="json")["text"] == '{\n  "a": [\n    1,\n    "ü"\n  ]\n}'
+
+
+def test_a_refresh_to_no_address_does_not_hide_the_page() -> None:
+    made = rendered("<meta http-equiv=refresh content='0; url=http://['><p>text")
+    assert made["text"] == "text"
+    assert made["notes"] == ["The page asks browsers to go to http://[; that was not followed."]
+
+
 def test_code_stays_code_and_emphasis_does_not_split_words() -> None:
     words = "This paragraph is long enough to be taken for the text of an article by the extractor. "
     code = "<pre>a *b* __c__\n  d</pre>"

@@ -22,7 +22,8 @@ from typing import Any, Final
 from holdfast.contract.errors import HoldfastError
 from holdfast.helper_process import holdfast_module, start
 
-_MAX_REPLY: Final = 256 * 1024 * 1024
+_MAX_REPLY: Final = 64 * 1024 * 1024
+"""More than any page of 10 MB needs (`web.max_bytes`), whose bytes JSON escapes in six each at worst."""
 _MAX_IDLE: Final = 2
 """Processes that are kept for the next page. Each has the parsers in memory already."""
 _KEPT_TEXTS: Final = 32

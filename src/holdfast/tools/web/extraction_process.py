@@ -27,6 +27,7 @@ _MAX_HITS: Final = 100_000
 _AROUND: Final = 240
 _MAX_PDF_PAGES: Final = 2000
 _MAX_PDF_CHARS: Final = 10_000_000
+_MAX_JSON_CHARS: Final = 10_000_000
 _MAX_FEED_ITEMS: Final = 500
 _SUMMARY_CHARS: Final = 500
 _SKIPPED: Final = frozenset({"script", "style", "noscript", "template", "svg", "head", "iframe", "object", "math"})
@@ -76,10 +77,12 @@ def _plain(kind: str, mode: str, body: bytes, content_type: str | None) -> Answe
         return {"text": decoded.text, "title": None, "notes": notes}
     if kind == "json":
         try:
-            text = json.dumps(json.loads(decoded.text), indent=2, ensure_ascii=False)
+            text = _indented(json.loads(decoded.text))
         except (ValueError, RecursionError):
             return {"text": decoded.text, "title": None, "notes": [*notes, "It is not valid JSON."]}
-        return {"text": text, "title": None, "notes": notes}
+        if text is None:
+            notes.append(f"It is shown as it was sent: indented, it has more than {_MAX_JSON_CHARS:,} characters.")
+        return {"text": decoded.text if text is None else text, "title": None, "notes": notes}
     if kind == "xml" and mode != "links":
         feed = _feed(body)
         if feed is not None:
@@ -88,6 +91,18 @@ def _plain(kind: str, mode: str, body: bytes, content_type: str | None) -> Answe
         found = dict.fromkeys(re.findall(r"https?://[^\s<>\"'`\\)\]}]+", decoded.text)[: 4 * _MAX_LINKS])
         return {**_link_list([(url, "") for url in found]), "title": None, "notes": notes}
     return {"text": decoded.text, "title": None, "notes": notes}
+
+
+def _indented(value: object) -> str | None:
+    """Return JSON with indentation; None if it becomes too long, as nested lists in a small body can make it."""
+    parts: list[str] = []
+    size = 0
+    for part in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(value):
+        size += len(part)
+        if size > _MAX_JSON_CHARS:
+            return None
+        parts.append(part)
+    return "".join(parts)
 
 
 def _charset_notes(decoded: Decoded) -> list[str]:
@@ -108,7 +123,8 @@ def _html(request: dict[str, Any], body: bytes) -> Answer:
         return {"text": "", "title": None, "notes": [*notes, "The page is empty."]}
     title = _title(tree)
     if (target := _meta_refresh(tree)) is not None:
-        notes.append(f"The page asks browsers to go to {urljoin(request['url'], target)}; that was not followed.")
+        to = _joined(request["url"], target) or target
+        notes.append(f"The page asks browsers to go to {to}; that was not followed.")
     if mode == "links":
         return {**_html_links(tree, request["url"]), "title": title, "notes": notes}
     text = _readable(tree, request["url"]) if mode == "readable" else None
