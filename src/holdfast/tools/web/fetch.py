@@ -86,7 +86,7 @@ class _Rendered(Struct, frozen=True, kw_only=True):
 def _request(args: Args) -> HttpRequest:
     """Read the request from the arguments. Raises `BadUrl`."""
     pairs = cast("list[dict[str, str]]", args.get("headers") or [])
-    headers: Headers = tuple((pair["name"], pair["value"]) for pair in pairs)
+    headers: Headers = tuple((pair["name"], pair["value"].strip(" \t")) for pair in pairs)
     for name, value in headers:
         if (problem := header_problem(name, value)) is not None:
             raise BadUrl(problem)
