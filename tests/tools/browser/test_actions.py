@@ -11,6 +11,8 @@ from msgspec import structs
 from holdfast.contract.enums import Risk
 from holdfast.contract.errors import GrantRefused
 from holdfast.store.ledger import Ledger
+from holdfast.tools.browser.actions import _check_secret_host  # pyright: ignore[reportPrivateUsage]
+from holdfast.tools.browser.service import BrowserError
 from tests.tools.browser.browsing import Browsing, needs_chromium
 
 pytestmark = needs_chromium
@@ -156,6 +158,76 @@ def test_a_secret_is_not_typed_into_a_host_that_it_is_not_bound_to(shop: Browsin
     assert result.error is not None
     assert result.error.startswith(f"The secret 'shop' may not be typed into pages of other.test:{shop.site.port}.")
     assert shop.asked == []
+
+
+@pytest.mark.spec("B7e")
+def test_a_secret_is_not_typed_into_a_frame_of_another_host(shop: Browsing) -> None:
+    shop.site.pages["/frame"] = "<input aria-label=Pass>"
+    shop.open("<iframe src='http://other.test:PORT/frame'></iframe>", "/around", host="shop.test")
+    shop.asked.clear()
+    result = shop.call("browser.type", name="Pass", text="${secret:shop}")
+    assert result.error is not None
+    assert result.error.startswith(f"The secret 'shop' may not be typed into pages of other.test:{shop.site.port}")
+    assert shop.asked == []
+    shop.call("browser.type", name="Pass", text="plain")
+    proposal = shop.asked[-1].proposal
+    assert proposal is not None
+    port = shop.site.port
+    assert proposal.summary == (f"type «plain» into textbox «Pass» in a frame of other.test:{port} on shop.test:{port}")
+    assert f"in the frame {shop.site.url('/frame', 'other.test')}\n" in proposal.preview
+
+
+@pytest.mark.spec("B7e")
+def test_a_secret_is_typed_into_a_frame_of_its_own_host_but_not_of_a_page_around_it(shop: Browsing) -> None:
+    shop.site.pages["/frame"] = "<input aria-label=Pass>"
+    shop.open("<iframe src='/frame'></iframe><iframe srcdoc='<input aria-label=Inner>'></iframe>", "/around")
+    for name in ("Pass", "Inner"):
+        assert shop.call("browser.type", name=name, text="${secret:shop}").success
+    shop.open("<iframe src='http://shop.test:PORT/frame'></iframe>", "/around", host="other.test")
+    result = shop.call("browser.type", name="Pass", text="${secret:shop}")
+    assert result.error is not None
+    assert f"pages of other.test:{shop.site.port}" in result.error
+
+
+@pytest.mark.spec("B7b", "B7e")
+@pytest.mark.parametrize("host", ["shop.test", "other.test"])
+def test_a_secret_is_not_typed_into_a_frame_that_was_replaced_while_the_call_waited(shop: Browsing, host: str) -> None:
+    shop.site.pages["/frame"] = "<input aria-label=Pass>"
+    swap = f"document.querySelector('iframe').src = 'http://{host}:PORT/frame'"
+    shop.open(f'<iframe src="/frame"></iframe><button onclick="{swap}">Swap</button>', "/around")
+
+    def swap_meanwhile() -> None:
+        shop.before_answer = None
+        assert shop.call("browser.click", name="Swap").success
+
+    shop.before_answer = swap_meanwhile
+    result = shop.call("browser.type", name="Pass", text="${secret:shop}")
+    # A new question for the same host, and none for the other one.
+    questions = [pending.summary for pending in shop.asked if pending.summary.startswith("type")]
+    assert (len(questions), result.success) == ((2, True) if host == "shop.test" else (1, False))
+
+
+@pytest.mark.spec("B7e")
+def test_a_secret_is_typed_over_http_only_if_its_entry_names_the_port() -> None:
+    _check_secret_host("bank", ["bank.example"], "https://bank.example/login")
+    _check_secret_host("bank", ["bank.example:80"], "http://bank.example/login")
+    _check_secret_host("bank", ["*.bank.example:8080"], "http://www.bank.example:8080/")
+    with pytest.raises(BrowserError, match=r'over http, which is not encrypted\. To allow it, add "bank\.example:80"'):
+        _check_secret_host("bank", ["bank.example"], "http://bank.example/login")
+    for url in ("data:text/html,x", "blob:https://bank.example/1", "http://["):
+        with pytest.raises(BrowserError, match="may not be typed"):
+            _check_secret_host("bank", ["bank.example"], url)
+
+
+def test_odd_addresses_and_links_of_pages_do_not_hinder_clicks(shop: Browsing) -> None:
+    shop.site.pages["/q"] = "<a href='http://['>broken</a>"
+    assert shop.call("browser.navigate", url=shop.site.url("/q")).success
+    long = "/q?filter={a}|b^[c]&pad=" + "x" * 9000
+    shop.open(f"<script>location = '{long}'</script>", "/start")
+    assert shop.call("browser.wait", text="broken", seconds=30).success
+    result = shop.call("browser.click", name="broken")
+    assert result.success, result.error
+    assert proposed(shop)[0] == f"click link «broken» on shop.test:{shop.site.port}"
 
 
 @pytest.mark.spec("B7e")

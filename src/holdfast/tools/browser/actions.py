@@ -4,6 +4,7 @@ the element are still the same."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, Literal, cast
 from urllib.parse import urljoin
 
@@ -15,14 +16,14 @@ from holdfast.contract.enums import ACTS_ON_STATE, Risk
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.json import Args, digest_of
 from holdfast.contract.result import Result, fail
-from holdfast.net.hosts import AllowList
+from holdfast.net.hosts import AllowList, split_port
 from holdfast.text.escape import escape, escape_url
 from holdfast.text.preview import with_label
 from holdfast.tools.browser import chromium
 from holdfast.tools.browser.navigation import TIMEOUT
 from holdfast.tools.browser.protocol import Act, Locate, Located, Target
 from holdfast.tools.browser.report import OUTPUT, changes_since, page_result
-from holdfast.tools.browser.service import BrowserError, Browsers, page_address, session_of
+from holdfast.tools.browser.service import INHERITING, BrowserError, Browsers, origin_of, session_of
 from holdfast.tools.schemas import LABEL, Schema, array, builtin_tool, nullable, strict_object, text
 
 Kind = Literal["click", "type", "select"]
@@ -65,25 +66,25 @@ async def _propose(kind: Kind, args: Args, ctx: Context) -> Proposal | Result:
     try:
         answer = await session_of(ctx).perform(Locate(target))
         located = cast(Located, answer.reply.located)
-        place = page_address(located.url).entry
         secrets = _referenced_secrets(args)
         for scope in secrets:
-            _check_secret_host(scope, located, ctx)
+            _check_secret_hosts(scope, located, ctx)
     except BrowserError as error:
         return fail(str(error))
     submit = bool(args.get("submit"))
     sensitive = _is_sensitive(located)
     sends = (kind == "click" and located.submits) or submit
     what = _describe(kind, args, located, sensitive)
-    link = f"\nThe link leads to {escape_url(urljoin(located.url, located.link))}" if located.link else ""
+    link = f"\nThe link leads to {escape_url(_joined(located))}" if located.link else ""
+    frames = "".join(f"\nin the frame {escape_url(frame.url)}" for frame in located.frames)
     form = "\nThis submits a form." if sends else ""
-    element = cast(Args, msgspec.to_builtins(located))
+    element = cast(Args, msgspec.json.decode(msgspec.json.encode(located)))
     return Proposal(
         tool_name=f"browser.{kind}",
-        summary=f"{what} on {place}",
+        summary=f"{what} {_place(located)}",
         risk=Risk.HIGH if sends or secrets or (sensitive and kind == "type") else Risk.MEDIUM,
         payload={"element": element, **_payload(kind, args)},
-        preview=f"{what}\non {escape_url(located.url)}{link}{form}",
+        preview=f"{what}{frames}\non {escape_url(located.url)}{link}{form}",
         preconditions=(Precondition(kind="element", subject=located.ref, value=digest_of(element)),),
     )
 
@@ -115,14 +116,50 @@ def _shown_values(args: Args) -> str:
     return ", ".join(f"«{escape(value[:100])}»" for value in cast(list[str], args["values"])[:20])
 
 
-def _check_secret_host(scope: str, located: Located, ctx: Context) -> None:
-    """Raise unless the configuration lets the secret be typed into pages of this host."""
-    address = page_address(located.url)
+def _place(located: Located) -> str:
+    """Return `on shop.example`, or `in a frame of ads.example on shop.example`."""
+    page = _shown_host(located.url)
+    hosts = dict.fromkeys(_shown_host(frame.url) for frame in located.frames if frame.url not in INHERITING)
+    return "".join(f"in a frame of {host} " for host in hosts if host != page) + f"on {page}"
+
+
+def _shown_host(url: str) -> str:
+    origin = origin_of(url)
+    return escape_url(url[:200]) if origin is None else origin.entry
+
+
+def _joined(located: Located) -> str:
+    """Return where a link leads: from the document that it is in."""
+    base = next((frame.url for frame in located.frames if frame.url not in INHERITING), located.url)
+    try:
+        return urljoin(base, located.link)
+    except ValueError:  # such as `http://[`
+        return located.link
+
+
+def _check_secret_hosts(scope: str, located: Located, ctx: Context) -> None:
+    """Raise unless the configuration lets the secret be typed into the frame of the element, and into all around it:
+    a page can replace its frames."""
     hosts = ctx.service(Browsers).settings.secret_hosts.get(scope, ())
-    if not AllowList(hosts, option=f"secrets.{scope}.hosts").allows(address.host, address.port):
+    for url in (located.url, *(frame.url for frame in located.frames)):
+        if url not in INHERITING:
+            _check_secret_host(scope, hosts, url)
+
+
+def _check_secret_host(scope: str, hosts: Sequence[str], url: str) -> None:
+    origin = origin_of(url)
+    refusal = f"The secret '{escape(scope)}' may not be typed into pages of {_shown_host(url)}"
+    if origin is None:
+        raise BrowserError(f"{refusal}.")
+    is_http = origin.scheme == "http"
+    # An entry without a port stands for https only: whoever is on the way can change a page that comes over http.
+    usable = [entry for entry in hosts if not is_http or split_port(entry, None)[1] is not None]
+    if not AllowList(usable, option=f"secrets.{scope}.hosts").allows(origin.host, origin.port):
+        entry = origin.entry_with_port if is_http else origin.entry
+        why = " It came over http, which is not encrypted." if is_http else ""
         raise BrowserError(
-            f"The secret '{escape(scope)}' may not be typed into pages of {address.entry}. To allow it, add "
-            f'"{address.entry}" to hosts of [secrets.{escape(scope)}] in the user configuration.'
+            f'{refusal}.{why} To allow it, add "{entry}" to hosts of [secrets.{escape(scope)}] in the user '
+            "configuration."
         )
 
 
@@ -133,7 +170,7 @@ async def _apply(kind: Kind, payload: Args, ctx: Context) -> Result:
     try:
         scopes = _referenced_secrets(payload)
         for scope in scopes:
-            _check_secret_host(scope, located, ctx)
+            _check_secret_hosts(scope, located, ctx)
         act = Act(
             kind=kind,
             element=located,

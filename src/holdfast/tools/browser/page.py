@@ -44,7 +44,7 @@ from holdfast.tools.browser.snapshot import (
 )
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, Page, Response
+    from playwright.async_api import Browser, ElementHandle, Page, Response
 
 T = TypeVar("T")
 
@@ -212,7 +212,7 @@ class PageControl:
     async def _locate(self, operation: Locate) -> Reply:
         view, root = await self._snapshot()
         element = self._find(root, operation.target)
-        return Reply(id=0, located=await self._located(view, element))
+        return Reply(id=0, located=await self._located(view, element, await self._handle(element)))
 
     async def _act(self, operation: Act) -> Reply:
         seen = operation.element
@@ -220,22 +220,22 @@ class PageControl:
         if (view.url, view.document) != (seen.url, seen.document):
             raise StalePage(f"The page has changed since: it is {escape_url(view.url)} now. Nothing was done.")
         element = next((found for found in walk(root) if found.ref == seen.ref), None)
-        now = None if element is None else await self._located(view, element)
-        if now != seen:
+        handle = None if element is None else await self._handle(element)
+        now = None if element is None or handle is None else await self._located(view, element, handle)
+        if handle is None or now != seen:
             raise StalePage(f"{seen.description} has changed or is gone. Nothing was done. {self._closest(root, seen)}")
-        locator = self._guard.current().locator(cast(str, self._references.selector(seen.ref)))
         limit = self._launch.action_seconds * 1000
         try:
             if operation.kind == "click":
-                await locator.click(timeout=limit)
+                await handle.click(timeout=limit)
             elif operation.kind == "select":
-                await self._select(locator, operation.values, limit)
+                await self._select(handle, operation.values, limit)
             else:
                 if operation.secret:
-                    await locator.evaluate(f"element => element.setAttribute('{_TYPED_MARK}', '')")
-                await locator.fill(operation.text, timeout=limit)
+                    await handle.evaluate(f"element => element.setAttribute('{_TYPED_MARK}', '')")
+                await handle.fill(operation.text, timeout=limit)
                 if operation.submit:
-                    await locator.press("Enter", timeout=limit, no_wait_after=True)
+                    await handle.press("Enter", timeout=limit, no_wait_after=True)
         except PlaywrightTimeout as error:
             await asyncio.wait_for(self._guard.current().evaluate("1"), _FIELD_SECONDS)  # raises if the page hangs
             raise NotPossible(f"{seen.description} did not accept the {operation.kind}: {_call_log(error)}") from None
@@ -249,8 +249,8 @@ class PageControl:
         await self._guard.follow_window()
         return Reply(id=0, page=await self._view())
 
-    async def _select(self, locator: Any, values: tuple[str, ...], limit: float) -> None:
-        options: list[dict[str, str]] = await locator.evaluate(
+    async def _select(self, handle: ElementHandle, values: tuple[str, ...], limit: float) -> None:
+        options: list[dict[str, str]] = await handle.evaluate(
             "element => Array.from(element.options || []).slice(0, 5000)"
             ".map(option => ({label: option.label.trim(), value: option.value}))"
         )
@@ -263,7 +263,7 @@ class PageControl:
                 known = ", ".join(f"«{escape(item['label'][:60])}»" for item in options[:20])
                 raise NotPossible(f"There is no option «{escape(value[:60])}». Options: {known}.")
             chosen.append(found["value"])
-        await locator.select_option(chosen, timeout=limit)
+        await handle.select_option(chosen, timeout=limit)
 
     async def _wait(self, operation: Wait) -> Reply:
         """Wait until a text appears, or is gone, or the time is over."""
@@ -408,17 +408,25 @@ class PageControl:
             raise NotPossible(f"{len(matches)} elements match {wanted}: {named}{more}. Choose one by its reference.")
         return matches[0]
 
-    async def _located(self, view: PageView, element: Element) -> Located:
+    async def _handle(self, element: Element) -> ElementHandle:
+        """Return the element itself, so that what is checked is what is acted on, whatever the page does meanwhile."""
         selector = self._references.selector(element.ref)
         if selector is None:
             raise NotPossible(f"{describe(element)} cannot be acted on.")
-        facts: dict[str, Any] = await self._bounded(self._guard.current().locator(selector).evaluate(_FACTS))
+        return await self._bounded(self._guard.current().locator(selector).element_handle())
+
+    async def _located(self, view: PageView, element: Element, handle: ElementHandle) -> Located:
+        frame = await self._bounded(handle.owner_frame())
+        if frame is None:
+            raise StalePage(f"{describe(element)} is no longer on the page. Nothing was done.")
+        facts: dict[str, Any] = await self._bounded(handle.evaluate(_FACTS))
         return Located(
             ref=element.ref,
             role=element.role,
             name=" ".join(element.label.split()) if element.role not in EDITABLE else element.name,
             url=view.url,
             document=view.document,
+            frames=self._guard.frames_around(frame),
             link=element.url[:2000],
             description=describe(Element(role=element.role, name=element.name, clickable=element.clickable))
             if element.role in EDITABLE

@@ -18,7 +18,7 @@ from playwright.async_api import Error
 
 from holdfast.net.hosts import AllowList, normalize_host, parse_origin
 from holdfast.text.escape import escape, escape_url
-from holdfast.tools.browser.protocol import Download, Launch, PageEvent
+from holdfast.tools.browser.protocol import MAX_URL, Download, FrameSeen, Launch, PageEvent
 
 if TYPE_CHECKING:
     from playwright.async_api import (
@@ -85,6 +85,8 @@ class PageGuard:
         """Where the page wanted to open a window."""
         self.document = 0
         """Counts the documents that were loaded."""
+        self._frame_documents: dict[Frame, int] = {}
+        self._next_frame_document = 1
 
     def begin(self, hosts: tuple[str, ...]) -> None:
         """Start an operation, during which pages of these hosts may be opened."""
@@ -136,10 +138,13 @@ class PageGuard:
         page = await self._context.new_page()
         self._page = page
         self.document += 1
+        self._frame_documents.clear()
         self._requests.clear()
         page.on("dialog", self._on_dialog)
         page.on("download", self._on_download)
         page.on("framenavigated", self._on_navigated)
+        page.on("frameattached", self._count_document)
+        page.on("framedetached", self._forget_frame)
         page.on("request", self._on_request)
         page.on("requestfinished", self._on_request_end)
         page.on("requestfailed", self._on_request_end)
@@ -271,8 +276,26 @@ class PageGuard:
         else:
             self._dropped_events += 1
 
+    def frames_around(self, frame: Frame) -> tuple[FrameSeen, ...]:
+        """Return a frame and those around it, without the page itself."""
+        found: list[FrameSeen] = []
+        while (around := frame.parent_frame) is not None:
+            found.append(FrameSeen(frame.url[:MAX_URL], self._frame_documents.get(frame, 0)))
+            frame = around
+        return tuple(found)
+
+    def _count_document(self, frame: Frame) -> None:
+        self._frame_documents[frame] = self._next_frame_document
+        self._next_frame_document += 1
+
+    def _forget_frame(self, frame: Frame) -> None:
+        self._frame_documents.pop(frame, None)
+
     def _on_navigated(self, frame: Frame) -> None:
-        if frame.parent_frame is not None or frame.page != self._page:
+        if frame.page != self._page:
+            return
+        if frame.parent_frame is not None:
+            self._count_document(frame)
             return
         self.document += 1
         url = frame.url

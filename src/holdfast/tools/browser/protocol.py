@@ -9,6 +9,8 @@ import msgspec
 from msgspec import Struct
 
 MAX_FRAME: Final = 64 * 1024 * 1024
+MAX_URL: Final = 4000
+"""Characters of the URL of a page; a page can make its own much longer."""
 _LENGTH: Final = 4
 
 
@@ -89,6 +91,14 @@ class Screenshot(Operation, frozen=True, kw_only=True):
     full_page: bool = False
 
 
+class FrameSeen(Struct, frozen=True):
+    """A frame of the page, with the document in it."""
+
+    url: str
+    document: int
+    """Counts the documents of all frames, so that another one with the same URL is noticed."""
+
+
 class Located(Struct, frozen=True, kw_only=True):
     """An element as it is now."""
 
@@ -99,6 +109,8 @@ class Located(Struct, frozen=True, kw_only=True):
     """The URL of the page."""
     document: int
     """Counts the documents that the browser has loaded, so that another one with the same URL is noticed."""
+    frames: tuple[FrameSeen, ...] = ()
+    """The frames around the element, the innermost first; empty if it is in the page itself."""
     link: str = ""
     """Where a link leads."""
     description: str

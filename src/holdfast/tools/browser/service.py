@@ -12,7 +12,8 @@ from holdfast.contract.context import Context
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.json import Args
 from holdfast.contract.tool import Reach
-from holdfast.net.urls import BadUrl, parse_url
+from holdfast.net.hosts import normalize_host, parse_origin
+from holdfast.net.urls import BadUrl, HttpUrl, parse_url
 from holdfast.tools.browser.protocol import Operation, PageEvent, PageView, Reply
 
 _FRAGMENT: Final = "!$%&'()*+,-./:;=?@_~"
@@ -105,6 +106,43 @@ def page_address(url: str) -> PageAddress:
     fragment = url.strip().partition("#")[2]
     shown = str(parsed) + (f"#{quote(fragment, safe=_FRAGMENT)}" if fragment else "")
     return PageAddress(shown, parsed.host, parsed.port, parsed.entry)
+
+
+class PageOrigin(Struct, frozen=True):
+    """Where a document comes from."""
+
+    scheme: Literal["http", "https"]
+    host: str
+    """Normalized; an IDN in punycode."""
+    port: int
+
+    @property
+    def entry(self) -> str:
+        """The host as `network.hosts` names it."""
+        return HttpUrl(self.scheme, self.host, self.port, "/").entry
+
+    @property
+    def entry_with_port(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+INHERITING: Final = ("", "about:blank", "about:srcdoc")
+"""The URLs of frames whose document belongs to the page around them."""
+
+
+def origin_of(url: str) -> PageOrigin | None:
+    """Return the origin of a document that the browser shows; None if its URL is not http or https, or not clear.
+
+    Unlike `page_address`, it accepts whatever path and query the browser does.
+    """
+    try:
+        scheme, name, port = parse_origin(url)
+    except ValueError:
+        return None
+    host = normalize_host(name)
+    if host is None or port is None:
+        return None
+    return PageOrigin(scheme, host, port) if scheme == "http" or scheme == "https" else None
 
 
 def session_of(ctx: Context) -> BrowserSession:
