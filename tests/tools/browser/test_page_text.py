@@ -72,10 +72,18 @@ def test_a_screenshot_of_a_very_high_page_ends_and_says_so(browsing: Browsing) -
 
 
 @pytest.mark.spec("B7e")
-def test_passwords_are_covered_in_screenshots(browsing: Browsing) -> None:
-    body = "<body style='margin:0'><input type={} value=hunter2 style='font-size:60px;width:600px;height:200px'>"
-    browsing.open(body.format("password"))
-    (covered,) = browsing.call("browser.screenshot").attachments
-    browsing.open(body.format("password").replace("hunter2", "other"))
-    (other,) = browsing.call("browser.screenshot").attachments
-    assert covered.data == other.data
+@pytest.mark.parametrize("place", ["page", "frame", "frame of another host"])
+def test_passwords_are_covered_in_screenshots(browsing: Browsing, place: str) -> None:
+    body = "<body style='margin:0'><input type=password value={} style='font-size:60px;width:600px;height:200px'>"
+    host = "other.test" if "other" in place else "shop.test"
+    if "other" in place:
+        browsing.open("<h1>approved</h1>", host=host)
+
+    def picture(password: str) -> bytes:
+        browsing.site.pages["/frame"] = body.format(password)
+        frame = f"<iframe src='http://{host}:PORT/frame' width=700 height=300></iframe>"
+        browsing.open(body.format(password) if place == "page" else frame)
+        (image,) = browsing.call("browser.screenshot").attachments
+        return image.data
+
+    assert picture("hunter2") == picture("other")

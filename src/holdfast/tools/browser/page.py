@@ -296,7 +296,7 @@ class PageControl:
         page = self._guard.current()
         view, root = await self._snapshot()
         options: dict[str, Any] = {
-            "mask": [page.locator(_HIDDEN_FIELDS)],
+            "mask": [frame.locator(_HIDDEN_FIELDS) for frame in page.frames],
             "timeout": self._launch.action_seconds * 1000,
             "animations": "disabled",
         }
