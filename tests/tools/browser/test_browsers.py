@@ -26,6 +26,7 @@ def shared_quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browsing]
     """A browser with short limits, for pages that use them up."""
     folder = tmp_path_factory.mktemp("quick")
     with opened_browsing(folder, action_timeout=3.0, navigation_timeout=3.0) as browsing:
+        browsing.open("<h1>Started</h1>")
         yield browsing
 
 
@@ -81,6 +82,7 @@ def test_a_worker_killed_between_calls_leaves_no_chromium_and_the_next_call_says
     assert browsing.session.pid is not None
     os.kill(browsing.session.pid, signal.SIGKILL)
     eventually(lambda: not processes_of(folder))
+    eventually(lambda: browsing.session.hosts == ())
     assert NEW_BROWSER in browsing.open("<h1>After</h1>").output
 
 
@@ -163,8 +165,38 @@ def test_each_session_has_its_own_browser_and_cookies(browsing: Browsing) -> Non
 
 
 @pytest.mark.spec("B7f")
+def test_closing_ends_a_call_that_runs_and_withdraws_the_approved_hosts(browsing: Browsing) -> None:
+    browsing.open("<h1>Other</h1>", host="other.test")
+    browsing.open("<h1>Steady</h1>")
+    assert f"other.test:{browsing.site.port}" in browsing.session.hosts
+
+    async def close_meanwhile() -> str | None:
+        async with browsing.runtime() as runtime:
+            waiting = asyncio.create_task(runtime.call("browser.wait", {"text": "never", "seconds": 30}))
+            await asyncio.to_thread(eventually, lambda: browsing.session.busy)
+            assert await browsing.session.close()
+            return (await asyncio.wait_for(waiting, 60)).error
+
+    assert asyncio.run(close_meanwhile()) == "The browser was closed during the call."
+    assert browsing.session.hosts == ()
+    assert 'h1 "Steady"' in browsing.open("<h1>Steady</h1>").output
+    assert browsing.session.hosts == (f"shop.test:{browsing.site.port}",)
+
+
+@pytest.mark.spec("B7f")
+def test_what_a_page_is_refused_while_nobody_calls_is_kept_only_in_part(browsing: Browsing) -> None:
+    session = browsing.session
+    for number in range(5000):
+        session._on_refused("a.test", 80, f"reason {number}")  # pyright: ignore[reportPrivateUsage]
+    assert len(session._refused) == 100  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.spec("B7f")
 def test_the_number_of_browsers_is_limited(tmp_path: Path) -> None:
     with opened_browsing(tmp_path, max_browsers=1) as browsing:
+        first, second = browsing.session, browsing.browsers.session("two")
+        assert not first.running
+        assert not second.running
         browsing.open("<h1>One</h1>")
         browsing.session_name = "two"
         result = browsing.call("browser.navigate", url=browsing.site.url())

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import threading
+from collections import deque
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from hashlib import sha256
@@ -47,6 +48,7 @@ _START_SECONDS: Final = 60.0
 _END_SECONDS: Final = 3.0
 _CANCEL_SECONDS: Final = 5.0
 _MAX_SHOWN_REFUSALS: Final = 5
+_MAX_REFUSALS: Final = 100
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_FILE_NAME: Final = 80
 _MARK: Final = "HOLDFAST_BROWSER"
@@ -71,14 +73,17 @@ class ChromiumBrowsers:
         with self._lock:
             found = self._sessions.get(name)
             if found is None:
-                running = [session for session in self._sessions.values() if session.running]
-                if len(running) >= self.settings.max_browsers:
-                    raise BrowserError(
-                        f"{len(running)} browsers are open, which is the limit (browser.max_browsers). "
-                        "Close one with browser.close."
-                    )
                 found = self._sessions[name] = ChromiumSession(self, self._quarantine)
             return found
+
+    def check_number(self) -> None:
+        """Raise if no further browser may be started."""
+        with self._lock:
+            running = sum(session.running or session.starting for session in self._sessions.values())
+        if running >= self.settings.max_browsers:
+            raise BrowserError(
+                f"{running} browsers are open, which is the limit (browser.max_browsers). Close one with browser.close."
+            )
 
     def refusal(self, host: str, port: int) -> str | None:
         decision = self.network.gateway("browser").decide(host, port)
@@ -129,9 +134,11 @@ class ChromiumSession:
         self._replies: dict[int, asyncio.Future[Reply]] = {}
         self._next = 0
         self._approved: dict[str, None] = {}
-        self._refused: list[tuple[str, str]] = []
+        self._refused: deque[tuple[str, str]] = deque(maxlen=_MAX_REFUSALS)
         self._notes: list[PageEvent] = []
         self._lost = False
+        self.starting = False
+        """Whether the browser is being started."""
         self.shown: PageView | None = None
 
     @property
@@ -154,12 +161,11 @@ class ChromiumSession:
         return (*self._approved, *self._browsers.network.hosts)
 
     def forget_hosts(self) -> None:
-        """Withdraw what navigations have allowed."""
+        """Withdraw what navigations have allowed: an approval ends with its browser."""
         self._approved.clear()
 
     async def navigate(self, url: str, host: str) -> Answer:
-        self._approved[host] = None
-        return await self.perform(Navigate(url), start=True)
+        return await self._browsers.run(self._perform(Navigate(url), start=True, approved=host))
 
     async def perform(self, operation: Operation, *, start: bool = False) -> Answer:
         return await self._browsers.run(self._perform(operation, start=start))
@@ -170,13 +176,20 @@ class ChromiumSession:
         await self._browsers.run(self.stop())
         return True
 
-    async def _perform(self, operation: Operation, *, start: bool) -> Answer:
+    async def _perform(self, operation: Operation, *, start: bool, approved: str | None = None) -> Answer:
         async with self._lock:
             if not self.running:
                 if not start:
                     why = "The browser ended unexpectedly, so no page" if self._lost else "No page"
                     raise BrowserError(f"{why} is open. Open one with browser.navigate.")
-                await self._start()
+                self._browsers.check_number()
+                self.starting = True
+                try:
+                    await self._start()
+                finally:
+                    self.starting = False
+            if approved is not None:
+                self._approved[approved] = None
             self._refused.clear()
             reply = await self._ask(operation)
             events = (*self._take_notes(), *reply.events, *self._refusals(), *map(self._keep, reply.downloads))
@@ -289,15 +302,19 @@ class ChromiumSession:
                     waiting.set_result(reply)
         self._lost = True
         await _end(process)
+        self.forget_hosts()
+        self._end_calls("The browser ended in the middle of the call. The next call starts a new one.")
+
+    def _end_calls(self, why: str) -> None:
         for waiting in self._replies.values():
             if not waiting.done():
-                waiting.set_exception(
-                    BrowserError("The browser ended in the middle of the call. The next call starts a new one.")
-                )
+                waiting.set_exception(BrowserError(why))
 
     async def stop(self) -> None:
         """Close the browser; the next operation starts a new one."""
         parts, self._parts, self._process = self._parts, None, None
+        self._end_calls("The browser was closed during the call.")
+        self.forget_hosts()
         if parts is not None:
             await parts.aclose()
         self._lost = False
