@@ -53,8 +53,9 @@ class Gateway:
     """Controls outgoing connections. Hosts in `listed` are allowed with any address, because the user chose them.
 
     `others` is "refused", or the address kinds that any other host must not resolve to, apart from those in `private`.
-    `only` limits the other hosts by name. `name` is the name of the list in refusals. Every decision of `connect` is
-    recorded in `log` before the connection is opened; if that fails, it is refused.
+    `only` limits the other hosts by name, and `private_for` those for which `private` counts. `name` is the name of the
+    list in refusals. Every decision of `connect` is recorded in `log` before the connection is opened; if that fails,
+    it is refused.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Gateway:
         others: Others = "refused",
         only: AllowList | None = None,
         private: PrivateList | None = None,
+        private_for: AllowList | None = None,
         name: str = "the configuration",
         resolver: Resolver = resolve_by_system,
         by: str = "holdfast",
@@ -73,6 +75,7 @@ class Gateway:
         self._others: Final = others
         self._only = only
         self._private = private
+        self._private_for = private_for
         self._name = name
         self._resolver = resolver
         self._by = by
@@ -108,7 +111,8 @@ class Gateway:
             return RefusedHost(
                 f"{spelled}:{port} is not a host that this call may reach, so the connection is refused."
             )
-        if self._private is not None and self._private.allows_host(spelled, port):
+        private = self._private
+        if private is not None and self._may_be_private(spelled, port) and private.allows_host(spelled, port):
             return AllowedHost(spelled, port)
         allowed = AllowedHost(spelled, port, self._others)
         address = LOCALHOST if is_localhost(spelled) else parse_address(spelled)
@@ -120,15 +124,24 @@ class Gateway:
         kind = address_kind(address)
         if kind not in allowed.blocked_kinds:
             return None
-        if self._private is not None and self._private.allows_address(address, allowed.port):
+        private = self._private
+        listed = private is not None and (
+            private.allows_host(allowed.host, allowed.port) or private.allows_address(address, allowed.port)
+        )
+        if listed and self._may_be_private(allowed.host, allowed.port):
             return None
         literal = allowed.host == str(address) or is_localhost(allowed.host)
         subject = allowed.host if literal else f"{allowed.host} resolves to {address}, which"
         refusal = f"{subject} is {kind}, so the connection is refused."
-        if self._private is None or kind is AddressKind.METADATA:
-            return refusal
         entry = f"[{allowed.host}]:{allowed.port}" if ":" in allowed.host else f"{allowed.host}:{allowed.port}"
-        return f'{refusal} To allow it, the user can add "{entry}" to {self._private.option}.'
+        if private is not None and listed:
+            return f"{refusal} {private.option} allows it, but {entry} was not approved in this session."
+        if private is None or kind is AddressKind.METADATA:
+            return refusal
+        return f'{refusal} To allow it, the user can add "{entry}" to {private.option}.'
+
+    def _may_be_private(self, host: str, port: int) -> bool:
+        return self._private_for is None or self._private_for.allows(host, port)
 
     async def resolve(self, admitted: AllowedHost) -> Sequence[str]:
         """Return the addresses to dial. Raises `NetworkRefused` for a blocked one, `OSError` if there are none."""

@@ -30,10 +30,13 @@ class Network:
         self._resolver = resolver
         self._log = log
 
-    def gateway(self, by: str, *, hosts: Iterable[str] | None = None) -> Gateway:
+    def gateway(
+        self, by: str, *, hosts: Iterable[str] | None = None, private_for: Iterable[str] | None = None
+    ) -> Gateway:
         """The gateway for URLs that a model or a page chooses: public addresses, and what `network.private` names.
 
-        With `hosts`, only these and `network.hosts` can be reached.
+        With `hosts`, only these and `network.hosts` can be reached. With `private_for`, `network.private` counts only
+        for these hosts.
         """
         only = None if hosts is None else AllowList((*hosts, *self.hosts), option="hosts")
         return Gateway(
@@ -41,6 +44,7 @@ class Network:
             others=NOT_PUBLIC,
             only=only,
             private=self._private,
+            private_for=None if private_for is None else AllowList(private_for, option="hosts"),
             resolver=self._resolver,
             by=by,
             log=self._log,

@@ -51,7 +51,7 @@ class ProxyServer:
     """A proxy for the browser on a port of 127.0.0.1. Every request needs its user name and password, because other
     users and programs of the machine can connect to the port too.
 
-    Use it as an async context manager. `gateway_for` is the gateway, or returns the one for the next connection.
+    Use it as an async context manager. `gateway_for` is the gateway, or returns the one for the next request.
     Chromium reaches loopback addresses without its proxy, unless its bypass list is `<-loopback>`.
     """
 
@@ -91,9 +91,9 @@ class ProxyServer:
         task.add_done_callback(self._connections.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        given = self._gateway_for
-        gateway = given if isinstance(given, Gateway) else given()
-        await _serve_streams(reader, writer, gateway, authorized=self._is_authorized, on_refused=self._refused)
+        await _serve_streams(
+            reader, writer, self._gateway_for, authorized=self._is_authorized, on_refused=self._refused
+        )
 
     def _is_authorized(self, head: bytes) -> bool:
         expected = b"Basic " + b64encode(f"{self.username}:{self.password}".encode())
@@ -118,7 +118,7 @@ async def serve(connection: socket.socket, gateway: Gateway) -> None:
 async def _serve_streams(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
-    gateway: Gateway,
+    gateway_for: Gateway | Callable[[], Gateway],
     *,
     authorized: Callable[[bytes], bool] | None = None,
     on_refused: OnRefused | None = None,
@@ -139,6 +139,8 @@ async def _serve_streams(
             await _reply(writer, 400, sentence)
             return
         host, port, forward = wanted
+        # Asked now, because Chromium opens connections long before it uses them.
+        gateway = gateway_for if isinstance(gateway_for, Gateway) else gateway_for()
         try:
             far_reader, far_writer = await asyncio.wait_for(gateway.connect(host, port), DIAL_SECONDS)
         except NetworkRefused as refused:
