@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast import Answer, Caller, Config, PendingCall, Result, Runtime
+from holdfast.net.addresses import Address, AddressKind, address_kind
 from holdfast.net.network import Network
 from holdfast.runtime.workspace import Workspace
 from holdfast.store.ledger import Ledger
@@ -23,6 +24,10 @@ from holdfast.tools.browser.chromium import find_chromium, missing
 from holdfast.tools.browser.service import Browsers, BrowserSettings
 
 HOSTS = ("shop.test", "other.test", "cdn.test")
+"""Hosts of `network.private`."""
+PUBLIC_HOST = "public.test"
+PUBLIC_ADDRESS = "127.0.0.2"
+"""Counts as a public address in these tests."""
 TOOLS = [
     value for module in (actions, navigation, page_text) for name, value in vars(module).items() if name.isupper()
     and name.startswith("BROWSER_")
@@ -66,8 +71,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def redirect(self, url: str) -> None:
-        self.reply(b"", ("Location", url.replace("PORT", str(self.site.port))), status=302)
+    def redirect(self, url: str, status: int = 302) -> None:
+        self.reply(b"", ("Location", url.replace("PORT", str(self.site.port))), status=status)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         pass
@@ -80,7 +85,7 @@ class SiteServer(http.server.ThreadingHTTPServer):
 
 @dataclass
 class Site:
-    """Pages by path, the same for all of `HOSTS`."""
+    """Pages by path, the same for all hosts."""
 
     port: int
     pages: dict[str, Body] = field(default_factory=dict[str, Body])
@@ -93,18 +98,35 @@ class Site:
 
 @contextmanager
 def serving() -> Generator[Site]:
-    server = SiteServer(("127.0.0.1", 0), Handler)
-    server.site = Site(server.server_port)
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    servers = _listening()
+    site = Site(servers[0].server_port)
+    for server in servers:
+        server.site = site
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
-        yield server.site
+        yield site
     finally:
-        server.shutdown()
-        server.server_close()
+        for server in servers:
+            server.shutdown()
+            server.server_close()
+
+
+def _listening() -> tuple[SiteServer, SiteServer]:
+    """Listen on one port of both addresses."""
+    while True:
+        private = SiteServer(("127.0.0.1", 0), Handler)
+        try:
+            return private, SiteServer((PUBLIC_ADDRESS, private.server_port), Handler)
+        except OSError:  # another program has this port there
+            private.server_close()
+
+
+def _address_kind(address: Address) -> AddressKind:
+    return AddressKind.PUBLIC if str(address) == PUBLIC_ADDRESS else address_kind(address)
 
 
 async def _to_loopback(host: str, port: int) -> Sequence[str]:
-    return ["127.0.0.1"]
+    return [PUBLIC_ADDRESS if host == PUBLIC_HOST else "127.0.0.1"]
 
 
 @dataclass(repr=False)
@@ -172,7 +194,8 @@ class Browsing:
 
 @contextmanager
 def opened_browsing(folder: Path, **settings: Any) -> Generator[Browsing]:
-    with serving() as site:
+    with serving() as site, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("holdfast.net.gateway.address_kind", _address_kind)
         settings.setdefault("action_timeout", 30.0)
         settings.setdefault("navigation_timeout", 60.0)
         private = [f"{host}:{site.port}" for host in HOSTS]

@@ -112,17 +112,60 @@ def test_a_page_that_closes_itself_leaves_a_working_browser(browsing: Browsing) 
 
 
 @pytest.mark.spec("B7d")
+def test_a_page_sends_data_only_to_its_own_host_and_to_hosts_that_were_asked_about(
+    browsing: Browsing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = (f"other.test:{browsing.site.port}",)
+    monkeypatch.setattr(browsing.browsers.network, "hosts", listed)
+    browsing.session.forget_hosts()
+    browsing.site.pages["/done"] = "<h1>Arrived</h1>"
+    form = (
+        "<form action='http://{}:PORT/done' method=post></form><h1>Form</h1><script>document.forms[0].submit()</script>"
+    )
+
+    result = browsing.open(form.format("other.test"))
+    assert "The page wanted to send data with POST to" in result.output
+    # It was opened before without asking, because it is listed.
+    browsing.open("<h1>Listed</h1>", "/listed", host="other.test")
+    assert "The page wanted to send data" in browsing.open(form.format("other.test")).output
+    away = "<form action='/away' method=post></form><h1>Form</h1><script>document.forms[0].submit()</script>"
+    browsing.site.pages["/away"] = lambda handler: handler.redirect(OTHER, status=307)
+    assert "The page wanted to send data" in browsing.open(away).output
+    assert not any(request.startswith("POST other.test") for request in browsing.site.requests)
+
+    assert "Arrived" in browsing.open(form.format("other.test"), "/own", host="other.test").output
+    assert "Arrived" in browsing.open(form.format("shop.test")).output
+    monkeypatch.setattr(browsing.browsers.network, "hosts", ())
+    assert "Arrived" in browsing.open(form.format("other.test")).output
+
+
+@pytest.mark.spec("B7d")
 def test_subresources_come_from_public_hosts_but_private_addresses_are_refused(browsing: Browsing) -> None:
     browsing.site.pages["/data"] = lambda handler: handler.reply(b"from cdn", ("Access-Control-Allow-Origin", "*"))
     fetching = "fetch('{}').then(r => r.text(), () => 'refused').then(t => {{ out.textContent += t + ';' }});"
-    urls = ("http://cdn.test:PORT/data", "http://127.0.0.1:PORT/data", "http://localhost:PORT/data")
+    urls = ("http://public.test:PORT/data", "http://127.0.0.1:PORT/data", "http://localhost:PORT/data")
     browsing.open(f"<p id=out></p><script>{''.join(map(fetching.format, urls))}</script>")
     browsing.call("browser.wait", text=";", seconds=5)
     browsing.call("browser.wait", seconds=0.5)
     text = browsing.page()
     assert "from cdn" in text
     assert text.count("refused") == 2
-    assert [request for request in browsing.site.requests if "data" in request] == ["GET cdn.test/data"]
+    assert [request for request in browsing.site.requests if "data" in request] == ["GET public.test/data"]
+
+
+@pytest.mark.spec("B7d")
+def test_a_page_reaches_a_private_host_only_after_it_was_approved(browsing: Browsing) -> None:
+    browsing.session.forget_hosts()
+    browsing.site.pages["/delete"] = "deleted"
+    send = "fetch('http://cdn.test:PORT/delete', {method: 'POST', mode: 'no-cors'})"
+    body = f"<p id=out></p><script>{send}.finally(() => {{ out.textContent = 'sent' }})</script>"
+    browsing.open(body)
+    assert browsing.call("browser.wait", text="sent", seconds=30).success
+    assert "POST cdn.test/delete" not in browsing.site.requests
+    browsing.open("<h1>Approved</h1>", "/other", host="cdn.test")
+    browsing.open(body)
+    assert browsing.call("browser.wait", text="sent", seconds=30).success
+    assert "POST cdn.test/delete" in browsing.site.requests
 
 
 @pytest.mark.spec("B7d")

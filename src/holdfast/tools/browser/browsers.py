@@ -22,7 +22,7 @@ from holdfast.fs.replace import make_private_folder
 from holdfast.fs.temporary import make_temporary_folder, remove_temporary_folder
 from holdfast.helper_process import holdfast_module, start_async
 from holdfast.net.gateway import Gateway, RefusedHost
-from holdfast.net.hosts import normalize_host
+from holdfast.net.hosts import AllowList, normalize_host
 from holdfast.net.network import Network
 from holdfast.net.proxy import ProxyServer
 from holdfast.text.escape import escape
@@ -160,6 +160,12 @@ class ChromiumSession:
         """The hosts whose pages may be opened: approved in this session, or listed in the configuration."""
         return (*self._approved, *self._browsers.network.hosts)
 
+    @property
+    def asked_hosts(self) -> tuple[str, ...]:
+        """The hosts that were approved in this session, and not only opened because the configuration lists them."""
+        listed = AllowList(self._browsers.network.hosts, option="network.hosts")
+        return tuple(host for host in self._approved if not listed.allows_entry(host))
+
     def forget_hosts(self) -> None:
         """Withdraw what navigations have allowed: an approval ends with its browser."""
         self._approved.clear()
@@ -204,7 +210,7 @@ class ChromiumSession:
         assert self._process is not None
         assert self._process.stdin is not None
         self._next += 1
-        request = Request(id=self._next, operation=operation, hosts=self.hosts)
+        request = Request(id=self._next, operation=operation, hosts=self.hosts, asked=self.asked_hosts)
         waiting = self._replies[request.id] = asyncio.get_running_loop().create_future()
         try:
             self._process.stdin.write(frame(request))
@@ -289,7 +295,8 @@ class ChromiumSession:
     def _gateway(self) -> Gateway:
         """The gateway for the next connection of the browser."""
         only = self._approved if self._settings.subresources == "approved" else None
-        return self._browsers.network.gateway("browser", hosts=only)
+        # A page must not reach servers of the user's own network that the user was not asked about.
+        return self._browsers.network.gateway("browser", hosts=only, private_for=self._approved)
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         """Deliver the replies of a process until it ends."""

@@ -132,9 +132,9 @@ class PageControl:
     def take_events(self) -> tuple[PageEvent, ...]:
         return self._guard.take_events()
 
-    async def perform(self, request_id: int, operation: Any, hosts: tuple[str, ...]) -> Reply:
+    async def perform(self, request_id: int, operation: Any, hosts: tuple[str, ...], asked: tuple[str, ...]) -> Reply:
         async with self._lock:
-            self._guard.begin(hosts)
+            self._guard.begin(hosts, asked)
             await self._guard.ensure_page()
             perform: dict[type[Any], Callable[[Any], Awaitable[Reply]]] = {
                 Navigate: self._navigate,

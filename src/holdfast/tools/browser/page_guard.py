@@ -19,6 +19,7 @@ from playwright.async_api import Error
 from holdfast.net.hosts import AllowList, normalize_host, parse_origin
 from holdfast.text.escape import escape, escape_url
 from holdfast.tools.browser.protocol import MAX_URL, Download, FrameSeen, Launch, PageEvent
+from holdfast.tools.browser.service import origin_of
 
 if TYPE_CHECKING:
     from playwright.async_api import (
@@ -72,6 +73,7 @@ class PageGuard:
         self._page: Page | None = None
         self._session: CDPSession | None = None
         self._hosts = AllowList()
+        self._asked = AllowList()
         self._events: list[PageEvent] = []
         self._dropped_events = 0
         self._dialogs = 0
@@ -88,9 +90,10 @@ class PageGuard:
         self._frame_documents: dict[Frame, int] = {}
         self._next_frame_document = 1
 
-    def begin(self, hosts: tuple[str, ...]) -> None:
-        """Start an operation, during which pages of these hosts may be opened."""
+    def begin(self, hosts: tuple[str, ...], asked: tuple[str, ...]) -> None:
+        """Start an operation, during which pages of `hosts` may be opened, and pages may send data to `asked`."""
         self._hosts = AllowList(hosts)
+        self._asked = AllowList(asked)
         self._dialogs = 0
         self._window = None
 
@@ -171,7 +174,9 @@ class PageGuard:
 
     async def _judge_navigation(self, session: CDPSession, event: dict[str, Any], main_frame: str) -> None:
         url = str(event["request"]["url"])
-        refusal = self.refusal(url) if event.get("frameId") == main_frame else None
+        refusal = None
+        if event.get("frameId") == main_frame:
+            refusal = self.refusal(url) or self._sending_refusal(str(event["request"]["method"]), url)
         if refusal is not None:
             self.note("blocked", refusal)
         answer: dict[str, Any] = {"requestId": event["requestId"]}
@@ -198,6 +203,19 @@ class PageGuard:
         return (
             f"The page wanted to go to {escape_url(url[:500])}. That host is not approved in this session: "
             "to go there, call browser.navigate."
+        )
+
+    def _sending_refusal(self, method: str, url: str) -> str | None:
+        """Return why the page must not send data there, or None: only to its own host, and where the user was asked."""
+        target = origin_of(url)
+        page = self.current_or_none()
+        if method in ("GET", "HEAD") or target is None or page is None or self._asked.allows(target.host, target.port):
+            return None
+        if target == origin_of(page.url):
+            return None
+        return (
+            f"The page wanted to send data with {escape(method)} to {escape_url(url[:500])}. network.hosts lists that "
+            "host, but nobody approved it in this session, so only its own pages may send data to it."
         )
 
     async def settle(self) -> None:

@@ -171,6 +171,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """None cancels the operation with this id."""
     hosts: tuple[str, ...] = ()
     """The hosts whose pages may be opened."""
+    asked: tuple[str, ...] = ()
+    """Those among them to which pages of other hosts may send data: the user was asked about them."""
 
 
 def frame(message: Struct) -> bytes:

@@ -44,7 +44,7 @@ class Worker:
     async def _perform(self, request: Request) -> None:
         assert request.operation is not None
         try:
-            reply = await self._control.perform(request.id, request.operation, request.hosts)
+            reply = await self._control.perform(request.id, request.operation, request.hosts, request.asked)
         except asyncio.CancelledError:
             self._control.take_events()  # they belong to no result
             reply = Reply(id=request.id, error="The operation was cancelled.")
