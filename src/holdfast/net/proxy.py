@@ -20,6 +20,9 @@ from holdfast.net.gateway import Gateway, Streams
 from holdfast.net.hosts import normalize_host, shown_host, split_port
 
 MAX_HEAD: Final = 65_536
+PROXY_ANSWER: Final = "Proxy-Answer"
+"""The header of what the proxy itself answers. Servers cannot send it over http: like all fields of proxies, it is not
+passed on."""
 MAX_CONNECTIONS: Final = 256
 MAX_REFUSALS: Final = 100
 HEAD_SECONDS: Final = 30.0
@@ -262,7 +265,7 @@ class _Transfer:
             except (asyncio.LimitOverrunError, asyncio.IncompleteReadError):
                 return False
             status = _STATUS.match(head)
-            if status is None:
+            if status is None or _BARE_CONTROL.search(head.replace(b"\r\n", b"")):
                 return False
             final = status[1] == b"101" or not status[1].startswith(b"1")
             if final and status[1] != b"101":
@@ -280,6 +283,7 @@ async def _reply(writer: asyncio.StreamWriter, code: int, sentence: str) -> None
     body = sentence.encode() + b"\n"
     names = {400: "Bad Request", 403: "Forbidden", 407: "Proxy Authentication Required", 502: "Bad Gateway"}
     fields = ["Content-Type: text/plain; charset=utf-8", f"Content-Length: {len(body)}", "Connection: close"]
+    fields.append(f"{PROXY_ANSWER}: {code}")
     if code == 407:
         fields.append('Proxy-Authenticate: Basic realm="holdfast"')
     head = "\r\n".join((f"HTTP/1.1 {code} {names[code]}", *fields, "", ""))

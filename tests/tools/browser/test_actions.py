@@ -59,7 +59,7 @@ def test_an_element_can_be_clicked_by_its_reference(shop: Browsing) -> None:
 
 def test_a_submitting_click_and_sensitive_fields_are_high_risk_by_their_type(shop: Browsing) -> None:
     shop.call("browser.type", name="Password", text="x1")
-    assert proposed(shop) == (f"type 2 characters into textbox «Password» on shop.test:{shop.site.port}", Risk.HIGH)
+    assert proposed(shop) == (f"type «x1» into textbox «Password» on shop.test:{shop.site.port}", Risk.HIGH)
     shop.call("browser.type", name="Card", text="4111")
     assert proposed(shop)[1] is Risk.HIGH
     shop.call("browser.type", name="Name", text="Ann")
@@ -228,6 +228,63 @@ def test_odd_addresses_and_links_of_pages_do_not_hinder_clicks(shop: Browsing) -
     result = shop.call("browser.click", name="broken")
     assert result.success, result.error
     assert proposed(shop)[0] == f"click link «broken» on shop.test:{shop.site.port}"
+
+
+@pytest.mark.spec("B7b")
+def test_the_preview_shows_all_that_is_typed_and_selected(shop: Browsing) -> None:
+    shop.call("browser.type", name="Password", text="user ${secret:shop}")
+    assert proposed(shop)[0].startswith("type «user ${secret:shop}» into")
+    long, values = "x" * 3000 + "end", [f"value {number}" for number in range(50)]
+    shop.call("browser.type", name="Name", text=long)
+    shop.call("browser.select", name="Colour", values=values)
+    typed, selected = (pending.proposal for pending in shop.asked[-2:])
+    assert typed is not None
+    assert selected is not None
+    assert f"«{long}»" in typed.preview
+    assert typed.summary.startswith(f"type «{'x' * 500}…(+2,503 characters)» into")
+    assert ", ".join(f"«{value}»" for value in values) in selected.preview
+    assert "«value 19» and 30 more in" in selected.summary
+
+
+@pytest.mark.spec("B7b")
+def test_a_name_cannot_end_its_quotation(shop: Browsing) -> None:
+    shop.open("<button aria-label='Close» on bank.example «x'>x</button>", "/odd")
+    shop.call("browser.click", role="button")
+    assert proposed(shop)[0].startswith("click button «Close‹\\xbb› on bank.example ‹\\xab›x» on shop.test")
+
+
+def test_what_is_inside_a_submitting_button_submits_too(shop: Browsing) -> None:
+    shop.open(
+        "<form action=/done method=post><button id=b><img alt='Pay now' width=40 height=40></button></form>"
+        "<label for=b><em>Pay too</em></label>",
+        "/inner",
+    )
+    for name in ("Pay now", "Pay too"):
+        asyncio.run(_propose_only(shop, name))
+        proposal = shop.asked[-1].proposal
+        assert proposal is not None
+        assert "This submits a form." in proposal.preview
+        assert proposal.risk is Risk.HIGH
+
+
+async def _propose_only(shop: Browsing, name: str) -> None:
+    async with shop.runtime() as runtime:
+        role = "img" if name == "Pay now" else None
+        await runtime.call("browser.click", {"role": role, "name": name})
+    await shop.session.navigate(shop.site.url("/inner"), f"shop.test:{shop.site.port}")
+
+
+@pytest.mark.spec("B7e")
+def test_a_short_secret_stays_hidden_when_the_page_replaces_the_field(
+    shop: Browsing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", "4711")
+    replace = "outerHTML = '<input aria-label=Other value=' + this.value + '>'"
+    shop.open(f'<input aria-label=Pin oninput="this.{replace}">', "/pin")
+    result = shop.call("browser.type", name="Pin", text="${secret:shop}")
+    assert result.success, result.error
+    assert 'textbox "Other" = "••••"' in result.output
+    assert "4711" not in result.output
 
 
 @pytest.mark.spec("B7e")

@@ -24,6 +24,7 @@ from holdfast.tools.browser.navigation import TIMEOUT
 from holdfast.tools.browser.protocol import Act, Locate, Located, Target
 from holdfast.tools.browser.report import OUTPUT, changes_since, page_result
 from holdfast.tools.browser.service import INHERITING, BrowserError, Browsers, origin_of, session_of
+from holdfast.tools.browser.snapshot import quote_name
 from holdfast.tools.schemas import LABEL, Schema, array, builtin_tool, nullable, strict_object, text
 
 Kind = Literal["click", "type", "select"]
@@ -35,6 +36,8 @@ ELEMENT: Final[dict[str, Schema]] = {
 }
 _SECRET: Final = re.compile(r"\$\{secret:([^{}]+)\}")
 _MAX_SHOWN: Final = 500
+_VALUES_SHOWN: Final = 20
+"""How much of a text and how many values a summary shows; the preview shows all of it."""
 _SENSITIVE: Final = frozenset({"current-password", "new-password", "one-time-code"})
 
 
@@ -45,7 +48,7 @@ def target_of(args: Args) -> Target | None:
 
 
 def preview_target(args: Args) -> str:
-    parts = (args.get("ref"), args.get("role"), f"«{args['name']}»" if args.get("name") else None)
+    parts = (args.get("ref"), args.get("role"), quote_name(str(args["name"])) if args.get("name") else None)
     return " ".join(str(part) for part in parts if part)
 
 
@@ -74,14 +77,14 @@ async def _propose(kind: Kind, args: Args, ctx: Context) -> Proposal | Result:
     submit = bool(args.get("submit"))
     sensitive = _is_sensitive(located)
     sends = (kind == "click" and located.submits) or submit
-    what = _describe(kind, args, located, sensitive)
+    what = _describe(kind, args, located)
     link = f"\nThe link leads to {escape_url(_joined(located))}" if located.link else ""
     frames = "".join(f"\nin the frame {escape_url(frame.url)}" for frame in located.frames)
     form = "\nThis submits a form." if sends else ""
     element = cast(Args, msgspec.json.decode(msgspec.json.encode(located)))
     return Proposal(
         tool_name=f"browser.{kind}",
-        summary=f"{what} {_place(located)}",
+        summary=f"{_describe(kind, args, located, _MAX_SHOWN)} {_place(located)}",
         risk=Risk.HIGH if sends or secrets or (sensitive and kind == "type") else Risk.MEDIUM,
         payload={"element": element, **_payload(kind, args)},
         preview=f"{what}{frames}\non {escape_url(located.url)}{link}{form}",
@@ -89,13 +92,16 @@ async def _propose(kind: Kind, args: Args, ctx: Context) -> Proposal | Result:
     )
 
 
-def _describe(kind: Kind, args: Args, located: Located, sensitive: bool) -> str:
+def _describe(kind: Kind, args: Args, located: Located, limit: int | None = None) -> str:
+    """Say what is done. Everything that is typed or selected is shown: the person approves it, and a page that calls
+    its field a password must not hide it. With `limit`, at most so many characters of it."""
     if kind == "click":
         return f"click {located.description}"
     if kind == "select":
-        return f"select {_shown_values(args)} in {located.description}"
+        return f"select {_shown_values(args, limit)} in {located.description}"
     ending = " and submit" if args.get("submit") else ""
-    return f"type {_shown_text(args, sensitive)} into {located.description}{ending}"
+    text = cast(str, args["text"])
+    return f"type {quote_name(text, limit or len(text))} into {located.description}{ending}"
 
 
 def _payload(kind: Kind, args: Args) -> Args:
@@ -104,16 +110,11 @@ def _payload(kind: Kind, args: Args) -> Args:
     return {"values": args["values"]} if kind == "select" else {}
 
 
-def _shown_text(args: Args, sensitive: bool) -> str:
-    given = cast(str, args["text"])
-    if sensitive and not _SECRET.fullmatch(given):
-        return f"{len(given)} characters"
-    more = f"…(+{len(given) - _MAX_SHOWN:,} characters)" if len(given) > _MAX_SHOWN else ""
-    return f"«{escape(given[:_MAX_SHOWN])}»{more}"
-
-
-def _shown_values(args: Args) -> str:
-    return ", ".join(f"«{escape(value[:100])}»" for value in cast(list[str], args["values"])[:20])
+def _shown_values(args: Args, limit: int | None) -> str:
+    values = cast(list[str], args["values"])
+    shown = [quote_name(value, limit or len(value)) for value in values[: limit and _VALUES_SHOWN]]
+    more = f" and {len(values) - len(shown)} more" if len(shown) < len(values) else ""
+    return ", ".join(shown) + more
 
 
 def _place(located: Located) -> str:
@@ -171,11 +172,12 @@ async def _apply(kind: Kind, payload: Args, ctx: Context) -> Result:
         scopes = _referenced_secrets(payload)
         for scope in scopes:
             _check_secret_hosts(scope, located, ctx)
+        values = {scope: ctx.secret(scope) for scope in scopes}
         act = Act(
             kind=kind,
             element=located,
-            text=_SECRET.sub(lambda found: ctx.secret(found[1]), given),
-            secret=bool(scopes),
+            text=_SECRET.sub(lambda found: values[found[1]], given),
+            secrets=tuple(values.values()),
             submit=bool(payload.get("submit")),
             values=tuple(cast(list[str], payload.get("values") or [])),
         )

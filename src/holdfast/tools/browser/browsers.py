@@ -41,6 +41,7 @@ from holdfast.tools.browser.protocol import (
     read_frame,
 )
 from holdfast.tools.browser.service import Answer, BrowserError, BrowserSettings, StaleElement
+from holdfast.tools.browser.snapshot import quote_name
 
 T = TypeVar("T")
 
@@ -363,11 +364,11 @@ class ChromiumSession:
                     output.write(block)
             Path(download.path).unlink()
         except OSError as error:
-            return PageEvent("download", f"«{escape(download.name[:80])}» could not be kept: {error.strerror}.")
+            return PageEvent("download", f"{quote_name(download.name, 80)} could not be kept: {error.strerror}.")
         return PageEvent(
             "download",
-            f"Downloaded «{escape(download.name[:80])}» ({size:,} bytes, sha256 {content.hexdigest()}) into quarantine "
-            f"as {target}. It was not opened.",
+            f"Downloaded {quote_name(download.name, 80)} ({size:,} bytes, sha256 {content.hexdigest()}) into "
+            f"quarantine as {target}. It was not opened.",
         )
 
 

@@ -13,9 +13,11 @@ from msgspec import structs
 from playwright.async_api import Error
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
+from holdfast.net.proxy import PROXY_ANSWER
 from holdfast.text.escape import escape, escape_url
 from holdfast.tools.browser.page_guard import VIEWPORT, NotPossible, PageGuard, PageNotLoaded, short_error
 from holdfast.tools.browser.protocol import (
+    MAX_URL,
     Act,
     Back,
     Launch,
@@ -39,6 +41,8 @@ from holdfast.tools.browser.snapshot import (
     hide_value,
     number_references,
     parse_snapshot,
+    quote,
+    quote_name,
     render,
     walk,
 )
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_LINES: Final = 20_000
+MAX_TITLE: Final = 500
 MAX_FRAMES: Final = 100
 MAX_FIELDS: Final = 300
 """Fields whose values are shown."""
@@ -65,12 +70,16 @@ _HIDE_REFUSED_FRAMES: Final = """() => {
     if (!/^(https?|about|data|blob|javascript):/.test(frame.src || 'about:')) frame.style.display = 'none';
 }"""
 _FACTS: Final = """element => {
-  const form = element.form || (element.closest && element.closest('form'));
-  const type = (element.getAttribute('type') || '').toLowerCase();
-  const tag = element.tagName.toLowerCase();
-  const submits = !!form && ((tag === 'button' && (type === '' || type === 'submit'))
+  const facts = of => [of.tagName.toLowerCase(), (of.getAttribute('type') || '').toLowerCase()];
+  const label = element.closest('label');
+  // A click on what is inside a button, or on a label, is a click on the button.
+  const control = element.closest('button, input') || (label && label.control) || element;
+  const form = control.form || element.closest('form');
+  const [tag, type] = facts(control);
+  const submits = !!form && ((tag === 'button' && !['button', 'reset'].includes(type))
     || (tag === 'input' && (type === 'submit' || type === 'image')));
-  return {field_type: tag === 'input' ? type || 'text' : tag,
+  const [own, kind] = facts(element);
+  return {field_type: own === 'input' ? kind || 'text' : own,
     autocomplete: (element.getAttribute('autocomplete') || '').toLowerCase().slice(0, 100), submits,
     sends: !!form && (form.getAttribute('method') || '').toLowerCase() === 'post'};
 }"""
@@ -124,6 +133,7 @@ class PageControl:
         self._guard = PageGuard(browser, launch)
         self._status: int | None = None
         self._references = References()
+        self._typed_secrets: set[str] = set()
         self._lock = asyncio.Lock()
 
     async def open(self) -> None:
@@ -182,12 +192,10 @@ class PageControl:
 
     async def _proxy_failure(self, response: Response) -> str | None:
         """Return what the proxy said, if it answered in place of the server, as it does for plain http."""
-        if response.status not in (400, 403, 502) or not response.headers.get("content-type", "").startswith(
-            "text/plain"
-        ):
+        # The proxy takes such a field out of what http servers send. What https servers send, it does not see.
+        if not response.url.startswith("http:") or PROXY_ANSWER.lower() not in response.headers:
             return None
-        text = (await self._bounded(response.text())).strip()
-        return escape(text) if text.startswith("holdfast") and len(text) < 1000 else None
+        return escape((await self._bounded(response.text())).strip()[:1000])
 
     async def _back(self, operation: Back) -> Reply:
         page = self._guard.current()
@@ -231,7 +239,8 @@ class PageControl:
             elif operation.kind == "select":
                 await self._select(handle, operation.values, limit)
             else:
-                if operation.secret:
+                if operation.secrets:
+                    self._typed_secrets.update(filter(None, operation.secrets))
                     await handle.evaluate(f"element => element.setAttribute('{_TYPED_MARK}', '')")
                 await handle.fill(operation.text, timeout=limit)
                 if operation.submit:
@@ -260,8 +269,8 @@ class PageControl:
         for value in values:
             found = next((item for item in options if value.strip() in (item["label"], item["value"])), None)
             if found is None:
-                known = ", ".join(f"«{escape(item['label'][:60])}»" for item in options[:20])
-                raise NotPossible(f"There is no option «{escape(value[:60])}». Options: {known}.")
+                known = ", ".join(quote_name(item["label"], 60) for item in options[:20])
+                raise NotPossible(f"There is no option {quote_name(value, 60)}. Options: {known}.")
             chosen.append(found["value"])
         await handle.select_option(chosen, timeout=limit)
 
@@ -281,9 +290,9 @@ class PageControl:
                 break
             if time.monotonic() >= ends:
                 what = (
-                    f"«{escape(wanted)}» did not appear"
+                    f"{quote_name(wanted)} did not appear"
                     if wanted is not None
-                    else f"«{escape(unwanted or '')}» is still there"
+                    else f"{quote_name(unwanted or '')} is still there"
                 )
                 view = await self._view()
                 return Reply(id=0, error=f"{what} within {operation.seconds:g} s.", page=view)
@@ -339,8 +348,8 @@ class PageControl:
         await self._hide_secrets(root)
         lines = render(root)
         view = PageView(
-            url=page.url,
-            title=await self._bounded(page.title()),
+            url=page.url[:MAX_URL],
+            title=(await self._bounded(page.title()))[:MAX_TITLE],
             status=self._status,
             document=self._guard.document,
             lines=tuple(lines[:MAX_LINES]),
@@ -365,7 +374,8 @@ class PageControl:
 
     async def _is_secret(self, element: Element) -> bool:
         selector = self._references.selector(element.ref)
-        if selector is None:
+        # A page can replace the field, and with it our mark.
+        if selector is None or any(secret in element.text for secret in self._typed_secrets):
             return True
         try:
             judging = (
@@ -384,7 +394,7 @@ class PageControl:
         if target is not None:
             where = cast(str, self._references.selector(self._find(root, target).ref))
         text = await self._bounded(page.locator(where).inner_text(timeout=self._launch.action_seconds * 1000))
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        lines = [quote(line, len(line)) for line in text.splitlines() if line.strip()]
         return structs.replace(view, lines=tuple(lines[:MAX_LINES]), omitted=len(lines[MAX_LINES:]))
 
     def _find(self, root: Element, target: Target) -> Element:
@@ -398,7 +408,7 @@ class PageControl:
             )
             raise StalePage(f"{what} {_suggest(closest_elements(root, meant or ''))}")
         matches = find_elements(root, target.role, target.name)
-        wanted = " ".join(part for part in (target.role, f"«{escape(target.name)}»" if target.name else None) if part)
+        wanted = " ".join(part for part in (target.role, quote_name(target.name) if target.name else None) if part)
         if not matches:
             words = f"{target.role or ''} {target.name or ''}"
             raise NotPossible(f"There is no {wanted} on the page. {_suggest(closest_elements(root, words))}")

@@ -17,9 +17,10 @@ from urllib.parse import urlsplit
 from playwright.async_api import Error
 
 from holdfast.net.hosts import AllowList, normalize_host, parse_origin
-from holdfast.text.escape import escape, escape_url
+from holdfast.text.escape import escape, escape_once, escape_url
 from holdfast.tools.browser.protocol import MAX_URL, Download, FrameSeen, Launch, PageEvent
 from holdfast.tools.browser.service import origin_of
+from holdfast.tools.browser.snapshot import quote_name
 
 if TYPE_CHECKING:
     from playwright.async_api import (
@@ -290,7 +291,7 @@ class PageGuard:
 
     def note(self, kind: Any, text: str) -> None:
         if len(self._events) < MAX_EVENTS:
-            self._events.append(PageEvent(kind, escape(text[:1000])))
+            self._events.append(PageEvent(kind, escape_once(text[:1000])))
         else:
             self._dropped_events += 1
 
@@ -337,7 +338,7 @@ class PageGuard:
                     self._start(self._page.close())
             return
         if self._dialogs <= _DIALOGS_SHOWN:
-            self.note("dialog", f"Dismissed {dialog.type} dialog: «{dialog.message[:300]}»")
+            self.note("dialog", f"Dismissed {dialog.type} dialog: {quote_name(dialog.message[:300])}")
         self._start(dialog.dismiss())
 
     async def _stop_windows(self, route: Route) -> None:
@@ -361,10 +362,10 @@ class PageGuard:
         self._start(self._keep_download(download))
 
     async def _keep_download(self, download: PageDownload) -> None:
-        name = download.suggested_filename
+        name = quote_name(download.suggested_filename)
         if self._download_count >= self._launch.downloads:
             self.note(
-                "download", f"«{name}» was not downloaded: a session downloads at most {self._launch.downloads} files."
+                "download", f"{name} was not downloaded: a session downloads at most {self._launch.downloads} files."
             )
             await download.cancel()
             return
@@ -381,9 +382,9 @@ class PageGuard:
         except Error as error:
             limit = self._launch.download_bytes
             why = f"it is larger than {limit:,} bytes" if "canceled" in error.message else short_error(error)
-            self.note("download", f"«{name}» was not downloaded: {why}.")
+            self.note("download", f"{name} was not downloaded: {why}.")
             return
-        self._downloads.append(Download(name, str(path), download.url[:2000]))
+        self._downloads.append(Download(download.suggested_filename, str(path), download.url[:2000]))
 
     async def finish_work(self) -> None:
         running = [task for task in self._work if not task.done()]

@@ -75,7 +75,8 @@ class Act(Operation, frozen=True, kw_only=True):
     kind: Literal["click", "type", "select"]
     element: Located
     text: str = ""
-    secret: bool = False
+    secrets: tuple[str, ...] = ()
+    """The secrets in the text."""
     submit: bool = False
     values: tuple[str, ...] = ()
 

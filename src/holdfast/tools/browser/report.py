@@ -10,10 +10,11 @@ from msgspec import Struct
 from holdfast.contract.context import Context
 from holdfast.contract.json import Args
 from holdfast.contract.result import Attachment, Result
-from holdfast.text.escape import escape, escape_url
+from holdfast.text.escape import escape_url
 from holdfast.tools.browser.changes import compare, render_changes
 from holdfast.tools.browser.protocol import PageEvent, PageView
 from holdfast.tools.browser.service import Answer, BrowserSession
+from holdfast.tools.browser.snapshot import quote_name
 from holdfast.tools.schemas import INTEGER, INTEGER_OR_NULL, STRING, array, strict_object, text
 
 FIRST_LINES: Final = 60
@@ -112,7 +113,7 @@ def page_result(
 
 def _heading(page: PageView) -> str:
     title = " ".join(page.title.split())
-    name = f" «{escape(title[:200])}»" if title else ""
+    name = f" {quote_name(title)}" if title else ""
     return f"{escape_url(page.url)}{name}" + (f" (HTTP {page.status})" if (page.status or 200) >= 400 else "")
 
 

@@ -170,6 +170,13 @@ def quote(text: str, limit: int = MAX_TEXT) -> str:
     return f'"{shown}"{rest}'
 
 
+def quote_name(text: str, limit: int = MAX_NAME) -> str:
+    """Return text that somebody else chose as `«…»` in a sentence, so that it cannot look like the end of the quote."""
+    more = f"…(+{len(text) - limit:,} characters)" if len(text) > limit else ""
+    shown = escape(text[:limit]).replace("«", "‹\\xab›").replace("»", "‹\\xbb›")
+    return f"«{shown}{more}»"
+
+
 def render(root: Element) -> list[str]:
     """Return the lines of a page or of one element."""
     lines: list[str] = []
@@ -333,5 +340,4 @@ def describe(element: Element) -> str:
     """Return `button «Pay»` for previews and messages."""
     role = element.role if element.role in INTERACTIVE or not element.clickable else "clickable"
     label = " ".join(element.label.split())
-    more = f"…(+{len(label) - MAX_NAME:,} characters)" if len(label) > MAX_NAME else ""
-    return f"{role} «{escape(label[:MAX_NAME])}{more}»" if label else f"{role} without a name"
+    return f"{role} {quote_name(label)}" if label else f"{role} without a name"
