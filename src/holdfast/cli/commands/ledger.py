@@ -40,7 +40,7 @@ from holdfast.text.truncate import format_size
 
 @click.group(cls=DefaultGroup)
 def ledger() -> None:
-    """List, show, verify, export and prune recorded calls and connections."""
+    """Read, verify, export and prune recorded calls and connections."""
 
 
 def _since(text: str, *, end: bool = False) -> float:
