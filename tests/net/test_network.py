@@ -208,3 +208,20 @@ def test_a_connection_that_cannot_be_logged_is_refused(tmp_path: Path) -> None:
 
     run(main())
     assert connected == []
+
+
+@pytest.mark.spec("N2b")
+def test_a_check_records_a_refusal_and_nothing_else(tmp_path: Path) -> None:
+    log = NetworkLog(tmp_path / "network.jsonl")
+    gateway = Network(log=log).gateway("test")
+    assert isinstance(gateway.check("example.org", 443), AllowedHost)
+    assert isinstance(gateway.check("LOCALHOST", 8000), RefusedHost)
+    (entry,) = read_log(log.path)
+    assert entry is not None and (entry.host, entry.port, entry.outcome) == ("localhost", 8000, "refused")
+
+
+@pytest.mark.spec("N2b")
+def test_a_refusal_stands_although_it_cannot_be_recorded(tmp_path: Path) -> None:
+    log = NetworkLog(tmp_path / "missing" / "network.jsonl")
+    refused = Network(log=log).gateway("test").check("localhost", 8000)
+    assert isinstance(refused, RefusedHost) and "cannot be written" in refused.reason

@@ -54,8 +54,8 @@ class Gateway:
 
     `others` is "refused", or the address kinds that any other host must not resolve to, apart from those in `private`.
     `only` limits the other hosts by name, and `private_for` those for which `private` counts. `name` is the name of the
-    list in refusals. Every decision of `connect` is recorded in `log` before the connection is opened; if that fails,
-    it is refused.
+    list in refusals. Every decision of `connect`, and every refusal by `check`, is recorded in `log` before the
+    connection is opened; if that fails, it is refused.
     """
 
     def __init__(
@@ -118,6 +118,16 @@ class Gateway:
         address = LOCALHOST if is_localhost(spelled) else parse_address(spelled)
         problem = None if address is None else self._problem(allowed, address)
         return allowed if problem is None else RefusedHost(problem)
+
+    def check(self, host: str, port: int) -> AllowedHost | RefusedHost:
+        """Decide without network access, and record a refusal: nothing will connect that could record it."""
+        decision = self.decide(host, port)
+        if isinstance(decision, RefusedHost):
+            try:
+                self._record(normalize_host(host) or shown_host(host), port, "refused", reason=decision.reason)
+            except NetworkRefused as unwritable:
+                return RefusedHost(str(unwritable))
+        return decision
 
     def _problem(self, allowed: AllowedHost, address: Address) -> str | None:
         """Return why an address of a host must not be dialled, or None."""
@@ -197,9 +207,8 @@ class Gateway:
 
         Raises `NetworkRefused`, or the error of the first address.
         """
-        decision = self.decide(host, port)
+        decision = self.check(host, port)
         if isinstance(decision, RefusedHost):
-            self._record(normalize_host(host) or shown_host(host), port, "refused", reason=decision.reason)
             raise NetworkRefused(decision.reason)
         left = list(await self.resolve(decision))
         self._record(decision.host, port, "allowed", tuple(left))

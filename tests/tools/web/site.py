@@ -14,6 +14,7 @@ from typing import Any
 from holdfast import Result, Runtime
 from holdfast.net.gateway import Resolver, resolve_by_system
 from holdfast.net.network import Network
+from holdfast.net.network_log import NetworkLog
 from holdfast.tools import builtin_tools
 from holdfast.tools.web.extraction import Extractor
 from holdfast.tools.web.service import Web, WebSettings
@@ -139,12 +140,13 @@ def web_runtime(
     tls: ssl.SSLContext | None = None,
     folder_of_cache: Path | None = None,
     answers: bool = True,
+    log: NetworkLog | None = None,
 ) -> Runtime:
     """A runtime whose network may reach the sites, and whose user approves every call, or with `answers` off none."""
     runtime = runtime_in(folder, *builtin_tools(), nobody="pending")
     if answers:
         runtime.attach(yes())
-    network = Network(hosts=hosts, private=(*(site.entry for site in sites), *private), resolver=resolver)
+    network = Network(hosts=hosts, private=(*(site.entry for site in sites), *private), resolver=resolver, log=log)
     web = Web(network, settings, folder=folder_of_cache, tls=tls, extractor=shared_extractor())
     runtime.services.offer(Network, network)
     runtime.services.offer(Web, web)

@@ -14,6 +14,7 @@ import pytest
 from holdfast import Result, Runtime
 from holdfast.contract.enums import State, Verdict
 from holdfast.contract.event import Started
+from holdfast.net.network_log import NetworkLog, read_log
 from holdfast.text.preview import preview
 from holdfast.tools.web.fetch import WEB_FETCH
 from holdfast.tools.web.service import WebSettings
@@ -259,6 +260,29 @@ def test_a_request_that_cannot_be_sent_is_refused_before_anyone_is_asked(
 
     result = run(work())
     assert result.state is State.FAILED and words in result.text
+
+
+def test_what_is_refused_by_name_is_in_the_network_log(tmp_path: Path) -> None:
+    log = NetworkLog(tmp_path / "network.jsonl")
+    away: dict[str, Page] = {
+        f"/{host}": Reply(status=302, headers={"Location": f"http://{host}/secret"})
+        for host in ("169.254.169.254", "other.example")
+    }
+
+    async def work() -> None:
+        async with serving(away) as site, web_runtime(tmp_path / "project", site, log=log) as runtime:
+            assert not (await fetch(runtime, "http://localhost:8123/")).success
+            for path in away:
+                assert "redirects to another host" in str((await fetch(runtime, site.url + path)).error)
+
+    run(work())
+    refused = [entry for entry in read_log(log.path) if entry is not None and entry.outcome == "refused"]
+    assert [(entry.host, entry.port) for entry in refused] == [
+        ("localhost", 8123),
+        ("169.254.169.254", 80),
+        ("other.example", 80),
+    ]
+    assert all(entry.by.startswith("web.fetch ") and entry.reason for entry in refused)
 
 
 def test_a_request_of_ten_megabytes_is_refused_at_once(tmp_path: Path) -> None:

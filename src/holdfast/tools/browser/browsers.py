@@ -87,7 +87,7 @@ class ChromiumBrowsers:
             )
 
     def refusal(self, host: str, port: int) -> str | None:
-        decision = self.network.gateway("browser").decide(host, port)
+        decision = self.network.gateway("browser").check(host, port)
         return decision.reason if isinstance(decision, RefusedHost) else None
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:

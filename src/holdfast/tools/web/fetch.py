@@ -124,7 +124,7 @@ async def _propose(args: Args, ctx: Context) -> Proposal | Result:
     if _mode(args) == "find" and not str(args.get("find") or "").strip():
         return fail("The mode find needs the text to look for, in `find`.")
     web = ctx.service(Web)
-    decision = web.network.gateway(_name(ctx)).decide(request.url.host, request.url.port)
+    decision = web.network.gateway(_name(ctx)).check(request.url.host, request.url.port)
     if isinstance(decision, RefusedHost):
         return fail(decision.reason)
     lines = [f"{request.method} {request.url}", *(f"{name}: {value}" for name, value in request.headers)]
@@ -148,6 +148,8 @@ async def _apply(args: Args, ctx: Context) -> Result:
         seconds = deadline - time.monotonic()
         fetched = await web.fetch(request, seconds=seconds, by=_name(ctx), kept=offset > 0)
     except RedirectRefused as refused:
+        target = parse_url(refused.location)
+        web.network.gateway(_name(ctx), hosts=(request.url.entry,)).check(target.host, target.port)
         return _not_followed(refused, request)
     except NetworkRefused as refused:
         return fail(str(refused))
