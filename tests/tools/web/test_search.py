@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from holdfast import Config, Result
 from holdfast.config.config import SecretSource, ToolsConfig
+from holdfast.contract.call import Proposal
 from holdfast.contract.enums import State
 from holdfast.net.network import Network
 from holdfast.text.preview import preview
@@ -29,6 +30,7 @@ def brave(seen: Seen) -> Reply:
     return Reply(json.dumps(BRAVE), "application/json")
 
 
+ALLOWED = Config(tools=ToolsConfig(allow=("web.search",)))
 PAGES: dict[str, Page] = {
     "/html/": Reply(DUCKDUCKGO),
     "/search": Reply(json.dumps(SEARXNG), "application/json"),
@@ -112,6 +114,32 @@ def test_the_tool_names_its_host_and_what_it_needs() -> None:
     assert WEB_SEARCH.reaches is not None and WEB_SEARCH.reaches({}).hosts == ("html.duckduckgo.com",)
     missing = configured_search(WebSettings(search="searxng"))
     assert missing.unavailable is not None and "web.search_url" in (missing.unavailable() or "")
+
+
+def test_an_approval_says_where_the_query_goes(tmp_path: Path) -> None:
+    async def work() -> Proposal | None:
+        runtime = runtime_in(tmp_path, configured_search(FAST), config=ALLOWED, nobody="pending")
+        runtime.services.offer(Web, Web(Network(), FAST, extractor=shared_extractor()))
+        async with runtime:
+            result = await runtime.call("web.search", {"query": "sqlite"})
+            assert result.state is State.PENDING
+            (pending,) = runtime.pending.list()
+            return pending.proposal
+
+    proposal = run(work())
+    assert proposal is not None and proposal.preview == "search html.duckduckgo.com for «sqlite»"
+
+
+def test_a_private_instance_is_refused_before_anyone_is_asked(tmp_path: Path) -> None:
+    async def work() -> Result:
+        settings = replace(FAST, search="searxng", search_url="http://localhost:8888")
+        runtime = runtime_in(tmp_path, configured_search(settings), config=ALLOWED, nobody="pending")
+        runtime.services.offer(Web, Web(Network(), settings, extractor=shared_extractor()))
+        async with runtime:
+            return await runtime.call("web.search", {"query": "sqlite"})
+
+    result = run(work())
+    assert result.state is State.FAILED and '"localhost:8888" to network.private' in result.text
 
 
 def test_the_preview_shows_the_query() -> None:

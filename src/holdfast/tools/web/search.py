@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from typing import Any, Final, cast
 
+from holdfast.contract.call import Proposal
 from holdfast.contract.context import Context
 from holdfast.contract.enums import Risk
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.json import Args
 from holdfast.contract.result import Result, fail, ok
 from holdfast.contract.tool import Reach, Tool
+from holdfast.net.gateway import RefusedHost
 from holdfast.text.preview import with_label
 from holdfast.tools.schemas import LABEL, STRING, array, builtin_tool, needs_extra, non_blank, nullable, strict_object
 from holdfast.tools.web.search_engines import SearchHit, cleaned, engine_of
@@ -25,7 +27,26 @@ _NO_ADDRESS: Final = "the engine searxng needs the address of an instance. Set w
 _needs_packages: Final = needs_extra("web", "httpx2", "lxml", "trafilatura")
 
 
-async def _execute(args: Args, ctx: Context) -> Result:
+async def _propose(args: Args, ctx: Context) -> Proposal | Result:
+    web, query = ctx.service(Web), cast(str, args["query"])
+    try:
+        engine = engine_of(web.settings)
+    except HoldfastError as error:
+        return fail(str(error))
+    if engine is None:
+        return fail(f"web.search cannot be used here: {_NO_ADDRESS}")
+    decision = web.network.gateway(_name(ctx)).check(engine.url.host, engine.url.port)
+    if isinstance(decision, RefusedHost):
+        return fail(decision.reason)
+    summary = f"search {engine.url.entry} for «{query}»"
+    return Proposal(tool_name="web.search", summary=summary, risk=Risk.MEDIUM, payload=args, preview=summary)
+
+
+def _name(ctx: Context) -> str:
+    return f"web.search {ctx.call_id}"
+
+
+async def _apply(args: Args, ctx: Context) -> Result:
     web, query = ctx.service(Web), cast(str, args["query"])
     limit = cast("int | None", args.get("limit")) or DEFAULT_LIMIT
     deadline = time.monotonic() + (DEFAULT_SECONDS if ctx.timeout is None else ctx.timeout) * (1 - _MARGIN)
@@ -34,8 +55,7 @@ async def _execute(args: Args, ctx: Context) -> Result:
         if engine is None:
             return fail(f"web.search cannot be used here: {_NO_ADDRESS}")
         request = engine.request(query, limit, ctx.secret(engine.scopes[0]) if engine.scopes else None)
-        by = f"web.search {ctx.call_id}"
-        fetched = await web.fetch(request, seconds=deadline - time.monotonic(), by=by, page=False)
+        fetched = await web.fetch(request, seconds=deadline - time.monotonic(), by=_name(ctx), page=False)
         hits = await engine.read(fetched.response, web.extractor, max(0.1, deadline - time.monotonic()))
     except HoldfastError as error:
         return fail(str(error))
@@ -83,7 +103,8 @@ WEB_SEARCH: Final = builtin_tool(
         engine=STRING,
         results=array(strict_object(title=STRING, url=STRING, snippet=STRING, engine=STRING)),
     ),
-    execute=_execute,
+    propose=_propose,
+    apply=_apply,
     timeout=DEFAULT_SECONDS,
     risk=Risk.MEDIUM,
     effects=frozenset({"network"}),
