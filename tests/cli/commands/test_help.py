@@ -39,7 +39,7 @@ def test_every_topic_is_a_page_of_the_docs_and_is_in_the_wheel(tmp_path: Path) -
             written = (ROOT / "docs" / f"{name}.md").read_bytes()
             assert page.read_bytes() == written == packed.read(f"holdfast/cli/topics/{name}.md")
             assert written.startswith(b"# ")
-    assert {"chat", "config", "frontmatter", "mcp", "models"} <= set(topics())
+    assert {"browser", "chat", "config", "frontmatter", "mcp", "models", "network", "web"} <= set(topics())
 
 
 def test_messages_name_only_topics_and_commands_that_are_installed() -> None:
