@@ -74,6 +74,12 @@ NOT_UNDERSTOOD: dict[str, list[str]] = {
         "run the build",
         "build the project",
         "deploy",
+        "remember that we use PostgreSQL 16",
+        "remember that the code lives in src/app",
+        "click the button",
+        "click it",
+        "click here",
+        "click Sign in",
     ],
     "English that looks like a phrase": [
         "run away",

@@ -62,8 +62,22 @@ def test_a_tool_that_is_not_offered_is_named_and_not_called() -> None:
     answer = reply([you("read a.py then run `ls`")], few)
     assert answer.tool_uses == ()
     assert "`shell.exec`, which is not offered here" in answer.text
+    assert 'tools.allow = ["shell.exec"]' in answer.text
     assert "run `make test`" not in answer.text
     assert reply([you("read a.py")], []).tool_uses == ()
+
+
+@pytest.mark.spec("M2")
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("remember that we use PostgreSQL 16", 'remember "…" in project/notes'),
+        ("click Sign in", 'click the button "Sign in"'),
+    ],
+)
+def test_a_request_that_lacks_something_is_answered_with_how_to_say_it(text: str, advice: str) -> None:
+    answer = reply([you(text)])
+    assert answer.tool_uses == () and advice in answer.text.split("I understand requests")[0]
 
 
 @pytest.mark.spec("M2")

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from holdfast import Runtime
+from holdfast.contract.json import Args
 from holdfast.contract.message import Message, ToolResult, ToolUse
-from holdfast.models.operator.reports import report
+from holdfast.models.operator.phrases import GRAMMAR
+from holdfast.models.operator.reports import describe_call, report
 from holdfast.runtime.runtime import Rules
 from holdfast.tools import builtin_tools
 from tests.models.operator.conversations import collect, message_of, you
@@ -139,3 +141,28 @@ def test_any_call_can_be_described_whatever_its_arguments(tool: str) -> None:
     for arguments in ("", "{", "[]", "{}", '{"path": null}', '{"command": 3, "offset": "x"}'):
         for error in (True, False):
             assert report(ToolUse("a", tool, arguments), ToolResult("a", tool, "x", error))
+
+
+@pytest.mark.spec("M2")
+@pytest.mark.parametrize("tool", sorted(GRAMMAR))
+def test_every_tool_of_the_grammar_is_described_in_words(tool: str) -> None:
+    assert not describe_call(tool, {}).startswith("call ")
+
+
+@pytest.mark.spec("M2")
+@pytest.mark.parametrize(
+    ("tool", "args", "output", "said"),
+    [
+        ("web.fetch", {"url": "https://a.example", "offset": 9}, "https://a.example/ (200 OK, text/html)\n\nHi\nHo",
+         "Fetch `https://a.example`: `https://a.example/ (200 OK, text/html)`."),
+        ("web.search", {"query": "x", "limit": 2}, "1. A\n   https://a.example/\n2. B\n   https://b.example/\n   text",
+         "Search the web for `x`: 2 results."),
+        ("web.search", {"query": "x"}, "duckduckgo found nothing for 'x'.",
+         "Search the web for `x`: `duckduckgo found nothing for 'x'.`"),
+        ("browser.navigate", {"url": "https://a.example"}, "https://a.example/ «A»\ne1 link\nHi",
+         "Open in the browser `https://a.example`: `https://a.example/ «A»`."),
+        ("browser.wait", {"seconds": 1}, "x\ny", "Wait on the open page: 2 lines."),
+    ],
+)  # fmt: skip
+def test_results_of_the_web_are_reported_in_words(tool: str, args: Args, output: str, said: str) -> None:
+    assert report(ToolUse("a", tool, json.dumps(args)), ToolResult("a", tool, output)) == said

@@ -187,7 +187,8 @@ class Planner:
     def _call(self, name: str, args: Args, said: str) -> PlannedCall:
         tool = self._tools.get(name)
         if tool is None:
-            raise NotUnderstood(said, f"It needs the tool `{name}`, which is not offered here.")
+            how = f'Allow it with tools.allow = ["{name}"]; `holdfast tools {name}` shows what else it needs.'
+            raise NotUnderstood(said, f"It needs the tool `{name}`, which is not offered here. {how}")
         given: Args = {key: value for key, value in args.items() if value is not None}
         try:
             judged = tool.schema.check(given)
@@ -271,6 +272,9 @@ _ADVICE: Final[tuple[tuple[str, str], ...]] = (
     (r"^(?:(?:run|execute|start|launch)\b|\$)", "Put the command in backticks: run `ls -l`."),
     (r"^(?:ls|cat|cd|rm|mv|cp|mkdir|make|python3?|pytest|npm|git|pip|cargo|docker)\b",
      "To run it as a command, say: run `…`."),
+    (r"^remember\b",
+     "Say where it belongs, and put it in quotes unless you say “the namespace”: remember \"…\" in project/notes."),
+    (r"^click\b", "Put a name of several words in quotes: click the button \"Sign in\"."),
     (r"^list\b", "If it is a folder, say so: list the folder NAME."),
     (r"^(?:kill|stop|end)\b", "Say the number or the id of one process: kill process 4242."),
     (r"^(?:append|add|insert)\b", "I cannot add to a file; say: edit FILE: replace \"old\" with \"new\"."),

@@ -84,9 +84,14 @@ def _skill(slots: SlotValues) -> list[Args]:
     return [{"name": slots["SKILL"]}]
 
 
-def _click(slots: SlotValues) -> list[Args]:
-    role = next((word for word in ("button", "link", "tab", "checkbox") if word in slots), None)
-    return [{"role": role, "name": slots["QUOTED"]}]
+_ROLES: Final = ("button", "link", "tab", "checkbox")
+
+
+def _click(slots: SlotValues) -> list[Args] | None:
+    role = next((word for word in _ROLES if word in slots), None)
+    if (word := slots.get("NAME")) in _ROLES:  # such as "click the button", which does not say which one
+        return None
+    return [{"role": role, "name": word or slots["QUOTED"]}]
 
 
 def _process(slots: SlotValues) -> list[Args]:
@@ -101,9 +106,8 @@ def _ask(slots: SlotValues) -> list[Args] | None:
 
 
 def _remember(slots: SlotValues) -> list[Args] | None:
-    if not slots["QUOTED"].strip():
-        return None
-    return [{"namespace": slots["NAMESPACE"], "content": slots["QUOTED"]}]
+    content = slots.get("QUERY") or slots["QUOTED"]
+    return [{"namespace": slots["NAMESPACE"], "content": content}] if content.strip() else None
 
 
 def _recall(slots: SlotValues) -> list[Args]:
@@ -195,7 +199,7 @@ GRAMMAR: Final[dict[str, tuple[Phrase, ...]]] = {
                "create an empty file notes", lambda slots: [{"path": slots["NAME"], "content": ""}]),
     ),
     "memory.write": (
-        Phrase("remember [that] [:] QUOTED in/under [the namespace] NAMESPACE",
+        Phrase("remember [that] [:] (QUOTED in/under [the namespace] / QUERY in/under the namespace) NAMESPACE",
                'remember "we use PostgreSQL" in project/notes', _remember),
     ),
     "memory.search": (
@@ -281,7 +285,7 @@ GRAMMAR: Final[dict[str, tuple[Phrase, ...]]] = {
         Phrase("take a screenshot [of the page]", "take a screenshot", no_arguments),
     ),
     "browser.click": (
-        Phrase("click [on] [the] [button/link/tab/checkbox] QUOTED", 'click the button "Pay"', _click),
+        Phrase("click [on] [the] [button/link/tab/checkbox] (QUOTED / NAME)", 'click the button "Pay"', _click),
     ),
     "browser.type": (
         Phrase('type/enter QUOTED into/in [the] [field] NAME', 'type "Ann" into Name',

@@ -26,7 +26,7 @@ def describe_call(tool: str, args: Args) -> str:
 
 def _details(tool: str, args: Args) -> str:
     said = ""
-    offset, limit = args.get("offset"), args.get("limit")
+    offset, limit = (args.get("offset"), args.get("limit")) if tool in _READS_LINES else (None, None)
     if isinstance(offset, int) and isinstance(limit, int):
         said += f", lines {offset}-{offset + limit - 1}"
     elif isinstance(offset, int):
@@ -62,8 +62,16 @@ _VERBS: Final[dict[str, tuple[str, str]]] = {
     "skill.load": ("load the skill", "name"),
     "sessions.list": ("list the sessions", ""),
     "sessions.delete": ("delete session", "session"),
+    "web.fetch": ("fetch", "url"), "web.search": ("search the web for", "query"),
+    "browser.back": ("go back in the browser", ""), "browser.click": ("click", "name"),
+    "browser.close": ("close the browser", ""), "browser.find": ("find on the open page", "query"),
+    "browser.navigate": ("open in the browser", "url"), "browser.screenshot": ("take a screenshot", ""),
+    "browser.select": ("select in", "name"), "browser.text": ("read the open page", ""),
+    "browser.type": ("type into", "name"), "browser.wait": ("wait on the open page for", "text"),
 }  # fmt: skip
 """For each tool, its verb and the argument that names the object."""
+_READS_LINES: Final = frozenset({"browser.text", "file.read", "output.read", "process.output"})
+"""Tools whose `offset` and `limit` count lines."""
 _VERBS_ALONE: Final = {
     "file.list": "list the project's folder",
     "memory.list": "list the memory",
@@ -71,6 +79,7 @@ _VERBS_ALONE: Final = {
     "process.output": "read the output of a process",
     "process.status": "look at a process",
     "skill.load": "list the skills",
+    "browser.wait": "wait on the open page",
 }
 """Used if that argument is missing."""
 
@@ -87,6 +96,7 @@ _TRUNCATED: Final = re.compile(
 _ENTRY_COUNT: Final = re.compile(r"\[([0-9]+) (entry|entries)(?:, [^\]\n]*)?\]\Z")
 _FILE_MATCHES: Final = re.compile(r"^\S.* \(([0-9]+) match(?:es)?(?:, showing [0-9]+)?\)$", re.MULTILINE)
 _TOTAL_MATCHES: Final = re.compile(r"\A\[showing first [0-9]+ of ([0-9]+) matches")
+_HIT: Final = re.compile(r"^[0-9]+\. .*\n   \S", re.MULTILINE)
 _EMPTY: Final = frozenset({"(no output)", "(empty file)", ""})
 
 
@@ -196,11 +206,18 @@ def _commits(output: str) -> str:
     return "no commits yet." if output.startswith("No commits yet.") else _line_count(output).replace("line", "commit")
 
 
+def _hits(output: str) -> str:
+    count = len(_HIT.findall(output))
+    return f"{_count(count, 'result')}." if count else _first_line(output)
+
+
 _SUMMARIES: Final[dict[str, Callable[[str], str]]] = {
     **dict.fromkeys(("ask.user", "calculator", "file.edit", "file.write"), _first_line),
     **dict.fromkeys(("process.kill", "process.start", "process.status"), _first_line),
     **dict.fromkeys(("memory.forget", "memory.write"), _first_line),
     "code.search": _matches, "file.find": _found_files, "file.list": _listing, "file.read": _read,
     "git.diff": lambda output: "no unstaged changes." if output == "No unstaged changes." else _line_count(output),
+    **dict.fromkeys(("browser.back", "browser.close", "browser.navigate", "web.fetch"), _first_line),
+    "web.search": _hits,
     "git.log": _commits, "git.status": _status, "shell.exec": _printed_lines,
 }  # fmt: skip
