@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.text.front_matter import BadFrontMatter, FrontMatter, read_front_matter
+from holdfast.text.front_matter import MAX_VALUE, BadFrontMatter, FrontMatter, read_front_matter
+from tests.quick import quickly
 
 pytestmark = pytest.mark.spec("B13c")
 
@@ -49,6 +51,8 @@ def test_a_text_is_read_as_yaml_means_it(lines: list[str], text: str | None) -> 
         (["k: [a, 'b, c', \"d\"] # comment"], ["a", "b, c", "d"]),
         (["k: [a,", "  b]"], ["a", "b"]),
         (["k: []"], []),
+        (["k: [ ]"], []),
+        (["k: [ a b , c, ]"], ["a b", "c"]),
         (["k:"], []),
         (["k:", "- a", "- 'b c'  ", "  # comment", "other: x"], ["a", "b c"]),
         (["k:", "  - a # comment", "  - b"], ["a", "b"]),
@@ -75,6 +79,35 @@ def test_other_yaml_is_refused_where_a_text_is_needed(lines: list[str]) -> None:
 def test_other_yaml_is_refused_where_a_list_is_needed(lines: list[str]) -> None:
     with pytest.raises(BadFrontMatter, match="'k'"):
         front(*lines).texts("k")
+
+
+@pytest.mark.parametrize("lines", [["k: [Read # Bash", "  , Grep]"], ["k: [Read, # Bash", "  Grep]"], ["k: [Read, #]"]])
+def test_a_comment_inside_a_list_in_brackets_is_refused_and_never_an_item(lines: list[str]) -> None:
+    with pytest.raises(BadFrontMatter, match="'k'"):
+        front(*lines).texts("k")
+
+
+@pytest.mark.parametrize(
+    ("before", "repeated", "after"),
+    [
+        ("[a", " ", "{]"), ("[", "a ", "{]"), ("['", "''", "{]"), ('["', "\\\\", "{]"), ("[a", "  ]", "x"),
+        ("[", "] #", "["), ("[", " ,", "]"), ("[a", ", a", "{]"), ("a", " #", "\x00"), ("'", "' ", "x"),
+        ("| ", " ", "x"),
+    ],
+)  # fmt: skip
+def test_the_time_to_read_hostile_values_grows_with_their_length_only(before: str, repeated: str, after: str) -> None:
+    value = before + repeated * ((MAX_VALUE - 10) // len(repeated)) + after
+    with quickly(5):
+        for read in (front(f"k: {value}").text, front(f"k: {value}").texts, front(f"k: {value}").table):
+            with suppress(BadFrontMatter):
+                read("k")
+
+
+def test_a_value_longer_than_any_in_use_is_refused_where_it_is_needed() -> None:
+    long = front(f"k: {'x' * MAX_VALUE}", f"other: [{'x' * MAX_VALUE}]")
+    assert long.text("k") == "x" * MAX_VALUE
+    with pytest.raises(BadFrontMatter, match=r"more than 16,384 characters at 'other' \(line 3\)"):
+        long.texts("other")
 
 
 def test_a_table_is_read_one_level_deep_and_is_empty_otherwise() -> None:

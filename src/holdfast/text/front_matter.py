@@ -19,8 +19,14 @@ _ENTRY: Final = re.compile(r"""(?P<key>[A-Za-z0-9_.-]+|"[^"\\]*"|'[^']*')[ ]*:(?
 _ITEM: Final = re.compile(r" *-(?: +(?P<value>.*))?")
 _BLOCK: Final = re.compile(r"(?P<style>[|>])(?P<chomp>[+-]?)[ ]*(?:#.*)?")
 _COMMENT: Final = re.compile(r"(?:^|[ \t])#.*$")
+_FLOW_ITEM: Final = re.compile(
+    r"""\s*+(?P<item>"(?:[^"\\]|\\.)*+"|'(?:[^']|'')*+'|[^\s,"'\[\]{}][^,"'\[\]{}]*+)\s*+(?:,\s*+|$)"""
+)
+"""One item of a list in brackets with the comma behind it. Nothing is tried twice: the file may be hostile."""
 _RESERVED: Final = "[]{}&*!|>%@`,?#"
 """Characters that no plain text starts with in YAML."""
+MAX_VALUE: Final = 16_384
+"""Characters of a value that are read; descriptions of skills have up to 1024."""
 
 
 class BadFrontMatter(ValueError):
@@ -44,12 +50,12 @@ class FrontMatter(Struct, frozen=True):
 
     def text(self, key: str) -> str | None:
         """The text of a key; None if it is absent or empty. Raises `BadFrontMatter` for anything but a text."""
-        raw = self.entries.get(key)
+        raw = self._value(key)
         return None if raw is None else _text(key, raw)
 
     def texts(self, key: str) -> Sequence[str] | str | None:
         """A list of texts, or a single text; None if the key is absent. An empty value is an empty list."""
-        raw = self.entries.get(key)
+        raw = self._value(key)
         if raw is None:
             return None
         if raw.inline.startswith("["):
@@ -81,6 +87,12 @@ class FrontMatter(Struct, frozen=True):
         except BadFrontMatter:
             return {}
         return {name: value for name, value in found.items() if value}
+
+    def _value(self, key: str) -> _RawValue | None:
+        raw = self.entries.get(key)
+        if raw is not None and len(raw.inline) + sum(map(len, raw.below)) > MAX_VALUE:
+            raise BadFrontMatter(f"has more than {MAX_VALUE:,} characters at '{key}' (line {raw.line})")
+        return raw
 
 
 def read_front_matter(text: str) -> FrontMatter | None:
@@ -145,10 +157,15 @@ def _flow_list(key: str, raw: _RawValue) -> list[str]:
     inner = re.fullmatch(r"\[(.*)\](?:[ \t]+#.*)?", " ".join((raw.inline, *map(str.strip, raw.below))).strip())
     if inner is None:
         raise BadFrontMatter(f"has a list without a closing bracket at '{key}' (line {raw.line})")
-    items = re.findall(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^,"'\[\]{}]+)\s*(?:,|$)|(.)""", inner[1])
-    if any(stray.strip() for _, stray in items):
-        raise BadFrontMatter(f"has a list that cannot be read at '{key}' (line {raw.line})")
-    return [_scalar(key, raw.line, item.strip()) for item, _ in items if item.strip()]
+    found: list[str] = []
+    inside, at = inner[1].strip(), 0
+    while at < len(inside):
+        item = _FLOW_ITEM.match(inside, at)
+        if item is None or (item["item"][0] not in "\"'" and _COMMENT.search(item["item"])):
+            raise BadFrontMatter(f"has a list that cannot be read at '{key}' (line {raw.line})")
+        found.append(_scalar(key, raw.line, item["item"]))
+        at = item.end()
+    return found
 
 
 def _scalar(key: str, line: int, written: str) -> str:
