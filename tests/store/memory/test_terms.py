@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.store.memory.items import MemoryStore
 from holdfast.store.memory.terms import MAX_TERMS, STOP_WORDS, expand, query_terms
+from tests.quick import quickly
 from tests.store.memory.support import found_by_keywords, write
 
 pytestmark = pytest.mark.spec("B8b")
@@ -68,3 +69,14 @@ def test_a_query_has_a_bounded_number_of_terms() -> None:
 @given(st.text(max_size=300))
 def test_the_index_text_starts_with_the_text_itself(text: str) -> None:
     assert expand(text).startswith(text)
+
+
+@pytest.mark.parametrize(
+    "repeated",
+    ["a", "_", "a_", "a-", "1", "1-", "A", "aA", "Aa", "字", "20", "2020-", "1st", "a_ ", "-a-", "é", "a" * 999 + " "],
+)
+def test_the_time_to_find_the_words_of_an_unbroken_text_grows_with_its_length_only(repeated: str) -> None:
+    text = repeated * (128_000 // len(repeated))
+    with quickly(10):
+        assert expand(text).startswith(text)
+        assert len(query_terms(text)) <= MAX_TERMS

@@ -89,13 +89,14 @@ class MemoryStore:
 
     def write(self, new: NewItem, provenance: Provenance) -> MemoryItem:
         """Add an item; return it, or the current item of the namespace with the same content."""
+        words = expand(new.content)  # not while other processes wait for the transaction
 
         def run(database: MemoryDatabase) -> MemoryItem:
             with database.writing() as execute:
                 removed = self._remove_expired(database, execute)
                 item = self._same(execute, new.namespace, new.content)
                 if item is None or new.supersedes not in (None, item.id):
-                    item = self._insert(execute, new, provenance)
+                    item = self._insert(execute, new, words, provenance)
             if removed:
                 database.truncate_log()
             return item
@@ -300,7 +301,7 @@ class MemoryStore:
         row = execute(f"{_JOINED} WHERE {where}", (_digest(content), namespace, self._clock())).fetchone()
         return None if row is None else self._item(row)
 
-    def _insert(self, execute: Execute, new: NewItem, provenance: Provenance) -> MemoryItem:
+    def _insert(self, execute: Execute, new: NewItem, words: str, provenance: Provenance) -> MemoryItem:
         made, now = _new_id(), self._clock()
         number = execute(
             "INSERT INTO items (id, namespace, content, digest, created, updated, expires, supersedes, provenance)"
@@ -317,7 +318,7 @@ class MemoryStore:
                 msgspec.json.encode(provenance).decode(),
             ),
         ).lastrowid
-        execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (number, expand(new.content)))
+        execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (number, words))
         if new.supersedes is not None:
             self._supersede(execute, new, made, now)
         return self._one(execute, made)

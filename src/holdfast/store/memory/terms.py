@@ -13,7 +13,8 @@ from typing import Final
 MAX_TERMS: Final = 64
 """Distinct terms of a query that are searched for."""
 _WORD: Final = re.compile(r"[^\W_]+")
-_IDENTIFIER: Final = re.compile(r"[^\W_]+(?:[_.:/-]+[^\W_]+)+")
+_IDENTIFIER: Final = re.compile(r"(?<![^\W_])[^\W_]++(?:[_.:/-]++[^\W_]++)++")
+"""Starts only where a word starts, so that a long word is looked at once."""
 _HUMPS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _UNSPACED: Final = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
