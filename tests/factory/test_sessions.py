@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 
 from holdfast import Runtime
 from holdfast.chat.state_file import DocumentLock
 from holdfast.contract.enums import Risk, State
+from holdfast.contract.errors import SessionRefused
 from holdfast.contract.result import Result
 from holdfast.factory.runtime import build_runtime, chats_dir, load_project
 from tests.agent.scripted_model import ScriptedModel, scripted_reply, use
 from tests.factory.chat_project import ChatProject, make_pending
 from tests.runtime.support import run, yes
+from tests.tools.web.site import Reply, serving
 
 SECRET = "what the conversation wrote"
 
@@ -78,6 +80,51 @@ def test_a_deleted_conversation_is_gone_from_the_state_folder_and_its_document_s
     assert chat_project.document.read_text() == text and (chat_project.root / "notes.txt").read_text() == SECRET
     assert all(item["id"] != session["id"] for item in sessions(chat_project))
     assert chat_project.advance(ScriptedModel())[0].kind == "done"
+
+
+@pytest.mark.spec("B12c")
+def test_pages_that_a_deleted_session_fetched_are_gone_and_what_stays_is_named(chat_project: ChatProject) -> None:
+    state = load_project(chat_project.root).state
+
+    def kept(*words: str) -> set[str]:
+        files = [file for file in state.rglob("*") if file.is_file()]
+        return {file.name for file in files if any(word.encode() in file.read_bytes() for word in words)}
+
+    async def fetched() -> str:
+        async with serving({"/": Reply("<p>duckbill", headers={"Cache-Control": "max-age=600"})}) as site:
+            private = {"tools.profile": "full", "network.private": [site.entry]}
+            async with build_runtime(load_project(chat_project.root, private), asker=yes()) as runtime:
+                done = await runtime.call("web.fetch", {"url": f"{site.url}/?q=PLATYPUSQUERY"})
+                assert done.success, done.error
+                return done.call_id
+
+    call_id = run(fetched())
+    age(chat_project)
+    assert any(name.endswith(".response") for name in kept("PLATYPUSQUERY") & kept("duckbill"))
+    done = called(chat_project, "sessions.delete", {"session": call_id.partition("-")[0]})
+    assert done.success and "Removed: " in done.output and "cache of web pages" in done.output
+    assert kept("PLATYPUSQUERY", "duckbill") == set()
+    assert "network.jsonl" in kept(call_id) and "host names and call ids in the network log" in done.output
+    assert "downloads of the browser in quarantine" in done.output
+
+
+@pytest.mark.spec("B12c")
+def test_a_deletion_that_was_interrupted_can_be_repeated(
+    chat_project: ChatProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = talk(chat_project)
+
+    def interrupted(*_: object, **__: object) -> NoReturn:
+        raise SessionRefused("interrupted")
+
+    for step in ("chat.state_file.Blobs.discard", "factory.sessions.delete_session"):
+        assert any(chats_dir(load_project(chat_project.root)).glob("*.json")), "it names the attachments"
+        with monkeypatch.context() as patch:
+            patch.setattr(f"holdfast.{step}", interrupted)
+            assert called(chat_project, "sessions.delete", {"session": session["id"]}).error == "interrupted"
+        assert session["id"] in {item["id"] for item in sessions(chat_project)}
+    assert called(chat_project, "sessions.delete", {"session": session["id"]}).success
+    assert not any(chats_dir(load_project(chat_project.root)).glob("*.json"))
 
 
 @pytest.mark.spec("B12c")

@@ -290,11 +290,16 @@ def document_states(state: Path) -> Sequence[DocumentState]:
 
 def remove_state(path: Path, state: Path) -> tuple[int, int]:
     """Remove the stored state of a document, under its lock; return the number and size of removed attachments."""
-    states = document_states(state)
-    own = {name for stored in states if document_key(stored.path) == document_key(path) for name in _blobs_of(stored)}
-    (state / f"{document_key(path)}.json").unlink(missing_ok=True)
+    key = document_key(path)
+
+    def attachments(*, own: bool) -> set[str]:
+        states = (stored for stored in document_states(state) if (document_key(stored.path) == key) is own)
+        return {name for stored in states for name in _blobs_of(stored)}
+
     blobs = Blobs(state / "attachments", Redactor(), sync=True)
-    return blobs.discard(own, lambda: {name for stored in document_states(state) for name in _blobs_of(stored)})
+    removed = blobs.discard(attachments(own=True), lambda: attachments(own=False))
+    (state / f"{key}.json").unlink(missing_ok=True)  # last: it names the attachments
+    return removed
 
 
 def _blobs_of(stored: DocumentState) -> list[str]:

@@ -39,7 +39,7 @@ def provide_services(runtime: Runtime, state: Path, chats: Path) -> None:
     def sessions() -> Sessions:
         from holdfast.factory.sessions import ProjectSessions
 
-        return ProjectSessions(runtime.ledger, chats)
+        return ProjectSessions(runtime.ledger, chats, state / "web")
 
     def memory() -> Memory:
         from holdfast.runtime.memory import RuntimeMemory

@@ -14,7 +14,7 @@ from holdfast.contract.context import Context
 from holdfast.contract.errors import CallError, SessionRefused
 from holdfast.contract.sessions import DeletedSession, SessionSummary
 from holdfast.runtime.context import RunContext
-from holdfast.store.sessions import check_deletable, delete_session, list_sessions, session_id
+from holdfast.store.sessions import check_deletable, check_unchanged, delete_session, list_sessions, session_id
 from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean
 
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 class ProjectSessions:
     """Satisfies `Sessions`."""
 
-    def __init__(self, ledger: Ledger | None, chats: Path) -> None:
+    def __init__(self, ledger: Ledger | None, chats: Path, pages: Path) -> None:
+        """`chats` has the stored state of documents, `pages` the cached pages of the web."""
         self._ledger = ledger
         self._chats = chats
+        self._pages = pages
 
     def list(self, since: float | None = None, until: float | None = None, text: str = "") -> Sequence[SessionSummary]:
         return list_sessions(self._required(), since=since, until=until, text=text)
@@ -40,18 +42,26 @@ class ProjectSessions:
         return found
 
     def delete(self, session: str, last_entry: int, ctx: Context) -> DeletedSession:
+        """The ledger comes last: until then the session is listed, so that an interrupted deletion can be repeated."""
         found = self.find(session, ctx)
         ledger, by = self._required(), f"call {ctx.call_id}"
+        check_unchanged(found, last_entry)
+        self._remove_pages()
         if found.document is None:
             return delete_session(ledger, found.id, last_entry, by=by)
         path = Path(found.document)
         try:
             with DocumentLock(path, self._chats).acquire():
-                done = delete_session(ledger, found.id, last_entry, by=by)
                 blobs, freed = remove_state(path, self._chats)
+                done = delete_session(ledger, found.id, last_entry, by=by)
         except DocumentBusy as error:
             raise SessionRefused(f"The session '{found.id}' was not deleted: {error}") from None
         return replace(done, blobs=done.blobs + blobs, freed=done.freed + freed)
+
+    def _remove_pages(self) -> None:
+        """Remove all cached pages: whose session fetched a page is not stored, and each can be fetched again."""
+        for path in self._pages.glob("*"):
+            path.unlink(missing_ok=True)
 
     def _find(self, session: str) -> SessionSummary:
         known = self.list()

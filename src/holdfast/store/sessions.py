@@ -118,7 +118,7 @@ def delete_session(ledger: Ledger, name: str, last_entry: int, *, by: str) -> De
         # Checked under the write lock: a call of the session may have got an entry since it was shown.
         newest = (tx.execute("SELECT max(id) FROM entries WHERE call = ?", (call,)).fetchone()[0] for call in calls)
         if max((number or 0 for number in newest), default=0) != last_entry:
-            raise SessionRefused(f"The session '{name}' changed since it was shown. Ask for the deletion again.")
+            raise _changed(name)
         return remove_calls(ledger, tx, calls, EntriesPruned(by=by, session=name, removed=kept))
 
     entries = ledger.run(op)
@@ -131,6 +131,16 @@ def check_deletable(session: SessionSummary) -> None:
     """Raise `SessionRefused` for a session with open calls."""
     if session.pending or session.running:
         raise SessionRefused(_still_open(session.id))
+
+
+def check_unchanged(session: SessionSummary, last_entry: int) -> None:
+    """Raise `SessionRefused` for a session that got an entry since `last_entry`."""
+    if session.last_entry != last_entry:
+        raise _changed(session.id)
+
+
+def _changed(name: str) -> SessionRefused:
+    return SessionRefused(f"The session '{name}' changed since it was shown. Ask for the deletion again.")
 
 
 def _still_open(name: str) -> str:

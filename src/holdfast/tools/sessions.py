@@ -33,10 +33,13 @@ from holdfast.tools.schemas import (
 
 DEFAULT_LIMIT: Final = 20
 MAX_LIMIT: Final = 200
-REMOVED: Final = "the arguments, results, previews, before-images, long outputs and attachments of its calls"
+REMOVED: Final = (
+    "the arguments, results, previews, before-images, long outputs and attachments of its calls, and the cache of web "
+    "pages"
+)
 KEPT: Final = (
     "the hash chain of the ledger with a record of this deletion: the id, tool, state and time of each call, and who "
-    "decided about it"
+    "decided about it; host names and call ids in the network log; and downloads of the browser in quarantine"
 )
 
 
