@@ -328,9 +328,9 @@ SLOW = Reply(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", then=_stall)
 
 
 def test_a_slow_page_fails_in_time_and_a_slow_change_is_unknown(tmp_path: Path) -> None:
-    slow, _ = fetched({"/": SLOW}, tmp_path, timeout=500)
+    slow, _ = fetched({"/": SLOW}, tmp_path, timeout=4_000)
     assert slow.state is State.FAILED and "sent only 0 bytes" in slow.text
-    sent, _ = fetched({"/": SLOW}, tmp_path / "b", timeout=500, method="POST")
+    sent, _ = fetched({"/": SLOW}, tmp_path / "b", timeout=4_000, method="POST")
     assert sent.state is State.UNKNOWN and "Whether the POST request took effect is not known." in sent.text
 
 
