@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -16,11 +18,11 @@ pytestmark = pytest.mark.spec("B6c")
 
 
 def fetched(
-    pages: dict[str, Page], tmp_path: Path, *paths: str, settings: WebSettings = FAST, method: str = "GET"
+    pages: dict[str, Page], tmp_path: Path, *paths: str, settings: WebSettings = FAST, **args: Any
 ) -> tuple[list[Result], Site]:
     async def work() -> tuple[list[Result], Site]:
         async with serving(pages) as site, web_runtime(tmp_path, site, settings=settings) as runtime:
-            return [await fetch(runtime, site.url + path, method=method) for path in paths], site
+            return [await fetch(runtime, site.url + path, **args) for path in paths], site
 
     return run(work())
 
@@ -147,11 +149,20 @@ def test_the_rate_limit_delays_after_a_burst_and_refuses_what_would_wait_too_lon
     assert limit.reserve("a", 0) == 0
 
 
-def test_a_host_that_is_asked_too_often_answers_later_or_not_at_all(tmp_path: Path) -> None:
-    settings = WebSettings(rate=5.0, burst=1, robots=False)
+def test_a_host_that_is_asked_too_often_answers_later_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    async def at_once(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr("holdfast.tools.web.service.asyncio", SimpleNamespace(sleep=at_once))
+    settings = WebSettings(rate=0.01, burst=1, robots=False)
     pages: dict[str, Page] = {"/": Reply("x", "text/plain")}
-    [first, second], _ = fetched(pages, tmp_path, "/", "/", settings=settings)
+    [first, second], _ = fetched(pages, tmp_path, "/", "/", settings=settings, timeout=600_000)
     assert first.success and second.success and "because of web.rate" in second.output
+    assert len(waits) == 1 and 0 < waits[0] <= 100
     [first, second], site = fetched(pages, tmp_path / "b", "/", "/", settings=replace(settings, rate=0.001))
     assert not second.success and "(web.rate)" in second.text and len(site.asked("/")) == 1
 
