@@ -38,6 +38,23 @@ def test_a_page_needs_approval_for_its_host_and_the_preview_shows_punycode() -> 
 
 
 @pytest.mark.spec("B7d")
+def test_the_proposal_shows_the_host_of_a_look_alike_in_punycode(browsing: Browsing) -> None:
+    browsing.call("browser.navigate", url="https://аpple.com/")
+    [pending] = browsing.asked
+    assert pending.proposal is not None
+    assert pending.proposal.preview == "open [host: xn--pple-43d.com] https://xn--pple-43d.com/"
+
+
+@pytest.mark.spec("B7")
+def test_going_back_from_the_first_page_is_refused_and_stays_there(browsing: Browsing) -> None:
+    browsing.call("browser.close")
+    browsing.open("<h1>First</h1>")
+    result = browsing.call("browser.back")
+    assert not result.success and "There is no earlier page" in result.text
+    assert 'h1 "First"' in browsing.call("browser.text").output
+
+
+@pytest.mark.spec("B7d")
 def test_a_listed_host_is_opened_without_asking(browsing: Browsing) -> None:
     browsing.config = {"network": {"hosts": [f"shop.test:{browsing.site.port}"]}}
     browsing.open("<h1>Listed</h1>")

@@ -36,6 +36,7 @@ async def _propose_navigate(args: Args, ctx: Context) -> Proposal | Result:
         summary=f"open {escape_url(address.url)} in the browser",
         risk=Risk.MEDIUM,
         payload={"url": address.url, "host": address.entry},
+        preview=f"open {escape_url(address.url)}",
     )
 
 

@@ -203,6 +203,11 @@ class PageControl:
         with contextlib.suppress(PlaywrightTimeout):
             await page.go_back(wait_until="domcontentloaded", timeout=self._launch.navigation_seconds * 1000)
         await self._guard.settle()
+        if page.url == "about:blank":  # what the browser started with
+            with contextlib.suppress(PlaywrightTimeout):
+                await page.go_forward(wait_until="domcontentloaded", timeout=self._launch.navigation_seconds * 1000)
+            await self._guard.settle()
+            raise NotPossible("There is no earlier page to go back to.")
         if self._guard.document == before:
             raise NotPossible("There is no earlier page to go back to.")
         return Reply(id=0, page=await self._view())
