@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.tools.browser.snapshot import (
@@ -160,6 +160,7 @@ def test_whatever_names_contain_a_line_is_one_line_and_begins_with_our_words(tex
 
 @settings(max_examples=200)
 @given(st.lists(ANY_TEXT, max_size=5))
+@example(["\\x11", "\x11\x12"])
 def test_names_survive_the_format_of_playwright(names: list[str]) -> None:
     flat = [" ".join(name.split()) for name in names]
     source = "\n".join(

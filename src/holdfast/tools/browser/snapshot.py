@@ -44,7 +44,7 @@ _PLAIN: Final = frozenset({
 _LINE: Final = re.compile(r"( *)- (.*)", re.DOTALL)
 _KEY: Final = re.compile(r'([^\s":\[]+)(?: ("(?:[^"\\]|\\.)*"))?((?: (?:\[[^\]]*\]|<[^>]*>))*)', re.DOTALL)
 _ATTRIBUTE: Final = re.compile(r"\[([^\]=]+)(?:=([^\]]*))?\]")
-_HEX: Final = re.compile(r"\\x([0-9a-fA-F]{2})")
+_HEX: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\x([0-9a-fA-F]{2})")
 _HIDDEN: Final = "••••"
 
 
@@ -114,7 +114,7 @@ def _scalar(value: str) -> str:
     if not (len(value) > 1 and value[0] == value[-1] == '"'):
         return value
     try:
-        return str(json.loads(_HEX.sub(r"\\u00\1", value), strict=False))
+        return str(json.loads(_HEX.sub(r"\1\\u00\2", value), strict=False))
     except ValueError:
         return value
 
