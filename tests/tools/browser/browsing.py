@@ -1,4 +1,4 @@
-"""A real browser on pages that the test serves on loopback: `browsing` shares one between the tests of a module."""
+"""A real browser on pages that the test serves on loopback: `browsing` shares one between all tests."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def opened_browsing(folder: Path, **settings: Any) -> Generator[Browsing]:
             browsers.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def shared_browsing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browsing]:
     with opened_browsing(tmp_path_factory.mktemp("browsing")) as browsing:
         yield browsing
@@ -223,4 +223,5 @@ def browsing(shared_browsing: Browsing) -> Browsing:
     shared_browsing.before_answer = None
     shared_browsing.config = {}
     shared_browsing.session.shown = None
+    shared_browsing.session.forget_hosts()
     return shared_browsing

@@ -1,4 +1,4 @@
-"""The fixture `browsing`: a real browser, shared by the tests of a module."""
+"""The fixture `browsing`: a real browser, shared by all tests."""
 
 from tests.tools.browser.browsing import browsing, shared_browsing
 

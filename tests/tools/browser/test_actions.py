@@ -163,7 +163,8 @@ def test_a_secret_is_not_typed_into_a_host_that_it_is_not_bound_to(shop: Browsin
 @pytest.mark.spec("B7e")
 def test_a_secret_is_not_typed_into_a_frame_of_another_host(shop: Browsing) -> None:
     shop.site.pages["/frame"] = "<input aria-label=Pass>"
-    shop.open("<iframe src='http://other.test:PORT/frame'></iframe>", "/around", host="shop.test")
+    shop.open("<h1>Approved</h1>", "/other", host="other.test")
+    shop.open("<iframe src='http://other.test:PORT/frame'></iframe>", "/around")
     shop.asked.clear()
     result = shop.call("browser.type", name="Pass", text="${secret:shop}")
     assert result.error is not None
@@ -193,6 +194,7 @@ def test_a_secret_is_typed_into_a_frame_of_its_own_host_but_not_of_a_page_around
 @pytest.mark.parametrize("host", ["shop.test", "other.test"])
 def test_a_secret_is_not_typed_into_a_frame_that_was_replaced_while_the_call_waited(shop: Browsing, host: str) -> None:
     shop.site.pages["/frame"] = "<input aria-label=Pass>"
+    shop.open("<h1>Approved</h1>", "/other", host="other.test")
     swap = f"document.querySelector('iframe').src = 'http://{host}:PORT/frame'"
     shop.open(f'<iframe src="/frame"></iframe><button onclick="{swap}">Swap</button>', "/around")
 

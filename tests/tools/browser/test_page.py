@@ -29,7 +29,6 @@ def test_elements_inside_frames_can_be_acted_on(browsing: Browsing) -> None:
 
 
 def test_a_page_without_a_body_is_empty(browsing: Browsing) -> None:
-    browsing.session.forget_hosts()
     result = browsing.open("<script>location = 'http://other.test:PORT/'</script>")
     assert "The page wanted to go to" in result.output
     assert browsing.page() == ""

@@ -47,7 +47,6 @@ def new_tab(browsing: Browsing) -> None:
 def test_a_page_cannot_lead_to_another_host_and_the_result_says_where_it_wanted_to_go(
     shared_browsing: Browsing, browsing: Browsing, way: object
 ) -> None:
-    browsing.session.forget_hosts()
     browsing.site.pages["/landing"] = "<h1>Landed</h1>"
     assert callable(way)
     way(browsing)
@@ -68,7 +67,6 @@ def test_a_page_leads_to_a_host_that_was_approved_in_the_session(browsing: Brows
 
 @pytest.mark.spec("B7d")
 def test_a_redirect_of_navigate_itself_is_stopped_too(browsing: Browsing) -> None:
-    browsing.session.forget_hosts()
     browsing.site.pages["/away"] = lambda handler: handler.redirect(OTHER)
     result = browsing.call("browser.navigate", url=browsing.site.url("/away"))
     assert result.error is not None
@@ -117,7 +115,6 @@ def test_a_page_sends_data_only_to_its_own_host_and_to_hosts_that_were_asked_abo
 ) -> None:
     listed = (f"other.test:{browsing.site.port}",)
     monkeypatch.setattr(browsing.browsers.network, "hosts", listed)
-    browsing.session.forget_hosts()
     browsing.site.pages["/done"] = "<h1>Arrived</h1>"
     form = (
         "<form action='http://{}:PORT/done' method=post></form><h1>Form</h1><script>document.forms[0].submit()</script>"
@@ -155,7 +152,6 @@ def test_subresources_come_from_public_hosts_but_private_addresses_are_refused(b
 
 @pytest.mark.spec("B7d")
 def test_a_page_reaches_a_private_host_only_after_it_was_approved(browsing: Browsing) -> None:
-    browsing.session.forget_hosts()
     browsing.site.pages["/delete"] = "deleted"
     send = "fetch('http://cdn.test:PORT/delete', {method: 'POST', mode: 'no-cors'})"
     body = f"<p id=out></p><script>{send}.finally(() => {{ out.textContent = 'sent' }})</script>"
