@@ -82,7 +82,7 @@ def test_always_shows_the_narrow_grant_before_it_is_created(asking: Cli) -> None
     with Terminal(asking, *WRITE, columns=120) as person:
         person.expect(PROMPT)
         person.press(b"a")
-        person.expect('│ 1. file.write with content="hello", create_parents=null, path="notes.txt", in this project')
+        person.expect('│ 1. file.write with content="hello", path="notes.txt", in this project')
         person.expect("[n] back\n> ")
         person.press(b"n")
         person.expect(PROMPT)

@@ -220,6 +220,16 @@ def test_our_text_precedes_the_call_and_every_text_has_a_label() -> None:
     assert [section.words for section in found[:1]] == ["May shell.exec run? (called as bash)"]
 
 
+def test_null_arguments_are_left_out_beside_a_preview_only() -> None:
+    call = pending("GET https://a.example/")
+    args: Args = {"url": "https://a.example/", "method": None, "body": None}
+    call = replace(call, call=replace(call.call, args=args))
+    lines = "\n".join(PendingView(call, StringIO()).whole())
+    assert "url: https://a.example/" in lines and "null" not in lines
+    alone = "\n".join(PendingView(replace(call, proposal=None), StringIO()).whole())
+    assert "method: null" in alone and "body: null" in alone
+
+
 def test_a_view_says_whether_all_of_the_call_was_shown(capsys: pytest.CaptureFixture[str]) -> None:
     lines = "\n".join(map(str, range(100)))
     assert print_pending(pending(lines), sys.stdout)

@@ -76,7 +76,7 @@ LastingScope = Literal["project", "user"]
 """The scopes that outlive a command; a session ends with it."""
 
 _SCOPES: Final[dict[LastingScope, str]] = {"project": "in this project", "user": "in all your projects"}
-_WIDTHS: Final[tuple[Width, ...]] = ("exact", "folder", "host", "tool", "command")
+_WIDTHS: Final[tuple[Width, ...]] = ("host", "exact", "folder", "tool", "command")
 _LIST_WIDTH: Final = 160
 _FULL_WIDTH: Final = 1_000_000
 """The most characters of a grant's arguments: in a list, and before the person creates it."""
@@ -91,7 +91,7 @@ class GrantOption(NamedTuple):
 
 
 def grant_options(runtime: Runtime, pending: PendingCall, by: str) -> list[GrantOption]:
-    """Return the grants that may be created for this call, narrowest first."""
+    """Return the grants that may be created for this call: for its hosts, then narrowest first."""
     found: list[GrantOption] = []
     for width in _WIDTHS:
         for scope, where in _SCOPES.items():
@@ -154,7 +154,7 @@ def _covered(tool: str, pattern: GrantPattern, width: int) -> str:
     elif isinstance(command, str) and tool == SHELL_EXEC.name:
         words = f"`{escape(clip_middle(command, width))}` with any timeout"
     else:
-        words = f"{escape(tool)} with {arguments_preview(pattern.args, width) or 'no arguments'}"
+        words = f"{escape(tool)} with {arguments_preview(given, width) or 'no arguments'}"
         given = {}
     if given:
         words += f" and {arguments_preview(given, width)}"

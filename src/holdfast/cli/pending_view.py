@@ -219,9 +219,10 @@ class PendingView:
         return self._labelled(label, quote(self._preview, self._stream, limit, style=style, show=show, more=self._more))
 
     def _arguments(self, limit: int | None, *, but: str | None = None) -> Quote:
-        """The arguments, without the one whose value is `but`; nothing if that was the only one."""
+        """The arguments. Beside a preview: without the one whose value is `but` and those that are null, and nothing if
+        none is left."""
         args = self._pending.call.args
-        left = {name: value for name, value in args.items() if value != but}
+        left = args if but is None else {name: value for name, value in args.items() if value not in (but, None)}
         if args and not left:
             return Quote([], 0)
         return self._labelled("with", quote(format_arguments(left), self._stream, limit, more=self._more))
