@@ -218,6 +218,7 @@ def test_a_check_records_a_refusal_and_nothing_else(tmp_path: Path) -> None:
     assert isinstance(gateway.check("LOCALHOST", 8000), RefusedHost)
     (entry,) = read_log(log.path)
     assert entry is not None and (entry.host, entry.port, entry.outcome) == ("localhost", 8000, "refused")
+    assert 'add "localhost:8000" to network.private in their user configuration.' in entry.reason
 
 
 @pytest.mark.spec("N2b")

@@ -148,7 +148,8 @@ class Gateway:
             return f"{refusal} {private.option} allows it, but {entry} was not approved in this session."
         if private is None or kind is AddressKind.METADATA:
             return refusal
-        return f'{refusal} To allow it, the user can add "{entry}" to {private.option}.'
+        how = f'add "{entry}" to {private.option} in their user configuration'
+        return f"{refusal} To allow it, the user can {how}."
 
     def _may_be_private(self, host: str, port: int) -> bool:
         return self._private_for is None or self._private_for.allows(host, port)
