@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 from collections.abc import Sequence
 
 import pytest
 
 from holdfast.contract.errors import NetworkRefused
 from holdfast.net.addresses import LOCAL_KINDS, NOT_PUBLIC, AddressKind
-from holdfast.net.gateway import AllowedHost, Gateway, RefusedHost, Resolver
+from holdfast.net.gateway import AllowedHost, Gateway, RefusedHost, Resolver, why_unreachable
 from holdfast.net.hosts import AllowList
 from tests.runtime.support import run
 
@@ -143,3 +145,20 @@ def test_only_the_configured_origin_is_allowed_with_any_address(url: str, host: 
     assert gateway.decide(host, port) == AllowedHost(host, port)
     assert isinstance(gateway.decide(host, port + 1), RefusedHost)
     assert isinstance(gateway.decide("elsewhere.example", port), RefusedHost)
+
+
+@pytest.mark.spec("N2c")
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "there is no such host"),
+        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure"), "the name service did not answer"),
+        (ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 8139)"), "it refused the connection"),
+        (TimeoutError(), "it did not answer"),
+        (OSError(errno.EHOSTUNREACH, "Connect call failed ('10.0.0.1', 80)"), "no route to host"),
+        (OSError("a.example has no address"), "a.example has no address"),
+        (OSError(), "the connection failed"),
+    ],
+)
+def test_an_unreachable_host_is_explained_without_numbers_of_the_system(error: OSError, said: str) -> None:
+    assert why_unreachable(error) == said

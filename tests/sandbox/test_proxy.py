@@ -84,7 +84,9 @@ def test_a_host_that_does_not_answer_is_a_bad_gateway() -> None:
         with HostProxy(_gateway(f"127.0.0.1:{port}")) as host_proxy:
             return await _ask(host_proxy, f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode())
 
-    assert run(main()).startswith(b"HTTP/1.1 502")
+    answer = run(main())
+    assert answer.startswith(b"HTTP/1.1 502")
+    assert answer.endswith(f"could not reach 127.0.0.1:{port}: it refused the connection.\n".encode())
 
 
 _CLIENT = """

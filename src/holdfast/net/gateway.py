@@ -6,6 +6,7 @@ Resolving once prevents DNS rebinding.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -47,6 +48,19 @@ async def resolve_by_system(host: str, port: int) -> Sequence[str]:
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     # A link-local address needs its interface.
     return list(dict.fromkeys(f"{at[0]}%{at[3]}" if len(at) == 4 and at[3] else str(at[0]) for *_, at in found))
+
+
+def why_unreachable(error: OSError) -> str:
+    """Return in plain words why a host cannot be reached, as the end of a sentence."""
+    if isinstance(error, socket.gaierror):
+        return "the name service did not answer" if error.errno == socket.EAI_AGAIN else "there is no such host"
+    if isinstance(error, ConnectionRefusedError):
+        return "it refused the connection"
+    if isinstance(error, TimeoutError):
+        return "it did not answer"
+    # asyncio replaces the text of the system by the address it called.
+    said = os.strerror(error.errno) if error.errno is not None else str(error)
+    return f"{said[:1].lower()}{said[1:]}" or "the connection failed"
 
 
 class Gateway:
@@ -163,7 +177,7 @@ class Gateway:
             if not found:
                 raise OSError(f"{admitted.host} has no address")
         except OSError as error:
-            self._record(admitted.host, admitted.port, "unresolved", reason=str(error))
+            self._record(admitted.host, admitted.port, "unresolved", reason=why_unreachable(error))
             raise
         for address in found:
             if (problem := self._problem(admitted, ip_address(address))) is not None:

@@ -16,7 +16,7 @@ from typing import Final, Self
 from msgspec import Struct
 
 from holdfast.contract.errors import NetworkRefused
-from holdfast.net.gateway import Gateway, Streams
+from holdfast.net.gateway import Gateway, Streams, why_unreachable
 from holdfast.net.hosts import normalize_host, shown_host, split_port
 
 MAX_HEAD: Final = 65_536
@@ -151,8 +151,8 @@ async def _serve_streams(
                 on_refused(host, port, str(refused))
             await _reply(writer, 403, f"holdfast: {refused}")
             return
-        except (OSError, TimeoutError) as error:
-            await _reply(writer, 502, f"holdfast could not reach {host}:{port}: {error or 'no answer'}.")
+        except OSError as error:  # a timeout, too
+            await _reply(writer, 502, f"holdfast could not reach {host}:{port}: {why_unreachable(error)}.")
             return
         with contextlib.closing(far_writer):
             if forward:
