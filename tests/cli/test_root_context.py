@@ -30,7 +30,9 @@ def test_a_call_in_a_skill_or_as_an_agent_has_only_their_tools(cli: Cli, user: P
     assert cli.run("call", *sums).out == cli.run("call", "--skill", "sums", *sums).out == "2\n"
     assert cli.run("call", "--agent", "reader", *sums).out == "2\n"
     refused = cli.run("call", "--skill", "sums", "system.info")
-    assert (refused.code, refused.err) == (3, "Error: Tool 'system.info' is not allowed by tool policy\n")
+    assert refused.code == 3
+    assert refused.sentence.startswith("Error: Tool 'system.info' is not allowed by tool policy. ")
+    assert "'system.info' is not in `allowed-tools` of its SKILL.md" in refused.sentence
     assert cli.run("call", "--agent", "reader", "file.list").code == 3
     assert cli.run("call", "--skill", "talk", *sums).code == 3
     assert names(cli, "--skill", "sums") == {"calculator", "file.list"}

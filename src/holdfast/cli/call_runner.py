@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from holdfast.cli import console
@@ -18,7 +19,7 @@ from holdfast.cli.project_context import (
     servers_for,
     wait_for_sources,
 )
-from holdfast.contract.enums import State
+from holdfast.contract.enums import Failure, State
 from holdfast.contract.json import Json
 from holdfast.contract.names import mcp_server_name
 from holdfast.text.escape import escape, escape_once
@@ -27,9 +28,10 @@ from holdfast.text.escape import escape, escape_once
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from holdfast.contract.call import PendingCall
+    from holdfast.contract.call import Caller, PendingCall
     from holdfast.contract.elicitation import Elicitation, ElicitationReply
     from holdfast.contract.result import Result
+    from holdfast.contract.tool import Tool
     from holdfast.runtime.runtime import Runtime
 
 
@@ -63,8 +65,27 @@ def run_call(
         args = _parse(runtime, name, words) if runtime.registry.ready else tuple(words)
         call = _call_and_ask if console.can_ask() and not pending and not headless else _call
         result, pending_call, seen = asyncio.run(call(runtime, name, args))
-        state = runtime.workspace.state
-    return show_result(result, pending_call, as_json=as_json, state=state, seen=seen, raw=raw)
+        state, hint = runtime.workspace.state, _hint(runtime, name, result)
+    return show_result(result, pending_call, as_json=as_json, state=state, seen=seen, raw=raw, hint=hint)
+
+
+def _hint(runtime: Runtime, name: str, result: Result) -> str:
+    """Return what the user can change so that a refused call is allowed; empty if nothing is known."""
+    tool = runtime.registry.find(name)
+    if tool is None:
+        return ""
+    if result.failure is Failure.NOT_ALLOWED:
+        return policy_reason(runtime, tool, runtime.caller)
+    if result.failure is Failure.SECRET_UNAVAILABLE:
+        tables = " and ".join(f"[secrets.{scope}]" for scope in tool.required_secret_scopes)
+        return f"Define it in your user configuration, in {tables or '[secrets.NAME]'}."
+    return ""
+
+
+def policy_reason(runtime: Runtime, tool: Tool, caller: Caller) -> str:
+    """Return the sentence of the rule that decides whether a caller may use a tool."""
+    reason = runtime.access.policy.compile(caller).decide(tool).reason
+    return f"{reason[:1].upper()}{reason[1:]}."
 
 
 def _parse(runtime: Runtime, name: str, words: Sequence[str]) -> Arguments:
@@ -108,12 +129,34 @@ async def _call(runtime: Runtime, name: str, args: Arguments | Words) -> Ended:
             await wait_for_sources(runtime)
             require_server(runtime, name)
             args = _parse(runtime, name, args)
-        result = await runtime.call(name, args)
+        with shown_progress(runtime):
+            result = await runtime.call(name, args)
         is_pending = result.state in (State.PENDING, State.APPROVED)
         pending_call = (
             runtime.ledger.find_pending(result.call_id) if is_pending and runtime.ledger is not None else None
         )
         return result, pending_call, False
+
+
+@contextmanager
+def shown_progress(runtime: Runtime) -> Generator[None]:
+    """Show on a terminal what a running call reports about its progress."""
+    if not console.is_terminal(sys.stderr):
+        yield
+        return
+    from holdfast.contract.event import Event, Progress
+
+    with console.progress() as show:
+
+        def listener(event: Event) -> None:
+            if isinstance(event, Progress):
+                show(escape(event.message))
+
+        stop = runtime.events.listen(listener)
+        try:
+            yield
+        finally:
+            stop()
 
 
 def show_result(
@@ -124,10 +167,11 @@ def show_result(
     state: Path | None = None,
     seen: bool = False,
     raw: bool = False,
+    hint: str = "",
 ) -> int:
     """Print the result on standard output and everything else on standard error; return the exit code.
 
-    A pending call is printed unless `seen`. If all of it was printed, `state` records it as shown to this user.
+    `hint` is a sentence that follows the error. A pending call is printed unless `seen`. If all of it was printed, `state` records it as shown to this user.
     """
     if as_json:
         from holdfast.cli.json_output import result_output
@@ -144,7 +188,8 @@ def show_result(
         if _print_pending(pending_call, result, seen=seen):
             _record_shown(state, pending_call)
     elif not result.success:
-        print_quoted(result.error or "Unknown error", "Error:", "red")
+        error = result.error or "Unknown error"
+        print_quoted(f"{error.removesuffix('.')}. {hint}" if hint else error, "Error:", "red")
     return result.exit_code
 
 

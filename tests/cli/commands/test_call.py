@@ -164,6 +164,14 @@ def test_an_option_can_be_set_for_one_run_and_a_directory_chosen(cli: Cli, tmp_p
 
 
 @pytest.mark.spec("E1a")
+def test_a_refused_call_says_what_to_configure(cli: Cli) -> None:
+    refused = cli.run("call", "sessions.list")
+    assert refused.code == 3 and refused.sentence.endswith("add it to tools.allow.")
+    options = ("--set", 'tools.allow=["web.search"]', "--set", "web.search=brave")
+    assert "[secrets.brave]" in cli.run(*options, "call", "web.search", "query=x").sentence
+
+
+@pytest.mark.spec("E1a")
 def test_a_broken_pipe_is_not_an_error(cli: Cli) -> None:
     reader, writer = os.pipe()
     os.close(reader)

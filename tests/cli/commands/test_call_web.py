@@ -77,3 +77,13 @@ def test_a_listed_host_is_read_without_asking_and_the_second_page_comes_from_the
 def test_an_invalid_address_of_the_search_engine_is_a_configuration_error(cli: Cli) -> None:
     cli.configure('[web]\nsearch = "searxng"\nsearch_url = "ftp://x"\n')
     assert "web.search_url" in cli.run("call", "system.info").sentence
+
+
+@pytest.mark.spec("B6f")
+def test_a_terminal_shows_which_host_is_waited_for(cli: Cli) -> None:
+    with sites(1, {"/": Reply("done", "text/plain")}) as (site,):
+        cli.configure(f'[network]\nprivate = ["{site.entry}"]\n[approval]\nauto_approve = ["web.fetch"]\n')
+        with Terminal(cli, "call", "web.fetch", f"url={site.url}/", columns=120) as person:
+            assert person.finish() == 0
+    shown, _, rest = person.raw.partition("\r\x1b[K")
+    assert f"waiting for {site.entry}…" in person.raw and "done" in rest and "done" not in shown

@@ -42,6 +42,7 @@ async def _propose_navigate(args: Args, ctx: Context) -> Proposal | Result:
 
 async def _apply_navigate(payload: Args, ctx: Context) -> Result:
     session = session_of(ctx)
+    ctx.progress(f"opening {payload['host']} in the browser…")
     try:
         answer = await session.navigate(cast(str, payload["url"]), cast(str, payload["host"]))
     except BrowserError as error:

@@ -145,6 +145,7 @@ async def _apply(args: Args, ctx: Context) -> Result:
     deadline = time.monotonic() + limit * (1 - _MARGIN)
     offset = cast("int | None", args.get("offset")) or 0
     try:
+        ctx.progress(f"waiting for {request.url.entry}…")
         seconds = deadline - time.monotonic()
         fetched = await web.fetch(request, seconds=seconds, by=_name(ctx), kept=offset > 0)
     except RedirectRefused as refused:

@@ -55,6 +55,7 @@ async def _apply(args: Args, ctx: Context) -> Result:
         if engine is None:
             return fail(f"web.search cannot be used here: {_NO_ADDRESS}")
         request = engine.request(query, limit, ctx.secret(engine.scopes[0]) if engine.scopes else None)
+        ctx.progress(f"waiting for {engine.url.entry}…")
         fetched = await web.fetch(request, seconds=deadline - time.monotonic(), by=_name(ctx), page=False)
         hits = await engine.read(fetched.response, web.extractor, max(0.1, deadline - time.monotonic()))
     except HoldfastError as error:
