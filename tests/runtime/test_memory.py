@@ -93,6 +93,22 @@ def test_a_namespace_that_is_not_allowed_is_refused_and_not_described(tmp_path: 
 
 
 @pytest.mark.spec("B8e")
+def test_a_namespace_that_appears_during_a_search_is_not_searched_unless_it_is_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = MemoryRuntime(tmp_path)
+    memory.write("the secret word", "private")
+    memory.write("the public word", "public/a")
+    scope = MemoryStore.scope
+
+    def late_scope(store: MemoryStore, *_: object) -> list[int]:
+        return scope(store, lambda _: True)
+
+    monkeypatch.setattr(MemoryStore, "scope", late_scope)
+    assert MemoryRuntime(tmp_path, config=NARROW).found("word") == ["the public word"]
+
+
+@pytest.mark.spec("B8e")
 def test_an_agent_or_a_provider_can_be_limited_to_namespaces(tmp_path: Path) -> None:
     layers = {"agents": {"helper": {"namespaces": ["team/*"]}}, "providers": {"acme": {"namespaces": ["team/a"]}}}
     memory = MemoryRuntime(tmp_path, config={"tools": layers})

@@ -60,6 +60,22 @@ def test_the_same_content_is_not_written_twice(memory: MemoryRuntime) -> None:
     assert again == {"id": first, "namespace": "notes", "outcome": "unchanged", "supersedes": None, "expires": None}
 
 
+def test_the_same_content_with_another_expiry_is_proposed_and_kept_until_then(memory: MemoryRuntime) -> None:
+    first = memory.read("write", namespace="notes", content="fact", expires="2999-01-01T12:00:00.5Z")
+    assert (first["outcome"], first["expires"]) == ("written", "2999-01-01T12:00:00Z")
+    same = memory.read("write", namespace="notes", content="fact", expires=first["expires"])
+    assert same == first | {"outcome": "unchanged"}
+    later = memory.call("write", namespace="notes", content="fact")
+    assert later.structured == first | {"outcome": "written", "expires": None}
+
+
+def test_an_item_whose_correction_was_forgotten_can_be_corrected_again(memory: MemoryRuntime) -> None:
+    old = memory.write("It is red.")
+    new = memory.write("It is blue.", supersedes=old)
+    memory.read("forget", id=new)
+    assert memory.read("write", namespace="notes", content="It is green.", supersedes=old)["supersedes"] == old
+
+
 def test_results_are_marked_as_coming_from_memory(memory: MemoryRuntime) -> None:
     memory.write("fact")
     calls: list[tuple[str, dict[str, Any]]] = [
@@ -99,6 +115,15 @@ def test_a_write_is_proposed_with_a_diff_and_nothing_is_written_before(tmp_path:
     assert [item["content"] for item in memory.read("read", namespace="notes")["items"]] == [
         "The port is 7070.\nIt is fixed."
     ]
+
+
+def test_another_expiry_is_proposed_with_both_dates(tmp_path: Path) -> None:
+    memory = MemoryRuntime(tmp_path)
+    item = memory.write("fact", expires="2999-01-01")
+    asked = _pending(MemoryRuntime(tmp_path, asks=False), "write", namespace="notes", content="fact")
+    assert asked.proposal is not None and asked.proposal.preview_kind == "diff"
+    assert asked.proposal.summary == f"change when {item} of notes expires: never, not 2999-01-01T23:59:59Z"
+    assert "-expires: 2999-01-01T23:59:59Z\n+expires: never\n fact" in asked.proposal.preview
 
 
 def test_a_forget_is_proposed_with_the_text_it_removes(tmp_path: Path) -> None:

@@ -196,7 +196,9 @@ class RuntimeMemory:
             if (numbers := [each.key[1] for each in top if each.key[0] == at])
             for number, item in store.by_number(numbers).items()
         }
-        hits = {items[each.key].id: _hit(items[each.key], each) for each in top if each.key in items}
+        found_items = ((items[each.key], each) for each in top if each.key in items)
+        # Again for each item: a namespace may have come or gone between the queries of this search.
+        hits = {item.id: _hit(item, each) for item, each in found_items if self._is_reachable(item, allows)}
         for hit in [hit for hit in hits.values() if hit.item.superseded_by is not None]:
             # What replaced a match is at least as good an answer, whatever its words.
             current = self._successor(hit.item, allows)
@@ -206,6 +208,9 @@ class RuntimeMemory:
             hits[hit.item.id] = replace(hit, score=SUPERSEDED * hit.score)
         return sorted(hits.values(), key=lambda hit: (-hit.score, -hit.item.created))[:limit]
 
+    def _is_reachable(self, item: MemoryItem, allows: Allows) -> bool:
+        return self._is_shared(item.namespace) == item.shared and allows(item.namespace)
+
     def _successor(self, item: MemoryItem, allows: Allows) -> MemoryItem | None:
         """Return the current version of a superseded item; None if it was forgotten or is out of reach."""
         store = self._shared if item.shared else self._own
@@ -214,7 +219,9 @@ class RuntimeMemory:
             if found is None or found.superseded_by is None:
                 break
             found = store.get(found.superseded_by)
-        return found if found is not None and found.superseded_by is None and allows(found.namespace) else None
+        return (
+            found if found is not None and found.superseded_by is None and self._is_reachable(found, allows) else None
+        )
 
     def _notes(self, found: Sequence[Candidates], embedder: Embedder | None, *, keyword_only: bool) -> Iterator[str]:
         missing = sum(each.missing for each in found)

@@ -231,8 +231,11 @@ def _propose_write(args: Args, ctx: Context) -> Proposal | Result:
     except (MemoryRefused, MemoryUnavailable) as error:
         return fail(str(error))
     if same is not None and (old is None or old.id == same.id):
-        return ok(f"'{new.namespace}' has exactly this already, as {same.id}.", structured=_written(same, "unchanged"))
-    if old is not None and old.superseded_by is not None:
+        if same.expires == new.expires:
+            told = f"'{new.namespace}' has exactly this already, as {same.id}."
+            return ok(told, structured=_written(same, "unchanged"))
+        return _proposed_expiry(args, same, new.expires)
+    if old is not None and old.superseded_by is not None and _is_kept(memory, ctx, old.superseded_by):
         return fail(f"Item {old.id} was superseded by {old.superseded_by} already. Supersede that one.")
     what = "" if old is None else f" in place of {old.id}"
     until = "" if new.expires is None else f", until {format_time(new.expires)}"
@@ -248,13 +251,37 @@ def _propose_write(args: Args, ctx: Context) -> Proposal | Result:
     )
 
 
+def _is_kept(memory: Memory, ctx: Context, item_id: str) -> bool:
+    try:
+        memory.get(ctx, item_id)
+    except MemoryRefused:
+        return False
+    return True
+
+
+def _proposed_expiry(args: Args, item: MemoryItem, expires: float | None) -> Proposal:
+    """Propose to keep an item for longer, or for less time."""
+    before, after = ("never" if at is None else format_time(at) for at in (item.expires, expires))
+    return Proposal(
+        tool_name="memory.write",
+        summary=f"change when {item.id} of {item.namespace} expires: {after}, not {before}",
+        risk=Risk.MEDIUM,
+        payload={**args, "seen": item.digest},
+        preview=_diff(f"expires: {before}\n{item.content}", f"expires: {after}\n{item.content}", item.namespace),
+        preview_kind="diff",
+        preconditions=(Precondition(kind="memory", subject=item.id, value=item.digest),),
+    )
+
+
 def _apply_write(payload: Args, ctx: Context) -> Result:
     memory = ctx.service(Memory)
+    new = _new_item(payload, seen=cast(str, payload["seen"]))
     try:
-        item = memory.write(ctx, _new_item(payload, seen=cast(str, payload["seen"])))
+        same = memory.find_same(ctx, new.namespace, new.content)
+        item = memory.write(ctx, new)
     except (MemoryRefused, MemoryUnavailable) as error:
         return fail(f"Nothing was remembered. {error}")
-    outcome = "written" if item.provenance.call == ctx.call_id else "unchanged"
+    outcome = "unchanged" if same is not None and same.id == item.id and same.expires == item.expires else "written"
     return ok(f"Remembered as {item.id} in '{item.namespace}'.", structured=_written(item, outcome))
 
 
@@ -277,7 +304,7 @@ def _expiry(given: str) -> float:
         else:
             moment = datetime.fromisoformat(given)
         moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        seconds = moment.timestamp()
+        seconds = float(int(moment.timestamp()))  # as it is shown, so that what was read can be written again
     except (ValueError, OverflowError):
         raise MemoryRefused(f"Cannot read {given[:80]!a} as a date. Use 2026-01-31 or 2026-01-31T12:00:00Z.") from None
     if moment <= datetime.now(UTC):

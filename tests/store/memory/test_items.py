@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from holdfast.contract.errors import MemoryRefused
 from holdfast.contract.memory import NewItem, Provenance
 from holdfast.store.memory.items import MemoryStore
-from tests.store.memory.support import everything, found_by_keywords, write
+from tests.store.memory.support import bytes_on_disk, everything, found_by_keywords, write
 
 pytestmark = pytest.mark.spec("B8a")
 
@@ -91,6 +92,69 @@ def test_an_expired_item_is_gone_at_once_and_removed_later(tmp_path: Path) -> No
     write(store, "another")
     store.close()
     assert b"short-lived" not in store.path.read_bytes()
+
+
+def test_an_expired_item_leaves_every_file_with_the_next_call_whatever_it_is(tmp_path: Path) -> None:
+    clock = Clock()
+    store = MemoryStore(tmp_path / "memory.db", clock=clock)
+    write(store, "short-lived fact", "brief/namespace", expires=clock.now + 60)
+    write(store, "kept")
+    clock.now += 60
+    assert contents(store, "notes") == ["kept"]
+    raw = bytes_on_disk(store.path)
+    assert b"kept" in raw and b"short-lived" not in raw and b"brief/namespace" not in raw
+    write(store, "another", expires=clock.now + 60)
+    store.close()
+    clock.now += 60
+    again = MemoryStore(store.path, clock=clock)
+    assert contents(again, "notes") == ["kept"] and b"another" not in bytes_on_disk(store.path)
+
+
+def test_an_expired_item_is_hidden_while_it_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.store.memory.database.LOCK_TIMEOUT", 0.01)
+    clock = Clock()
+    store = MemoryStore(tmp_path / "memory.db", clock=clock)
+    item = write(store, "short-lived fact", expires=clock.now + 60)
+    writer = sqlite3.connect(store.path, isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+    clock.now += 60
+    assert store.get(item.id) is None and found_by_keywords(store, "fact") == []
+    writer.close()
+    assert store.get(item.id) is None and b"short-lived" not in bytes_on_disk(store.path)
+
+
+def test_the_same_content_with_another_expiry_expires_then(tmp_path: Path) -> None:
+    clock = Clock()
+    store = MemoryStore(tmp_path / "memory.db", clock=clock)
+    first = write(store, "fact", expires=clock.now + 60)
+    assert write(store, "fact", expires=clock.now + 120).id == first.id
+    clock.now += 60
+    assert contents(store, "notes") == ["fact"]
+    assert write(store, "fact").expires is None
+    clock.now += 1000
+    assert contents(store, "notes") == ["fact"]
+
+
+def test_an_item_is_current_again_when_its_correction_expires(tmp_path: Path) -> None:
+    clock = Clock()
+    store = MemoryStore(tmp_path / "memory.db", clock=clock)
+    old = write(store, "The office is open.")
+    write(store, "The office is closed this week.", supersedes=old.id, expires=clock.now + 60)
+    assert contents(store, "notes") == ["The office is closed this week."]
+    clock.now += 60
+    assert contents(store, "notes") == ["The office is open."] and found_by_keywords(store, "office") != []
+
+
+def test_a_later_correction_stays_when_an_earlier_one_expires(tmp_path: Path) -> None:
+    clock = Clock()
+    store = MemoryStore(tmp_path / "memory.db", clock=clock)
+    first = write(store, "first")
+    second = write(store, "second", supersedes=first.id, expires=clock.now + 60)
+    third = write(store, "third", supersedes=second.id)
+    clock.now += 60
+    assert contents(store, "notes") == ["third"]
+    kept = store.get(first.id)
+    assert kept is not None and kept.superseded_by == third.id
 
 
 def test_namespaces_are_listed_with_counts_and_filtered_by_what_is_allowed(store: MemoryStore) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,31 @@ def test_an_item_stays_superseded_when_its_successor_is_forgotten(tmp_path: Path
     store.forget(new.id, new.digest, "c-2")
     kept = store.get(old.id)
     assert kept is not None and kept.superseded_by == new.id, "a forgotten correction does not bring the error back"
+    newest = write(store, "newest", supersedes=old.id)
+    kept = store.get(old.id)
+    assert kept is not None and kept.superseded_by == newest.id, "but it can be corrected again"
+
+
+def _write_next(store: MemoryStore) -> None:
+    write(store, "the next one")
+
+
+@pytest.mark.parametrize("change", [_write_next, MemoryStore.close])
+def test_the_text_that_a_reader_kept_in_the_log_leaves_it_with_the_next_change(
+    tmp_path: Path, change: Callable[[MemoryStore], object]
+) -> None:
+    store, item_id, _ = remembered(tmp_path / "memory.db", 1)
+    vector, item = vector_of(store.path), store.get(item_id)
+    reader = sqlite3.connect(store.path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM items").fetchone()
+    write(store, "so that the reader has an old state")
+    assert item is not None and not store.forget(item_id, item.digest, "c-2")
+    assert traces(store.path, vector) != []
+    reader.execute("ROLLBACK")
+    change(store)
+    assert traces(store.path, vector) == []
+    reader.close()
 
 
 def test_a_reader_of_an_old_state_is_reported_and_the_next_deletion_empties_the_log(tmp_path: Path) -> None:

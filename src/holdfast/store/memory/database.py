@@ -87,6 +87,8 @@ class MemoryDatabase:
         self.lock = threading.RLock()
         self.set_aside = False
         """The file was damaged and has been moved away; open the path again."""
+        self.log_has_deleted = False
+        """The write-ahead log still has what was deleted, because another process was reading."""
         self.commits = 0
         """Commits of this connection, which SQLite's `data_version` does not count."""
         try:
@@ -102,6 +104,8 @@ class MemoryDatabase:
 
     def close(self) -> None:
         with self.lock:
+            if self.log_has_deleted:
+                self.truncate_log()
             self._connection.close()
 
     @contextmanager
@@ -198,9 +202,12 @@ class MemoryDatabase:
 
     def truncate_log(self) -> bool:
         """Copy the write-ahead log into the file and empty it; False while another process still reads from it."""
-        with self.lock, self._waiting(_READER_MILLISECONDS), suppress(sqlite3.OperationalError):
-            return not self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-        return False
+        with self.lock:
+            self.log_has_deleted = True
+            with suppress(sqlite3.Error), self._waiting(_READER_MILLISECONDS):
+                busy = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+                self.log_has_deleted = bool(busy)
+            return not self.log_has_deleted
 
     @contextmanager
     def _waiting(self, milliseconds: int) -> Generator[None]:

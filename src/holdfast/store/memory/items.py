@@ -51,6 +51,8 @@ _JOINED: Final = (
 )
 """A cross join makes SQLite start with the items, whose indexes are more selective."""
 _ALIVE: Final = "(expires IS NULL OR expires > ?)"
+_EXPIRED: Final = "expired"
+"""Stands for the call in the tombstone of an item that expired."""
 
 
 class Candidates(Struct, frozen=True):
@@ -88,16 +90,20 @@ class MemoryStore:
     # ------------------------------------------------------------------ changes
 
     def write(self, new: NewItem, provenance: Provenance) -> MemoryItem:
-        """Add an item; return it, or the current item of the namespace with the same content."""
+        """Add an item; return it, or the current item of the namespace with the same content, which expires as the new
+        one would."""
         words = expand(new.content)  # not while other processes wait for the transaction
 
         def run(database: MemoryDatabase) -> MemoryItem:
             with database.writing() as execute:
-                removed = self._remove_expired(database, execute)
                 item = self._same(execute, new.namespace, new.content)
                 if item is None or new.supersedes not in (None, item.id):
                     item = self._insert(execute, new, words, provenance)
-            if removed:
+                elif item.expires != new.expires:
+                    changed = (new.expires, self._clock(), item.id)
+                    execute("UPDATE items SET expires = ?, updated = ? WHERE id = ?", changed)
+                    item = self._one(execute, item.id)
+            if database.log_has_deleted:
                 database.truncate_log()
             return item
 
@@ -107,7 +113,7 @@ class MemoryStore:
         """Delete an item's text, keywords and vectors; a tombstone with its id remains.
 
         Returns False if another process still reads an old state, which then keeps the text in the log until the next
-        deletion.
+        change, or until this process closes the file.
         """
 
         def run(database: MemoryDatabase) -> bool:
@@ -116,7 +122,7 @@ class MemoryStore:
                 if item.digest != seen:
                     raise MemoryRefused(f"Item {item_id} has changed since this was proposed. Propose it again.")
                 number = execute("SELECT number FROM items WHERE id = ?", (item_id,)).fetchone()[0]
-                self._remove(database, execute, [(number, item_id)], call)
+                self._remove(database, execute, [(number, item_id, item.superseded_by)], call)
             return database.truncate_log()
 
         return self._using_index(run)
@@ -252,6 +258,7 @@ class MemoryStore:
         """Run on the open database. A file that turns out to be damaged is opened anew by the next call."""
         database = self._open()
         try:
+            self._remove_expired(database)
             return run(database)
         except MemoryUnavailable:
             if database.set_aside:
@@ -326,21 +333,46 @@ class MemoryStore:
     def _supersede(self, execute: Execute, new: NewItem, made: str, now: float) -> None:
         assert new.supersedes is not None
         old = self._one(execute, new.supersedes)
-        if old.superseded_by is not None:
+        if old.superseded_by is not None and self._is_kept(execute, old.superseded_by):
             raise MemoryRefused(f"Item {old.id} was superseded by {old.superseded_by} already. Supersede that one.")
         if new.seen is not None and old.digest != new.seen:
             raise MemoryRefused(f"Item {old.id} has changed since this was proposed. Propose it again.")
         execute("UPDATE items SET superseded_by = ?, updated = ? WHERE id = ?", (made, now, old.id))
 
-    def _remove_expired(self, database: MemoryDatabase, execute: Execute) -> int:
-        expired = execute("SELECT number, id FROM items WHERE expires <= ?", (self._clock(),)).fetchall()
-        if expired:
-            self._remove(database, execute, expired, "expired")
-        return len(expired)
+    def _is_kept(self, execute: Execute, item_id: str) -> bool:
+        return execute("SELECT 1 FROM items WHERE id = ?", (item_id,)).fetchone() is not None
 
-    def _remove(self, database: MemoryDatabase, execute: Execute, items: Iterable[tuple[int, str]], call: str) -> None:
-        """Remove all that is known of items but their ids. `secure_delete` overwrites the freed space with zeros."""
-        for number, item_id in items:
+    def _remove_expired(self, database: MemoryDatabase) -> None:
+        """Remove what has expired. Where that is not possible now, the item is hidden and removed later."""
+        query, values = "SELECT number, id, superseded_by FROM items WHERE expires <= ?", (self._clock(),)
+        with database.reading() as execute:
+            if execute(query, values).fetchone() is None:
+                return
+
+        def remove() -> None:
+            with database.writing() as execute:
+                expired = execute(query, values).fetchall()
+                self._remove(database, execute, expired, _EXPIRED)
+            database.truncate_log()
+
+        try:
+            database.with_index(remove)
+        except MemoryUnavailable:
+            if database.set_aside:
+                raise
+
+    def _remove(
+        self, database: MemoryDatabase, execute: Execute, items: Iterable[tuple[int, str, str | None]], call: str
+    ) -> None:
+        """Remove all that is known of items but their ids. `secure_delete` overwrites the freed space with zeros.
+
+        What an item superseded is superseded by the item's own successor. Without one it becomes current again if the
+        item expired, but not if it was forgotten: that must not bring an error back.
+        """
+        for number, item_id, successor in items:
+            if successor is not None or call == _EXPIRED:
+                changed = (successor, self._clock(), item_id)
+                execute("UPDATE items SET superseded_by = ?, updated = ? WHERE superseded_by = ?", changed)
             for table, column in (("words", "rowid"), ("vectors", "item"), ("items", "number")):
                 execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
             execute(
