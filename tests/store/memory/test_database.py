@@ -147,6 +147,60 @@ def test_a_damaged_file_is_moved_aside_and_the_next_call_starts_anew(
     assert found_by_keywords(store, "fact") == ["new fact"]
 
 
+def test_what_is_written_after_another_process_moved_the_damaged_file_is_in_the_new_one(path: Path) -> None:
+    filled(path)
+    other = MemoryStore(path)
+    found_by_keywords(other, "fact")
+    path.write_bytes(_garbage(path.read_bytes()))
+    with pytest.raises(MemoryUnavailable, match="was moved to"):
+        MemoryStore(path).namespaces(everything)
+    item = write(other, "acknowledged fact")
+    assert found_by_keywords(MemoryStore(path), "fact") == found_by_keywords(other, "fact") == ["acknowledged fact"]
+    assert other.get(item.id) is not None
+
+
+def moved_away(path: Path) -> Path:
+    """Move the file with its log, as a process does that finds it damaged."""
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).rename(path.with_name(f"moved.db{suffix}"))
+    return path.with_name("moved.db")
+
+
+def test_a_write_during_which_the_file_is_moved_is_repeated_in_the_new_one(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore(path)
+    write(store, "first fact")
+    ids = iter(("lost", "kept"))
+
+    def make_id() -> str:
+        made = next(ids)
+        if made == "lost":
+            moved_away(path)
+        return made
+
+    monkeypatch.setattr("holdfast.store.memory.items._new_id", make_id)
+    assert write(store, "acknowledged fact").id == "kept"
+    assert found_by_keywords(MemoryStore(path), "fact") == ["acknowledged fact"]
+
+
+def test_the_new_file_of_another_process_is_not_moved_aside(path: Path) -> None:
+    filled(path)
+    late = MemoryDatabase(path)
+
+    def meet_damage() -> None:
+        with late.reading() as execute:
+            moved = moved_away(path)
+            write(MemoryStore(path), "sound fact")
+            moved.write_bytes(_broken_pages(moved.read_bytes()))
+            execute("SELECT content FROM items").fetchall()
+
+    with pytest.raises(MemoryUnavailable, match="moved away by another process"):
+        meet_damage()
+    assert list(path.parent.glob("memory.db.damaged-*")) == []
+    assert found_by_keywords(MemoryStore(path), "fact") == ["sound fact"]
+
+
 def test_a_file_of_another_program_or_of_a_newer_holdfast_is_left_alone(tmp_path: Path) -> None:
     other, newer = tmp_path / "other.db", tmp_path / "newer.db"
     change(other, "CREATE TABLE mine (x)")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
 import sqlite3
 import threading
 import weakref
@@ -78,6 +80,10 @@ class IndexDamaged(Exception):
     """The keyword index cannot be read; it can be rebuilt from the items."""
 
 
+class MemoryReplaced(MemoryUnavailable):
+    """Another process has moved the file away; open the path again."""
+
+
 class MemoryDatabase:
     """A connection that several threads share; one lock serialises them."""
 
@@ -93,6 +99,7 @@ class MemoryDatabase:
         """Commits of this connection, which SQLite's `data_version` does not count."""
         try:
             make_private(path)
+            self._opened = _identity(path)
             self._connection = self._connect()
         except sqlite3.Error as error:
             raise self._translate(error) from error
@@ -114,8 +121,10 @@ class MemoryDatabase:
         with self.lock:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
+                self._check_in_place()
                 yield self._connection.execute
                 self._connection.execute("COMMIT")
+                self._check_in_place()  # again: what a moved file got since is acknowledged only in the new one
                 self.commits += 1
             except sqlite3.Error as error:
                 self._roll_back()
@@ -130,6 +139,7 @@ class MemoryDatabase:
         with self.lock:
             try:
                 self._connection.execute("BEGIN")
+                self._check_in_place()
                 yield self._connection.execute
             except sqlite3.Error as error:
                 raise self._translate(error) from error
@@ -270,6 +280,10 @@ class MemoryDatabase:
             with suppress(sqlite3.Error):  # a damaged index is found and rebuilt where it is used
                 self._connection.execute("INSERT INTO words (words, rank) VALUES ('secure-delete', 1)")
 
+    def _check_in_place(self) -> None:
+        if _identity(self.path) != self._opened:
+            raise MemoryReplaced(f"The memory {self.path} was moved away by another process. Try again.")
+
     def _roll_back(self) -> None:
         with suppress(sqlite3.Error):
             if self._connection.in_transaction:
@@ -303,15 +317,39 @@ class MemoryDatabase:
             self._connection.close()
         kept = self.path.with_name(f"{self.path.name}.damaged-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}")
         try:
-            self.path.rename(kept)
+            with _locked_folder(self.path.parent):
+                self._check_in_place()  # another process may have been first; its new file is sound
+                self.path.rename(kept)
+                for suffix in ("-wal", "-shm"):
+                    with suppress(OSError):
+                        self.path.with_name(self.path.name + suffix).rename(kept.with_name(kept.name + suffix))
+        except MemoryReplaced as replaced:
+            return replaced
         except OSError as failure:
             return MemoryUnavailable(
                 f"The memory {self.path} is damaged ({error}) and cannot be moved away ({failure.strerror})."
             )
-        for suffix in ("-wal", "-shm"):
-            with suppress(OSError):
-                self.path.with_name(self.path.name + suffix).rename(kept.with_name(kept.name + suffix))
         return MemoryUnavailable(
             f"The memory {self.path} is damaged ({error}). It was moved to {kept.name}, where `sqlite3 {kept.name} "
             ".recover` can save what is left. The next call starts an empty memory."
         )
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Tell the file at the path from another one there later; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino)
+
+
+@contextmanager
+def _locked_folder(folder: Path) -> Generator[None]:
+    """Hold a lock that all processes take before they move a file of this folder."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

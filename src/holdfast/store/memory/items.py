@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from holdfast.contract.errors import MemoryRefused, MemoryUnavailable
 from holdfast.contract.memory import MemoryItem, MemoryPage, NamespaceSummary, NewItem, Provenance
-from holdfast.store.memory.database import MemoryDatabase
+from holdfast.store.memory.database import MemoryDatabase, MemoryReplaced
 from holdfast.store.memory.fusion import Similarities
 from holdfast.store.memory.terms import expand
 
@@ -86,6 +86,11 @@ class MemoryStore:
             if self._database is not None:
                 self._database.close()
             self._database = self._vectors = None
+
+    def _abandon(self, database: MemoryDatabase) -> None:
+        """Close the database unless another thread has done so and opened the next one."""
+        if self._database is database:
+            self.close()
 
     # ------------------------------------------------------------------ changes
 
@@ -208,9 +213,9 @@ class MemoryStore:
         keywords = self._using_index(lambda database: self._matching(database, terms, scope, whole)) if terms else {}
         if embedder is None or query is None:
             return Candidates(keywords, None)
-        vectors = self._vector_index()
 
         def run(database: MemoryDatabase) -> Candidates:
+            vectors = self._vector_index()
             missing = vectors.catch_up(embedder, progress)
             found = vectors.similarities(embedder, query, None if whole else scope, keywords, CANDIDATES)
             return Candidates(keywords, found, missing)
@@ -255,14 +260,21 @@ class MemoryStore:
             return self._vectors
 
     def _using(self, run: Callable[[MemoryDatabase], T]) -> T:
-        """Run on the open database. A file that turns out to be damaged is opened anew by the next call."""
+        """Run on the open database. A file that turns out to be damaged is opened anew by the next call, and one that
+        another process has moved away is at once."""
+        try:
+            return self._try(run)
+        except MemoryReplaced:
+            return self._try(run)
+
+    def _try(self, run: Callable[[MemoryDatabase], T]) -> T:
         database = self._open()
         try:
             self._remove_expired(database)
             return run(database)
-        except MemoryUnavailable:
-            if database.set_aside:
-                self.close()
+        except MemoryUnavailable as error:
+            if database.set_aside or isinstance(error, MemoryReplaced):
+                self._abandon(database)
             raise
 
     def _using_index(self, run: Callable[[MemoryDatabase], T]) -> T:
@@ -357,6 +369,8 @@ class MemoryStore:
 
         try:
             database.with_index(remove)
+        except MemoryReplaced:
+            raise
         except MemoryUnavailable:
             if database.set_aside:
                 raise
