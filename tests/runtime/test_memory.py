@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -55,6 +56,43 @@ def test_without_an_embedder_keywords_decide_and_that_is_said_once(tmp_path: Pat
     assert second["notes"] == []
     chosen = MemoryRuntime(tmp_path, lambda: None, {"memory": {"embedder": "none"}})
     assert chosen.read("search", query="garage")["notes"] == [], "a person who chose it need not be told"
+
+
+@pytest.mark.spec("B8c")
+def test_an_embedder_that_cannot_be_loaded_leaves_the_keywords_and_that_is_said_once(tmp_path: Path) -> None:
+    class Broken(WordEmbedder):
+        def embed(self, texts: Sequence[str]) -> NoReturn:
+            raise AttributeError("module 'onnxruntime' has no attribute 'SessionOptions'")
+
+    memory = MemoryRuntime(tmp_path, Broken)
+    memory.write("The automobile is in the garage")
+    first, second = (memory.read("search", query="garage") for _ in range(2))
+    assert [hit["content"] for hit in first["hits"]] == ["The automobile is in the garage"]
+    assert first["embedder"] == "none" and second["notes"] == []
+    assert "AttributeError: module 'onnxruntime' has no attribute 'SessionOptions'" in first["notes"][0]
+
+
+@pytest.mark.spec("B8c")
+def test_the_less_similar_of_two_good_items_is_not_shown_as_the_worst_there_can_be(tmp_path: Path) -> None:
+    memory = MemoryRuntime(tmp_path)
+    memory.write("automobile garage")
+    memory.write("automobile garage lake")
+    first, second = memory.read("search", query="car")["hits"]
+    assert (first["content"], second["content"]) == ("automobile garage", "automobile garage lake")
+    assert 0.5 < second["similarity"] < first["similarity"] < 0.9
+    assert 0 < second["meaning"] < first["meaning"] == 1
+    told = memory.call("search", query="car").output
+    assert f"(keywords 0.00, meaning 1.00 (similarity {first['similarity']:.2f}))" in told
+
+
+@pytest.mark.spec("B8c")
+@pytest.mark.parametrize("kind", [MiniLM, SmallEncoder])
+def test_a_search_for_something_else_finds_nothing(tmp_path: Path, kind: Any) -> None:
+    if not all(map(find_spec, kind.modules)):
+        pytest.skip(f"holdfast[{kind.extra}] is not installed")
+    memory = MemoryRuntime(tmp_path, kind)
+    memory.write("a note")
+    assert memory.found("zebra crossing") == []
 
 
 @pytest.mark.spec("B8a")

@@ -71,7 +71,7 @@ class NewItem(Struct, frozen=True, kw_only=True):
 
 
 class MemoryHit(Struct, frozen=True, kw_only=True):
-    """A search result. All scores are between 0 and 1."""
+    """A search result. Score, keyword and meaning are between 0 and 1."""
 
     item: MemoryItem
     score: float
@@ -79,6 +79,8 @@ class MemoryHit(Struct, frozen=True, kw_only=True):
     """The share of the best keyword score."""
     meaning: float | None
     """Where its similarity lies between the least and the most similar item; None without an embedder."""
+    similarity: float | None = None
+    """The similarity itself, from -1 to 1; None if it was not compared by meaning."""
 
 
 class MemorySearch(Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ comes from the call, never from its arguments.
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -36,9 +37,13 @@ from holdfast.store.memory.embedders import choose_embedder
 from holdfast.store.memory.fusion import Fused, Similarities, fuse
 from holdfast.store.memory.items import Allows, Candidates, MemoryStore, is_within, no_such_item
 from holdfast.store.memory.terms import query_terms
+from holdfast.text.escape import escape
 from holdfast.text.truncate import byte_size, format_size
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from holdfast.store.memory.embedders import Embedder
 
 SUPERSEDED: Final = 0.5
@@ -48,6 +53,7 @@ KEYWORDS_ONLY: Final = (
     "Searched by keywords only (embedder: none). To search by meaning too: pip install 'holdfast[memory]'"
 )
 _ID: Final = re.compile(r"[a-z2-7]{12}")
+_log: Final = logging.getLogger("holdfast")
 Key = tuple[int, int]
 """The place of a store in the list, and the number of an item in it."""
 
@@ -71,6 +77,8 @@ class RuntimeMemory:
         self._make_embedder = embedder or (lambda: choose_embedder(config.embedder))
         self._embedder: Embedder | None = None
         self._embedder_made = False
+        self._embedder_problem = ""
+        """Why the installed embedder cannot be used."""
         self._lock = threading.Lock()
         self._told_keywords_only = False
 
@@ -152,8 +160,7 @@ class RuntimeMemory:
             raise MemoryRefused(f"The query has {len(query):,} characters; use at most {MAX_QUERY:,}.")
         if namespace is not None:
             self._check_allowed(ctx, namespace)
-        embedder = None if keyword_only else self._get_embedder()
-        vector = None if embedder is None else embedder.embed([query])[0]
+        embedder, vector = (None, None) if keyword_only else self._embedded(query)
         terms = query_terms(query)
         found = [
             store.candidates(terms, store.scope(self._allows_in(ctx, store), namespace), embedder, vector, ctx.progress)
@@ -183,11 +190,11 @@ class RuntimeMemory:
         self, found: Sequence[Candidates], embedder: Embedder | None, limit: int, allows: Allows
     ) -> list[MemoryHit]:
         keywords = {(at, item): score for at, each in enumerate(found) for item, score in each.keywords.items()}
-        meanings = None if embedder is None else _joined([each.meanings for each in found])
+        meanings = None if embedder is None else _joined([each.meanings for each in found], embedder.unrelated)
         ranked = fuse(keywords, meanings, self._config.keyword_weight)
         if embedder is not None and meanings is not None:
             similar = {key for key, cosine in meanings.found.items() if cosine >= embedder.unrelated}
-            ranked = [each for each in ranked if each.keyword > 0 or each.key in similar]
+            ranked = [each for each in ranked if each.keyword > 0 or (each.key in similar and each.score > 0)]
         # Superseded items lose half of their score, so twice as many candidates decide about the first ones.
         top = ranked[: 2 * limit + 20]
         items = {
@@ -198,12 +205,18 @@ class RuntimeMemory:
         }
         found_items = ((items[each.key], each) for each in top if each.key in items)
         # Again for each item: a namespace may have come or gone between the queries of this search.
-        hits = {item.id: _hit(item, each) for item, each in found_items if self._is_reachable(item, allows)}
+        hits = {
+            item.id: _hit(item, each, None if meanings is None else meanings.found.get(each.key))
+            for item, each in found_items
+            if self._is_reachable(item, allows)
+        }
         for hit in [hit for hit in hits.values() if hit.item.superseded_by is not None]:
             # What replaced a match is at least as good an answer, whatever its words.
             current = self._successor(hit.item, allows)
             if current is not None:
-                known = hits.get(current.id, replace(hit, item=current, keyword=0.0, meaning=hit.meaning and 0.0))
+                known = hits.get(
+                    current.id, replace(hit, item=current, keyword=0.0, meaning=hit.meaning and 0.0, similarity=None)
+                )
                 hits[current.id] = replace(known, score=max(known.score, hit.score))
             hits[hit.item.id] = replace(hit, score=SUPERSEDED * hit.score)
         return sorted(hits.values(), key=lambda hit: (-hit.score, -hit.item.created))[:limit]
@@ -229,7 +242,7 @@ class RuntimeMemory:
             yield f"{missing:,} items are not embedded yet, so only their keywords were searched. Search again later."
         if embedder is None and not keyword_only and self._config.embedder != "none" and not self._told_keywords_only:
             self._told_keywords_only = True
-            yield KEYWORDS_ONLY
+            yield self._embedder_problem or KEYWORDS_ONLY
 
     # ------------------------------------------------------------------ namespaces
 
@@ -263,6 +276,22 @@ class RuntimeMemory:
                 f"The namespace '{namespace}' is not allowed here (memory.namespaces). Use another one."
             )
 
+    def _embedded(self, query: str) -> tuple[Embedder, NDArray[np.float32]] | tuple[None, None]:
+        """Return the embedder and the vector of the query; neither if keywords alone decide."""
+        embedder = self._get_embedder()
+        if embedder is None:
+            return None, None
+        try:
+            return embedder, embedder.embed([query])[0]
+        except Exception as error:  # whatever a broken package or model raises: keywords still work
+            _log.warning("The embedder %s of the memory cannot be used.", embedder.name, exc_info=error)
+            self._embedder_problem = (
+                f"Searched by keywords only: the embedder {embedder.name} cannot be used ({type(error).__name__}: "
+                f"{escape(str(error)[:200])}). Install its packages again, or set memory.embedder to another one."
+            )
+            self._embedder = None
+            return None, None
+
     def _get_embedder(self) -> Embedder | None:
         with self._lock:
             if not self._embedder_made:
@@ -271,17 +300,21 @@ class RuntimeMemory:
             return self._embedder
 
 
-def _joined(parts: Sequence[Similarities[int] | None]) -> Similarities[Key] | None:
-    """Join the similarities of several files: one range for all of them."""
+def _joined(parts: Sequence[Similarities[int] | None], unrelated: float) -> Similarities[Key] | None:
+    """Join the similarities of several files: one range for all of them, which begins where similarity says nothing.
+
+    Otherwise the less similar of two good items would be shown as the worst that there can be.
+    """
     known = [(at, part) for at, part in enumerate(parts) if part is not None]
     if not known:
         return None
     found = {(at, item): cosine for at, part in known for item, cosine in part.found.items()}
-    return Similarities(found, min(part.lowest for _, part in known), max(part.highest for _, part in known))
+    lowest = min(unrelated, *(part.lowest for _, part in known))
+    return Similarities(found, lowest, max(part.highest for _, part in known))
 
 
-def _hit(item: MemoryItem, fused: Fused[Key]) -> MemoryHit:
-    return MemoryHit(item=item, score=fused.score, keyword=fused.keyword, meaning=fused.meaning)
+def _hit(item: MemoryItem, fused: Fused[Key], cosine: float | None) -> MemoryHit:
+    return MemoryHit(item=item, score=fused.score, keyword=fused.keyword, meaning=fused.meaning, similarity=cosine)
 
 
 def _call(ctx: Context) -> Call:

