@@ -94,6 +94,16 @@ def test_a_search_for_something_else_finds_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("B8a")
+def test_items_of_both_files_are_listed_newest_first_on_every_page(tmp_path: Path) -> None:
+    memory = MemoryRuntime(tmp_path, config={"memory": {"shared": ["team/all"]}})
+    for number in range(6):
+        memory.write(f"item {number}", "team/all" if number % 2 else "team/own")
+    pages = [memory.read("list", namespace="team", limit=2, offset=offset) for offset in (0, 2, 4, 6)]
+    assert [item["summary"] for page in pages for item in page["items"]] == [f"item {5 - n}" for n in range(6)]
+    assert {page["total"] for page in pages} == {6}
+
+
+@pytest.mark.spec("B8a")
 def test_the_runtime_writes_the_provenance_and_no_argument_can(tmp_path: Path) -> None:
     memory = MemoryRuntime(tmp_path)
     caller = Caller(interface="mcp", agent="fast", provider="acme", session="s-1", skill=None)

@@ -11,6 +11,8 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from heapq import merge
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -138,20 +140,15 @@ class RuntimeMemory:
         self, ctx: Context, namespace: str, *, offset: int, limit: int, history: bool, below: bool = False
     ) -> MemoryPage:
         self._check_allowed(ctx, namespace)
-        items: list[MemoryItem] = []
-        total = 0
-        for store in self._stores:
-            found = store.page(
-                namespace,
-                self._allows_in(ctx, store),
-                offset=max(0, offset - total),
-                limit=limit - len(items),
-                history=history,
-                below=below,
+        pages = [
+            store.page(
+                namespace, self._allows_in(ctx, store), offset=0, limit=offset + limit, history=history, below=below
             )
-            items += found.items
-            total += found.total
-        return MemoryPage(items=tuple(items), total=total)
+            for store in self._stores
+        ]
+        newest_first = merge(*(page.items for page in pages), key=lambda item: -item.created)
+        items = tuple(islice(newest_first, offset, offset + limit))
+        return MemoryPage(items=items, total=sum(page.total for page in pages))
 
     def search(
         self, ctx: Context, query: str, *, namespace: str | None, limit: int, keyword_only: bool
