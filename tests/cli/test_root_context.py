@@ -63,6 +63,8 @@ def test_a_skill_of_the_project_is_reviewed_trusted_listed_and_entered(cli: Cli)
     )
     listed = cli.run("tools", "--skills", "--json").json
     assert (listed["state"], listed["origin"], listed["tools"]) == ("untrusted", "project", [])
+    row = next(line for line in cli.run("tools", "--skills").out.splitlines() if "sums" in line)
+    assert row.split()[:3] == ["sums", "untrusted", "unknown"]
     refused = cli.run("call", "--skill", "sums", "calculator", "expression=1+1")
     assert refused.code == 2 and f"`holdfast trust {folder}/SKILL.md`" in refused.sentence
     assert "was not trusted" in cli.run("trust", str(folder)).err

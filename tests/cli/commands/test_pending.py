@@ -40,7 +40,7 @@ def test_pending_calls_are_listed_by_origin_with_the_same_ones_together(asking: 
     )
     shown = asking.run("pending").out
     assert shown.count("From command line:") == 1
-    assert shown.count("+hello") == 1 and f"  same    {second}\n" in shown
+    assert shown.count("+hello") == 1 and f"  same    {second} (identical; each needs its own answer)\n" in shown
     assert all(call_id in shown for call_id in (first, second, third))
     other = asking.project.parent / "other"
     (other / ".git").mkdir(parents=True)

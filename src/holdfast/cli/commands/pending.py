@@ -93,5 +93,6 @@ def _print_list(calls: Sequence[PendingCall], state: Path) -> None:
                 record_shown(state, group)
             if len(group) > 1:
                 same = ", ".join(escape_name(item.call.id) for item in group[1:])
-                console.print_out_lines(field_lines("same", same, sys.stdout))
+                told = f"{same} (identical; each needs its own answer)"
+                console.print_out_lines(field_lines("same", told, sys.stdout))
             console.print_out()

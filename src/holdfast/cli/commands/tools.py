@@ -105,6 +105,8 @@ def _list_skills(flags: Flags, *, as_json: bool) -> int:
 
 
 def _tools_of(skill: Skill) -> str:
+    if skill.state in ("untrusted", "changed", "invalid"):
+        return "unknown"  # what its file says does not count
     return escape(", ".join(skill.permissions.named)) if skill.usable and skill.permissions.named else "none"
 
 
