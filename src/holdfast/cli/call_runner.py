@@ -171,7 +171,8 @@ def show_result(
 ) -> int:
     """Print the result on standard output and everything else on standard error; return the exit code.
 
-    `hint` is a sentence that follows the error. A pending call is printed unless `seen`. If all of it was printed, `state` records it as shown to this user.
+    `hint` is a sentence that follows the error. A pending call is printed unless `seen`. If all of it was printed,
+    `state` records it as shown to this user.
     """
     if as_json:
         from holdfast.cli.json_output import result_output
