@@ -103,9 +103,10 @@ lock: $(BIN)/python ## Pin by hash what pyproject.toml names; the newest version
 	@$(PIP) install uv
 	@$(call compile,build) -o requirements.lock
 	@$(call compile,dev) -o requirements-dev.lock
+	@sed -i 's/^lxml\[html-clean\]/lxml[html_clean]/' requirements.lock requirements-dev.lock # as justext spells it: pip 23.2 does not normalise extras
 	@! grep -n '://' requirements.lock requirements-dev.lock
 compile = $(BIN)/uv pip compile -q pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header \
-	  --no-emit-package holdfast --all-extras --group $(1) $(if $(UPGRADE),--upgrade)
+	  --no-emit-package holdfast --no-strip-extras --all-extras --group $(1) $(if $(UPGRADE),--upgrade)
 
 lock-peers: $(DEV) ## Pin by hash what the MCP peers in tests/peers/package.json need
 	@$(BIN)/python -m tests.peers.install --lock
