@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.cli import console
 from holdfast.cli.approval_prompt import LastingScope, create_grant
-from holdfast.cli.call_runner import policy_reason, show_result, shown_progress
+from holdfast.cli.call_runner import show_result, shown_progress
 from holdfast.cli.chat.documents import location
 from holdfast.cli.elicitation import TerminalElicitor, attach_silent_elicitor
 from holdfast.cli.pending_view import PendingView, find_pending, print_pending, review
@@ -20,7 +20,7 @@ from holdfast.cli.prompt import PromptDismissed
 from holdfast.cli.root import complete_pending
 from holdfast.contract.call import Answer, PendingCall
 from holdfast.contract.enums import State
-from holdfast.contract.errors import CallError, UnknownCall
+from holdfast.contract.errors import UnknownCall
 from holdfast.contract.result import Result
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.ledger import Ledger
@@ -75,8 +75,6 @@ async def _deliver(
             answer = replace(answer, kind="approve", args=None)
             if not quiet and not answer.widen:
                 await _show_changed(pending)
-        if answer.kind == "approve":
-            _require_allowed(runtime, pending)
         digest = pending.digest
         if answer.widen:
             wide = await runtime.lifecycle.with_widening(pending, answer.widen)
@@ -86,20 +84,6 @@ async def _deliver(
         with shown_progress(runtime):
             result = await runtime.answer(pending.call.id, answer, digest=digest)
         return _explain_approved(result, pending), require_ledger(runtime).find_pending(pending.call.id), pending.digest
-
-
-def _require_allowed(runtime: Runtime, pending: PendingCall) -> None:
-    """Raise `CallError` if the rules here would deny the call: it may have been made with options for one run."""
-    call = pending.call
-    tool = runtime.registry.find(call.tool)
-    if tool is None or call.caller.document is not None or _has_live_waiter(pending):
-        return  # it does not run here
-    if not runtime.access.policy.compile(call.caller).allows(tool):
-        again = f"holdfast --set tools.allow='[\"{call.tool}\"]' approve {call.id}"
-        raise CallError(
-            f"Call {call.id} would be denied, so it stays pending. {policy_reason(runtime, tool, call.caller)} "
-            f"If it was allowed for one run only, allow it again: {again}"
-        )
 
 
 async def _show_changed(pending: PendingCall) -> None:

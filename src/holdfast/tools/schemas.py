@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -47,11 +47,9 @@ def strict_object(**properties: Schema) -> Schema:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-@cache
 def needs_extra(extra: str, *packages: str) -> Callable[[], str | None]:
     """Return a function for `Tool.unavailable`: why the tool cannot be used if one of the packages is missing."""
 
-    @cache
     def reason() -> str | None:
         missing = [name for name in packages if find_spec(name) is None]
         if not missing:

@@ -91,7 +91,12 @@ def test_passwords_are_covered_in_screenshots(browsing: Browsing, place: str) ->
         browsing.site.pages["/frame"] = body.format(password)
         frame = f"<iframe src='http://{host}:PORT/frame' width=700 height=300></iframe>"
         browsing.open(body.format(password) if place == "page" else frame)
-        (image,) = browsing.call("browser.screenshot").attachments
-        return image.data
+        taken = [b""]
+        for _ in range(60):  # until the frame is painted
+            (image,) = browsing.call("browser.screenshot").attachments
+            taken.append(image.data)
+            if taken[-1] == taken[-2]:
+                break
+        return taken[-1]
 
     assert picture("hunter2") == picture("other")

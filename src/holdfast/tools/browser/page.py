@@ -62,6 +62,8 @@ MAX_IMAGE: Final = 4 * 1024 * 1024
 MAX_HEIGHT: Final = 8000
 """Pixels of a screenshot of the whole page."""
 _POLL: Final = 0.05
+_INTERRUPTED: Final = "is interrupted by another navigation to"
+_RETRIES: Final = 3
 _FIELD_SECONDS: Final = 2.0
 _TYPED_MARK: Final = "data-holdfast-secret"
 _HIDDEN_FIELDS: Final = f"input[type=password], [{_TYPED_MARK}]"
@@ -169,9 +171,7 @@ class PageControl:
     async def _navigate(self, operation: Navigate) -> Reply:
         page = self._guard.current()
         try:
-            response = await page.goto(
-                operation.url, wait_until="commit", timeout=self._launch.navigation_seconds * 1000
-            )
+            response = await self._goto(page, operation.url)
             self._status = None if response is None else response.status
             if response is not None and (failure := await self._proxy_failure(response)) is not None:
                 return Reply(id=0, error=f"{escape_url(operation.url)} cannot be opened: {failure}")
@@ -189,6 +189,18 @@ class PageControl:
             raise
         await self._guard.settle()
         return Reply(id=0, page=await self._view())
+
+    async def _goto(self, page: Page, url: str) -> Response | None:
+        timeout = self._launch.navigation_seconds * 1000
+        for _ in range(_RETRIES):
+            try:
+                return await page.goto(url, wait_until="commit", timeout=timeout)
+            except Error as error:
+                # The error page of an earlier navigation that was refused may load only now.
+                if not any(f'{_INTERRUPTED} "{other}' in error.message for other in ("chrome-error:", url)):
+                    raise
+                await self._guard.settle()
+        return await page.goto(url, wait_until="commit", timeout=timeout)
 
     async def _proxy_failure(self, response: Response) -> str | None:
         """Return what the proxy said, if it answered in place of the server, as it does for plain http."""
