@@ -29,7 +29,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from holdfast.config.config import ApprovalConfig, Config, MemoryConfig
+from holdfast.config.config import ApprovalConfig, Config
+from holdfast.config.tool_families import MemoryConfig
 from holdfast.contract.call import Caller
 from holdfast.contract.memory import Memory, NewItem, Provenance
 from holdfast.runtime.memory import RuntimeMemory

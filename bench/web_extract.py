@@ -24,7 +24,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 from holdfast import Config, Runtime
-from holdfast.config.config import NetworkConfig
+from holdfast.config.tool_families import NetworkConfig
 from holdfast.net.network import Network
 from holdfast.tools import builtin_tools
 from holdfast.tools.web.service import Web, WebSettings

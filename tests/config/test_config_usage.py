@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.config.config import ModelProvider, PendingConfig, Section, ToolsConfig
+from holdfast.config.config import ModelProvider, PendingConfig, ToolsConfig
+from holdfast.config.options import Section
 from tests.config.option_usage import NOTHING, Fields, fields_of, unread
 
 PRODUCT = Path(holdfast.__file__).parent

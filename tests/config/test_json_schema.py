@@ -11,9 +11,9 @@ from typing import Any, get_args
 import jsonschema_rs
 import pytest
 
-from holdfast.config.config import Config, Section, effective_options
+from holdfast.config.config import Config, effective_options
 from holdfast.config.json_schema import json_schema, with_tables
-from holdfast.config.options import TrustRule, all_options, is_section, options
+from holdfast.config.options import Section, TrustRule, all_options, is_section, options
 from tests.config.conftest import LoadHere, Write
 from tests.config.layer_strategies import to_toml
 

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import msgspec.json
 from msgspec import NODEFAULT, Struct, to_builtins
 
-from holdfast.config.config import Config, SecretSource, Section
+from holdfast.config.config import Config, SecretSource
 from holdfast.config.merge import OPERATIONS
 from holdfast.config.options import (
     APPROVES_NOTHING,
@@ -19,6 +19,7 @@ from holdfast.config.options import (
     PRESET_NAME,
     USER_ONLY,
     Option,
+    Section,
     choices,
     is_section,
     options,

@@ -20,12 +20,20 @@ from holdfast.text.suggest import did_you_mean
 
 S = TypeVar("S", bound=Struct)
 Table = dict[str, Any]
+Name = Annotated[str, Meta(min_length=1, max_length=1024)]
+Names = Annotated[tuple[Name, ...], Meta(max_length=1000)]
+Count = Annotated[int, Meta(ge=1, le=2**53)]
+Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
 FUNCTION_PATH: Final = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
 PRESET_NAME: Final = r"^\$[A-Za-z0-9_.-]+$"
 # Checked by hand where a layer is read: `Meta(pattern=...)` in a union with a tuple crashes msgspec 0.22.
 _BARE: Final = re.compile(r"[A-Za-z0-9_$-]+", re.ASCII)
 _AT: Final = re.compile(r" - at (?:`key` in )?`\$?(.*)`$")
 _MAX_SHOWN: Final = 60
+
+
+class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of the configuration."""
 
 
 class Mark(Enum):

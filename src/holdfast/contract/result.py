@@ -19,6 +19,8 @@ class Attachment(Struct, frozen=True, kw_only=True, tag_field="type", tag="attac
     data: bytes = b""
     name: str | None = None
     uri: str | None = None
+    audience: Literal["everyone", "person"] = "everyone"
+    """`person`: interfaces show it to the person, and the model is only told about it."""
 
 
 class Result(Struct, frozen=True, dict=True):

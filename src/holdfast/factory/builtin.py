@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from holdfast import __version__
-from holdfast.config.config import BrowserConfig, Config, WebConfig
+from holdfast.config.config import Config
+from holdfast.config.tool_families import BrowserConfig, WebConfig
 from holdfast.contract.memory import Memory
 from holdfast.contract.sessions import Sessions
 from holdfast.contract.tool import Tool

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from holdfast.config.config import MemoryConfig, PolicyLayer, ToolsConfig
+from holdfast.config.config import PolicyLayer, ToolsConfig
+from holdfast.config.tool_families import MemoryConfig
 from holdfast.contract.call import Call, Caller
 from holdfast.contract.context import Context
 from holdfast.contract.errors import CallError, MemoryRefused

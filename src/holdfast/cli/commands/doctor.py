@@ -18,7 +18,8 @@ from holdfast.cli.json_output import FindingOutput
 from holdfast.cli.layout import wrap_sentence
 from holdfast.cli.project_context import Flags
 from holdfast.cli.root import with_flags
-from holdfast.config.config import Config, MemoryConfig
+from holdfast.config.config import Config
+from holdfast.config.tool_families import MemoryConfig
 from holdfast.contract.errors import HoldfastError
 from holdfast.factory.runtime import Project, config_warnings, load_project, open_ledger
 from holdfast.helper_process import system_program

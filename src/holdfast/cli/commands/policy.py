@@ -20,9 +20,9 @@ from holdfast.cli.json_output import FuzzingOutput, JsonObject, PolicyOutput
 from holdfast.cli.layout import print_table, wrap_sentence
 from holdfast.cli.project_context import Flags, open_runtime_for, project_here, servers_for, sources_started
 from holdfast.cli.root import DefaultGroup, complete_tool, with_context, with_flags
-from holdfast.config.config import SHELL_READONLY, ApprovalConfig, Config, Section
+from holdfast.config.config import SHELL_READONLY, ApprovalConfig, Config
 from holdfast.config.layers import LayerReport
-from holdfast.config.options import Mark, all_options, describe_loosening, file_value, is_table_list
+from holdfast.config.options import Mark, Section, all_options, describe_loosening, file_value, is_table_list
 from holdfast.contract.enums import Verdict
 from holdfast.rules.chain import source_name
 from holdfast.rules.decider import DecisionExplanation, ExplainedStep

@@ -1,0 +1,123 @@
+"""The sections of tool families: the network, and what each family reaches beyond the project."""
+
+# No `from __future__ import annotations`: msgspec would evaluate the text of every annotation again for each struct.
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from holdfast.config.options import (
+    FREE,
+    KEEP,
+    LOWER,
+    PATTERNS,
+    SWITCH_ON,
+    TAKE_OUT,
+    USER_ONLY,
+    Approves,
+    Count,
+    Name,
+    Names,
+    Seconds,
+    Section,
+    describe_added,
+    ordered,
+)
+
+
+class NetworkConfig(Section, frozen=True, kw_only=True):
+    hosts: Annotated[
+        Names,
+        TAKE_OUT,
+        Approves(
+            "requests of web and browser tools to the hosts it names",
+            describe_added("web and browser tools will reach {} without asking"),
+        ),
+        "Hosts that web and browser tools reach without asking: `host`, `*.host` (subdomains) or `host:port`. Requests "
+        "that can change something there, such as POST, still need approval.",
+    ] = ()
+    private: Annotated[
+        Names,
+        USER_ONLY,
+        Approves("nothing by itself", describe_added("web and browser tools can reach {}")),
+        "Hosts, addresses and networks (`localhost:8000`, `10.1.0.0/16`) that web and browser tools may reach although "
+        "they are not public. All other private, local and cloud-internal addresses are refused.",
+    ] = ()
+
+
+class WebConfig(Section, frozen=True, kw_only=True):
+    user_agent: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=300, pattern=r"^[ -~]+$")] | None,
+        KEEP,
+        "How `web.fetch` and `web.search` name themselves to a server; none: `holdfast/VERSION` and that it acts for a "
+        "person. Some sites want an address to write to here.",
+    ] = None
+    robots: Annotated[
+        bool, SWITCH_ON, "Whether pages are left alone that the `robots.txt` of their site excludes for `holdfast`."
+    ] = True
+    rate: Annotated[
+        Annotated[float, Meta(gt=0, le=1000)], LOWER, "Requests per second to one host, after `burst` requests at once."
+    ] = 1.0
+    burst: Annotated[Count, LOWER, "Requests to one host that are sent without waiting."] = 5
+    max_bytes: Annotated[
+        Count, LOWER, "Maximum size of an answer in bytes, decompressed. Of a longer text the beginning is used."
+    ] = 10 * 1024 * 1024
+    cache_bytes: Annotated[
+        Annotated[int, Meta(ge=0, le=2**53)], LOWER, "Size of the cache on disk, per project; 0 switches it off."
+    ] = 64 * 1024 * 1024
+    cache_seconds: Annotated[Seconds, LOWER, "How long an answer is kept in the cache at most."] = 86_400.0
+    search: Annotated[
+        Literal["duckduckgo", "searxng", "brave"],
+        KEEP,
+        "The search engine of `web.search`. `brave` needs the secret `brave`; `searxng` needs `search_url`.",
+    ] = "duckduckgo"
+    search_url: Annotated[
+        Name | None,
+        USER_ONLY,
+        "The address of the search engine, such as `https://searx.example.org`; none: the public one of the engine.",
+    ] = None
+
+
+class BrowserConfig(Section, frozen=True, kw_only=True):
+    executable: Annotated[
+        Name | None, USER_ONLY, "The Chromium program; without it, the system's (`apt-get install chromium`)."
+    ] = None
+    headless: Annotated[bool, SWITCH_ON, "Whether the browser runs without a window."] = True
+    subresources: Annotated[
+        Literal["approved", "public"],
+        ordered("approved", "public"),
+        "Where pages may load images, scripts and data from: any public host, or `approved`, only hosts whose pages "
+        "were opened in the session or that are in `network.hosts`.",
+    ] = "public"
+    user_agent: Annotated[Name | None, KEEP, "The user agent; without it, Chromium's own."] = None
+    navigation_timeout: Annotated[Seconds, LOWER, "Seconds after which a page that does not load is given up."] = 30.0
+    action_timeout: Annotated[
+        Seconds, LOWER, "Seconds after which a click, and a page that does not answer, is given up."
+    ] = 10.0
+    max_browsers: Annotated[Count, LOWER, "Maximum number of browsers that are open at once, one for each session."] = 4
+    max_downloads: Annotated[int, Meta(ge=0, le=10_000), LOWER, "Maximum number of downloads of a browser."] = 20
+    max_download_bytes: Annotated[Count, LOWER, "Maximum bytes of one download."] = 100 * 1024 * 1024
+
+
+class MemoryConfig(Section, frozen=True, kw_only=True):
+    namespaces: Annotated[
+        Names,
+        PATTERNS,
+        "Namespaces that calls may read and write; `*` matches any characters. Can be narrowed for individual "
+        "`tools.agents` and `tools.providers`.",
+    ] = ("*",)
+    shared: Annotated[
+        Names,
+        USER_ONLY,
+        "Namespaces that all your projects share; every other namespace belongs to one project.",
+    ] = ()
+    embedder: Annotated[
+        Literal["auto", "minilm", "small", "none"],
+        KEEP,
+        "What finds items by meaning: `minilm` (needs `holdfast[memory]`), `small` (`holdfast[memory-small]`), `none` "
+        "for keywords only, or `auto` for the first that is installed. Another embedder computes all vectors again.",
+    ] = "auto"
+    keyword_weight: Annotated[
+        float, Meta(ge=0, le=1), FREE, "The share of keywords in the score of a search; the rest is for the meaning."
+    ] = 0.5
+    max_item_bytes: Annotated[Count, LOWER, "Maximum size of one item."] = 64 * 1024
