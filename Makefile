@@ -37,16 +37,26 @@ help: ## List the targets
 run: $(RUN) ## Install what is needed and take the tour
 	@$(BIN)/holdfast tour
 
-test: lint pytest spec-check ## Everything that must pass: lint, tests, requirements
+# pyright runs beside the tests: they wait more than they work, so it costs next to nothing there.
+test: style $(SUITE) $(PEERS) chromium ## Everything that must pass: lint, tests, requirements
+	@$(MAKE) --no-print-directory types >$(VENV)/types.log 2>&1 & types=$$!; \
+	  $(MAKE) --no-print-directory pytest; tests=$$?; \
+	  wait $$types; typed=$$?; cat $(VENV)/types.log; [ $$tests = 0 ] && [ $$typed = 0 ]
+	@$(MAKE) --no-print-directory spec-check
 
-lint: $(DEV) ## ruff (rules and format), pyright (strict), import-linter
+lint: style types ## ruff (rules and format), import-linter, pyright (strict)
+
+.PHONY: style types
+style: $(DEV)
 	$(call heading,ruff)
 	@$(BIN)/ruff check src tests scripts bench
 	@$(BIN)/ruff format --check src tests scripts bench
-	$(call heading,pyright)
-	@PYRIGHT_PYTHON_GLOBAL_NODE=0 $(BIN)/pyright
 	$(call heading,import-linter)
 	@$(BIN)/lint-imports
+
+types: $(DEV)
+	$(call heading,pyright)
+	@PYRIGHT_PYTHON_GLOBAL_NODE=0 $(BIN)/pyright
 
 .PHONY: chromium
 chromium: # the browser tests need it and are skipped without; only root can install it
