@@ -525,6 +525,12 @@ class OutputConfig(Section, frozen=True, kw_only=True):
         int, Meta(ge=0, le=2**53), LOWER, "Maximum bytes of a truncated output that are stored, to be read back later."
     ] = 64 * 1024 * 1024
     max_output_bytes: Annotated[Count | None, LOWER, "Hard limit in bytes; none by default."] = None
+    max_attachments: Annotated[
+        int, Meta(ge=0, le=1000), LOWER, "Maximum number of images, audio and files of one result."
+    ] = 32
+    max_attachment_bytes: Annotated[
+        int, Meta(ge=0, le=2**31), LOWER, "Maximum bytes of the images, audio and files of one result, in total."
+    ] = 32 * 1024 * 1024
 
 
 class LedgerConfig(Section, frozen=True, kw_only=True):
@@ -537,11 +543,11 @@ class LedgerConfig(Section, frozen=True, kw_only=True):
     keep_days: Annotated[
         Seconds | None,
         KEEP,
-        "Days for which finished calls are kept, with their before-images and long outputs. Older ones are pruned once "
-        "a day, and by `holdfast ledger prune`.",
+        "Days for which finished calls are kept, with their before-images, outputs and attachments. Older ones are "
+        "pruned once a day, and by `holdfast ledger prune`.",
     ] = 90.0
     max_blob_bytes: Annotated[
-        Count | None, KEEP, "Total size of before-images and long outputs; the oldest are removed first."
+        Count | None, KEEP, "Total size of before-images, long outputs and attachments; the oldest are removed first."
     ] = 2 * 1024**3
 
 
