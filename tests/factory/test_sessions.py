@@ -117,7 +117,7 @@ def test_a_deletion_that_was_interrupted_can_be_repeated(
     def interrupted(*_: object, **__: object) -> NoReturn:
         raise SessionRefused("interrupted")
 
-    for step in ("chat.state_file.Blobs.discard", "factory.sessions.delete_session"):
+    for step in ("chat.state_file.AttachmentFiles.remove", "factory.sessions.delete_session"):
         assert any(chats_dir(load_project(chat_project.root)).glob("*.json")), "it names the attachments"
         with monkeypatch.context() as patch:
             patch.setattr(f"holdfast.{step}", interrupted)
