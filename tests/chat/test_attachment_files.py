@@ -27,8 +27,8 @@ def test_files_are_private_and_equal_content_is_written_once(tmp_path: Path) -> 
 def test_content_is_read_again_only_if_the_file_changed(tmp_path: Path) -> None:
     files = AttachmentFiles(tmp_path / "a.chat")
     files.write(ITEM)
-    assert files.read("a.chat.files", NAME, ITEM.digest) == b"words"
-    assert files.read("", NAME, "") == b"words"
+    assert files.read("a.chat.files", NAME, ITEM.digest) == (b"words", tmp_path / "a.chat.files" / NAME)
+    assert files.read("", NAME, "")[0] == b"words"
     (tmp_path / "a.chat.files" / NAME).write_bytes(b"other")
     with pytest.raises(UnusableFile, match="was changed"):
         files.read("a.chat.files", NAME, ITEM.digest)

@@ -225,7 +225,9 @@ def test_attachments_of_a_result_are_sent_again_after_a_restart(tmp_path: Path) 
     assert f"\n\n![image.png](<a.chat.files/{image.digest[:16]}-image.png>)\n" in text_of(conversation)
     [result] = open_conversation(tmp_path).messages()[-1].parts
     assert isinstance(result, ToolResult)
-    assert result.attachments == (image,)
+    [kept] = result.attachments
+    assert (kept.data, kept.mime_type) == (image.data, "image/png")
+    assert kept.path == str(tmp_path / "a.chat.files" / f"{image.digest[:16]}-image.png")
 
 
 def test_usage_covers_all_replies_and_is_zero_for_a_new_document(tmp_path: Path) -> None:

@@ -82,24 +82,22 @@ class AttachmentFiles:
             with open_descriptor(self.folder, FOLDER_FLAGS, parent) as folder:
                 yield folder
 
-    def read(self, folder: str, name: str, digest: str) -> bytes:
-        """The content of a file in the document's own folder, or in the folder that its link names.
+    def read(self, folder: str, name: str, digest: str) -> tuple[bytes, Path]:
+        """The content and the path of a file in the document's own folder, or in the folder that its link names.
 
         `digest` is the whole digest, or empty if it is not known. A missing file is restored from the ledger. Raises
         `UnusableFile`.
         """
         if os.sep in name or name[:DIGEST_CHARS] != (digest or name)[:DIGEST_CHARS]:
             raise UnusableFile("is not the file that the result had")
-        content: bytes | None = None
         for place in dict.fromkeys((self.folder, folder)):
-            if place.endswith(SUFFIX) and os.sep not in place and (content := self._content(place, name)) is not None:
-                break
-        if content is None:
-            return self._restored(name, digest)
-        found = sha256(content).hexdigest()
-        if not found.startswith(digest or name[:DIGEST_CHARS]):
-            raise UnusableFile("was changed since the tool returned it")
-        return content
+            content = self._content(place, name) if place.endswith(SUFFIX) and os.sep not in place else None
+            if content is None:
+                continue
+            if not sha256(content).hexdigest().startswith(digest or name[:DIGEST_CHARS]):
+                raise UnusableFile("was changed since the tool returned it")
+            return content, self._parent / place / name
+        return self._restored(name, digest), self._parent / self.folder / name
 
     def _content(self, folder: str, name: str) -> bytes | None:
         """The content of a regular file; None if there is none."""

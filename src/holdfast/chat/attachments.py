@@ -79,13 +79,14 @@ class LinkedAttachments:
             made = known or Attachment(kind="file", mime_type="application/octet-stream", uri=link.target)
             return replace(made, audience=audience), ""
         try:
-            data = self._files.read(folder, name, "" if known is None else known.digest)
+            data, path = self._files.read(folder, name, "" if known is None else known.digest)
         except UnusableFile as error:
             kind = "image" if link.image else "file"
             lost = known or Attachment(kind=kind, mime_type="application/octet-stream", name=link.label)
             return replace(lost, audience=audience), f"{folder}/{name} {error}"
         if known is not None:
-            return replace(known, data=data, audience=audience), ""
+            return replace(known, data=data, audience=audience, path=str(path)), ""
         mime = mime_type(data[:SNIFFED_BYTES], name) or "text/plain"
         kind = "image" if link.image else attachment_kind(mime)
-        return Attachment(kind=kind, mime_type=mime, data=data, name=link.label, audience=audience), ""
+        item = Attachment(kind=kind, mime_type=mime, data=data, name=link.label, audience=audience, path=str(path))
+        return item, ""

@@ -286,6 +286,7 @@ def storable(attachment: Attachment) -> Attachment:
     return structs.replace(
         attachment,
         data=b"",
+        path=None,
         mime_type=_valid_utf8(attachment.mime_type) or "",
         name=_valid_utf8(attachment.name),
         uri=_valid_utf8(attachment.uri),

@@ -66,6 +66,7 @@ CacheRetention = Literal["none", "short", "long"]
 ForeignThinking = Literal["preserve", "drop"]
 Reach = Literal["project", "anywhere"]
 Protocol = Literal["auto", "native", "text"]
+Vision = bool | Literal["auto"]
 ModelApi = Literal["anthropic", "openai", "openai-chat", "google", "vertex"]
 
 PENDING_TTL: Final = 7 * 86_400.0
@@ -590,6 +591,7 @@ class ModelProvider(Section, frozen=True, kw_only=True):
     temperature: Annotated[Temperature | None, FREE, "Overrides `model.temperature`."] = None
     cache_retention: Annotated[CacheRetention | None, FREE, "Overrides `model.cache_retention`."] = None
     protocol: Annotated[Protocol | None, FREE, "Overrides `model.protocol`."] = None
+    vision: Annotated[Vision | None, FREE, "Overrides `model.vision`."] = None
 
 
 PROVIDERS: Final = per_entry("change parameters", new=lambda provider: tighten_struct(ModelProvider(), provider))
@@ -632,6 +634,12 @@ class ModelConfig(Section, frozen=True, kw_only=True):
         FREE,
         "How the model calls tools: `native`, `text` (see [models](models.md)), or `auto`, which uses text for models "
         "without native tool calling.",
+    ] = "auto"
+    vision: Annotated[
+        Vision,
+        FREE,
+        "Whether the model gets images, audio and documents: `true`, `false` (it gets descriptions), or `auto`, which "
+        "sends them unless the model is known to read only text or its server rejects them.",
     ] = "auto"
     providers: Annotated[
         dict[Name, ModelProvider],

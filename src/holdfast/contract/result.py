@@ -29,6 +29,8 @@ class Attachment(Struct, frozen=True, kw_only=True, tag_field="type", tag="attac
     uri: str | None = None
     audience: Literal["everyone", "person"] = "everyone"
     """`person`: interfaces show it to the person, and the model is only told about it."""
+    path: str | None = None
+    """A file with the content that tools can read, if the interface keeps one. Never stored or sent."""
 
     def __post_init__(self) -> None:
         # Whatever was given: a digest that disagrees with the bytes would let them pass for other content.

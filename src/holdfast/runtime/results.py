@@ -460,7 +460,8 @@ def limit_attachments(result: Result, limits: OutputConfig) -> Result:
             continue
         room -= len(item.data)
         # Only bytes have a digest: a tool must not name content that is stored for another call.
-        kept.append(item if item.data else replace(item, digest="", size=0))
+        known = {} if item.data else {"digest": "", "size": 0}
+        kept.append(replace(item, path=None, **known) if known or item.path is not None else item)
     if left_out:
         named = ", ".join(map(describe, left_out[:_NAMED_ATTACHMENTS]))
         more = len(left_out) - _NAMED_ATTACHMENTS

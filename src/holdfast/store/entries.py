@@ -261,6 +261,8 @@ class BodyEncoder:
         # Anything else is left to the checks below: programs can construct any value.
         if type(item) is not Attachment or type(item.data) is not bytes:
             return item
+        if item.path is not None:
+            item = replace(item, path=None)
         if not item.data:
             return replace(item, digest="", size=0)  # only stored bytes have a digest: nothing else may be named
         if self._has_secret(item.data):
