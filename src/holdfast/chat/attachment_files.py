@@ -136,6 +136,20 @@ class AttachmentFiles:
             new.claim(name)
         return content
 
+    def find(self, item: Attachment) -> Path | None:
+        """The file that has the content of an attachment that was written."""
+        with (
+            suppress(OSError),
+            open_descriptor(self._parent, USER_FOLDER_FLAGS) as parent,
+            open_descriptor(self.folder, FOLDER_FLAGS, parent) as folder,
+        ):
+            for number in range(1, _MAX_NAMES):
+                name = stored_name(item, number)
+                if _is_same(folder, name, item):
+                    return self._parent / self.folder / name
+                os.stat(name, dir_fd=folder, follow_symlinks=False)  # no name of a higher number without this one
+        return None
+
     def remove(self, made: Mapping[str, str]) -> RemovedFiles:
         """Remove the files that still have the content that was written, by name and digest; then an empty folder."""
         count = size = 0

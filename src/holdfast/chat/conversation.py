@@ -44,6 +44,7 @@ from holdfast.chat.state_file import (
     document_key,
 )
 from holdfast.contract.message import Aborted, Message, Part, Role, Text, Thinking, ToolResult, ToolUse
+from holdfast.contract.result import Result
 from holdfast.models.port import Usage
 from holdfast.text.escape import escape
 
@@ -324,6 +325,14 @@ class DocumentConversation:
         """Restore missing files of attachments from the ledger."""
         self._files = AttachmentFiles(self._path, load)
         self._reader = self._new_reader()
+
+    def with_paths(self, result: Result) -> Result:
+        """The result with the paths of its attachments, once it is written."""
+        items = ((item, self._files.find(item) if item.data else None) for item in result.attachments)
+        return replace(
+            result,
+            attachments=tuple(replace(item, path=None if path is None else str(path)) for item, path in items),
+        )
 
     def _new_reader(self) -> DocumentReader:
         # The state is read on first use: a document that was just opened may not have any.

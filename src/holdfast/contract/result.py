@@ -53,7 +53,7 @@ class Result(Struct, frozen=True, dict=True):
     metadata: Annotated[Args, Doc("facts about the output, such as whether it was cut")] = field(
         default_factory=dict[str, Json]
     )
-    attachments: Annotated[tuple[Attachment, ...], Doc("images, audio and files")] = ()
+    attachments: Annotated[tuple[Attachment, ...], Doc("an object `attachment` per image, audio or file")] = ()
     state: Annotated[State, Doc("how the call ended, or that it is pending, approved or running")] = State.DONE
     failure: Annotated[Failure | None, Doc("which kind of failure it is, or null")] = None
     call_id: Annotated[Identifier, Doc("the id of the call")] = ""

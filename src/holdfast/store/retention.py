@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from holdfast.contract.errors import LedgerError
 from holdfast.store.database import Transaction
 from holdfast.store.entries import EntriesPruned
+from holdfast.store.saved_attachments import remove_old
 
 if TYPE_CHECKING:
     from holdfast.config.config import LedgerConfig
@@ -94,7 +95,12 @@ def prune(
         if entries:
             ledger.shrink()
     kept = sum(file.size for file in files.values()) - freed
-    return PruneReport(calls=len(old_calls), entries=entries, blobs=len(gone), freed=freed, kept_bytes=kept)
+    copies = size = 0
+    if older_than is not None and not ledger.volatile:  # one in memory has no folder of its own
+        copies, size = remove_old(ledger.path.parent, older_than, dry_run=dry_run)
+    return PruneReport(
+        calls=len(old_calls), entries=entries, blobs=len(gone) + copies, freed=freed + size, kept_bytes=kept
+    )
 
 
 def prune_by_config(ledger: Ledger, config: LedgerConfig, *, by: str, dry_run: bool = False) -> PruneReport:
