@@ -39,7 +39,7 @@ def _always(_: object) -> bool:
 def test_attachments_are_saved_privately_by_digest_and_once(tmp_path: Path) -> None:
     first, again = (save_attachments(Result(True, attachments=(SHOT,)), tmp_path).attachments[0] for _ in range(2))
     assert first.path == again.path == str(tmp_path / "attachments" / f"{SHOT.digest[:16]}-shot.png")
-    path = Path(first.path)
+    path = Path(str(first.path))
     assert (path.read_bytes(), path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (PNG, 0o600, 0o700)
     path.write_bytes(b"edited")
     other = save_attachments(Result(True, attachments=(SHOT,)), tmp_path).attachments[0].path
