@@ -15,7 +15,8 @@ from holdfast.contract.errors import SessionRefused
 from holdfast.contract.result import Result
 from holdfast.factory.runtime import build_runtime, chats_dir, load_project
 from tests.agent.scripted_model import ScriptedModel, scripted_reply, use
-from tests.factory.chat_project import ChatProject, make_pending
+from tests.attachment_strategies import PNG
+from tests.factory.chat_project import ChatProject, make_pending, results
 from tests.runtime.support import run, yes
 from tests.tools.web.site import Reply, serving
 
@@ -80,6 +81,28 @@ def test_a_deleted_conversation_is_gone_from_the_state_folder_and_its_document_s
     assert chat_project.document.read_text() == text and (chat_project.root / "notes.txt").read_text() == SECRET
     assert all(item["id"] != session["id"] for item in sessions(chat_project))
     assert chat_project.advance(ScriptedModel())[0].kind == "done"
+
+
+@pytest.mark.spec("B12c", "T10h", "T10i")
+def test_a_lost_attachment_is_restored_from_the_ledger_and_deleted_with_the_conversation(
+    chat_project: ChatProject,
+) -> None:
+    (chat_project.root / "dot.png").write_bytes(PNG)
+    chat_project.write("@You:\nShow me.\n")
+    chat_project.advance(
+        ScriptedModel(scripted_reply(use("a", "file.read", '{"path": "dot.png"}')), scripted_reply("Seen."))
+    )
+    folder = Path(f"{chat_project.document}.files")
+    [file] = folder.iterdir()
+    file.unlink()
+    chat_project.write(chat_project.document.read_text() + "\n@You:\nAgain.\n")
+    model = ScriptedModel(scripted_reply("Seen."))
+    assert chat_project.advance(model)[0].kind == "done"
+    assert [item.data for item in results(model)[0].attachments] == [PNG] and file.read_bytes() == PNG
+    age(chat_project)
+    [session] = [session for session in sessions(chat_project) if session["document"]]
+    assert called(chat_project, "sessions.delete", {"session": session["id"]}).success
+    assert not folder.exists() and not any(load_project(chat_project.root).state.rglob("blobs/*/*"))
 
 
 @pytest.mark.spec("B12c")
