@@ -15,8 +15,8 @@ from pathlib import Path
 
 from holdfast.agent.conversation import LedgerCall, SetResult, SetStatus, Status
 from holdfast.chat.conversation import DocumentConversation
-from holdfast.contract.message import Text, ToolUse
-from holdfast.contract.result import ok
+from holdfast.contract.message import Text, ToolResult, ToolUse
+from holdfast.contract.result import Attachment, ok
 
 TURNS = 4
 
@@ -35,7 +35,8 @@ def replay(folder: Path, done: Callable[[DocumentConversation], None]) -> None:
         conversation.change([SetStatus(slot, Status.PENDING)])
         done(conversation)
         [slot] = conversation.slots()
-        conversation.change([SetResult(slot, ok("line\n" * 2000))])
+        image = Attachment(kind="image", mime_type="image/png", data=bytes(9000), name="a.png")
+        conversation.change([SetResult(slot, ok("line\n" * 2000, attachments=(image,)))])
         done(conversation)
         conversation.forget([f"x-{number}"])
 
@@ -60,6 +61,8 @@ def one_kill(folder: Path, states: list[bytes], chance: random.Random) -> int:
     with left.lock():
         remembered, slots = left.remembered(), left.slots()
     assert all(slot.status is None or slot.call in remembered for slot in slots), "a placeholder nobody remembers"
+    results = [part for message in left.messages() for part in message.parts if isinstance(part, ToolResult)]
+    assert all(item.data for result in results for item in result.attachments), "a link without its file"
     return states.index((folder / "a.chat").read_bytes())
 
 

@@ -222,10 +222,12 @@ def test_attachments_of_a_result_are_sent_again_after_a_restart(tmp_path: Path) 
     conversation = conversation_with_calls(tmp_path, ONE)
     image = Attachment(kind="image", mime_type="image/png", data=b"\x89PNG")
     conversation.change([SetResult(only_slot(conversation), Result(True, attachments=(image,)))])
-    assert "[image/png]" in text_of(conversation)
+    assert f"\n\n![image.png](<a.chat.files/{image.digest[:16]}-image.png>)\n" in text_of(conversation)
     [result] = open_conversation(tmp_path).messages()[-1].parts
     assert isinstance(result, ToolResult)
-    assert result.attachments == (image,)
+    [kept] = result.attachments
+    assert (kept.data, kept.mime_type) == (image.data, "image/png")
+    assert kept.path == str(tmp_path / "a.chat.files" / f"{image.digest[:16]}-image.png")
 
 
 def test_usage_covers_all_replies_and_is_zero_for_a_new_document(tmp_path: Path) -> None:
@@ -263,7 +265,7 @@ def test_ten_thousand_alternating_results_and_texts_are_read_in_bounded_time(tmp
     blocks = "".join(f"{RESULT.format(f'a{number}', 'x')}Words.\n\n" for number in range(10_000))
     reading = DocumentReader(Document.parse(f"@You:\n{blocks}"), expand)
     with quickly():
-        [message] = reading.messages({})
+        [message] = reading.messages()
         seen = [one.line for one in reading.diagnostics() if one.message == "Seen."]
     assert len(message.parts) == 10_000
     assert seen == [8 * number for number in range(1, 10_001)]

@@ -98,11 +98,11 @@ def without(document: Document, turn: Turn, ids: Sequence[str]) -> str:
 def sent(document: Document, turn_count: int) -> list[Message]:
     """The content of the turns before a number."""
     replies = reply_indexes(document)
-    whole = DocumentReader(document, None).messages({})
+    whole = DocumentReader(document, None).messages()
     if turn_count >= len(replies):
         return whole
     cut = Document.parse(document.text[: document.offset(replies[turn_count])])
-    return DocumentReader(cut, None).messages({})
+    return DocumentReader(cut, None).messages()
 
 
 @pytest.mark.spec("D2")

@@ -13,6 +13,7 @@ from holdfast.chat import grammar
 from holdfast.chat.document import Document
 from holdfast.chat.parser import (
     AbortedSegment,
+    AttachmentLink,
     MessageBlock,
     Segment,
     TextSegment,
@@ -53,6 +54,8 @@ def part(segment: Segment) -> Part:
             return ToolResult(segment.id, segment.status or "", segment.content, segment.error)
         case AbortedSegment():
             return Aborted(segment.message)
+        case AttachmentLink():
+            return Text(segment.source)
 
 
 def parts(message: MessageBlock) -> list[Part]:

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.agent.conversation import LedgerCall
 from holdfast.chat.document_file import DocumentError
-from holdfast.chat.state_file import StateFile, call_key, document_states
+from holdfast.chat.state_file import StateFile, StoredAttachment, call_key, document_states, storable
 from holdfast.contract.message import ToolUse
 from holdfast.contract.result import Attachment
 from holdfast.models.port import Usage
@@ -98,15 +98,15 @@ def test_usage_adds_up_and_restarts_with_the_first_reply(tmp_path: Path) -> None
     assert (memory.read().usage, memory.read().replies) == (Usage(input=5), 1)
 
 
-def test_attachments_are_stored_with_their_bytes(tmp_path: Path) -> None:
+def test_what_is_known_of_an_attachment_is_stored_without_its_bytes(tmp_path: Path) -> None:
     path, state = tmp_path / "a.chat", tmp_path / "state"
     image = Attachment(kind="image", mime_type="image/png", data=b"\x89PNG", name="a\udcff.png")
-    StateFile(path, state).store_attachments([(call_key(0, USE), [image])])
-    memory = StateFile(path, state)
-    [kept] = memory.load_attachments(memory.read())[call_key(0, USE)]
-    assert (kept.mime_type, kept.data, kept.name) == ("image/png", b"\x89PNG", "a?.png")
-    memory.store_attachments([(call_key(0, USE), [])])
-    assert memory.load_attachments(memory.read()) == {}
+    call = call_key(0, USE).digest
+    StateFile(path, state).store_attachments([StoredAttachment(call, "f", storable(image))])
+    [kept] = StateFile(path, state).read().attachments
+    assert (kept.attachment.name, kept.attachment.data, kept.attachment.digest) == ("a?.png", b"", image.digest)
+    StateFile(path, state).store_attachments([StoredAttachment(call, "f", storable(image))])
+    assert len(StateFile(path, state).read().attachments) == 1
 
 
 def test_any_path_and_any_id_can_be_stored(tmp_path: Path) -> None:

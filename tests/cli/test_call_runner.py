@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from holdfast.cli.call_runner import show_result
@@ -12,13 +14,15 @@ pytestmark = pytest.mark.spec("E1a")
 
 
 def test_the_output_goes_to_standard_output_and_attachments_are_named_on_standard_error(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     picture = Attachment(kind="image", mime_type="image/png", data=b"123", name="a\x1b.png")
-    assert show_result(Result(True, "done", attachments=(picture,)), as_json=False) == 0
+    assert show_result(Result(True, "done", attachments=(picture,)), as_json=False, state=tmp_path) == 0
     shown = capsys.readouterr()
     assert shown.out == "done\n"
-    assert shown.err == "[image a‹\\x1b›.png: image/png, 3 bytes; see --json]\n"
+    path = tmp_path / "attachments" / f"{picture.digest[:16]}-a.png"
+    assert shown.err == f"Saved 'a‹\\x1b›.png' (image/png, 3B): {path}\n"
+    assert path.read_bytes() == b"123"
 
 
 def test_an_error_goes_to_standard_error_and_gives_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,6 +55,8 @@ def looser_options(one: Config, other: Config) -> list[str]:
         ("output.max_lines", one.output.max_lines <= other.output.max_lines),
         ("output.max_bytes", one.output.max_bytes <= other.output.max_bytes),
         ("output.max_spill", one.output.max_spill <= other.output.max_spill),
+        ("output.max_attachments", one.output.max_attachments <= other.output.max_attachments),
+        ("output.max_attachment_bytes", one.output.max_attachment_bytes <= other.output.max_attachment_bytes),
         ("output.max_output_bytes", _within(one.output.max_output_bytes, other.output.max_output_bytes)),
         (
             "approval.auto_approve_sandboxed",

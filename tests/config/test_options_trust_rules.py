@@ -151,6 +151,8 @@ LOOSER: list[tuple[str, Any]] = [
     ("output.max_bytes", 99_999_999),
     ("output.max_spill", 10**12),
     ("output.max_output_bytes", 10**9),
+    ("output.max_attachments", 1000),
+    ("output.max_attachment_bytes", 2**31),
     ("ledger.enabled", False),
     ("ledger.durability", "process"),
     ("ledger.keep_days", 1),
@@ -184,6 +186,7 @@ TASTE: list[tuple[str, Any]] = [
     ("model.cache_retention", "long"),
     ("model.foreign_thinking", "drop"),
     ("model.protocol", "text"),
+    ("model.vision", False),
     ("chat.cursor_after_result", "next"),
 ]
 """Options that allow nothing additional, so an untrusted layer may change them freely."""

@@ -109,7 +109,7 @@ def test_lines_of_a_design_page_have_at_most_120_characters(page: Path) -> None:
 def test_links_between_the_pages_lead_somewhere() -> None:
     pages = [*ROOT.glob("*.md"), ROOT / "bench" / "README.md", ROOT / "tests" / "README.md", *DOCS.rglob("*.md")]
     for page in pages:
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+        for target in re.findall(r"\]\((?!https?:|<)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} points to {target}"
 
 

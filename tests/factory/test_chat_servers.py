@@ -126,7 +126,8 @@ def test_attachments_of_a_server_reach_the_model_also_from_another_process(chat_
     [result] = results(model)
     assert result.output == "one\ntwo"
     image, audio, inside, far = result.attachments
-    assert image == Attachment(kind="image", mime_type="image/png", data=b"\x89PNG")
+    path = f"{chat_project.document}.files/{image.digest[:16]}-image.png"
+    assert image == Attachment(kind="image", mime_type="image/png", data=b"\x89PNG", path=path)
     assert (audio.kind, audio.mime_type, audio.data) == ("audio", "audio/wav", b"RIFF")
     assert (inside.kind, inside.data, inside.uri) == ("file", b"inside", "file:///../etc/passwd")
     assert (far.kind, far.data, far.uri) == ("file", b"", "demo://x/../../y")

@@ -15,7 +15,8 @@ from holdfast.contract.errors import SessionRefused
 from holdfast.contract.result import Result
 from holdfast.factory.runtime import build_runtime, chats_dir, load_project
 from tests.agent.scripted_model import ScriptedModel, scripted_reply, use
-from tests.factory.chat_project import ChatProject, make_pending
+from tests.attachment_strategies import PNG
+from tests.factory.chat_project import ChatProject, make_pending, results
 from tests.runtime.support import run, yes
 from tests.tools.web.site import Reply, serving
 
@@ -82,6 +83,28 @@ def test_a_deleted_conversation_is_gone_from_the_state_folder_and_its_document_s
     assert chat_project.advance(ScriptedModel())[0].kind == "done"
 
 
+@pytest.mark.spec("B12c", "T10h", "T10i")
+def test_a_lost_attachment_is_restored_from_the_ledger_and_deleted_with_the_conversation(
+    chat_project: ChatProject,
+) -> None:
+    (chat_project.root / "dot.png").write_bytes(PNG)
+    chat_project.write("@You:\nShow me.\n")
+    chat_project.advance(
+        ScriptedModel(scripted_reply(use("a", "file.read", '{"path": "dot.png"}')), scripted_reply("Seen."))
+    )
+    folder = Path(f"{chat_project.document}.files")
+    [file] = folder.iterdir()
+    file.unlink()
+    chat_project.write(chat_project.document.read_text() + "\n@You:\nAgain.\n")
+    model = ScriptedModel(scripted_reply("Seen."))
+    assert chat_project.advance(model)[0].kind == "done"
+    assert [item.data for item in results(model)[0].attachments] == [PNG] and file.read_bytes() == PNG
+    age(chat_project)
+    [session] = [session for session in sessions(chat_project) if session["document"]]
+    assert called(chat_project, "sessions.delete", {"session": session["id"]}).success
+    assert not folder.exists() and not any(load_project(chat_project.root).state.rglob("blobs/*/*"))
+
+
 @pytest.mark.spec("B12c")
 def test_pages_that_a_deleted_session_fetched_are_gone_and_what_stays_is_named(chat_project: ChatProject) -> None:
     state = load_project(chat_project.root).state
@@ -117,7 +140,7 @@ def test_a_deletion_that_was_interrupted_can_be_repeated(
     def interrupted(*_: object, **__: object) -> NoReturn:
         raise SessionRefused("interrupted")
 
-    for step in ("chat.state_file.Blobs.discard", "factory.sessions.delete_session"):
+    for step in ("chat.state_file.AttachmentFiles.remove", "factory.sessions.delete_session"):
         assert any(chats_dir(load_project(chat_project.root)).glob("*.json")), "it names the attachments"
         with monkeypatch.context() as patch:
             patch.setattr(f"holdfast.{step}", interrupted)

@@ -75,10 +75,10 @@ def test_text_files_are_sent_as_text(api: Api) -> None:
 @pytest.mark.spec("M1")
 def test_an_unsupported_file_is_replaced_by_a_notice(api: Api) -> None:
     made = json.dumps(with_files(api, ZIP, FAR))
-    assert "[z.zip (application/zip, 2 bytes) is omitted" in made
-    assert "[https://example.org/a.png (image/png): the content is not included]" in made
+    assert json.dumps('[file "z.zip" (application/zip, 2B) is attached, but this model\'s API does not')[1:-1] in made
+    assert json.dumps('[image "https://example.org/a.png" (image/png) is linked, and its')[1:-1] in made
     if api.name in ("anthropic", "openai"):
-        assert "[s.wav (audio/wav, 4 bytes) is omitted" in json.dumps(in_result(api, WAV))
+        assert json.dumps('[audio "s.wav" (audio/wav, 4B) is attached, but')[1:-1] in json.dumps(in_result(api, WAV))
 
 
 @pytest.mark.spec("M1")

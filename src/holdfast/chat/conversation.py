@@ -14,6 +14,8 @@ from msgspec.structs import replace
 
 from holdfast.agent.conversation import NOT_RECORDED, Conflict, Diagnostic, LedgerCall, SetResult, SetStatus, Slot
 from holdfast.chat import document_file, turns
+from holdfast.chat.attachment_files import AttachmentFiles, LoadBytes
+from holdfast.chat.attachments import LinkedAttachments, WrittenAttachments, write_attachments
 from holdfast.chat.document import Document
 from holdfast.chat.edits import (
     MergeConflict,
@@ -26,16 +28,23 @@ from holdfast.chat.edits import (
 )
 from holdfast.chat.parser import (
     AbortedSegment,
-    Segment,
     TextSegment,
     ThinkingSegment,
     ToolResultSegment,
     ToolUseSegment,
 )
 from holdfast.chat.parser import MessageBlock as DocumentMessage
-from holdfast.chat.state_file import CallKey, CallLookup, DocumentLock, StateFile, call_key, document_key
+from holdfast.chat.state_file import (
+    CallKey,
+    CallLookup,
+    DocumentLock,
+    StateFile,
+    StoredAttachment,
+    call_key,
+    document_key,
+)
 from holdfast.contract.message import Aborted, Message, Part, Role, Text, Thinking, ToolResult, ToolUse
-from holdfast.contract.result import Attachment
+from holdfast.contract.result import Result
 from holdfast.models.port import Usage
 from holdfast.text.escape import escape
 
@@ -59,22 +68,23 @@ _Problem = tuple[int, Literal["error", "warning"], str]
 class DocumentReader:
     """The messages and diagnostics of one version of a document. User text is expanded once for both."""
 
-    def __init__(self, document: Document, expand: Expand | None) -> None:
+    def __init__(self, document: Document, expand: Expand | None, attachments: LinkedAttachments | None = None) -> None:
         self._document = document
         self._expand = expand
+        self._attachments = attachments
         self._expanded: dict[int, tuple[Part, ...]] = {}
         self._expansion_diagnostics: list[tuple[int, Diagnostic]] = []
         """Diagnostics of expanded texts, each with the offset of its text."""
         self._diagnostics: list[Diagnostic] | None = None
 
-    def messages(self, attachments: Mapping[CallKey, tuple[Attachment, ...]]) -> list[Message]:
+    def messages(self) -> list[Message]:
         document, made = self._document, list[Message]()
         _add(made, "system", self._system())
         replies = turns.reply_indexes(document)
         _add(made, "user", self._user_text(0, replies[0] if replies else len(document.messages)))
         for turn in turns.read_turns(document):
             _add(made, "assistant", tuple(_parts(document, turn)))
-            results = tuple(_result(turn.number, call, attachments) for call in turn.calls)
+            results = tuple(self._result(turn.number, call) for call in turn.calls)
             _add(made, "user", (*results, *self._user_text(turn.message_index + 1, turn.end_index)))
         return made
 
@@ -107,21 +117,29 @@ class DocumentReader:
     def _message(self, index: int) -> tuple[Part, ...]:
         known = self._expanded.get(index)
         if known is None:
-            found = (
-                self._text(index, start, segment)
-                for start, segment in turns.segments_with_offsets(self._document, index)
-            )
+            message = self._document.messages[index]
+            starts = [start for start, _ in turns.segments_with_offsets(self._document, index)]
+            found = (self._text(message.role, starts[place], text) for place, text in turns.user_texts(message))
             known = self._expanded[index] = tuple(part for parts in found for part in parts)
         return known
 
-    def _text(self, index: int, start: int, segment: Segment) -> Sequence[Part]:
-        if not isinstance(segment, TextSegment) or not segment.text.strip():
-            return ()
+    def _text(self, role: str, start: int, text: str) -> Sequence[Part]:
         if self._expand is None:
-            return (Text(segment.text),)
-        expanded = self._expand(segment.text, _ROLES[self._document.messages[index].role])
+            return (Text(text),)
+        expanded = self._expand(text, _ROLES[role])
         self._expansion_diagnostics += [(start, one) for one in expanded.diagnostics]
         return expanded.parts
+
+    def _result(self, number: int, call: turns.TurnCall) -> ToolResult:
+        """The result of a call to send. The text of a placeholder is never sent."""
+        use, block = call.use, call.block
+        if block is None or block.status is not None:
+            return ToolResult(use.id, use.name, NOT_RECORDED, error=True)
+        attached = ()
+        if block.links and self._attachments is not None:
+            found = self._attachments.read(call_key(number, use), [link for _, link in block.links])
+            attached = tuple(item for item, _ in found)
+        return ToolResult(use.id, use.name, block.segment.content, block.segment.error, attached)
 
     def _problems(self) -> Iterator[_Problem]:
         document = self._document
@@ -132,6 +150,7 @@ class DocumentReader:
         yield from self._stray_results({}, 0, replies[0] if replies else len(document.messages))
         for turn in turns.read_turns(document):
             yield from self._call_problems(turn)
+            yield from self._attachment_problems(turn)
             yield from self._stray_results(
                 {call.use.id: call for call in turn.calls}, turn.message_index + 1, turn.end_index
             )
@@ -147,6 +166,17 @@ class DocumentReader:
                 yield start, "warning", f"{duplicate} Give it a unique id."
             elif not _is_json(segment.body):
                 yield start, "warning", f"The arguments of '{segment.id}' are not JSON."
+
+    def _attachment_problems(self, turn: turns.Turn) -> Iterator[_Problem]:
+        """Files of attachments that are missing or were changed."""
+        for call in turn.calls:
+            if call.block is None or not call.block.links or self._attachments is None:
+                continue
+            found = self._attachments.read(call_key(turn.number, call.use), [link for _, link in call.block.links])
+            for (start, _), (_, problem) in zip(call.block.links, found, strict=True):
+                if problem:
+                    words = f"{escape(problem)}, so the model gets only a description of it."
+                    yield start, "warning", f"{words} Restore the file, or remove the link."
 
     def _stray_results(self, calls: Mapping[str, turns.TurnCall], first: int, end: int) -> Iterator[_Problem]:
         """Results without a call, and second results of a call."""
@@ -188,7 +218,7 @@ def turns_since_user(document: Document) -> int:
 
 
 def _has_text(message: DocumentMessage) -> bool:
-    return any(isinstance(segment, TextSegment) and segment.text.strip() for segment in message.segments)
+    return any(True for _ in turns.user_texts(message))
 
 
 def _parts(document: Document, turn: turns.Turn) -> Iterator[Part]:
@@ -209,15 +239,6 @@ def _parts(document: Document, turn: turns.Turn) -> Iterator[Part]:
                 yield Aborted(segment.message)
             case _:
                 continue
-
-
-def _result(number: int, call: turns.TurnCall, attachments: Mapping[CallKey, tuple[Attachment, ...]]) -> ToolResult:
-    """The result of a call to send. The text of a placeholder is never sent."""
-    use, block = call.use, call.block
-    if block is None or block.status is not None:
-        return ToolResult(use.id, use.name, NOT_RECORDED, error=True)
-    kept = attachments.get(call_key(number, use), ()) if attachments else ()
-    return ToolResult(use.id, use.name, block.segment.content, block.segment.error, kept)
 
 
 def _add(made: list[Message], role: Role, parts: tuple[Part, ...]) -> None:
@@ -253,9 +274,10 @@ class DocumentConversation:
         self._expand = expand
         self._lock = DocumentLock(self._path, state)
         self._state_file = StateFile(self._path, state)
+        self._files = AttachmentFiles(self._path)
         self._snapshot = document_file.read(self._path)
         self._document = Document.parse(document_file.decode(self._snapshot.data))
-        self._reader = DocumentReader(self._document, expand)
+        self._reader = self._new_reader()
         self._sent_document: Document | None = None
         self._frontmatter_diagnostics: tuple[Diagnostic, ...] = ()
 
@@ -297,10 +319,30 @@ class DocumentConversation:
         """Set the expansion of templates and file references, and the diagnostics of the frontmatter."""
         self._expand = expand
         self._frontmatter_diagnostics = tuple(frontmatter)
-        self._reader = DocumentReader(self._document, expand)
+        self._reader = self._new_reader()
+
+    def restore_attachments_from(self, load: LoadBytes) -> None:
+        """Restore missing files of attachments from the ledger."""
+        self._files = AttachmentFiles(self._path, load)
+        self._reader = self._new_reader()
+
+    def with_paths(self, result: Result) -> Result:
+        """The result with the paths of its attachments, once it is written."""
+        items = ((item, self._files.find(item) if item.data else None) for item in result.attachments)
+        return replace(
+            result,
+            attachments=tuple(replace(item, path=None if path is None else str(path)) for item, path in items),
+        )
+
+    def _new_reader(self) -> DocumentReader:
+        # The state is read on first use: a document that was just opened may not have any.
+        return DocumentReader(self._document, self._expand, LinkedAttachments(self._files, self._stored_attachments))
+
+    def _stored_attachments(self) -> Sequence[StoredAttachment]:
+        return self._state_file.read().attachments
 
     def refresh(self) -> bool:
-        self._reader = DocumentReader(self._document, self._expand)
+        self._reader = self._new_reader()
         if self._snapshot.is_unchanged(self._path):
             return False
         return self._merge(document_file.read_stable(self._path, self._snapshot))
@@ -340,11 +382,27 @@ class DocumentConversation:
     def change(self, changes: Sequence[SetStatus | SetResult]) -> None:
         if not changes:
             return
-        results = [one for one in changes if isinstance(one, SetResult)]
         with self._lock.acquire(_LOCK_SECONDS):
-            if results:
-                self._state_file.store_attachments([(_key(one.slot), one.result.attachments) for one in results])
-            self._write(lambda document: apply_changes(document, changes), lambda base: changes_appended(base, changes))
+            written = self._write_attachments([one for one in changes if isinstance(one, SetResult)])
+
+            def links(change: SetResult) -> Sequence[str]:
+                return written[_key(change.slot)].links if change.result.attachments else ()
+
+            self._write(
+                lambda document: apply_changes(document, changes, links),
+                lambda base: changes_appended(base, changes, links),
+            )
+
+    def _write_attachments(self, results: Sequence[SetResult]) -> Mapping[CallKey, WrittenAttachments]:
+        """Write the files and what is stored about them, before the text that links to them."""
+        written = {
+            (key := _key(one.slot)): write_attachments(self._files, key, one.result.attachments)
+            for one in results
+            if one.result.attachments
+        }
+        if written:
+            self._state_file.store_attachments([item for one in written.values() for item in one.stored])
+        return written
 
     def remember(self, slot: Slot, opened: LedgerCall | None) -> None:
         with self._lock.acquire(_LOCK_SECONDS):
@@ -363,8 +421,7 @@ class DocumentConversation:
 
     def messages(self) -> Sequence[Message]:
         self._sent_document = self._document
-        found = self._state_file.read()
-        return self._reader.messages(self._state_file.load_attachments(found) if found.attachments else {})
+        return self._reader.messages()
 
     def diagnostics(self) -> Sequence[Diagnostic]:
         return [*self._frontmatter_diagnostics, *self._reader.diagnostics()]
@@ -443,7 +500,7 @@ class DocumentConversation:
 
     def _set_document(self, snapshot: document_file.Snapshot, document: Document) -> None:
         self._snapshot, self._document = snapshot, document
-        self._reader = DocumentReader(document, self._expand)
+        self._reader = self._new_reader()
 
 
 def _key(slot: Slot) -> CallKey:

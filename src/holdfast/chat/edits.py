@@ -109,7 +109,7 @@ def _insertion(
         at = message_end(document, turn.message_index)
         return [insert_block(text, at, f"@{YOU}:{newline}{newline}{body}", newline)]
     if anchor is not None:
-        return [insert_block(text, _next_line(text, block_span(anchor)[1]), body, newline)]
+        return [insert_block(text, _next_line(text, anchor.end), body, newline)]
     return [insert_block(text, _first_result_offset(document, text, host), body, newline)]
 
 
@@ -134,7 +134,15 @@ class MergeConflict(Exception):
     """A concurrent edit conflicts with the change; the message is a clause such as `call 'a' was removed`."""
 
 
-def apply_changes(document: Document, changes: Sequence[SetStatus | SetResult]) -> Document:
+Links = Callable[[SetResult], Sequence[str]]
+"""The lines that name the attachments of a result."""
+
+
+def _no_links(_: SetResult) -> Sequence[str]:
+    return ()
+
+
+def apply_changes(document: Document, changes: Sequence[SetStatus | SetResult], links: Links = _no_links) -> Document:
     """Write statuses and results. Raises `MergeConflict` if a call or its placeholder differs from its slot."""
     index, text = _CallIndex(document), document.text
     expected: dict[int, dict[str, Status | None]] = {}
@@ -146,7 +154,7 @@ def apply_changes(document: Document, changes: Sequence[SetStatus | SetResult]) 
         if isinstance(change, SetResult) and call.block is not None and _is_typed_result(call.block, change.result):
             edits += placeholder_to_result(call.block)
         else:
-            blocks.setdefault(number, {})[call.use.id] = _result_block(document, change)
+            blocks.setdefault(number, {})[call.use.id] = _result_block(document, change, links)
     for number, block in blocks.items():
         edits += place_blocks(document, text, index.turns[number], block)
     new = apply_edits(document, text, edits)
@@ -211,13 +219,13 @@ def placeholder_to_result(block: ResultBlock) -> list[TextEdit]:
     return edits
 
 
-def changes_appended(document: Document, changes: Sequence[SetStatus | SetResult]) -> str:
+def changes_appended(document: Document, changes: Sequence[SetStatus | SetResult], links: Links = _no_links) -> str:
     """The text with the changes in place, or at the end if they conflict. For a conflict copy."""
     try:
-        return apply_changes(document, changes).text
+        return apply_changes(document, changes, links).text
     except (MergeConflict, DocumentError):
         newline = document.newline
-        blocks = newline.join(_result_block(document, change) for change in changes)
+        blocks = newline.join(_result_block(document, change, links) for change in changes)
         text = document.text
         return apply_edits(document, text, [insert_block(text, len(text), blocks, newline)]).text
 
@@ -310,15 +318,14 @@ def _check_unchanged(document: Document, answered: Document) -> None:
         raise MergeConflict("another reply was written")
 
 
-def _result_block(document: Document, change: SetStatus | SetResult) -> str:
+def _result_block(document: Document, change: SetStatus | SetResult, links: Links) -> str:
     name = change.slot.use.id
     if isinstance(change, SetStatus):
         return grammar.placeholder(name, change.status, document.newline)
     result = change.result
-    text = result.text
-    if not text and result.attachments:
-        text = "\n".join(f"[{attachment.mime_type}]" for attachment in result.attachments)
-    return grammar.tool_result(name, text, error=not result.success, newline=document.newline)
+    return grammar.tool_result(
+        name, result.text, error=not result.success, newline=document.newline, links=links(change)
+    )
 
 
 def _is_typed_result(block: ResultBlock, result: Result) -> bool:

@@ -32,6 +32,14 @@ THINKING: Final = (
     rf'<thinking(?P<redacted> redacted)?(?: {_SIGNED}| provider="(?P<unsigned>[^"\n]*+)")? ?(?P<closed>/?)>{WS}$'
 )
 THINKING_END: Final = rf"</thinking>{WS}$"
+LINKED: Final = "linked by the tool"
+"""The title of a link to an address: it tells the link of a result from one that a person wrote."""
+NOT_SENT: Final = "not sent to the model"
+"""The title of an attachment that is for the person only."""
+_FILE: Final = r"[^<>/\n]*+(?<=\.files)/[0-9a-f]{16}-[^<>/\n]*+"
+_TITLES: Final = rf"{LINKED}(?:, {NOT_SENT})?"
+ATTACHMENT: Final = rf'!?\[[^\]\n]*+\]\(<(?:{_FILE}>(?: "{NOT_SENT}")?|[^<>\n]*+> "{_TITLES}")\){WS}$'
+"""The link to an attachment of the result before it."""
 ABORTED: Final = rf"<!-- flemma:aborted:(?P<message>[^\n]*)-->{WS}$"
 
 NO_ROLE, OTHER, YOU, ASSISTANT = range(4)
@@ -40,7 +48,7 @@ NO_ROLE, OTHER, YOU, ASSISTANT = range(4)
 MARKUP: Final = (
     rf"{MARKER}|{FENCE}",
     rf"{MARKER}|{FENCE}",
-    rf"{MARKER}|{FENCE}|{TOOL_RESULT}",
+    rf"{MARKER}|{FENCE}|{TOOL_RESULT}|{ATTACHMENT}",
     rf"{MARKER}|{FENCE}|{TOOL_USE}|{THINKING}|{ABORTED}",
 )
 
@@ -83,6 +91,7 @@ _UNSTORABLE: Final = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 _FIELD: Final = re.compile(r'[\x00-\x1f\x7f-\x9f%`)">\udc80-\udcff]')
 _ATTRIBUTE: Final = re.compile(r'[\x00-\x20\x7f-\x9f%`)">:=/<\udc80-\udcff]')
+_TARGET: Final = re.compile(r'[\x00-\x1f\x7f-\xa0<>"%\\\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\udc80-\udcff]')
 _ENCODED: Final = re.compile("(?:%[0-9A-Fa-f]{2})+")
 
 
@@ -220,8 +229,20 @@ def tool_use(use: ToolUse, newline: str) -> str:
     return f"{header}{newline}{newline}{_fenced(use.arguments, 'json', newline)}"
 
 
-def tool_result(use_id: str, text: str, *, error: bool, newline: str) -> str:
-    return f"{_result_header(use_id)}{' (error)' if error else ''}{newline}{newline}{_fenced(text, '', newline)}"
+def tool_result(use_id: str, text: str, *, error: bool, newline: str, links: Sequence[str] = ()) -> str:
+    block = f"{_result_header(use_id)}{' (error)' if error else ''}{newline}{newline}{_fenced(text, '', newline)}"
+    return (newline * 2).join((block, newline.join(links))) if links else block
+
+
+def attachment_link(label: str, target: str, *, image: bool, title: str = "") -> str:
+    """The line that names an attachment; `target` is already encoded."""
+    shown = f' "{title}"' if title else ""
+    return f"{'!' if image else ''}[{label}](<{target}>{shown})"
+
+
+def encode_target(text: str) -> str:
+    """Percent-encode the characters of a file name or address that would end its link or hide in it."""
+    return _TARGET.sub(_percent, replace_unencodable(text))
 
 
 def placeholder(use_id: str, status: str, newline: str, content: str = "") -> str:

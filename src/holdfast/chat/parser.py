@@ -71,7 +71,21 @@ class AbortedSegment(Struct, frozen=True, gc=False):
     message: str
 
 
-Segment = TextSegment | ThinkingSegment | ToolUseSegment | ToolResultSegment | AbortedSegment
+class AttachmentLink(Struct, frozen=True, gc=False):
+    """A line that names an attachment of the result before it."""
+
+    source: str
+    label: str
+    target: str
+    """`FOLDER/FILE`, or the address of a linked attachment; decoded."""
+    image: bool
+    linked: bool
+    """Whether the target is an address that the tool gave, not a file."""
+    sent: bool
+    """Whether the model gets it."""
+
+
+Segment = TextSegment | ThinkingSegment | ToolUseSegment | ToolResultSegment | AbortedSegment | AttachmentLink
 
 
 class MessageBlock(Struct, frozen=True, gc=False):
@@ -279,6 +293,8 @@ def _message(pieces: Sequence[Piece]) -> tuple[MessageBlock, Sequence[BlockNote]
             segments.append(_thinking(source, offset, notes))
         elif kind == "aborted":
             segments.append(_aborted(source))
+        elif kind == "attachment":
+            segments.append(_attachment(source))
         else:
             return _message(_joined(pieces))
         offset += len(source)
@@ -397,6 +413,24 @@ def _end_of_thinking(source: str, at: int) -> int | None:
 
 def _aborted(source: str) -> AbortedSegment:
     return AbortedSegment(source, grammar.decode_field(_match(_ABORTED, source)["message"].strip(" \t")))
+
+
+_ATTACHMENT: Final = re.compile(
+    r"(?P<image>!?)\[(?P<label>[^\]\n]*+)\]\(<(?P<target>[^<>\n]*+)>(?: \"(?P<title>[^\"\n]*+)\")?\)"
+)
+
+
+def _attachment(source: str) -> AttachmentLink:
+    found = _match(_ATTACHMENT, source)
+    title: str = found["title"] or ""
+    return AttachmentLink(
+        source,
+        found["label"],
+        grammar.decode_field(found["target"]),
+        image=bool(found["image"]),
+        linked=title.startswith(grammar.LINKED),
+        sent=not title.endswith(grammar.NOT_SENT),
+    )
 
 
 def open_fence(source: str) -> int:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from holdfast.chat import grammar
 
-NodeKind = Literal["frontmatter", "preamble", "marker", "text", "thinking", "use", "result", "aborted"]
+NodeKind = Literal["frontmatter", "preamble", "marker", "text", "thinking", "use", "result", "aborted", "attachment"]
 
 MAX_PIECE: Final = 8192
 """Longer plain stretches are cut, so that an edit rescans little."""
@@ -79,7 +79,7 @@ _OPENER: Final = re.compile(grammar.FENCE, re.MULTILINE)
 _FRONTMATTER: Final = re.compile(grammar.FRONTMATTER, re.MULTILINE)
 _FRONTMATTER_END: Final = re.compile(rf"\n```{grammar.WS}$", re.MULTILINE)
 _BLANK: Final = frozenset(grammar.BLANK_CHARS + "\n")
-_UNSETTLED: Final = frozenset("@`*< \t\r\v\f")
+_UNSETTLED: Final = frozenset("@`*<![ \t\r\v\f")
 """First characters of lines that may be markup, which only the rest of the line decides."""
 
 
@@ -193,6 +193,9 @@ class _Scanner:
                 self.at, self.state = found.end(), _state(role, _MODES[role], len(found["ticks"]))
             else:
                 self._finish(self._after_blanks(found.end()), _state(role, _MODES[role]))
+        elif first != "<":
+            self.opens = "attachment"
+            self._finish(self._after_blanks(found.end()), _GAP[role])
         elif text[stop + 1] == "!" or found["closed"]:
             self.opens = "aborted" if text[stop + 1] == "!" else "thinking"
             self._finish(self._after_blanks(found.end()), _GAP[role])

@@ -1,4 +1,4 @@
-"""The lock and the stored state of a document: its calls in the ledger, usage, and attachments of its results.
+"""The lock and the stored state of a document: its calls in the ledger, usage, and what is known of attachments.
 
 One file per document in the user's state folder, never in the project.
 """
@@ -18,17 +18,15 @@ import msgspec
 from msgspec import Struct, structs
 
 from holdfast.agent.conversation import LedgerCall
+from holdfast.chat.attachment_files import AttachmentFiles, RemovedFiles
 from holdfast.chat.document_file import DocumentError
 from holdfast.contract.call import ProcessIdentity
-from holdfast.contract.errors import LedgerError
 from holdfast.contract.message import ToolUse
 from holdfast.contract.result import Attachment
 from holdfast.fs.own_paths import register_document
 from holdfast.fs.replace import open_lock, try_lock, write_private
 from holdfast.models.port import Usage
-from holdfast.store.blobs import Blobs
 from holdfast.store.process_identity import is_alive, this_process
-from holdfast.store.redact import Redactor
 
 _POLL_SECONDS: Final = 0.01
 _owner: Final = msgspec.json.Decoder(ProcessIdentity)
@@ -145,20 +143,26 @@ class CallLookup:
         return self._exact.pop(key, None) or self._moved.pop((key.id, key.digest), None)
 
 
-class _StoredAttachments(Struct, frozen=True):
-    """The attachments of a result, each with the reference of the blob that holds its bytes."""
+class StoredAttachment(Struct, frozen=True):
+    """What the link to an attachment does not say: its exact name, type and address, and the whole digest."""
 
-    key: CallKey
-    attachments: tuple[tuple[Attachment, str], ...]
+    call: str
+    """The digest of the call, as in `CallKey`."""
+    target: str
+    """The target of the link: a file name without its folder, or an address."""
+    attachment: Attachment
+    """Without its bytes, which are in the file."""
+    place: int = 0
+    """Tells links of one result with the same target apart."""
 
 
 class DocumentState(
-    Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"calls": "open", "attachments": "kept"}
+    Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"calls": "open", "attachments": "files"}
 ):
     version: int = 1
     uri: str
     calls: tuple[StoredCall, ...] = ()
-    attachments: tuple[_StoredAttachments, ...] = ()
+    attachments: tuple[StoredAttachment, ...] = ()
     usage: Usage = Usage()
     replies: int = 0
 
@@ -181,7 +185,6 @@ class StateFile:
 
     def __init__(self, path: Path, state: Path) -> None:
         self._file = state / f"{document_key(path)}.json"
-        self._blobs = Blobs(state / "attachments", Redactor(), sync=True)
         self._empty = DocumentState(uri=Path(os.path.realpath(path)).as_uri())
         self._seen: tuple[tuple[int, ...], DocumentState] | None = None
 
@@ -221,40 +224,17 @@ class StateFile:
         left = tuple(item for item in found.calls if item.call.call_id not in call_ids)
         self._write(structs.replace(found, calls=left), found)
 
-    def store_attachments(self, results: Sequence[tuple[CallKey, Sequence[Attachment]]]) -> None:
-        """Store the attachments of results."""
+    def store_attachments(self, stored: Sequence[StoredAttachment]) -> None:
+        """Store what is known of attachments whose files are written."""
         found = self.read()
-        new = {item.key: item for item in found.attachments}
-        for call, attachments in results:
-            new.pop(call, None)
-            if attachments:
-                new[call] = _StoredAttachments(call, self._put(attachments))
+        new = {(item.call, item.target, item.place): item for item in (*found.attachments, *stored)}
         self._write(structs.replace(found, attachments=tuple(new.values())), found)
-
-    def load_attachments(self, found: DocumentState) -> dict[CallKey, tuple[Attachment, ...]]:
-        """The attachments of results; those whose bytes are gone are left out."""
-        return {item.key: tuple(self._loaded(item.attachments)) for item in found.attachments}
 
     def add_usage(self, usage: Usage, *, first: bool) -> None:
         """Add the usage of a reply; the first reply of a document resets it."""
         found = self.read()
         before = self._empty if first else found
         self._write(structs.replace(found, usage=before.usage + usage, replies=before.replies + 1), found)
-
-    def _put(self, attachments: Sequence[Attachment]) -> tuple[tuple[Attachment, str], ...]:
-        try:
-            return tuple((_without_data(item), self._blobs.put(item.data)) for item in attachments)
-        except LedgerError as error:
-            raise DocumentError(str(error)) from None
-
-    def _loaded(self, put: Sequence[tuple[Attachment, str]]) -> list[Attachment]:
-        loaded: list[Attachment] = []
-        for attachment, reference in put:
-            try:
-                loaded.append(structs.replace(attachment, data=self._blobs.read(reference)))
-            except LedgerError:
-                continue
-        return loaded
 
     def _write(self, new: DocumentState, old: DocumentState) -> None:
         if new == old:
@@ -288,27 +268,29 @@ def document_states(state: Path) -> Sequence[DocumentState]:
     return found
 
 
-def remove_state(path: Path, state: Path) -> tuple[int, int]:
-    """Remove the stored state of a document, under its lock; return the number and size of removed attachments."""
-    key = document_key(path)
-
-    def attachments(*, own: bool) -> set[str]:
-        states = (stored for stored in document_states(state) if (document_key(stored.path) == key) is own)
-        return {name for stored in states for name in _blobs_of(stored)}
-
-    blobs = Blobs(state / "attachments", Redactor(), sync=True)
-    removed = blobs.discard(attachments(own=True), lambda: attachments(own=False))
-    (state / f"{key}.json").unlink(missing_ok=True)  # last: it names the attachments
+def remove_state(path: Path, state: Path) -> RemovedFiles:
+    """Remove the stored state of a document and the files of its attachments, under its lock."""
+    file = state / f"{document_key(path)}.json"
+    try:
+        found = _decoder.decode(file.read_bytes())
+    except (OSError, msgspec.MsgspecError):
+        found = DocumentState(uri=path.as_uri())
+    made = {item.target: item.attachment.digest for item in found.attachments if item.attachment.digest}
+    removed = AttachmentFiles(path).remove(made)
+    file.unlink(missing_ok=True)  # last: it names the files
     return removed
 
 
-def _blobs_of(stored: DocumentState) -> list[str]:
-    return [reference for kept in stored.attachments for _, reference in kept.attachments]
-
-
-def _without_data(attachment: Attachment) -> Attachment:
-    """The attachment without its bytes."""
-    return structs.replace(attachment, data=b"", name=_valid_utf8(attachment.name), uri=_valid_utf8(attachment.uri))
+def storable(attachment: Attachment) -> Attachment:
+    """The attachment without its bytes, with text that JSON can hold."""
+    return structs.replace(
+        attachment,
+        data=b"",
+        path=None,
+        mime_type=_valid_utf8(attachment.mime_type) or "",
+        name=_valid_utf8(attachment.name),
+        uri=_valid_utf8(attachment.uri),
+    )
 
 
 def _valid_utf8(text: str | None) -> str | None:

@@ -16,7 +16,15 @@ from holdfast.agent.conversation import Status
 from holdfast.chat import document_file
 from holdfast.chat.document import Document
 from holdfast.chat.grammar import escape_lines, markup_role
-from holdfast.chat.parser import AbortedSegment, MessageBlock, Segment, TextSegment, ToolResultSegment, ToolUseSegment
+from holdfast.chat.parser import (
+    AbortedSegment,
+    AttachmentLink,
+    MessageBlock,
+    Segment,
+    TextSegment,
+    ToolResultSegment,
+    ToolUseSegment,
+)
 from holdfast.contract.message import ToolUse
 
 YOU: Final = "You"
@@ -31,6 +39,14 @@ class ResultBlock(Struct, frozen=True):
     start: int
     """Offset in the text."""
     segment: ToolResultSegment
+    links: tuple[tuple[int, AttachmentLink], ...] = ()
+    """The attachments of the result, each with its offset."""
+
+    @property
+    def end(self) -> int:
+        """The end of the closing fence or of the last link, without the line break."""
+        start, last = self.links[-1] if self.links else (self.start, self.segment)
+        return start + len(last.source.rstrip())
 
     @property
     def status(self) -> Status | None:
@@ -115,6 +131,17 @@ def placeholder_text(document: Document, call: TurnCall) -> str:
     return content.replace("\r\n", "\n") if document.newline == "\r\n" else content
 
 
+def user_texts(message: MessageBlock) -> Iterator[tuple[int, str]]:
+    """The texts that the user wrote, each with the index of its segment. A link that follows no result is text."""
+    after_result = False
+    for index, segment in enumerate(message.segments):
+        if isinstance(segment, TextSegment) and segment.text.strip():
+            yield index, segment.text
+        elif isinstance(segment, AttachmentLink) and not after_result:
+            yield index, segment.source.strip()
+        after_result = isinstance(segment, ToolResultSegment) or (after_result and isinstance(segment, AttachmentLink))
+
+
 def is_blank(message: MessageBlock) -> bool:
     return all(isinstance(segment, TextSegment) and not segment.text.strip() for segment in message.segments)
 
@@ -123,9 +150,15 @@ def _result_blocks(document: Document, first: int, end: int) -> dict[str, Result
     """The complete result blocks by id. A call with disagreeing placeholders is pending."""
     found: dict[str, ResultBlock] = {}
     for index in range(first, end):
+        owner: str | None = None
         for start, segment in segments_with_offsets(document, index):
+            if isinstance(segment, AttachmentLink) and owner is not None:
+                found[owner] = replace(found[owner], links=(*found[owner].links, (start, segment)))
+                continue
+            owner = None
             if not isinstance(segment, ToolResultSegment) or segment.problem is not None:
                 continue
+            owner = None if segment.id in found else segment.id
             known = found.setdefault(segment.id, ResultBlock(index, start, segment))
             if known.segment.status not in (None, segment.status) and segment.status is not None:
                 found[segment.id] = replace(known, segment=replace(known.segment, status=Status.PENDING.value))

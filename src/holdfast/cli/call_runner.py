@@ -50,6 +50,7 @@ def run_call(
     pending: bool = False,
     headless: bool = False,
     raw: bool = False,
+    save: str | None = None,
     flags: Mapping[str, Json] | None = None,
 ) -> int:
     """Call a tool and return the exit code.
@@ -66,7 +67,7 @@ def run_call(
         call = _call_and_ask if console.can_ask() and not pending and not headless else _call
         result, pending_call, seen = asyncio.run(call(runtime, name, args))
         state, hint = runtime.workspace.state, _hint(runtime, name, result)
-    return show_result(result, pending_call, as_json=as_json, state=state, seen=seen, raw=raw, hint=hint)
+    return show_result(result, pending_call, as_json=as_json, state=state, seen=seen, raw=raw, hint=hint, save=save)
 
 
 def _hint(runtime: Runtime, name: str, result: Result) -> str:
@@ -168,12 +169,17 @@ def show_result(
     seen: bool = False,
     raw: bool = False,
     hint: str = "",
+    save: str | None = None,
 ) -> int:
     """Print the result on standard output and everything else on standard error; return the exit code.
 
     `hint` is a sentence that follows the error. A pending call is printed unless `seen`. If all of it was printed,
-    `state` records it as shown to this user.
+    `state` records it as shown to this user. Attachments are saved in `save`, else in a private folder of `state`.
     """
+    if result.attachments:
+        from holdfast.cli.attachment_view import save_attachments
+
+        result = save_attachments(result, state, save)
     if as_json:
         from holdfast.cli.json_output import result_output
 
@@ -182,9 +188,10 @@ def show_result(
             _record_shown(state, pending_call)
         return result.exit_code
     console.print_output(result.output, raw=raw)
-    for item in result.attachments:
-        name = f" {escape(item.name)}" if item.name else ""
-        console.print_err(f"[{item.kind}{name}: {escape(item.mime_type)}, {len(item.data):,} bytes; see --json]")
+    if result.attachments:
+        from holdfast.cli.attachment_view import print_attachments
+
+        print_attachments(result.attachments)
     if pending_call is not None:
         if _print_pending(pending_call, result, seen=seen):
             _record_shown(state, pending_call)

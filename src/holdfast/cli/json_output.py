@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.chat.turns import Position
     from holdfast.contract.call import Caller, Decision, PendingCall
     from holdfast.contract.event import Event
-    from holdfast.contract.result import Result
+    from holdfast.contract.result import Attachment, Result
     from holdfast.contract.tool import Tool
     from holdfast.factory.chat import ChatSession
     from holdfast.rules.decider import DecisionExplanation
@@ -94,6 +94,21 @@ def waits_for(pending_call: PendingCall) -> str:
     return "program" if pending_call.state == "approved" else "approval"
 
 
+class AttachmentOutput(Output):
+    kind: Annotated[str, Doc("image, audio or file")]
+    mime_type: Annotated[str, Doc("its MIME type")]
+    name: Annotated[str | None, Doc("its name as the tool gave it, or null")]
+    uri: Annotated[str | None, Doc("its address, or null")]
+    audience: Annotated[str, Doc("everyone, or person: the model is only told about it")]
+    digest: Annotated[str, Doc("the SHA-256 of its content; empty for a link")]
+    size: Annotated[int, Doc("the size of its content in bytes")]
+    path: Annotated[str | None, Doc("the file with its content, or null")]
+
+    @classmethod
+    def of(cls, item: Attachment) -> AttachmentOutput:
+        return cls(**{name: getattr(item, name) for name in cls.__struct_fields__})
+
+
 class ResultExtraOutput(Output):
     """The fields of `result` beyond those of `Result`; `error` replaces its `error` and `failure`."""
 
@@ -114,6 +129,7 @@ def result_output(result: Result, pending_call: PendingCall | None = None) -> Js
         pending=None if pending_call is None else PendingOutput.of(pending_call),
     )
     own = asdict(result)
+    own["attachments"] = [AttachmentOutput.of(item) for item in result.attachments]
     del own["failure"]
     return own | asdict(extra)
 

@@ -124,6 +124,12 @@ def with_context(function: Callable[..., int]) -> Callable[..., int]:
     return as_agent(in_skill(run))
 
 
+def with_save(function: Callable[..., int]) -> Callable[..., int]:
+    """Add `--save`."""
+    text = "Save images, audio and files of the result in this folder, without replacing any."
+    return click.option("--save", metavar="DIR", help=text)(function)
+
+
 def _completer(candidates: Callable[[], list[str]]) -> Complete:
     """Complete from `candidates`; from nothing where the configuration cannot be read."""
 

@@ -66,6 +66,7 @@ CacheRetention = Literal["none", "short", "long"]
 ForeignThinking = Literal["preserve", "drop"]
 Reach = Literal["project", "anywhere"]
 Protocol = Literal["auto", "native", "text"]
+Vision = bool | Literal["auto"]
 ModelApi = Literal["anthropic", "openai", "openai-chat", "google", "vertex"]
 
 PENDING_TTL: Final = 7 * 86_400.0
@@ -525,6 +526,12 @@ class OutputConfig(Section, frozen=True, kw_only=True):
         int, Meta(ge=0, le=2**53), LOWER, "Maximum bytes of a truncated output that are stored, to be read back later."
     ] = 64 * 1024 * 1024
     max_output_bytes: Annotated[Count | None, LOWER, "Hard limit in bytes; none by default."] = None
+    max_attachments: Annotated[
+        int, Meta(ge=0, le=1000), LOWER, "Maximum number of images, audio and files of one result."
+    ] = 32
+    max_attachment_bytes: Annotated[
+        int, Meta(ge=0, le=2**31), LOWER, "Maximum bytes of the images, audio and files of one result, in total."
+    ] = 32 * 1024 * 1024
 
 
 class LedgerConfig(Section, frozen=True, kw_only=True):
@@ -537,11 +544,11 @@ class LedgerConfig(Section, frozen=True, kw_only=True):
     keep_days: Annotated[
         Seconds | None,
         KEEP,
-        "Days for which finished calls are kept, with their before-images and long outputs. Older ones are pruned once "
-        "a day, and by `holdfast ledger prune`.",
+        "Days for which finished calls are kept, with their before-images, outputs and attachments. Older ones are "
+        "pruned once a day, and by `holdfast ledger prune`.",
     ] = 90.0
     max_blob_bytes: Annotated[
-        Count | None, KEEP, "Total size of before-images and long outputs; the oldest are removed first."
+        Count | None, KEEP, "Total size of before-images, long outputs and attachments; the oldest are removed first."
     ] = 2 * 1024**3
 
 
@@ -584,6 +591,7 @@ class ModelProvider(Section, frozen=True, kw_only=True):
     temperature: Annotated[Temperature | None, FREE, "Overrides `model.temperature`."] = None
     cache_retention: Annotated[CacheRetention | None, FREE, "Overrides `model.cache_retention`."] = None
     protocol: Annotated[Protocol | None, FREE, "Overrides `model.protocol`."] = None
+    vision: Annotated[Vision | None, FREE, "Overrides `model.vision`."] = None
 
 
 PROVIDERS: Final = per_entry("change parameters", new=lambda provider: tighten_struct(ModelProvider(), provider))
@@ -626,6 +634,12 @@ class ModelConfig(Section, frozen=True, kw_only=True):
         FREE,
         "How the model calls tools: `native`, `text` (see [models](models.md)), or `auto`, which uses text for models "
         "without native tool calling.",
+    ] = "auto"
+    vision: Annotated[
+        Vision,
+        FREE,
+        "Whether the model gets images, audio and documents: `true`, `false` (it gets descriptions), or `auto`, which "
+        "sends them unless the model is known to read only text or its server rejects them.",
     ] = "auto"
     providers: Annotated[
         dict[Name, ModelProvider],

@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Annotated, Literal
 
 from msgspec import Struct, field
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from holdfast.contract.enums import EXIT_CODES, Failure, State
 from holdfast.contract.json import Args, Doc, Identifier, Json
 
 
 class Attachment(Struct, frozen=True, kw_only=True, tag_field="type", tag="attachment"):
-    """Content other than text: an image, audio or a file."""
+    """Content other than text: an image, audio or a file. `digest` and `size` are computed from `data`.
+
+    Without `data` it is a link (`uri`), or stored content that was not loaded or is gone (`digest`).
+    """
 
     kind: Literal["image", "audio", "file"]
+    digest: Identifier = ""
+    """The SHA-256 of the content; empty for a link."""
+    size: int = 0
+    """Of the content, in bytes."""
     mime_type: str
     data: bytes = b""
     name: str | None = None
     uri: str | None = None
     audience: Literal["everyone", "person"] = "everyone"
     """`person`: interfaces show it to the person, and the model is only told about it."""
+    path: str | None = None
+    """A file with the content that tools can read, if the interface keeps one. Never stored or sent."""
+
+    def __post_init__(self) -> None:
+        # Whatever was given: a digest that disagrees with the bytes would let them pass for other content.
+        if self.data and type(self.data) is bytes:
+            force_setattr(self, "digest", sha256(self.data).hexdigest())
+            force_setattr(self, "size", len(self.data))
+
+    def without_data(self) -> Attachment:
+        """The same attachment with only its digest and size."""
+        return replace(self, data=b"")
 
 
 class Result(Struct, frozen=True, dict=True):
@@ -33,7 +53,7 @@ class Result(Struct, frozen=True, dict=True):
     metadata: Annotated[Args, Doc("facts about the output, such as whether it was cut")] = field(
         default_factory=dict[str, Json]
     )
-    attachments: Annotated[tuple[Attachment, ...], Doc("images, audio and files; `data` is base64")] = ()
+    attachments: Annotated[tuple[Attachment, ...], Doc("an object `attachment` per image, audio or file")] = ()
     state: Annotated[State, Doc("how the call ended, or that it is pending, approved or running")] = State.DONE
     failure: Annotated[Failure | None, Doc("which kind of failure it is, or null")] = None
     call_id: Annotated[Identifier, Doc("the id of the call")] = ""

@@ -42,6 +42,8 @@ class DeletedSession(Struct, frozen=True, kw_only=True):
     """Their size in bytes."""
     erased: bool
     """Whether the ledger was rewritten; if not, removed text stays in its file until another process closes it."""
+    kept: tuple[str, ...] = ()
+    """Files of attachments beside the document that stay, because they were changed."""
 
 
 class Sessions(Protocol):

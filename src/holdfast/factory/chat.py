@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from holdfast.config.config import Config, GuardrailsConfig, SecretSource
 from holdfast.config.layers import LoadedConfig, load
 from holdfast.contract.call import Caller
 from holdfast.contract.elicitation import Elicitor
-from holdfast.contract.errors import ConfigError
+from holdfast.contract.errors import ConfigError, LedgerError
 from holdfast.contract.event import WarningRaised
 from holdfast.contract.message import Role
 from holdfast.contract.tool import Tool
@@ -225,6 +226,7 @@ async def open_chat(
         )
         if elicitor is not None:
             runtime.attach(elicitor=elicitor(runtime))
+        conversation.restore_attachments_from(partial(_stored_content, runtime))
         async with runtime:
             _withdraw_orphans(runtime)
             used_model, settings = (
@@ -374,6 +376,14 @@ def _guard(rules: GuardrailsConfig, model: Model, tools: Callable[[], Sequence[T
         return short_name(tool.name) if protocol_choice(model).protocol == "text" else tool.api_name
 
     return GuardRails(rules, tools, name_for_model)
+
+
+def _stored_content(runtime: Runtime, digest: str) -> bytes | None:
+    """The content of an attachment, if the ledger still has it."""
+    try:
+        return None if runtime.ledger is None else runtime.ledger.blobs.read(digest)
+    except LedgerError:
+        return None
 
 
 def review_trust(path: Path, *, flags: Flags | None = None) -> TrustReview | None:

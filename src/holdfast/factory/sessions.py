@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -20,6 +21,8 @@ from holdfast.text.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from holdfast.store.ledger import Ledger
+
+_LOG: Final = logging.getLogger("holdfast")
 
 
 class ProjectSessions:
@@ -52,11 +55,13 @@ class ProjectSessions:
         path = Path(found.document)
         try:
             with DocumentLock(path, self._chats).acquire():
-                blobs, freed = remove_state(path, self._chats)
+                files = remove_state(path, self._chats)
                 done = delete_session(ledger, found.id, last_entry, by=by)
         except DocumentBusy as error:
             raise SessionRefused(f"The session '{found.id}' was not deleted: {error}") from None
-        return replace(done, blobs=done.blobs + blobs, freed=done.freed + freed)
+        for name in files.kept:
+            _LOG.warning("Kept %s: it was changed after the tool returned it.", escape(name))
+        return replace(done, blobs=done.blobs + files.count, freed=done.freed + files.size, kept=files.kept)
 
     def _remove_pages(self) -> None:
         """Remove all cached pages: whose session fetched a page is not stored, and each can be fetched again."""

@@ -61,6 +61,7 @@ def settings_for(config: ModelConfig, provider: str, cache_key: str | None = Non
     """Return the general parameters, overridden by those of the provider."""
     own = config.providers.get(provider) or ModelProvider()
     thinking = config.thinking if own.thinking is None else own.thinking
+    vision = config.vision if own.vision is None else own.vision
     reasoning = own.reasoning
     api = api_of(config, provider)
     if reasoning is None and isinstance(own.thinking, str) and api and not DIALECTS[api].general_thinking:
@@ -75,6 +76,7 @@ def settings_for(config: ModelConfig, provider: str, cache_key: str | None = Non
         cache_retention=own.cache_retention or config.cache_retention,
         cache_key=cache_key,
         foreign_thinking=config.foreign_thinking,
+        vision=None if vision == "auto" else vision,
         timeout=config.timeout,
         connect_timeout=config.connect_timeout,
         retries=config.retries,

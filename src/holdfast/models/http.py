@@ -31,6 +31,15 @@ _NO_TOOLS: Final = re.compile(
     rf"{_TOOLS} (is|are) (currently )?not (supported|enabled){_UNQUALIFIED}",
     re.IGNORECASE,
 )
+_NO_MEDIA: Final = re.compile(
+    r"\bimages?\b|image_url|input_image|image input|multi-?modal|\bvision\b|mmproj"  # OpenAI, llama.cpp, vLLM, gateways
+    r"|\baudio\b|input_audio|\bpdfs?\b|\bdocuments?\b|input_file|media[ _]type|inline_?data"
+    r"|content (must|should) be a (valid )?string|expected `?text`?",  # servers that take only text
+    re.IGNORECASE,
+)
+"""Words of a server that rejects images, audio or documents. Searched only if the request has some: then it is cheap to
+ask once more without them."""
+_MEDIA_STATUSES: Final = frozenset({400, 404, 415, 422, 500, 501})
 _TRANSIENT_STATUSES: Final = frozenset({408, 409, 425})
 
 
@@ -52,8 +61,11 @@ def failed_reply(endpoint: Endpoint, fault: ModelFault, how: str, why: str) -> R
     return RequestFailure(ModelError(fault, _with_detail(f"{endpoint.name} {how}", why, endpoint)), retryable=False)
 
 
-def classify_error(error: Exception, endpoint: Endpoint, *, begun: bool) -> RequestFailure:
-    """Translate any exception of a request. `begun`: whether any part of the reply has arrived."""
+def classify_error(error: Exception, endpoint: Endpoint, *, begun: bool, with_media: bool = False) -> RequestFailure:
+    """Translate any exception of a request.
+
+    `begun`: whether any part of the reply has arrived. `with_media`: whether the request has images or other files.
+    """
     from pydantic_ai import exceptions as known
 
     for cause in _causes(error):
@@ -61,9 +73,9 @@ def classify_error(error: Exception, endpoint: Endpoint, *, begun: bool) -> Requ
             return RequestFailure(ModelError(ModelFault.PROTOCOL, str(cause)), retryable=False)
     match error:
         case known.ModelHTTPError() | known.ModelRateLimitError() | known.ModelUnavailableError():
-            return _http_failure(error, endpoint)
+            return _http_failure(error, endpoint, with_media=with_media)
         case known.ModelServerError() | known.ModelRequestRejectedError() | known.ModelQuotaExceededError():
-            return _http_failure(error, endpoint)
+            return _http_failure(error, endpoint, with_media=with_media)
         case known.ModelConnectionError():
             return connection_lost(endpoint) if begun else _unreachable(error, endpoint)
         case known.ModelAPIError() if "finish_reason" in error.message:
@@ -83,7 +95,7 @@ def classify_error(error: Exception, endpoint: Endpoint, *, begun: bool) -> Requ
             return RequestFailure(ModelError(ModelFault.PROTOCOL, message), retryable=False)
 
 
-def _http_failure(error: Exception, endpoint: Endpoint) -> RequestFailure:
+def _http_failure(error: Exception, endpoint: Endpoint, *, with_media: bool) -> RequestFailure:
     from pydantic_ai import exceptions as known
 
     status = error.status_code if isinstance(error, known.ModelHTTPError) else None
@@ -99,6 +111,9 @@ def _http_failure(error: Exception, endpoint: Endpoint) -> RequestFailure:
     match error:
         case _ if isinstance(error, known.ModelContextWindowExceededError) or _exceeds_context(status, said):
             return failed(ModelFault.CONTEXT, f"The conversation is too long for {name}; shorten it.")
+        case _ if with_media and status in _MEDIA_STATUSES and _NO_MEDIA.search(said):
+            message = _with_detail(f"{name} did not take the attached files{shown}", said, endpoint)
+            return failed(ModelFault.NO_MEDIA, message)
         case _ if _NO_TOOLS.search(said):
             message = _with_detail(f"{name} takes no tools{shown}", said, endpoint)
             return failed(ModelFault.NO_TOOLS, f'{message[:-1]}; set `model.protocol` to "text".')

@@ -33,6 +33,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     cache_key: str | None = None
     """Identifies the conversation, so that its requests share a prompt cache."""
     foreign_thinking: ForeignThinking = "preserve"
+    vision: bool | None = None
+    """Whether images, audio and documents are sent; None decides by the name of the model and the server's answers."""
     timeout: float = 600.0
     connect_timeout: float = 10.0
     retries: int = 4
@@ -117,6 +119,8 @@ class ModelFault(StrEnum):
     BAD_REQUEST = "bad_request"
     NO_TOOLS = "no_tools"
     """The model, or its server as configured, does not support tools."""
+    NO_MEDIA = "no_media"
+    """The model, or its server, does not take the images, audio or documents of the request."""
     OVERLOADED = "overloaded"
     NETWORK = "network"
     CUT = "cut"

@@ -18,11 +18,14 @@ from holdfast.models.dialects import DIALECTS
 from holdfast.models.http import http_client
 from holdfast.models.port import ModelEvent, ModelFault, ReplyEnded, Retrying, Settings, StopReason, Usage
 from holdfast.models.providers import Endpoint
+from holdfast.models.vision import can_see
 from holdfast.net.network import Network
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model as WireModel
     from pydantic_ai.models import StreamedResponse
+
+    from holdfast.models.translation import WireRequest
 
 _LOG: Final = logging.getLogger("holdfast")
 _INITIAL_DELAY: Final = 1.0
@@ -41,6 +44,8 @@ class RemoteModel:
     jitter: Callable[[], float] = field(default=random.random)
     """Returns a number from 0 to 1 that scales the retry delay, so that clients do not retry in lockstep."""
     _logged: set[str] = field(default_factory=set[str], repr=False)
+    _blind: set[str] = field(default_factory=set[str], repr=False)
+    """The model's name, once its server has rejected images."""
 
     @property
     def provider(self) -> str:
@@ -61,6 +66,10 @@ class RemoteModel:
                     yield event
             if not failed:
                 return
+            if failed[0].error.fault is ModelFault.NO_MEDIA and self.name not in self._blind:
+                self._blind.add(self.name)
+                yield Retrying(attempt, 0.0, f"{failed[0].error} The model gets descriptions of them instead.")
+                continue
             pause = self._retry_delay(failed[0], attempt)
             if attempt > settings.retries or pause is None:
                 raise failed[0].error
@@ -80,14 +89,16 @@ class RemoteModel:
         self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings, failed: list[http.RequestFailure]
     ) -> AsyncGenerator[ModelEvent]:
         """Make one request. Yields the events received before a failure and appends the failure to `failed`."""
-        from holdfast.models.translation import WireReply
+        from holdfast.models.translation import WireReply, to_wire
 
         reply = WireReply(self.endpoint, tools)
         begun = False
         stream: StreamedResponse | None = None
         async with http_client(self.endpoint, settings, self.network) as client:
             wire = DIALECTS[self.endpoint.api].build(self.endpoint, client)
-            request = self._request(wire, messages, tools, settings)
+            sees = self._sees(settings)
+            sent = to_wire(messages, tools, self.endpoint, wire.system, settings.foreign_thinking, sees=sees)
+            request = self._request(wire, sent, tools, settings)
             try:
                 async with request as stream, aclosing(cast(AsyncGenerator[Any], aiter(stream))) as events:
                     async for event in events:
@@ -97,7 +108,7 @@ class RemoteModel:
             except Exception as error:
                 # A connection error after the provider's finish reason is harmless: the reply is complete.
                 if stream is None or not _finish_reason(stream):
-                    failed.append(http.classify_error(error, self.endpoint, begun=begun))
+                    failed.append(http.classify_error(error, self.endpoint, begun=begun, with_media=sent.has_media))
         if not failed and stream is not None and (problem := self._stream_failure(stream)):
             failed.append(problem)
         if failed:
@@ -112,17 +123,19 @@ class RemoteModel:
             stop = "max_tokens"
         yield ReplyEnded(stop, _usage(stream, self.endpoint), stream.model_name)
 
+    def _sees(self, settings: Settings) -> bool:
+        if self.name in self._blind:
+            return False
+        return can_see(self.endpoint.model) if settings.vision is None else settings.vision
+
     def _request(
-        self, wire: WireModel[Any], messages: Sequence[Message], tools: Sequence[Tool], settings: Settings
+        self, wire: WireModel[Any], sent: WireRequest, tools: Sequence[Tool], settings: Settings
     ) -> AbstractAsyncContextManager[StreamedResponse]:
         from pydantic_ai.direct import model_request_stream
         from pydantic_ai.messages import InstructionPart
         from pydantic_ai.models import ModelRequestParameters
         from pydantic_ai.tools import ToolDefinition
 
-        from holdfast.models.translation import to_wire
-
-        sent = to_wire(messages, tools, self.endpoint, wire.system, settings.foreign_thinking)
         dialect = DIALECTS[self.endpoint.api]
         parameters, notes = dialect.parameters(
             self.endpoint,

@@ -27,14 +27,16 @@ from holdfast.models.call_arguments import (
 from holdfast.models.dialects import DIALECTS
 from holdfast.models.port import CallBegun, ModelEvent, PartEnded, TextDelta, ThinkingDelta
 from holdfast.models.providers import Endpoint
+from holdfast.models.vision import describe_unsent, missing_reason
+from holdfast.text.attachments import essence, is_text_type
 from holdfast.text.escape import escape
+from holdfast.text.truncate import format_size
 
 BEGINNING: Final = "(The conversation begins here.)"
 """Sent as the user's first message if the conversation starts with the assistant, which some providers reject."""
 NO_RESULT: Final = "No result was recorded for this call; it was not run again."
-_TEXT_TYPES: Final = frozenset(
-    {"application/json", "application/xml", "application/yaml", "application/toml", "application/javascript"}
-)
+_MAX_TEXT: Final = 256 * 1024
+"""Bytes of an attached text: a longer one would make every later request too long."""
 _CLOSING_TAG: Final = re.compile(r"</(?=\s*attachment)", re.IGNORECASE)
 _ESCAPED_CHARS: Final = str.maketrans({'"': "'", "<": "‹", ">": "›"})
 
@@ -52,22 +54,36 @@ class WireRequest(Struct, frozen=True):
     """pydantic-ai's `ModelMessage`s."""
     calls_without_thinking: bool
     """Whether the last reply makes calls but does not begin with thinking signed by this provider."""
+    has_media: bool = False
+    """Whether it contains images, audio or documents, which the server may not take."""
 
 
 def to_wire(
-    messages: Sequence[Message], tools: Sequence[Tool], endpoint: Endpoint, system: str, foreign: ForeignThinking
+    messages: Sequence[Message],
+    tools: Sequence[Tool],
+    endpoint: Endpoint,
+    system: str,
+    foreign: ForeignThinking,
+    *,
+    sees: bool = True,
 ) -> WireRequest:
-    """Translate a conversation. `system` is pydantic-ai's name for the provider."""
-    writer = _RequestWriter(tools, endpoint, system, foreign)
+    """Translate a conversation. `system` is pydantic-ai's name for the provider; `sees`: the model takes images."""
+    writer = _RequestWriter(tools, endpoint, system, foreign, sees=sees)
     for message in messages:
         writer.add(message)
     writer.close()
-    return WireRequest("\n\n".join(writer.instructions), writer.messages, writer.calls_without_thinking)
+    return WireRequest(
+        "\n\n".join(writer.instructions), writer.messages, writer.calls_without_thinking, writer.has_media
+    )
 
 
 class _RequestWriter:
-    def __init__(self, tools: Sequence[Tool], endpoint: Endpoint, system: str, foreign: ForeignThinking) -> None:
+    def __init__(
+        self, tools: Sequence[Tool], endpoint: Endpoint, system: str, foreign: ForeignThinking, *, sees: bool
+    ) -> None:
         self.instructions: list[str] = []
+        self.has_media = False
+        self._sees = sees
         self.messages: list[wire.ModelMessage] = []
         self.calls_without_thinking = False
         self._names = {name: tool.api_name for tool in tools for name in tool.names}
@@ -120,7 +136,7 @@ class _RequestWriter:
             case Text(text) if text.strip():
                 self._user_content.append(replace_surrogates(text))
             case Attachment():
-                self._user_content.append(_file(part, self._dialect.media))
+                self._user_content.append(self._file(part))
             case ToolResult(wanted):
                 call = next((call for call in self._unanswered if call.id == wanted), None)
                 if call is not None:
@@ -131,9 +147,12 @@ class _RequestWriter:
 
     def _result(self, call: _SentCall, result: ToolResult) -> wire.ToolReturnPart:
         dialect = self._dialect
-        files = [_file(file, dialect.media) for file in result.attachments]
+        found = [self._file(item) for item in result.attachments]
+        # Some APIs encode a result of several texts as a JSON list, so there is one.
+        texts = [replace_surrogates(result.output), *(text for text in found if isinstance(text, str))]
+        files = [file for file in found if not isinstance(file, str)]
         inside = files if dialect.files_in_results else []
-        given = dialect.result_content(replace_surrogates(result.output), inside, error=result.error)
+        given = dialect.result_content("\n\n".join(filter(None, texts)), inside, error=result.error)
         if len(inside) < len(files):
             self._user_content.extend([f"[attached to the result of {call.sent_id}]", *files])
         return wire.ToolReturnPart(
@@ -142,6 +161,21 @@ class _RequestWriter:
             tool_call_id=call.sent_id,
             outcome="failed" if result.error and dialect.flags_errors else "success",
         )
+
+    def _file(self, item: Attachment) -> str | wire.BinaryContent:
+        """Return a file as native content if the model takes it, else as text, else as a line that describes it."""
+        reason = missing_reason(item)
+        if reason is not None:
+            return describe_unsent(item, reason)
+        kind = essence(item.mime_type)
+        if is_text_type(kind):
+            return _text_file(item)
+        if kind not in self._dialect.media:
+            return describe_unsent(item, "api")
+        if not self._sees:
+            return describe_unsent(item, "blind")
+        self.has_media = True
+        return wire.BinaryContent(data=item.data, media_type=kind)
 
     def _reply_parts(self, message: Message, calls: Sequence[_SentCall]) -> list[wire.ModelResponsePart]:
         """Return the text, calls and thinking of an earlier reply."""
@@ -212,20 +246,13 @@ def _part_order(parts: Sequence[Part], own: Mapping[int, object]) -> list[int]:
     return [index for index in said if index in own] + [index for index in said if index not in own]
 
 
-def _file(attachment: Attachment, media: frozenset[str]) -> str | wire.BinaryContent:
-    """Return a file as native content if the API accepts it, else as text, else as a line that says it is omitted."""
-    kind = _one_line(attachment.mime_type.partition(";")[0].strip().lower())
-    name = _one_line(replace_surrogates(attachment.name or attachment.uri or "attachment"))
-    if not attachment.data:
-        place = _one_line(replace_surrogates(attachment.uri or ""))
-        where = f" at {place}" if place and place != name else ""
-        return f"[{name} ({kind}){where}: the content is not included]"
-    if kind.startswith("text/") or kind in _TEXT_TYPES:
-        text = attachment.data.decode("utf-8", "replace")
-        return f'<attachment name="{name}" type="{kind}">\n{_CLOSING_TAG.sub(_escape_closing_tag, text)}\n</attachment>'
-    if kind not in media:
-        return f"[{name} ({kind}, {len(attachment.data)} bytes) is omitted: this model's API does not accept it]"
-    return wire.BinaryContent(data=attachment.data, media_type=kind)
+def _text_file(item: Attachment) -> str:
+    kind = _one_line(essence(item.mime_type))
+    name = _one_line(replace_surrogates(item.name or item.uri or "attachment"))
+    text = item.data[:_MAX_TEXT].decode("utf-8", "replace")
+    if item.size > _MAX_TEXT:
+        text += f"\n[The first {format_size(_MAX_TEXT)} of {format_size(item.size)} are shown.]"
+    return f'<attachment name="{name}" type="{kind}">\n{_CLOSING_TAG.sub(_escape_closing_tag, text)}\n</attachment>'
 
 
 def _one_line(text: str) -> str:

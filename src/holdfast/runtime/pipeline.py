@@ -45,6 +45,7 @@ from holdfast.runtime.results import (
     failed,
     internal_error,
     invalid_arguments,
+    limit_attachments,
     message_of,
     missing_secret,
     nested_too_deeply,
@@ -479,6 +480,8 @@ class Pipeline:
             ctx.finish_stream()
         if self._redactor.active:
             result = self._redactor.result(result)
+        if result.attachments:
+            result = limit_attachments(result, self._output)
         if len(result.output) >= self._always_fits:
             result = truncate_output(result, tool, self._output, call.id, None if ctx.read_secrets else ledger)
         if ctx.exception is not None and result.failure is Failure.TOOL_ERROR:

@@ -16,10 +16,11 @@ from holdfast.contract.coercion import JsonSanitizer, is_json_value
 from holdfast.contract.enums import Failure, State, Verdict
 from holdfast.contract.errors import ArgumentsError, BadJson, CallError, HoldfastError, LedgerError, UnknownCall
 from holdfast.contract.json import Args, Json, encode_json
-from holdfast.contract.result import Result
+from holdfast.contract.result import Attachment, Result
 from holdfast.contract.tool import Tool
 from holdfast.runtime.cancellation import RelayedError
 from holdfast.text import truncate
+from holdfast.text.attachments import describe
 
 if TYPE_CHECKING:
     from holdfast.config.config import OutputConfig
@@ -443,6 +444,36 @@ def truncate_output(result: Result, tool: Tool, limits: OutputConfig, call_id: s
     shown = truncate.with_notice(cut, tool.keeps, where, limits.max_bytes)
     structured = None if isinstance(result.structured, str) else result.structured
     return _cut_bytes(replace(result, output=shown, structured=structured, metadata=metadata), limits)
+
+
+_NAMED_ATTACHMENTS: Final = 8
+
+
+def limit_attachments(result: Result, limits: OutputConfig) -> Result:
+    """The result with at most the configured number and bytes of attachments, and a sentence about the others."""
+    kept: list[Attachment] = []
+    left_out: list[Attachment] = []
+    room = limits.max_attachment_bytes
+    for item in result.attachments:
+        if len(kept) >= limits.max_attachments or len(item.data) > room:
+            left_out.append(item)
+            continue
+        room -= len(item.data)
+        # Only bytes have a digest: a tool must not name content that is stored for another call.
+        known = {} if item.data else {"digest": "", "size": 0}
+        kept.append(replace(item, path=None, **known) if known or item.path is not None else item)
+    if left_out:
+        named = ", ".join(map(describe, left_out[:_NAMED_ATTACHMENTS]))
+        more = len(left_out) - _NAMED_ATTACHMENTS
+        others = f" and {more:,} more" if more > 0 else ""
+        text = (
+            f"[Not attached: {named}{others}. A result has at most {limits.max_attachments} attachments and "
+            f"{truncate.format_size(limits.max_attachment_bytes)} in total.]"
+        )
+        said = result.output if result.success else result.error or ""
+        joined = f"{said}\n\n{text}" if said else text
+        result = replace(result, output=joined) if result.success else replace(result, error=joined)
+    return replace(result, attachments=tuple(kept))
 
 
 def _nearly_fits(text: str, limits: OutputConfig) -> bool:

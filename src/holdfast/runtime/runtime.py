@@ -56,7 +56,14 @@ from holdfast.runtime.interfaces import Asker, AttachedInterface, Interfaces, No
 from holdfast.runtime.middleware import After, Before, Middleware, MiddlewareHandle
 from holdfast.runtime.pending import PendingCalls, PendingExpiry
 from holdfast.runtime.pipeline import CallRequest, Pipeline
-from holdfast.runtime.results import awaiting_program, failed, message_of, parse_result_dict, to_result
+from holdfast.runtime.results import (
+    awaiting_program,
+    failed,
+    limit_attachments,
+    message_of,
+    parse_result_dict,
+    to_result,
+)
 from holdfast.runtime.secrets import Secrets
 from holdfast.runtime.services import Services
 from holdfast.runtime.workspace import Workspace
@@ -415,7 +422,7 @@ class Runtime:
         done = to_result(given, self.registry.find(call.tool) or Tool(name=call.tool), call.id)
         if done.failure is Failure.INVALID_OUTPUT:
             raise CallError(f"Call {call.id} is not resolved: {done.error}")
-        return done
+        return limit_attachments(done, self.config.output) if done.attachments else done
 
     async def allow(self, pending: PendingCall, scope: Scope, *, by: str = "program", width: Width = "exact") -> Grant:
         """Store a grant for calls like this one. Raises `GrantRefused` if the grant would be too wide, and

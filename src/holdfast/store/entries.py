@@ -12,11 +12,12 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.contract.call import Answer, Call, Decision, PendingCall
-from holdfast.contract.errors import LedgerCorrupt, LedgerUnavailable
+from holdfast.contract.errors import LedgerCorrupt, LedgerError, LedgerUnavailable
 from holdfast.contract.json import Args, Identifier, Json
-from holdfast.contract.result import Result
+from holdfast.contract.result import Attachment, Result
 from holdfast.store.blobs import Blobs
 from holdfast.store.redact import Redactor, redact_struct
 
@@ -192,6 +193,20 @@ class BodyReader:
                 f"A ledger entry cannot be read ({error}). Run `holdfast ledger verify` to find it."
             ) from error
 
+    def with_bytes(self, result: Result) -> Result:
+        """Load the attachments of a stored result. Those whose bytes are gone keep only their digest and size."""
+        if not result.attachments:
+            return result
+        return replace(result, attachments=tuple(map(self._loaded, result.attachments)))
+
+    def _loaded(self, item: Attachment) -> Attachment:
+        if item.data or not item.digest:
+            return item  # a link, or an entry of an older version, which contains the bytes
+        try:
+            return replace(item, data=self._blobs.read(item.digest))
+        except LedgerError:
+            return item
+
 
 _decoders: Final[dict[type[Struct], msgspec.json.Decoder[Any]]] = {}
 
@@ -219,6 +234,9 @@ class BodyEncoder:
         self._encode = msgspec.json.Encoder(enc_hook=repr).encode
 
     def __call__(self, body: Struct) -> str:
+        result: object = getattr(body, "result", None)
+        if isinstance(result, Result) and result.attachments:
+            body = replace(body, result=self._with_stored_attachments(result))
         try:
             text = self._encode(body).decode()
         except (UnicodeEncodeError, RecursionError, TypeError, ValueError, OverflowError):
@@ -226,7 +244,7 @@ class BodyEncoder:
         try:
             read = decoder_of(type(body)).decode(text)
             if self._redactor.finds(text):
-                text = self._encode(redact_struct(read, self._redactor, self._attachment)).decode()
+                text = self._encode(redact_struct(read, self._redactor, bytes)).decode()
                 decoder_of(type(body)).decode(text)
         except msgspec.DecodeError as error:
             raise LedgerUnavailable(f"Not recorded, because the entry could not be read back: {error}.") from None
@@ -235,10 +253,30 @@ class BodyEncoder:
             text = self._encode(BodyInBlob(self._blobs.put(raw), len(raw))).decode()
         return text
 
-    def _attachment(self, data: bytes) -> bytes:
-        """Drop the whole attachment if it contains a secret, as text or as base64."""
-        texts = (b2a_base64(data, newline=False).decode(), data.decode("utf-8", "replace"))
-        return _PLACEHOLDER if any(map(self._redactor.finds, texts)) else data
+    def _with_stored_attachments(self, result: Result) -> Result:
+        """Store the bytes as blobs, before the entry that refers to them. The entry contains only their digests."""
+        return replace(result, attachments=tuple(map(self._stored, result.attachments)))
+
+    def _stored(self, item: Attachment) -> Attachment:
+        # Anything else is left to the checks below: programs can construct any value.
+        if type(item) is not Attachment or type(item.data) is not bytes:
+            return item
+        if item.path is not None:
+            item = replace(item, path=None)
+        if not item.data:
+            return replace(item, digest="", size=0)  # only stored bytes have a digest: nothing else may be named
+        if self._has_secret(item.data):
+            item = replace(item, data=_PLACEHOLDER)
+        self._blobs.put(item.data)
+        return item.without_data()
+
+    def _has_secret(self, data: bytes) -> bool:
+        """Whether the content has a secret as text or as base64; then all of it is dropped."""
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            text = data.decode("latin-1")
+        return self._redactor.finds(text) or self._redactor.finds(b2a_base64(data, newline=False).decode())
 
 
 def _to_encodable(value: object, depth: int = 0) -> object:

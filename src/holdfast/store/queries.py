@@ -207,13 +207,13 @@ class Queries:
         return rows[0][0] if rows and isinstance(rows[0][0], float) else None
 
     def result(self, call_id: str) -> Result | None:
-        """Return the result of a call that has ended, else None."""
+        """Return the result of a call that has ended, with the bytes of its attachments, else None."""
         sql = "SELECT kind, body FROM entries WHERE call = ? AND kind IN ('call', 'answered', 'ended') ORDER BY id DESC"
         with _damage_of(call_id):
             for kind, body in self.rows(sql, (call_id,)):
                 result = self.read_body(body, _ENDS[kind]).result
                 if result is not None:
-                    return result
+                    return self.read_body.with_bytes(result)
         return None
 
     def has_call(self, call_id: str) -> bool:
@@ -221,15 +221,19 @@ class Queries:
         return bool(self.rows("SELECT 1 FROM entries WHERE call = ? LIMIT 1", (call_id,)))
 
     def call(self, call_id: str) -> CallRecord:
+        """Return the record of one call, with the bytes of its attachments."""
         record = self._record(call_id)
         if record is None:
             raise self._unknown_call(call_id)
-        return record
+        return record if record.result is None else replace(record, result=self.read_body.with_bytes(record.result))
 
     def calls(
         self, limit: int = 50, wanted: CallFilter | None = None, *, unreadable: list[str] | None = None
     ) -> list[CallRecord]:
-        """Return call records, newest entry first. The ids of unreadable calls are appended to `unreadable`."""
+        """Return call records, newest entry first, without the bytes of attachments.
+
+        The ids of unreadable calls are appended to `unreadable`.
+        """
         return list(islice(self._matching(wanted or CallFilter(), unreadable), min(limit, sys.maxsize)))
 
     def _matching(self, wanted: CallFilter, unreadable: list[str] | None) -> Generator[CallRecord]:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from holdfast.contract.errors import LedgerError
 from holdfast.store.database import Transaction
 from holdfast.store.entries import EntriesPruned
+from holdfast.store.saved_attachments import remove_old
 
 if TYPE_CHECKING:
     from holdfast.config.config import LedgerConfig
@@ -29,7 +30,8 @@ _ORPHAN_GRACE: Final = 3600.0
 _PRUNED_GRACE: Final = 60.0
 """Seconds, for a blob of a pruned call: another call may be storing the same content right now."""
 _PAGE: Final = 2000
-_REFERENCE: Final = re.compile(r'"(blob|spill)":"([0-9a-f]{64})"')
+_REFERENCE: Final = re.compile(r'(?:"(?:blob|spill)"|"type":"attachment","kind":"[a-z]+","digest"):"([0-9a-f]{64})"')
+"""A reference in an entry. The order of an attachment's fields is that of its declaration."""
 _BODY_IN_BLOB: Final = '{"blob":"'
 """The start of an entry whose body is a blob. `verify` needs that blob for as long as the entry exists."""
 
@@ -93,7 +95,12 @@ def prune(
         if entries:
             ledger.shrink()
     kept = sum(file.size for file in files.values()) - freed
-    return PruneReport(calls=len(old_calls), entries=entries, blobs=len(gone), freed=freed, kept_bytes=kept)
+    copies = size = 0
+    if older_than is not None and not ledger.volatile:  # one in memory has no folder of its own
+        copies, size = remove_old(ledger.path.parent, older_than, dry_run=dry_run)
+    return PruneReport(
+        calls=len(old_calls), entries=entries, blobs=len(gone) + copies, freed=freed + size, kept_bytes=kept
+    )
 
 
 def prune_by_config(ledger: Ledger, config: LedgerConfig, *, by: str, dry_run: bool = False) -> PruneReport:
@@ -177,7 +184,7 @@ def _references(ledger: Ledger, without: set[str]) -> dict[str, _BlobUse]:
     open_calls = {call for (call,) in ledger.rows("SELECT call FROM open_calls")}
     sql = (
         "SELECT id, call, body FROM entries WHERE id > ? AND id <= ? "
-        'AND (instr(body, \'"blob":"\') OR instr(body, \'"spill":"\'))'
+        'AND (instr(body, \'"blob":"\') OR instr(body, \'"spill":"\') OR instr(body, \'"type":"attachment"\'))'
     )
     last = ledger.rows("SELECT coalesce(max(id), 0) FROM entries")[0][0]
     for start in range(0, last, _PAGE):
@@ -191,7 +198,7 @@ def _add_references(ledger: Ledger, found: dict[str, _BlobUse], entry: int, body
     if not isinstance(body, str):
         return  # a damaged entry refers to nothing
     in_blob = body.startswith(_BODY_IN_BLOB)
-    for _, reference in _REFERENCE.findall(body):
+    for reference in _REFERENCE.findall(body):
         known = found.get(reference)
         is_needed = needed or in_blob or (known is not None and known.needed)
         found[reference] = _BlobUse(entry, is_needed)

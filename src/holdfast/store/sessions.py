@@ -22,6 +22,7 @@ from holdfast.store.changes import CallUndone
 from holdfast.store.database import Transaction
 from holdfast.store.entries import EntriesPruned, RemovedCall
 from holdfast.store.retention import blobs_of, remove_calls, used_blobs
+from holdfast.store.saved_attachments import remove_copies
 
 if TYPE_CHECKING:
     from holdfast.store.ledger import Ledger
@@ -124,6 +125,9 @@ def delete_session(ledger: Ledger, name: str, last_entry: int, *, by: str) -> De
     entries = ledger.run(op)
     erased = ledger.shrink()
     count, freed = ledger.blobs.discard(blobs, lambda: used_blobs(ledger))
+    if not ledger.volatile:  # one in memory has no folder of its own
+        copies, size = remove_copies(ledger.path.parent, blobs - used_blobs(ledger))
+        count, freed = count + copies, freed + size
     return DeletedSession(id=name, calls=len(calls), entries=entries, blobs=count, freed=freed, erased=erased)
 
 

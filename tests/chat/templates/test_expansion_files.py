@@ -42,7 +42,8 @@ def test_files_become_text_or_attachments(project: TemplateProject) -> None:
     done = project.expand("1 @./a.txt, 2 @./b.png. 3 @./c.pdf 4 @./e.wav;type=audio/wav")
     assert expanded_text(done) == "1 hello {{ 1 }} @./a.txt, 2 <image/png>. 3 <application/pdf> 4 <audio/wav>"
     picture = done.parts[1]
-    assert picture == Attachment(kind="image", mime_type="image/png", data=PNG, name="b.png")
+    path = str(project.docs / "b.png")
+    assert picture == Attachment(kind="image", mime_type="image/png", data=PNG, name="b.png", path=path)
     odd = project.expand("@./d.bin")
     assert (
         "Unsupported MIME type: application/octet-stream" in only_diagnostic(odd).message

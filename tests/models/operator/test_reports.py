@@ -53,7 +53,7 @@ SAID = [
     ("read empty.txt", "Read `empty.txt`: it is empty."),
     ("read long.txt", "Not all of it is shown: `Showing lines 1-"),
     ("read lines 1-2 of src/a.py", "Read `src/a.py`, lines 1-2: 2 lines. Not all of it is shown: `2 more lines"),
-    ("read dot.png", "Attached: `image/png`."),
+    ("read dot.png", 'Attached: `image "dot.png" (image/png, 48B)`.'),
     ("read nope.txt", "This did not succeed: read `nope.txt`."),
     ("list src", "List `src`: 1 entry."),
     ("ls", "List the project's folder: 4 entries."),

@@ -95,7 +95,7 @@ class FileAccess(Struct, frozen=True, kw_only=True):
             return _decoded(path, found)
         if not (kind.startswith(("image/", "audio/")) or kind == "application/pdf"):
             raise UnreadableFile(f"Unsupported MIME type: {kind}")
-        return Attachment(kind=attachment_kind(kind), mime_type=kind, data=found, name=real.name)
+        return Attachment(kind=attachment_kind(kind), mime_type=kind, data=found, name=real.name, path=str(real))
 
     def _content(self, path: str, real: Path) -> bytes:
         root = Path(os.path.realpath(self.root))

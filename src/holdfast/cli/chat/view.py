@@ -7,10 +7,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from msgspec.structs import replace
+
 from holdfast.agent.conversation import Slot, Status
 from holdfast.agent.events import AgentEvent, GuardrailApplied, Outcome, PhaseStarted, ReplyWritten, ResultWritten
 from holdfast.agent.slot_state import SlotState, read_slot_state
 from holdfast.cli import console
+from holdfast.cli.attachment_view import print_attachments
 from holdfast.cli.chat.documents import location
 from holdfast.cli.chat.stream import StatusLine, TextStream
 from holdfast.cli.json_output import OutcomeOutput, call_preview, event_output
@@ -88,6 +91,9 @@ class JsonView:
         if isinstance(event, Outcome):
             assert self._chat is not None
             self._put(OutcomeOutput.of(event, self._chat, self._settled), with_warnings=True)
+        elif isinstance(event, ResultWritten) and event.result.attachments and self._chat is not None:
+            written = self._chat.conversation.with_paths(event.result)
+            self._put(event_output(replace(event, result=written)))
         else:
             self._put(event_output(event))
 
@@ -265,6 +271,8 @@ class TerminalView:
         limit, style = (_MAX_PLANNED, diff_style) if planned else (_MAX_LINES, _dim)
         shown = quote(text, sys.stderr, limit, style=style, more="see the document for all of it", brief=True)
         console.print_err_lines(shown.lines if text else ())
+        if result.attachments:
+            print_attachments(self._open.conversation.with_paths(result).attachments)
 
     def _print_call(self, sign: str, name: str, arguments: str, colour: str) -> None:
         self.finish_line()

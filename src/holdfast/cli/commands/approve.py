@@ -25,7 +25,7 @@ from holdfast.cli.pending_view import record_shown, require_single_pending, revi
 from holdfast.cli.project_context import Flags, read_ledger, whoami
 from holdfast.cli.projects import ProjectScope, each_project, enter_project
 from holdfast.cli.prompt import PromptDismissed
-from holdfast.cli.root import with_flags
+from holdfast.cli.root import with_flags, with_save
 from holdfast.contract.call import Answer
 from holdfast.contract.enums import State
 from holdfast.contract.errors import NotPending
@@ -44,6 +44,7 @@ from holdfast.text.escape import escape_name
 @click.option("--read", metavar="PATH", multiple=True, help="Let this call read a path that the sandbox hides.")
 @click.option("--write", metavar="PATH", multiple=True, help="Let this call change files in another folder.")
 @click.option("--no-sandbox", "outside", is_flag=True, help="Run this call without a sandbox.")
+@with_save
 @project_option
 @by_option
 @with_flags
@@ -54,6 +55,7 @@ def approve(
     new_args: str | None,
     digest: str | None,
     always: LastingScope | None,
+    save: str | None,
     project: ProjectScope,
     by: str | None,
     as_json: bool,
@@ -85,7 +87,8 @@ def approve(
     if every:
         if any(given is not None for given in (call_id, new_args, digest, always)) or any(wider.values()):
             raise UsageProblem("--all cannot be combined with options that are about one call.")
-        return max((_approve_all(flags, by, as_json=as_json) for _ in each_project(flags, project)), default=PENDING)
+        codes = (_approve_all(flags, by, save, as_json=as_json) for _ in each_project(flags, project))
+        return max(codes, default=PENDING)
     args = None if new_args is None else parse_object(new_args, "--args")
     widen = _widening(**wider)
     if widen and always is not None:
@@ -110,10 +113,11 @@ def approve(
     except PromptDismissed:
         console.print_err(f"Call {escape_name(pending.call.id)} is still pending.")
         return PENDING
-    return show_result(result, now, as_json=as_json, state=state, seen=now is not None and now.digest == shown)
+    seen = now is not None and now.digest == shown
+    return show_result(result, now, as_json=as_json, state=state, seen=seen, save=save)
 
 
-def _approve_all(flags: Flags, by: str | None, *, as_json: bool) -> int:
+def _approve_all(flags: Flags, by: str | None, save: str | None, *, as_json: bool) -> int:
     """Approve every call that is pending now: the person confirms all of them at once, or was shown each before."""
     with read_ledger(flags, expire=True) as ledger:
         calls = [item for item in ledger.pending() if item.state is State.PENDING and not item.definition_only]
@@ -131,7 +135,7 @@ def _approve_all(flags: Flags, by: str | None, *, as_json: bool) -> int:
     code = 0
     for item in calls:
         result, now, _ = deliver_answer(flags, item, Answer(kind="approve", by=whoami(by)), quiet=True)
-        code = max(code, show_result(result, now, as_json=as_json, state=state, seen=True))
+        code = max(code, show_result(result, now, as_json=as_json, state=state, seen=True, save=save))
     return code
 
 

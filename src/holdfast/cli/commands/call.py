@@ -6,7 +6,7 @@ import click
 
 from holdfast.cli.call_runner import run_call
 from holdfast.cli.project_context import Flags
-from holdfast.cli.root import complete_tool, with_context, with_flags
+from holdfast.cli.root import complete_tool, with_context, with_flags, with_save
 
 
 @click.command()
@@ -15,10 +15,18 @@ from holdfast.cli.root import complete_tool, with_context, with_flags
 @click.option("--pending", is_flag=True, help="Do not ask: leave a call that needs approval pending.")
 @click.option("--headless", is_flag=True, help="Do not ask: deny a call that needs approval.")
 @click.option("--raw", is_flag=True, help="Write the output unescaped; it may contain terminal control codes.")
+@with_save
 @with_flags
 @with_context
 def call(
-    flags: Flags, tool: str, words: tuple[str, ...], pending: bool, headless: bool, raw: bool, as_json: bool
+    flags: Flags,
+    tool: str,
+    words: tuple[str, ...],
+    pending: bool,
+    headless: bool,
+    raw: bool,
+    save: str | None,
+    as_json: bool,
 ) -> int:
     """Call a tool.
 
@@ -47,4 +55,4 @@ def call(
         raise click.UsageError("--pending leaves the call pending and --headless denies it. Use one of them.")
     if raw and as_json:
         raise click.UsageError("--json escapes the output and --raw does not. Use one of them.")
-    return run_call(tool, words, as_json=as_json, pending=pending, headless=headless, raw=raw, flags=flags)
+    return run_call(tool, words, as_json=as_json, pending=pending, headless=headless, raw=raw, save=save, flags=flags)

@@ -16,12 +16,13 @@ import click
 from msgspec.structs import asdict, replace
 
 from holdfast.cli import console
+from holdfast.cli.attachment_view import attachment_line, save_attachments
 from holdfast.cli.errors import FAILED, report
 from holdfast.cli.json_output import CallOutput, NetworkOutput, PruningOutput, VerificationOutput
 from holdfast.cli.layout import label_line, print_table, quote, quoted_field_lines, wrap_sentence
 from holdfast.cli.pending_view import print_unreadable
 from holdfast.cli.project_context import Flags, project_here, read_ledger, tools_by_name, whoami
-from holdfast.cli.root import DefaultGroup, complete_call, complete_tool, with_flags
+from holdfast.cli.root import DefaultGroup, complete_call, complete_tool, with_flags, with_save
 from holdfast.contract.enums import State
 from holdfast.contract.tool import Tool
 from holdfast.factory.runtime import open_ledger
@@ -177,11 +178,13 @@ def _no_match(wanted: CallFilter) -> str:
 
 @ledger.command()
 @click.argument("call_id", metavar="ID", shell_complete=complete_call)
+@with_save
 @with_flags
-def show(flags: Flags, call_id: str, as_json: bool) -> int:
+def show(flags: Flags, call_id: str, save: str | None, as_json: bool) -> int:
     """Show everything recorded about one call.
 
-    ID may be shortened to the part before its dash if that is unique.
+    ID may be shortened to the part before its dash if that is unique. Images,
+    audio and files of its result are saved, and their paths are printed.
 
     \b
     Example:
@@ -189,6 +192,8 @@ def show(flags: Flags, call_id: str, as_json: bool) -> int:
     """
     with read_ledger(flags) as store:
         record = store.call(store.find(call_id))
+        if record.result is not None and record.result.attachments:
+            record = replace(record, result=save_attachments(record.result, store.path.parent, save))
     if as_json:
         console.print_json(CallOutput.of(record))
     else:
@@ -408,6 +413,7 @@ def _show(record: CallRecord) -> None:
     _block("with", format_arguments(call.args))
     if record.result is not None:
         _block("result" if record.result.success else "error", record.result.text)
+        console.print_out_lines(map(attachment_line, record.result.attachments))
 
 
 def _field(name: str, text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from binascii import Error as NotBase64
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, cast
 
 from mcp import Client
 from mcp.client import InputRequiredRoundsExceededError
@@ -17,6 +17,7 @@ from mcp_types import (
     URL_ELICITATION_REQUIRED,
     CallToolResult,
 )
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from holdfast.contract.enums import Failure, State
@@ -93,6 +94,10 @@ MAX_ATTACHMENTS: Final = 32
 _NAMED_IN_A_LINE: Final = 8
 _MAX_MIME: Final = 128
 _MAX_ADDRESS: Final = 4096
+ATTACHMENT: Final = "holdfast/attachment"
+"""What another holdfast says about a block in `_meta`, as `mcp/server/wire` writes it."""
+OWN_URI: Final = "holdfast:"
+"""The start of an address that another holdfast made up for a block without one."""
 _NO_WORDS: Final = "The tool reported an error without a message."
 
 
@@ -125,6 +130,28 @@ def result_from(answer: CallToolResult) -> Result:
 
 def _attachment(block: Any, room: int) -> Attachment | str:
     """The block as an attachment, or why it is none."""
+    made = _content(block, room)
+    if isinstance(made, str):
+        return made
+    audience = getattr(block.annotations, "audience", None)
+    made = replace(made, audience="person" if audience == ["user"] else "everyone")
+    meta = cast(dict[str, object], block.meta or {})
+    facts = meta.get(ATTACHMENT)
+    return made if not isinstance(facts, dict) else _with_facts(made, cast(dict[Any, Any], facts))
+
+
+def _with_facts(made: Attachment, facts: dict[Any, Any]) -> Attachment:
+    """The attachment with what another holdfast says about it."""
+    name, uri, kind = facts.get("name"), facts.get("uri"), facts.get("kind")
+    return replace(
+        made,
+        kind=kind if kind in ("image", "audio", "file") else made.kind,
+        name=_sound(name)[:_MAX_ADDRESS] or None if isinstance(name, str) else None,
+        uri=_address(uri) if isinstance(uri, str) else made.uri,
+    )
+
+
+def _content(block: Any, room: int) -> Attachment | str:
     if block.type == "image" or block.type == "audio":
         return _decoded(block, block.type, block.data, _kind(block.mime_type, "application/octet-stream"), room)
     if block.type == "resource_link":
@@ -136,6 +163,7 @@ def _attachment(block: Any, room: int) -> Attachment | str:
         )
     resource = block.resource
     uri = _address(resource.uri)
+    uri = None if uri.startswith(OWN_URI) else uri
     text: str | None = getattr(resource, "text", None)
     if text is None:
         mime_type = _kind(resource.mime_type, "application/octet-stream")

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from holdfast.contract.json import encode_json
 from holdfast.contract.result import Attachment, Result
+from holdfast.text.attachments import describe, is_text_type
 
 _MAX_BITS: Final = 4096
 """Bits of an integer. Many JSON parsers and some of our transports reject longer ones."""
@@ -106,11 +107,14 @@ def _clean_data(data: Any) -> Any:
 
 CALL: Final = "holdfast/call"
 STATE: Final = "holdfast/state"
+ATTACHMENT: Final = "holdfast/attachment"
+"""In `_meta` of a content block: kind, name and URI, and the digest and size of content."""
+OWN_URI: Final = "holdfast:"
+"""The start of the address of an attachment that has none of its own."""
 _PLACED: Final = frozenset(
     {"success", "output", "error", "structured", "attachments", "state", "call_id", "failure", "metadata"}
 )
 """Result fields that have their own place in the response, or are internal. All others go to `_meta`."""
-_TEXTS: Final = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
 
 
 def to_wire(result: Result, *, modern: bool, limit: int | None = None) -> dict[str, Any]:
@@ -143,17 +147,35 @@ def complete(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def block_of(item: Attachment, call_id: str, place: int) -> dict[str, Any]:
-    """One attachment as a content block: image, audio, embedded file, or a link to it."""
+    """One attachment as a content block: image, audio, embedded file, a link to it, or a line about what is gone."""
+    if item.digest and not item.data:
+        return {"type": "text", "text": f"[{describe(item)} was attached, but its content is no longer stored.]"}
+    return {**_content(item, call_id, place), **_annotations(item), "_meta": {ATTACHMENT: _facts(item)}}
+
+
+def _content(item: Attachment, call_id: str, place: int) -> dict[str, Any]:
     if item.kind in ("image", "audio") and item.data:
         return {"type": item.kind, "data": b64encode(item.data).decode(), "mimeType": item.mime_type}
-    uri = item.uri or f"holdfast:{call_id}/{place}"
+    uri = item.uri or f"{OWN_URI}{call_id}/{place}"
     if not item.data and item.uri:
         return {"type": "resource_link", "uri": uri, "name": item.name or uri, "mimeType": item.mime_type}
     return {"type": "resource", "resource": {"uri": uri, "mimeType": item.mime_type, **_body(item)}}
 
 
+def _annotations(item: Attachment) -> dict[str, Any]:
+    return {"annotations": {"audience": ["user"]}} if item.audience == "person" else {}
+
+
+def _facts(item: Attachment) -> dict[str, Any]:
+    """What MCP has no field for in every block."""
+    known: dict[str, Any] = {"kind": item.kind, "name": item.name, "uri": item.uri}
+    if item.digest:
+        known |= {"digest": item.digest, "size": item.size}
+    return {name: value for name, value in known.items() if value is not None}
+
+
 def _body(item: Attachment) -> dict[str, str]:
-    if item.mime_type.startswith(_TEXTS) or item.mime_type.endswith(("+json", "+xml")):
+    if is_text_type(item.mime_type):
         try:
             return {"text": item.data.decode()}
         except UnicodeDecodeError:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from holdfast.contract.json import Args, Json
 from holdfast.contract.message import ToolResult, ToolUse
 from holdfast.models.requests.masked_text import quoted
+from holdfast.text.attachments import describe
 
 
 def describe_call(tool: str, args: Args) -> str:
@@ -111,8 +112,7 @@ def report(use: ToolUse, result: ToolResult) -> str:
     tell = _SUMMARIES.get(use.name, _line_count)
     parts = [f"{said[:1].upper()}{said[1:]}: {tell(result.output)}"]
     if result.attachments:
-        kinds = ", ".join(attachment.mime_type for attachment in result.attachments)
-        parts.append(f"Attached: {quoted(kinds)}.")
+        parts.append(f"Attached: {quoted(', '.join(map(describe, result.attachments)))}.")
     if cut := _TRUNCATED.search(result.output):
         parts.append(f"Not all of it is shown: {quoted(cut[0].strip('[]'))}.")
     return " ".join(parts)

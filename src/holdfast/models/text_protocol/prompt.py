@@ -24,6 +24,7 @@ from holdfast.models.text_protocol.syntax import (
     TextCall,
     short_name,
 )
+from holdfast.text.attachments import is_text_type
 
 CALL_FORMS: Final = {
     "read_file": "[read_file: PATH]",
@@ -227,7 +228,6 @@ def _literal(value: object) -> str:
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]+")
 _FRAME_LIKE: Final = re.compile(r"===(?=[^\S\n]*/?[^\S\n]*tool_(?:result|error))", re.IGNORECASE)
 _TAG_LIKE: Final = re.compile(rf"\[(?={ANY_TAG[2:]})|``(?=`)|~~(?=~)|---(?={CONTENT[3:]})")
-_TEXT_TYPE: Final = re.compile(r"text/.*|application/(json|xml|yaml|toml|javascript)|.*\+(json|xml|yaml)", re.DOTALL)
 _MAX_LABEL: Final = 200
 _CONTINUE_HINT: Final = re.compile(r" Use offset=[0-9]+ to continue\.(?=\]\Z)")
 
@@ -309,9 +309,8 @@ def _label(name: str) -> str:
 
 
 def _is_text(attached: Attachment) -> bool:
-    """Whether the attachment is text, which becomes part of its result."""
-    kind = attached.mime_type.partition(";")[0].strip().lower()
-    return bool(attached.data and _TEXT_TYPE.fullmatch(kind))
+    """Whether the attachment is text for the model, which becomes part of its result."""
+    return bool(attached.data) and attached.audience == "everyone" and is_text_type(attached.mime_type)
 
 
 def _escape_frames(text: str) -> str:
