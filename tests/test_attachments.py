@@ -24,7 +24,7 @@ from holdfast.contract.json import encode_json
 from holdfast.contract.message import ToolResult
 from holdfast.mcp.client.tool_call import result_from
 from holdfast.mcp.server.wire import clean, to_wire
-from holdfast.models.vision import missing_reason
+from holdfast.models.attachments import missing_reason
 from holdfast.store.ledger import Ledger
 from tests.attachment_strategies import PNG, attachments
 from tests.chat.chat_files import ONE, conversation_with_calls, only_slot, open_conversation

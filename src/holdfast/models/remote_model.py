@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from holdfast.contract.message import Message
 from holdfast.contract.tool import Tool
 from holdfast.models import http
+from holdfast.models.attachments import can_see
 from holdfast.models.dialects import DIALECTS
 from holdfast.models.http import http_client
 from holdfast.models.port import ModelEvent, ModelFault, ReplyEnded, Retrying, Settings, StopReason, Usage
 from holdfast.models.providers import Endpoint
-from holdfast.models.vision import can_see
 from holdfast.net.network import Network
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from holdfast.contract.message import Aborted, Message, Part, Text, Thinking, To
 from holdfast.contract.names import to_api_name
 from holdfast.contract.result import Attachment
 from holdfast.contract.tool import Tool
+from holdfast.models.attachments import describe_unsent, missing_reason
 from holdfast.models.call_arguments import (
     INVALID_JSON_KEY,
     CallIds,
@@ -27,7 +28,6 @@ from holdfast.models.call_arguments import (
 from holdfast.models.dialects import DIALECTS
 from holdfast.models.port import CallBegun, ModelEvent, PartEnded, TextDelta, ThinkingDelta
 from holdfast.models.providers import Endpoint
-from holdfast.models.vision import describe_unsent, missing_reason
 from holdfast.text.attachments import essence, is_text_type
 from holdfast.text.escape import escape
 from holdfast.text.truncate import format_size

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from holdfast.config.config import ModelConfig, ModelProvider
 from holdfast.contract.message import Message, Text, ToolResult
 from holdfast.contract.result import Attachment
+from holdfast.models.attachments import can_see, describe_unsent, missing_reason
 from holdfast.models.from_config import settings_for
 from holdfast.models.port import ModelEvent, ModelFault, ReplyEnded, Retrying, Settings
 from holdfast.models.text_protocol.prompt import to_plain_text
-from holdfast.models.vision import can_see, describe_unsent, missing_reason
 from tests.attachment_strategies import PNG, attachments
 from tests.models.exchanges import HELLO, TOOLS, body, call, fault, hear, run
 from tests.models.servers.apis import ANTHROPIC, APIS, CHAT, Api
