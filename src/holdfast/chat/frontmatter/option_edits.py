@@ -20,7 +20,7 @@ from holdfast.config.options import PRESET_NAME, check_type, short_repr
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.names import GROUP_PREFIX, MCP_PREFIX, is_pattern, mcp_server_name
 from holdfast.registry.selection import Edit
-from holdfast.rules.policy import GROUPS, PLANNED_TOOLS
+from holdfast.rules.policy import GROUPS
 from holdfast.rules.resolvers import BUILT_IN_PRESETS
 from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean
@@ -61,7 +61,7 @@ class KnownNames:
             return self._canonical.get(name, name)
         if name.startswith(PRESET):
             raise UnknownName(name, sorted(self._presets))
-        return self._tool_or_set(name, absent=(*self._baseline.hidden, *PLANNED_TOOLS))
+        return self._tool_or_set(name, absent=self._baseline.hidden)
 
     def tool(self, name: str) -> str:
         """Resolve an entry of the document's tools."""

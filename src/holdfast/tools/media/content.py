@@ -106,7 +106,7 @@ def _identified(data: bytes, name: str | None, declared: str | None, accepted: C
         raise MediaRefused(f"{'The data' if name is None else escape(name)} is empty.")
     found, notes = content_type(data), list[str]()
     if accepted is not None and found not in accepted:
-        names = ", ".join(map(name_of, accepted))
+        names = ", ".join(dict.fromkeys(map(name_of, accepted)))
         raise MediaRefused(f"This is {_what(found, data)}, and only {names} can be read. Convert it first.")
     if found is None and declared is not None and declared.startswith(("image/", "audio/", "video/")):
         raise MediaRefused(

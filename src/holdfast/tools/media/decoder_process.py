@@ -33,6 +33,7 @@ _CODECS: Final = (
 """The decoders of these containers that people use. FFmpeg has hundreds more."""
 _RATES: Final = range(4_000, 384_001)
 _MAX_CHANNELS: Final = 8
+_REDUCIBLE: Final = ("L", "LA", "RGB", "RGBA")
 _COLOURS: Final = 6
 _MAX_ENTRIES: Final = 30
 _MAX_VALUE: Final = 300
@@ -70,11 +71,12 @@ def decode_image(request: Request, data: bytes) -> tuple[Reply, bytes]:
             facts: Reply = {"width": width, "height": height, "mode": opened.mode, **_frames(opened, data, request)}
             facts |= _metadata(opened, location=bool(request["location"]))
             side = int(request["max_side"])
-            opened.draft("RGB", (side, side))
+            opened.draft("RGB", (side, side))  # a JPEG is then decoded at a fraction of its size
             opened.load()
-            picture = ImageOps.exif_transpose(opened)
+            picture = opened if opened.mode in _REDUCIBLE and "transparency" not in opened.info else _opaque(opened)
+            picture.thumbnail((side, side))  # before anything that copies all pixels
+            ImageOps.exif_transpose(picture, in_place=True)
             picture = _opaque(picture)
-            picture.thumbnail((side, side))
     except Image.DecompressionBombError:
         size = _size_in_header(data, request)
         raise Unreadable(f"it has {size}more than {limit:,} pixels (media.max_pixels)") from None
@@ -177,15 +179,18 @@ def _colours(picture: Image.Image) -> list[dict[str, Any]]:
     small = picture.resize((64, 64)).quantize(_COLOURS)
     counted = sorted(small.getcolors() or [], reverse=True)
     palette = small.getpalette() or []
+    codes: dict[str, str] = {}
     shares: dict[str, float] = {}
     for count, index in counted:
         assert isinstance(index, int)
         red, green, blue = palette[3 * index : 3 * index + 3]
         code = f"#{red:02x}{green:02x}{blue:02x}"
-        shares[code] = shares.get(code, 0.0) + count / 4096
+        name = colour_name(code)
+        codes.setdefault(name, code)  # of colours with one name, the most frequent
+        shares[name] = shares.get(name, 0.0) + count / 4096
     return [
-        {"name": colour_name(code), "hex": code, "share": round(share, 3)}
-        for code, share in sorted(shares.items(), key=lambda item: -item[1])
+        {"name": name, "hex": codes[name], "share": round(share, 3)}
+        for name, share in sorted(shares.items(), key=lambda item: -item[1])
         if share >= 0.01
     ]
 
@@ -220,7 +225,8 @@ def decode_audio(request: Request, data: bytes) -> tuple[Reply, bytes]:
     damaged = False
     try:
         options = {"codec_whitelist": ",".join(_CODECS), "protocol_whitelist": "file"}
-        with av.open(BytesIO(data), "r", format=_CONTAINERS[request["mime_type"]], options=options) as opened:
+        container = _CONTAINERS[request["mime_type"]]
+        with av.open(BytesIO(data), "r", format=container, options=options, metadata_errors="replace") as opened:
             stream = next(iter(opened.streams.audio), None)
             if stream is None:
                 raise Unreadable("it contains no audio")
@@ -241,7 +247,7 @@ def decode_audio(request: Request, data: bytes) -> tuple[Reply, bytes]:
                         break
             except FFmpegError:
                 damaged = True
-    except FFmpegError:
+    except (FFmpegError, ValueError, OSError):
         raise Unreadable("it is damaged") from None
     if not samples:
         raise Unreadable("it is damaged" if damaged else "it contains no audio")

@@ -109,7 +109,7 @@ def trailing_note(data: bytes, mime: str) -> str | None:
     if found is None:
         return None
     if found.end is None:
-        return f"The {name_of(mime)} file is damaged or cut off: viewers may show a part of it or nothing."
+        return f"The {name_of(mime)} file is damaged or cut off: programs may show a part of it or nothing."
     rest = data[found.end :]
     if not rest.strip(b"\0\r\n\t "):
         return None
@@ -119,9 +119,13 @@ def trailing_note(data: bytes, mime: str) -> str | None:
 
 def name_of(mime: str) -> str:
     """Return the usual name of a format: `JPEG` for `image/jpeg`."""
-    return {"audio/mpeg": "MP3", "image/webp": "WebP", "audio/webm": "WebM", "audio/ogg": "Ogg"}.get(
-        mime, mime.partition("/")[2].upper()
-    )
+    return {
+        "audio/mpeg": "MP3",
+        "image/webp": "WebP",
+        "audio/webm": "WebM",
+        "video/webm": "WebM",
+        "audio/ogg": "Ogg",
+    }.get(mime, mime.partition("/")[2].upper())
 
 
 def _is_mp3(data: bytes) -> bool:

@@ -26,7 +26,7 @@ async def _execute(args: Args, ctx: Context) -> Result:
     given = cast("str | None", args.get("filename")) or media.name
     name = safe_name(given, media.mime_type)
     notes = [*media.notes]
-    if given and name != given:
+    if given and not name.startswith(given):
         notes.append("The file name was changed to one that is safe and fits the content.")
     if can_run(media.mime_type):
         notes.append(f"A file of type {media.mime_type} can run code when it is opened.")
