@@ -68,8 +68,9 @@ def audio(mime: AudioType = "audio/ogg") -> bytes:
         return SPEECH.read_bytes()
     container, codec, rate = _AUDIO[mime]
     out = io.BytesIO()
-    with av.open(str(SPEECH), "r") as source, av.open(out, "w", format=container) as target:
-        stream: Any = target.add_stream(codec, rate=rate, layout="mono")
+    with av.open(str(SPEECH), "r") as source, av.open(out, "w", format=container) as opened:
+        target: Any = opened  # the types of its packets are unknown
+        stream = target.add_stream(codec, rate=rate, layout="mono")
         resampler = av.AudioResampler(format=stream.format.name, layout="mono", rate=rate)
         for frame in source.decode(source.streams.audio[0]):
             for made in resampler.resample(frame):

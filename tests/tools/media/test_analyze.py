@@ -42,7 +42,11 @@ class Seeing:
 def without_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """Act as if RapidOCR were not installed: facts need Pillow alone."""
     find = analyze.find_spec
-    monkeypatch.setattr(analyze, "find_spec", lambda name: None if name == "rapidocr" else find(name))
+
+    def without(name: str) -> object:
+        return None if name == "rapidocr" else find(name)
+
+    monkeypatch.setattr(analyze, "find_spec", without)
 
 
 def seeing(folder: Path, reply: VisionReply | HoldfastError, **options: Any) -> tuple[Runtime, Seeing]:
@@ -176,7 +180,7 @@ def test_a_failure_of_the_provider_names_the_way_out(tmp_path: Path) -> None:
 
 
 def test_a_missing_package_is_named_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.tools.schemas.find_spec", lambda name: None)
+    monkeypatch.setattr("holdfast.tools.schemas.find_spec", dict[str, object]().get)
     assert IMAGE_ANALYZE.unavailable is not None
     assert IMAGE_ANALYZE.unavailable() == "it needs PIL. Install it: pip install 'holdfast[media]'"
 

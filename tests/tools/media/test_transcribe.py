@@ -111,5 +111,5 @@ def test_without_a_model_it_says_which_options_to_set(monkeypatch: pytest.Monkey
     assert "media.whisper_model" in str(AUDIO_TRANSCRIBE.unavailable())
     local = with_whisper()
     assert local.unavailable is not None and local.unavailable() is None
-    monkeypatch.setattr("holdfast.tools.schemas.find_spec", lambda name: None)
+    monkeypatch.setattr("holdfast.tools.schemas.find_spec", dict[str, object]().get)
     assert local.unavailable() == "it needs faster_whisper. Install it: pip install 'holdfast[speech]'"

@@ -17,7 +17,10 @@ from holdfast.tools.media.workers import Recognition, WorkerFailed, decode
 from tests.runtime.support import run
 from tests.tools.media.samples import image
 
-ASLEEP = (sys.executable, "-c", "import time; time.sleep(600)")
+
+def asleep(*words: str) -> tuple[str, ...]:
+    """The argv of a process that does nothing, in place of the decoder's."""
+    return (sys.executable, "-c", "import time; time.sleep(600)")
 
 
 async def ask(recognition: Recognition, seconds: float = 60) -> str:
@@ -39,14 +42,14 @@ async def gone(pid: int) -> None:
 
 @pytest.mark.spec("B11e")
 def test_a_decoder_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "holdfast_module", lambda *_: ASLEEP)
+    monkeypatch.setattr(workers, "holdfast_module", asleep)
     with pytest.raises(WorkerFailed, match="it takes too long"):
         run(decode({}, image(), max_reply=0, seconds=0.2))
 
 
 @pytest.mark.spec("B11e")
 def test_a_cancelled_call_ends_its_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "holdfast_module", lambda *_: ASLEEP)
+    monkeypatch.setattr(workers, "holdfast_module", asleep)
     started: list[int] = []
     start = workers.start
 

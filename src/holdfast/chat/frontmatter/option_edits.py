@@ -6,7 +6,7 @@ Errors are collected with their lines; valid edits still apply.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, TypeVar, cast
 
 from msgspec import Struct
@@ -78,7 +78,7 @@ class KnownNames:
         tool = name.removeprefix(f"{MCP_PREFIX}{server}").removeprefix(":")
         return server in self._baseline.config.mcp.servers and bool(tool)
 
-    def _tool_or_set(self, name: str, absent: tuple[str, ...] = ()) -> str:
+    def _tool_or_set(self, name: str, absent: Collection[str] = ()) -> str:
         if name in self._canonical:
             return self._canonical[name]
         if name in absent or is_pattern(name) or self._is_server_tool(name):
