@@ -228,31 +228,6 @@ def test_a_damaged_file_is_decoded_or_refused_with_a_reason(
             assert len(data) <= 2 * RATE
 
 
-@pytest.mark.spec("B11b")
-def test_the_limits_of_the_process_hold() -> None:
-    script = """
-import json, sys
-from holdfast.tools.media.worker_frames import limit_resources
-limit_resources(300 * 1024**2, threads=False)
-told = []
-try:
-    bytearray(400 * 1024**2)
-except MemoryError:
-    told.append("memory")
-import signal, tempfile
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-try:
-    with open(sys.argv[1], "w") as file:
-        file.write("x")
-except OSError:
-    told.append("files")
-print(json.dumps(told))
-"""
-    path = "/dev/shm/holdfast-limit-test" if sys.platform == "linux" else "/tmp/holdfast-limit-test"
-    done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, timeout=60, check=True)
-    assert json.loads(done.stdout) == ["memory", "files"]
-
-
 def test_a_plain_grey_png_is_read() -> None:
     found, rgb = pixels(png(8, 8, rows=(b"\0" + bytes([128]) * 8) * 8), "image/png")
     assert found["mode"] == "L" and set(rgb) == {128}

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from holdfast.tools.media import workers
-from holdfast.tools.media.service import MediaService
 from holdfast.tools.media.workers import Recognition, WorkerFailed, decode
 from tests.runtime.support import run
 from tests.tools.media.samples import image
@@ -144,18 +143,5 @@ def test_calls_take_turns_and_one_that_waits_too_long_says_so(tmp_path: Path) ->
         os.kill(recognition.pid, signal.SIGCONT)
         assert "lacks" in await first
         recognition.close()
-
-    run(main())
-
-
-def test_closing_the_service_ends_its_processes(tmp_path: Path) -> None:
-    async def main() -> None:
-        service = MediaService()
-        service.listener = Recognition("speech", tmp_path)
-        await ask(service.listener)
-        pid = service.listener.pid
-        assert pid is not None
-        service.close()
-        await gone(pid)
 
     run(main())
