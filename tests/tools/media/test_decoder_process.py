@@ -91,8 +91,8 @@ from tests.tools.media.samples import image_bombs, png, wav
 from holdfast.tools.media.service import MediaService, MediaSettings
 from holdfast.tools.media.workers import WorkerFailed
 
-service = MediaService(MediaSettings(max_seconds=600))
-large = png(7000, 7000, rows=(b"\\0" + bytes(7000)) * 7000, level=1)
+service = MediaService(MediaSettings(max_seconds=300))
+large = png(5000, 5000, rows=(b"\\0" + bytes(5000)) * 5000, level=1)
 for mime, data in [*image_bombs().values(), ("image/png", large)]:
     try:
         run(service.pixels(data, mime, location=False))
