@@ -18,6 +18,7 @@ from holdfast.config.config import (
     ConfirmationConfig,
     GuardrailsConfig,
     McpServer,
+    MediaConfig,
     ModelConfig,
     ModelProvider,
     PolicyLayer,
@@ -52,6 +53,7 @@ def looser_options(one: Config, other: Config) -> list[str]:
         ("network.private", one.network.private == other.network.private),
         *_web(one.web, other.web),
         *_browser(one.browser, other.browser),
+        *_media(one.media, other.media),
         ("output.max_lines", one.output.max_lines <= other.output.max_lines),
         ("output.max_bytes", one.output.max_bytes <= other.output.max_bytes),
         ("output.max_spill", one.output.max_spill <= other.output.max_spill),
@@ -89,6 +91,14 @@ def _web(one: WebConfig, other: WebConfig) -> tuple[Check, ...]:
         ("web.robots", one.robots or not other.robots),
         *((f"web.{name}", getattr(one, name) <= getattr(other, name)) for name in limits),
         *((f"web.{name}", getattr(one, name) == getattr(other, name)) for name in fixed),
+    )
+
+
+def _media(one: MediaConfig, other: MediaConfig) -> tuple[Check, ...]:
+    limits, fixed = ("max_bytes", "max_pixels", "max_seconds"), ("vision_model", "transcription_model", "whisper_model")
+    return (
+        *((f"media.{name}", getattr(one, name) <= getattr(other, name)) for name in limits),
+        *((f"media.{name}", getattr(one, name) == getattr(other, name)) for name in fixed),
     )
 
 

@@ -157,6 +157,12 @@ LOOSER: list[tuple[str, Any]] = [
     ("ledger.durability", "process"),
     ("ledger.keep_days", 1),
     ("ledger.max_blob_bytes", 1),
+    ("media.vision_model", "openai:gpt-5"),
+    ("media.transcription_model", "openai:whisper-1"),
+    ("media.whisper_model", "/models/evil"),
+    ("media.max_bytes", 10**12),
+    ("media.max_pixels", 10**12),
+    ("media.max_seconds", 999_999.0),
     ("memory.namespaces", ["*"]),
     ("memory.shared", ["private/*"]),
     ("memory.embedder", "small"),
@@ -281,7 +287,7 @@ def test_a_looser_value_is_ignored_and_reported_by_key(
     assert path in notice
     if path in (
         "secrets", "tools.modules", "model.providers", "network.private", "memory.shared", "web.search_url",
-        "browser.executable",
+        "browser.executable", "media.vision_model", "media.transcription_model", "media.whisper_model",
     ):  # fmt: skip
         assert "only from user-level config" in notice
     else:

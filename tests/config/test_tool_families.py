@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from holdfast.config.options import USER_ONLY, Section, options
-from holdfast.config.tool_families import BrowserConfig, MemoryConfig, NetworkConfig, WebConfig
+from holdfast.config.tool_families import BrowserConfig, MediaConfig, MemoryConfig, NetworkConfig, WebConfig
 
 REMOTE = [
     (NetworkConfig, "private"),
     (WebConfig, "search_url"),
     (BrowserConfig, "executable"),
+    (MediaConfig, "vision_model"),
+    (MediaConfig, "transcription_model"),
+    (MediaConfig, "whisper_model"),
     (MemoryConfig, "shared"),
 ]
 """Options that name what a family reaches or runs."""

@@ -121,3 +121,29 @@ class MemoryConfig(Section, frozen=True, kw_only=True):
         float, Meta(ge=0, le=1), FREE, "The share of keywords in the score of a search; the rest is for the meaning."
     ] = 0.5
     max_item_bytes: Annotated[Count, LOWER, "Maximum size of one item."] = 64 * 1024
+
+
+class MediaConfig(Section, frozen=True, kw_only=True):
+    vision_model: Annotated[
+        Name | None,
+        USER_ONLY,
+        "The model that looks at images for `image.analyze`, as `provider:model`; `local` for none, and without it the "
+        "model of the conversation. Its provider is in `[model.providers]` or built in.",
+    ] = None
+    transcription_model: Annotated[
+        Name | None,
+        USER_ONLY,
+        "The model that transcribes for `audio.transcribe`, as `provider:model` of a provider with OpenAI's API, such "
+        "as `openai:whisper-1`; without it, `whisper_model` does.",
+    ] = None
+    whisper_model: Annotated[
+        Name | None,
+        USER_ONLY,
+        "The folder of a Whisper model for faster-whisper, to transcribe on this machine (needs `holdfast[speech]`). "
+        "Nothing is downloaded.",
+    ] = None
+    max_bytes: Annotated[Count, LOWER, "Maximum size of an image, a recording or a file to send."] = 25 * 1024 * 1024
+    max_pixels: Annotated[Count, LOWER, "Maximum number of pixels of an image, by its header."] = 50_000_000
+    max_seconds: Annotated[
+        Seconds, LOWER, "How much of a recording is transcribed on this machine, from its beginning."
+    ] = 1800.0

@@ -9,33 +9,45 @@ from functools import partial
 from pathlib import Path
 
 from holdfast import __version__
-from holdfast.config.config import Config
+from holdfast.config.config import Config, SecretSource
 from holdfast.config.tool_families import BrowserConfig, WebConfig
+from holdfast.contract.media import Transcriber, Vision
 from holdfast.contract.memory import Memory
 from holdfast.contract.sessions import Sessions
 from holdfast.contract.tool import Tool
+from holdfast.factory.media import analysis_tool, media_settings, open_transcriber, open_vision, transcription_tool
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.runtime.runtime import Runtime
+from holdfast.runtime.secrets import Secrets
 from holdfast.tools import builtin_tools
 from holdfast.tools.browser import chromium
 from holdfast.tools.browser.service import Browsers, BrowserSettings
+from holdfast.tools.media.service import MediaService
 from holdfast.tools.web.search import configured_search
 from holdfast.tools.web.service import Web, WebSettings
 
 
 def configured_tools(config: Config) -> list[Tool]:
-    """The built-in tools: `web.search` for the configured engine, `browser.*` for the configured Chromium."""
-    search = configured_search(web_settings(config.web))
-    tools = [search if tool.name == search.name else tool for tool in builtin_tools()]
+    """The built-in tools: `web.search` for the configured engine, `image.analyze` and `audio.transcribe` for the
+    configured models, `browser.*` for the configured Chromium."""
+    chosen = (configured_search(web_settings(config.web)), analysis_tool(config), transcription_tool(config))
+    by_name = {tool.name: tool for tool in chosen}
+    tools = [by_name.get(tool.name, tool) for tool in builtin_tools()]
     if config.browser.executable is None:
         return tools
     unavailable = partial(chromium.missing, config.browser.executable)
     return [tool.with_(unavailable=unavailable) if tool.unavailable is chromium.missing else tool for tool in tools]
 
 
+def model_secret(runtime: Runtime, source: SecretSource) -> str:
+    """Return the key of a model's provider, which the runtime redacts from now on. Raises `SecretUnavailable`."""
+    root = runtime.workspace.root or Path(runtime.workspace.cwd)
+    return Secrets({"model": source}, runtime.redactor.add, root).get("model")
+
+
 def provide_services(runtime: Runtime, state: Path, chats: Path) -> None:
     """Provide what built-in tools ask for. `state` is the project's state folder, `chats` the one of its documents."""
-    config = runtime.config
+    config, secret = runtime.config, partial(model_secret, runtime)
 
     def sessions() -> Sessions:
         from holdfast.factory.sessions import ProjectSessions
@@ -63,10 +75,18 @@ def provide_services(runtime: Runtime, state: Path, chats: Path) -> None:
         runtime.on_close(made.close)
         return made
 
+    def media() -> MediaService:
+        made = MediaService(media_settings(config.media))
+        runtime.on_close(made.close)
+        return made
+
     runtime.services.provide(Sessions, sessions)
     runtime.services.provide(Memory, memory)
     runtime.services.provide(Web, web)
     runtime.services.provide(Browsers, browsers)
+    runtime.services.provide(MediaService, media)
+    runtime.services.provide(Vision, lambda: open_vision(config, runtime.network, secret))
+    runtime.services.provide(Transcriber, lambda: open_transcriber(config, runtime.network, secret))
 
 
 def web_settings(config: WebConfig) -> WebSettings:

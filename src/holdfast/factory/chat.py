@@ -34,7 +34,7 @@ from holdfast.chat.frontmatter.evaluator import evaluate
 from holdfast.chat.lua.host import LuaHost
 from holdfast.chat.parser import Preamble
 from holdfast.chat.templates.expansion import Expanded, ExpansionScope, FileAccess, expand
-from holdfast.config.config import Config, GuardrailsConfig, SecretSource
+from holdfast.config.config import Config, GuardrailsConfig
 from holdfast.config.layers import LoadedConfig, load
 from holdfast.contract.call import Caller
 from holdfast.contract.elicitation import Elicitor
@@ -42,6 +42,7 @@ from holdfast.contract.errors import ConfigError, LedgerError
 from holdfast.contract.event import WarningRaised
 from holdfast.contract.message import Role
 from holdfast.contract.tool import Tool
+from holdfast.factory.builtin import model_secret
 from holdfast.factory.runtime import (
     DocumentContext,
     Project,
@@ -62,7 +63,6 @@ from holdfast.registry.source_loader import WAITING_FOR_SOURCES
 from holdfast.rules.policy import Policy, PolicyRules
 from holdfast.runtime.interfaces import Nobody
 from holdfast.runtime.runtime import Runtime
-from holdfast.runtime.secrets import Secrets
 
 Flags = Mapping[str, Any]
 OnEvent = Callable[[AgentEvent], None]
@@ -317,7 +317,7 @@ def _instructions(project: Project) -> str:
 def _open_model(config: Config, runtime: Runtime, cache_key: str) -> tuple[Model, Settings]:
     return open_model(
         config.model,
-        secret=lambda source: _secret(runtime, source),
+        secret=partial(model_secret, runtime),
         network=runtime.network,
         cache_key=cache_key,
         edit_repair=config.guardrails.enabled and config.guardrails.edit_repair,
@@ -448,8 +448,3 @@ def _is_current(conversation: DocumentConversation, project: Project, digest: st
 def _digest(document: Document) -> str:
     found = document.frontmatter
     return "" if found is None else digest_of_frontmatter(found.language, found.code)
-
-
-def _secret(runtime: Runtime, source: SecretSource) -> str:
-    root = runtime.workspace.root or Path(runtime.workspace.cwd)
-    return Secrets({"model": source}, runtime.redactor.add, root).get("model")

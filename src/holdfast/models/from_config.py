@@ -46,15 +46,33 @@ def open_model(
     return with_protocol(transport, config, edit_repair=edit_repair), settings
 
 
-def check_name(config: ModelConfig) -> None:
-    """Raise `ConfigError` if the model's name has no provider; does not check that the provider is reachable."""
-    provider, colon, model = config.name.partition(":")
-    if config.name == OPERATOR:
+def check_name(config: ModelConfig, name: str | None = None, option: str = "model.name") -> None:
+    """Raise `ConfigError` if the model's name has no provider; does not check that the provider is reachable.
+
+    `name` is another model than the conversation's, from `option`.
+    """
+    name = config.name if name is None else name
+    provider, colon, model = name.partition(":")
+    if name == OPERATOR and option == "model.name":
         return
     if provider not in KNOWN_PROVIDERS and provider not in config.providers:
-        raise ConfigError(_unknown_provider(provider, config))
+        raise ConfigError(_unknown_provider(provider, config, name, option))
     if not colon or not model:
-        raise ConfigError(f"model.name is '{config.name}'; write it as 'provider:model', such as '{provider}:NAME'.")
+        raise ConfigError(f"{option} is '{name}'; write it as 'provider:model', such as '{provider}:NAME'.")
+
+
+def address_of(config: ModelConfig, name: str, option: str) -> tuple[ModelApi, str]:
+    """Return the API and the address of a model, without its key. Raises `ConfigError`."""
+    check_name(config, name, option)
+    provider = name.partition(":")[0]
+    return _address(provider, config.providers.get(provider) or ModelProvider())[:2]
+
+
+def open_endpoint(config: ModelConfig, name: str, option: str, *, secret: SecretReader) -> Endpoint:
+    """Return the endpoint of a model for tools. Raises `ConfigError`, or `ModelError` without a key or package."""
+    check_name(config, name, option)
+    provider, _, model = name.partition(":")
+    return _endpoint(provider, model, config.providers.get(provider) or ModelProvider(), secret)
 
 
 def settings_for(config: ModelConfig, provider: str, cache_key: str | None = None) -> Settings:
@@ -83,22 +101,16 @@ def settings_for(config: ModelConfig, provider: str, cache_key: str | None = Non
     )
 
 
-def _unknown_provider(provider: str, config: ModelConfig) -> str:
+def _unknown_provider(provider: str, config: ModelConfig, name: str, option: str) -> str:
     names = [OPERATOR, *KNOWN_PROVIDERS, *config.providers]
     meant = did_you_mean(provider, names)
     end = f"did you mean '{meant}'?" if meant else f"known are {', '.join(names)}, and what [model.providers] names."
-    return f"There is no model provider '{provider}' (model.name is '{config.name}'); {end}"
+    return f"There is no model provider '{provider}' ({option} is '{name}'); {end}"
 
 
 def _endpoint(provider: str, model: str, own: ModelProvider, secret: SecretReader) -> Endpoint:
     known = KNOWN_PROVIDERS.get(provider)
-    api = own.api or (known.api if known else None)
-    if api is None:
-        raise ConfigError(f"model.providers.{provider} has no `api`; give one of {', '.join(DIALECTS)}.")
-    base = own.base_url or (known.base_url if known and known.api == api else None)
-    if base is None:
-        raise ConfigError(f"model.providers.{provider} has no `base_url`; give the server's address.")
-    base, location = DIALECTS[api].resolve_address(provider, base, own)
+    api, base, location = _address(provider, own)
     _check_installed(api)
     key, key_from = _find_key(provider, known, own, secret)
     _check_address(provider, base, key)
@@ -113,6 +125,19 @@ def _endpoint(provider: str, model: str, own: ModelProvider, secret: SecretReade
         location=location,
         priced=known is not None and bool(known.keys) and own.base_url is None,
     )
+
+
+def _address(provider: str, own: ModelProvider) -> tuple[ModelApi, str, str | None]:
+    """Return the API, the address and the location. Raises `ConfigError`."""
+    known = KNOWN_PROVIDERS.get(provider)
+    api = own.api or (known.api if known else None)
+    if api is None:
+        raise ConfigError(f"model.providers.{provider} has no `api`; give one of {', '.join(DIALECTS)}.")
+    base = own.base_url or (known.base_url if known and known.api == api else None)
+    if base is None:
+        raise ConfigError(f"model.providers.{provider} has no `base_url`; give the server's address.")
+    base, location = DIALECTS[api].resolve_address(provider, base, own)
+    return api, base, location
 
 
 def _find_key(

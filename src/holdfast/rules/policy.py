@@ -31,8 +31,6 @@ GROUPS: Final = frozenset({
     "minio", "runtime", "sessions", "skills", "system", "web",
 })  # fmt: skip
 """Known group names: using one is not reported as a typo, even if no tool is in the group."""
-PLANNED_TOOLS: Final = frozenset({"audio.transcribe", "image.analyze", "media.send"})
-"""Names reserved for future tools: using one is not reported as a typo."""
 
 
 class ToolMatcher:
@@ -283,7 +281,7 @@ def check_names(
     if not named:
         return []
     tools = list(known)
-    names = {name for tool in tools for name in (*tool.names, tool.api_name)} | PLANNED_TOOLS | {TOOL_SEARCH}
+    names = {name for tool in tools for name in (*tool.names, tool.api_name)} | {TOOL_SEARCH}
     groups = {f"{GROUP_PREFIX}{group}" for group in GROUPS.union(*(tool.groups for tool in tools))}
     presets = {*get_args(BuiltInPreset), *config.approval.presets}
     there = {mcp_server_name(tool.source) for tool in tools}

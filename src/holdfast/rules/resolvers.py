@@ -29,7 +29,7 @@ from holdfast.rules.chain import (
     every_tool,
     log_warning,
 )
-from holdfast.rules.policy import PLANNED_TOOLS, ToolMatcher
+from holdfast.rules.policy import ToolMatcher
 
 if TYPE_CHECKING:
     from holdfast.store.ledger import Grant
@@ -40,7 +40,7 @@ _FUNCTION: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", r
 
 def is_module_path(entry: str, is_tool: Callable[[str], bool]) -> bool:
     """Whether a list entry is an import path. Tool names contain dots too, so the name of an existing tool never is."""
-    if entry in PLANNED_TOOLS or entry.startswith(GROUP_PREFIX) or is_tool(entry):
+    if entry.startswith(GROUP_PREFIX) or is_tool(entry):
         return False
     return _MODULE.fullmatch(entry) is not None or _FUNCTION.fullmatch(entry) is not None
 

@@ -6,7 +6,7 @@ Errors are collected with their lines; valid edits still apply.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, TypeVar, cast
 
 from msgspec import Struct
@@ -20,7 +20,7 @@ from holdfast.config.options import PRESET_NAME, check_type, short_repr
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.names import GROUP_PREFIX, MCP_PREFIX, is_pattern, mcp_server_name
 from holdfast.registry.selection import Edit
-from holdfast.rules.policy import GROUPS, PLANNED_TOOLS
+from holdfast.rules.policy import GROUPS
 from holdfast.rules.resolvers import BUILT_IN_PRESETS
 from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean
@@ -61,7 +61,7 @@ class KnownNames:
             return self._canonical.get(name, name)
         if name.startswith(PRESET):
             raise UnknownName(name, sorted(self._presets))
-        return self._tool_or_set(name, absent=(*self._baseline.hidden, *PLANNED_TOOLS))
+        return self._tool_or_set(name, absent=self._baseline.hidden)
 
     def tool(self, name: str) -> str:
         """Resolve an entry of the document's tools."""
@@ -78,7 +78,7 @@ class KnownNames:
         tool = name.removeprefix(f"{MCP_PREFIX}{server}").removeprefix(":")
         return server in self._baseline.config.mcp.servers and bool(tool)
 
-    def _tool_or_set(self, name: str, absent: tuple[str, ...] = ()) -> str:
+    def _tool_or_set(self, name: str, absent: Collection[str] = ()) -> str:
         if name in self._canonical:
             return self._canonical[name]
         if name in absent or is_pattern(name) or self._is_server_tool(name):

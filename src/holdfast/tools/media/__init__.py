@@ -1,0 +1,1 @@
+"""`media.send`, `image.analyze` and `audio.transcribe`."""

@@ -1,0 +1,91 @@
+"""`MediaService`: what the media tools of one runtime share: limits, decoders and recognition processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+
+from holdfast.contract.tool import Reach
+from holdfast.tools.media.decoder_process import RATE
+from holdfast.tools.media.workers import OnProgress, Recognition, decode
+
+_IMAGE_SECONDS: Final = 30.0
+_AUDIO_SECONDS: Final = 120.0
+MAX_SIDE: Final = 2048
+"""The longest side of a picture for recognition and for a provider. Models reduce larger ones themselves."""
+_MAX_ENCODED: Final = 3 * MAX_SIDE * MAX_SIDE + 65_536
+
+
+class MediaSettings(Struct, frozen=True, kw_only=True):
+    """The limits of the section `[media]` of the configuration."""
+
+    max_bytes: int = 25 * 1024 * 1024
+    max_pixels: int = 50_000_000
+    max_seconds: float = 1800.0
+    whisper_model: Path | None = None
+
+
+class RemoteEngine(Struct, frozen=True, kw_only=True):
+    """A configured model that a tool sends its file to."""
+
+    name: str
+    """`provider:model`."""
+    host: str
+    """As `Reach.hosts` names it."""
+
+    @property
+    def reach(self) -> Reach:
+        return Reach((self.host,))
+
+
+class MediaService:
+    """Made once per runtime. `close` ends its processes."""
+
+    def __init__(self, settings: MediaSettings | None = None) -> None:
+        self.settings = settings or MediaSettings()
+        self.reader = Recognition("text")
+        self.listener = Recognition("speech", self.settings.whisper_model)
+
+    def close(self) -> None:
+        self.reader.close()
+        self.listener.close()
+
+    async def pixels(self, data: bytes, mime_type: str, *, location: bool) -> tuple[dict[str, Any], bytes]:
+        """Return facts about an image, and its pixels as rows of RGB. Raises `WorkerFailed`."""
+        return await self._image(data, mime_type, "pixels", location=location)
+
+    async def picture(self, data: bytes, mime_type: str, *, location: bool) -> tuple[dict[str, Any], bytes]:
+        """Return facts about an image, and a new file that contains the picture and nothing else."""
+        return await self._image(data, mime_type, "file", location=location)
+
+    async def _image(self, data: bytes, mime_type: str, want: str, *, location: bool) -> tuple[dict[str, Any], bytes]:
+        request = {
+            "do": "image",
+            "mime_type": mime_type,
+            "want": want,
+            "max_pixels": self.settings.max_pixels,
+            "max_side": MAX_SIDE,
+            "location": location,
+        }
+        return await decode(request, data, max_reply=_MAX_ENCODED, seconds=_IMAGE_SECONDS)
+
+    async def samples(self, data: bytes, mime_type: str) -> tuple[dict[str, Any], bytes]:
+        """Return facts about a recording, and its samples. Raises `WorkerFailed`."""
+        request = {"do": "audio", "mime_type": mime_type, "max_seconds": self.settings.max_seconds}
+        most = int(self.settings.max_seconds * RATE) * 2
+        return await decode(request, data, max_reply=most, seconds=_AUDIO_SECONDS)
+
+    async def read_text(
+        self, pixels: bytes, width: int, height: int, *, seconds: float, on_progress: OnProgress
+    ) -> dict[str, Any]:
+        """Return the lines of text in a picture."""
+        request = {"width": width, "height": height}
+        return await self.reader.ask(request, pixels, seconds=seconds, on_progress=on_progress)
+
+    async def listen(
+        self, samples: bytes, language: str | None, *, seconds: float, on_progress: OnProgress
+    ) -> dict[str, Any]:
+        """Return the segments of speech in a recording."""
+        return await self.listener.ask({"language": language}, samples, seconds=seconds, on_progress=on_progress)

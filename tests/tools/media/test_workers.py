@@ -1,0 +1,147 @@
+"""Media processes are killed when they take too long or their call ends, and start anew when they are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.tools.media import workers
+from holdfast.tools.media.workers import Recognition, WorkerFailed, decode
+from tests.runtime.support import run
+from tests.tools.media.samples import image
+
+
+def asleep(*words: str) -> tuple[str, ...]:
+    """The argv of a process that does nothing, in place of the decoder's."""
+    return (sys.executable, "-c", "import time; time.sleep(600)")
+
+
+async def ask(recognition: Recognition, seconds: float = 60) -> str:
+    """Ask for speech with a model that does not exist, which needs no model: the reason why it fails."""
+    with pytest.raises(WorkerFailed) as failed:
+        await recognition.ask({"language": None}, b"", seconds=seconds, on_progress=lambda share: None)
+    return str(failed.value)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - nothing else tells that a process has started or ended
+        await asyncio.sleep(0.01)
+
+
+async def gone(pid: int) -> None:
+    """Wait until a child of this process has ended."""
+    await until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+@pytest.mark.spec("B11e")
+def test_a_decoder_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "holdfast_module", asleep)
+    with pytest.raises(WorkerFailed, match="it takes too long"):
+        run(decode({}, image(), max_reply=0, seconds=0.2))
+
+
+@pytest.mark.spec("B11e")
+def test_a_cancelled_call_ends_its_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "holdfast_module", asleep)
+    started: list[int] = []
+    start = workers.start
+
+    def recorded(*args: object, **options: object) -> object:
+        child = start(*args, **options)  # pyright: ignore[reportArgumentType]
+        started.append(child.pid)
+        return child
+
+    monkeypatch.setattr(workers, "start", recorded)
+
+    async def main() -> None:
+        task = asyncio.create_task(decode({}, image(), max_reply=0, seconds=600))
+        await until(lambda: bool(started))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await gone(started[0])
+
+    run(main())
+
+
+def test_a_reply_that_is_too_large_is_refused() -> None:
+    request = {
+        "do": "image", "mime_type": "image/png", "want": "pixels", "max_pixels": 10**6, "max_side": 64,
+        "location": False,
+    }  # fmt: skip
+    with pytest.raises(WorkerFailed, match="too large"):
+        run(decode(request, image(), max_reply=10, seconds=60))
+
+
+@pytest.mark.spec("B11e")
+def test_a_recognition_process_stays_for_the_next_request_and_ends_when_it_is_idle(tmp_path: Path) -> None:
+    async def main() -> None:
+        recognition = Recognition("speech", tmp_path, idle_seconds=600)
+        assert "lacks config.json and model.bin and tokenizer.json" in await ask(recognition)
+        first = recognition.pid
+        assert first is not None
+        await ask(recognition)
+        assert recognition.pid == first
+        recognition.close()
+        assert recognition.pid is None
+        short = Recognition("speech", tmp_path, idle_seconds=0.05)
+        await ask(short)
+        await until(lambda: short.pid is None)
+        assert "lacks" in await ask(short)
+        short.close()
+
+    run(main())
+
+
+@pytest.mark.spec("B11e")
+def test_a_recognition_process_that_died_is_replaced(tmp_path: Path) -> None:
+    async def main() -> None:
+        recognition = Recognition("speech", tmp_path)
+        await ask(recognition)
+        first = recognition.pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        assert "lacks" in await ask(recognition)
+        assert recognition.pid not in (None, first)
+        recognition.close()
+
+    run(main())
+
+
+@pytest.mark.spec("B11e")
+def test_a_recognition_that_hangs_is_killed_and_the_next_one_works(tmp_path: Path) -> None:
+    async def main() -> None:
+        recognition = Recognition("speech", tmp_path)
+        await ask(recognition)
+        first = recognition.pid
+        assert first is not None
+        os.kill(first, signal.SIGSTOP)
+        assert await ask(recognition, seconds=0.2) == "it takes too long"
+        await gone(first)
+        assert "lacks" in await ask(recognition)
+        recognition.close()
+
+    run(main())
+
+
+def test_calls_take_turns_and_one_that_waits_too_long_says_so(tmp_path: Path) -> None:
+    async def main() -> None:
+        recognition = Recognition("speech", tmp_path)
+        await ask(recognition)
+        assert recognition.pid is not None
+        os.kill(recognition.pid, signal.SIGSTOP)
+        first = asyncio.create_task(ask(recognition, seconds=600))
+        await asyncio.sleep(0)
+        assert await ask(recognition, seconds=0.2) == "another call uses the model. Try again later"
+        assert recognition.pid is not None
+        os.kill(recognition.pid, signal.SIGCONT)
+        assert "lacks" in await first
+        recognition.close()
+
+    run(main())
