@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 
 from holdfast.config.options import USER_ONLY, Section, options
-from holdfast.config.tool_families import BrowserConfig, MemoryConfig, NetworkConfig, WebConfig
+from holdfast.config.tool_families import BrowserConfig, MemoryConfig, MinioConfig, NetworkConfig, WebConfig
 
 REMOTE = [
     (NetworkConfig, "private"),
     (WebConfig, "search_url"),
     (BrowserConfig, "executable"),
     (MemoryConfig, "shared"),
+    *((MinioConfig, name) for name in ("endpoint", "public_endpoint", "bucket", "region", "access_key", "secret")),
+    (MinioConfig, "style"),
+    (MinioConfig, "ca_file"),
 ]
 """Options that name what a family reaches or runs."""
 

@@ -1,0 +1,492 @@
+"""`minio.sync`: the texts below a prefix into nested namespaces of the memory, incremental by ETag."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import Any, Final, Literal, cast
+
+from msgspec import Struct
+
+from holdfast.contract.call import Precondition, Proposal
+from holdfast.contract.context import Context
+from holdfast.contract.enums import Risk
+from holdfast.contract.errors import HoldfastError
+from holdfast.contract.json import Args
+from holdfast.contract.memory import Memory, NewItem
+from holdfast.contract.result import Result, fail, ok
+from holdfast.text.escape import escape
+from holdfast.text.preview import with_label
+from holdfast.text.truncate import format_size
+from holdfast.tools.schemas import (
+    INTEGER,
+    LABEL,
+    STRING,
+    array,
+    builtin_tool,
+    needs_extra,
+    nullable,
+    strict_object,
+    text,
+)
+from holdfast.tools.storage.ingest import DEFAULT_NAMESPACE, MAX_CHARS, limit_of, too_large, write_mode
+from holdfast.tools.storage.memory_items import (
+    Mode,
+    Stopped,
+    Written,
+    check_base,
+    item_contents,
+    object_namespace,
+    store_text,
+)
+from holdfast.tools.storage.object_text import NotText, name_problem, read_text
+from holdfast.tools.storage.records import Record, Source
+from holdfast.tools.storage.s3_client import MAX_KEY_BYTES, S3Client, StorageFailed, StoredObject, key_problem
+from holdfast.tools.storage.service import MARGIN, Storage, no_reach
+
+DEFAULT_SECONDS: Final = 600.0
+DEFAULT_OBJECTS: Final = 100
+MAX_OBJECTS: Final = 1000
+DEFAULT_CHARS: Final = 100_000
+MAX_LISTED: Final = 100_000
+"""Keys that are looked at below one prefix."""
+_SHOWN: Final = 100
+"""Objects of each kind that a preview or an output names."""
+
+Ending = Literal["complete", "limit", "time", "cancelled", "failed"]
+
+
+class _Request(Struct, frozen=True, kw_only=True):
+    """What a call asks for."""
+
+    server: str
+    bucket: str
+    prefix: str
+    base: str
+    mode: Mode
+    objects: int
+    chars: int
+    force: bool
+
+    def source(self, key: str) -> Source:
+        return Source(self.server, self.bucket, key, object_namespace(self.base, self.bucket, key))
+
+
+class _Skipped(Struct, frozen=True):
+    key: str
+    reason: str
+
+
+class _Plan(Struct, frozen=True, kw_only=True):
+    """What a listing and the records say that there is to do."""
+
+    todo: tuple[StoredObject, ...]
+    """At most `max_objects`."""
+    later: int
+    """Objects that wait for the next run."""
+    unchanged: int
+    skipped: tuple[_Skipped, ...]
+    vanished: tuple[str, ...]
+    """Keys that were ingested and are no longer there."""
+    listed: int
+    whole: bool
+    """Whether every key below the prefix was listed."""
+
+    @property
+    def digest(self) -> str:
+        lines = (f"{each.key}\0{each.etag}\0{each.size}" for each in self.todo)
+        return sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _request(args: Args, storage: Storage) -> _Request:
+    """Read the arguments. Raises `HoldfastError`."""
+    prefix = cast(str, args["prefix"])
+    if len(prefix.encode("utf-8", "replace")) > MAX_KEY_BYTES:
+        raise StorageFailed(f"The prefix has more than {MAX_KEY_BYTES:,} bytes.")
+    return _Request(
+        server=storage.settings.address().url.origin,
+        bucket=storage.bucket(args),
+        prefix=prefix,
+        base=check_base(cast("str | None", args.get("namespace_base")) or DEFAULT_NAMESPACE),
+        mode=write_mode(args, "replace"),
+        objects=limit_of(args, "max_objects", DEFAULT_OBJECTS),
+        chars=limit_of(args, "max_chars_per_object", DEFAULT_CHARS),
+        force=bool(args.get("force")),
+    )
+
+
+async def _make_plan(request: _Request, storage: Storage, client: S3Client) -> _Plan:
+    """List the objects and compare them with the records. Raises `StorageFailed` or `RecordsUnavailable`."""
+    known = await asyncio.to_thread(storage.records.below, request.server, request.bucket, request.prefix)
+    records = {(record.key, record.namespace): record for record in known}
+    todo: list[StoredObject] = []
+    skipped: list[_Skipped] = []
+    seen: set[str] = set()
+    unchanged, token, tokens = 0, None, set[str]()
+    while True:
+        page = await client.list_page(request.bucket, request.prefix, token)
+        for each in page.objects:
+            if each.key in seen or not each.key.startswith(request.prefix):
+                continue  # a server that sends an object twice, or one that was not asked for
+            seen.add(each.key)
+            problem = _problem(each, request, storage)
+            record = None if problem is not None else records.get((each.key, request.source(each.key).namespace))
+            if problem is not None:
+                skipped.append(_Skipped(each.key, problem))
+            elif not _is_current(record, each, request):
+                todo.append(each)
+            elif record is not None and record.state == "skipped":
+                skipped.append(_Skipped(each.key, f"{record.reason} (as before)"))
+            else:
+                unchanged += 1
+        token = page.next
+        if token is None or token in tokens or len(seen) >= MAX_LISTED:
+            break
+        tokens.add(token)
+    whole = token is None
+    base = f"{request.base}/"
+    gone = {
+        record.key
+        for record in known
+        if record.state != "skipped" and record.key not in seen and record.namespace.startswith(base)
+    }
+    return _Plan(
+        todo=tuple(todo[: request.objects]),
+        later=max(0, len(todo) - request.objects),
+        unchanged=unchanged,
+        skipped=tuple(skipped),
+        vanished=tuple(sorted(gone)) if whole else (),
+        listed=len(seen),
+        whole=whole,
+    )
+
+
+def _problem(each: StoredObject, request: _Request, storage: Storage) -> str | None:
+    """Return why an object is skipped without reading it, or None."""
+    if (problem := key_problem(each.key)) is not None:
+        return f"its key {problem}"
+    if (problem := name_problem(each.key, force=request.force)) is not None:
+        return problem
+    most = storage.settings.max_object_bytes
+    if each.size > most:
+        return too_large(each.size, most)
+    return "it is empty" if not each.size else None
+
+
+def _is_current(record: Record | None, each: StoredObject, request: _Request) -> bool:
+    """Whether the object was ingested, or skipped for what it is, in the state that it has now."""
+    if record is None or record.etag != each.etag or not each.etag:
+        return False
+    if record.state == "skipped":
+        return record.forced or not request.force
+    return record.state == "ingested" and record.chars == request.chars
+
+
+# ---------------------------------------------------------------------- proposal
+
+
+async def _propose(args: Args, ctx: Context) -> Proposal | Result:
+    storage = ctx.service(Storage)
+    try:
+        request = _request(args, storage)
+        if ctx.dry_run:
+            return _proposal(args, request, None)
+        ctx.progress(f"listing {request.bucket}/{escape(request.prefix)}…")
+        async with storage.client(ctx, request.bucket) as client:
+            plan = await _make_plan(request, storage, client)
+        memory = ctx.service(Memory)
+        namespaces = {request.source(each.key).namespace for each in plan.todo}
+        await asyncio.to_thread(_check, memory, ctx, namespaces)
+    except HoldfastError as error:
+        return fail(str(error))
+    if not plan.todo:
+        output = _output(request, plan, [], "complete")
+        return ok(_text(output), structured=output)
+    return _proposal(args, request, plan)
+
+
+def _check(memory: Memory, ctx: Context, namespaces: Iterable[str]) -> None:
+    """Raise `MemoryRefused` if a namespace is not allowed."""
+    for namespace in namespaces:
+        memory.check(ctx, NewItem(namespace=namespace, content="x"))
+
+
+def _proposal(args: Args, request: _Request, plan: _Plan | None) -> Proposal:
+    where = f"{request.bucket}/{escape(request.prefix)}"
+    risk = Risk.HIGH if request.mode == "replace" else Risk.MEDIUM
+    if plan is None:
+        summary = f"remember the texts below {where} in {request.base}"
+        return Proposal(tool_name="minio.sync", summary=summary, risk=risk, payload=args, preview=summary)
+    size = format_size(sum(each.size for each in plan.todo))
+    how = "replaces what earlier runs wrote for them" if request.mode == "replace" else "keeps what earlier runs wrote"
+    lines = [
+        f"Source:     {where} at {request.server}",
+        f"Reads:      {_objects(len(plan.todo))}, {size}",
+        f"Writes:     their texts into namespaces below {request.base}; {how}",
+        f"Unchanged:  {plan.unchanged:,} since the last run",
+        *([f"Later:      {plan.later:,} more than max_objects, in the next run"] if plan.later else []),
+        *([f"Vanished:   {len(plan.vanished):,} that were ingested before; their items stay"] if plan.vanished else []),
+        "",
+        *(
+            f"{escape(each.key)} ({format_size(each.size)}) → {request.source(each.key).namespace}"
+            for each in plan.todo[:_SHOWN]
+        ),
+        *_more(len(plan.todo)),
+        *(["", f"Skipped:    {len(plan.skipped):,}"] if plan.skipped else []),
+        *(f"{escape(each.key)}: {each.reason}" for each in plan.skipped[:_SHOWN]),
+        *_more(len(plan.skipped)),
+    ]
+    todo = [[each.key, each.etag, each.size] for each in plan.todo]
+    return Proposal(
+        tool_name="minio.sync",
+        summary=f"remember the texts of {_objects(len(plan.todo))} below {where} ({size}) in {request.base}",
+        risk=risk,
+        payload=cast(Args, {**args, "bucket": request.bucket, "todo": todo}),
+        preview="\n".join(lines),
+        preconditions=(Precondition(kind="objects", subject=where, value=plan.digest),),
+    )
+
+
+def _objects(count: int) -> str:
+    return f"{count:,} object{'' if count == 1 else 's'}"
+
+
+def _more(count: int) -> list[str]:
+    return [f"… and {count - _SHOWN:,} more"] if count > _SHOWN else []
+
+
+# ---------------------------------------------------------------------- run
+
+
+class _Done(Struct, frozen=True):
+    key: str
+    namespace: str
+    chars: int
+    written: Written
+
+
+class _Run:
+    """One call's way through its objects."""
+
+    def __init__(self, request: _Request, storage: Storage, ctx: Context) -> None:
+        self.request = request
+        self.storage = storage
+        self.ctx = ctx
+        self.memory = ctx.service(Memory)
+        self.done: list[_Done] = []
+        self.skipped: list[_Skipped] = []
+        seconds = (DEFAULT_SECONDS if ctx.timeout is None else ctx.timeout) * (1 - MARGIN)
+        self.deadline = time.monotonic() + seconds
+
+    async def ingest_all(self, client: S3Client, todo: Sequence[StoredObject]) -> Ending:
+        """Ingest the objects in order. Raises `HoldfastError` if the server, the memory or the records fail."""
+        for number, each in enumerate(todo):
+            if self.ctx.cancelled:
+                return "cancelled"
+            if time.monotonic() > self.deadline:
+                return "time"
+            self.ctx.progress(f"reading {escape(each.key)}", number, len(todo))
+            try:
+                await self._ingest(client, each)
+            except StorageFailed as error:
+                if error.status not in (403, 404, 412):
+                    raise
+                reason = {403: "access to it is denied", 404: "it vanished", 412: "it changed"}[error.status]
+                self.skipped.append(
+                    _Skipped(each.key, f"{reason} since this was proposed" if error.status != 403 else reason)
+                )
+            except Stopped:
+                return "cancelled"
+        return "complete"
+
+    async def _ingest(self, client: S3Client, each: StoredObject) -> None:
+        request, storage, source = self.request, self.storage, self.request.source(each.key)
+        most = storage.settings.max_object_bytes
+        body = await client.get(request.bucket, each.key, each.etag, max_bytes=most)
+        try:
+            if body.cut:
+                raise NotText("it is longer than the server announced")
+            left = max(0.1, self.deadline - time.monotonic())
+            found = await read_text(each.key, body, self.ctx, storage.extractor, force=request.force, seconds=left)
+        except NotText as error:
+            self.skipped.append(_Skipped(each.key, str(error)))
+            if time.monotonic() < self.deadline:  # otherwise the parser had too little time, and may have more later
+                await asyncio.to_thread(
+                    storage.records.skip, source, etag=each.etag, reason=str(error), forced=request.force
+                )
+            return
+        contents = item_contents(source, found.text[: request.chars], storage.settings.max_item_bytes)
+        written = await asyncio.to_thread(
+            store_text,
+            self.memory,
+            self.ctx,
+            storage.records,
+            source,
+            contents,
+            etag=each.etag,
+            chars=request.chars,
+            mode=request.mode,
+            cancelled=lambda: self.ctx.cancelled,
+        )
+        self.done.append(_Done(each.key, source.namespace, min(len(found.text), request.chars), written))
+
+
+async def _apply(payload: Args, ctx: Context) -> Result:
+    storage = ctx.service(Storage)
+    todo = [StoredObject(*each) for each in cast("list[tuple[str, str, int]]", payload["todo"])]
+    problem = ""
+    try:
+        request = _request(payload, storage)
+        run = _Run(request, storage, ctx)
+        async with storage.client(ctx, request.bucket) as client:
+            try:
+                ending = await run.ingest_all(client, todo)
+                plan = await _make_plan(request, storage, client) if ending == "complete" else None
+            except HoldfastError as error:
+                ending, plan, problem = "failed", None, str(error)
+    except HoldfastError as error:
+        return fail(str(error))
+    if plan is None:
+        left = len(todo) - len(run.done) - len(run.skipped)
+        plan = _Plan(todo=(), later=left, unchanged=0, skipped=(), vanished=(), listed=0, whole=False)
+    output = _output(request, plan, run.done, "limit" if ending == "complete" and plan.todo else ending, run.skipped)
+    if problem:
+        return Result(False, _text(output), f"The sync stopped: {problem}", output)
+    return ok(_text(output), structured=output)
+
+
+def _output(
+    request: _Request, plan: _Plan, done: Sequence[_Done], ending: Ending, skipped: Sequence[_Skipped] = ()
+) -> Args:
+    known = {each.key for each in skipped}
+    every = [*skipped, *(each for each in plan.skipped if each.key not in known)]
+    ingested: list[dict[str, Any]] = [
+        {
+            "object_key": each.key,
+            "namespace": each.namespace,
+            "chars": each.chars,
+            "items": each.written.items,
+            "added": each.written.added,
+            "forgotten": each.written.forgotten,
+        }
+        for each in done[:_SHOWN]
+    ]
+    notes: list[str] = []
+    if ending in ("complete", "limit") and not plan.whole:
+        notes.append(f"Only the first {MAX_LISTED:,} objects were looked at. Use a longer prefix.")
+    output: dict[str, Any] = {
+        "bucket": request.bucket,
+        "prefix": request.prefix,
+        "namespace_base": request.base,
+        "mode": request.mode,
+        "ending": ending,
+        "ingested": ingested,
+        "ingested_count": len(done),
+        "skipped": [{"object_key": each.key, "reason": each.reason} for each in every[:_SHOWN]],
+        "skipped_count": len(every),
+        "unchanged_count": max(0, plan.unchanged - len(done)),
+        "vanished": list(plan.vanished[:_SHOWN]),
+        "vanished_count": len(plan.vanished),
+        "remaining_count": plan.later + len(plan.todo),
+        "notes": notes,
+    }
+    return cast(Args, output)
+
+
+_ENDINGS: Final[dict[str, str]] = {
+    "complete": "",
+    "limit": "Stopped at max_objects.",
+    "time": "Stopped at the time limit of the call.",
+    "cancelled": "Stopped, because the call was cancelled.",
+    "failed": "Stopped, because of the error.",
+}
+
+
+def _text(output: Args) -> str:
+    """Render the output."""
+    facts = cast("dict[str, Any]", output)
+    where = f"{facts['bucket']}/{escape(facts['prefix'])}"
+    counted = f"{facts['unchanged_count']:,} unchanged, {facts['skipped_count']:,} skipped"
+    into = f"into '{facts['namespace_base']}'"
+    lines = [f"Ingested {_objects(facts['ingested_count'])} below {where} {into}; {counted}."]
+    if facts["remaining_count"]:
+        lines.append(
+            f"{_ENDINGS[facts['ending']]} {_objects(facts['remaining_count'])} remain: call it again to continue."
+        )
+    lines += [f"[{note}]" for note in facts["notes"]]
+    for each in facts["ingested"]:
+        lost = f", {each['forgotten']:,} forgotten" if each["forgotten"] else ""
+        items = f"{each['items']:,} item{'' if each['items'] == 1 else 's'}"
+        lines.append(f"+ {escape(each['object_key'])} → {each['namespace']} ({items}{lost})")
+    lines += _more(facts["ingested_count"])
+    lines += [f"- {escape(each['object_key'])}: {each['reason']}" for each in facts["skipped"]]
+    lines += _more(facts["skipped_count"])
+    if facts["vanished_count"]:
+        lines.append(
+            f"{_objects(facts['vanished_count'])} that were ingested before are no longer there. Their items stay in "
+            "the memory; use memory.forget to remove them:"
+        )
+        lines += [f"? {escape(key)}" for key in facts["vanished"]]
+        lines += _more(facts["vanished_count"])
+    return "\n".join(lines)
+
+
+def _preview(args: Args, width: int) -> str:
+    bucket = f"{args['bucket']}/" if args.get("bucket") else ""
+    into = args.get("namespace_base") or DEFAULT_NAMESPACE
+    return with_label(f"{bucket}{args.get('prefix', '')}* → {into}  ({write_mode(args, 'replace')})", args)
+
+
+_COUNTED: Final = strict_object(
+    object_key=STRING, namespace=STRING, chars=INTEGER, items=INTEGER, added=INTEGER, forgotten=INTEGER
+)
+
+MINIO_SYNC: Final = builtin_tool(
+    name="minio.sync",
+    description="Sync text-like objects below a MinIO prefix into nested memory namespaces, if they changed.",
+    input_schema=strict_object(
+        prefix=text("MinIO object prefix to sync recursively"),
+        bucket=nullable("string", "Optional bucket override"),
+        namespace_base=nullable("string", "Base memory namespace (default: global/knowledge)"),
+        mode=nullable("string", "Write mode per object namespace (default replace)", enum=["append", "replace", None]),
+        max_objects=nullable(
+            "number",
+            f"Maximum objects to ingest in this run (default {DEFAULT_OBJECTS})",
+            minimum=1,
+            maximum=MAX_OBJECTS,
+        ),
+        max_chars_per_object=nullable(
+            "number", f"Maximum characters of each object (default {DEFAULT_CHARS})", minimum=1, maximum=MAX_CHARS
+        ),
+        force=nullable("boolean", "Override non-text extension/content safety checks"),
+        label=LABEL,
+    ),
+    output_schema=strict_object(
+        bucket=STRING,
+        prefix=STRING,
+        namespace_base=STRING,
+        mode={"enum": ["append", "replace"]},
+        ending={"enum": ["complete", "limit", "time", "cancelled", "failed"]},
+        ingested=array(_COUNTED),
+        ingested_count=INTEGER,
+        skipped=array(strict_object(object_key=STRING, reason=STRING)),
+        skipped_count=INTEGER,
+        unchanged_count=INTEGER,
+        vanished=array(STRING),
+        vanished_count=INTEGER,
+        remaining_count=INTEGER,
+        notes=array(STRING),
+    ),
+    propose=_propose,
+    apply=_apply,
+    timeout=DEFAULT_SECONDS,
+    risk=Risk.MEDIUM,
+    effects=frozenset({"network", "fs.write"}),
+    reaches=no_reach,
+    sources=("storage",),
+    format_preview=_preview,
+    groups=("minio",),
+    unavailable=needs_extra("storage", "httpx2"),
+)
