@@ -105,6 +105,7 @@ def _juicefs(folder: Path, ports: list[int]) -> tuple[list[str], dict[str, str]]
     meta = f"sqlite3://{folder / 'meta.db'}"
     done = subprocess.run(
         [str(_BIN / "juicefs"), "format", "--storage", "file", "--bucket", str(folder / "data"), meta, "volume"],
+        check=False,
         capture_output=True,
         timeout=START_SECONDS,
     )
@@ -129,9 +130,11 @@ def _seaweedfs(folder: Path, ports: list[int]) -> tuple[list[str], dict[str, str
     flags = {name if "." in name else f"{name}.port": port for name, port in zip(names, ports, strict=True)}
     argv = [str(_BIN / "weed"), "server", "-s3", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
     argv += [f"-{name}={port}" for name, port in flags.items()]
-    argv += ["-master.telemetry=false", "-volume.max=100", "-master.volumeSizeLimitMB=64", "-s3.port.iceberg=0"]
+    argv += ["-master.telemetry=false", "-volume.max=2000", "-master.volumeSizeLimitMB=64", "-s3.port.iceberg=0"]
     argv += [f"-filer.localSocket={folder / 'filer.sock'}", "-s3.port.lance=0"]
-    return argv, {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
+    # Each bucket has volumes of its own: one, not seven, or a test run would need thousands.
+    growth = {"WEED_MASTER_VOLUME_GROWTH_COPY_1": "1"}
+    return argv, {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, **growth}
 
 
 @contextmanager

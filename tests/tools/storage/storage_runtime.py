@@ -54,7 +54,9 @@ class StorageRuntime:
         }
         self.settings = StorageSettings(**{**given, **settings})
         secrets = {self.settings.secret: {"env": SECRET_VARIABLE}}
-        self.config = Config.from_dict({"tools": {"profile": "full"}, "memory": {"embedder": "none"}, "secrets": secrets, **(config or {})})
+        self.config = Config.from_dict(
+            {"tools": {"profile": "full"}, "memory": {"embedder": "none"}, "secrets": secrets, **(config or {})}
+        )
         tools = [configured_storage(tool, self.settings) for tool in (MINIO_SHARE, MINIO_INGEST, MINIO_SYNC)]
         self.runtime = runtime_in(folder, *tools, *MEMORY_TOOLS, config=self.config, nobody="pending")
         self.seen: list[PendingCall] = []

@@ -30,7 +30,7 @@ from holdfast.tools.schemas import (
     nullable,
     strict_object,
 )
-from holdfast.tools.storage.memory_items import Mode, Stopped, earlier_items, item_contents, store_text
+from holdfast.tools.storage.memory_items import Mode, earlier_items, item_contents, store_text
 from holdfast.tools.storage.object_text import NotText, ObjectText, name_problem, read_text
 from holdfast.tools.storage.records import Source
 from holdfast.tools.storage.s3_client import StorageFailed, key_problem
@@ -193,10 +193,6 @@ async def _apply(payload: Args, ctx: Context) -> Result:
             chars=limit_of(payload, "max_chars", DEFAULT_CHARS),
             mode=mode,
             cancelled=lambda: ctx.cancelled,
-        )
-    except Stopped:
-        return fail(
-            "The call was stopped. Items that were written already stay; ingest the object again to complete it."
         )
     except HoldfastError as error:
         return fail(str(error))

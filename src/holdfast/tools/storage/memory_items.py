@@ -11,7 +11,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from holdfast.contract.context import Context
-from holdfast.contract.errors import MemoryRefused
+from holdfast.contract.errors import HoldfastError, MemoryRefused
 from holdfast.contract.memory import MAX_NAMESPACE, MAX_PARTS, Memory, NewItem, check_namespace
 from holdfast.text.escape import escape
 from holdfast.tools.storage.records import Record, Records, Source
@@ -28,7 +28,7 @@ _BREAKS: Final = ("\n\n", "\n", ". ", " ")
 _PAGE: Final = 200
 
 
-class Stopped(Exception):
+class Stopped(HoldfastError):
     """The call was cancelled between two items."""
 
 
@@ -166,7 +166,7 @@ def store_text(
     added = 0
     for content in contents:
         if cancelled():
-            raise Stopped
+            raise Stopped("The call was stopped. What was written stays; the next call completes it.")
         same = memory.find_same(ctx, source.namespace, content)
         if same is None:
             ours.append(memory.write(ctx, NewItem(namespace=source.namespace, content=content)).id)

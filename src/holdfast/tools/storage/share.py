@@ -121,8 +121,10 @@ async def _describe(args: Args, ctx: Context, storage: Storage) -> _Upload:
     key = cast("str | None", args.get("object_key")) or f"shared/{digest[:16]}/{target.path.name}"
     if (problem := key_problem(key)) is not None or key.startswith("/") or "//" in key:
         raise StorageFailed(f"The object key {escape_name(key[:80])} {problem or 'has an empty segment'}.")
-    content_type = cast("str | None", args.get("content_type")) or found or guess_type(target.path.name)[0]
-    content_type = content_type or "text/plain; charset=utf-8"
+    content_type = cast("str | None", args.get("content_type")) or found
+    if content_type is None:
+        content_type = guess_type(target.path.name)[0] or "text/plain"
+        content_type += "; charset=utf-8" if content_type.startswith("text/") else ""
     if _CONTENT_TYPE.fullmatch(content_type) is None:
         raise StorageFailed(f"{escape_name(content_type[:80])} is not a content type such as text/plain.")
     return _Upload(

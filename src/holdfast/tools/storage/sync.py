@@ -34,7 +34,6 @@ from holdfast.tools.schemas import (
 from holdfast.tools.storage.ingest import DEFAULT_NAMESPACE, MAX_CHARS, limit_of, too_large, write_mode
 from holdfast.tools.storage.memory_items import (
     Mode,
-    Stopped,
     Written,
     check_base,
     item_contents,
@@ -55,7 +54,7 @@ MAX_LISTED: Final = 100_000
 _SHOWN: Final = 100
 """Objects of each kind that a preview or an output names."""
 
-Ending = Literal["complete", "limit", "time", "cancelled", "failed"]
+Ending = Literal["complete", "limit", "time", "failed"]
 
 
 class _Request(Struct, frozen=True, kw_only=True):
@@ -283,8 +282,6 @@ class _Run:
     async def ingest_all(self, client: S3Client, todo: Sequence[StoredObject]) -> Ending:
         """Ingest the objects in order. Raises `HoldfastError` if the server, the memory or the records fail."""
         for number, each in enumerate(todo):
-            if self.ctx.cancelled:
-                return "cancelled"
             if time.monotonic() > self.deadline:
                 return "time"
             self.ctx.progress(f"reading {escape(each.key)}", number, len(todo))
@@ -297,8 +294,6 @@ class _Run:
                 self.skipped.append(
                     _Skipped(each.key, f"{reason} since this was proposed" if error.status != 403 else reason)
                 )
-            except Stopped:
-                return "cancelled"
         return "complete"
 
     async def _ingest(self, client: S3Client, each: StoredObject) -> None:
@@ -399,7 +394,6 @@ _ENDINGS: Final[dict[str, str]] = {
     "complete": "",
     "limit": "Stopped at max_objects.",
     "time": "Stopped at the time limit of the call.",
-    "cancelled": "Stopped, because the call was cancelled.",
     "failed": "Stopped, because of the error.",
 }
 
@@ -468,7 +462,7 @@ MINIO_SYNC: Final = builtin_tool(
         prefix=STRING,
         namespace_base=STRING,
         mode={"enum": ["append", "replace"]},
-        ending={"enum": ["complete", "limit", "time", "cancelled", "failed"]},
+        ending={"enum": ["complete", "limit", "time", "failed"]},
         ingested=array(_COUNTED),
         ingested_count=INTEGER,
         skipped=array(strict_object(object_key=STRING, reason=STRING)),
