@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import zipfile
 from io import BytesIO
 
@@ -88,11 +89,8 @@ def test_deep_nesting_costs_little() -> None:
     deep = "<w:p>" * 20_000 + "</w:p>" * 20_000
     document = body().replace("<w:body>", f"<w:body>{deep}")
 
-    def read() -> None:
-        with pytest.raises((Unreadable, RecursionError)):
-            docx_text(docx(document=document))
-
-    quickly(read, 20)
+    with quickly(), pytest.raises((Unreadable, RecursionError)):
+        docx_text(docx(document=document))
 
 
 @settings(max_examples=rounds(30, 500))
@@ -100,10 +98,8 @@ def test_deep_nesting_costs_little() -> None:
 def test_no_damage_to_a_document_breaks_the_reader(noise: bytes, at: int, gap: int) -> None:
     made = docx("One.", "Two.")
     damaged = made[:at] + noise + made[at + gap :]
-    try:
-        assert isinstance(docx_text(damaged), str)
-    except Unreadable:
-        pass
+    with contextlib.suppress(Unreadable):
+        assert docx_text(damaged).strip()
 
 
 def test_the_process_reads_documents_and_survives_hostile_ones() -> None:

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import count
@@ -50,7 +50,6 @@ class S3Server:
     port: int
     process: subprocess.Popen[bytes]
     log: Path
-    made: list[str] = field(default_factory=list[str])
 
     @property
     def url(self) -> str:
@@ -61,13 +60,12 @@ class S3Server:
         return f"127.0.0.1:{self.port}"
 
     def ask(
-        self, method: str, path: str, body: bytes = b"", query: Sequence[tuple[str, str]] = (), **headers: str
+        self, method: str, path: str, body: bytes = b"", query: Sequence[tuple[str, str]] = ()
     ) -> tuple[int, dict[str, str], bytes]:
         path = encode_path(path)
         who = Credentials(ACCESS_KEY, SECRET_KEY, REGION)
-        sent = {name.replace("_", "-"): value for name, value in headers.items()}
         digest = sha256(body).hexdigest()
-        signed = signed_headers(method, self.entry, path, query, sent, digest, who, datetime.now(UTC))
+        signed = signed_headers(method, self.entry, path, query, {}, digest, who, datetime.now(UTC))
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request(method, f"{path}?{encode_query(query)}" if query else path, body, signed)
@@ -83,9 +81,9 @@ class S3Server:
         assert status == 200, told
         return name
 
-    def put(self, bucket: str, key: str, body: bytes | str = b"", **headers: str) -> None:
+    def put(self, bucket: str, key: str, body: bytes | str = b"") -> None:
         data = body.encode() if isinstance(body, str) else body
-        status, _, told = self.ask("PUT", f"/{bucket}/{key}", data, **headers)
+        status, _, told = self.ask("PUT", f"/{bucket}/{key}", data)
         assert status == 200, told
 
     def get(self, bucket: str, key: str) -> bytes | None:

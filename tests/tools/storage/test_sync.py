@@ -290,8 +290,12 @@ def test_a_run_stops_at_the_time_limit_and_says_what_remains(
 def test_many_objects_are_synced_in_runs_and_each_once(minio: S3Server, tmp_path: Path) -> None:
     bucket, total, step = minio.bucket(), rounds(50, 10_000), rounds(20, 1000)
     made = StorageRuntime(tmp_path, minio, bucket)
+
+    def put(number: int) -> None:
+        minio.put(bucket, f"d{number % 7}/{number}.txt", f"text {number}")
+
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: minio.put(bucket, f"d{number % 7}/{number}.txt", f"text {number}"), range(total)))
+        list(pool.map(put, range(total)))
     runs, ingested = 0, 0
     while True:
         facts = made.facts("minio.sync", prefix="", max_objects=step)

@@ -71,8 +71,10 @@ def docx_text(body: bytes) -> str:
     _check_package(body)
     try:
         text = str(extract(BytesIO(body)).value)
-    except (KeyError, OSError, ValueError, AttributeError, zipfile.BadZipFile, zlib.error):
-        raise Unreadable("it is damaged or not a DOCX") from None
+    except (MemoryError, RecursionError):
+        raise
+    except Exception as error:  # whatever the parsers of ZIP and XML raise, and mammoth about missing parts
+        raise Unreadable("it is damaged or not a DOCX") from error
     if not text.strip():
         raise Unreadable("it has no text")
     return text[:_MAX_CHARS].strip()
