@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
-from hashlib import sha256
 from typing import Any, Final, Literal, cast
 
 from msgspec import Struct
@@ -31,156 +30,28 @@ from holdfast.tools.schemas import (
     strict_object,
     text,
 )
-from holdfast.tools.storage.ingest import DEFAULT_NAMESPACE, MAX_CHARS, limit_of, too_large, write_mode
-from holdfast.tools.storage.memory_items import (
-    Mode,
-    Written,
-    check_base,
-    item_contents,
-    object_namespace,
-    store_text,
-)
-from holdfast.tools.storage.object_text import NotText, name_problem, read_text
-from holdfast.tools.storage.records import Record, Source
-from holdfast.tools.storage.s3_client import MAX_KEY_BYTES, S3Client, StorageFailed, StoredObject, key_problem
+from holdfast.tools.storage.ingest import DEFAULT_NAMESPACE, MAX_CHARS, write_mode
+from holdfast.tools.storage.memory_items import Written, item_contents, store_text
+from holdfast.tools.storage.object_text import NotText, read_text
+from holdfast.tools.storage.s3_client import S3Client, StorageFailed, StoredObject
 from holdfast.tools.storage.service import MARGIN, Storage, no_reach
+from holdfast.tools.storage.sync_plan import (
+    DEFAULT_CHARS,
+    DEFAULT_OBJECTS,
+    MAX_LISTED,
+    Skipped,
+    SyncPlan,
+    SyncRequest,
+    make_plan,
+    read_request,
+)
 
 DEFAULT_SECONDS: Final = 600.0
-DEFAULT_OBJECTS: Final = 100
 MAX_OBJECTS: Final = 1000
-DEFAULT_CHARS: Final = 100_000
-MAX_LISTED: Final = 100_000
-"""Keys that are looked at below one prefix."""
 _SHOWN: Final = 100
 """Objects of each kind that a preview or an output names."""
 
 Ending = Literal["complete", "limit", "time", "failed"]
-
-
-class _Request(Struct, frozen=True, kw_only=True):
-    """What a call asks for."""
-
-    server: str
-    bucket: str
-    prefix: str
-    base: str
-    mode: Mode
-    objects: int
-    chars: int
-    force: bool
-
-    def source(self, key: str) -> Source:
-        return Source(self.server, self.bucket, key, object_namespace(self.base, self.bucket, key))
-
-
-class _Skipped(Struct, frozen=True):
-    key: str
-    reason: str
-
-
-class _Plan(Struct, frozen=True, kw_only=True):
-    """What a listing and the records say that there is to do."""
-
-    todo: tuple[StoredObject, ...]
-    """At most `max_objects`."""
-    later: int
-    """Objects that wait for the next run."""
-    unchanged: int
-    skipped: tuple[_Skipped, ...]
-    vanished: tuple[str, ...]
-    """Keys that were ingested and are no longer there."""
-    listed: int
-    whole: bool
-    """Whether every key below the prefix was listed."""
-
-    @property
-    def digest(self) -> str:
-        lines = (f"{each.key}\0{each.etag}\0{each.size}" for each in self.todo)
-        return sha256("\n".join(lines).encode()).hexdigest()
-
-
-def _request(args: Args, storage: Storage) -> _Request:
-    """Read the arguments. Raises `HoldfastError`."""
-    prefix = cast(str, args["prefix"])
-    if len(prefix.encode("utf-8", "replace")) > MAX_KEY_BYTES:
-        raise StorageFailed(f"The prefix has more than {MAX_KEY_BYTES:,} bytes.")
-    return _Request(
-        server=storage.settings.address().url.origin,
-        bucket=storage.bucket(args),
-        prefix=prefix,
-        base=check_base(cast("str | None", args.get("namespace_base")) or DEFAULT_NAMESPACE),
-        mode=write_mode(args, "replace"),
-        objects=limit_of(args, "max_objects", DEFAULT_OBJECTS),
-        chars=limit_of(args, "max_chars_per_object", DEFAULT_CHARS),
-        force=bool(args.get("force")),
-    )
-
-
-async def _make_plan(request: _Request, storage: Storage, client: S3Client) -> _Plan:
-    """List the objects and compare them with the records. Raises `StorageFailed` or `RecordsUnavailable`."""
-    known = await asyncio.to_thread(storage.records.below, request.server, request.bucket, request.prefix)
-    records = {(record.key, record.namespace): record for record in known}
-    todo: list[StoredObject] = []
-    skipped: list[_Skipped] = []
-    seen: set[str] = set()
-    unchanged, token, tokens = 0, None, set[str]()
-    while True:
-        page = await client.list_page(request.bucket, request.prefix, token)
-        for each in page.objects:
-            if each.key in seen or not each.key.startswith(request.prefix):
-                continue  # a server that sends an object twice, or one that was not asked for
-            seen.add(each.key)
-            problem = _problem(each, request, storage)
-            record = None if problem is not None else records.get((each.key, request.source(each.key).namespace))
-            if problem is not None:
-                skipped.append(_Skipped(each.key, problem))
-            elif not _is_current(record, each, request):
-                todo.append(each)
-            elif record is not None and record.state == "skipped":
-                skipped.append(_Skipped(each.key, f"{record.reason} (as before)"))
-            else:
-                unchanged += 1
-        token = page.next
-        if token is None or token in tokens or len(seen) >= MAX_LISTED:
-            break
-        tokens.add(token)
-    whole = token is None
-    base = f"{request.base}/"
-    gone = {
-        record.key
-        for record in known
-        if record.state != "skipped" and record.key not in seen and record.namespace.startswith(base)
-    }
-    return _Plan(
-        todo=tuple(todo[: request.objects]),
-        later=max(0, len(todo) - request.objects),
-        unchanged=unchanged,
-        skipped=tuple(skipped),
-        vanished=tuple(sorted(gone)) if whole else (),
-        listed=len(seen),
-        whole=whole,
-    )
-
-
-def _problem(each: StoredObject, request: _Request, storage: Storage) -> str | None:
-    """Return why an object is skipped without reading it, or None."""
-    if (problem := key_problem(each.key)) is not None:
-        return f"its key {problem}"
-    if (problem := name_problem(each.key, force=request.force)) is not None:
-        return problem
-    most = storage.settings.max_object_bytes
-    if each.size > most:
-        return too_large(each.size, most)
-    return "it is empty" if not each.size else None
-
-
-def _is_current(record: Record | None, each: StoredObject, request: _Request) -> bool:
-    """Whether the object was ingested, or skipped for what it is, in the state that it has now."""
-    if record is None or record.etag != each.etag or not each.etag:
-        return False
-    if record.state == "skipped":
-        return record.forced or not request.force
-    return record.state == "ingested" and record.chars == request.chars
 
 
 # ---------------------------------------------------------------------- proposal
@@ -189,12 +60,12 @@ def _is_current(record: Record | None, each: StoredObject, request: _Request) ->
 async def _propose(args: Args, ctx: Context) -> Proposal | Result:
     storage = ctx.service(Storage)
     try:
-        request = _request(args, storage)
+        request = read_request(args, storage)
         if ctx.dry_run:
             return _proposal(args, request, None)
         ctx.progress(f"listing {request.bucket}/{escape(request.prefix)}…")
         async with storage.client(ctx, request.bucket) as client:
-            plan = await _make_plan(request, storage, client)
+            plan = await make_plan(request, storage, client)
         memory = ctx.service(Memory)
         namespaces = {request.source(each.key).namespace for each in plan.todo}
         await asyncio.to_thread(_check, memory, ctx, namespaces)
@@ -212,7 +83,7 @@ def _check(memory: Memory, ctx: Context, namespaces: Iterable[str]) -> None:
         memory.check(ctx, NewItem(namespace=namespace, content="x"))
 
 
-def _proposal(args: Args, request: _Request, plan: _Plan | None) -> Proposal:
+def _proposal(args: Args, request: SyncRequest, plan: SyncPlan | None) -> Proposal:
     where = f"{request.bucket}/{escape(request.prefix)}"
     risk = Risk.HIGH if request.mode == "replace" else Risk.MEDIUM
     if plan is None:
@@ -269,13 +140,13 @@ class _Done(Struct, frozen=True):
 class _Run:
     """One call's way through its objects."""
 
-    def __init__(self, request: _Request, storage: Storage, ctx: Context) -> None:
+    def __init__(self, request: SyncRequest, storage: Storage, ctx: Context) -> None:
         self.request = request
         self.storage = storage
         self.ctx = ctx
         self.memory = ctx.service(Memory)
         self.done: list[_Done] = []
-        self.skipped: list[_Skipped] = []
+        self.skipped: list[Skipped] = []
         seconds = (DEFAULT_SECONDS if ctx.timeout is None else ctx.timeout) * (1 - MARGIN)
         self.deadline = time.monotonic() + seconds
 
@@ -292,7 +163,7 @@ class _Run:
                     raise
                 reason = {403: "access to it is denied", 404: "it vanished", 412: "it changed"}[error.status]
                 self.skipped.append(
-                    _Skipped(each.key, f"{reason} since this was proposed" if error.status != 403 else reason)
+                    Skipped(each.key, f"{reason} since this was proposed" if error.status != 403 else reason)
                 )
         return "complete"
 
@@ -306,7 +177,7 @@ class _Run:
             left = max(0.1, self.deadline - time.monotonic())
             found = await read_text(each.key, body, self.ctx, storage.extractor, force=request.force, seconds=left)
         except NotText as error:
-            self.skipped.append(_Skipped(each.key, str(error)))
+            self.skipped.append(Skipped(each.key, str(error)))
             if time.monotonic() < self.deadline:  # otherwise the parser had too little time, and may have more later
                 await asyncio.to_thread(
                     storage.records.skip, source, etag=each.etag, reason=str(error), forced=request.force
@@ -333,19 +204,19 @@ async def _apply(payload: Args, ctx: Context) -> Result:
     todo = [StoredObject(*each) for each in cast("list[tuple[str, str, int]]", payload["todo"])]
     problem = ""
     try:
-        request = _request(payload, storage)
+        request = read_request(payload, storage)
         run = _Run(request, storage, ctx)
         async with storage.client(ctx, request.bucket) as client:
             try:
                 ending = await run.ingest_all(client, todo)
-                plan = await _make_plan(request, storage, client) if ending == "complete" else None
+                plan = await make_plan(request, storage, client) if ending == "complete" else None
             except HoldfastError as error:
                 ending, plan, problem = "failed", None, str(error)
     except HoldfastError as error:
         return fail(str(error))
     if plan is None:
         left = len(todo) - len(run.done) - len(run.skipped)
-        plan = _Plan(todo=(), later=left, unchanged=0, skipped=(), vanished=(), listed=0, whole=False)
+        plan = SyncPlan(todo=(), later=left, unchanged=0, skipped=(), vanished=(), listed=0, whole=False)
     output = _output(request, plan, run.done, "limit" if ending == "complete" and plan.todo else ending, run.skipped)
     if problem:
         return Result(False, _text(output), f"The sync stopped: {problem}", output)
@@ -353,7 +224,7 @@ async def _apply(payload: Args, ctx: Context) -> Result:
 
 
 def _output(
-    request: _Request, plan: _Plan, done: Sequence[_Done], ending: Ending, skipped: Sequence[_Skipped] = ()
+    request: SyncRequest, plan: SyncPlan, done: Sequence[_Done], ending: Ending, skipped: Sequence[Skipped] = ()
 ) -> Args:
     known = {each.key for each in skipped}
     every = [*skipped, *(each for each in plan.skipped if each.key not in known)]
