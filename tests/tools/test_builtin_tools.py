@@ -33,7 +33,8 @@ BROWSER = LOOKING | {"browser.navigate", "browser.back", "browser.click", "brows
                      "browser.close"}  # fmt: skip
 MINIMAL = READING | {"calculator", "calculator_async", "tool.search", "web.fetch"}
 CODING = MINIMAL | PROCESSES | MEMORY | BROWSER | {"file.write", "file.edit", "shell.exec", "ask.user", "skill.load"}
-FULL = CODING | {"sessions.list", "sessions.delete", "web.search"}
+STORAGE = {"minio.share", "minio.ingest", "minio.sync"}
+FULL = CODING | STORAGE | {"sessions.list", "sessions.delete", "web.search"}
 NEW = """
 from holdfast.contract.tool import Tool
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -22,8 +21,6 @@ from tests.soak import rounds
 from tests.tools.extraction.pdfs import pdf
 from tests.tools.storage.servers import SECRET_KEY, S3Server, serving
 from tests.tools.storage.storage_runtime import SECRET_VARIABLE, StorageRuntime
-from tests.tools.web.site import Reply, Seen
-from tests.tools.web.site import serving as scripted
 
 
 @pytest.fixture
@@ -305,92 +302,3 @@ def test_many_objects_are_synced_in_runs_and_each_once(minio: S3Server, tmp_path
     assert (ingested, runs) == (total, -(-total // step))
     assert len(made.namespaces()) == total
     assert counts(made.facts("minio.sync", prefix="", max_objects=step)) == (0, total, 0, 0)
-
-
-# ---------------------------------------------------------------------- hostile servers
-
-
-def listing(*keys: str, token: str | None = None) -> str:
-    objects = "".join(f'<Contents><Key>{key}</Key><ETag>"e"</ETag><Size>3</Size></Contents>' for key in keys)
-    more = f"<IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken>" if token else ""
-    return f"<ListBucketResult>{objects}{more}</ListBucketResult>"
-
-
-async def sync_scripted(tmp_path: Path, pages: dict[str, Any]) -> tuple[Any, Any]:
-    async with scripted(pages) as site:
-        made = StorageRuntime(tmp_path, None, "bucket-x", endpoint=site.url, timeout=5.0)
-        return await made.runtime.call("minio.sync", {"prefix": "p/"}), site
-
-
-@pytest.mark.spec("B9i")
-def test_keys_that_a_server_invents_are_skipped_with_the_reason(tmp_path: Path) -> None:
-    keys = ("p/../../etc/passwd.txt", "elsewhere.txt", "p/ok.txt", "p/ok.txt", "p/" + "k" * 1100 + ".txt")
-    pages: dict[str, Any] = {
-        "/bucket-x": Reply(listing(*keys), "application/xml"),
-        "/bucket-x/p/ok.txt": Reply("abc", "text/plain", headers={"etag": '"e"'}),
-    }
-    result, site = run(sync_scripted(tmp_path, pages))
-    assert result.success, result.text
-    facts = result.structured
-    assert [each["object_key"] for each in facts["ingested"]] == ["p/ok.txt"]
-    reasons = [each["reason"] for each in facts["skipped"]]
-    assert reasons == [
-        "its key has a segment '.' or '..', which clients and servers resolve differently",
-        "its key has 1,106 bytes; at most 1,024 are allowed",
-    ]
-    assert not site.asked("/etc/passwd.txt")
-
-
-@pytest.mark.spec("B9i")
-def test_a_list_without_end_is_bounded(tmp_path: Path) -> None:
-    """The same token for ever, and a new one for ever."""
-    repeated = Reply(listing("p/a.exe", token="same"), "application/xml")
-    result, site = run(sync_scripted(tmp_path, {"/bucket-x": repeated}))
-    assert result.success and len(site.asked("/bucket-x")) == 2
-
-
-@pytest.mark.spec("B9i")
-@pytest.mark.parametrize(
-    "body",
-    [
-        '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><ListBucketResult>&b;</ListBucketResult>',
-        "<ListBucketResult>" + "<a>" * 1000,
-        "not xml",
-        "<Other/>",
-        "<ListBucketResult><Contents><Key>p/a</Key><Size>-5</Size></Contents></ListBucketResult>",
-        "<ListBucketResult><EncodingType>url</EncodingType><Contents><Key>%ff</Key></Contents></ListBucketResult>",
-    ],
-)
-def test_a_list_that_is_no_list_is_one_sentence(tmp_path: Path, body: str) -> None:
-    result, _ = run(sync_scripted(tmp_path, {"/bucket-x": Reply(body, "application/xml")}))
-    assert not result.success
-    assert "sent a list of objects that cannot be read." in (result.error or "")
-
-
-@pytest.mark.spec("B9d")
-def test_a_server_that_never_answers_costs_the_time_limit(tmp_path: Path) -> None:
-    async def silent(_: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(600)
-
-    async def sync_it() -> Any:
-        async with scripted({"/bucket-x": lambda _: Reply(raw=b"", then=silent)}) as site:
-            made = StorageRuntime(tmp_path, None, "bucket-x", endpoint=site.url, timeout=0.5)
-            return await made.runtime.call("minio.sync", {"prefix": ""})
-
-    result = run(sync_it())
-    assert not result.success
-    assert "accepted the connection, but did not answer within" in (result.error or "")
-
-
-@pytest.mark.spec("B9d")
-def test_a_read_is_repeated_after_a_fault_of_the_server(tmp_path: Path) -> None:
-    answers = [Reply("", status=503), Reply("", status=500), Reply(listing(), "application/xml")]
-    seen: list[Seen] = []
-
-    def page(request: Seen) -> Reply:
-        seen.append(request)
-        return answers.pop(0)
-
-    result, _ = run(sync_scripted(tmp_path, {"/bucket-x": page}))
-    assert result.success, result.text
-    assert len(seen) == 3
