@@ -219,6 +219,7 @@ STRICT: Table = {
     "output": {"max_output_bytes": 1000},
     "ledger": {"durability": "power"},
     "memory": {"namespaces": ["public/*"]},
+    "minio": {"max_link_seconds": 60},
     "model": {"timeout": 60, "connect_timeout": 5, "retries": 1, "context": 8000},
     "chat": {"autopilot": False},
     "guardrails": {"enabled": True},
@@ -290,7 +291,8 @@ def test_a_looser_value_is_ignored_and_reported_by_key(
     assert path in notice
     if path in (
         "secrets", "tools.modules", "model.providers", "network.private", "memory.shared", "web.search_url",
-        "browser.executable",
+        "browser.executable", "minio.endpoint", "minio.public_endpoint", "minio.bucket", "minio.region",
+        "minio.access_key", "minio.secret", "minio.style", "minio.ca_file",
     ):  # fmt: skip
         assert "only from user-level config" in notice
     else:
