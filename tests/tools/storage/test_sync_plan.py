@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,16 @@ def test_keys_that_a_server_invents_are_skipped_with_the_reason(tmp_path: Path) 
 def test_a_list_without_end_is_bounded(tmp_path: Path) -> None:
     """The same token for ever, and a new one for ever."""
     repeated = Reply(listing("p/a.exe", token="same"), "application/xml")
-    result, site = run(sync_scripted(tmp_path, {"/bucket-x": repeated}))
+    result, site = run(sync_scripted(tmp_path / "1", {"/bucket-x": repeated}))
     assert result.success and len(site.asked("/bucket-x")) == 2
+    numbers = count()
+
+    def new_token(_: Seen) -> Reply:
+        return Reply(listing("p/a.exe", token=str(next(numbers))), "application/xml")
+
+    result, site = run(sync_scripted(tmp_path / "2", {"/bucket-x": new_token}))
+    assert result.success and len(site.asked("/bucket-x")) == 201
+    assert result.structured["notes"] == ["At most 100,000 objects are looked at. Use a longer prefix for the others."]
 
 
 @pytest.mark.spec("B9i")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, cast
 
-from msgspec import Struct
+from msgspec import Struct, convert, json
 
 from holdfast.contract.call import Precondition, Proposal
 from holdfast.contract.context import Context
@@ -39,6 +39,7 @@ from holdfast.tools.storage.sync_plan import (
     DEFAULT_CHARS,
     DEFAULT_OBJECTS,
     MAX_LISTED,
+    SHOWN,
     Skipped,
     SyncPlan,
     SyncRequest,
@@ -48,9 +49,12 @@ from holdfast.tools.storage.sync_plan import (
 
 DEFAULT_SECONDS: Final = 600.0
 MAX_OBJECTS: Final = 1000
-_SHOWN: Final = 100
-"""Objects of each kind that a preview or an output names."""
 
+_REASONS: Final = {
+    403: "access to it is denied",
+    404: "it vanished since this was proposed",
+    412: "it changed since this was proposed",
+}
 Ending = Literal["complete", "limit", "time", "failed"]
 
 
@@ -72,7 +76,7 @@ async def _propose(args: Args, ctx: Context) -> Proposal | Result:
     except HoldfastError as error:
         return fail(str(error))
     if not plan.todo:
-        output = _output(request, plan, [], "complete")
+        output = _output(request, plan, "complete")
         return ok(_text(output), structured=output)
     return _proposal(args, request, plan)
 
@@ -97,23 +101,26 @@ def _proposal(args: Args, request: SyncRequest, plan: SyncPlan | None) -> Propos
         f"Writes:     their texts into namespaces below {request.base}; {how}",
         f"Unchanged:  {plan.unchanged:,} since the last run",
         *([f"Later:      {plan.later:,} more than max_objects, in the next run"] if plan.later else []),
-        *([f"Vanished:   {len(plan.vanished):,} that were ingested before; their items stay"] if plan.vanished else []),
+        *(
+            [f"Vanished:   {plan.vanished_count:,} that were ingested before; their items stay"]
+            if plan.vanished
+            else []
+        ),
         "",
         *(
             f"{escape(each.key)} ({format_size(each.size)}) → {request.source(each.key).namespace}"
-            for each in plan.todo[:_SHOWN]
+            for each in plan.todo[:SHOWN]
         ),
         *_more(len(plan.todo)),
-        *(["", f"Skipped:    {len(plan.skipped):,}"] if plan.skipped else []),
-        *(f"{escape(each.key)}: {each.reason}" for each in plan.skipped[:_SHOWN]),
-        *_more(len(plan.skipped)),
+        *(["", f"Skipped:    {plan.skipped_count:,}"] if plan.skipped else []),
+        *(f"{escape(each.key)}: {each.reason}" for each in plan.skipped),
+        *_more(plan.skipped_count),
     ]
-    todo = [[each.key, each.etag, each.size] for each in plan.todo]
     return Proposal(
         tool_name="minio.sync",
         summary=f"remember the texts of {_objects(len(plan.todo))} below {where} ({size}) in {request.base}",
         risk=risk,
-        payload=cast(Args, {**args, "bucket": request.bucket, "todo": todo}),
+        payload=cast(Args, {**args, "bucket": request.bucket, "plan": json.decode(json.encode(plan))}),
         preview="\n".join(lines),
         preconditions=(Precondition(kind="objects", subject=where, value=plan.digest),),
     )
@@ -124,7 +131,7 @@ def _objects(count: int) -> str:
 
 
 def _more(count: int) -> list[str]:
-    return [f"… and {count - _SHOWN:,} more"] if count > _SHOWN else []
+    return [f"… and {count - SHOWN:,} more"] if count > SHOWN else []
 
 
 # ---------------------------------------------------------------------- run
@@ -147,6 +154,8 @@ class _Run:
         self.memory = ctx.service(Memory)
         self.done: list[_Done] = []
         self.skipped: list[Skipped] = []
+        self.changed = 0
+        """Of the skipped objects, those that the next run will read."""
         seconds = (DEFAULT_SECONDS if ctx.timeout is None else ctx.timeout) * (1 - MARGIN)
         self.deadline = time.monotonic() + seconds
 
@@ -159,12 +168,10 @@ class _Run:
             try:
                 await self._ingest(client, each)
             except StorageFailed as error:
-                if error.status not in (403, 404, 412):
+                if error.status not in _REASONS:
                     raise
-                reason = {403: "access to it is denied", 404: "it vanished", 412: "it changed"}[error.status]
-                self.skipped.append(
-                    Skipped(each.key, f"{reason} since this was proposed" if error.status != 403 else reason)
-                )
+                self.changed += error.status == 412
+                self.skipped.append(Skipped(each.key, _REASONS[error.status]))
         return "complete"
 
     async def _ingest(self, client: S3Client, each: StoredObject) -> None:
@@ -200,34 +207,28 @@ class _Run:
 
 
 async def _apply(payload: Args, ctx: Context) -> Result:
-    storage = ctx.service(Storage)
-    todo = [StoredObject(*each) for each in cast("list[tuple[str, str, int]]", payload["todo"])]
-    problem = ""
+    storage, problem = ctx.service(Storage), ""
+    plan = convert(payload["plan"], SyncPlan)
     try:
         request = read_request(payload, storage)
         run = _Run(request, storage, ctx)
         async with storage.client(ctx, request.bucket) as client:
             try:
-                ending = await run.ingest_all(client, todo)
-                plan = await make_plan(request, storage, client) if ending == "complete" else None
+                ending = await run.ingest_all(client, plan.todo)
             except HoldfastError as error:
-                ending, plan, problem = "failed", None, str(error)
+                ending, problem = "failed", str(error)
     except HoldfastError as error:
         return fail(str(error))
-    if plan is None:
-        left = len(todo) - len(run.done) - len(run.skipped)
-        plan = SyncPlan(todo=(), later=left, unchanged=0, skipped=(), vanished=(), listed=0, whole=False)
-    output = _output(request, plan, run.done, "limit" if ending == "complete" and plan.todo else ending, run.skipped)
+    output = _output(request, plan, "limit" if ending == "complete" and plan.later else ending, run)
     if problem:
         return Result(False, _text(output), f"The sync stopped: {problem}", output)
     return ok(_text(output), structured=output)
 
 
-def _output(
-    request: SyncRequest, plan: SyncPlan, done: Sequence[_Done], ending: Ending, skipped: Sequence[Skipped] = ()
-) -> Args:
-    known = {each.key for each in skipped}
-    every = [*skipped, *(each for each in plan.skipped if each.key not in known)]
+def _output(request: SyncRequest, plan: SyncPlan, ending: Ending, run: _Run | None = None) -> Args:
+    """Return what a run did with its plan; without a run, that there was nothing to do."""
+    done, skipped = ([], []) if run is None else (run.done, run.skipped)
+    left = 0 if run is None else len(plan.todo) - len(done) - len(skipped) + run.changed
     ingested: list[dict[str, Any]] = [
         {
             "object_key": each.key,
@@ -237,11 +238,9 @@ def _output(
             "added": each.written.added,
             "forgotten": each.written.forgotten,
         }
-        for each in done[:_SHOWN]
+        for each in done[:SHOWN]
     ]
-    notes: list[str] = []
-    if ending in ("complete", "limit") and not plan.whole:
-        notes.append(f"Only the first {MAX_LISTED:,} objects were looked at. Use a longer prefix.")
+    notes = [] if plan.whole else [f"At most {MAX_LISTED:,} objects are looked at. Use a longer prefix for the others."]
     output: dict[str, Any] = {
         "bucket": request.bucket,
         "prefix": request.prefix,
@@ -250,12 +249,12 @@ def _output(
         "ending": ending,
         "ingested": ingested,
         "ingested_count": len(done),
-        "skipped": [{"object_key": each.key, "reason": each.reason} for each in every[:_SHOWN]],
-        "skipped_count": len(every),
-        "unchanged_count": max(0, plan.unchanged - len(done)),
-        "vanished": list(plan.vanished[:_SHOWN]),
-        "vanished_count": len(plan.vanished),
-        "remaining_count": plan.later + len(plan.todo),
+        "skipped": [{"object_key": each.key, "reason": each.reason} for each in (*skipped, *plan.skipped)][:SHOWN],
+        "skipped_count": len(skipped) + plan.skipped_count,
+        "unchanged_count": plan.unchanged,
+        "vanished": list(plan.vanished),
+        "vanished_count": plan.vanished_count,
+        "remaining_count": plan.later + left,
         "notes": notes,
     }
     return cast(Args, output)

@@ -20,6 +20,9 @@ DEFAULT_OBJECTS: Final = 100
 DEFAULT_CHARS: Final = 100_000
 MAX_LISTED: Final = 100_000
 """Keys that are looked at below one prefix."""
+_MAX_PAGES: Final = 200
+SHOWN: Final = 100
+"""Objects of each kind that a preview or an output names."""
 
 
 class SyncRequest(Struct, frozen=True, kw_only=True):
@@ -52,9 +55,11 @@ class SyncPlan(Struct, frozen=True, kw_only=True):
     """Objects that wait for the next run."""
     unchanged: int
     skipped: tuple[Skipped, ...]
+    """The first of them."""
+    skipped_count: int
     vanished: tuple[str, ...]
-    """Keys that were ingested and are no longer there."""
-    listed: int
+    """The first keys that were ingested and are no longer there."""
+    vanished_count: int
     whole: bool
     """Whether every key below the prefix was listed."""
 
@@ -106,7 +111,8 @@ async def make_plan(request: SyncRequest, storage: Storage, client: S3Client) ->
             else:
                 unchanged += 1
         token = page.next
-        if token is None or token in tokens or len(seen) >= MAX_LISTED:
+        # A hostile server could send the same token, or another one with no new keys, for ever.
+        if token is None or token in tokens or len(seen) >= MAX_LISTED or len(tokens) >= _MAX_PAGES:
             break
         tokens.add(token)
     whole = token is None
@@ -114,15 +120,16 @@ async def make_plan(request: SyncRequest, storage: Storage, client: S3Client) ->
     gone = {
         record.key
         for record in known
-        if record.state != "skipped" and record.key not in seen and record.namespace.startswith(base)
+        if whole and record.state != "skipped" and record.key not in seen and record.namespace.startswith(base)
     }
     return SyncPlan(
         todo=tuple(todo[: request.objects]),
         later=max(0, len(todo) - request.objects),
         unchanged=unchanged,
-        skipped=tuple(skipped),
-        vanished=tuple(sorted(gone)) if whole else (),
-        listed=len(seen),
+        skipped=tuple(skipped[:SHOWN]),
+        skipped_count=len(skipped),
+        vanished=tuple(sorted(gone)[:SHOWN]),
+        vanished_count=len(gone),
         whole=whole,
     )
 
