@@ -295,6 +295,7 @@ def test_a_host_is_granted_only_for_requests_that_read_and_tools_that_name_hosts
     sending: Args = {"host": "docs.example", "method": "PUT"}
     reading: Args = {"path": "a"}
     keeping = REQUEST.with_(effects=frozenset({"network", "fs.write"}))
-    for about, args in ((REQUEST, sending), (READ, reading), (FETCH, {}), (keeping, {"host": "docs.example"})):
+    listed: Args = {"host": "docs.example"}
+    for about, args in ((REQUEST, sending), (READ, reading), (FETCH, {}), (keeping, listed)):
         with pytest.raises(GrantRefused):
             narrow_grant(approval_request(about, args), "project", "ann", width="host")

@@ -20,9 +20,10 @@ from holdfast.contract.event import Progress
 from holdfast.tools.storage import share
 from holdfast.tools.storage.s3_client import StorageFailed
 from holdfast.tools.storage.share import parse_duration, shown_duration
+from tests.cli.command_line import Cli
 from tests.runtime.support import run, yes
-from tests.tools.storage.servers import S3Server, serving
-from tests.tools.storage.storage_runtime import StorageRuntime
+from tests.tools.storage.servers import ACCESS_KEY, SECRET_KEY, S3Server, serving
+from tests.tools.storage.storage_runtime import SECRET_VARIABLE, StorageRuntime
 from tests.tools.web.site import Reply, Seen
 from tests.tools.web.site import serving as scripted
 
@@ -148,6 +149,20 @@ def test_a_large_file_is_streamed_with_progress(made: StorageRuntime) -> None:
     assert told[-1] == len(content)
     assert len(told) >= 9
     assert fetch(facts["url"])[2] == content
+
+
+@pytest.mark.spec("B9b", "B9n")
+def test_the_command_shares_a_file_after_the_approval_of_a_person(minio: S3Server, tmp_path: Path) -> None:
+    cli = Cli.in_folder(tmp_path)
+    cli.env[SECRET_VARIABLE] = SECRET_KEY
+    server = f'[minio]\nendpoint = "{minio.url}"\nbucket = "{minio.bucket()}"\naccess_key = "{ACCESS_KEY}"\n'
+    cli.configure(f'{server}[secrets.minio]\nenv = "{SECRET_VARIABLE}"\n[tools]\nallow = ["group:minio"]\n')
+    (cli.project / "a.txt").write_text("hello")
+    asked = cli.run("call", "--pending", "--json", "minio.share", "path=a.txt")
+    assert asked.code == 4, asked
+    done = cli.run("approve", "--json", asked.json["call_id"])
+    assert done.code == 0, done
+    assert fetch(done.json["structured"]["url"])[::2] == (200, b"hello")
 
 
 # ---------------------------------------------------------------------- what was shown is what is sent

@@ -47,6 +47,23 @@ def test_keys_that_a_server_invents_are_skipped_with_the_reason(tmp_path: Path) 
 
 
 @pytest.mark.spec("B9i")
+@pytest.mark.parametrize("etag", ["", "a\r\nX-Evil: 1", "\u20ac", "x" * 201, "a b"])
+def test_an_etag_that_no_header_can_carry_is_none(tmp_path: Path, etag: str) -> None:
+    page = listing("p/a.txt").replace('"e"', etag)
+    result, site = run(sync_scripted(tmp_path, {"/bucket-x": Reply(page, "application/xml")}))
+    assert result.success, result.text
+    assert result.structured["skipped"][0]["reason"].startswith("the server names no ETag for it")
+    assert not site.asked("/bucket-x/p/a.txt")
+
+
+@pytest.mark.spec("B9i")
+def test_a_prefix_that_no_request_can_carry_is_refused(tmp_path: Path) -> None:
+    made = StorageRuntime(tmp_path, None, "bucket-x", endpoint="http://127.0.0.1:1")
+    assert made.error("minio.sync", prefix="x" * 1025) == "The prefix has 1,025 bytes; at most 1,024 are allowed."
+    assert not made.call("minio.sync", prefix="a\ud800").success
+
+
+@pytest.mark.spec("B9i")
 def test_a_list_without_end_is_bounded(tmp_path: Path) -> None:
     """The same token for ever, and a new one for ever."""
     repeated = Reply(listing("p/a.exe", token="same"), "application/xml")

@@ -7,6 +7,7 @@ carry a signature elsewhere. Reads are repeated after a fault of the server; a w
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterable, Callable, Mapping
 from datetime import UTC, datetime
@@ -38,6 +39,7 @@ _MAX_DEPTH: Final = 20
 _MESSAGE_CHARS: Final = 300
 _ATTEMPTS: Final = 3
 _PAUSE: Final = 0.2
+_ETAG: Final = re.compile(r"[!#-~]{1,200}", re.ASCII)
 _FAULTS: Final = frozenset({500, 502, 503, 504})
 
 
@@ -158,7 +160,9 @@ class S3Client:
         size = response.header("content-length") or ""
         if not size.isdecimal() or len(size) > 15:
             raise StorageFailed(f"{self._server} did not tell the size of {escape_name(key)}.")
-        return StoredObject(key, _etag(response), int(size), _content_type(response))
+        if not (etag := _etag(response)):
+            raise StorageFailed(f"{self._server} named no ETag for {escape_name(key)}, so a change would go unnoticed.")
+        return StoredObject(key, etag, int(size), _content_type(response))
 
     async def _has_bucket(self, bucket: str) -> bool:
         await self.list_page(bucket, "", keys=1)
@@ -290,7 +294,13 @@ def _follow_nothing(_: HttpUrl, following: HttpRequest) -> str:
 
 
 def _etag(response: HttpResponse) -> str:
-    return (response.header("etag") or "").strip().removeprefix("W/").strip('"')[:200]
+    return _clean_etag(response.header("etag") or "")
+
+
+def _clean_etag(text: str) -> str:
+    """Return an ETag without its quotes; empty if there is none that a header could carry."""
+    found = text.strip().removeprefix("W/").strip('"')
+    return found if _ETAG.fullmatch(found) else ""
 
 
 def _content_type(response: HttpResponse) -> str:
@@ -367,7 +377,7 @@ def _listed(fields: Mapping[str, str]) -> StoredObject:
     size = fields.get("Size", "0")
     if not size.isdecimal() or len(size) > 15:
         raise ValueError("a size that is not a number")
-    return StoredObject(fields.get("Key", ""), fields.get("ETag", "").strip('"')[:200], int(size))
+    return StoredObject(fields.get("Key", ""), _clean_etag(fields.get("ETag", "")), int(size))
 
 
 def _error(body: bytes) -> tuple[str, str]:

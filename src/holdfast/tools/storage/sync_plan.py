@@ -72,8 +72,12 @@ class SyncPlan(Struct, frozen=True, kw_only=True):
 def read_request(args: Args, storage: Storage) -> SyncRequest:
     """Read the arguments. Raises `HoldfastError`."""
     prefix = cast(str, args["prefix"])
-    if len(prefix.encode("utf-8", "replace")) > MAX_KEY_BYTES:
-        raise StorageFailed(f"The prefix has more than {MAX_KEY_BYTES:,} bytes.")
+    try:
+        size = len(prefix.encode())
+    except UnicodeEncodeError:
+        raise StorageFailed("The prefix contains a lone surrogate, which UTF-8 cannot express.") from None
+    if size > MAX_KEY_BYTES:
+        raise StorageFailed(f"The prefix has {size:,} bytes; at most {MAX_KEY_BYTES:,} are allowed.")
     return SyncRequest(
         server=storage.settings.address().url.origin,
         bucket=storage.bucket(args),
@@ -143,12 +147,14 @@ def _problem(each: StoredObject, request: SyncRequest, storage: Storage) -> str 
     most = storage.settings.max_object_bytes
     if each.size > most:
         return too_large(each.size, most)
+    if not each.etag:
+        return "the server names no ETag for it, so a change would go unnoticed"
     return "it is empty" if not each.size else None
 
 
 def _is_current(record: Record | None, each: StoredObject, request: SyncRequest) -> bool:
     """Whether the object was ingested, or skipped for what it is, in the state that it has now."""
-    if record is None or record.etag != each.etag or not each.etag:
+    if record is None or record.etag != each.etag:
         return False
     if record.state == "skipped":
         return record.forced or not request.force
