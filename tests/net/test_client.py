@@ -8,6 +8,7 @@ import zlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -352,7 +353,7 @@ async def blocks() -> AsyncIterator[bytes]:
 
 
 def test_a_body_can_be_sent_in_blocks_and_follows_no_redirect() -> None:
-    sent = {"method": "PUT", "headers": (("Content-Length", "7"),), "stream": blocks}
+    sent: dict[str, Any] = {"method": "PUT", "headers": (("Content-Length", "7"),), "stream": blocks}
     response, site = get({"/": echo}, **sent)
     assert response.body == b"PUT one two"
     assert "transfer-encoding" not in site.seen[0].headers

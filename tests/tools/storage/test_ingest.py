@@ -87,6 +87,7 @@ def test_html_becomes_its_visible_text(one: tuple[StorageRuntime, S3Server, str]
         ("a.txt", b"\xff\xfea", "its bytes are not valid UTF-16-LE"),
         ("a.pdf", b"%PDF-1.4 damaged", "its text cannot be extracted: it is damaged or not a PDF"),
     ],
+    ids=lambda value: "" if isinstance(value, bytes) else value,
 )
 def test_what_is_not_text_is_refused_by_its_content(
     one: tuple[StorageRuntime, S3Server, str], key: str, body: bytes, told: str
