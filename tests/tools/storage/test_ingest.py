@@ -133,7 +133,7 @@ def test_replace_forgets_what_the_same_object_wrote_and_nothing_else(made: Stora
     server.put(bucket, "a.txt", "second version")
     facts = made.facts("minio.ingest", object_key="a.txt", namespace="n", mode="replace")
     assert (facts["added"], facts["forgotten"]) == (1, 1)
-    assert "Forgets:    1 items" in made.preview()
+    assert "Forgets:    1 item that" in made.preview()
     proposal = made.seen[-1].proposal
     assert proposal is not None and proposal.risk is Risk.HIGH
     assert made.contents("n") == ["", "of another object", "second version"]

@@ -71,13 +71,13 @@ async def _propose(args: Args, ctx: Context) -> Proposal | Result:
         await asyncio.to_thread(_check, memory, ctx, found)
     except HoldfastError as error:
         return fail(str(error))
-    replaced = f"; replaces the {len(earlier)} items of an earlier ingest" if earlier else ""
+    replaced = f"; forgets {_items(len(earlier))} of an earlier ingest" if earlier else ""
     what = f"{source.bucket}/{escape(source.key)}"
     lines = [
         f"Object:     {what} ({format_size(found.size)}, {found.text.kind}, ETag {escape(found.etag)})",
         f"Namespace:  {source.namespace}",
         f"Writes:     {_counted(found)}",
-        *([f"Forgets:    {len(earlier)} items that an earlier ingest of this object wrote"] if earlier else []),
+        *([f"Forgets:    {_items(len(earlier))} that an earlier ingest of this object wrote"] if earlier else []),
         *(f"[{note}]" for note in _notes(found)),
         "",
         *_quoted(found.text.text),
@@ -159,8 +159,11 @@ def _check(memory: Memory, ctx: Context, found: _Found) -> None:
 
 
 def _counted(found: _Found) -> str:
-    chars, items = sum(map(len, found.contents)), len(found.contents)
-    return f"{chars:,} characters in {items:,} item{'' if items == 1 else 's'}"
+    return f"{sum(map(len, found.contents)):,} characters in {_items(len(found.contents))}"
+
+
+def _items(count: int) -> str:
+    return f"{count:,} item{'' if count == 1 else 's'}"
 
 
 def _notes(found: _Found) -> list[str]:
@@ -218,8 +221,8 @@ def _text(output: Args) -> str:
     what = f"{output['bucket']}/{escape(str(output['object_key']))}"
     items, added, forgotten = (cast(int, output[name]) for name in ("items", "added", "forgotten"))
     had = f", of which {items - added:,} were there already" if added < items else ""
-    lost = f" {forgotten:,} items of an earlier ingest were forgotten." if forgotten else ""
-    counted = f"{items:,} item{'' if items == 1 else 's'}{had}.{lost}"
+    lost = f" Forgot {_items(forgotten)} of an earlier ingest." if forgotten else ""
+    counted = f"{_items(items)}{had}.{lost}"
     told = f"Ingested {what} ({output['kind']}, {output['chars']:,} characters) into '{output['namespace']}': {counted}"
     return "\n".join((told, *(f"[{note}]" for note in cast("list[str]", output["notes"]))))
 

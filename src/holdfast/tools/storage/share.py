@@ -13,7 +13,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from mimetypes import guess_type
 from typing import Final, cast
 
 from msgspec import Struct
@@ -121,10 +120,7 @@ async def _describe(args: Args, ctx: Context, storage: Storage) -> _Upload:
     key = cast("str | None", args.get("object_key")) or f"shared/{digest[:16]}/{target.path.name}"
     if (problem := key_problem(key)) is not None or key.startswith("/") or "//" in key:
         raise StorageFailed(f"The object key {escape_name(key[:80])} {problem or 'has an empty segment'}.")
-    content_type = cast("str | None", args.get("content_type")) or found
-    if content_type is None:
-        content_type = guess_type(target.path.name)[0] or "text/plain"
-        content_type += "; charset=utf-8" if content_type.startswith("text/") else ""
+    content_type = cast("str | None", args.get("content_type")) or found or _text_type(target.path.name)
     if _CONTENT_TYPE.fullmatch(content_type) is None:
         raise StorageFailed(f"{escape_name(content_type[:80])} is not a content type such as text/plain.")
     return _Upload(
@@ -136,6 +132,14 @@ async def _describe(args: Args, ctx: Context, storage: Storage) -> _Upload:
         content_type=content_type,
         expires=expires,
     )
+
+
+def _text_type(name: str) -> str:
+    """Return the content type of a text by its name."""
+    from mimetypes import guess_type  # reads the tables of the system
+
+    found = guess_type(name)[0] or "text/plain"
+    return f"{found}; charset=utf-8" if found.startswith("text/") else found
 
 
 def _digest(opened: int, size: int, cancelled: Callable[[], bool]) -> str:
