@@ -48,6 +48,7 @@ ALLOWED = {
     ("sandbox/escape_tests.py", "socket.socket"): "servers that the escape tests try to reach",
     ("store/database.py", ".connect"): "opens an SQLite file",
     ("store/memory/database.py", ".connect"): "opens an SQLite file",
+    ("tools/storage/records.py", ".connect"): "opens an SQLite file",
     ("mcp/server/http.py", "socket.socket"): "listens",
     ("mcp/client/oauth_callback.py", "socket.socket"): "listens",
 }

@@ -19,6 +19,7 @@ from holdfast.config.config import (
     GuardrailsConfig,
     McpServer,
     MediaConfig,
+    MinioConfig,
     ModelConfig,
     ModelProvider,
     PolicyLayer,
@@ -73,6 +74,7 @@ def looser_options(one: Config, other: Config) -> list[str]:
         ("memory.shared", one.memory.shared == other.memory.shared),
         ("memory.embedder", one.memory.embedder == other.memory.embedder),
         ("memory.max_item_bytes", one.memory.max_item_bytes <= other.memory.max_item_bytes),
+        *_minio(one.minio, other.minio),
         ("mcp.servers", _servers(one.mcp.servers, other.mcp.servers)),
         ("mcp.client_approves", other.mcp.client_approves or not one.mcp.client_approves),
         ("mcp.wait", one.mcp.wait <= other.mcp.wait),
@@ -99,6 +101,15 @@ def _media(one: MediaConfig, other: MediaConfig) -> tuple[Check, ...]:
     return (
         *((f"media.{name}", getattr(one, name) <= getattr(other, name)) for name in limits),
         *((f"media.{name}", getattr(one, name) == getattr(other, name)) for name in fixed),
+    )
+
+
+def _minio(one: MinioConfig, other: MinioConfig) -> tuple[Check, ...]:
+    limits = ("timeout", "max_upload_bytes", "max_object_bytes", "max_link_seconds")
+    fixed = ("endpoint", "public_endpoint", "bucket", "region", "access_key", "secret", "style", "ca_file")
+    return (
+        *((f"minio.{name}", getattr(one, name) <= getattr(other, name)) for name in limits),
+        *((f"minio.{name}", getattr(one, name) == getattr(other, name)) for name in fixed),
     )
 
 

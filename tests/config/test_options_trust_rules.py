@@ -167,6 +167,18 @@ LOOSER: list[tuple[str, Any]] = [
     ("memory.shared", ["private/*"]),
     ("memory.embedder", "small"),
     ("memory.max_item_bytes", 2**30),
+    ("minio.endpoint", "https://evil.example"),
+    ("minio.public_endpoint", "https://evil.example"),
+    ("minio.bucket", "evil"),
+    ("minio.region", "evil-1"),
+    ("minio.access_key", "evil"),
+    ("minio.secret", "other"),
+    ("minio.style", "virtual"),
+    ("minio.ca_file", "evil.pem"),
+    ("minio.timeout", 9999),
+    ("minio.max_upload_bytes", 2**40),
+    ("minio.max_object_bytes", 2**40),
+    ("minio.max_link_seconds", 604_800),
     ("model.name", "openai:gpt-evil"),
     ("model.timeout", 9999),
     ("model.connect_timeout", 99),
@@ -216,6 +228,7 @@ STRICT: Table = {
     "output": {"max_output_bytes": 1000},
     "ledger": {"durability": "power"},
     "memory": {"namespaces": ["public/*"]},
+    "minio": {"max_link_seconds": 60},
     "model": {"timeout": 60, "connect_timeout": 5, "retries": 1, "context": 8000},
     "chat": {"autopilot": False},
     "guardrails": {"enabled": True},
@@ -288,6 +301,8 @@ def test_a_looser_value_is_ignored_and_reported_by_key(
     if path in (
         "secrets", "tools.modules", "model.providers", "network.private", "memory.shared", "web.search_url",
         "browser.executable", "media.vision_model", "media.transcription_model", "media.whisper_model",
+        "minio.endpoint", "minio.public_endpoint", "minio.bucket", "minio.region", "minio.access_key", "minio.secret",
+        "minio.style", "minio.ca_file",
     ):  # fmt: skip
         assert "only from user-level config" in notice
     else:

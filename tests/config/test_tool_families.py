@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from holdfast.config.options import USER_ONLY, Section, options
-from holdfast.config.tool_families import BrowserConfig, MediaConfig, MemoryConfig, NetworkConfig, WebConfig
+from holdfast.config.tool_families import (
+    BrowserConfig,
+    MediaConfig,
+    MemoryConfig,
+    MinioConfig,
+    NetworkConfig,
+    WebConfig,
+)
 
 REMOTE = [
     (NetworkConfig, "private"),
@@ -15,6 +22,9 @@ REMOTE = [
     (MediaConfig, "transcription_model"),
     (MediaConfig, "whisper_model"),
     (MemoryConfig, "shared"),
+    *((MinioConfig, name) for name in ("endpoint", "public_endpoint", "bucket", "region", "access_key", "secret")),
+    (MinioConfig, "style"),
+    (MinioConfig, "ca_file"),
 ]
 """Options that name what a family reaches or runs."""
 

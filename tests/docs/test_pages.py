@@ -21,7 +21,8 @@ from tests.docs.programs import ROOT, blocks_of
 DOCS = ROOT / "docs"
 GUIDE = DOCS / "getting-started.md"
 MEMORY = DOCS / "memory.md"
-CONFIGURED = [GUIDE, DOCS / "migrating.md", DOCS / "network.md", MEMORY, DOCS / "web.md", DOCS / "media.md"]
+STORAGE = DOCS / "storage.md"
+CONFIGURED = [GUIDE, DOCS / "migrating.md", DOCS / "network.md", MEMORY, STORAGE, DOCS / "web.md", DOCS / "media.md"]
 TABLES = [
     pytest.param(block.text, id=f"{page.name}:{block.line}")
     for page in CONFIGURED
@@ -76,9 +77,10 @@ def test_the_commands_of_getting_started_work_in_order(tmp_path: Path) -> None:
     assert not (folder / "count.txt").exists(), "undo takes back the last change"
 
 
-def test_the_commands_of_the_memory_guide_are_understood() -> None:
-    lines = list(_commands(MEMORY))
-    assert len(lines) >= 8
+@pytest.mark.parametrize(("page", "least"), [(MEMORY, 8), (STORAGE, 6)], ids=["memory", "storage"])
+def test_the_commands_of_a_guide_are_understood(page: Path, least: int) -> None:
+    lines = list(_commands(page))
+    assert len(lines) >= least
     for line in lines:
         program, *words = shlex.split(line)
         assert parse(holdfast, program, words).command.name

@@ -14,6 +14,7 @@ from holdfast.factory.builtin import configured_tools
 from holdfast.factory.runtime import open_runtime
 from holdfast.tools.browser.service import Browsers
 from holdfast.tools.media.service import MediaService
+from holdfast.tools.storage.service import Storage
 from holdfast.tools.web.service import Web
 from tests.runtime.support import run
 
@@ -46,7 +47,7 @@ def test_a_runtime_of_a_project_has_every_service_of_the_built_in_tools(
 
     async def session() -> None:
         async with open_runtime(tmp_path / "project") as runtime:
-            for service in (Memory, Sessions, Web, Browsers, MediaService):
+            for service in (Memory, Sessions, Web, Storage, Browsers, MediaService):
                 assert runtime.services.get(service) is runtime.services.get(service)
 
     run(session())

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import gzip
 import zlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -344,3 +345,17 @@ def test_https_is_never_left_for_http() -> None:
 def test_a_caller_can_set_only_headers_that_are_not_the_clients(name: str, value: str, words: str | None) -> None:
     problem = header_problem(name, value)
     assert problem is None if words is None else problem is not None and words in problem
+
+
+async def blocks() -> AsyncIterator[bytes]:
+    for block in (b"one ", b"two"):
+        yield block
+
+
+def test_a_body_can_be_sent_in_blocks_and_follows_no_redirect() -> None:
+    sent: dict[str, Any] = {"method": "PUT", "headers": (("Content-Length", "7"),), "stream": blocks}
+    response, site = get({"/": echo}, **sent)
+    assert response.body == b"PUT one two"
+    assert "transfer-encoding" not in site.seen[0].headers
+    with pytest.raises(RedirectRefused, match="redirects an upload"):
+        get({"/": redirect("/next", 307), "/next": echo}, **sent)

@@ -294,6 +294,8 @@ def test_a_grant_for_a_host_covers_every_request_that_only_reads_from_it() -> No
 def test_a_host_is_granted_only_for_requests_that_read_and_tools_that_name_hosts() -> None:
     sending: Args = {"host": "docs.example", "method": "PUT"}
     reading: Args = {"path": "a"}
-    for about, args in ((REQUEST, sending), (READ, reading), (FETCH, {})):
+    keeping = REQUEST.with_(effects=frozenset({"network", "fs.write"}))
+    listed: Args = {"host": "docs.example"}
+    for about, args in ((REQUEST, sending), (READ, reading), (FETCH, {}), (keeping, listed)):
         with pytest.raises(GrantRefused):
             narrow_grant(approval_request(about, args), "project", "ann", width="host")

@@ -315,3 +315,11 @@ def test_listed_hosts_approve_no_tool_that_was_removed_and_none_that_names_no_ho
     assert narrowed.judge(approval_request(REQUEST, {"host": "docs.example"})).decision.verdict is Verdict.ASK
     chain = standard_chain(ApprovalConfig(), hosts=("docs.example",))
     assert chain.judge(approval_request(FETCH, {"host": "docs.example"})).decision.verdict is Verdict.ASK
+
+
+@pytest.mark.spec("B6a", "B9n")
+def test_a_listed_host_approves_no_tool_that_keeps_what_it_reads() -> None:
+    chain = standard_chain(ApprovalConfig(), hosts=("docs.example",))
+    keeping = REQUEST.with_(effects=frozenset({"network", "fs.write"}))
+    assert chain.judge(approval_request(REQUEST, {"host": "docs.example"})).decision.verdict is Verdict.APPROVE
+    assert chain.judge(approval_request(keeping, {"host": "docs.example"})).decision.verdict is Verdict.ASK

@@ -34,7 +34,8 @@ BROWSER = LOOKING | {"browser.navigate", "browser.back", "browser.click", "brows
 MINIMAL = READING | {"calculator", "calculator_async", "tool.search", "web.fetch"}
 CODING = MINIMAL | PROCESSES | MEMORY | BROWSER | {"file.write", "file.edit", "shell.exec", "ask.user", "skill.load"}
 MEDIA = {"media.send", "image.analyze", "audio.transcribe"}
-FULL = CODING | MEDIA | {"sessions.list", "sessions.delete", "web.search"}
+STORAGE = {"minio.share", "minio.ingest", "minio.sync"}
+FULL = CODING | MEDIA | STORAGE | {"sessions.list", "sessions.delete", "web.search"}
 NEW = """
 from holdfast.contract.tool import Tool
 

@@ -50,7 +50,14 @@ from holdfast.config.options import (
     per_entry,
     tighten_struct,
 )
-from holdfast.config.tool_families import BrowserConfig, MediaConfig, MemoryConfig, NetworkConfig, WebConfig
+from holdfast.config.tool_families import (
+    BrowserConfig,
+    MediaConfig,
+    MemoryConfig,
+    MinioConfig,
+    NetworkConfig,
+    WebConfig,
+)
 from holdfast.contract.enums import Profile, Risk
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.widening import WideningKind
@@ -852,6 +859,7 @@ class Config(Section, frozen=True, kw_only=True):
     ledger: Annotated[LedgerConfig, "The record of every call."] = LedgerConfig()
     memory: Annotated[MemoryConfig, "What agents remember across conversations."] = MemoryConfig()
     media: Annotated[MediaConfig, "Which models look at images and transcribe speech."] = MediaConfig()
+    minio: Annotated[MinioConfig, "The S3 server of `minio.*`."] = MinioConfig()
     model: Annotated[ModelConfig, "The model and its parameters."] = ModelConfig()
     chat: Annotated[ChatConfig, "How chat documents run."] = ChatConfig()
     guardrails: Annotated[GuardrailsConfig, "Help for small models, rule by rule."] = GuardrailsConfig()

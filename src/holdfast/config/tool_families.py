@@ -147,3 +147,43 @@ class MediaConfig(Section, frozen=True, kw_only=True):
     max_seconds: Annotated[
         Seconds, LOWER, "How much of a recording is transcribed on this machine, from its beginning."
     ] = 1800.0
+
+
+class MinioConfig(Section, frozen=True, kw_only=True):
+    endpoint: Annotated[
+        Name | None,
+        USER_ONLY,
+        "The address of the S3 server, such as `https://minio.example.org:9000`. Without it there are no `minio.*` "
+        "tools.",
+    ] = None
+    public_endpoint: Annotated[
+        Name | None,
+        USER_ONLY,
+        "The address of the same server in the links of `minio.share`, if readers reach it under another one.",
+    ] = None
+    bucket: Annotated[Name | None, USER_ONLY, "The bucket of calls that name none."] = None
+    region: Annotated[Name, USER_ONLY, "The region that requests are signed for."] = "us-east-1"
+    access_key: Annotated[
+        Name | None, USER_ONLY, "The access key (user name). It is not a secret: every link of `minio.share` names it."
+    ] = None
+    secret: Annotated[
+        Name, USER_ONLY, "The secret with the secret key: `minio` stands for the table `[secrets.minio]`."
+    ] = "minio"  # noqa: S105 - the name of a secret
+    style: Annotated[
+        Literal["path", "virtual"],
+        USER_ONLY,
+        "How addresses name a bucket: `path` for `host/bucket/key`, `virtual` for `bucket.host/key`.",
+    ] = "path"
+    ca_file: Annotated[
+        Name | None,
+        USER_ONLY,
+        "A file with the certificates that may sign the server's, in place of the system's.",
+    ] = None
+    timeout: Annotated[Seconds, LOWER, "Seconds after which a request that is not answered is given up."] = 30.0
+    max_upload_bytes: Annotated[Count, LOWER, "Maximum size of a file that `minio.share` uploads."] = 512 * 1024 * 1024
+    max_object_bytes: Annotated[
+        Count, LOWER, "Maximum size of an object that `minio.ingest` and `minio.sync` read."
+    ] = 20 * 1024 * 1024
+    max_link_seconds: Annotated[
+        Annotated[int, Meta(ge=1, le=604_800)], LOWER, "How long a link of `minio.share` can be valid; 7 days at most."
+    ] = 604_800

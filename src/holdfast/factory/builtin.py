@@ -23,16 +23,21 @@ from holdfast.tools import builtin_tools
 from holdfast.tools.browser import chromium
 from holdfast.tools.browser.service import Browsers, BrowserSettings
 from holdfast.tools.media.service import MediaService
+from holdfast.tools.storage.service import Storage, StorageSettings, configured_storage
 from holdfast.tools.web.search import configured_search
 from holdfast.tools.web.service import Web, WebSettings
 
 
 def configured_tools(config: Config) -> list[Tool]:
     """The built-in tools: `web.search` for the configured engine, `image.analyze` and `audio.transcribe` for the
-    configured models, `browser.*` for the configured Chromium."""
+    configured models, `minio.*` for the configured server, `browser.*` for the configured Chromium."""
     chosen = (configured_search(web_settings(config.web)), analysis_tool(config), transcription_tool(config))
     by_name = {tool.name: tool for tool in chosen}
-    tools = [by_name.get(tool.name, tool) for tool in builtin_tools()]
+    storage = storage_settings(config)
+    tools = [
+        configured_storage(tool, storage) if tool.in_group("minio") else by_name.get(tool.name, tool)
+        for tool in builtin_tools()
+    ]
     if config.browser.executable is None:
         return tools
     unavailable = partial(chromium.missing, config.browser.executable)
@@ -67,6 +72,11 @@ def provide_services(runtime: Runtime, state: Path, chats: Path) -> None:
         runtime.on_close(made.close)
         return made
 
+    def storage() -> Storage:
+        made = Storage(runtime.network, storage_settings(config), folder=state)
+        runtime.on_close(made.close)
+        return made
+
     def browsers() -> Browsers:
         from holdfast.tools.browser.browsers import ChromiumBrowsers
 
@@ -83,6 +93,7 @@ def provide_services(runtime: Runtime, state: Path, chats: Path) -> None:
     runtime.services.provide(Sessions, sessions)
     runtime.services.provide(Memory, memory)
     runtime.services.provide(Web, web)
+    runtime.services.provide(Storage, storage)
     runtime.services.provide(Browsers, browsers)
     runtime.services.provide(MediaService, media)
     runtime.services.provide(Vision, lambda: open_vision(config, runtime.network, secret))
@@ -115,4 +126,23 @@ def _browser_settings(config: BrowserConfig, secret_hosts: dict[str, tuple[str, 
         max_downloads=config.max_downloads,
         max_download_bytes=config.max_download_bytes,
         secret_hosts=secret_hosts,
+    )
+
+
+def storage_settings(config: Config) -> StorageSettings:
+    given = config.minio
+    return StorageSettings(
+        endpoint=given.endpoint,
+        public_endpoint=given.public_endpoint,
+        bucket=given.bucket,
+        region=given.region,
+        access_key=given.access_key,
+        secret=given.secret,
+        virtual=given.style == "virtual",
+        ca_file=given.ca_file,
+        timeout=given.timeout,
+        max_upload_bytes=given.max_upload_bytes,
+        max_object_bytes=given.max_object_bytes,
+        max_link_seconds=given.max_link_seconds,
+        max_item_bytes=config.memory.max_item_bytes,
     )

@@ -201,6 +201,17 @@ def make_private_folder(folder: Path) -> None:
             part.mkdir(mode=0o700, exist_ok=True)
 
 
+def make_private(path: Path) -> None:
+    """Create the file with mode 0600 before SQLite opens it, so that its log files get the same mode."""
+    # An existing file is never opened here: POSIX drops all locks of the process on a file when any descriptor closes.
+    make_private_folder(path.parent)
+    try:
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+    except FileNotFoundError:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
 class PrivateFile(NewFile):
     """A file of mode 0600 that is written in pieces; `publish` makes it visible."""
 

@@ -10,7 +10,7 @@ import asyncio
 import ssl
 import time
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Final, cast
@@ -79,6 +79,8 @@ class HttpRequest(Struct, frozen=True, kw_only=True):
     method: str = "GET"
     headers: Headers = ()
     body: bytes = b""
+    stream: Callable[[], AsyncIterable[bytes]] | None = None
+    """Makes a body that is too large for memory. It needs a header `Content-Length`, and follows no redirect."""
 
 
 MayFollow = Callable[[HttpUrl, HttpRequest], str | None]
@@ -225,6 +227,8 @@ class HttpClient:
         if request.url.scheme == "https" and url.scheme == "http":
             told = f"{request.url} redirects to {url}, which is not encrypted, so it was not followed."
             raise RedirectRefused(told, str(url), redirects)
+        if request.stream is not None:
+            raise RedirectRefused(f"{request.url} redirects an upload to {url}.", str(url), redirects)
         method, body, headers = request.method, request.body, request.headers
         if (status == 303 and method != "HEAD") or (status in (301, 302) and method == "POST"):
             method, body = "GET", b""
@@ -258,7 +262,7 @@ class HttpClient:
             request.method,
             str(request.url),
             headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in headers],
-            content=request.body or None,
+            content=request.body or None if request.stream is None else request.stream(),
             extensions={"timeout": waits, "trace": progress.trace},
         )
         response: httpx2.Response | None = None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 from holdfast.contract.errors import HoldfastError, LedgerCorrupt, LedgerUnavailable, NotPending
-from holdfast.fs.replace import make_private_folder
+from holdfast.fs.replace import make_private
 from holdfast.store.entries import chain_hash
 
 APPLICATION_ID: Final = 0x486F6C64
@@ -359,14 +359,3 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
 def _text(raw: bytes) -> str:
     """Decode a column. A column that is not UTF-8 must not fail the whole query; the reader detects the surrogates."""
     return raw.decode("utf-8", "surrogateescape")
-
-
-def make_private(path: Path) -> None:
-    """Create the file with mode 0600 before SQLite opens it, so that its log files get the same mode."""
-    # An existing file is never opened here: POSIX drops all locks of the process on a file when any descriptor closes.
-    make_private_folder(path.parent)
-    try:
-        if path.stat().st_mode & 0o077:
-            path.chmod(0o600)
-    except FileNotFoundError:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))

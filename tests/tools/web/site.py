@@ -16,7 +16,7 @@ from holdfast.net.gateway import Resolver, resolve_by_system
 from holdfast.net.network import Network
 from holdfast.net.network_log import NetworkLog
 from holdfast.tools import builtin_tools
-from holdfast.tools.web.extraction import Extractor
+from holdfast.tools.extraction.extractor import Extractor
 from holdfast.tools.web.service import Web, WebSettings
 from tests.runtime.support import runtime_in, yes
 

@@ -19,7 +19,7 @@ from holdfast.text.preview import preview
 from holdfast.tools.web.fetch import WEB_FETCH
 from holdfast.tools.web.service import WebSettings
 from tests.runtime.support import run, until_pending
-from tests.tools.web.pdfs import encrypted_pdf, pdf
+from tests.tools.extraction.pdfs import encrypted_pdf, pdf
 from tests.tools.web.site import FAST, Page, Reply, Site, Writer, facts, fetch, serving, web_runtime
 
 pytestmark = pytest.mark.spec("B6b")

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from holdfast.contract.errors import HoldfastError, MemoryUnavailable
-from holdfast.store.database import make_private, version
+from holdfast.fs.replace import make_private
+from holdfast.store.database import version
 from holdfast.store.memory.terms import expand
 
 APPLICATION_ID: Final = 0x486F6C6D

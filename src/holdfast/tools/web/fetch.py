@@ -32,6 +32,8 @@ from holdfast.net.urls import MAX_URL_CHARS, BadUrl, parse_url
 from holdfast.text.escape import clip_middle, escape_url
 from holdfast.text.preview import with_label
 from holdfast.text.truncate import byte_size, format_size, truncate_by_bytes
+from holdfast.tools.extraction.content import Content, classify, image_size
+from holdfast.tools.extraction.extractor import ExtractionFailed
 from holdfast.tools.schemas import (
     INTEGER,
     INTEGER_OR_NULL,
@@ -45,8 +47,6 @@ from holdfast.tools.schemas import (
     nullable,
     strict_object,
 )
-from holdfast.tools.web.content import Content, classify, image_size
-from holdfast.tools.web.extraction import ExtractionFailed
 from holdfast.tools.web.service import Cached, Fetched, Web
 
 Mode = Literal["readable", "text", "raw", "links", "find"]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from holdfast.contract.errors import HoldfastError
 from holdfast.net.client import HttpRequest, HttpResponse
 from holdfast.net.urls import HttpUrl, parse_url
-from holdfast.tools.web.extraction import ExtractionFailed, Extractor
+from holdfast.tools.extraction.extractor import ExtractionFailed, Extractor
 from holdfast.tools.web.service import Engine, WebSettings
 
 BRAVE_SCOPE: Final = "brave"

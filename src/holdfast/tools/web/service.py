@@ -24,8 +24,8 @@ from holdfast.net.client import (
 from holdfast.net.hosts import AllowList, normalize_host
 from holdfast.net.network import Network
 from holdfast.net.urls import HttpUrl
+from holdfast.tools.extraction.extractor import ExtractionFailed, Extractor
 from holdfast.tools.web.cache import ResponseCache, is_fresh, refreshed, validators
-from holdfast.tools.web.extraction import ExtractionFailed, Extractor
 
 Engine = Literal["duckduckgo", "searxng", "brave"]
 Cached = Literal["no", "fresh", "revalidated", "kept"]

@@ -1,6 +1,6 @@
 """`Extractor`: sends pages to processes that parse them, and kills a process that takes too long.
 
-Parsers of HTML and PDF have bugs, and a page chooses what they see. In a process of its own, a page that hangs or
+Parsers of HTML, PDF and DOCX have bugs, and a page chooses what they see. In a process of its own, a page that hangs or
 crashes its parser costs one result.
 """
 
@@ -47,7 +47,7 @@ class Extractor:
         self._closed = False
 
     async def ask(self, request: Answer, body: bytes, seconds: float) -> Answer:
-        """Return the answer of `extraction_process`. Raises `ExtractionFailed`, at the latest after `seconds`."""
+        """Return the answer of `process`. Raises `ExtractionFailed`, at the latest after `seconds`."""
         process = self._take()
         try:
             answer = await asyncio.to_thread(process.exchange, request, body, time.monotonic() + seconds)
@@ -110,7 +110,7 @@ def _size(answers: Iterable[Answer]) -> int:
 class _Process:
     def __init__(self) -> None:
         self._child = start(
-            holdfast_module("holdfast.tools.web.extraction_process"),
+            holdfast_module("holdfast.tools.extraction.process"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -9,7 +9,7 @@ from threading import Event
 
 import pytest
 
-from holdfast.tools.web.extraction import ExtractionFailed, Extractor
+from holdfast.tools.extraction.extractor import ExtractionFailed, Extractor
 from tests.runtime.support import run
 
 pytestmark = pytest.mark.spec("B6d")
@@ -136,7 +136,7 @@ def test_a_cancelled_page_closes_its_pipes_only_when_no_thread_uses_them(monkeyp
         extractor.close()
 
     real_poll = select.poll
-    monkeypatch.setattr("holdfast.tools.web.extraction.select.poll", HeldPoll)
+    monkeypatch.setattr("holdfast.tools.extraction.extractor.select.poll", HeldPoll)
     run(work())
 
 

@@ -1,16 +1,14 @@
-"""What the extraction process makes of a page, and the limits it sets itself."""
+"""What the extraction process makes of a page."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.tools.web.extraction_process import check_robots, find_passages, read_search_page, render
+from holdfast.tools.extraction.pages import check_robots, find_passages, read_search_page, render
 from tests.quick import quickly
 
 pytestmark = pytest.mark.spec("B6d")
@@ -94,14 +92,3 @@ def test_an_unknown_page_is_not_taken_for_results() -> None:
     request = {"content_type": "text/html"}
     assert read_search_page(request, b"<p>Hello") == {"results": [], "blocked": False, "known": False}
     assert read_search_page(request, b"") == {"results": [], "blocked": False, "known": False}
-
-
-def test_the_process_limits_its_memory_and_writes_no_files() -> None:
-    program = (
-        "from holdfast.tools.web import extraction_process as e; e._limit_resources()\n"
-        "try: bytearray(8 << 30)\n"
-        "except MemoryError: print('memory', end=' ')\n"
-        "import resource; print(resource.getrlimit(resource.RLIMIT_FSIZE)[0])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.split() == ["memory", "0"]

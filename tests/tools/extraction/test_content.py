@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.tools.web.content import classify, decode, image_size
+from holdfast.tools.extraction.content import classify, decode, image_size
 
 pytestmark = pytest.mark.spec("B6b")
 

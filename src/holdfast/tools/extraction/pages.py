@@ -1,32 +1,25 @@
-"""The process that parses pages: HTML, feeds, JSON and PDF become text here, under limits of memory and CPU time.
+"""Pages as text: HTML, feeds and JSON; results of a search page; passages around a text; robots.txt.
 
-Frames on both pipes: four bytes of length, then JSON; a request is followed by a second frame with the body.
+Only the extraction process imports this module: what it parses was written by strangers.
 """
 
 from __future__ import annotations
 
-import gc
 import json
-import os
 import re
-import resource
-from collections.abc import Callable, Iterator
-from itertools import count, islice
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final, cast
 from urllib.parse import urldefrag, urljoin
 
-from holdfast.tools.web.content import Decoded, decode
+from holdfast.tools.extraction.content import Decoded, decode
+from holdfast.tools.extraction.documents import pdf_text
 
-_ADDRESS_SPACE: Final = 3 * 1024**3
-_CPU_SECONDS: Final = 60
-_PAGES_PER_COLLECTION: Final = 50
 _MAX_LINKS: Final = 2000
 _MAX_LINK_TEXT: Final = 200
 _MAX_PASSAGES: Final = 20
 _MAX_HITS: Final = 100_000
 _AROUND: Final = 240
-_MAX_PDF_PAGES: Final = 2000
-_MAX_PDF_CHARS: Final = 10_000_000
 _MAX_JSON_CHARS: Final = 10_000_000
 _MAX_FEED_ITEMS: Final = 500
 _SUMMARY_CHARS: Final = 500
@@ -52,15 +45,11 @@ def _lxml() -> tuple[Any, Any]:
     return cast("tuple[Any, Any]", (etree, html))
 
 
-class Unreadable(Exception):
-    """The content cannot be read; the message completes "… cannot be read: "."""
-
-
 def render(request: dict[str, Any], body: bytes) -> Answer:
     """Return `text`, `title`, `notes`, and for a search the passages with their offsets."""
     kind, mode = request["kind"], request["mode"]
     if kind == "pdf":
-        made: Answer = {"text": _pdf_text(body), "title": None, "notes": []}
+        made: Answer = {"text": pdf_text(body), "title": None, "notes": []}
     elif kind == "html":
         made = _html(request, body)
     else:
@@ -241,7 +230,7 @@ def _link_list(links: list[tuple[str, str]]) -> Answer:
     return {"text": "\n".join(shown)}
 
 
-# Feeds, PDF and passages
+# Feeds and passages
 
 
 def _feed(body: bytes) -> Answer | None:
@@ -286,34 +275,6 @@ def _child_text(node: Any, name: str) -> str | None:
     found = next((child for child in node if _local_name(child) == name), None)
     text = "" if found is None else " ".join("".join(map(str, found.itertext())).split())
     return text or None
-
-
-def _pdf_text(body: bytes) -> str:
-    import pypdfium2
-    from pypdfium2 import raw
-
-    try:
-        document = pypdfium2.PdfDocument(body)
-    except pypdfium2.PdfiumError as error:
-        if getattr(error, "err_code", None) == raw.FPDF_ERR_PASSWORD or "password" in str(error).lower():
-            raise Unreadable("it is protected with a password") from None
-        raise Unreadable("it is damaged or not a PDF") from None
-    total, parts, size = len(document), list[str](), 0
-    for number in range(min(total, _MAX_PDF_PAGES)):
-        try:
-            text = document[number].get_textpage().get_text_range()
-        except (pypdfium2.PdfiumError, ValueError):
-            text = "[this page is damaged]"
-        text = text.replace("\r\n", "\n").replace("\ufffe", "-").strip()
-        parts.append(f"[Page {number + 1} of {total}]\n{text}")
-        size += len(text)
-        if size > _MAX_PDF_CHARS:
-            break
-    if len(parts) < total:
-        parts.append(f"[{total - len(parts)} more pages are left out]")
-    if not size:
-        raise Unreadable("it has no text, only images")
-    return "\n\n".join(parts)
 
 
 def find_passages(text: str, wanted: str) -> Answer:
@@ -369,74 +330,3 @@ def check_robots(request: dict[str, Any], body: bytes) -> Answer:
 
 def _squeezed(node: Any) -> str:
     return " ".join("".join(map(str, node.itertext())).split())
-
-
-# The process
-
-_ACTIONS: Final[dict[str, Callable[[dict[str, Any], bytes], Answer]]] = {
-    "render": render,
-    "search page": read_search_page,
-    "robots": check_robots,
-}
-
-
-def _read(size: int) -> bytes:
-    found = bytearray()
-    while len(found) < size:
-        block = os.read(0, min(size - len(found), 1 << 20))
-        if not block:
-            os._exit(0)  # the parent has exited
-        found += block
-    return bytes(found)
-
-
-def _read_frame() -> bytes:
-    return _read(int.from_bytes(_read(4), "big"))
-
-
-def _write(out: int, body: bytes) -> None:
-    view = memoryview(len(body).to_bytes(4, "big") + body)
-    while view:
-        view = view[os.write(out, view) :]
-
-
-def _limit_resources() -> None:
-    """Bound the memory, and forbid what a parser never needs: new processes and files."""
-    for name, value in (("AS", _ADDRESS_SPACE), ("FSIZE", 0), ("CORE", 0), ("NPROC", 0)):
-        kind = getattr(resource, f"RLIMIT_{name}", None)
-        if kind is not None:
-            hard = resource.getrlimit(kind)[1]
-            most = value if hard == resource.RLIM_INFINITY else min(value, hard)
-            resource.setrlimit(kind, (most, most))
-
-
-def _allow_cpu_time() -> None:
-    """Let the kernel end an endless loop even if the parent has died."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + _CPU_SECONDS, resource.RLIM_INFINITY))
-
-
-def main() -> None:
-    out = os.dup(1)
-    os.dup2(2, 1)  # output of a library must not mix with the replies
-    _limit_resources()
-    gc.disable()  # a page leaves little garbage in cycles, and looking for it costs a tenth of the time
-    for number in count(1):
-        if number % _PAGES_PER_COLLECTION == 0:
-            gc.collect()
-        request: dict[str, Any] = json.loads(_read_frame())
-        body = _read_frame()
-        _allow_cpu_time()
-        try:
-            answer = _ACTIONS[request["do"]](request, body)
-        except Unreadable as error:
-            answer = {"error": str(error)}
-        except MemoryError:
-            answer = {"error": "it needs too much memory"}
-        except (Exception, RecursionError) as error:
-            answer = {"error": f"the parser failed ({type(error).__name__})"}
-        _write(out, json.dumps(answer).encode("ascii"))
-
-
-if __name__ == "__main__":
-    main()
