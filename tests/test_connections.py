@@ -49,7 +49,6 @@ ALLOWED = {
     ("store/database.py", ".connect"): "opens an SQLite file",
     ("store/memory/database.py", ".connect"): "opens an SQLite file",
     ("mcp/server/http.py", "socket.socket"): "listens",
-    ("mcp/client/oauth_callback.py", "socket.socket"): "listens",
 }
 
 
