@@ -19,14 +19,17 @@ from holdfast.runtime.runtime import Runtime
 from holdfast.tools import builtin_tools
 from holdfast.tools.browser import chromium
 from holdfast.tools.browser.service import Browsers, BrowserSettings
+from holdfast.tools.google.oauth import NO_GRANT
+from holdfast.tools.google.service import SECRET_SCOPE, Google, GoogleSettings, configured_google
 from holdfast.tools.web.search import configured_search
 from holdfast.tools.web.service import Web, WebSettings
 
 
 def configured_tools(config: Config) -> list[Tool]:
-    """The built-in tools: `web.search` for the configured engine, `browser.*` for the configured Chromium."""
-    search = configured_search(web_settings(config.web))
-    tools = [search if tool.name == search.name else tool for tool in builtin_tools()]
+    """The built-in tools: `web.search` for the configured engine, `browser.*` for the configured Chromium, the tools of
+    Google for the configured client."""
+    search, google = configured_search(web_settings(config.web)), google_settings(config)
+    tools = [search if tool.name == search.name else configured_google(tool, google) for tool in builtin_tools()]
     if config.browser.executable is None:
         return tools
     unavailable = partial(chromium.missing, config.browser.executable)
@@ -63,10 +66,49 @@ def provide_services(runtime: Runtime, state: Path, chats: Path) -> None:
         runtime.on_close(made.close)
         return made
 
+    def google() -> Google:
+        return google_service(runtime)
+
     runtime.services.provide(Sessions, sessions)
     runtime.services.provide(Memory, memory)
     runtime.services.provide(Web, web)
     runtime.services.provide(Browsers, browsers)
+    runtime.services.provide(Google, google)
+
+
+def google_settings(config: Config, account: str | None = None) -> GoogleSettings:
+    return GoogleSettings(
+        client_id=config.google.client_id,
+        has_secret=SECRET_SCOPE in config.secrets,
+        account=account or config.google.account,
+        endpoint=config.google.endpoint,
+        families=config.google.families,
+        max_bytes=config.google.max_bytes,
+        user_agent=f"holdfast/{__version__}",
+    )
+
+
+def _google_folder() -> Path:
+    return user_state_dir() / "google" / "logins"
+
+
+def google_logins() -> list[str]:
+    """The accounts with a stored login."""
+    return sorted(path.stem for path in _google_folder().glob("*.json"))
+
+
+def google_service(runtime: Runtime, account: str | None = None) -> Google:
+    """The Google service for an account, without one for the configured account."""
+    from holdfast.store.login_file import LoginFile
+
+    settings = google_settings(runtime.config, account)
+    grants = LoginFile(_google_folder() / f"{settings.account}.json", NO_GRANT)
+
+    def register(token: str) -> None:
+        runtime.redactor.add(SECRET_SCOPE, token)
+
+    extractor = runtime.services.get(Web).extractor
+    return Google(runtime.network, settings, grants, register=register, extractor=extractor)
 
 
 def web_settings(config: WebConfig) -> WebSettings:

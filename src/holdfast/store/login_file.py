@@ -61,8 +61,8 @@ class LoginFile(Generic[LoginT]):
         descriptor = open_lock(self._path.with_suffix(".lock"))
         try:
             async with asyncio.timeout(seconds):
-                while not try_lock(descriptor):
-                    await asyncio.sleep(_POLL_SECONDS)  # flock has no asynchronous form
+                while not try_lock(descriptor):  # noqa: ASYNC110 - flock has no asynchronous form
+                    await asyncio.sleep(_POLL_SECONDS)
             yield
         finally:
             os.close(descriptor)
