@@ -36,10 +36,7 @@ def google() -> None:
     """Log in to Google with read-only access."""
 
 
-def _account_option(function: click.decorators.FC) -> click.decorators.FC:
-    return click.option("--account", metavar="NAME", help="The name of the login; without it, google.account.")(
-        function
-    )
+_with_account = click.option("--account", metavar="NAME", help="The name of the login (default: google.account).")
 
 
 @click.command()
@@ -72,7 +69,7 @@ def status(flags: Flags, as_json: bool) -> int:
 
 @click.command()
 @click.argument("families", nargs=-1, metavar="[FAMILY]...", type=click.Choice(FAMILIES))
-@_account_option
+@_with_account
 @with_flags
 def login(flags: Flags, families: tuple[Family, ...], account: str | None, as_json: bool) -> int:
     """Log in to Google, in your browser, with read-only access.
@@ -111,7 +108,7 @@ def login(flags: Flags, families: tuple[Family, ...], account: str | None, as_js
 
 
 @click.command()
-@_account_option
+@_with_account
 @with_flags
 def logout(flags: Flags, account: str | None, as_json: bool) -> int:
     """Delete a login, and revoke it at Google.

@@ -258,7 +258,7 @@ class _Writer:
         self._in_list = in_list
         if not self.cut:
             self._room = room
-        return " / ".join(line.strip() for line in written if line.strip())
+        return " / ".join(line.strip() for line in "\n".join(written).split("\n") if line.strip())
 
     def _inline(self, paragraph: _Paragraph) -> str:
         return "".join(self._element(element) for element in paragraph.elements)

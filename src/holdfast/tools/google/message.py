@@ -7,11 +7,11 @@ from base64 import urlsafe_b64decode
 from binascii import Error as Base64Error
 from collections.abc import Iterator
 from email.header import decode_header
-from email.utils import getaddresses
 from typing import Final, Literal
 
 from msgspec import Struct, field
 
+from holdfast.net.hosts import normalize_host
 from holdfast.tools.google.results import clean_text, one_line
 from holdfast.tools.web.content import decode
 
@@ -19,6 +19,8 @@ MAX_PARTS: Final = 500
 MAX_DEPTH: Final = 40
 _MAX_ADDRESSES: Final = 50
 _MAX_HEADER: Final = 20_000
+_CLOSING: Final = {'"': '"', "(": ")", "<": ">"}
+_ADDR_SPEC: Final = re.compile(r"[^\s<>\"(),:;\\@]{1,200}@[^\s<>\"(),:;\\@]{1,255}")
 _QUOTE_INTRO: Final = re.compile(
     r"(?:On\b.{5,300}\bwrote:|Am\b.{5,300}\bschrieb\b.{0,200}:|Le\b.{5,300}\ba écrit\s?:|El\b.{5,300}\bescribió:)\s*"
 )
@@ -116,22 +118,68 @@ def decoded_words(text: str) -> str:
 
 def addresses(header: str) -> list[Address]:
     """Return the addresses of a header. The address is read before encoded words are decoded, as RFC 2047 requires: a
-    decoded name can contain anything, but it can never become the address."""
+    decoded name can contain anything, but it can never become the address. What two programs could read differently is
+    returned whole, as unreadable."""
     raw = one_line(header, _MAX_HEADER)
-    if not raw:
-        return []
-    try:
-        found = getaddresses([raw])[:_MAX_ADDRESSES]
-    except Exception:  # as above
-        found = []
-    read = [_address(name, address) for name, address in found if "@" in address]
-    return read or [Address("", one_line(decoded_words(raw)), misleading=False)]
+    return [_address(each) for each in _mailboxes(raw)[:_MAX_ADDRESSES]]
 
 
-def _address(name: str, address: str) -> Address:
-    shown, real = one_line(decoded_words(name), 200), one_line(address)
-    looks = "@" in shown and real.lower() != shown.strip(" <>\"'").lower()
-    return Address(real, "" if shown.lower() == real.lower() else shown, misleading=looks)
+class _Mailbox:
+    """One entry of a header while it is read."""
+
+    def __init__(self) -> None:
+        self.raw = ""
+        self.open = ""
+        """What the next character is in: a quoted string, a comment, an address; or empty."""
+        self.parts = dict.fromkeys(("", *_CLOSING), "")
+        """The text by what it was in."""
+        self.ambiguous = False
+
+    def take(self, char: str, *, escaped: bool = False) -> None:
+        self.raw += char
+        if not escaped and char == _CLOSING.get(self.open):
+            self.open = ""
+            return
+        opens = not self.open and char in _CLOSING
+        # Nothing but a comment may follow an address.
+        if not self.open and self.parts["<"] and not char.isspace() and char != "(":
+            self.ambiguous = True
+        if opens:
+            self.open = char
+        else:
+            self.parts[self.open] += char
+
+
+def _mailboxes(raw: str) -> list[_Mailbox]:
+    """Split a header at its top-level commas. Not `email.utils.getaddresses`: for `a@b <c@d>` some versions of it
+    return the name as the address."""
+    found, current, chars = list[_Mailbox](), _Mailbox(), iter(raw)
+    for char in chars:
+        if not current.open and char in ",;":
+            found.append(current)
+            current = _Mailbox()
+        elif not current.open and char == ":":
+            current = _Mailbox()  # the name of a group
+        elif char == "\\" and current.open in ('"', "("):
+            current.raw += char
+            current.take(next(chars, ""), escaped=True)
+        else:
+            current.take(char)
+    return [each for each in (*found, current) if each.raw.strip()]
+
+
+def _address(box: _Mailbox) -> Address:
+    bare, quoted, angle = (box.parts[each].strip() for each in ("", '"', "<"))
+    address, name = (angle, f"{bare} {quoted}".strip()) if "<" in box.raw else (bare, box.parts["("])
+    lonely = quoted and not angle
+    if box.open or box.ambiguous or lonely or not _ADDR_SPEC.fullmatch(address):
+        return Address("", one_line(decoded_words(box.raw), 500), misleading=False)
+    local, _, domain = address.rpartition("@")
+    if not domain.isascii():
+        address = f"{local}@{normalize_host(domain) or domain}"  # in punycode, so that no letter can pass for another
+    shown = one_line(decoded_words(name), 200)
+    looks = "@" in shown and address.lower() != shown.strip(" <>\"'").lower()
+    return Address(address, "" if shown.lower() == address.lower() else shown, misleading=looks)
 
 
 def text_parts(payload: Part) -> list[TextPart]:
