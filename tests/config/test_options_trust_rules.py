@@ -159,6 +159,11 @@ LOOSER: list[tuple[str, Any]] = [
     ("memory.shared", ["private/*"]),
     ("memory.embedder", "small"),
     ("memory.max_item_bytes", 2**30),
+    ("google.client_id", "evil.apps.googleusercontent.com"),
+    ("google.account", "work"),
+    ("google.families", ["gmail"]),
+    ("google.max_bytes", 2**30),
+    ("google.endpoint", "https://evil.example"),
     ("model.name", "openai:gpt-evil"),
     ("model.timeout", 9999),
     ("model.connect_timeout", 99),
@@ -278,7 +283,7 @@ def test_a_looser_value_is_ignored_and_reported_by_key(
     assert path in notice
     if path in (
         "secrets", "tools.modules", "model.providers", "network.private", "memory.shared", "web.search_url",
-        "browser.executable",
+        "browser.executable", "google.client_id", "google.account", "google.endpoint",
     ):  # fmt: skip
         assert "only from user-level config" in notice
     else:

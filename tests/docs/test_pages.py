@@ -21,7 +21,7 @@ from tests.docs.programs import ROOT, blocks_of
 DOCS = ROOT / "docs"
 GUIDE = DOCS / "getting-started.md"
 MEMORY = DOCS / "memory.md"
-CONFIGURED = [GUIDE, DOCS / "migrating.md", DOCS / "network.md", MEMORY, DOCS / "web.md"]
+CONFIGURED = [GUIDE, DOCS / "google.md", DOCS / "migrating.md", DOCS / "network.md", MEMORY, DOCS / "web.md"]
 TABLES = [
     pytest.param(block.text, id=f"{page.name}:{block.line}")
     for page in CONFIGURED
@@ -76,8 +76,9 @@ def test_the_commands_of_getting_started_work_in_order(tmp_path: Path) -> None:
     assert not (folder / "count.txt").exists(), "undo takes back the last change"
 
 
-def test_the_commands_of_the_memory_guide_are_understood() -> None:
-    lines = list(_commands(MEMORY))
+@pytest.mark.parametrize("page", [MEMORY, DOCS / "google.md"], ids=lambda page: page.stem)
+def test_the_commands_of_a_guide_are_understood(page: Path) -> None:
+    lines = list(_commands(page))
     assert len(lines) >= 8
     for line in lines:
         program, *words = shlex.split(line)

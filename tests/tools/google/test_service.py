@@ -211,7 +211,7 @@ def test_a_new_token_that_is_refused_too_needs_a_login(there: GoogleServer, tmp_
     assert there.refreshed() == 1 and len(there.asked(LIST)) == 2
 
 
-@pytest.mark.spec("B14d")
+@pytest.mark.spec("B14i")
 def test_calls_at_once_renew_the_token_once(there: GoogleServer, tmp_path: Path) -> None:
     account = Account(tmp_path, there, grant=there.grant(expires_at=1.0))
 
@@ -260,7 +260,7 @@ def go_on(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
-@pytest.mark.spec("B14d")
+@pytest.mark.spec("B14i")
 def test_processes_renew_the_token_once_and_the_rotated_one_is_kept(there: GoogleServer, tmp_path: Path) -> None:
     account = Account(tmp_path, there, grant=there.grant(expires_at=1.0))
     with ExitStack() as stack:
@@ -272,7 +272,7 @@ def test_processes_renew_the_token_once_and_the_rotated_one_is_kept(there: Googl
     assert there.refreshed() == 1 and account.file.read().refresh_token in there.refreshers
 
 
-@pytest.mark.spec("B14d")
+@pytest.mark.spec("B14i")
 def test_a_process_that_is_killed_during_a_refresh_releases_the_lock_and_leaves_a_whole_file(
     there: GoogleServer, tmp_path: Path
 ) -> None:
@@ -294,7 +294,7 @@ def test_a_process_that_is_killed_during_a_refresh_releases_the_lock_and_leaves_
     assert run(account.service.token("gmail", no_secret)) == account.file.read().access_token
 
 
-@pytest.mark.spec("B14d")
+@pytest.mark.spec("B14i")
 def test_a_cancelled_call_keeps_the_rotated_token(there: GoogleServer, tmp_path: Path) -> None:
     there.hold = threading.Event()
     account = Account(tmp_path, there, grant=there.grant(expires_at=1.0))
