@@ -61,6 +61,7 @@ def log_in(cli: Cli, *args: str) -> str:
 
 
 def test_a_login_can_be_used_shown_and_ended(there: GoogleServer, cli: Cli) -> None:
+    there.lifetime = 0
     text = log_in(cli, "gmail")
     assert "Logged in to 'default': gmail." in text and "read-only access to: gmail." in text
     assert [path.name for path in logins(cli)] == ["default.json"]
@@ -74,6 +75,7 @@ def test_a_login_can_be_used_shown_and_ended(there: GoogleServer, cli: Cli) -> N
     kept = logins(cli)[0].read_bytes()
     for token in (*there.issued, *there.refreshers, CLIENT_SECRET):
         assert recorded.count(token.encode()) == kept.count(token.encode())
+    assert there.asked("/token")[-1].form["client_secret"] == CLIENT_SECRET and there.refreshed() == 1
     assert "revoked at Google" in cli.run("google", "logout").err
     assert logins(cli) == [] and there.refreshers == {}
     (status,) = cli.run("google", "--json").lines
@@ -84,6 +86,7 @@ def test_a_second_login_keeps_what_the_first_covers(there: GoogleServer, cli: Cl
     log_in(cli, "gmail")
     told = json.loads(log_in(cli, "gcal", "--json").rpartition("\n{")[2].join(("{", "")))
     assert told["families"] == ["gmail", "gcal"]
+    assert set(cli.run("google", "logout", "--json").json) == set(told) == set(objects()["google login"])
 
 
 def test_accounts_are_separate(there: GoogleServer, cli: Cli) -> None:

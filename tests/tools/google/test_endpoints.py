@@ -27,7 +27,10 @@ def test_an_endpoint_keeps_its_path() -> None:
     assert made.apis["gmail"].target == "/google"
 
 
-@pytest.mark.parametrize("base", ["google.example.org", "https://a@b.example/", "https://example.org/?x=1", "ftp://a/"])
+@pytest.mark.parametrize(
+    "base",
+    ["google.example.org", "http://google.example.org", "https://a@b.example/", "https://example.org/?x=1", "ftp://a/"],
+)
 def test_an_address_that_is_not_one_is_refused(base: str) -> None:
     with pytest.raises(BadUrl):
         endpoints(base)

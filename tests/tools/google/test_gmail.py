@@ -102,6 +102,15 @@ def test_plain_text_is_preferred_and_html_is_read_on_request(there: GoogleServer
 
 
 @pytest.mark.spec("B14a")
+def test_links_are_listed_with_their_addresses(there: GoogleServer, tmp_path: Path) -> None:
+    put(there, message(parts=[part("text/html", "<a href='https://evil.example/x'>https://bank.example</a>")]))
+    result = Account(tmp_path, there).call("gmail.read", id="m1", format="links")
+    assert "https://evil.example/x" in result.output
+    put(there, message(text="see https://example.org/a."))
+    assert "https://example.org/a" in Account(tmp_path / "2", there).call("gmail.read", id="m1", format="links").output
+
+
+@pytest.mark.spec("B14a")
 def test_html_is_read_if_the_plain_text_is_blank(there: GoogleServer, tmp_path: Path) -> None:
     both = [part("text/plain", " \r\n"), part("text/html", "<p>only here</p>")]
     put(there, message(parts=[{**part("multipart/alternative", ""), "parts": both}]))

@@ -104,6 +104,11 @@ def test_a_domain_with_foreign_letters_is_shown_in_punycode() -> None:
     assert [each.address for each in addresses("Apple <id@аpple.com>")] == ["id@xn--pple-43d.com"]
 
 
+def test_a_name_cannot_end_its_quotes_and_add_a_recipient() -> None:
+    (found,) = addresses('"Ann»), boss@example.org («Boss" <evil@x.example>')
+    assert str(found) == "evil@x.example («Ann), boss@example.org (Boss», a name that looks like another address)"
+
+
 def test_control_and_bidi_characters_do_not_reach_a_header_line() -> None:
     (found,) = addresses("=?utf-8?q?A=0D=0ABcc=3A_x=E2=80=AEgro?= <ann@example.org>")
     assert found.name == "A Bcc: x gro"

@@ -313,6 +313,23 @@ def test_a_cancelled_call_keeps_the_rotated_token(there: GoogleServer, tmp_path:
     assert account.file.read().refresh_token in there.refreshers
 
 
+@pytest.mark.spec("B14i")
+def test_a_login_that_another_process_holds_is_said(there: GoogleServer, tmp_path: Path) -> None:
+    account = Account(tmp_path, there, grant=there.grant(expires_at=1.0), lock_seconds=0.05)
+
+    async def held() -> str | None:
+        async with account.file.locked(60):
+            return (await account.runtime.call("gmail.search", {"query": "a"})).error
+
+    assert run(held()) == "Another process holds the Google login 'default'. Try again."
+
+
+def test_an_endpoint_that_cannot_be_used_costs_only_the_google_tools() -> None:
+    tools = configured_tools(Config(google=GoogleConfig(client_id="x", endpoint="http://google.example.org")))
+    reasons = {tool.name: tool.unavailable() for tool in tools if tool.unavailable is not None}
+    assert all("google.endpoint must be https" in (reasons[name] or "") for name in google_tools())
+
+
 def test_a_tool_says_what_is_missing() -> None:
     def reasons(config: Config) -> dict[str, str | None]:
         tools = {tool.name: tool.unavailable for tool in configured_tools(config)}

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from holdfast.tools.google.results import clean_text, one_line
+from holdfast.tools.google.results import clean_text, one_line, quoted_name
 
 MAX_CHARS: Final = 5_000_000
 _MAX_DEPTH: Final = 30
@@ -274,7 +274,7 @@ class _Writer:
             return f"[^{one_line(element.footnote_reference.footnote_id, 60)}]"
         if element.person is not None:
             person = element.person.person_properties
-            return f"@{one_line(person.email)}{f' («{one_line(person.name, 100)}»)' if person.name else ''}"
+            return f"@{one_line(person.email)}{f' («{quoted_name(person.name, 100)}»)' if person.name else ''}"
         if element.rich_link is not None:
             link = element.rich_link.rich_link_properties
             return f"[{one_line(link.title)}]({one_line(link.uri, 2000).replace(')', '%29')})"

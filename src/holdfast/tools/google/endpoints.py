@@ -7,6 +7,7 @@ from typing import Final, Literal, get_args
 
 from msgspec import Struct
 
+from holdfast.net.addresses import is_loopback
 from holdfast.net.urls import BadUrl, HttpUrl, parse_url
 
 Family = Literal["gmail", "gcal", "gdocs", "gdrive", "gtasks"]
@@ -53,6 +54,8 @@ def endpoints(base: str | None) -> Endpoints:
     """Google's own addresses, or the same paths below `base`. Raises `BadUrl`."""
     if base is not None:
         parsed = parse_url(base)
+        if parsed.scheme == "http" and not is_loopback(parsed.host):
+            raise BadUrl("google.endpoint must be https: your token and your mail would be sent unencrypted.")
         if "?" in parsed.target:
             raise BadUrl("google.endpoint must not have a query. Give an address such as https://google.example.org.")
         base = f"{parsed.origin}{parsed.target}".rstrip("/")

@@ -21,6 +21,7 @@ from holdfast.tools.google.results import (
     one_line,
     page_token,
     preview,
+    quoted_name,
     zone_of,
 )
 from holdfast.tools.google.service import ApiSession, GoogleFailed, api_tool
@@ -128,7 +129,7 @@ def _event(event: _Event, zone: str) -> Json:
 def _person(each: _Person) -> Json:
     return {
         "address": one_line(each.email),
-        "name": one_line(each.display_name, 100),
+        "name": quoted_name(each.display_name, 100),
         "response": one_line(each.response_status, 40),
     }
 

@@ -170,8 +170,8 @@ async def _read(args: Args, ctx: Context, api: ApiSession) -> Result:
     payload, notes = message.payload, list[str]()
     text = ""
     if shape != "headers":
-        parts = html_parts(payload) if shape == "html" else text_parts(payload)
-        text = await _text(parts, api, notes)
+        parts = text_parts(payload) if shape == "text" else html_parts(payload)
+        text = await _text(parts, api, notes, mode="links" if shape == "links" else "text")
         if args.get("trim_quotes"):
             shorter = without_quotes(text)
             if len(shorter) < len(text):
@@ -192,12 +192,12 @@ async def _read(args: Args, ctx: Context, api: ApiSession) -> Result:
     return ok(_message_text(output), structured=output, attachments=attached)
 
 
-async def _text(parts: list[TextPart], api: ApiSession, notes: list[str]) -> str:
+async def _text(parts: list[TextPart], api: ApiSession, notes: list[str], *, mode: Literal["text", "links"]) -> str:
     found: list[str] = []
     for part in parts:
         if part.damaged:
             notes.append(f"A part ({part.mime}) is damaged; what could be decoded is shown.")
-        if part.mime == "text/plain":
+        if part.mime == "text/plain" and mode == "text":
             decoded = decode(part.body, part.content_type)
             found.append(decoded.text)
             if decoded.damaged:
@@ -205,8 +205,8 @@ async def _text(parts: list[TextPart], api: ApiSession, notes: list[str]) -> str
             continue
         request = {
             "do": "render",
-            "kind": "html",
-            "mode": "text",
+            "kind": "html" if part.mime == "text/html" else "text",
+            "mode": mode,
             "content_type": part.content_type,
             "url": "https://mail.google.com/",
             "find": None,
@@ -317,8 +317,11 @@ GMAIL_READ: Final = api_tool(
         id={**non_blank("The id of the message, from gmail.search."), "maxLength": 200},
         format={
             "type": ["string", "null"],
-            "enum": ["text", "html", "headers", None],
-            "description": "text: the plain text (default). html: the text of the HTML part. headers: all headers.",
+            "enum": ["text", "html", "links", "headers", None],
+            "description": (
+                "text: the plain text (default). html: the text of the HTML part. links: every link with its address. "
+                "headers: all headers."
+            ),
         },
         trim_quotes=nullable("boolean", "Leave out the text that a reply quotes (default false)."),
         attachment=nullable("integer", "The number of an attachment to return.", minimum=1, maximum=_MAX_ATTACHMENTS),

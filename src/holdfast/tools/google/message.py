@@ -12,7 +12,7 @@ from typing import Final, Literal
 from msgspec import Struct, field
 
 from holdfast.net.hosts import normalize_host
-from holdfast.tools.google.results import clean_text, one_line
+from holdfast.tools.google.results import clean_text, one_line, quoted_name
 from holdfast.tools.web.content import decode
 
 MAX_PARTS: Final = 500
@@ -177,7 +177,7 @@ def _address(box: _Mailbox) -> Address:
     local, _, domain = address.rpartition("@")
     if not domain.isascii():
         address = f"{local}@{normalize_host(domain) or domain}"  # in punycode, so that no letter can pass for another
-    shown = one_line(decoded_words(name), 200)
+    shown = quoted_name(decoded_words(name))
     looks = "@" in shown and address.lower() != shown.strip(" <>\"'").lower()
     return Address(address, "" if shown.lower() == address.lower() else shown, misleading=looks)
 

@@ -49,6 +49,11 @@ def one_line(text: str, limit: int = FIELD_CHARS) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
+def quoted_name(text: str, limit: int = 200) -> str:
+    """Return a name for use in «», which it cannot end."""
+    return one_line(text.translate({ord("«"): "", ord("»"): ""}), limit)
+
+
 def clean_text(text: str) -> str:
     """Return a text of several lines whose only line breaks are newlines, without NUL."""
     return "\n".join(text.replace("\0", "").splitlines())

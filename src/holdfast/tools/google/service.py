@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -29,7 +29,7 @@ from holdfast.net.urls import BadUrl
 from holdfast.text.escape import clip, escape
 from holdfast.text.truncate import format_size
 from holdfast.tools.google.endpoints import API_NAMES, FAMILIES, Endpoints, Family, endpoints
-from holdfast.tools.google.oauth import GoogleLoginNeeded, Grant, GrantFile, OAuthClient, Visit
+from holdfast.tools.google.oauth import GoogleLoginFailed, GoogleLoginNeeded, Grant, GrantFile, OAuthClient, Visit
 from holdfast.tools.schemas import builtin_tool, needs_extra
 from holdfast.tools.web.extraction import Extractor
 
@@ -68,6 +68,8 @@ class GoogleSettings(Struct, frozen=True, kw_only=True):
     families: tuple[str, ...] = FAMILIES
     max_bytes: int = 10 * 1024 * 1024
     user_agent: str = "holdfast"
+    lock_seconds: float = DEFAULT_SECONDS
+    """Seconds to wait for another process that changes the login."""
     backoff: float = 0.5
     """Seconds before a request is repeated for the first time; doubled for each further time."""
 
@@ -130,13 +132,13 @@ class Google:
     async def login(self, families: tuple[Family, ...], visit: Visit, secret: Callable[[], str]) -> Grant:
         """Log in in the browser, and store the grant. Raises `GoogleLoginFailed`."""
         grant = await self._client(secret).login(families, visit)
-        async with self._grants.locked(DEFAULT_SECONDS):
+        async with self._locked():
             self._grants.write(grant)
         return grant
 
     async def logout(self, secret: Callable[[], str]) -> tuple[bool, bool]:
         """Delete the login and revoke it; returns whether there was one, and whether Google confirmed the end."""
-        async with self._grants.locked(DEFAULT_SECONDS):
+        async with self._locked():
             grant = self._grants.read()
             had = self._grants.forget()
         if not grant.refresh_token:
@@ -168,7 +170,7 @@ class Google:
             raise
 
     async def _renewed(self, client: OAuthClient, family: Family, stale: str | None) -> str:
-        async with self._grants.locked(DEFAULT_SECONDS):
+        async with self._locked():
             known = self._usable(family)
             if known.access_token != stale and known.is_fresh(time.time()):  # another process was first
                 return known.access_token
@@ -179,6 +181,16 @@ class Google:
                 raise
             self._grants.write(grant)
             return grant.access_token
+
+    @asynccontextmanager
+    async def _locked(self) -> AsyncGenerator[None]:
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(self._grants.locked(self.settings.lock_seconds))
+            except TimeoutError:
+                account = self.settings.account
+                raise GoogleLoginFailed(f"Another process holds the Google login '{account}'. Try again.") from None
+            yield
 
     def _usable(self, family: Family) -> Grant:
         grant = self._grants.read()
@@ -222,9 +234,9 @@ class ApiSession:
         gateway = self.google.network.gateway_to_listed(
             f"{self._ctx.tool_name} {self._ctx.call_id}", (self._base.entry,), name="the endpoints of [google]"
         )
+        self._token = await self.google.token(self.family, self._secret)
         client = HttpClient(gateway, user_agent=self.google.settings.user_agent)
         self._http = await self._exits.enter_async_context(client)
-        self._token = await self.google.token(self.family, self._secret)
         self._ctx.progress(f"waiting for {self._base.entry}…")
         return self
 
@@ -351,6 +363,11 @@ def configured_google(tool: Tool, settings: GoogleSettings) -> Tool:
     family: Family | None = next((each for each in FAMILIES if tool.groups == (each,)), None)
     if family is None:
         return tool
+    try:
+        at = endpoints(settings.endpoint)
+    except BadUrl as error:
+        reason = f"google.endpoint cannot be used: {error}"
+        return tool.with_(reaches=None, unavailable=lambda: reason)
 
     def unavailable() -> str | None:
         if (missing := needs_packages()) is not None:
@@ -360,7 +377,7 @@ def configured_google(tool: Tool, settings: GoogleSettings) -> Tool:
         return None if family in settings.families else f"google.families does not name {family}"
 
     return tool.with_(
-        reaches=_reaching(endpoints(settings.endpoint), family),
+        reaches=_reaching(at, family),
         required_secret_scopes=(SECRET_SCOPE,) if settings.has_secret else (),
         unavailable=unavailable,
     )
