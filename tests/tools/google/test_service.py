@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import re
 import subprocess
 import sys
@@ -322,6 +324,20 @@ def test_a_login_that_another_process_holds_is_said(there: GoogleServer, tmp_pat
             return (await account.runtime.call("gmail.search", {"query": "a"})).error
 
     assert run(held()) == "Another process holds the Google login 'default'. Try again."
+
+
+@pytest.mark.spec("B14i")
+def test_a_login_that_cannot_be_stored_is_said(
+    there: GoogleServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = Account(tmp_path, there, grant=there.grant(expires_at=1.0))
+
+    def full(kept: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(account.file, "write", full)
+    told = account.call("gmail.search", query="a").error or ""
+    assert told.startswith("The Google login 'default' cannot be stored: No space left on device.")
 
 
 def test_an_endpoint_that_cannot_be_used_costs_only_the_google_tools() -> None:

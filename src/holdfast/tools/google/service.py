@@ -167,6 +167,7 @@ class Google:
             # If the server rotates refresh tokens, the new one would be lost, and the login with it.
             await asyncio.wait((renewing,), timeout=_GRACE_SECONDS)
             renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
             raise
 
     async def _renewed(self, client: OAuthClient, family: Family, stale: str | None) -> str:
@@ -184,13 +185,15 @@ class Google:
 
     @asynccontextmanager
     async def _locked(self) -> AsyncGenerator[None]:
-        async with AsyncExitStack() as stack:
-            try:
-                await stack.enter_async_context(self._grants.locked(self.settings.lock_seconds))
-            except TimeoutError:
-                account = self.settings.account
-                raise GoogleLoginFailed(f"Another process holds the Google login '{account}'. Try again.") from None
-            yield
+        account = self.settings.account
+        try:
+            async with self._grants.locked(self.settings.lock_seconds):
+                yield
+        except TimeoutError:
+            raise GoogleLoginFailed(f"Another process holds the Google login '{account}'. Try again.") from None
+        except OSError as error:
+            told = f"The Google login '{account}' cannot be stored: {error.strerror}. Make room or check the rights."
+            raise GoogleLoginFailed(told) from None
 
     def _usable(self, family: Family) -> Grant:
         grant = self._grants.read()
