@@ -50,7 +50,6 @@ ALLOWED = {
     ("store/memory/database.py", ".connect"): "opens an SQLite file",
     ("tools/storage/records.py", ".connect"): "opens an SQLite file",
     ("mcp/server/http.py", "socket.socket"): "listens",
-    ("mcp/client/oauth_callback.py", "socket.socket"): "listens",
 }
 
 

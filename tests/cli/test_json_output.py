@@ -30,7 +30,7 @@ def test_the_reference_names_the_output_of_every_command() -> None:
 def test_every_command_writes_the_fields_of_the_reference(asking: Cli) -> None:
     seen = dict(_outputs(asking))
     # They need more than a place: see test_cli_mcp* and test_cli_config.
-    elsewhere = {"mcp serve", "mcp review", "mcp login", "config edit", "memory edit"}
+    elsewhere = {"mcp serve", "mcp review", "mcp login", "google login", "google logout", "config edit", "memory edit"}
     assert set(seen) == set(OUTPUTS) - {"config schema", "ledger export"} - elsewhere
     for command, (kind, written) in seen.items():
         assert f"`{kind}`" in OUTPUTS[command], command
@@ -46,6 +46,7 @@ def _outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
     yield "call", ("result", cli.run("call", "calculator", "expression=1", "--json").lines)
     yield from _memory_outputs(cli)
     yield "tools", ("tool", cli.run("tools", "--json").lines + cli.run("tools", "calculator", "--json").lines)
+    yield "google status", ("google login", cli.run("google", "status", "--json").lines)
     yield "policy show", ("policy", cli.run("policy", "show", "--json").lines)
     yield "policy explain", ("explanation", cli.run("policy", "explain", *write, "--json").lines)
     yield "policy fuzz", ("fuzzing", cli.run("policy", "fuzz", "$shell-readonly", "--count", "50", "--json").lines)

@@ -179,6 +179,11 @@ LOOSER: list[tuple[str, Any]] = [
     ("minio.max_upload_bytes", 2**40),
     ("minio.max_object_bytes", 2**40),
     ("minio.max_link_seconds", 604_800),
+    ("google.client_id", "evil.apps.googleusercontent.com"),
+    ("google.account", "work"),
+    ("google.families", ["gcal", "gmail"]),
+    ("google.max_bytes", 2**30),
+    ("google.endpoint", "https://evil.example"),
     ("model.name", "openai:gpt-evil"),
     ("model.timeout", 9999),
     ("model.connect_timeout", 99),
@@ -229,6 +234,7 @@ STRICT: Table = {
     "ledger": {"durability": "power"},
     "memory": {"namespaces": ["public/*"]},
     "minio": {"max_link_seconds": 60},
+    "google": {"families": ["gcal"]},
     "model": {"timeout": 60, "connect_timeout": 5, "retries": 1, "context": 8000},
     "chat": {"autopilot": False},
     "guardrails": {"enabled": True},
@@ -302,7 +308,7 @@ def test_a_looser_value_is_ignored_and_reported_by_key(
         "secrets", "tools.modules", "model.providers", "network.private", "memory.shared", "web.search_url",
         "browser.executable", "media.vision_model", "media.transcription_model", "media.whisper_model",
         "minio.endpoint", "minio.public_endpoint", "minio.bucket", "minio.region", "minio.access_key", "minio.secret",
-        "minio.style", "minio.ca_file",
+        "minio.style", "minio.ca_file", "google.client_id", "google.account", "google.endpoint",
     ):  # fmt: skip
         assert "only from user-level config" in notice
     else:

@@ -7,6 +7,7 @@ import pytest
 from holdfast.config.options import USER_ONLY, Section, options
 from holdfast.config.tool_families import (
     BrowserConfig,
+    GoogleConfig,
     MediaConfig,
     MemoryConfig,
     MinioConfig,
@@ -25,6 +26,9 @@ REMOTE = [
     *((MinioConfig, name) for name in ("endpoint", "public_endpoint", "bucket", "region", "access_key", "secret")),
     (MinioConfig, "style"),
     (MinioConfig, "ca_file"),
+    (GoogleConfig, "client_id"),
+    (GoogleConfig, "account"),
+    (GoogleConfig, "endpoint"),
 ]
 """Options that name what a family reaches or runs."""
 

@@ -21,8 +21,10 @@ from tests.docs.programs import ROOT, blocks_of
 DOCS = ROOT / "docs"
 GUIDE = DOCS / "getting-started.md"
 MEMORY = DOCS / "memory.md"
-STORAGE = DOCS / "storage.md"
-CONFIGURED = [GUIDE, DOCS / "migrating.md", DOCS / "network.md", MEMORY, STORAGE, DOCS / "web.md", DOCS / "media.md"]
+GOOGLE, STORAGE = DOCS / "google.md", DOCS / "storage.md"
+CONFIGURED = [
+    GUIDE, GOOGLE, DOCS / "migrating.md", DOCS / "network.md", MEMORY, STORAGE, DOCS / "web.md", DOCS / "media.md"
+]  # fmt: skip
 TABLES = [
     pytest.param(block.text, id=f"{page.name}:{block.line}")
     for page in CONFIGURED
@@ -77,7 +79,9 @@ def test_the_commands_of_getting_started_work_in_order(tmp_path: Path) -> None:
     assert not (folder / "count.txt").exists(), "undo takes back the last change"
 
 
-@pytest.mark.parametrize(("page", "least"), [(MEMORY, 8), (STORAGE, 6)], ids=["memory", "storage"])
+@pytest.mark.parametrize(
+    ("page", "least"), [(MEMORY, 8), (STORAGE, 6), (GOOGLE, 8)], ids=["memory", "storage", "google"]
+)
 def test_the_commands_of_a_guide_are_understood(page: Path, least: int) -> None:
     lines = list(_commands(page))
     assert len(lines) >= least

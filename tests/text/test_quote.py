@@ -7,7 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.text.escape import escape, text_width
-from holdfast.text.quote import CONTINUATION, GUTTER, quote_lines, quote_rows, split_ends, wrap_line
+from holdfast.text.quote import (
+    CONTINUATION,
+    GUTTER,
+    TEXT_GUTTER,
+    behind_gutter,
+    quote_lines,
+    quote_rows,
+    split_ends,
+    wrap_line,
+)
 
 from .strategies import ANY_TEXT
 from .test_escape import is_hidden, unescape
@@ -67,3 +76,11 @@ def test_the_pieces_of_a_wrapped_line_fit_and_join_to_the_line(line: str, room: 
     pieces = list(wrap_line(line, room))
     assert "".join(pieces) == line
     assert all(text_width(piece) <= room for piece in pieces)
+
+
+@pytest.mark.spec("B14a")
+@given(TEXT)
+def test_every_line_of_a_result_is_behind_its_gutter(text: str) -> None:
+    lines = behind_gutter(text).splitlines()
+    assert all(line.startswith(TEXT_GUTTER) for line in lines)
+    assert [line.removeprefix(TEXT_GUTTER) for line in lines] == (text.replace("\r\n", "\n").splitlines() or [""])

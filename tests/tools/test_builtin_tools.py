@@ -31,11 +31,12 @@ MEMORY = {"memory.read", "memory.write", "memory.search", "memory.forget", "memo
 LOOKING = {"browser.text", "browser.find", "browser.screenshot", "browser.wait"}
 BROWSER = LOOKING | {"browser.navigate", "browser.back", "browser.click", "browser.type", "browser.select",
                      "browser.close"}  # fmt: skip
+GOOGLE = {"gmail.search", "gmail.read", "gcal.events", "gdocs.read", "gdrive.search", "gdrive.read", "gtasks.list"}
 MINIMAL = READING | {"calculator", "calculator_async", "tool.search", "web.fetch"}
 CODING = MINIMAL | PROCESSES | MEMORY | BROWSER | {"file.write", "file.edit", "shell.exec", "ask.user", "skill.load"}
 MEDIA = {"media.send", "image.analyze", "audio.transcribe"}
 STORAGE = {"minio.share", "minio.ingest", "minio.sync"}
-FULL = CODING | MEDIA | STORAGE | {"sessions.list", "sessions.delete", "web.search"}
+FULL = CODING | GOOGLE | MEDIA | STORAGE | {"sessions.list", "sessions.delete", "web.search"}
 NEW = """
 from holdfast.contract.tool import Tool
 
@@ -64,7 +65,8 @@ def on(surface: Surface) -> set[str]:
 @pytest.mark.spec("P1")
 def test_each_profile_has_the_built_ins_that_the_specification_names() -> None:
     assert in_profile("minimal") == MINIMAL
-    assert in_profile("messaging") == MINIMAL | MEMORY | {"ask.user", "skill.load", "web.search", "media.send"}
+    named = {"ask.user", "skill.load", "web.search", "media.send"}
+    assert in_profile("messaging") == MINIMAL | MEMORY | GOOGLE | named
     assert in_profile("coding") == CODING
     assert in_profile("full") == FULL == {tool.name for tool in builtin_tools()}
 
@@ -84,6 +86,11 @@ def test_each_profile_has_the_built_ins_that_the_specification_names() -> None:
         ("web", BROWSER | {"web.fetch", "web.search"}),
         ("browser", BROWSER),
         ("k8s", set[str]()),
+        ("gmail", {"gmail.search", "gmail.read"}),
+        ("gcal", {"gcal.events"}),
+        ("gdocs", {"gdocs.read"}),
+        ("gdrive", {"gdrive.search", "gdrive.read"}),
+        ("gtasks", {"gtasks.list"}),
     ],
 )
 def test_each_group_has_the_built_ins_that_the_specification_names(group: str, names: set[str]) -> None:

@@ -96,6 +96,8 @@ class TerminalElicitor:
         server = mcp_server_name(elicitation.asked_by)
         name = server or elicitation.asked_by
         who = f"The MCP server '{escape(name)}'" if server else f"The tool '{escape(name)}'"
+        if name.startswith("holdfast "):  # a command: the name of a tool has no space
+            who = f"`{name}`"
         call = f" (call {escape(elicitation.call_id)})" if elicitation.call_id else ""
         print_err()
         print_err_lines(wrap_sentence(f"{who} asks you{call}:", sys.stderr, "bold"))

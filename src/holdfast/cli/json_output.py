@@ -533,6 +533,15 @@ class LoginOutput(Output):
     reason: Annotated[str, Doc("why not, or empty")]
 
 
+class GoogleLoginOutput(Output):
+    account: Annotated[str, Doc("the name of the login")]
+    used: Annotated[bool, Doc("whether google.account selects it")]
+    logged_in: Annotated[bool, Doc("whether it can be used")]
+    families: Annotated[list[str], Doc("the families that it covers")]
+    granted_at: Annotated[str | None, Doc("when access was granted, or null")]
+    reason: Annotated[str, Doc("why it cannot be used, or empty")]
+
+
 class InstalledOutput(Output):
     client: Annotated[str, Doc("the MCP client")]
     path: Annotated[str, Doc("its configuration file")]

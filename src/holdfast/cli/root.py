@@ -17,7 +17,7 @@ from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean
 
 SECTIONS: Final = {
-    "Run": ("chat", "call", "memory", "mcp", "undo"),
+    "Run": ("chat", "call", "memory", "mcp", "google", "undo"),
     "Decide": ("pending", "approve", "reject", "respond", "grants", "trust"),
     "Look": ("tools", "policy", "changes", "ledger", "help"),
     "Set up": ("tour", "init", "config", "doctor", "completion"),

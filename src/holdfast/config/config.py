@@ -52,6 +52,7 @@ from holdfast.config.options import (
 )
 from holdfast.config.tool_families import (
     BrowserConfig,
+    GoogleConfig,
     MediaConfig,
     MemoryConfig,
     MinioConfig,
@@ -860,6 +861,7 @@ class Config(Section, frozen=True, kw_only=True):
     memory: Annotated[MemoryConfig, "What agents remember across conversations."] = MemoryConfig()
     media: Annotated[MediaConfig, "Which models look at images and transcribe speech."] = MediaConfig()
     minio: Annotated[MinioConfig, "The S3 server of `minio.*`."] = MinioConfig()
+    google: Annotated[GoogleConfig, "Your Google account: mail, calendar, documents, Drive and tasks."] = GoogleConfig()
     model: Annotated[ModelConfig, "The model and its parameters."] = ModelConfig()
     chat: Annotated[ChatConfig, "How chat documents run."] = ChatConfig()
     guardrails: Annotated[GuardrailsConfig, "Help for small models, rule by rule."] = GuardrailsConfig()

@@ -187,3 +187,28 @@ class MinioConfig(Section, frozen=True, kw_only=True):
     max_link_seconds: Annotated[
         Annotated[int, Meta(ge=1, le=604_800)], LOWER, "How long a link of `minio.share` can be valid; 7 days at most."
     ] = 604_800
+
+
+class GoogleConfig(Section, frozen=True, kw_only=True):
+    client_id: Annotated[
+        Name | None,
+        USER_ONLY,
+        "The id of an OAuth client of the type Desktop app, from the Google Cloud console. Its client secret is the "
+        "secret `google`.",
+    ] = None
+    account: Annotated[
+        Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")],
+        USER_ONLY,
+        "The login that the tools use: a name of your choice, given to `holdfast google login --account`.",
+    ] = "default"
+    families: Annotated[
+        Annotated[tuple[Literal["gmail", "gcal", "gdocs", "gdrive", "gtasks"], ...], Meta(max_length=5)],
+        TAKE_OUT,
+        "Families whose tools can be used, and whose read-only access `holdfast google login` asks for.",
+    ] = ("gmail", "gcal", "gdocs", "gdrive", "gtasks")
+    max_bytes: Annotated[Count, LOWER, "Maximum size of an answer or a file in bytes, decompressed."] = 10 * 1024 * 1024
+    endpoint: Annotated[
+        Name | None,
+        USER_ONLY,
+        "The address of a server that takes the place of Google's, with the same paths; none: Google's own hosts.",
+    ] = None

@@ -29,7 +29,7 @@ that cancels the work.
 """
 Propose = Callable[[Args, Context], Result | Proposal | Awaitable[Result | Proposal]]
 Apply = Callable[[Args, Context], Outcome | Awaitable[Outcome]]
-Place = Literal["web", "mail", "mcp", "memory", "storage", "cluster", "media"]
+Place = Literal["web", "mail", "calendar", "documents", "mcp", "memory", "storage", "cluster", "media"]
 """A place outside the project that results come from or arguments go to. `media` stands for what images and recordings
 say, wherever they are from."""
 Runs = Literal["inline", "thread", "process"]

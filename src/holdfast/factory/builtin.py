@@ -22,6 +22,8 @@ from holdfast.runtime.secrets import Secrets
 from holdfast.tools import builtin_tools
 from holdfast.tools.browser import chromium
 from holdfast.tools.browser.service import Browsers, BrowserSettings
+from holdfast.tools.google.oauth import NO_GRANT
+from holdfast.tools.google.service import SECRET_SCOPE, Google, GoogleSettings, configured_google
 from holdfast.tools.media.service import MediaService
 from holdfast.tools.storage.service import Storage, StorageSettings, configured_storage
 from holdfast.tools.web.search import configured_search
@@ -29,13 +31,14 @@ from holdfast.tools.web.service import Web, WebSettings
 
 
 def configured_tools(config: Config) -> list[Tool]:
-    """The built-in tools: `web.search` for the configured engine, `image.analyze` and `audio.transcribe` for the
-    configured models, `minio.*` for the configured server, `browser.*` for the configured Chromium."""
+    """The built-in tools, each for what is configured: a search engine, models, servers, an account, a Chromium."""
     chosen = (configured_search(web_settings(config.web)), analysis_tool(config), transcription_tool(config))
     by_name = {tool.name: tool for tool in chosen}
-    storage = storage_settings(config)
+    storage, google = storage_settings(config), google_settings(config)
     tools = [
-        configured_storage(tool, storage) if tool.in_group("minio") else by_name.get(tool.name, tool)
+        configured_storage(tool, storage)
+        if tool.in_group("minio")
+        else configured_google(by_name.get(tool.name, tool), google)
         for tool in builtin_tools()
     ]
     if config.browser.executable is None:
@@ -90,6 +93,9 @@ def provide_services(runtime: Runtime, state: Path, chats: Path) -> None:
         runtime.on_close(made.close)
         return made
 
+    def google() -> Google:
+        return google_service(runtime)
+
     runtime.services.provide(Sessions, sessions)
     runtime.services.provide(Memory, memory)
     runtime.services.provide(Web, web)
@@ -98,6 +104,42 @@ def provide_services(runtime: Runtime, state: Path, chats: Path) -> None:
     runtime.services.provide(MediaService, media)
     runtime.services.provide(Vision, lambda: open_vision(config, runtime.network, secret))
     runtime.services.provide(Transcriber, lambda: open_transcriber(config, runtime.network, secret))
+    runtime.services.provide(Google, google)
+
+
+def google_settings(config: Config, account: str | None = None) -> GoogleSettings:
+    return GoogleSettings(
+        client_id=config.google.client_id,
+        has_secret=SECRET_SCOPE in config.secrets,
+        account=account or config.google.account,
+        endpoint=config.google.endpoint,
+        families=config.google.families,
+        max_bytes=config.google.max_bytes,
+        user_agent=f"holdfast/{__version__}",
+    )
+
+
+def _google_folder() -> Path:
+    return user_state_dir() / "google" / "logins"
+
+
+def google_logins() -> list[str]:
+    """The accounts with a stored login."""
+    return sorted(path.stem for path in _google_folder().glob("*.json"))
+
+
+def google_service(runtime: Runtime, account: str | None = None) -> Google:
+    """The Google service for an account, without one for the configured account."""
+    from holdfast.store.login_file import LoginFile
+
+    settings = google_settings(runtime.config, account)
+    grants = LoginFile(_google_folder() / f"{settings.account}.json", NO_GRANT)
+
+    def register(token: str) -> None:
+        runtime.redactor.add(SECRET_SCOPE, token)
+
+    extractor = runtime.services.get(Web).extractor
+    return Google(runtime.network, settings, grants, register=register, extractor=extractor)
 
 
 def web_settings(config: WebConfig) -> WebSettings:

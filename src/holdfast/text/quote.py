@@ -14,6 +14,8 @@ from holdfast.text.escape import char_width, escape, text_width
 
 GUTTER: Final = "│ "
 CONTINUATION: Final = "│↳"
+TEXT_GUTTER: Final = "  | "
+"""What stands before quoted lines in the result of a tool."""
 _MARGIN: Final = max(text_width(GUTTER), text_width(CONTINUATION))
 _MIN_COLUMNS: Final = 4
 """Minimum columns of text per line on a narrow terminal."""
@@ -55,6 +57,13 @@ def escape_line(line: str, show: EscapeLine | None = None) -> str:
 
 def quote_lines(text: str, columns: int, show: EscapeLine | None = None) -> list[str]:
     return [row.gutter + row.text for row in quote_rows(text, columns, show)]
+
+
+def behind_gutter(text: str) -> str:
+    """Return the text with every line behind `TEXT_GUTTER`, neither escaped nor wrapped: for results, which interfaces
+    escape. What ends a line for any reader counts."""
+    lines = text.replace("\r\n", "\n").splitlines() or [""]
+    return "\n".join(f"{TEXT_GUTTER}{line}" for line in lines)
 
 
 def split_ends(rows: list[_T], limit: int | None) -> tuple[list[_T], int, list[_T]]:

@@ -18,6 +18,7 @@ from holdfast.contract.memory import Memory, MemoryHit, MemoryItem, NamespaceSum
 from holdfast.contract.result import Result, fail, ok
 from holdfast.text.diff import unified_diff
 from holdfast.text.preview import with_label
+from holdfast.text.quote import TEXT_GUTTER, behind_gutter
 from holdfast.text.truncate import byte_size, format_size
 from holdfast.tools.schemas import (
     INTEGER,
@@ -37,7 +38,6 @@ from holdfast.tools.schemas import (
 DEFAULT_HITS: Final = 10
 DEFAULT_PAGE: Final = 50
 MAX_PAGE: Final = 200
-_GUTTER: Final = "  | "
 _SUMMARY_CHARS: Final = 100
 _LISTED: Final = ("id", "namespace", "created", "updated", "expires", "superseded_by", "shared")
 """What a list tells about an item, besides a summary."""
@@ -82,14 +82,8 @@ def _heading(item: MemoryItem) -> str:
     return f"{item.id}  {item.namespace}  {format_time(item.created)}  ({item.provenance}{told})"
 
 
-def _quoted(content: str) -> str:
-    """Return the content with every line behind the gutter; what ends a line for any reader counts."""
-    lines = content.replace("\r\n", "\n").splitlines() or [""]
-    return "\n".join(f"{_GUTTER}{line}" for line in lines)
-
-
 def _rendered(items: Iterable[MemoryItem]) -> str:
-    return "\n\n".join(f"{_heading(item)}\n{_quoted(item.content)}" for item in items)
+    return "\n\n".join(f"{_heading(item)}\n{behind_gutter(item.content)}" for item in items)
 
 
 def _page_note(shown: int, offset: int, total: int) -> str:
@@ -159,7 +153,7 @@ def _list(args: Args, ctx: Context) -> Result:
         for each in namespaces
     ]
     if page is not None:
-        lines += ["", *(f"{_heading(item)}\n{_GUTTER}{_summary(item.content)}" for item in items)]
+        lines += ["", *(f"{_heading(item)}\n{TEXT_GUTTER}{_summary(item.content)}" for item in items)]
     return ok("\n".join(lines) + _page_note(len(items), offset, total), structured=structured)
 
 
@@ -198,7 +192,7 @@ def _search(args: Args, ctx: Context) -> Result:
         "embedder": found.embedder,
         "notes": list(found.notes),
     }
-    body = "\n\n".join(f"{_score_words(hit)}  {_heading(hit.item)}\n{_quoted(hit.item.content)}" for hit in hits)
+    body = "\n\n".join(f"{_score_words(hit)}  {_heading(hit.item)}\n{behind_gutter(hit.item.content)}" for hit in hits)
     notes = [*found.notes]
     if len(hits) < len(found.hits):
         notes.append(

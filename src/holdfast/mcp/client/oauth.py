@@ -18,11 +18,11 @@ from holdfast.config.config import McpServer
 from holdfast.contract.elicitation import Elicitation, UrlRequest
 from holdfast.contract.errors import HoldfastError
 from holdfast.mcp.client.active_calls import ActiveCall, active_call_of, expects_response
-from holdfast.mcp.client.oauth_callback import CallbackResult, CallbackServer
 from holdfast.mcp.client.oauth_client import LoginFailed, LoginNeeded, StoredOAuthClient
 from holdfast.net.addresses import LOCAL_KINDS, is_loopback
 from holdfast.net.hosts import parse_origin, url_problem
 from holdfast.net.http import GatewayTransport
+from holdfast.net.oauth_callback import CallbackResult, CallbackServer
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.escape import clip, escape, escape_url
 

@@ -31,7 +31,7 @@ from holdfast.net.gateway import RefusedHost
 from holdfast.net.urls import MAX_URL_CHARS, BadUrl, parse_url
 from holdfast.text.escape import clip_middle, escape_url
 from holdfast.text.preview import with_label
-from holdfast.text.truncate import byte_size, format_size, truncate_by_bytes
+from holdfast.text.truncate import byte_size, format_size
 from holdfast.tools.extraction.content import Content, classify, image_size
 from holdfast.tools.extraction.extractor import ExtractionFailed
 from holdfast.tools.schemas import (
@@ -47,16 +47,12 @@ from holdfast.tools.schemas import (
     nullable,
     strict_object,
 )
+from holdfast.tools.text_page import DEFAULT_CHARS, MAX_CHARS, page_note, text_page
 from holdfast.tools.web.service import Cached, Fetched, Web
 
 Mode = Literal["readable", "text", "raw", "links", "find"]
 METHODS: Final = ("GET", "POST", "PUT", "DELETE", "HEAD", "PATCH")
 DEFAULT_SECONDS: Final = 10.0
-DEFAULT_CHARS: Final = {"standard": 20_000, "small": 6_000}
-MAX_CHARS: Final = 100_000
-_OWN_LINES: Final = 60
-_OWN_BYTES: Final = 6144
-"""Of an output, what the lines about the page may need."""
 _MARGIN: Final = 0.1
 """Share of the time limit that is left for the result, so that the tool ends before it is stopped."""
 _MAX_BODY: Final = 1024 * 1024
@@ -247,7 +243,7 @@ def _result(request: HttpRequest, fetched: Fetched, rendered: _Rendered, args: A
     if offset and offset >= len(text):
         return fail(f"Offset {offset} is beyond the end: the text has {len(text):,} characters.")
     wanted = cast("int | None", args.get("limit")) or DEFAULT_CHARS[ctx.caps]
-    content = _page(text, offset, min(wanted, _ERROR_CHARS) if failed else wanted, ctx)
+    content = text_page(text, offset, min(wanted, _ERROR_CHARS) if failed else wanted, ctx)
     end = offset + len(content)
     content_type = response.header("content-type")
     output: Args = {
@@ -288,20 +284,6 @@ def _request_notes(request: HttpRequest, fetched: Fetched, args: Args) -> Iterab
         yield f"The answer is longer than web.max_bytes; only its first {size} were read."
 
 
-def _page(text: str, offset: int, wanted: int, ctx: Context) -> str:
-    """Return the characters from `offset`: at most `wanted`, and no more than an output may have. Ends after a line, if
-    there is one to end in the last quarter."""
-    page = text[offset : offset + wanted]
-    limits = ctx.truncate
-    page = truncate_by_bytes(page, max(1, limits.MAX_BYTES - _OWN_BYTES), "head").content
-    lines = page.split("\n", max(1, limits.MAX_LINES - _OWN_LINES))
-    page = "\n".join(lines[: max(1, limits.MAX_LINES - _OWN_LINES)])
-    if offset + len(page) >= len(text):
-        return page
-    newline = page.rfind("\n")
-    return page[: newline + 1] if newline >= len(page) * 3 // 4 else page
-
-
 def _status(code: int) -> str:
     try:
         return f"{code} {HTTPStatus(code).phrase}"
@@ -327,11 +309,9 @@ def _text(output: Args) -> str:
     content, offset, total = str(output["content"]), cast(int, output["offset"]), cast(int, output["total_chars"])
     if content:
         lines += ["", content]
-    if output["next_offset"] is not None:
-        more = f"Use offset={output['next_offset']} to continue in the same copy."
-        lines += ["", f"[Characters {offset}-{output['next_offset']} of {total}. {more}]"]
-    elif offset:
-        lines += ["", f"[Characters {offset}-{total} of {total}: the end.]"]
+    note = page_note(offset, offset + len(content), total, " in the same copy")
+    if note is not None:
+        lines += ["", note]
     return "\n".join(lines)
 
 

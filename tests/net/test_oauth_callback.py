@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.mcp.client import oauth_callback
-from holdfast.mcp.client.oauth_callback import CallbackResult, CallbackServer
+from holdfast.net import oauth_callback
+from holdfast.net.oauth_callback import CallbackResult, CallbackServer
 
 T = TypeVar("T")
 
