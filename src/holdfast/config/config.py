@@ -50,7 +50,7 @@ from holdfast.config.options import (
     per_entry,
     tighten_struct,
 )
-from holdfast.config.tool_families import BrowserConfig, MemoryConfig, NetworkConfig, WebConfig
+from holdfast.config.tool_families import BrowserConfig, K8sConfig, MemoryConfig, NetworkConfig, WebConfig
 from holdfast.contract.enums import Profile, Risk
 from holdfast.contract.errors import ConfigError
 from holdfast.contract.widening import WideningKind
@@ -837,6 +837,7 @@ class Config(Section, frozen=True, kw_only=True):
     output: Annotated[OutputConfig, "How much of an output the model sees."] = OutputConfig()
     ledger: Annotated[LedgerConfig, "The record of every call."] = LedgerConfig()
     memory: Annotated[MemoryConfig, "What agents remember across conversations."] = MemoryConfig()
+    k8s: Annotated[K8sConfig, "Kubernetes: the clusters that `k8s.*` reads."] = K8sConfig()
     model: Annotated[ModelConfig, "The model and its parameters."] = ModelConfig()
     chat: Annotated[ChatConfig, "How chat documents run."] = ChatConfig()
     guardrails: Annotated[GuardrailsConfig, "Help for small models, rule by rule."] = GuardrailsConfig()

@@ -121,3 +121,26 @@ class MemoryConfig(Section, frozen=True, kw_only=True):
         float, Meta(ge=0, le=1), FREE, "The share of keywords in the score of a search; the rest is for the meaning."
     ] = 0.5
     max_item_bytes: Annotated[Count, LOWER, "Maximum size of one item."] = 64 * 1024
+
+
+class K8sConfig(Section, frozen=True, kw_only=True):
+    kubeconfig: Annotated[
+        Name | None,
+        USER_ONLY,
+        "The kubeconfig; none: `~/.kube/config`, or inside a pod without one, the pod's service account. The variable "
+        "`KUBECONFIG` is not read.",
+    ] = None
+    context: Annotated[
+        Name | None, KEEP, "The context of calls that name none; none: the kubeconfig's current one."
+    ] = None
+    contexts: Annotated[Names, PATTERNS, "Contexts that calls may use; `*` matches any characters."] = ("*",)
+    namespace: Annotated[Name | None, FREE, "The namespace of calls that name none; none: that of the context."] = None
+    exec_plugins: Annotated[
+        bool, USER_ONLY, "Whether programs of the kubeconfig are run that print credentials (`exec`)."
+    ] = False
+    insecure: Annotated[
+        bool,
+        USER_ONLY,
+        "Whether a cluster is used whose connection is not protected: `insecure-skip-tls-verify`, or `http://` to "
+        "another machine.",
+    ] = False

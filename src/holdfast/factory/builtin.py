@@ -10,7 +10,7 @@ from pathlib import Path
 
 from holdfast import __version__
 from holdfast.config.config import Config
-from holdfast.config.tool_families import BrowserConfig, WebConfig
+from holdfast.config.tool_families import BrowserConfig, K8sConfig, WebConfig
 from holdfast.contract.memory import Memory
 from holdfast.contract.sessions import Sessions
 from holdfast.contract.tool import Tool
@@ -19,14 +19,20 @@ from holdfast.runtime.runtime import Runtime
 from holdfast.tools import builtin_tools
 from holdfast.tools.browser import chromium
 from holdfast.tools.browser.service import Browsers, BrowserSettings
+from holdfast.tools.k8s.cluster import Kubernetes
+from holdfast.tools.k8s.cluster_tool import default_reach, reach_of
+from holdfast.tools.k8s.kubeconfig import KubernetesSettings
 from holdfast.tools.web.search import configured_search
 from holdfast.tools.web.service import Web, WebSettings
 
 
 def configured_tools(config: Config) -> list[Tool]:
-    """The built-in tools: `web.search` for the configured engine, `browser.*` for the configured Chromium."""
+    """The built-in tools: `web.search` for the configured engine, `browser.*` for the configured Chromium, `k8s.*` for
+    the configured clusters."""
     search = configured_search(web_settings(config.web))
     tools = [search if tool.name == search.name else tool for tool in builtin_tools()]
+    reach = reach_of(kubernetes_settings(config.k8s))
+    tools = [tool.with_(reaches=reach) if tool.reaches is default_reach else tool for tool in tools]
     if config.browser.executable is None:
         return tools
     unavailable = partial(chromium.missing, config.browser.executable)
@@ -63,10 +69,14 @@ def provide_services(runtime: Runtime, state: Path, chats: Path) -> None:
         runtime.on_close(made.close)
         return made
 
+    def kubernetes() -> Kubernetes:
+        return Kubernetes(runtime.network, kubernetes_settings(config.k8s))
+
     runtime.services.provide(Sessions, sessions)
     runtime.services.provide(Memory, memory)
     runtime.services.provide(Web, web)
     runtime.services.provide(Browsers, browsers)
+    runtime.services.provide(Kubernetes, kubernetes)
 
 
 def web_settings(config: WebConfig) -> WebSettings:
@@ -80,6 +90,17 @@ def web_settings(config: WebConfig) -> WebSettings:
         cache_seconds=config.cache_seconds,
         search=config.search,
         search_url=config.search_url,
+    )
+
+
+def kubernetes_settings(config: K8sConfig) -> KubernetesSettings:
+    return KubernetesSettings(
+        kubeconfig=config.kubeconfig,
+        context=config.context,
+        contexts=config.contexts,
+        namespace=config.namespace,
+        exec_plugins=config.exec_plugins,
+        insecure=config.insecure,
     )
 
 

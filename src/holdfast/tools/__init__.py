@@ -10,8 +10,9 @@ from holdfast.contract.tool import Tool
 
 MODULES: Final = (
     "ask_user", "browser.actions", "browser.navigation", "browser.page_text", "calculator", "files.edit",
-    "files.file_list", "files.read", "files.write", "git.commands", "memory", "output_read", "processes",
-    "search.search", "sessions", "shell", "skill_load", "system_info", "tool_search", "web.fetch", "web.search",
+    "files.file_list", "files.read", "files.write", "git.commands", "k8s.deployments", "k8s.logs", "k8s.pods", "memory",
+    "output_read", "processes", "search.search", "sessions", "shell", "skill_load", "system_info", "tool_search",
+    "web.fetch", "web.search",
 )  # fmt: skip
 """The modules with built-ins. A tool is a constant of its module and declares everything about itself."""
 
