@@ -11,16 +11,26 @@ from holdfast import Config, Result, Runtime
 from holdfast.config.config import ToolsConfig
 from holdfast.net.network import Network
 from holdfast.net.network_log import NetworkLog
+from holdfast.net.urls import parse_url
 from holdfast.tools.k8s.cluster import Kubernetes
 from holdfast.tools.k8s.cluster_tool import reach_of
 from holdfast.tools.k8s.deployments import K8S_DEPLOYMENTS
-from holdfast.tools.k8s.kubeconfig import KubernetesSettings
+from holdfast.tools.k8s.kubeconfig import Access, Cluster, KubernetesSettings, User
 from holdfast.tools.k8s.logs import K8S_LOGS
 from holdfast.tools.k8s.pods import K8S_PODS
 from tests.runtime.support import run, runtime_in, yes
 from tests.tools.k8s.api_server import ApiServer, Object, kubeconfig, serving
 
-
+ACCESS = Access(
+    context="dev",
+    url=parse_url("https://127.0.0.1:6443"),
+    namespace="default",
+    cluster=Cluster(),
+    user_name="viewer",
+    user=User(),
+    folder=Path("/"),
+)
+"""A context for what is rendered without a server."""
 FULL = Config(tools=ToolsConfig(profile="full"))
 
 

@@ -14,6 +14,7 @@ from holdfast.contract.json import Args, Json
 from holdfast.contract.result import Result, fail, ok
 from holdfast.text.escape import clip, escape
 from holdfast.text.table import render_table
+from holdfast.tools.k8s.cluster import Listing
 from holdfast.tools.k8s.cluster_tool import (
     LIST_ARGUMENTS,
     LIST_OUTPUT,
@@ -29,6 +30,7 @@ from holdfast.tools.k8s.cluster_tool import (
     proposal,
     where,
 )
+from holdfast.tools.k8s.kubeconfig import Access
 from holdfast.tools.k8s.objects import Condition, Deployment, format_age, parse_time
 from holdfast.tools.schemas import INTEGER, STRING, STRING_OR_NULL, array, strict_object
 
@@ -57,7 +59,13 @@ async def _apply(args: Args, ctx: Context) -> Result:
             access, at = cluster.access, now()
     except HoldfastError as error:
         return fail(str(error))
-    output: Args = {
+    output = deployments_output(access, namespace, found, at)
+    return ok(render_deployments(output), structured=output)
+
+
+def deployments_output(access: Access, namespace: str | None, found: Listing[Deployment], at: datetime) -> Args:
+    """Return the typed output for a list of deployments."""
+    return {
         "context": access.context,
         "server": access.url.origin,
         "namespace": namespace,
@@ -65,7 +73,6 @@ async def _apply(args: Args, ctx: Context) -> Result:
         "remaining": found.remaining,
         "deployments": [_as_json(deployment, at) for deployment in found.items],
     }
-    return ok(render_deployments(output), structured=output)
 
 
 def desired_replicas(deployment: Deployment) -> int:

@@ -14,6 +14,7 @@ from holdfast.contract.json import Args
 from holdfast.contract.result import Result, fail, ok
 from holdfast.text.escape import clip, escape
 from holdfast.text.table import render_table
+from holdfast.tools.k8s.cluster import Listing
 from holdfast.tools.k8s.cluster_tool import (
     LIST_ARGUMENTS,
     LIST_OUTPUT,
@@ -29,6 +30,7 @@ from holdfast.tools.k8s.cluster_tool import (
     proposal,
     where,
 )
+from holdfast.tools.k8s.kubeconfig import Access
 from holdfast.tools.k8s.objects import Pod, format_age, parse_time
 from holdfast.tools.k8s.pod_status import Failure, summarize_pod
 from holdfast.tools.schemas import INTEGER, INTEGER_OR_NULL, STRING, STRING_OR_NULL, array, strict_object
@@ -52,7 +54,13 @@ async def _apply(args: Args, ctx: Context) -> Result:
             access, at = cluster.access, now()
     except HoldfastError as error:
         return fail(str(error))
-    output: Args = {
+    output = pods_output(access, namespace, found, at)
+    return ok(render_pods(output), structured=output)
+
+
+def pods_output(access: Access, namespace: str | None, found: Listing[Pod], at: datetime) -> Args:
+    """Return the typed output for a list of pods."""
+    return {
         "context": access.context,
         "server": access.url.origin,
         "namespace": namespace,
@@ -60,7 +68,6 @@ async def _apply(args: Args, ctx: Context) -> Result:
         "remaining": found.remaining,
         "pods": [_as_json(pod, at) for pod in found.items],
     }
-    return ok(render_pods(output), structured=output)
 
 
 def _as_json(pod: Pod, at: datetime) -> Args:
