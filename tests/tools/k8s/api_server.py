@@ -233,7 +233,7 @@ def _is(item: Object, namespace: str | None, name: str) -> bool:
 
 async def _send(writer: Writer, answer: Answer) -> bool:
     """Write an answer; return whether the connection goes on."""
-    length = {} if answer.then is not None else {"Content-Length": str(len(answer.body))}
+    length = {"Content-Length": str(len(answer.body))} if answer.then is None else {"Connection": "close"}
     fields = {"Content-Type": answer.type, **length, **answer.headers}
     lines = [f"HTTP/1.1 {answer.status} X", *(f"{name}: {value}" for name, value in fields.items() if value)]
     writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + answer.body)

@@ -43,8 +43,10 @@ def cluster_runtime(
     config: Config | None = None,
     hosts: tuple[str, ...] = (),
     service_account: Path | None = None,
+    seconds: float = 50.0,
 ) -> Runtime:
-    tools = [tool.with_(reaches=reach_of(settings)) for tool in (K8S_PODS, K8S_DEPLOYMENTS, K8S_LOGS)]
+    changes = {"reaches": reach_of(settings), "timeout": seconds}
+    tools = [tool.with_(**changes) for tool in (K8S_PODS, K8S_DEPLOYMENTS, K8S_LOGS)]
     runtime = runtime_in(folder, *tools, nobody="pending", config=config or FULL)
     if answers:
         runtime.attach(yes())
