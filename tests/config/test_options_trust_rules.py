@@ -159,6 +159,11 @@ LOOSER: list[tuple[str, Any]] = [
     ("memory.shared", ["private/*"]),
     ("memory.embedder", "small"),
     ("memory.max_item_bytes", 2**30),
+    ("k8s.kubeconfig", "/evil/config"),
+    ("k8s.context", "production"),
+    ("k8s.contexts", ["*"]),
+    ("k8s.exec_plugins", True),
+    ("k8s.insecure", True),
     ("model.name", "openai:gpt-evil"),
     ("model.timeout", 9999),
     ("model.connect_timeout", 99),
@@ -178,6 +183,7 @@ LOOSER: list[tuple[str, Any]] = [
 ]
 TASTE: list[tuple[str, Any]] = [
     ("memory.keyword_weight", 0.9),
+    ("k8s.namespace", "kube-system"),
     ("model.thinking", "max"),
     ("model.max_tokens", "90%"),
     ("model.temperature", 1.5),
@@ -278,7 +284,7 @@ def test_a_looser_value_is_ignored_and_reported_by_key(
     assert path in notice
     if path in (
         "secrets", "tools.modules", "model.providers", "network.private", "memory.shared", "web.search_url",
-        "browser.executable",
+        "browser.executable", "k8s.kubeconfig", "k8s.exec_plugins", "k8s.insecure",
     ):  # fmt: skip
         assert "only from user-level config" in notice
     else:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 
 from holdfast.config.options import USER_ONLY, Section, options
-from holdfast.config.tool_families import BrowserConfig, MemoryConfig, NetworkConfig, WebConfig
+from holdfast.config.tool_families import BrowserConfig, K8sConfig, MemoryConfig, NetworkConfig, WebConfig
 
 REMOTE = [
     (NetworkConfig, "private"),
     (WebConfig, "search_url"),
     (BrowserConfig, "executable"),
     (MemoryConfig, "shared"),
+    (K8sConfig, "kubeconfig"),
+    (K8sConfig, "exec_plugins"),
+    (K8sConfig, "insecure"),
 ]
 """Options that name what a family reaches or runs."""
 

@@ -21,7 +21,7 @@ from tests.docs.programs import ROOT, blocks_of
 DOCS = ROOT / "docs"
 GUIDE = DOCS / "getting-started.md"
 MEMORY = DOCS / "memory.md"
-CONFIGURED = [GUIDE, DOCS / "migrating.md", DOCS / "network.md", MEMORY, DOCS / "web.md"]
+CONFIGURED = [GUIDE, DOCS / "k8s.md", DOCS / "migrating.md", DOCS / "network.md", MEMORY, DOCS / "web.md"]
 TABLES = [
     pytest.param(block.text, id=f"{page.name}:{block.line}")
     for page in CONFIGURED

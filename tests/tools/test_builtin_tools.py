@@ -33,7 +33,8 @@ BROWSER = LOOKING | {"browser.navigate", "browser.back", "browser.click", "brows
                      "browser.close"}  # fmt: skip
 MINIMAL = READING | {"calculator", "calculator_async", "tool.search", "web.fetch"}
 CODING = MINIMAL | PROCESSES | MEMORY | BROWSER | {"file.write", "file.edit", "shell.exec", "ask.user", "skill.load"}
-FULL = CODING | {"sessions.list", "sessions.delete", "web.search"}
+K8S = {"k8s.pods", "k8s.deployments", "k8s.logs"}
+FULL = CODING | K8S | {"sessions.list", "sessions.delete", "web.search"}
 NEW = """
 from holdfast.contract.tool import Tool
 
@@ -80,7 +81,7 @@ def test_each_profile_has_the_built_ins_that_the_specification_names() -> None:
         ("memory", MEMORY),
         ("web", BROWSER | {"web.fetch", "web.search"}),
         ("browser", BROWSER),
-        ("k8s", set[str]()),
+        ("k8s", K8S),
     ],
 )
 def test_each_group_has_the_built_ins_that_the_specification_names(group: str, names: set[str]) -> None:

@@ -175,6 +175,13 @@ def test_the_server_sees_only_get_requests(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("B10g")
+def test_a_redirect_is_not_followed_even_at_the_same_server(tmp_path: Path) -> None:
+    server = answering(Answer(302, b"", headers={"Location": "/api/v1/namespaces/default/secrets"}))
+    assert "redirects to" in listed(tmp_path, server).text
+    assert [seen.path for seen in server.seen] == ["/api/v1/namespaces/default/pods"]
+
+
+@pytest.mark.spec("B10g")
 def test_the_code_names_no_method_that_changes_anything() -> None:
     """`HttpRequest` is a GET unless a method is named, and no module of the family names one."""
     folder = Path(cluster.__file__).parent

@@ -172,6 +172,9 @@ def test_the_server_cannot_send_the_token_back_to_the_model(tmp_path: Path) -> N
     server.instead = lambda seen: status(403, "Forbidden", f"you sent {seen.headers['authorization']}")
     result = listed(tmp_path, server)
     assert TOKEN not in str(result) and "[credentials]" in result.text
+    server = ApiServer(pods=[pod("web-1", phase="Failed", statuses=[], message=f"got {TOKEN}")])
+    result = listed(tmp_path, server)
+    assert TOKEN not in str(result) and "web-1: got [credentials]" in result.output
 
 
 def test_short_values_are_not_masked() -> None:

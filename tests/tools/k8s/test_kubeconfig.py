@@ -153,7 +153,7 @@ def test_options_allow_what_they_name(tmp_path: Path) -> None:
     assert read(tmp_path, config({"insecure-skip-tls-verify": True}), insecure=True).cluster.insecure
     assert read(tmp_path, config({"server": "http://k.example"}), insecure=True).url.scheme == "http"
     plugin = config(user={"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "aws"}})
-    assert read(tmp_path, plugin, exec_plugins=True).user.exec is not None
+    assert read(tmp_path, plugin, exec_plugins=True).user.plugin is not None
     assert read(tmp_path, config({"server": "http://127.0.0.1:8001"})).url.port == 8001
 
 

@@ -72,6 +72,7 @@ def test_the_namespace_is_that_of_the_call_the_configuration_or_the_context(tmp_
     assert asked == [f"/api/v1/namespaces/{name}/pods" for name in ("team", "mine", "kube-system")]
 
 
+@pytest.mark.spec("B10c")
 def test_an_empty_list_of_a_namespace_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
     server = ApiServer(namespaces=["default", "payments"])
     result = called(tmp_path, "k8s.pods", {"namespace": "paymets"}, server)

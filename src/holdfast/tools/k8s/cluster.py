@@ -276,6 +276,8 @@ class ClusterReader:
         return self.access.url.entry
 
     def _decoded(self, body: bytes, kind: type[T], what: str) -> T:
+        if self._login is not None:
+            body = self._login.masked_bytes(body)
         try:
             return msgspec.json.decode(body, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -137,8 +137,8 @@ def list_limit(args: Args) -> int:
 
 
 def one_line(text: str | None) -> str | None:
-    """Return a message of the cluster on one line, clipped; None if it is empty."""
-    return clip(escape(" ".join(text.split())), _NOTE) if text and text.strip() else None
+    """Return a text of the cluster on one line, clipped; None if it is empty. It is escaped where it is rendered."""
+    return clip(" ".join(text.split()), _NOTE) if text and text.strip() else None
 
 
 def now() -> datetime:

@@ -22,6 +22,7 @@ from holdfast.tools.k8s.kubeconfig import Access, KubeconfigError
 _MAX_FILE: Final = 1024 * 1024
 _MARGIN: Final = 10.0
 """Seconds before their end in which credentials of a plugin are no longer used."""
+_MASK: Final = "[credentials]"
 _SHORTEST: Final = 6
 """Shorter values are not masked: they would mask ordinary words."""
 
@@ -37,8 +38,13 @@ class Login(Struct, frozen=True, kw_only=True):
 
     def masked(self, text: str) -> str:
         for secret in self.secrets:
-            text = text.replace(secret, "[credentials]")
+            text = text.replace(secret, _MASK)
         return text
+
+    def masked_bytes(self, body: bytes) -> bytes:
+        for secret in self.secrets:
+            body = body.replace(secret.encode(), _MASK.encode())
+        return body
 
 
 class Credentials:
@@ -74,8 +80,8 @@ class Credentials:
         token = user.token
         if user.token_file:
             token = _file(access.path(user.token_file), "token file").decode("utf-8", "replace").strip()
-        if user.exec is not None and not token:
-            printed = await ask_plugin(access, user.exec, self._project)
+        if user.plugin is not None and not token:
+            printed = await ask_plugin(access, user.plugin, self._project)
             token = printed.token
             if printed.certificate and printed.key:
                 certificate, key = printed.certificate.encode(), printed.key.encode()

@@ -108,8 +108,8 @@ def _as_json(deployment: Deployment, at: datetime) -> Args:
     images: list[Json] = [image for each in containers if (image := one_line(each.image)) is not None]
     why: list[Json] = [_condition(each) for each in status.conditions or () if _tells_why(each)]
     return {
-        "namespace": clip(escape(metadata.namespace or ""), 253),
-        "name": clip(escape(metadata.name), 253),
+        "namespace": clip(metadata.namespace or "", 253),
+        "name": clip(metadata.name, 253),
         "status": deployment_state(deployment),
         "ready": status.ready_replicas,
         "desired": desired_replicas(deployment),
@@ -128,8 +128,8 @@ def _tells_why(condition: Condition) -> bool:
 
 def _condition(condition: Condition) -> Args:
     return {
-        "type": clip(escape(condition.type), 100),
-        "status": clip(escape(condition.status), 20),
+        "type": clip(condition.type, 100),
+        "status": clip(condition.status, 20),
         "reason": one_line(condition.reason),
         "message": one_line(condition.message),
     }
@@ -153,7 +153,7 @@ def render_deployments(output: Args) -> str:
     lines += ["", *render_table(header[start:], [row[start:] for row in rows])]
     details = [line for each in found for line in _details(each, everywhere)]
     if details:
-        lines += ["", *details[:_MAX_DETAILS]]
+        lines += ["", *map(escape, details[:_MAX_DETAILS])]
         if len(details) > _MAX_DETAILS:
             lines.append(f"({len(details) - _MAX_DETAILS} more in the structured output)")
     return "\n".join(lines)

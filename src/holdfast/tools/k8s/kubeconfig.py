@@ -85,7 +85,7 @@ class User(Struct, frozen=True, kw_only=True):
     token_file: str | None = field(name="tokenFile", default=None)
     username: str | None = None
     password: str | None = None
-    exec: ExecPlugin | None = None
+    plugin: ExecPlugin | None = field(name="exec", default=None)
     auth_provider: dict[str, Any] | None = field(name="auth-provider", default=None)
     acts_as: str | None = field(name="as", default=None)
     acts_as_uid: str | None = field(name="as-uid", default=None)
@@ -269,10 +269,10 @@ def _checked(access: Access, settings: KubernetesSettings) -> Access:
             f"The server of the context {_shown(name)} is {access.url.origin}, which is not encrypted. Use https, or "
             "set k8s.insecure = true in your configuration."
         )
-    if user.exec is not None and not settings.exec_plugins:
+    if user.plugin is not None and not settings.exec_plugins:
         raise KubeconfigError(
-            f"The user of the context {_shown(name)} logs in with the program {_shown(user.exec.command)} (exec). Set "
-            "k8s.exec_plugins = true in your configuration to let holdfast run it."
+            f"The user of the context {_shown(name)} logs in with the program {_shown(user.plugin.command)} (exec). "
+            "Set k8s.exec_plugins = true in your configuration to let holdfast run it."
         )
     if user.auth_provider is not None:
         raise KubeconfigError(

@@ -74,9 +74,9 @@ def _as_json(pod: Pod, at: datetime) -> Args:
     summary, created = summarize_pod(pod), parse_time(pod.metadata.creation_timestamp)
     failure = summary.last_failure
     return {
-        "namespace": clip(escape(pod.metadata.namespace or ""), 253),
-        "name": clip(escape(pod.metadata.name), 253),
-        "status": clip(escape(summary.status), 100),
+        "namespace": clip(pod.metadata.namespace or "", 253),
+        "name": clip(pod.metadata.name, 253),
+        "status": clip(summary.status, 100),
         "ready": summary.ready,
         "containers": summary.containers,
         "restarts": summary.restarts,
@@ -91,7 +91,7 @@ def _as_json(pod: Pod, at: datetime) -> Args:
 
 def _failure_as_json(failure: Failure, at: datetime) -> Args:
     return {
-        "container": clip(escape(failure.container), 253),
+        "container": clip(failure.container, 253),
         "reason": one_line(failure.reason),
         "exit_code": failure.exit_code,
         "signal": failure.signal,
@@ -109,7 +109,7 @@ def render_pods(output: Args) -> str:
     if not pods:
         return f"No pods found in {place}."
     counts = Counter(str(pod["status"]) for pod in pods)
-    told = ", ".join(f"{count} {status}" for status, count in counts.most_common(12))
+    told = escape(", ".join(f"{count} {status}" for status, count in counts.most_common(12)))
     lines = [f"{len(pods)} {'pod' if len(pods) == 1 else 'pods'} in {place}: {told}"]
     lines += more_note(output, len(pods), "pods")
     header = ("NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "NODE")
@@ -118,7 +118,7 @@ def render_pods(output: Args) -> str:
     lines += ["", *render_table(header[start:], [row[start:] for row in rows])]
     details = [line for pod in pods for line in _details(pod, everywhere)]
     if details:
-        lines += ["", *details[:_MAX_DETAILS]]
+        lines += ["", *map(escape, details[:_MAX_DETAILS])]
         if len(details) > _MAX_DETAILS:
             lines.append(f"({len(details) - _MAX_DETAILS} more in the structured output)")
     return "\n".join(lines)
