@@ -213,6 +213,7 @@ STRICT: Table = {
     "output": {"max_output_bytes": 1000},
     "ledger": {"durability": "power"},
     "memory": {"namespaces": ["public/*"]},
+    "k8s": {"contexts": ["staging"]},
     "model": {"timeout": 60, "connect_timeout": 5, "retries": 1, "context": 8000},
     "chat": {"autopilot": False},
     "guardrails": {"enabled": True},
