@@ -154,6 +154,11 @@ def test_names_cannot_leave_their_place_in_the_path(tmp_path: Path) -> None:
     assert not result.success
     assert server.seen[0].path == "/api/v1/namespaces/a/b/pods/../../../secrets/x?y=#z"  # one segment each, decoded
     assert not server.seen[0].query
+    seen = len(server.seen)
+    for name in (".", ".."):
+        assert f"'{name}' is not a name" in listed(tmp_path, server, namespace=name).text
+        assert f"'{name}' is not a name" in listed(tmp_path, server, "k8s.logs", pod=name).text
+    assert len(server.seen) == seen
 
 
 @pytest.mark.spec("B10g")

@@ -27,6 +27,7 @@ from tests.tools.k8s.api_server import (
     pod,
     running,
     serving,
+    status,
     waiting,
 )
 from tests.tools.k8s.clusters import called, cluster_runtime, facts
@@ -137,6 +138,13 @@ def test_a_missing_pod_is_named_with_a_suggestion(tmp_path: Path) -> None:
     assert result.text.endswith("There are: 'web-1', 'api-1'.")
     result = called(tmp_path, "k8s.logs", {"pod": "web-1", "namespace": "defualt"}, server)
     assert "There is no namespace 'defualt'" in result.text and "Did you mean 'default'?" in result.text
+
+
+def test_a_pod_whose_node_is_gone_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    server = one()
+    gone = status(404, "NotFound", 'nodes "node-1" not found')
+    server.instead = lambda seen: gone if seen.path.endswith("/log") else None
+    assert logs(tmp_path, server).text == 'There is no log to read. The server says: nodes "node-1" not found'
 
 
 def test_the_server_chooses_the_container_if_the_pod_cannot_be_read(tmp_path: Path) -> None:

@@ -343,6 +343,8 @@ def _message(body: bytes) -> str:
 
 
 def _segment(text: str) -> str:
+    if text in ("", ".", ".."):  # a server would resolve them to another path
+        raise ClusterError(f"{quoted(text)} is not a name that an object can have.")
     return quote(text, safe="")
 
 

@@ -206,9 +206,11 @@ async def _explained(error: ClusterError, cluster: ClusterReader, namespace: str
         missing = await cluster.missing_namespace(namespace)
         if missing is not None:
             return LogsRefused(missing)
-        hint = suggestion(name, await cluster.names("pods", namespace), "pods")
-        return LogsRefused(f"There is no pod {quoted(name)} in the namespace {quoted(namespace)}. {hint}")
-    if error.code == 400 and error.said:
+        names = await cluster.names("pods", namespace)
+        if name not in names:
+            hint = suggestion(name, names, "pods")
+            return LogsRefused(f"There is no pod {quoted(name)} in the namespace {quoted(namespace)}. {hint}")
+    if error.code in (400, 404) and error.said:  # 404 of a pod that exists: its node is gone
         return LogsRefused(f"There is no log to read. The server says: {error.said}")
     return error
 
