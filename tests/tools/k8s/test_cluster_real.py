@@ -6,6 +6,7 @@ controller manager. The API server prints pods for kubectl itself, and our summa
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import ssl
@@ -23,6 +24,7 @@ from tests.runtime.support import run
 from tests.tools.k8s.api_server import Object, pod
 from tests.tools.k8s.clusters import cluster_runtime, facts, rows
 from tests.tools.k8s.test_pod_status import CASES
+from tests.tools.web.certificates import authority
 
 KUBECONFIG = os.environ.get("HOLDFAST_KUBECONFIG", "")
 pytestmark = [
@@ -233,5 +235,38 @@ def test_permissions_names_and_credentials_are_explained(tmp_path: Path) -> None
     assert "There is no namespace 'defualt'" in namespace.text and "Did you mean 'default'?" in namespace.text
     assert "There is no pod 'nothing' in the namespace 'default'." in missing.text
     assert "Did you mean 'web-1'?" in similar.text
-    assert log.text == 'There is no log to read. The server says: nodes "node-1" not found'
+    assert log.text.startswith("There is no log to read. The server says: ") and '"node-1" not found' in log.text
     assert "the verb get on pods/log" in forbidden.text
+
+
+def test_a_log_comes_through_the_api_server(tmp_path: Path) -> None:
+    """The API server asks the kubelet of the pod's node, which is a loopback server here."""
+    asked: list[str] = []
+
+    async def kubelet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        target = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1].decode()
+        asked.append(target)
+        lines = b"".join(b"line %d\n" % number for number in range(5000))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n" + lines)
+        await writer.drain()
+        writer.close()
+
+    async def work() -> tuple[Result, Result]:
+        listener = await asyncio.start_server(kubelet, "127.0.0.1", 0, ssl=authority().server("good"))
+        async with listener, administrator() as admin:
+            port = listener.sockets[0].getsockname()[1]
+            endpoints = {"kubeletEndpoint": {"Port": port}}
+            status = {"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}], "daemonEndpoints": endpoints}
+            await admin.create("/api/v1/nodes", {"metadata": {"name": "node-logs"}, "status": status})
+            await admin.pod("default", pod("logs-1", containers=("app", "proxy"), node="node-logs"), "logs-1")
+            args = {"pod": "logs-1", "container": "app", "lines": 50, "since": "1h"}
+            return await call(tmp_path / "1", "k8s.logs", args), await call(
+                tmp_path / "2", "k8s.logs", {"pod": "logs-1"}
+            )
+
+    log, unnamed = run(work(), 280)
+    assert log.success, log.error
+    assert facts(log)["log"].splitlines()[-1] == "line 4999"
+    assert (facts(log)["lines"], facts(log)["received_lines"]) == (50, 5000)
+    assert asked == ["/containerLogs/default/logs-1/app?sinceSeconds=3600&tailLines=50"]
+    assert "Name one in `container`: 'app', 'proxy'." in unnamed.text
