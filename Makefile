@@ -27,7 +27,7 @@ endif
 
 heading = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help run test check lint format coverage pytest soak peers test-llama spec spec-mutants lock lock-peers bench clean
+.PHONY: help run test check lint format coverage pytest soak peers test-llama test-k8s spec spec-mutants lock lock-peers bench clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -86,6 +86,9 @@ peers: $(DEV) $(PEERS) ## The programs the MCP tests talk to: conformance suite,
 
 test-llama: $(DEV) $(LLAMA) ## The model transports against a real llama.cpp server with a small model
 	@HOLDFAST_LLAMA=$(abspath $(LLAMA)) $(BIN)/python -m pytest -q tests/models/llama
+
+test-k8s: $(DEV) ## The Kubernetes tools against a real API server: K8S=FOLDER with etcd, kube-apiserver, kube-controller-manager
+	@$(BIN)/python -m scripts.k8s_cluster $(K8S) -- $(BIN)/python -m pytest -q -n 0 tests/tools/k8s/test_cluster_real.py
 
 spec: $(DEV) $(SUITE) $(PEERS) ## Which tests prove which requirement; runs them first
 	@$(BIN)/python -m pytest -q -n $(WORKERS) -m spec --spec-report=$(REPORT) || true

@@ -184,6 +184,11 @@ LOOSER: list[tuple[str, Any]] = [
     ("google.families", ["gcal", "gmail"]),
     ("google.max_bytes", 2**30),
     ("google.endpoint", "https://evil.example"),
+    ("k8s.kubeconfig", "/evil/config"),
+    ("k8s.context", "production"),
+    ("k8s.contexts", ["*"]),
+    ("k8s.exec_plugins", True),
+    ("k8s.insecure", True),
     ("model.name", "openai:gpt-evil"),
     ("model.timeout", 9999),
     ("model.connect_timeout", 99),
@@ -203,6 +208,7 @@ LOOSER: list[tuple[str, Any]] = [
 ]
 TASTE: list[tuple[str, Any]] = [
     ("memory.keyword_weight", 0.9),
+    ("k8s.namespace", "kube-system"),
     ("model.thinking", "max"),
     ("model.max_tokens", "90%"),
     ("model.temperature", 1.5),
@@ -235,6 +241,7 @@ STRICT: Table = {
     "memory": {"namespaces": ["public/*"]},
     "minio": {"max_link_seconds": 60},
     "google": {"families": ["gcal"]},
+    "k8s": {"contexts": ["staging"]},
     "model": {"timeout": 60, "connect_timeout": 5, "retries": 1, "context": 8000},
     "chat": {"autopilot": False},
     "guardrails": {"enabled": True},
@@ -308,7 +315,8 @@ def test_a_looser_value_is_ignored_and_reported_by_key(
         "secrets", "tools.modules", "model.providers", "network.private", "memory.shared", "web.search_url",
         "browser.executable", "media.vision_model", "media.transcription_model", "media.whisper_model",
         "minio.endpoint", "minio.public_endpoint", "minio.bucket", "minio.region", "minio.access_key", "minio.secret",
-        "minio.style", "minio.ca_file", "google.client_id", "google.account", "google.endpoint",
+        "minio.style", "minio.ca_file", "google.client_id", "google.account", "google.endpoint", "k8s.kubeconfig",
+        "k8s.exec_plugins", "k8s.insecure",
     ):  # fmt: skip
         assert "only from user-level config" in notice
     else:

@@ -8,6 +8,7 @@ from holdfast.config.options import USER_ONLY, Section, options
 from holdfast.config.tool_families import (
     BrowserConfig,
     GoogleConfig,
+    K8sConfig,
     MediaConfig,
     MemoryConfig,
     MinioConfig,
@@ -29,6 +30,9 @@ REMOTE = [
     (GoogleConfig, "client_id"),
     (GoogleConfig, "account"),
     (GoogleConfig, "endpoint"),
+    (K8sConfig, "kubeconfig"),
+    (K8sConfig, "exec_plugins"),
+    (K8sConfig, "insecure"),
 ]
 """Options that name what a family reaches or runs."""
 

@@ -21,9 +21,9 @@ from tests.docs.programs import ROOT, blocks_of
 DOCS = ROOT / "docs"
 GUIDE = DOCS / "getting-started.md"
 MEMORY = DOCS / "memory.md"
-GOOGLE, STORAGE = DOCS / "google.md", DOCS / "storage.md"
+GOOGLE, K8S, MEDIA, STORAGE = (DOCS / f"{name}.md" for name in ("google", "k8s", "media", "storage"))
 CONFIGURED = [
-    GUIDE, GOOGLE, DOCS / "migrating.md", DOCS / "network.md", MEMORY, STORAGE, DOCS / "web.md", DOCS / "media.md"
+    GUIDE, GOOGLE, K8S, MEDIA, DOCS / "migrating.md", DOCS / "network.md", MEMORY, STORAGE, DOCS / "web.md"
 ]  # fmt: skip
 TABLES = [
     pytest.param(block.text, id=f"{page.name}:{block.line}")

@@ -34,9 +34,10 @@ BROWSER = LOOKING | {"browser.navigate", "browser.back", "browser.click", "brows
 GOOGLE = {"gmail.search", "gmail.read", "gcal.events", "gdocs.read", "gdrive.search", "gdrive.read", "gtasks.list"}
 MINIMAL = READING | {"calculator", "calculator_async", "tool.search", "web.fetch"}
 CODING = MINIMAL | PROCESSES | MEMORY | BROWSER | {"file.write", "file.edit", "shell.exec", "ask.user", "skill.load"}
+K8S = {"k8s.pods", "k8s.deployments", "k8s.logs"}
 MEDIA = {"media.send", "image.analyze", "audio.transcribe"}
 STORAGE = {"minio.share", "minio.ingest", "minio.sync"}
-FULL = CODING | GOOGLE | MEDIA | STORAGE | {"sessions.list", "sessions.delete", "web.search"}
+FULL = CODING | GOOGLE | K8S | MEDIA | STORAGE | {"sessions.list", "sessions.delete", "web.search"}
 NEW = """
 from holdfast.contract.tool import Tool
 
@@ -85,7 +86,7 @@ def test_each_profile_has_the_built_ins_that_the_specification_names() -> None:
         ("media", MEDIA),
         ("web", BROWSER | {"web.fetch", "web.search"}),
         ("browser", BROWSER),
-        ("k8s", set[str]()),
+        ("k8s", K8S),
         ("gmail", {"gmail.search", "gmail.read"}),
         ("gcal", {"gcal.events"}),
         ("gdocs", {"gdocs.read"}),

@@ -53,6 +53,7 @@ from holdfast.config.options import (
 from holdfast.config.tool_families import (
     BrowserConfig,
     GoogleConfig,
+    K8sConfig,
     MediaConfig,
     MemoryConfig,
     MinioConfig,
@@ -862,6 +863,7 @@ class Config(Section, frozen=True, kw_only=True):
     media: Annotated[MediaConfig, "Which models look at images and transcribe speech."] = MediaConfig()
     minio: Annotated[MinioConfig, "The S3 server of `minio.*`."] = MinioConfig()
     google: Annotated[GoogleConfig, "Your Google account: mail, calendar, documents, Drive and tasks."] = GoogleConfig()
+    k8s: Annotated[K8sConfig, "Kubernetes: the clusters that `k8s.*` reads."] = K8sConfig()
     model: Annotated[ModelConfig, "The model and its parameters."] = ModelConfig()
     chat: Annotated[ChatConfig, "How chat documents run."] = ChatConfig()
     guardrails: Annotated[GuardrailsConfig, "Help for small models, rule by rule."] = GuardrailsConfig()

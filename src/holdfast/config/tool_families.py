@@ -212,3 +212,26 @@ class GoogleConfig(Section, frozen=True, kw_only=True):
         USER_ONLY,
         "The address of a server that takes the place of Google's, with the same paths; none: Google's own hosts.",
     ] = None
+
+
+class K8sConfig(Section, frozen=True, kw_only=True):
+    kubeconfig: Annotated[
+        Name | None,
+        USER_ONLY,
+        "The kubeconfig; none: `~/.kube/config`, or inside a pod without one, the pod's service account. The variable "
+        "`KUBECONFIG` is not read.",
+    ] = None
+    context: Annotated[
+        Name | None, KEEP, "The context of calls that name none; none: the kubeconfig's current one."
+    ] = None
+    contexts: Annotated[Names, PATTERNS, "Contexts that calls may use; `*` matches any characters."] = ("*",)
+    namespace: Annotated[Name | None, FREE, "The namespace of calls that name none; none: that of the context."] = None
+    exec_plugins: Annotated[
+        bool, USER_ONLY, "Whether programs of the kubeconfig are run that print credentials (`exec`)."
+    ] = False
+    insecure: Annotated[
+        bool,
+        USER_ONLY,
+        "Whether a cluster is used whose connection is not protected: `insecure-skip-tls-verify`, or `http://` to "
+        "another machine.",
+    ] = False

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from holdfast import __version__
 from holdfast.config.config import Config, SecretSource
-from holdfast.config.tool_families import BrowserConfig, WebConfig
+from holdfast.config.tool_families import BrowserConfig, K8sConfig, WebConfig
 from holdfast.contract.media import Transcriber, Vision
 from holdfast.contract.memory import Memory
 from holdfast.contract.sessions import Sessions
@@ -24,6 +24,9 @@ from holdfast.tools.browser import chromium
 from holdfast.tools.browser.service import Browsers, BrowserSettings
 from holdfast.tools.google.oauth import NO_GRANT
 from holdfast.tools.google.service import SECRET_SCOPE, Google, GoogleSettings, configured_google
+from holdfast.tools.k8s.cluster import Kubernetes
+from holdfast.tools.k8s.cluster_tool import default_reach, reach_of
+from holdfast.tools.k8s.kubeconfig import KubernetesSettings
 from holdfast.tools.media.service import MediaService
 from holdfast.tools.storage.service import Storage, StorageSettings, configured_storage
 from holdfast.tools.web.search import configured_search
@@ -35,9 +38,12 @@ def configured_tools(config: Config) -> list[Tool]:
     chosen = (configured_search(web_settings(config.web)), analysis_tool(config), transcription_tool(config))
     by_name = {tool.name: tool for tool in chosen}
     storage, google = storage_settings(config), google_settings(config)
+    reach = reach_of(kubernetes_settings(config.k8s))
     tools = [
         configured_storage(tool, storage)
         if tool.in_group("minio")
+        else tool.with_(reaches=reach)
+        if tool.reaches is default_reach
         else configured_google(by_name.get(tool.name, tool), google)
         for tool in builtin_tools()
     ]
@@ -96,6 +102,9 @@ def provide_services(runtime: Runtime, state: Path, chats: Path) -> None:
     def google() -> Google:
         return google_service(runtime)
 
+    def kubernetes() -> Kubernetes:
+        return Kubernetes(runtime.network, kubernetes_settings(config.k8s))
+
     runtime.services.provide(Sessions, sessions)
     runtime.services.provide(Memory, memory)
     runtime.services.provide(Web, web)
@@ -105,6 +114,7 @@ def provide_services(runtime: Runtime, state: Path, chats: Path) -> None:
     runtime.services.provide(Vision, lambda: open_vision(config, runtime.network, secret))
     runtime.services.provide(Transcriber, lambda: open_transcriber(config, runtime.network, secret))
     runtime.services.provide(Google, google)
+    runtime.services.provide(Kubernetes, kubernetes)
 
 
 def google_settings(config: Config, account: str | None = None) -> GoogleSettings:
@@ -153,6 +163,17 @@ def web_settings(config: WebConfig) -> WebSettings:
         cache_seconds=config.cache_seconds,
         search=config.search,
         search_url=config.search_url,
+    )
+
+
+def kubernetes_settings(config: K8sConfig) -> KubernetesSettings:
+    return KubernetesSettings(
+        kubeconfig=config.kubeconfig,
+        context=config.context,
+        contexts=config.contexts,
+        namespace=config.namespace,
+        exec_plugins=config.exec_plugins,
+        insecure=config.insecure,
     )
 
 

@@ -25,6 +25,8 @@ from holdfast.net.urls import BadUrl, HttpUrl
 if TYPE_CHECKING:
     import httpx2
 
+    from holdfast.net.http import HttpProxy
+
 MAX_REDIRECTS: Final = 10
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 READING_METHODS: Final = frozenset({"GET", "HEAD"})
@@ -103,6 +105,14 @@ class HttpResponse(Struct, frozen=True, kw_only=True):
         return next((value for key, value in self.headers if key == name), None)
 
 
+class HttpStream(Struct, frozen=True, kw_only=True):
+    """An answer whose body is still arriving."""
+
+    status: int
+    headers: Headers
+    blocks: AsyncIterator[bytes]
+
+
 class Limits(Struct, frozen=True, kw_only=True):
     seconds: float = 10.0
     """For the whole exchange, with every redirect."""
@@ -142,18 +152,31 @@ def trusted_certificates() -> ssl.SSLContext:
 
 
 class HttpClient:
-    """Sends requests through one gateway. Use it as a context manager: connections are kept until its end."""
+    """Sends requests through one gateway. Use it as a context manager, or close it: connections are kept until then."""
 
-    def __init__(self, gateway: Gateway, *, user_agent: str, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        *,
+        user_agent: str,
+        tls: ssl.SSLContext | None = None,
+        server_name: str | None = None,
+        proxy: HttpProxy | None = None,
+    ) -> None:
+        """`server_name` replaces the host in SNI and in the check of the certificate."""
         from holdfast.net.http import GatewayTransport
 
-        self._transport = GatewayTransport(gateway, verify=tls or trusted_certificates())
+        self._transport = GatewayTransport(gateway, verify=tls or trusted_certificates(), proxy=proxy)
         self._user_agent = user_agent
+        self._extensions = {} if server_name is None else {"sni_hostname": server_name}
 
     async def __aenter__(self) -> HttpClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
         await self._transport.aclose()
 
     async def request(
@@ -173,12 +196,27 @@ class HttpClient:
             async with asyncio.timeout(limits.seconds):
                 return await self._follow(request, limits, may_follow, before, progress)
         except TimeoutError:
-            told = progress.describe(request.url)
-            sentence = f"{told} within {max(0.1, round(progress.elapsed, 1)):g} seconds."
-            raise RequestFailed(sentence, sent=progress.sent, timed_out=True) from None
+            raise progress.timed_out(request.url) from None
         except RequestFailed as failed:
             failed.sent = failed.sent or progress.sent  # a later hop may have failed before anything was sent to it
             raise
+
+    @asynccontextmanager
+    async def stream(self, request: HttpRequest, limits: Limits) -> AsyncGenerator[HttpStream]:
+        """Send a request and yield its answer while it arrives. Redirects are not followed, and `max_bytes` is left to
+        the caller. Raises `RequestFailed` or `NetworkRefused`, also while the body is read."""
+        progress = _Progress()
+        plain = replace(request, headers=(*request.headers, ("Accept-Encoding", "identity")))
+        try:
+            async with asyncio.timeout(limits.seconds):
+                progress.start(request.url)
+                async with self._exchange(plain, limits, progress) as (status, headers, blocks):
+                    coding = dict(headers).get("content-encoding", "identity").strip().lower()
+                    if coding != "identity":
+                        raise RequestFailed(f"{request.url.entry} compressed an answer that must not be.", sent=True)
+                    yield HttpStream(status=status, headers=headers, blocks=progress.counted(blocks))
+        except TimeoutError:
+            raise progress.timed_out(request.url) from None
 
     async def _follow(
         self,
@@ -255,7 +293,7 @@ class HttpClient:
             ("Host", request.url.origin.partition("://")[2]),
             ("User-Agent", self._user_agent),
             *(() if _has(request.headers, "accept") else (("Accept", "*/*"),)),
-            ("Accept-Encoding", "gzip, identity"),
+            *(() if _has(request.headers, "accept-encoding") else (("Accept-Encoding", "gzip, identity"),)),
             *request.headers,
         )
         sent = httpx2.Request(
@@ -263,7 +301,7 @@ class HttpClient:
             str(request.url),
             headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in headers],
             content=request.body or None if request.stream is None else request.stream(),
-            extensions={"timeout": waits, "trace": progress.trace},
+            extensions={"timeout": waits, "trace": progress.trace, **self._extensions},
         )
         response: httpx2.Response | None = None
         try:
@@ -302,6 +340,15 @@ class _Progress:
             self.sent = True
         elif event.endswith("receive_response_headers.complete"):
             self.head = True
+
+    async def counted(self, blocks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for block in blocks:
+            self.received += len(block)
+            yield block
+
+    def timed_out(self, first: HttpUrl) -> RequestFailed:
+        sentence = f"{self.describe(first)} within {max(0.1, round(self.elapsed, 1)):g} seconds."
+        return RequestFailed(sentence, sent=self.sent, timed_out=True)
 
     def describe(self, first: HttpUrl) -> str:
         host = (self.url or first).entry

@@ -9,27 +9,51 @@ from typing import cast
 
 import httpcore2
 import httpx2
+from msgspec import Struct
 
 from holdfast.contract.errors import NetworkRefused
 from holdfast.net.gateway import Gateway
 
 
+class HttpProxy(Struct, frozen=True):
+    """A proxy that the user configured for one server."""
+
+    url: str
+    """The origin, such as `http://proxy.example.org:3128`, without a login."""
+    login: tuple[str, str] | None = None
+
+
 class GatewayTransport(httpx2.AsyncHTTPTransport):
     """Raises `ConnectError` if the gateway refuses or fails to connect. Use `verify=False` for plain http only.
 
-    Certificates are the system's, whatever `SSL_CERT_FILE` and `SSL_CERT_DIR` say: a project could set them.
+    Certificates are the system's, whatever `SSL_CERT_FILE` and `SSL_CERT_DIR` say: a project could set them. Behind a
+    `proxy` that the user configured, the gateway decides about the proxy, which is what the connection goes to.
     """
 
-    def __init__(self, gateway: Gateway, *, verify: ssl.SSLContext | bool = True) -> None:
+    def __init__(
+        self, gateway: Gateway, *, verify: ssl.SSLContext | bool = True, proxy: HttpProxy | None = None
+    ) -> None:
         context = verify if isinstance(verify, ssl.SSLContext) else httpx2.create_ssl_context(verify, trust_env=False)
         super().__init__(verify=context)
         # The transport has no parameter for the network backend, but its pool does.
+        backend = _Backend(gateway)
+        if proxy is not None:
+            self._pool = httpcore2.AsyncHTTPProxy(
+                proxy.url,
+                proxy_auth=proxy.login,
+                ssl_context=context,
+                max_connections=100,
+                max_keepalive_connections=20,
+                keepalive_expiry=5.0,
+                network_backend=backend,
+            )
+            return
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=context,
             max_connections=100,
             max_keepalive_connections=20,
             keepalive_expiry=5.0,
-            network_backend=_Backend(gateway),
+            network_backend=backend,
         )
 
 

@@ -11,9 +11,9 @@ from holdfast.contract.tool import Tool
 MODULES: Final = (
     "ask_user", "browser.actions", "browser.navigation", "browser.page_text", "calculator", "files.edit",
     "files.file_list", "files.read", "files.write", "git.commands", "google.gcal", "google.gdocs", "google.gdrive",
-    "google.gmail", "google.gtasks", "media.analyze", "media.send", "media.transcribe", "memory", "output_read",
-    "processes", "search.search", "sessions", "shell", "skill_load", "storage.ingest", "storage.share",
-    "storage.sync", "system_info", "tool_search", "web.fetch", "web.search",
+    "google.gmail", "google.gtasks", "k8s.deployments", "k8s.logs", "k8s.pods", "media.analyze", "media.send",
+    "media.transcribe", "memory", "output_read", "processes", "search.search", "sessions", "shell", "skill_load",
+    "storage.ingest", "storage.share", "storage.sync", "system_info", "tool_search", "web.fetch", "web.search",
 )  # fmt: skip
 """The modules with built-ins. A tool is a constant of its module and declares everything about itself."""
 

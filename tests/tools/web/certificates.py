@@ -61,6 +61,17 @@ class Authority:
             context.load_cert_chain(path)
         return context
 
+    def client_certificate(self, name: str, passphrase: bytes | None = None) -> tuple[str, str]:
+        """A certificate for a client, and its key, in PEM."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        made = self._signed(subject, key, self._key, days=10, host="127.0.0.1", by=self._name)
+        hidden = (
+            serialization.NoEncryption() if passphrase is None else serialization.BestAvailableEncryption(passphrase)
+        )
+        private = key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, hidden)
+        return made.public_bytes(_PEM).decode(), private.decode()
+
     @staticmethod
     def _signed(
         name: x509.Name,
