@@ -15,6 +15,7 @@ from holdfast.contract.media import Transcriber, Vision
 from holdfast.contract.memory import Memory
 from holdfast.contract.sessions import Sessions
 from holdfast.contract.tool import Tool
+from holdfast.factory.google import google_service, google_settings
 from holdfast.factory.media import analysis_tool, media_settings, open_transcriber, open_vision, transcription_tool
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.runtime.runtime import Runtime
@@ -22,8 +23,7 @@ from holdfast.runtime.secrets import Secrets
 from holdfast.tools import builtin_tools
 from holdfast.tools.browser import chromium
 from holdfast.tools.browser.service import Browsers, BrowserSettings
-from holdfast.tools.google.oauth import NO_GRANT
-from holdfast.tools.google.service import SECRET_SCOPE, Google, GoogleSettings, configured_google
+from holdfast.tools.google.service import Google, configured_google
 from holdfast.tools.k8s.cluster import Kubernetes
 from holdfast.tools.k8s.cluster_tool import default_reach, reach_of
 from holdfast.tools.k8s.kubeconfig import KubernetesSettings
@@ -35,22 +35,22 @@ from holdfast.tools.web.service import Web, WebSettings
 
 def configured_tools(config: Config) -> list[Tool]:
     """The built-in tools, each for what is configured: a search engine, models, servers, an account, a Chromium."""
-    chosen = (configured_search(web_settings(config.web)), analysis_tool(config), transcription_tool(config))
-    by_name = {tool.name: tool for tool in chosen}
+    engines = (configured_search(web_settings(config.web)), analysis_tool(config), transcription_tool(config))
+    by_name = {tool.name: tool for tool in engines}
     storage, google = storage_settings(config), google_settings(config)
-    reach = reach_of(kubernetes_settings(config.k8s))
-    tools = [
-        configured_storage(tool, storage)
-        if tool.in_group("minio")
-        else tool.with_(reaches=reach)
-        if tool.reaches is default_reach
-        else configured_google(by_name.get(tool.name, tool), google)
-        for tool in builtin_tools()
-    ]
-    if config.browser.executable is None:
-        return tools
-    unavailable = partial(chromium.missing, config.browser.executable)
-    return [tool.with_(unavailable=unavailable) if tool.unavailable is chromium.missing else tool for tool in tools]
+    clusters = reach_of(kubernetes_settings(config.k8s))
+    executable = config.browser.executable
+
+    def configured(tool: Tool) -> Tool:
+        if tool.in_group("minio"):
+            return configured_storage(tool, storage)
+        if tool.reaches is default_reach:
+            return tool.with_(reaches=clusters)
+        if tool.unavailable is chromium.missing and executable is not None:
+            return tool.with_(unavailable=partial(chromium.missing, executable))
+        return configured_google(by_name.get(tool.name, tool), google)
+
+    return [configured(tool) for tool in builtin_tools()]
 
 
 def model_secret(runtime: Runtime, source: SecretSource) -> str:
@@ -115,41 +115,6 @@ def provide_services(runtime: Runtime, state: Path, chats: Path) -> None:
     runtime.services.provide(Transcriber, lambda: open_transcriber(config, runtime.network, secret))
     runtime.services.provide(Google, google)
     runtime.services.provide(Kubernetes, kubernetes)
-
-
-def google_settings(config: Config, account: str | None = None) -> GoogleSettings:
-    return GoogleSettings(
-        client_id=config.google.client_id,
-        has_secret=SECRET_SCOPE in config.secrets,
-        account=account or config.google.account,
-        endpoint=config.google.endpoint,
-        families=config.google.families,
-        max_bytes=config.google.max_bytes,
-        user_agent=f"holdfast/{__version__}",
-    )
-
-
-def _google_folder() -> Path:
-    return user_state_dir() / "google" / "logins"
-
-
-def google_logins() -> list[str]:
-    """The accounts with a stored login."""
-    return sorted(path.stem for path in _google_folder().glob("*.json"))
-
-
-def google_service(runtime: Runtime, account: str | None = None) -> Google:
-    """The Google service for an account, without one for the configured account."""
-    from holdfast.store.login_file import LoginFile
-
-    settings = google_settings(runtime.config, account)
-    grants = LoginFile(_google_folder() / f"{settings.account}.json", NO_GRANT)
-
-    def register(token: str) -> None:
-        runtime.redactor.add(SECRET_SCOPE, token)
-
-    extractor = runtime.services.get(Web).extractor
-    return Google(runtime.network, settings, grants, register=register, extractor=extractor)
 
 
 def web_settings(config: WebConfig) -> WebSettings:

@@ -17,7 +17,7 @@ from holdfast.cli.project_context import Flags, open_runtime_for, project_here
 from holdfast.cli.root import DefaultGroup, with_flags
 from holdfast.contract.elicitation import Elicitation, UrlRequest
 from holdfast.contract.errors import HoldfastError
-from holdfast.factory.builtin import google_logins, google_service
+from holdfast.factory.google import google_logins, google_service
 from holdfast.factory.runtime import Project
 from holdfast.tools.google.endpoints import FAMILIES, Family
 from holdfast.tools.google.oauth import Grant
