@@ -53,7 +53,7 @@ def test_the_grammar_covers_every_built_in_tool() -> None:
 def test_the_operator_guide_lists_exactly_the_phrases_of_the_grammar() -> None:
     rows = re.findall(r"^\| `(.+?)` \| `(.+?)` \|$", PAGE.read_text(), re.MULTILINE)
     assert rows == [(phrase.form.text, tool) for tool, phrases in GRAMMAR.items() for phrase in phrases]
-    assert len(PAGE.read_text().splitlines()) <= 120
+    assert len(PAGE.read_text().splitlines()) <= 145
 
 
 @pytest.mark.spec("M2")

@@ -119,6 +119,27 @@ def _fetch(slots: SlotValues) -> list[Args]:
     return [{"url": slots["URL"], "mode": mode, "find": slots.get("TEXT")}]
 
 
+def _one_file(slots: SlotValues) -> list[Args]:
+    return [{"path": slots["FILE"]}]
+
+
+_SECONDS: Final = {"minute": 60, "hour": 3600, "day": 86_400}
+
+
+def _share(slots: SlotValues) -> list[Args]:
+    unit = next((count for word, count in _SECONDS.items() if slots.keys() & {word, f"{word}s"}), 0)
+    return [{"path": slots["FILE"], "expires": f"{slots['N'] * unit}s" if "N" in slots else None}]
+
+
+def _cluster(slots: SlotValues) -> list[Args]:
+    return [{"namespace": slots.get("NAMESPACE"), "all_namespaces": True if "namespaces" in slots else None}]
+
+
+def _query(slots: SlotValues) -> list[Args]:
+    return [{"query": slots["QUERY"]}]
+
+
+_NAMESPACE: Final = "[in/of ([the] namespace NAMESPACE / all namespaces)]"
 _SHOW: Final = "read/show/open/view/display/print/cat [me]"
 _IN: Final = "[in/under/of (FOLDER / [the] folder/directory DIR)]"
 _AT: Final = "[in (FOLDER / [the] folder/directory DIR)]"
@@ -292,11 +313,65 @@ GRAMMAR: Final[dict[str, tuple[Phrase, ...]]] = {
                lambda slots: [{"name": slots["NAME"], "text": slots["QUOTED"]}]),
     ),
     "web.search": (
-        Phrase("search the web/internet for QUERY", "search the web for python tutorials",
-               lambda slots: [{"query": slots["QUERY"]}]),
-        Phrase("(search for / look up) QUERY on the web/internet", 'look up "sqlite fts5" on the web',
-               lambda slots: [{"query": slots["QUERY"]}]),
+        Phrase("search the web/internet for QUERY", "search the web for python tutorials", _query),
+        Phrase("(search for / look up) QUERY on the web/internet", 'look up "sqlite fts5" on the web', _query),
     ),
+    "media.send": (Phrase("send me [the file] FILE", "send me chart.png", _one_file),),
+    "image.analyze": (
+        Phrase("analyze/analyse/describe [the] [image/picture/photo] FILE", "describe the image chart.png", _one_file),
+        Phrase("(what is / what's) in/on the image/picture/photo FILE", "what is in the picture chart.png?", _one_file),
+    ),
+    "audio.transcribe": (
+        Phrase("transcribe [the] [recording/audio/file] FILE", "transcribe memo.ogg", _one_file),
+    ),
+    "minio.share": (
+        Phrase("share [the file] FILE [for N minutes/minute/hours/hour/days/day]", "share report.pdf for 2 days", _share),
+    ),
+    "minio.ingest": (
+        Phrase("ingest [the] object QUOTED [into [the namespace] NAMESPACE]", 'ingest the object "reports/2026.pdf"',
+               lambda slots: [{"object_key": slots["QUOTED"], "namespace": slots.get("NAMESPACE")}]),
+    ),
+    "minio.sync": (
+        Phrase("sync [the] objects below/under QUOTED [into [the namespace] NAMESPACE]",
+               'sync the objects below "reports/"',
+               lambda slots: [{"prefix": slots["QUOTED"], "namespace_base": slots.get("NAMESPACE")}]),
+    ),
+    "k8s.pods": (
+        Phrase(f"list/show [me] [the] pods {_NAMESPACE}", "list the pods in the namespace web", _cluster),
+    ),
+    "k8s.deployments": (
+        Phrase(f"list/show [me] [the] deployments {_NAMESPACE}", "show the deployments in all namespaces", _cluster),
+    ),
+    "k8s.logs": (
+        Phrase("[show/read] [me] [the] [last COUNT lines of the] logs/log of [the] pod NAME"
+               " [in [the] namespace NAMESPACE]", "show the logs of the pod web-0",
+               lambda slots: [{"pod": slots["NAME"], "namespace": slots.get("NAMESPACE"),
+                               "lines": slots.get("COUNT")}]),
+    ),
+    "gmail.search": (
+        Phrase("search my/the mail/mails/email/inbox for QUERY", 'search my mail for "invoice"', _query),
+    ),
+    "gmail.read": (
+        Phrase("read/show [me] [the] mail/email/message ID", "read the mail 18c2f0a1b2",
+               lambda slots: [{"id": slots["ID"]}]),
+    ),
+    "gcal.events": (
+        Phrase("list/show [me] my [next/upcoming] events/appointments/calendar / (what is / what's) on my calendar",
+               "what is on my calendar?", no_arguments),
+    ),
+    "gdocs.read": (
+        Phrase("read/show [me] the google doc/document (URL / ID)",
+               "read the google document https://docs.google.com/document/d/1a2b3c/edit",
+               lambda slots: [{"document": slots.get("URL") or slots["ID"]}]),
+    ),
+    "gdrive.search": (
+        Phrase("search my/the google drive for QUERY", 'search my google drive for "budget"', _query),
+    ),
+    "gdrive.read": (
+        Phrase("read/show [me] the google drive file (URL / ID)", "read the google drive file 1a2b3c",
+               lambda slots: [{"file": slots.get("URL") or slots["ID"]}]),
+    ),
+    "gtasks.list": (Phrase("list/show [me] my [open] tasks", "list my tasks", no_arguments),),
     "output.read": (
         Phrase("read/show [me] [the] [full/whole] output of call ID [from line N]",
                "read the output of call abc-1", lambda slots: [{"call": slots["ID"], "offset": slots.get("N")}]),

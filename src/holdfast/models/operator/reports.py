@@ -69,6 +69,14 @@ _VERBS: Final[dict[str, tuple[str, str]]] = {
     "browser.navigate": ("open in the browser", "url"), "browser.screenshot": ("take a screenshot", ""),
     "browser.select": ("select in", "name"), "browser.text": ("read the open page", ""),
     "browser.type": ("type into", "name"), "browser.wait": ("wait on the open page for", "text"),
+    "media.send": ("send you", "path"), "image.analyze": ("look at", "path"), "audio.transcribe": ("transcribe", "path"),
+    "minio.share": ("share", "path"), "minio.ingest": ("ingest the object", "object_key"),
+    "minio.sync": ("sync the objects below", "prefix"), "k8s.pods": ("list the pods of", "namespace"),
+    "k8s.deployments": ("list the deployments of", "namespace"), "k8s.logs": ("read the logs of the pod", "pod"),
+    "gmail.search": ("search the mail for", "query"), "gmail.read": ("read the mail", "id"),
+    "gcal.events": ("list the events of", "calendar"), "gdocs.read": ("read the document", "document"),
+    "gdrive.search": ("search Drive for", "query"), "gdrive.read": ("read the Drive file", "file"),
+    "gtasks.list": ("list the tasks of", "list"),
 }  # fmt: skip
 """For each tool, its verb and the argument that names the object."""
 _READS_LINES: Final = frozenset({"browser.text", "file.read", "output.read", "process.output"})
@@ -81,6 +89,15 @@ _VERBS_ALONE: Final = {
     "process.status": "look at a process",
     "skill.load": "list the skills",
     "browser.wait": "wait on the open page",
+    "audio.transcribe": "transcribe a recording",
+    "gcal.events": "list the events of the calendar",
+    "gdrive.search": "list the files in Drive",
+    "gmail.search": "list the mail",
+    "gtasks.list": "list the tasks",
+    "image.analyze": "look at an image",
+    "k8s.deployments": "list the deployments",
+    "k8s.pods": "list the pods",
+    "media.send": "send you a file",
 }
 """Used if that argument is missing."""
 
@@ -215,6 +232,7 @@ _SUMMARIES: Final[dict[str, Callable[[str], str]]] = {
     **dict.fromkeys(("ask.user", "calculator", "file.edit", "file.write"), _first_line),
     **dict.fromkeys(("process.kill", "process.start", "process.status"), _first_line),
     **dict.fromkeys(("memory.forget", "memory.write"), _first_line),
+    **dict.fromkeys(("media.send", "image.analyze", "minio.share", "minio.ingest", "minio.sync"), _first_line),
     "code.search": _matches, "file.find": _found_files, "file.list": _listing, "file.read": _read,
     "git.diff": lambda output: "no unstaged changes." if output == "No unstaged changes." else _line_count(output),
     **dict.fromkeys(("browser.back", "browser.close", "browser.navigate", "web.fetch"), _first_line),
