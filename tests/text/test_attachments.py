@@ -76,8 +76,8 @@ def test_no_header_breaks_the_reader_of_pixels(start: bytes, rest: bytes) -> Non
     assert found is None or min(found) > 0
 
 
-def test_a_hostile_jpeg_takes_linear_time() -> None:
-    with quickly(2.0):
+def test_a_hostile_jpeg_is_given_up() -> None:
+    with quickly():
         assert pixels(b"\xff\xd8" + b"\xff" * 2_000_000) is None
 
 

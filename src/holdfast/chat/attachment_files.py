@@ -118,10 +118,8 @@ class AttachmentFiles:
         except NotRegular as error:
             raise UnusableFile(str(error)) from None
         except (OSError, ValueError) as error:
-            why = (
-                "its folder is a link" if isinstance(error, OSError) and error.errno in _LINKED else "it cannot be read"
-            )
-            raise UnusableFile(f"is not read, because {why}") from None
+            linked = isinstance(error, OSError) and error.errno in _LINKED
+            raise UnusableFile("is not read: its folder is a link" if linked else "cannot be read") from None
         if len(content) > MAX_BYTES:
             raise UnusableFile(f"has more than {MAX_BYTES:,} bytes")
         self._cache[folder, name] = (identity, content)

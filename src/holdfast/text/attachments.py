@@ -20,6 +20,7 @@ _MAX_NAME_BYTES: Final = 120
 """With digest, dash and number well below the 255 bytes of a file system."""
 _MAX_SHOWN: Final = 80
 _MAX_ADDRESS: Final = 200
+_MAX_JPEG_HEADER: Final = 512 * 1024
 _EXTENSIONS: Final = {
     "image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "image/svg+xml": ".svg",
     "audio/mpeg": ".mp3", "audio/wav": ".wav", "audio/x-wav": ".wav", "audio/ogg": ".ogg", "audio/flac": ".flac",
@@ -93,9 +94,9 @@ def _webp_pixels(data: bytes) -> tuple[int, int]:
 
 
 def _jpeg_pixels(data: bytes) -> tuple[int, int]:
-    """The size in the frame header (SOF). Each step skips at least two bytes, so hostile files end too."""
+    """The size in the frame header (SOF), which is near the start unless the file is hostile."""
     at = 2
-    while at + 9 <= len(data) and data[at] == 0xFF:
+    while at + 9 <= min(len(data), _MAX_JPEG_HEADER) and data[at] == 0xFF:
         marker = data[at + 1]
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
             height, width = unpack_from(">HH", data, at + 5)
