@@ -26,6 +26,7 @@ def test_the_readonly_preset_approves_local_tools_that_only_read() -> None:
         "file.read", "file.list", "file.find", "code.search", "git.status", "git.diff", "git.log", "system.info",
         "output.read", "process.status", "process.output", "process.list", "skill.load", "sessions.list", "memory.read",
         "memory.list", "memory.search", "browser.find", "browser.screenshot", "browser.text", "browser.wait",
+        "media.send", "image.analyze", "audio.transcribe",
     }  # fmt: skip
     for about in (WRITE, EDIT, SHELL, UNKNOWN, FETCH):
         assert verdict(policy, about) is None

@@ -156,6 +156,8 @@ def test_metadata_is_returned_without_the_position_unless_it_is_asked_for() -> N
     assert {"name": "Make", "value": "Acme"} in found["metadata"]
     assert {"name": "ImageDescription", "value": "A cat"} in found["metadata"]
     assert (found["has_location"], found["location"]) == (True, None)
+    here, _ = decode_image(request("image/jpeg"), photo())
+    assert here["metadata"] and (here["has_location"], here["location"]) == (True, None)
     asked, _ = pixels(photo(), "image/jpeg", location=True)
     assert asked["location"] == {"latitude": 48.1375, "longitude": -11.575}
 

@@ -15,6 +15,7 @@ from holdfast.contract.media import Vision
 from holdfast.contract.result import Result, fail, ok
 from holdfast.contract.tool import Reach, Tool
 from holdfast.text.escape import escape
+from holdfast.text.quote import GUTTER
 from holdfast.text.truncate import format_size
 from holdfast.tools.media.content import PATH, Media, clean, file_preview, quoted_block, read_media, touched
 from holdfast.tools.media.file_types import IMAGES, MAX_FRAMES, name_of
@@ -65,7 +66,7 @@ async def _analyze_here(args: Args, ctx: Context) -> Result:
             facts["sent_width"],
             facts["sent_height"],
             seconds=ctx.timeout or DEFAULT_SECONDS,
-            on_progress=lambda share: ctx.progress("loading the models that read text…" if share is None else ""),
+            on_progress=lambda _: ctx.progress("loading the models that read text…"),
         )
         lines = found["lines"]
         if found["left_out"]:
@@ -177,8 +178,8 @@ def _text(output: dict[str, Any]) -> str:
     shown = (f"{each['name']} {each['hex']} ({each['share']:.0%})" for each in output["colours"])
     lines.append(f"Colours: {', '.join(shown)}")
     if output["metadata"]:
-        entries = "\n".join(f"{escape(each['name'])}: {escape(each['value'])}" for each in output["metadata"])
-        lines += ["Metadata:", "\n".join(f"│ {entry}" for entry in entries.split("\n"))]
+        entries = (f"{GUTTER}{escape(each['name'])}: {escape(each['value'])}" for each in output["metadata"])
+        lines += ["Metadata:", *entries]
     if output["location"] is not None:
         lines.append(f"Position: {output['location']['latitude']}, {output['location']['longitude']}")
     return "\n".join([*lines, *(f"[{note}]" for note in output["notes"])])

@@ -8,7 +8,7 @@ import re
 from base64 import b64decode
 from collections.abc import Collection
 from hashlib import sha256
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from msgspec import Struct
 
@@ -18,6 +18,7 @@ from holdfast.contract.json import Args
 from holdfast.fs.beneath import NotRegular, open_file_beneath
 from holdfast.text.escape import clip_middle, escape
 from holdfast.text.preview import with_label
+from holdfast.text.quote import GUTTER, escape_line
 from holdfast.text.truncate import format_size
 from holdfast.tools.files.file_state import os_error_reason, path_to_read
 from holdfast.tools.media.file_types import content_type, name_of, parse_type, trailing_note
@@ -186,18 +187,12 @@ def too_large(what: str, size: int, max_bytes: int) -> str:
 
 def quoted_block(text: str) -> str:
     """Return text of a file or of a model behind a gutter, so that no line of it looks like one of ours."""
-    from holdfast.text.quote import GUTTER, escape_line
-
     return "\n".join(GUTTER + escape_line(line) for line in text.split("\n"))
 
 
 def clean(text: str, limit: int) -> str:
     """Return text that a file or a server contains, bounded and well-formed."""
     return text.encode(errors="replace").decode()[:limit]
-
-
-def as_list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _quoted(text: str) -> str:
