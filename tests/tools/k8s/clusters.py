@@ -68,6 +68,7 @@ def called(
     plain: bool = False,
     log: NetworkLog | None = None,
     config: Config | None = None,
+    seconds: float = 50.0,
     **given: Any,
 ) -> Result:
     """Call one tool while the server runs; `given` goes to `kubeconfig`."""
@@ -76,10 +77,10 @@ def called(
         async with serving(server, certificate=certificate, plain=plain):
             path = kubeconfig(folder, server, **given)
             chosen = replace(settings or KubernetesSettings(), kubeconfig=str(path))
-            async with cluster_runtime(folder, chosen, log=log, config=config) as runtime:
+            async with cluster_runtime(folder, chosen, log=log, config=config, seconds=seconds) as runtime:
                 return await runtime.call(name, args)
 
-    return run(work())
+    return run(work(), seconds + 10)
 
 
 def facts(result: Result) -> dict[str, Any]:

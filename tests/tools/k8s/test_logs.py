@@ -213,7 +213,7 @@ def test_a_huge_log_is_read_in_constant_memory_and_its_end_is_kept(tmp_path: Pat
     server = ApiServer(pods=[pod("web-1")], logs={("web-1", "app", False): Lines(block, count, b"\nthe end\n")})
     tracemalloc.start()
     try:
-        result = logs(tmp_path, server)
+        result = called(tmp_path, "k8s.logs", {"pod": "web-1"}, server, seconds=280.0)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Final
 
 from msgspec import Struct
 
 from holdfast.tools.k8s.objects import ContainerState, ContainerStatus, Pod, PodStatus, Terminated, parse_time
+
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -137,25 +140,20 @@ def _all_containers(status: PodStatus) -> Iterator[ContainerStatus]:
 
 def _last_failure(status: PodStatus) -> Failure | None:
     """Return the most recent end of a container that was a failure."""
-    found: list[tuple[bool, datetime | None, Failure]] = []
-    for each in _all_containers(status):
-        for ended in (each.now.terminated, each.before):
-            if ended is None or (ended.exit_code == 0 and not ended.signal):
-                continue
-            at = parse_time(ended.finished_at)
-            failure = Failure(
-                container=each.name,
-                reason=ended.reason,
-                exit_code=ended.exit_code,
-                signal=ended.signal or None,
-                finished_at=at,
-                message=ended.message,
-            )
-            found.append((at is not None, at, failure))
-    if not found:
-        return None
-    dated = [(at, failure) for known, at, failure in found if known and at is not None]
-    return max(dated, key=lambda item: item[0])[1] if dated else found[0][2]
+    found = [
+        Failure(
+            container=each.name,
+            reason=ended.reason,
+            exit_code=ended.exit_code,
+            signal=ended.signal or None,
+            finished_at=parse_time(ended.finished_at),
+            message=ended.message,
+        )
+        for each in _all_containers(status)
+        for ended in (each.now.terminated, each.before)
+        if ended is not None and (ended.exit_code != 0 or ended.signal)
+    ]
+    return max(found, key=lambda failure: failure.finished_at or _NEVER, default=None)
 
 
 def _message(status: PodStatus) -> str | None:
