@@ -5,6 +5,8 @@ from __future__ import annotations
 NOT_UNDERSTOOD: dict[str, list[str]] = {
     "negated": [
         "don't run `ls`",
+        "don't share report.pdf",
+        "never send me chart.png",
         "Don’t read a.py",
         "please do not read a.py",
         "never run `ls`",
@@ -17,6 +19,9 @@ NOT_UNDERSTOOD: dict[str, list[str]] = {
     ],
     "about doing, not doing": [
         "how would I delete a.py?",
+        "how do I list the pods?",
+        "what happens if I share report.pdf?",
+        "when would I search my mail for invoices?",
         "how do I run `ls`?",
         "what would happen if you ran `rm -rf /`?",
         "why did you run `ls`?",

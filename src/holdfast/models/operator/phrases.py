@@ -325,7 +325,8 @@ GRAMMAR: Final[dict[str, tuple[Phrase, ...]]] = {
         Phrase("transcribe [the] [recording/audio/file] FILE", "transcribe memo.ogg", _one_file),
     ),
     "minio.share": (
-        Phrase("share [the file] FILE [for N minutes/minute/hours/hour/days/day]", "share report.pdf for 2 days", _share),
+        Phrase("share [the file] FILE [for N minutes/minute/hours/hour/days/day]",
+               "share report.pdf for 2 days", _share),
     ),
     "minio.ingest": (
         Phrase("ingest [the] object QUOTED [into [the namespace] NAMESPACE]", 'ingest the object "reports/2026.pdf"',

@@ -405,5 +405,5 @@ SLOTS: Final = {
             "checkbox",
         )
     ),
-    **flag_slots(("ignoring", "regardless", "minute", "minutes")),
+    **flag_slots(("ignoring", "regardless", "minute", "minutes", "hour", "hours", "day", "days", "namespaces")),
 }
