@@ -854,7 +854,7 @@ class Config(Section, frozen=True, kw_only=True):
         ConfirmationConfig()
     )
     sandbox: Annotated[SandboxConfig, "What commands can read, change and reach."] = SandboxConfig()
-    network: Annotated[NetworkConfig, "What web and browser tools can reach."] = NetworkConfig()
+    network: Annotated[NetworkConfig, "What tools can reach over the network."] = NetworkConfig()
     web: Annotated[WebConfig, "How web tools behave towards servers, and where they search."] = WebConfig()
     browser: Annotated[BrowserConfig, "The browser of `browser.*`."] = BrowserConfig()
     output: Annotated[OutputConfig, "How much of an output the model sees."] = OutputConfig()

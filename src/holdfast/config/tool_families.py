@@ -30,11 +30,11 @@ class NetworkConfig(Section, frozen=True, kw_only=True):
         Names,
         TAKE_OUT,
         Approves(
-            "requests of web and browser tools to the hosts it names",
-            describe_added("web and browser tools will reach {} without asking"),
+            "requests of tools to the hosts it names",
+            describe_added("tools will reach {} without asking"),
         ),
-        "Hosts that web and browser tools reach without asking: `host`, `*.host` (subdomains) or `host:port`. Requests "
-        "that can change something there, such as POST, still need approval.",
+        "Hosts that tools reach without asking: `host`, `*.host` (subdomains) or `host:port`. Requests that can change "
+        "something there, such as POST, and tools that also write files or the memory, still need approval.",
     ] = ()
     private: Annotated[
         Names,

@@ -138,10 +138,12 @@ def _apply(payload: Args, ctx: Context) -> Result:
     except SessionRefused as error:
         return fail(str(error))
     stored = f"{_count(done.blobs, 'stored file')} ({format_size(done.freed)})"
+    changed = f"; files that changed since: {', '.join(map(escape, done.kept))}" if done.kept else ""
+    kept = f"{KEPT}{changed}"
     late = "" if done.erased else " Another process uses the ledger, so its file is rewritten later."
     text = (
         f"Deleted session {done.id}: {_count(done.calls, 'call')} and {stored}. Removed: {REMOVED}. "
-        f"Kept: {KEPT}. Its changes to files stay and can no longer be undone.{late}"
+        f"Kept: {kept}. Its changes to files stay and can no longer be undone.{late}"
     )
     return ok(
         text,
@@ -153,7 +155,7 @@ def _apply(payload: Args, ctx: Context) -> Result:
             "freed_bytes": done.freed,
             "erased": done.erased,
             "removed": REMOVED,
-            "kept": KEPT,
+            "kept": kept,
         },
     )
 
