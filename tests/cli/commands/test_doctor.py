@@ -12,7 +12,6 @@ from holdfast.cli.commands import doctor
 from holdfast.helper_process import PROGRAM_FOLDERS
 from holdfast.sandbox.escape_tests import ESCAPE_TESTS
 from holdfast.store.memory.embedders import SmallEncoder
-from holdfast.tools.schemas import needs_extra
 from tests.cli.command_line import Cli, Json
 from tests.cli.terminal import Terminal
 
@@ -81,19 +80,25 @@ def test_a_missing_program_comes_with_its_install_command(monkeypatch: pytest.Mo
     for search in ("find_ripgrep", "find_spec"):
         monkeypatch.setattr(doctor, search, nothing.get)
     monkeypatch.setattr("holdfast.tools.schemas.find_spec", nothing.get)
-    fetch = doctor.WEB_FETCH.with_(unavailable=needs_extra("web", "trafilatura"))  # its own is remembered
-    monkeypatch.setattr(doctor, "WEB_FETCH", fetch)
     found = {finding.name: finding for finding in doctor._programs(None)}  # pyright: ignore[reportPrivateUsage]
-    assert {name: finding.status for name, finding in found.items()} == dict.fromkeys(
-        ("git", "ripgrep", "models", "watch", "memory", "web", "browser"), "note"
-    )
+    programs = ("git", "ripgrep", "models", "watch", "memory", "browser")
+    families = ("web", "media", "speech", "storage", "k8s", "google")
+    assert {name: finding.status for name, finding in found.items()} == dict.fromkeys((*programs, *families), "note")
     assert found["git"].fix == "`sudo apt install git`"
     assert found["ripgrep"].fix == "`sudo apt install ripgrep` or `pip install 'holdfast[search]'`"
-    assert "pip install 'holdfast[web]'" in found["web"].text
+    assert all(f"pip install 'holdfast[{name}]'" in found[name].text for name in ("web", "media", "k8s"))
     assert "pip install 'holdfast[browser]'" in found["browser"].text
     assert found["models"].fix == "`pip install 'holdfast[models]'`"
     there.clear()
     assert doctor.how_to_install("git") == "install git"
+
+
+@pytest.mark.spec("E1e")
+def test_a_family_that_lacks_its_configuration_says_what_to_set() -> None:
+    found = {finding.name: finding for finding in doctor._programs(None)}  # pyright: ignore[reportPrivateUsage]
+    assert (found["k8s"].status, found["media"].status) == ("ok", "ok")
+    for name, option in (("storage", "minio.endpoint"), ("google", "google.client_id"), ("speech", "whisper_model")):
+        assert found[name].status == "note" and option in found[name].text
 
 
 @pytest.mark.spec("E1e")

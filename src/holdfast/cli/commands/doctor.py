@@ -21,6 +21,7 @@ from holdfast.cli.root import with_flags
 from holdfast.config.config import Config
 from holdfast.config.tool_families import MemoryConfig
 from holdfast.contract.errors import HoldfastError
+from holdfast.factory.builtin import configured_tools
 from holdfast.factory.runtime import Project, config_warnings, load_project, open_ledger
 from holdfast.helper_process import system_program
 from holdfast.store.ledger import Ledger
@@ -28,7 +29,6 @@ from holdfast.store.memory.embedders import choose_embedder
 from holdfast.text.escape import escape
 from holdfast.tools.browser import chromium
 from holdfast.tools.search.engines import find_ripgrep
-from holdfast.tools.web.fetch import WEB_FETCH
 
 if TYPE_CHECKING:
     from holdfast.sandbox.sandbox import Sandbox
@@ -208,7 +208,7 @@ def _programs(project: Project | None) -> Iterator[FindingOutput]:
             yield FindingOutput("optional", name, "ok", "installed")
     config = project.loaded.config if project is not None else Config()
     yield _memory(config.memory)
-    yield from _web(config)
+    yield from _families(config)
 
 
 def _memory(config: MemoryConfig) -> FindingOutput:
@@ -225,10 +225,24 @@ def _memory(config: MemoryConfig) -> FindingOutput:
     return FindingOutput("optional", "memory", "note", text, "`pip install 'holdfast[memory]'`")
 
 
-def _web(config: Config) -> Iterator[FindingOutput]:
-    """Say whether the tools for the web and the browser can be used."""
-    missing = WEB_FETCH.unavailable() if WEB_FETCH.unavailable is not None else None
-    yield FindingOutput("optional", "web", "note" if missing else "ok", missing or "installed")
+_FAMILIES: Final = {
+    "web": "web.fetch",
+    "media": "image.analyze",
+    "speech": "audio.transcribe",
+    "storage": "minio.share",
+    "k8s": "k8s.pods",
+    "google": "gmail.search",
+}
+"""For each family that needs packages or configuration, one of its tools."""
+
+
+def _families(config: Config) -> Iterator[FindingOutput]:
+    """Say whether the tools beyond the project can be used."""
+    tools = {tool.name: tool for tool in configured_tools(config)}
+    for family, name in _FAMILIES.items():
+        reason = tools[name].unavailable
+        missing = None if reason is None else reason()
+        yield FindingOutput("optional", family, "note" if missing else "ok", missing or "ready")
     missing = chromium.missing(config.browser.executable)
     if missing is None and os.geteuid() == 0:
         text = "Chromium runs without its own sandbox, because holdfast runs as root"

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any, Final, cast
 from unicodedata import category
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from holdfast.contract.context import Context
 from holdfast.contract.json import Args
@@ -125,6 +124,8 @@ def zone_of(name: str | None) -> tzinfo | None:
     """Return a zone by its IANA name; None for the machine's own. Raises `GoogleFailed`."""
     if name is None:
         return None
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # it loads sysconfig, which most runs do not need
+
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
