@@ -11,6 +11,7 @@ from unicodedata import category
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from holdfast.contract.result import Attachment
 from holdfast.text.attachments import describe, file_name, is_text_type, pixels, stored_name
@@ -91,8 +92,10 @@ def test_every_name_becomes_a_file_name_that_stays_in_its_folder(item: Attachmen
         assert all(char in "._-" or category(char)[0] in "LN" for char in name)
         assert name.partition(".")[0].lower() not in ("con", "nul", "prn", "aux", "com1", "lpt1")
     assert stored_name(item).startswith(item.digest[:16] + "-")
+    assert file_name(replace(item, name=file_name(item))) == file_name(item)
 
 
+@pytest.mark.spec("B11c")
 @pytest.mark.parametrize(
     ("name", "mime", "made"),
     [
@@ -103,7 +106,17 @@ def test_every_name_becomes_a_file_name_that_stays_in_its_folder(item: Attachmen
         ("con", "x/y", "_con.bin"),
         (".bashrc", "text/plain", "bashrc.txt"),
         ("](x) ![y.png", "image/png", "x-y.png"),
-        ("\u202egnp.exe", "image/png", "gnp.exe"),
+        ("\u202egnp.exe", "image/png", "gnp.exe.png"),
+        ("cat.JPEG", "image/jpeg", "cat.JPEG"),
+        ("invoice.exe", "application/pdf", "invoice.exe.pdf"),
+        ("a\x1b[31m\nb\x00.png", "image/png", "a-31m-b.png"),
+        ("main.py", "text/plain", "main.py"),
+        ("notes.md", "text/plain", "notes.md"),
+        ("page.png", "text/html", "page.png.html"),
+        ("scan.png", "application/octet-stream", "scan.png"),
+        ("nul.png", "image/png", "_nul.png"),
+        ("...", "audio/ogg", "image.ogg"),
+        ("x" * 500 + ".png", "image/png", "x" * 116 + ".png"),
     ],
 )
 def test_file_names_are_recognisable(name: str | None, mime: str, made: str) -> None:

@@ -21,12 +21,19 @@ _MAX_NAME_BYTES: Final = 120
 _MAX_SHOWN: Final = 80
 _MAX_ADDRESS: Final = 200
 _MAX_JPEG_HEADER: Final = 512 * 1024
-_EXTENSIONS: Final = {
-    "image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "image/svg+xml": ".svg",
-    "audio/mpeg": ".mp3", "audio/wav": ".wav", "audio/x-wav": ".wav", "audio/ogg": ".ogg", "audio/flac": ".flac",
-    "audio/mp4": ".m4a", "video/mp4": ".mp4", "application/pdf": ".pdf", "application/json": ".json",
-    "application/zip": ".zip", "text/plain": ".txt", "text/html": ".html", "text/csv": ".csv", "text/markdown": ".md",
+_EXTENSIONS: Final[dict[str, tuple[str, ...]]] = {
+    "image/png": ("png",), "image/jpeg": ("jpg", "jpeg"), "image/gif": ("gif",), "image/webp": ("webp",),
+    "image/svg+xml": ("svg",), "audio/mpeg": ("mp3",), "audio/wav": ("wav",), "audio/x-wav": ("wav",),
+    "audio/ogg": ("ogg", "oga", "opus"), "audio/webm": ("webm", "weba"), "audio/flac": ("flac",),
+    "audio/mp4": ("m4a", "mp4"), "video/mp4": ("mp4", "m4v"), "application/pdf": ("pdf",),
+    "application/json": ("json",), "application/zip": ("zip",), "text/plain": ("txt",), "text/html": ("html", "htm"),
+    "text/csv": ("csv",), "text/markdown": ("md",),
 }  # fmt: skip
+"""The extensions of a type, the usual one first."""
+_MEDIA: Final = frozenset(
+    ending for mime, endings in _EXTENSIONS.items() if not mime.startswith("text/") for ending in endings
+) - {"json", "zip"}
+"""Extensions by which systems choose a viewer: only a file of the type has one."""
 _EXTENSION: Final = re.compile(r"\.[A-Za-z0-9]{1,8}\Z", re.ASCII)
 _RESERVED: Final = re.compile(r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(?:\.|\Z)", re.IGNORECASE)
 """Names of devices on Windows, with any extension."""
@@ -108,18 +115,22 @@ def _jpeg_pixels(data: bytes) -> tuple[int, int]:
 
 
 def file_name(item: Attachment) -> str:
-    """A name for the content that is safe in every folder, terminal and Markdown link, with an extension.
+    """A name for the content that is safe in every folder, terminal and Markdown link, with an extension that is true.
 
-    Letters, digits, `.`, `_` and `-` of any script; never a path, a hidden file or the name of a device.
+    Letters, digits, `.`, `_` and `-` of any script; never a path, a hidden file or the name of a device. An extension
+    of another type stays in the name, but not at its end: `photo.exe` with the content of a PNG is `photo.exe.png`.
     """
     given = normalize("NFC", (item.name or "").encode("utf-8", "replace").decode())
     last = re.split(r"[/\\]", given)[-1]
     plain = "".join(char if char in "._-" or category(char)[0] in "LN" else "-" for char in last)
     plain = re.sub(r"-{2,}", "-", re.sub(r"\.{2,}", ".", plain)).strip(".-")
     found = _EXTENSION.search(plain)
-    extension = found[0] if found else _EXTENSIONS.get(essence(item.mime_type), ".bin")
-    stem = _cut(plain.removesuffix(extension) if found else plain, _MAX_NAME_BYTES - len(extension)).rstrip(".-")
-    name = f"{stem or item.kind}{extension}"
+    stem, extension = (plain[: found.start()], found[0]) if found else (plain, "")
+    known = _EXTENSIONS.get(essence(item.mime_type))
+    ending = extension[1:].lower()
+    if not extension or (known and ending not in known and ({ending, *known} & _MEDIA)):
+        stem, extension = plain, f".{(known or ('bin',))[0]}"
+    name = f"{_cut(stem, _MAX_NAME_BYTES - len(extension)).rstrip('.-') or item.kind}{extension}"
     return f"_{name}" if _RESERVED.match(name) else name
 
 

@@ -16,12 +16,6 @@ from holdfast.tools.files.pages import SNIFFED_BYTES, UNKNOWN_MIME, mime_type
 
 IMAGES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
 AUDIO: Final = ("audio/ogg", "audio/wav", "audio/mpeg", "audio/webm")
-EXTENSIONS: Final[dict[str, tuple[str, ...]]] = {
-    "image/jpeg": ("jpg", "jpeg"), "image/png": ("png",), "image/gif": ("gif",), "image/webp": ("webp",),
-    "audio/ogg": ("ogg", "oga", "opus"), "audio/wav": ("wav",), "audio/mpeg": ("mp3",), "audio/webm": ("webm", "weba"),
-    "application/pdf": ("pdf",),
-}  # fmt: skip
-"""The extensions of each type that is recognised by its content, the usual one first."""
 MAX_FRAMES: Final = 10_000
 """Frames of an animation are counted up to this number."""
 _MAX_BLOCKS: Final = 1_000_000

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
+from msgspec.structs import replace
+
 from holdfast.contract.context import Context
 from holdfast.contract.enums import Risk
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.json import Args
 from holdfast.contract.result import Attachment, Result, fail, ok
+from holdfast.text.attachments import file_name
 from holdfast.text.truncate import format_size
 from holdfast.tools.files.pages import attachment_kind
-from holdfast.tools.media.content import PATH, file_preview, quoted_block, read_media, touched
-from holdfast.tools.media.file_names import safe_name
+from holdfast.tools.media.content import PATH, file_preview, read_media, touched
 from holdfast.tools.media.file_types import can_run
 from holdfast.tools.media.service import MediaService
 from holdfast.tools.schemas import INTEGER, LABEL, STRING, array, builtin_tool, nullable, strict_object
@@ -23,16 +25,19 @@ async def _execute(args: Args, ctx: Context) -> Result:
         media = await read_media(args, ctx, ctx.service(MediaService).settings.max_bytes)
     except HoldfastError as error:
         return fail(str(error))
-    given = cast("str | None", args.get("filename")) or media.name
-    name = safe_name(given, media.mime_type)
+    attachment = Attachment(
+        kind=attachment_kind(media.mime_type),
+        mime_type=media.mime_type,
+        data=media.data,
+        name=cast("str | None", args.get("filename")) or media.name,
+        audience="person",
+    )
+    name = file_name(attachment)
     notes = [*media.notes]
-    if given and not name.startswith(given):
+    if attachment.name and not name.startswith(attachment.name):
         notes.append("The file name was changed to one that is safe and fits the content.")
     if can_run(media.mime_type):
         notes.append(f"A file of type {media.mime_type} can run code when it is opened.")
-    attachment = Attachment(
-        kind=attachment_kind(media.mime_type), mime_type=media.mime_type, data=media.data, name=name, audience="person"
-    )
     output: dict[str, Any] = {
         "name": name,
         "kind": attachment.kind,
@@ -41,13 +46,13 @@ async def _execute(args: Args, ctx: Context) -> Result:
         "sha256": media.digest,
         "notes": notes,
     }
-    return ok(_text(output), structured=output, attachments=(attachment,))
+    return ok(_text(output), structured=output, attachments=(replace(attachment, name=name),))
 
 
 def _text(output: dict[str, Any]) -> str:
     """Render the output."""
-    head = f"Attached for the user: {output['mime_type']}, {format_size(output['bytes'])}, under the name"
-    return "\n".join([head, quoted_block(output["name"]), *(f"[{note}]" for note in output["notes"])])
+    head = f"Attached for the user: {output['name']} ({output['mime_type']}, {format_size(output['bytes'])})"
+    return "\n".join([head, *(f"[{note}]" for note in output["notes"])])
 
 
 MEDIA_SEND: Final = builtin_tool(
