@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.tools.extraction.documents import Unreadable, check_package, document_text, docx_text, pdf_text
-from holdfast.tools.extraction.extractor import ExtractionFailed, Extractor
+from holdfast.tools.extraction.documents import check_package, document_text, docx_text, pdf_text
+from holdfast.tools.extraction.extractor import Extractor
+from holdfast.tools.worker_frames import Unreadable
+from holdfast.tools.worker_process import WorkerFailed
 from tests.quick import quickly
 from tests.runtime.support import run
 from tests.soak import rounds
@@ -107,9 +109,9 @@ def test_the_process_reads_documents_and_survives_hostile_ones() -> None:
         extractor = Extractor()
         try:
             good = (await extractor.ask({"do": "document", "kind": "docx"}, docx("Fine."), 60))["text"]
-            with pytest.raises(ExtractionFailed) as refused:
+            with pytest.raises(WorkerFailed) as refused:
                 await extractor.ask({"do": "document", "kind": "docx"}, encrypted_zip(), 60)
-            with pytest.raises(ExtractionFailed) as damaged:
+            with pytest.raises(WorkerFailed) as damaged:
                 await extractor.ask({"do": "package"}, b"x", 60)
             return good, str(refused.value), str(damaged.value)
         finally:

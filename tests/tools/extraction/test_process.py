@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import re
+from pathlib import Path
 
 import pytest
+
+from holdfast.tools.extraction.extractor import Extractor
+from tests.runtime.support import run
+from tests.tools.extraction.test_extractor import PAGE
 
 pytestmark = pytest.mark.spec("B6d")
 
 
 def test_the_process_limits_its_memory_and_writes_no_files() -> None:
-    program = (
-        "from holdfast.tools.extraction import process as e; e._limit_resources()\n"
-        "try: bytearray(8 << 30)\n"
-        "except MemoryError: print('memory', end=' ')\n"
-        "import resource; print(resource.getrlimit(resource.RLIMIT_FSIZE)[0])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.split() == ["memory", "0"]
+    async def limits() -> str:
+        extractor = Extractor()
+        try:
+            await extractor.ask(PAGE, b"<p>one", 60)
+            return Path(f"/proc/{extractor.pids[0]}/limits").read_text()
+        finally:
+            extractor.close()
+
+    found = run(limits())
+    for name, most in (("address space", 3 * 1024**3), ("file size", 0), ("processes", 0), ("core file size", 0)):
+        assert re.search(rf"^Max {name} +{most} ", found, re.MULTILINE), found

@@ -17,8 +17,8 @@ from PIL import Image
 from holdfast.tools.media.decoder_process import RATE, colour_name, decode_audio, decode_image
 from holdfast.tools.media.file_types import content_type
 from holdfast.tools.media.service import MediaService, MediaSettings
-from holdfast.tools.media.worker_frames import Unreadable
-from holdfast.tools.media.workers import WorkerFailed
+from holdfast.tools.worker_frames import Unreadable
+from holdfast.tools.worker_process import WorkerFailed
 from tests.runtime.support import run
 from tests.soak import rounds
 from tests.tools.media.samples import (
@@ -89,7 +89,7 @@ import json, resource, sys
 from tests.runtime.support import run
 from tests.tools.media.samples import image_bombs, png, wav
 from holdfast.tools.media.service import MediaService, MediaSettings
-from holdfast.tools.media.workers import WorkerFailed
+from holdfast.tools.worker_process import WorkerFailed
 
 service = MediaService(MediaSettings(max_seconds=300))
 large = png(5000, 5000, rows=(b"\\0" + bytes(5000)) * 5000, level=1)

@@ -9,7 +9,8 @@ import pytest
 
 from holdfast.contract.enums import State
 from holdfast.tools.media.service import MediaService, MediaSettings
-from holdfast.tools.media.workers import Recognition, WorkerFailed
+from holdfast.tools.media.workers import Recognition
+from holdfast.tools.worker_process import WorkerFailed
 from tests.runtime.support import run
 from tests.tools.media.media_runtime import call, facts, media_runtime, write
 from tests.tools.media.samples import SAID, audio, encoded, image, picture, wav, whisper_folder

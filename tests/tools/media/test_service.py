@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.contract.tool import Reach
 from holdfast.tools.media.service import MAX_SIDE, MediaService, MediaSettings, RemoteEngine
-from holdfast.tools.media.workers import WorkerFailed
+from holdfast.tools.worker_process import WorkerFailed
 from tests.runtime.support import run
 from tests.tools.media.samples import encoded, picture, wav
 

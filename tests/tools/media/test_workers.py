@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.tools import worker_process
 from holdfast.tools.media import workers
-from holdfast.tools.media.workers import Recognition, WorkerFailed, decode
+from holdfast.tools.media.workers import Recognition, decode
+from holdfast.tools.worker_process import WorkerFailed
 from tests.runtime.support import run
 from tests.tools.media.samples import image
 
@@ -50,14 +52,14 @@ def test_a_decoder_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_cancelled_call_ends_its_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "holdfast_module", asleep)
     started: list[int] = []
-    start = workers.start
+    start = worker_process.start
 
     def recorded(*args: object, **options: object) -> object:
         child = start(*args, **options)  # pyright: ignore[reportArgumentType]
         started.append(child.pid)
         return child
 
-    monkeypatch.setattr(workers, "start", recorded)
+    monkeypatch.setattr(worker_process, "start", recorded)
 
     async def main() -> None:
         task = asyncio.create_task(decode({}, image(), max_reply=0, seconds=600))
@@ -75,7 +77,7 @@ def test_a_reply_that_is_too_large_is_refused() -> None:
         "do": "image", "mime_type": "image/png", "want": "pixels", "max_pixels": 10**6, "max_side": 64,
         "location": False,
     }  # fmt: skip
-    with pytest.raises(WorkerFailed, match="too large"):
+    with pytest.raises(WorkerFailed, match="too long"):
         run(decode(request, image(), max_reply=10, seconds=60))
 
 

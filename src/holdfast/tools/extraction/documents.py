@@ -8,6 +8,8 @@ import zlib
 from io import BytesIO
 from typing import Any, Final, cast
 
+from holdfast.tools.worker_frames import Unreadable
+
 _MAX_PDF_PAGES: Final = 2000
 _MAX_CHARS: Final = 10_000_000
 _MAX_PARTS: Final = 5000
@@ -16,10 +18,6 @@ _MAX_UNPACKED: Final = 64 * 1024 * 1024
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 """How a DOCX begins that is encrypted with a password, and a DOC."""
 _DECLARATION: Final = re.compile(rb"<!(?:DOCTYPE|ENTITY)", re.I)
-
-
-class Unreadable(Exception):
-    """The content cannot be read; the message completes "… cannot be read: "."""
 
 
 def document_text(request: dict[str, Any], body: bytes) -> dict[str, Any]:

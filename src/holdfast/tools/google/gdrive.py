@@ -12,7 +12,6 @@ from holdfast.contract.result import Attachment, Result, ok
 from holdfast.net.client import HttpResponse
 from holdfast.text.truncate import format_size
 from holdfast.tools.extraction.content import classify, image_size
-from holdfast.tools.extraction.extractor import ExtractionFailed
 from holdfast.tools.google.results import (
     CHARS,
     OFFSET,
@@ -39,6 +38,7 @@ from holdfast.tools.schemas import (
     nullable,
     strict_object,
 )
+from holdfast.tools.worker_process import WorkerFailed
 
 DEFAULT_LIMIT: Final = 20
 MAX_LIMIT: Final = 100
@@ -243,7 +243,7 @@ async def _shown(file: _File, response: HttpResponse, kind: str, api: ApiSession
     request = {"do": "render", "kind": content.kind, "mode": "text", "content_type": kind, "url": "", "find": None}
     try:
         made = await api.google.extractor.ask_once(request, body, api.seconds_left)
-    except ExtractionFailed as error:
+    except WorkerFailed as error:
         return _Shown(notes=(f"{facts}, but it cannot be read: {error}.",))
     notes = [str(note)[:400] for note in made["notes"]]
     if response.cut:

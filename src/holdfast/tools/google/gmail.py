@@ -13,7 +13,6 @@ from holdfast.contract.json import Args, Json
 from holdfast.contract.result import Attachment, Result, ok
 from holdfast.text.truncate import format_size
 from holdfast.tools.extraction.content import IMAGES, decode
-from holdfast.tools.extraction.extractor import ExtractionFailed
 from holdfast.tools.google.message import (
     Address,
     FilePart,
@@ -55,6 +54,7 @@ from holdfast.tools.schemas import (
     nullable,
     strict_object,
 )
+from holdfast.tools.worker_process import WorkerFailed
 
 DEFAULT_LIMIT: Final = 10
 MAX_LIMIT: Final = 50
@@ -214,7 +214,7 @@ async def _text(parts: list[TextPart], api: ApiSession, notes: list[str], *, mod
         try:
             made = await api.google.extractor.ask_once(request, part.body, api.seconds_left)
             found.append(str(made["text"]))
-        except ExtractionFailed as error:
+        except WorkerFailed as error:
             notes.append(f"The HTML part ({format_size(len(part.body))}) cannot be read: {error}.")
     if not parts:
         notes.append("The message has no text.")

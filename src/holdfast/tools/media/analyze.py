@@ -20,7 +20,6 @@ from holdfast.text.truncate import format_size
 from holdfast.tools.media.content import PATH, Media, clean, file_preview, quoted_block, read_media, touched
 from holdfast.tools.media.file_types import IMAGES, MAX_FRAMES, name_of
 from holdfast.tools.media.service import MediaService, RemoteEngine
-from holdfast.tools.media.workers import WorkerFailed
 from holdfast.tools.schemas import (
     INTEGER,
     LABEL,
@@ -33,6 +32,7 @@ from holdfast.tools.schemas import (
     nullable,
     strict_object,
 )
+from holdfast.tools.worker_process import WorkerFailed
 
 DEFAULT_SECONDS: Final = 120.0
 MAX_PROMPT: Final = 10_000

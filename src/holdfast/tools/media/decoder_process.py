@@ -13,7 +13,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.tools.media.file_types import MAX_FRAMES, structure
-from holdfast.tools.media.worker_frames import Pipe, Reply, Request, Unreadable, allow_cpu_time, limit_resources
+from holdfast.tools.worker_frames import Pipe, Reply, Request, Unreadable, allow_cpu_time, limit_resources
 
 if TYPE_CHECKING:
     from PIL import Image

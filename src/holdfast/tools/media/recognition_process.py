@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.tools.media.decoder_process import RATE
-from holdfast.tools.media.worker_frames import Pipe, Reply, Request, Unreadable, allow_cpu_time, limit_resources
+from holdfast.tools.worker_frames import Pipe, Reply, Request, Unreadable, allow_cpu_time, limit_resources
 
 MEMORY: Final = 4 * 1024**3
 _MAX_LINES: Final = 2_000

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from holdfast.contract.tool import Reach
 from holdfast.tools.media.decoder_process import RATE
-from holdfast.tools.media.workers import OnProgress, Recognition, decode
+from holdfast.tools.media.workers import Recognition, decode
+from holdfast.tools.worker_process import OnProgress
 
 _IMAGE_SECONDS: Final = 30.0
 _AUDIO_SECONDS: Final = 120.0

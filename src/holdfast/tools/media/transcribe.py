@@ -19,7 +19,6 @@ from holdfast.text.truncate import format_size
 from holdfast.tools.media.content import PATH, Media, clean, file_preview, quoted_block, read_media, touched
 from holdfast.tools.media.file_types import AUDIO, name_of
 from holdfast.tools.media.service import MediaService, RemoteEngine
-from holdfast.tools.media.workers import WorkerFailed
 from holdfast.tools.schemas import (
     INTEGER,
     LABEL,
@@ -31,6 +30,7 @@ from holdfast.tools.schemas import (
     nullable,
     strict_object,
 )
+from holdfast.tools.worker_process import WorkerFailed
 
 DEFAULT_SECONDS: Final = 600.0
 _MAX_TEXT: Final = 1_000_000

@@ -18,9 +18,10 @@ from holdfast.contract.command import Command
 from holdfast.contract.context import Context
 from holdfast.contract.errors import SandboxRefused
 from holdfast.text.escape import escape
-from holdfast.tools.extraction.extractor import ExtractionFailed, Extractor
+from holdfast.tools.extraction.extractor import Extractor
 from holdfast.tools.files.pages import SNIFFED_BYTES, mime_type
 from holdfast.tools.storage.s3_client import ObjectBody
+from holdfast.tools.worker_process import WorkerFailed
 
 Kind = Literal["text", "html", "pdf", "docx"]
 _TEXT_EXTENSIONS: Final = (
@@ -142,7 +143,7 @@ async def read_text(
             return ObjectText(text.encode("utf-8", "replace").decode(), kind)  # a PDF can have lone surrogates
         if (promised == "html" or (promised is None and kind == "html")) and find_spec("lxml") is not None:
             return await _html_text(body, extractor, seconds, force=force)
-    except ExtractionFailed as error:
+    except WorkerFailed as error:
         raise NotText(f"its text cannot be extracted: {error}") from None
     return _plain_text(body, force=force)
 

@@ -33,7 +33,6 @@ from holdfast.text.escape import clip_middle, escape_url
 from holdfast.text.preview import with_label
 from holdfast.text.truncate import byte_size, format_size
 from holdfast.tools.extraction.content import Content, classify, image_size
-from holdfast.tools.extraction.extractor import ExtractionFailed
 from holdfast.tools.schemas import (
     INTEGER,
     INTEGER_OR_NULL,
@@ -49,6 +48,7 @@ from holdfast.tools.schemas import (
 )
 from holdfast.tools.text_page import DEFAULT_CHARS, MAX_CHARS, page_note, text_page
 from holdfast.tools.web.service import Cached, Fetched, Web
+from holdfast.tools.worker_process import WorkerFailed
 
 Mode = Literal["readable", "text", "raw", "links", "find"]
 METHODS: Final = ("GET", "POST", "PUT", "DELETE", "HEAD", "PATCH")
@@ -191,7 +191,7 @@ async def _render(web: Web, response: HttpResponse, args: Args, deadline: float)
     }
     try:
         made = await web.extractor.ask_once(request, body, max(0.1, deadline - time.monotonic()))
-    except ExtractionFailed as error:
+    except WorkerFailed as error:
         what = "The PDF" if content.kind == "pdf" else "The page"
         return _Rendered(notes=(f"{what} ({format_size(len(body))}) cannot be read: {error}.",))
     return _Rendered(text=made["text"], title=made["title"], notes=tuple(_notes(made, mode, args)))

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from holdfast.contract.errors import HoldfastError
 from holdfast.net.client import HttpRequest, HttpResponse
 from holdfast.net.urls import HttpUrl, parse_url
-from holdfast.tools.extraction.extractor import ExtractionFailed, Extractor
+from holdfast.tools.extraction.extractor import Extractor
 from holdfast.tools.web.service import Engine, WebSettings
+from holdfast.tools.worker_process import WorkerFailed
 
 BRAVE_SCOPE: Final = "brave"
 _MAX_TITLE: Final = 300
@@ -76,7 +77,7 @@ class DuckDuckGo(Struct, frozen=True, kw_only=True):
         asked = {"do": "search page", "content_type": response.header("content-type")}
         try:
             page = await extractor.ask(asked, response.body, seconds)
-        except ExtractionFailed as error:
+        except WorkerFailed as error:
             raise SearchFailed(f"The results of {self.name} cannot be read: {error}.") from None
         if page["blocked"] or (response.status == 202 and not page["results"]):
             raise SearchFailed(

@@ -24,8 +24,9 @@ from holdfast.net.client import (
 from holdfast.net.hosts import AllowList, normalize_host
 from holdfast.net.network import Network
 from holdfast.net.urls import HttpUrl
-from holdfast.tools.extraction.extractor import ExtractionFailed, Extractor
+from holdfast.tools.extraction.extractor import Extractor
 from holdfast.tools.web.cache import ResponseCache, is_fresh, refreshed, validators
+from holdfast.tools.worker_process import WorkerFailed
 
 Engine = Literal["duckduckgo", "searxng", "brave"]
 Cached = Literal["no", "fresh", "revalidated", "kept"]
@@ -167,7 +168,7 @@ class Web:
             request = {"do": "robots", "url": str(url), "agent": AGENT}
             try:
                 allowed = bool((await self.extractor.ask(request, rules, max(0.1, visit.seconds_left)))["allowed"])
-            except ExtractionFailed as error:
+            except WorkerFailed as error:
                 raise RequestFailed(f"The robots.txt of {url.entry} cannot be read: {error}.") from None
         if not allowed:
             why = "excludes this page" if rules is not None else "cannot be read because of an error of the server"

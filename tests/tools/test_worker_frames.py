@@ -12,7 +12,7 @@ import pytest
 
 LIMITS = """
 import json, signal, sys
-from holdfast.tools.media.worker_frames import limit_resources
+from holdfast.tools.worker_frames import limit_resources
 
 limit_resources(300 * 1024**2, threads=False)
 held = []
@@ -30,7 +30,7 @@ print(json.dumps(held))
 """
 ECHO = """
 import sys
-from holdfast.tools.media.worker_frames import Pipe, Unreadable, allow_cpu_time
+from holdfast.tools.worker_frames import Pipe, Unreadable, allow_cpu_time
 
 pipe = Pipe()
 print("noise of a library")
@@ -81,7 +81,7 @@ def test_a_reply_has_progress_facts_and_data_and_nothing_that_a_library_printed(
     ("word", "told"),
     [
         ("refuse", "it is odd"),
-        ("fail", "the decoder failed (ZeroDivisionError)"),
+        ("fail", "the parser failed (ZeroDivisionError)"),
         ("fill", "it needs too much memory"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The child's side of a media process: frames on its pipes, and limits on what it can use.
+"""The child's side of a `WorkerProcess`: frames on its pipes, and limits on what it can use.
 
 A frame is four bytes of length and its content. A request is a JSON frame and a frame with the data; a reply is any
 number of JSON frames with `progress`, one JSON frame, and a frame with data.
@@ -44,8 +44,7 @@ class Pipe:
     def write(self, reply: Reply, body: bytes | None = None) -> None:
         """Write a reply with its data, or one frame of progress without."""
         for frame in (json.dumps(reply).encode("ascii"), *(() if body is None else (body,))):
-            self._write(len(frame).to_bytes(4, "big"))
-            self._write(frame)
+            self._write(len(frame).to_bytes(4, "big") + frame)
 
     def answer(self, handler: Handler, request: Request, data: bytes) -> None:
         """Reply with what the handler returns, or with the reason why it failed."""
@@ -56,7 +55,7 @@ class Pipe:
         except MemoryError:
             reply, body = {"error": "it needs too much memory"}, b""
         except (Exception, RecursionError) as error:
-            reply, body = {"error": f"the decoder failed ({type(error).__name__})"}, b""
+            reply, body = {"error": f"the parser failed ({type(error).__name__})"}, b""
         self.write(reply, body)
 
     def _read_frame(self) -> bytes | None:
