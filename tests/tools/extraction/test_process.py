@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
@@ -19,7 +20,7 @@ def test_the_process_limits_its_memory_and_writes_no_files() -> None:
         extractor = Extractor()
         try:
             await extractor.ask(PAGE, b"<p>one", 60)
-            return Path(f"/proc/{extractor.pids[0]}/limits").read_text()
+            return await asyncio.to_thread(Path(f"/proc/{extractor.pids[0]}/limits").read_text)
         finally:
             extractor.close()
 
