@@ -63,10 +63,11 @@ chromium: # the browser tests need it and are skipped without; only root can ins
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || [ "$$(id -u)" != 0 ] \
 	  || { apt-get update -q && apt-get install -yq chromium; } || echo "Chromium is missing: the browser tests are skipped."
 
+# Neighbours stay on one process, so that servers, models and browsers of a module start once.
 pytest: $(DEV) $(SUITE) $(PEERS) chromium ## The tests, on three processes (WORKERS=3): they wait more than they work
 	$(call heading,pytest)
 	@$(BIN)/python -m compileall -q src tests scripts # once, and not in every process that a test starts
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --spec-report=$(REPORT)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --spec-report=$(REPORT)
 
 format: $(DEV) ## Sort imports and lay the code out as `make lint` wants it
 	@$(BIN)/ruff check -q --select I --fix src tests scripts bench
