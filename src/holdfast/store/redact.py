@@ -183,6 +183,20 @@ class Redactor:
         """The current matcher for known values and token patterns."""
         return self._all
 
+    def known(self, text: str, *, cut: bool = False) -> str:
+        """Return the text with known values redacted, but no token patterns. The end of a text that is `cut` may be the
+        beginning of a value: that is redacted too."""
+        if not self.active:
+            return text
+        end, rest = len(text), ""
+        if cut:
+            spans = self._known.spans(text)
+            for form, name in self._names.items():
+                for at in _overlaps(text, form, 0):
+                    if at < end and len(text) - at >= MIN_SECRET and not any(a < at < b for a, b in spans):
+                        end, rest = at, f"[secret {name}]"
+        return self._known.replace(text, 0, end) + rest
+
     def stream(self) -> RedactedStream:
         """Return a redactor for text that arrives in chunks."""
         return RedactedStream(self)

@@ -17,7 +17,7 @@ from holdfast.contract.json import Args
 from holdfast.contract.result import Result, fail
 from holdfast.contract.tool import Reach
 from holdfast.net.gateway import RefusedHost
-from holdfast.text.escape import clip, escape
+from holdfast.text.escape import clip, clip_escaped
 from holdfast.tools.k8s.cluster import ClusterReader, Kubernetes, Params
 from holdfast.tools.k8s.kubeconfig import Access, KubernetesSettings, read_access
 from holdfast.tools.schemas import LABEL, STRING, Schema, builtin_tool, needs_extra, nullable
@@ -88,7 +88,7 @@ def proposal(args: Args, ctx: Context, describe: Callable[[Access], str]) -> Pro
     if isinstance(decision, RefusedHost):
         return fail(decision.reason)
     through = f" through the proxy {url.entry}" if access.proxy is not None else ""
-    summary = f"{what} (context {escape(clip(access.context, 80))}, {access.url.entry}{through})"
+    summary = f"{what} (context {clip_escaped(access.context, 80)}, {access.url.entry}{through})"
     return Proposal(tool_name=ctx.tool_name, summary=summary, risk=Risk.MEDIUM, payload=args, preview=summary)
 
 
@@ -114,7 +114,7 @@ def listed_namespace(args: Args, access: Access) -> str | None:
 
 def where(args: Args, access: Access) -> str:
     namespace = listed_namespace(args, access)
-    return "all namespaces" if namespace is None else f"namespace {escape(clip(namespace, 80))}"
+    return "all namespaces" if namespace is None else f"namespace {clip_escaped(namespace, 80)}"
 
 
 def list_preview(args: Args, width: int) -> str:

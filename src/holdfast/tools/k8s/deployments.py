@@ -12,7 +12,7 @@ from holdfast.contract.context import Context
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.json import Args, Json
 from holdfast.contract.result import Result, fail, ok
-from holdfast.text.escape import clip, escape
+from holdfast.text.escape import clip, clip_escaped, escape
 from holdfast.text.table import render_table
 from holdfast.tools.k8s.cluster import Listing
 from holdfast.tools.k8s.cluster_tool import (
@@ -139,8 +139,8 @@ def render_deployments(output: Args) -> str:
     """Render the output: a line of counts, a table, and the conditions that say why replicas are missing."""
     found = cast("list[dict[str, Any]]", output["deployments"])
     everywhere = output["namespace"] is None
-    place = "all namespaces" if everywhere else f"namespace {escape(clip(str(output['namespace']), 80))}"
-    place += f" of context {escape(clip(str(output['context']), 80))}"
+    place = "all namespaces" if everywhere else f"namespace {clip_escaped(str(output['namespace']), 80)}"
+    place += f" of context {clip_escaped(str(output['context']), 80)}"
     if not found:
         return f"No deployments found in {place}."
     counts = Counter(str(each["status"]) for each in found)

@@ -12,7 +12,7 @@ from holdfast.contract.context import Context
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.json import Args
 from holdfast.contract.result import Result, fail, ok
-from holdfast.text.escape import clip, escape
+from holdfast.text.escape import clip, clip_escaped, escape
 from holdfast.text.table import render_table
 from holdfast.tools.k8s.cluster import Listing
 from holdfast.tools.k8s.cluster_tool import (
@@ -104,8 +104,8 @@ def render_pods(output: Args) -> str:
     """Render the output: a line of counts, a table, and what is wrong with the pods that need attention."""
     pods = cast("list[dict[str, Any]]", output["pods"])
     everywhere = output["namespace"] is None
-    place = "all namespaces" if everywhere else f"namespace {escape(clip(str(output['namespace']), 80))}"
-    place += f" of context {escape(clip(str(output['context']), 80))}"
+    place = "all namespaces" if everywhere else f"namespace {clip_escaped(str(output['namespace']), 80)}"
+    place += f" of context {clip_escaped(str(output['context']), 80)}"
     if not pods:
         return f"No pods found in {place}."
     counts = Counter(str(pod["status"]) for pod in pods)
