@@ -41,7 +41,6 @@ _PAGE_BYTES: Final = 8 * 1024 * 1024
 """More than a page of ordinary objects has. A larger one is asked for in smaller parts."""
 _PAGE_VALUES: Final = 500_000
 """How many values a page may have: many small ones need far more memory than bytes. An ordinary pod has about 500."""
-_TOO_MUCH: Final = f"more than {_PAGE_BYTES:,} bytes or {_PAGE_VALUES:,} values"
 _STATUS_BYTES: Final = 256 * 1024
 _MAX_PAGES: Final = 100
 _MAX_NAMES: Final = 1000
@@ -154,7 +153,7 @@ class ClusterReader:
             body = await self._body("list", resource, namespace, None, asked)
             if body is None:  # larger than a page may be
                 if wanted == 1:
-                    raise ClusterError(f"{self._host} sent one of the {resource} with {_TOO_MUCH}.")
+                    raise ClusterError(f"{self._host} sent one of the {resource} with {_too_much()}.")
                 size = max(1, wanted // 8)
                 continue
             page = await self._decoded(body, ObjectList[kind], f"a list of {resource}")
@@ -173,7 +172,7 @@ class ClusterReader:
     async def get(self, kind: type[T], resource: Resource, namespace: str | None, name: str) -> T:
         body = await self._body("get", resource, namespace, name, {})
         if body is None:
-            raise ClusterError(f"{self._host} sent an object with {_TOO_MUCH}.")
+            raise ClusterError(f"{self._host} sent an object with {_too_much()}.")
         return await self._decoded(body, kind, "the object that was asked for")
 
     async def names(self, resource: Resource, namespace: str | None) -> list[str]:
@@ -352,6 +351,10 @@ def suggestion(name: str, known: Iterable[str], what: str) -> str:
 
 def quoted(text: str) -> str:
     return f"'{clip_escaped(text, 120)}'"
+
+
+def _too_much() -> str:
+    return f"more than {_PAGE_BYTES:,} bytes or {_PAGE_VALUES:,} values"
 
 
 def _values(body: bytes) -> int:
