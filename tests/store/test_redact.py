@@ -274,3 +274,12 @@ def test_a_text_that_is_cut_within_a_value_loses_the_beginning_of_it(kept: int, 
 def test_known_values_are_redacted_without_token_patterns(redactor: Redactor) -> None:
     assert redactor.known(f"{GITHUB} {SECRET}") == f"{GITHUB} [secret TOKEN]"
     assert Redactor().known(GITHUB, cut=True) == GITHUB
+
+
+@pytest.mark.spec("P7")
+def test_long_values_that_begin_alike_are_told_apart() -> None:
+    """The fast search looks for the beginning only."""
+    redactor = Redactor()
+    redactor.add("TOKEN", "a1" * 40)
+    other = "a1" * 39 + "b2"
+    assert redactor.finds(other) and redactor.known(f"{other} {'a1' * 40}") == f"{other} [secret TOKEN]"

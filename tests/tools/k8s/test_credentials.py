@@ -219,7 +219,10 @@ def test_no_part_of_a_token_remains_where_a_text_is_cut(tmp_path: Path, place: s
 @pytest.mark.spec("B10d")
 def test_a_password_is_redacted_however_json_spells_it(tmp_path: Path) -> None:
     word = "p&ss<word>1"
-    found = {"items": [pod("web-1", phase="Failed", statuses=[], message=f"login with {word} now")], "metadata": {}}
+    found: Object = {
+        "items": [pod("web-1", phase="Failed", statuses=[], message=f"login with {word} now")],
+        "metadata": {},
+    }
     body = json.dumps(found).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     server = ApiServer(passwords={"bob": word}, instead=lambda seen: Answer(200, body.encode()))
     result = listed(tmp_path, server, user={"username": "bob", "password": word})

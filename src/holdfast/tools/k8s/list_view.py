@@ -111,10 +111,9 @@ class ListView(Struct, Generic[T], frozen=True, kw_only=True):
     def render(self, output: Args) -> str:
         """Render the output: a line of counts, a table, and what is wrong with the objects that need attention."""
         items = cast("list[Item]", output[self.resource])
-        everywhere = output["namespace"] is None
-        place = (
-            f"{_place(cast('str | None', output['namespace']))} of context {clip_escaped(str(output['context']), 80)}"
-        )
+        namespace = cast("str | None", output["namespace"])
+        everywhere = namespace is None
+        place = f"{_place(namespace)} of context {clip_escaped(str(output['context']), 80)}"
         if not items:
             return f"No {self.resource} found in {place}."
         counts = Counter(str(item["status"]) for item in items)
