@@ -14,7 +14,7 @@ import pytest
 from holdfast.net.addresses import NOT_PUBLIC
 from holdfast.net.gateway import Gateway
 from holdfast.net.hosts import AllowList
-from holdfast.net.http import GatewayTransport
+from holdfast.net.http import GatewayTransport, HttpProxy
 from tests.net.test_gateway import answering
 from tests.runtime.support import run
 
@@ -63,6 +63,14 @@ def test_the_environment_does_not_choose_certificates(tmp_path: Path, monkeypatc
     GatewayTransport(Gateway(AllowList()))
     assert contexts[0].cert_store_stats() == trusted
     assert contexts[0].verify_mode is ssl.CERT_REQUIRED
+
+
+@pytest.mark.spec("N2b", "B10e")
+@pytest.mark.parametrize("url", ["https://proxy.example", "socks5://proxy.example", "HTTPS://proxy.example"])
+def test_only_a_proxy_without_tls_of_its_own_is_used(url: str) -> None:
+    with pytest.raises(ValueError, match="Only http:// proxies"):
+        HttpProxy(url)
+    assert HttpProxy("http://proxy.example:3128").login is None
 
 
 @pytest.mark.spec("B6")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.contract.call import Caller
-from holdfast.contract.enums import AUTO_APPROVED_IF_SANDBOXED, RUNS_COMMANDS, Risk
+from holdfast.contract.enums import AUTO_APPROVED_IF_SANDBOXED, RUNS_COMMANDS, Effect, Risk
 from holdfast.contract.json import Args
 from holdfast.contract.tool import Reach, Tool
 from holdfast.rules.chain import ApprovalRequest
@@ -47,6 +47,17 @@ def reaches_host(args: Args) -> Reach:
 
 REQUEST = tool("net.request", effects={"network"}, reaches=reaches_host, source="builtin")
 """Contacts the host in its arguments, and sends with any method but GET."""
+
+
+HOST_EFFECTS: list[tuple[tuple[Effect, ...] | None, bool]] = [
+    (("network",), True),
+    (("network", "external", "fs.read", "person"), True),
+    (("network", "fs.write"), False),
+    (("network", "process"), False),
+    (("network", "secrets"), False),
+    (None, False),
+]
+"""Declared effects, and whether the host that a tool only reads from is a reason to approve it."""
 
 
 def approval_request(about: Tool = READ, args: Args | None = None, **fields: Any) -> ApprovalRequest:

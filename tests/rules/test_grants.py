@@ -8,14 +8,29 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from holdfast.contract.enums import Effect
 from holdfast.contract.errors import GrantRefused
+from holdfast.contract.function_tool import tool as function_tool
 from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
 from holdfast.rules.chain import ApprovalRequest, Confinement
 from holdfast.rules.grants import NEVER_WIDENED, Width, matches, narrow_grant
 from holdfast.store.ledger import Grant, Scope
 
-from .approval_requests import CALCULATOR, EDIT, FETCH, READ, REQUEST, SHELL, UNKNOWN, WRITE, approval_request, tool
+from .approval_requests import (
+    CALCULATOR,
+    EDIT,
+    FETCH,
+    HOST_EFFECTS,
+    READ,
+    REQUEST,
+    SHELL,
+    UNKNOWN,
+    WRITE,
+    approval_request,
+    reaches_host,
+    tool,
+)
 
 SCOPES: tuple[Scope, ...] = ("once", "session", "project", "user")
 
@@ -294,8 +309,25 @@ def test_a_grant_for_a_host_covers_every_request_that_only_reads_from_it() -> No
 def test_a_host_is_granted_only_for_requests_that_read_and_tools_that_name_hosts() -> None:
     sending: Args = {"host": "docs.example", "method": "PUT"}
     reading: Args = {"path": "a"}
-    keeping = REQUEST.with_(effects=frozenset({"network", "fs.write"}))
-    listed: Args = {"host": "docs.example"}
-    for about, args in ((REQUEST, sending), (READ, reading), (FETCH, {}), (keeping, listed)):
+    for about, args in ((REQUEST, sending), (READ, reading), (FETCH, {})):
         with pytest.raises(GrantRefused):
             narrow_grant(approval_request(about, args), "project", "ann", width="host")
+
+
+@pytest.mark.spec("A12", "B6a", "B9n")
+@pytest.mark.parametrize(("effects", "covered"), HOST_EFFECTS)
+def test_a_host_is_granted_only_to_tools_that_are_known_to_change_nothing_here(
+    effects: tuple[Effect, ...] | None, covered: bool
+) -> None:
+    @function_tool(effects=effects)
+    def look(host: str) -> str:
+        return host
+
+    asked = approval_request(look.with_(reaches=reaches_host), {"host": "docs.example"})
+    if covered:
+        assert matches(granted(asked, "project", "host"), asked)
+        return
+    with pytest.raises(GrantRefused):
+        narrow_grant(asked, "project", "ann", width="host")
+    pattern: Args = {"definition": asked.tool.digest, "args": {}, "hosts": ["docs.example"]}
+    assert not matches(Grant(id="g", tool="look", pattern=pattern, scope="user", by="x", created=0.0), asked)

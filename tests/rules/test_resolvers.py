@@ -6,14 +6,27 @@ import pytest
 
 from holdfast.config.config import ApprovalConfig, Preset
 from holdfast.contract.call import Decision
-from holdfast.contract.enums import Verdict
+from holdfast.contract.enums import Effect, Verdict
+from holdfast.contract.function_tool import tool as function_tool
 from holdfast.contract.json import Args
 from holdfast.rules.chain import ApprovalRequest, Resolve, ResolveContext
 from holdfast.rules.from_config import DocumentPolicy, standard_chain
 from holdfast.rules.resolvers import CATCH_ALL, CONFIG, FRONTMATTER, GRANTS, HOSTS, PURE, SANDBOX
 from holdfast.store.ledger import Grant
 
-from .approval_requests import CALCULATOR, EDIT, FETCH, READ, REQUEST, SHELL, UNKNOWN, WRITE, approval_request
+from .approval_requests import (
+    CALCULATOR,
+    EDIT,
+    FETCH,
+    HOST_EFFECTS,
+    READ,
+    REQUEST,
+    SHELL,
+    UNKNOWN,
+    WRITE,
+    approval_request,
+    reaches_host,
+)
 from .chains import decided, listed
 
 APPROVE, ASK, DENY = Verdict.APPROVE, Verdict.ASK, Verdict.DENY
@@ -318,8 +331,14 @@ def test_listed_hosts_approve_no_tool_that_was_removed_and_none_that_names_no_ho
 
 
 @pytest.mark.spec("B6a", "B9n")
-def test_a_listed_host_approves_no_tool_that_keeps_what_it_reads() -> None:
+@pytest.mark.parametrize(("effects", "approved"), HOST_EFFECTS)
+def test_a_listed_host_approves_only_tools_that_are_known_to_change_nothing_here(
+    effects: tuple[Effect, ...] | None, approved: bool
+) -> None:
+    @function_tool(effects=effects)
+    def look(host: str) -> str:
+        return host
+
     chain = standard_chain(ApprovalConfig(), hosts=("docs.example",))
-    keeping = REQUEST.with_(effects=frozenset({"network", "fs.write"}))
-    assert chain.judge(approval_request(REQUEST, {"host": "docs.example"})).decision.verdict is Verdict.APPROVE
-    assert chain.judge(approval_request(keeping, {"host": "docs.example"})).decision.verdict is Verdict.ASK
+    asked = approval_request(look.with_(reaches=reaches_host), {"host": "docs.example"})
+    assert (chain.judge(asked).decision.source == HOSTS) is approved

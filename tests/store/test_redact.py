@@ -259,3 +259,27 @@ def test_the_process_with_the_pending_call_can_still_run_it_unredacted(tmp_path:
         again = later.find_pending(pending_call.call.id)
         assert again is not None
         assert (again.call.args, again.digest) == ({"header": "[secret TOKEN]"}, pending_call.digest)
+
+
+@pytest.mark.spec("P7")
+@given(st.integers(0, len(SECRET)), st.sampled_from(["", "x", f"{SECRET} and "]))
+def test_a_text_that_is_cut_within_a_value_loses_the_beginning_of_it(kept: int, before: str) -> None:
+    redactor = Redactor()
+    redactor.add("TOKEN", SECRET)
+    shown = redactor.known(f"{before}{SECRET[:kept]}", cut=True)
+    assert shown == before.replace(SECRET, "[secret TOKEN]") + ("[secret TOKEN]" if kept >= 6 else SECRET[:kept])
+
+
+@pytest.mark.spec("P7")
+def test_known_values_are_redacted_without_token_patterns(redactor: Redactor) -> None:
+    assert redactor.known(f"{GITHUB} {SECRET}") == f"{GITHUB} [secret TOKEN]"
+    assert Redactor().known(GITHUB, cut=True) == GITHUB
+
+
+@pytest.mark.spec("P7")
+def test_long_values_that_begin_alike_are_told_apart() -> None:
+    """The fast search looks for the beginning only."""
+    redactor = Redactor()
+    redactor.add("TOKEN", "a1" * 40)
+    other = "a1" * 39 + "b2"
+    assert redactor.finds(other) and redactor.known(f"{other} {'a1' * 40}") == f"{other} [secret TOKEN]"

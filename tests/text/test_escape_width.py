@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.text.escape import clip, clip_middle, fingerprint, text_width
+from holdfast.text.escape import CHARS_PER_COLUMN, clip, clip_escaped, clip_middle, escape, fingerprint, text_width
 
 from .strategies import ANY_TEXT
 
@@ -18,15 +18,16 @@ MIXED = st.text(st.sampled_from("abc 東京🙂e\u0301\u0302é…")) | ANY_TEXT
 def test_clipped_text_is_never_wider_than_the_width(text: str, width: int) -> None:
     clipped = clip(text, width)
     assert text_width(clipped) <= max(0, width)
+    assert len(clipped) <= max(0, width) * CHARS_PER_COLUMN
     if clipped != text and width > 0:
         assert clipped.endswith("…") and text.startswith(clipped[:-1])
-        assert text_width(clipped) >= width - 1
+        assert text_width(clipped) >= width - 1 or len(clipped) == width * CHARS_PER_COLUMN
 
 
 @pytest.mark.spec("O1")
 @given(MIXED)
 def test_text_that_fits_is_unchanged(text: str) -> None:
-    assert clip(text, max(1, text_width(text))) == text
+    assert clip(text, max(1, text_width(text), -(-len(text) // CHARS_PER_COLUMN))) == text
 
 
 @pytest.mark.spec("O1")
@@ -73,3 +74,25 @@ def test_a_fingerprint_has_length_and_digest_and_accepts_lone_surrogates() -> No
         "3 characters, sha256 ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     )
     assert fingerprint("\ud800").startswith("1 characters, sha256 ")
+
+
+@pytest.mark.spec("O1")
+def test_characters_without_a_width_do_not_fit_without_end() -> None:
+    assert clip("\u200b\u200c" * 400_000, 10) == "\u200b\u200c" * 24 + "\u200b…"
+    assert clip("e\u0301\u0302\u0303\u0304" * 10, 10) == "e\u0301\u0302\u0303\u0304" * 10
+
+
+@pytest.mark.spec("O1")
+@given(ANY_TEXT, st.integers(1, 50))
+def test_text_is_escaped_and_clipped_to_one_line_of_the_width(text: str, width: int) -> None:
+    shown = clip_escaped(text, width)
+    assert text_width(shown) <= width and len(shown) <= width * CHARS_PER_COLUMN and "\n" not in shown
+    if len(text) <= width * CHARS_PER_COLUMN:
+        assert shown == clip(escape(text), width)
+    else:
+        assert shown.endswith("…")
+
+
+@pytest.mark.spec("O1")
+def test_the_end_of_a_long_text_is_not_hidden_silently() -> None:
+    assert clip_escaped("\xa0" * 5000, 20) == "‹\\xa0×100›…"

@@ -34,7 +34,8 @@ class NetworkConfig(Section, frozen=True, kw_only=True):
             describe_added("tools will reach {} without asking"),
         ),
         "Hosts that tools reach without asking: `host`, `*.host` (subdomains) or `host:port`. Requests that can change "
-        "something there, such as POST, and tools that also write files or the memory, still need approval.",
+        "something there, such as POST, and tools that also write files or the memory, run programs or do not declare "
+        "their effects, still need approval.",
     ] = ()
     private: Annotated[
         Names,

@@ -165,6 +165,12 @@ class Tool:
         return self.reaches(args).sends
 
     @property
+    def only_reads_here(self) -> bool:
+        """Whether the effects are known, and none changes this machine; `Reach.sends` says what a call changes at its
+        hosts."""
+        return self.effects is not None and self.effects <= READING_EFFECTS | {"network", "external"}
+
+    @property
     def definition_only(self) -> bool:
         return self.execute is None and self.propose is None
 

@@ -103,7 +103,7 @@ def provide_services(runtime: Runtime, state: Path, chats: Path) -> None:
         return google_service(runtime)
 
     def kubernetes() -> Kubernetes:
-        return Kubernetes(runtime.network, kubernetes_settings(config.k8s))
+        return Kubernetes(runtime.network, kubernetes_settings(config.k8s), runtime.redactor)
 
     runtime.services.provide(Sessions, sessions)
     runtime.services.provide(Memory, memory)

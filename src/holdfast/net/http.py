@@ -22,6 +22,11 @@ class HttpProxy(Struct, frozen=True):
     """The origin, such as `http://proxy.example.org:3128`, without a login."""
     login: tuple[str, str] | None = None
 
+    def __post_init__(self) -> None:
+        if not self.url.startswith("http://"):
+            # To one with https, the client would use a TLS context of its own, which SSL_CERT_FILE changes.
+            raise ValueError("Only http:// proxies are supported.")
+
 
 class GatewayTransport(httpx2.AsyncHTTPTransport):
     """Raises `ConnectError` if the gateway refuses or fails to connect. Use `verify=False` for plain http only.

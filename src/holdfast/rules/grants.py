@@ -231,7 +231,7 @@ def _matches_call(pattern: GrantPattern, request: ApprovalRequest) -> bool:
     if pattern.any_args:
         return _only_reads(tool)
     if pattern.hosts:
-        reach = None if _writes_here(tool) else request.reach
+        reach = request.reach if tool.only_reads_here else None
         return reach is not None and not reach.sends and bool(reach.hosts) and set(reach.hosts) <= set(pattern.hosts)
     given = _bound_args(tool, request.args)
     if pattern.command:
@@ -315,7 +315,7 @@ def _widen_to_folder(request: ApprovalRequest, pattern: GrantPattern) -> GrantPa
 
 
 def _granted_hosts(request: ApprovalRequest) -> tuple[str, ...]:
-    reach = None if _writes_here(request.tool) else request.reach
+    reach = request.reach if request.tool.only_reads_here else None
     if reach is None or reach.sends or not reach.hosts:
         raise GrantRefused(f"This call of '{request.tool.name}' does not only read from a host. Approve it each time.")
     return reach.hosts
@@ -345,11 +345,6 @@ def _bound_args(tool: Tool, args: Args) -> Args:
 
 def _only_reads(tool: Tool) -> bool:
     return tool.effects is not None and tool.effects <= READING_EFFECTS
-
-
-def _writes_here(tool: Tool) -> bool:
-    """Whether a tool keeps what it reads: a grant for the host is not one for that."""
-    return "fs.write" in (tool.effects or ())
 
 
 def _only_uses_files(tool: Tool) -> bool:

@@ -311,7 +311,8 @@ def grants_resolver(grants: GrantLookup, *, applies: Callable[[Tool], bool] = ev
 
 
 def hosts_resolver(approval: ApprovalConfig, hosts: Iterable[str]) -> Resolver:
-    """Approves requests that only read from hosts in `network.hosts`, by tools that change no files here."""
+    """Approves requests that only read from hosts in `network.hosts`, by tools that declare their effects, none of
+    which changes this machine."""
     from holdfast.net.hosts import AllowList  # most configurations list no hosts
 
     excluded = ToolMatcher(removed_from_auto_approve(approval))
@@ -319,7 +320,7 @@ def hosts_resolver(approval: ApprovalConfig, hosts: Iterable[str]) -> Resolver:
     listed = AllowList(hosts, option="network.hosts")
 
     def applies(tool: Tool) -> bool:
-        reads = tool.reaches is not None and "fs.write" not in (tool.effects or ())
+        reads = tool.reaches is not None and tool.only_reads_here
         return reads and excluded.match(tool) is None and restrictions.permit(tool)
 
     def resolve(name: str, args: Args, ctx: ResolveContext) -> Decision | None:

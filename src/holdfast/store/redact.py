@@ -100,6 +100,7 @@ class SecretMatcher:
         # A JSON Schema `pattern` runs on Rust's linear-time regex engine, much faster than `re` on long texts.
         plain = {_utf8(form) for form in self._names}
         needles = plain | {msgspec.json.encode(form)[1:-1].decode() for form in plain}
+        needles = {needle[:_SEARCHED] for needle in needles}
         schema = {"pattern": "|".join([*map(_literal, sorted(needles)), *self._shapes.values()])}
         return jsonschema_rs.validator_for(schema, pattern_options=jsonschema_rs.RegexOptions())
 
@@ -128,6 +129,8 @@ def _utf8(text: str) -> str:
 
 MIN_SECRET: Final = 6
 """Shorter values are not redacted, because they would match by chance."""
+_SEARCHED: Final = 24
+"""Characters of a value that the fast search looks for. With whole private keys it would be a thousand times slower."""
 _MIN_LINE: Final = 20
 """A line of a multi-line secret with at least this length is redacted on its own."""
 _NAME: Final = re.compile(r"[^A-Za-z0-9_.:/-]")
@@ -182,6 +185,20 @@ class Redactor:
     def matcher(self) -> SecretMatcher:
         """The current matcher for known values and token patterns."""
         return self._all
+
+    def known(self, text: str, *, cut: bool = False) -> str:
+        """Return the text with known values redacted, but no token patterns. The end of a text that is `cut` may be the
+        beginning of a value: that is redacted too."""
+        if not self.active:
+            return text
+        end, rest = len(text), ""
+        if cut:
+            spans = self._known.spans(text)
+            for form, name in self._names.items():
+                for at in _overlaps(text, form, 0):
+                    if at < end and len(text) - at >= MIN_SECRET and not any(a < at < b for a, b in spans):
+                        end, rest = at, f"[secret {name}]"
+        return self._known.replace(text, 0, end) + rest
 
     def stream(self) -> RedactedStream:
         """Return a redactor for text that arrives in chunks."""

@@ -17,6 +17,8 @@ from unicodedata import category, combining, east_asian_width, normalize
 from urllib.parse import urlsplit
 
 ELLIPSIS: Final = "…"
+CHARS_PER_COLUMN: Final = 5
+"""A letter with as many combining marks as `escape` leaves on it."""
 
 
 def char_width(char: str) -> int:
@@ -34,20 +36,32 @@ def text_width(text: str) -> int:
 
 
 def clip(text: str, width: int) -> str:
-    """Return the text, or the beginning of it that fits in `width` columns with `…`."""
+    """Return the text, or the beginning of it that fits in `width` columns with `…`.
+
+    It has at most `CHARS_PER_COLUMN` characters per column, because characters without a width would fit without end.
+    """
     if width <= 0:
         return ""
     if text.isascii():
         return text if len(text) <= width else text[: width - 1] + ELLIPSIS
     used = 0
     fits = 0
+    most = width * CHARS_PER_COLUMN
     for index, char in enumerate(text):
         used += char_width(char)
-        if used <= width - 1:
-            fits = index + 1
-        elif used > width:
+        if used > width or index >= most:
             return text[:fits] + ELLIPSIS
+        if used <= width - 1 and index < most - 1:
+            fits = index + 1
     return text
+
+
+def clip_escaped(text: str, width: int) -> str:
+    """Escape to a single line, of which the beginning is shown in `width` columns. A long text is not read to its
+    end."""
+    start = text[: width * CHARS_PER_COLUMN]
+    shown = escape(start)
+    return clip(shown if len(start) == len(text) else shown + ELLIPSIS, width)
 
 
 def clip_middle(text: str, limit: int) -> str:

@@ -53,7 +53,7 @@ def cluster_runtime(
     network = Network(hosts=hosts, log=log)
     account = folder / "service-account" if service_account is None else service_account
     runtime.services.offer(Network, network)
-    runtime.services.offer(Kubernetes, Kubernetes(network, settings, service_account=account))
+    runtime.services.offer(Kubernetes, Kubernetes(network, settings, runtime.redactor, service_account=account))
     return runtime
 
 

@@ -22,18 +22,19 @@ def some(**fields: Strategy) -> st.SearchStrategy[Object]:
 WORDS = st.sampled_from(["", "Error", "Completed", "CrashLoopBackOff", "PodInitializing", "NodeLost", "\x1b[2J\n"])
 TIMES = st.sampled_from(["", "2026-01-02T03:04:05Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59-12:00", "yesterday"])
 COUNT = st.integers(-2, 5)
+INT64 = st.integers(-(2**63), 2**63 - 1)
 NAMES = st.sampled_from(["a", "b", "proxy"])
 STATE = some(
     waiting=some(reason=WORDS, message=WORDS),
     running=some(startedAt=TIMES),
-    terminated=some(exitCode=st.integers(), signal=st.integers(), reason=WORDS, finishedAt=TIMES, message=ANY_TEXT),
+    terminated=some(exitCode=INT64, signal=INT64, reason=WORDS, finishedAt=TIMES, message=ANY_TEXT),
 )
 STATUSES = st.lists(
     some(
         name=NAMES,
         ready=st.booleans(),
         started=st.booleans() | st.none(),
-        restartCount=st.integers(),
+        restartCount=INT64,
         state=STATE,
         lastState=STATE,
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
+import tracemalloc
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import Result
+from holdfast.contract.enums import Failure
 from holdfast.net.network_log import NetworkLog, read_log
 from holdfast.tools.k8s import cluster
 from holdfast.tools.k8s.kubeconfig import KubernetesSettings
@@ -28,6 +30,7 @@ from tests.tools.k8s.api_server import (
     encoded,
     kubeconfig,
     pod,
+    running,
     serving,
     status,
 )
@@ -145,7 +148,60 @@ def test_a_page_that_is_too_large_is_asked_for_in_parts(tmp_path: Path, monkeypa
     assert len(rows(result, "pods")) == 40
     assert [seen.query["limit"] for seen in server.seen][:2] == ["100", "12"]
     monkeypatch.setattr(cluster, "_PAGE_BYTES", 100)
-    assert "with more than 100 bytes" in listed(tmp_path, server).text
+    assert "with more than 100 bytes or" in listed(tmp_path, server).text
+
+
+@pytest.mark.parametrize("tool", ["k8s.pods", "k8s.deployments"])
+def test_a_page_of_very_many_small_objects_is_not_decoded(tmp_path: Path, tool: str) -> None:
+    """Two million empty objects have 6 MB, and would need a hundred times as much in memory."""
+    many = Answer(200, b'{"items":[' + b",".join([b"{}"] * 2_000_000) + b"]}")
+    tracemalloc.start()
+    try:
+        said = listed(tmp_path, answering(many, "s"), tool, limit=2).text
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert "with more than 8,388,608 bytes or 500,000 values" in said
+    assert peak < 50_000_000
+
+
+HUGE = "9" * 4300
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        f'{{"items": [], "metadata": {{"continue": "x", "remainingItemCount": {HUGE}}}}}',
+        f'{{"items": [{{"status": {{"containerStatuses": [{{"restartCount": {HUGE}}}]}}}}]}}',
+        f'{{"items": [{{"status": {{"containerStatuses": [{{"restartCount": {10**30}}}]}}}}]}}',
+        f'{{"items": [{{"status": {{"initContainerStatuses": [{{"restartCount": -{HUGE}}}]}}}}]}}',
+        f'{{"items": [{{"metadata": {{"generation": {HUGE}}}}}]}}',
+    ],
+)
+def test_a_number_that_no_cluster_has_is_refused_in_a_sentence(tmp_path: Path, page: str) -> None:
+    result = listed(tmp_path, answering(Answer(200, page.encode())))
+    assert "did not send a list of pods" in result.text and "\n" not in result.text
+    assert result.failure is Failure.TOOL_ERROR
+
+
+def test_the_largest_numbers_of_the_api_are_shown(tmp_path: Path) -> None:
+    many = [running("app", restarts=2**63 - 1), running("b", restarts=2**63 - 1)]
+    result = listed(tmp_path, ApiServer(pods=[pod("web-1", statuses=many)]))
+    assert rows(result, "pods")[0]["restarts"] == 2**64 - 2
+
+
+@pytest.mark.parametrize("place", ["error", "name", "message"])
+def test_characters_without_a_width_make_no_long_output(tmp_path: Path, place: str) -> None:
+    hidden = "a" + "\u200b\u200c" * 400_000
+    found: Object = {"items": [pod(hidden)], "metadata": {}}
+    if place == "message":
+        found = {"items": [pod("web-1", phase="Failed", statuses=[], message=hidden)], "metadata": {}}
+    if place == "error":
+        found = {"kind": "Status", "message": hidden}
+    body = json.dumps(found, ensure_ascii=False).encode()
+    result = listed(tmp_path, answering(Answer(500 if place == "error" else 200, body)))
+    assert result.success is (place != "error")
+    assert len(result.text) < 3000 and len(str(result.structured)) < 20_000
 
 
 def test_names_cannot_leave_their_place_in_the_path(tmp_path: Path) -> None:

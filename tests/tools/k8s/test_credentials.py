@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast import Result
-from holdfast.tools.k8s.credentials import Login
-from holdfast.tools.k8s.kubeconfig import KubernetesSettings
-from tests.tools.k8s.api_server import TOKEN, Answer, ApiServer, Object, Seen, encoded, pod, status
-from tests.tools.k8s.clusters import called
+from holdfast.store.redact import Redactor
+from holdfast.tools.k8s.credentials import Credentials
+from holdfast.tools.k8s.kubeconfig import Cluster, KubernetesSettings
+from tests.runtime.support import run
+from tests.tools.k8s.api_server import (
+    TOKEN,
+    Answer,
+    ApiServer,
+    Object,
+    Seen,
+    encoded,
+    kubeconfig,
+    pod,
+    serving,
+    status,
+)
+from tests.tools.k8s.clusters import ACCESS, called, cluster_runtime
 from tests.tools.web.certificates import authority
 
 pytestmark = pytest.mark.spec("B10e")
@@ -79,7 +96,7 @@ def test_impersonation_is_sent_and_never_left_out(tmp_path: Path) -> None:
 
 
 def test_a_token_file_is_read_again_once_when_the_server_refuses_the_token(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("expired")
+    (tmp_path / "token").write_text("an-old-token")
     server = one()
 
     def rotate(seen: Seen) -> Answer | None:
@@ -92,7 +109,7 @@ def test_a_token_file_is_read_again_once_when_the_server_refuses_the_token(tmp_p
 
 
 def test_a_token_that_has_expired_is_said_to_have(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("expired")
+    (tmp_path / "token").write_text("an-old-token")
     server = one()
     result = listed(tmp_path, server, user={"tokenFile": "token"})
     assert "does not accept the credentials of the context 'dev': they are wrong or have expired." in result.text
@@ -167,16 +184,86 @@ def test_a_key_with_a_passphrase_does_not_ask_on_the_terminal(tmp_path: Path) ->
     assert "has a passphrase" in listed(tmp_path, one(), user=data).text
 
 
+@pytest.mark.spec("B10d")
 def test_the_server_cannot_send_the_token_back_to_the_model(tmp_path: Path) -> None:
     server = one()
     server.instead = lambda seen: status(403, "Forbidden", f"you sent {seen.headers['authorization']}")
     result = listed(tmp_path, server)
-    assert TOKEN not in str(result) and "[credentials]" in result.text
+    assert TOKEN not in str(result) and "you sent Bearer [secret k8s]" in result.text
     server = ApiServer(pods=[pod("web-1", phase="Failed", statuses=[], message=f"got {TOKEN}")])
     result = listed(tmp_path, server)
-    assert TOKEN not in str(result) and "web-1: got [credentials]" in result.output
+    assert TOKEN not in str(result) and "web-1: got [secret k8s]" in result.output
 
 
-def test_short_values_are_not_masked() -> None:
-    assert Login(secrets=("abcdef",)).masked("x abcdef y") == "x [credentials] y"
-    assert Login().masked("text") == "text"
+LONG = "a1b2c3d4e5" * 110
+"""A token that is longer than what is shown of a message."""
+
+
+@pytest.mark.spec("B10d")
+@pytest.mark.parametrize("place", ["error", "plain error", "message", "name"])
+def test_no_part_of_a_token_remains_where_a_text_is_cut(tmp_path: Path, place: str) -> None:
+    server = ApiServer(tokens={LONG: "viewer"}, pods=[pod("web-1")])
+    if place == "error":
+        server.instead = lambda seen: status(500, "x", f"bad token {LONG} sorry")
+    elif place == "plain error":
+        server.instead = lambda seen: Answer(500, (f"{'x' * 1500} {LONG} sorry").encode(), "text/plain")
+    elif place == "message":
+        server.pods = [pod("web-1", phase="Failed", statuses=[], message=f"got {LONG}")]
+    else:
+        server.pods = [pod(LONG)]
+    result = listed(tmp_path, server, user={"token": LONG})
+    assert LONG[:10] not in str(result)
+    assert "[secret k8s]" in result.text or place == "plain error"  # which is cut before
+
+
+@pytest.mark.spec("B10d")
+def test_a_password_is_redacted_however_json_spells_it(tmp_path: Path) -> None:
+    word = "p&ss<word>1"
+    found: Object = {
+        "items": [pod("web-1", phase="Failed", statuses=[], message=f"login with {word} now")],
+        "metadata": {},
+    }
+    body = json.dumps(found).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    server = ApiServer(passwords={"bob": word}, instead=lambda seen: Answer(200, body.encode()))
+    result = listed(tmp_path, server, user={"username": "bob", "password": word})
+    assert word not in str(result) and "login with [secret k8s] now" in result.output
+
+
+@pytest.mark.spec("B10d")
+def test_a_password_that_is_the_name_of_a_field_hides_no_field(tmp_path: Path) -> None:
+    server = ApiServer(passwords={"bob": "status"}, pods=[pod("web-1")])
+    result = listed(tmp_path, server, user={"username": "bob", "password": "status"})
+    assert result.success and "1 Running" in result.output
+
+
+@pytest.mark.spec("B10d")
+def test_a_client_key_and_the_login_of_a_proxy_are_redacted(tmp_path: Path) -> None:
+    certificate, key = authority().client_certificate("ann")
+    data = {"client-certificate-data": encoded(certificate), "client-key-data": encoded(key)}
+    line = key.splitlines()[1]
+    server = ApiServer(pods=[pod("web-1", phase="Failed", statuses=[], message=f"key {line}")])
+    result = listed(tmp_path, server, user=data)
+    assert result.success and line not in str(result) and "key [secret k8s]" in result.output
+    redactor = Redactor()
+    access = replace(ACCESS, cluster=Cluster(proxy_url="http://me:proxy%20word@proxy.example:3128"))
+    run(Credentials(access, tmp_path, redactor).login(5.0))
+    pair = b64encode(b"me:proxy word").decode()
+    assert redactor.known(f"a proxy%20word b proxy word c {pair}") == "a [secret k8s] b [secret k8s] c [secret k8s]"
+
+
+def test_calls_at_once_share_a_token_that_was_replaced(tmp_path: Path) -> None:
+    """Each of them is refused with the old token; the first reads the file, the others use what it read."""
+    (tmp_path / "token").write_text("old-token-000")
+    server = ApiServer(pods=[pod("web-1")], tokens={"old-token-000": "viewer"})
+
+    async def work() -> list[Result]:
+        async with serving(server):
+            path = kubeconfig(tmp_path, server, user={"tokenFile": "token"})
+            async with cluster_runtime(tmp_path, KubernetesSettings(kubeconfig=str(path))) as runtime:
+                assert (await runtime.call("k8s.pods", {})).success
+                (tmp_path / "token").write_text("new-token-111")
+                server.tokens = {"new-token-111": "viewer"}
+                return await asyncio.gather(*(runtime.call("k8s.pods", {}) for _ in range(4)))
+
+    results = run(work())
+    assert [result.error for result in results] == [None] * 4

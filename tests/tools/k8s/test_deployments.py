@@ -12,12 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.tools.k8s.cluster import Listing
-from holdfast.tools.k8s.deployments import (
-    K8S_DEPLOYMENTS,
-    deployment_state,
-    deployments_output,
-    render_deployments,
-)
+from holdfast.tools.k8s.deployments import DEPLOYMENTS as VIEW
+from holdfast.tools.k8s.deployments import K8S_DEPLOYMENTS, deployment_state
 from holdfast.tools.k8s.objects import Deployment
 from tests.soak import rounds
 from tests.tools.k8s.api_server import ApiServer, Object, deployment
@@ -89,9 +85,9 @@ def test_any_deployment_has_a_state(item: dict[str, Any]) -> None:
 @given(st.lists(DEPLOYMENTS, max_size=4))
 def test_any_deployments_are_rendered_as_one_line_each(items: list[Object]) -> None:
     found = Listing(items=tuple(msgspec.convert(items, list[Deployment])))
-    output = deployments_output(ACCESS, None, found, datetime(2026, 5, 6, tzinfo=UTC))
+    output = VIEW.output(ACCESS, None, found, datetime(2026, 5, 6, tzinfo=UTC))
     assert K8S_DEPLOYMENTS.output_validator is not None
     assert not K8S_DEPLOYMENTS.output_validator.violations(output)
-    lines = render_deployments(output).split("\n")
+    lines = VIEW.render(output).split("\n")
     assert not any(char in line for line in lines for char in "\r\x1b\x85\u2028\x00")
     assert not items or len(lines) >= len(items) + 3

@@ -50,11 +50,11 @@ def refused(folder: Path, body: str, seconds: float = 60, **plugin: Any) -> str:
     return str(error.value)
 
 
-def listed(folder: Path, server: ApiServer, plugin: Object, times: int = 1) -> list[Result]:
+def listed(folder: Path, server: ApiServer, plugin: Object, times: int = 1, seconds: float = 50.0) -> list[Result]:
     async def work() -> list[Result]:
         async with serving(server):
             path = kubeconfig(folder, server, user={"exec": {"apiVersion": API, **plugin}})
-            async with cluster_runtime(folder, replace(RUNS, kubeconfig=str(path))) as runtime:
+            async with cluster_runtime(folder, replace(RUNS, kubeconfig=str(path)), seconds=seconds) as runtime:
                 return [await runtime.call("k8s.pods", {}) for _ in range(times)]
 
     return run(work())
@@ -166,3 +166,9 @@ def test_the_option_is_needed_to_run_a_plugin(tmp_path: Path) -> None:
 
     assert "Set k8s.exec_plugins = true" in run(work()).text
     assert not (tmp_path / "ran").exists() and not server.seen
+
+
+def test_a_plugin_that_does_not_end_is_named_before_the_call_runs_out_of_time(tmp_path: Path) -> None:
+    path = program(tmp_path, "exec sleep 600")
+    (result,) = listed(tmp_path, ApiServer(), {"command": str(path)}, seconds=3.0)
+    assert f"'{path}', with which the context 'dev' logs in, did not end within 2." in result.text

@@ -140,13 +140,43 @@ def test_inside_a_pod_the_service_account_is_used(tmp_path: Path, monkeypatch: p
         (config(user={"as": "x", "as-user-extra": {"a": ["b"]}}), "as-user-extra"),
         (config({"server": "ftp://k.example"}), "scheme ftp:"),
         (config({"server": ""}), "address is empty"),
-        (config({"server": "https://user:pw@k.example"}), "user name or password"),
+        (config({"server": "https://user:pw@k.example"}), "contains a login. Move it to the user."),
         (config({"proxy-url": "socks5://p.example"}), "proxy-url"),
-        (config({"proxy-url": "https://p.example"}), "Only http:// proxies"),
+        (config({"proxy-url": "https://p.example"}), "Supported are http:// proxies"),
+        (
+            config({"server": "http://localhost:8001", "proxy-url": "http://p.example:3128"}),
+            "not encrypted. Use https, or set k8s.insecure = true",
+        ),
     ],
 )
 def test_what_needs_an_option_or_cannot_be_honoured_is_refused(tmp_path: Path, content: Object, words: str) -> None:
     assert words in refused(tmp_path, content)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:s3cr\u2100et@p.example:3128",
+        "http://me:s3cr[et@p.example",
+        "http://me:s3cr/et@p.example",
+        "http://me:12?s3cret@p.example",
+        "socks5://me:s3cret@p.example:1",
+        "https://me:s3cret@p.example",
+        "http://me:s3cret@p.example:99999",
+        "me:s3cret@p.example",
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_refused_without_its_password(tmp_path: Path, url: str) -> None:
+    said = refused(tmp_path, config({"proxy-url": url}))
+    assert "proxy-url" in said and "s3cr" not in said and "me:" not in said
+
+
+@pytest.mark.parametrize("kind", ["contexts", "clusters", "users"])
+def test_a_name_that_stands_for_two_things_is_refused(tmp_path: Path, kind: str) -> None:
+    content = config()
+    name = content[kind][0]["name"]
+    content[kind] = [*content[kind], {"name": name}]
+    assert f"has 2 {kind} '{name}'. Keep one." in refused(tmp_path, content)
 
 
 def test_options_allow_what_they_name(tmp_path: Path) -> None:

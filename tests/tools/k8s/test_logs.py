@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -160,21 +161,25 @@ def test_an_empty_log_is_said_to_be_empty(tmp_path: Path) -> None:
 
 
 def test_lines_arrive_while_the_log_is_read(tmp_path: Path) -> None:
-    server = one(b"one\n", b"two\n")
+    assert logs_with_output(tmp_path, one(b"one\n", b"two\n"))[1] == "one\ntwo\n"
 
-    async def work() -> list[str]:
+
+def logs_with_output(folder: Path, server: ApiServer, **given: Any) -> tuple[Result, str]:
+    """A call, and what it showed while it ran; `given` goes to `kubeconfig`."""
+
+    async def work() -> tuple[Result, str]:
         async with serving(server):
-            settings = KubernetesSettings(kubeconfig=str(kubeconfig(tmp_path, server)))
-            async with cluster_runtime(tmp_path, settings) as runtime:
+            settings = KubernetesSettings(kubeconfig=str(kubeconfig(folder, server, **given)))
+            async with cluster_runtime(folder, settings) as runtime:
                 with runtime.subscribe() as events:
-                    await runtime.call("k8s.logs", {"pod": "web-1"})
-                    return [event.text for event in events.take() if isinstance(event, Output)]
+                    result = await runtime.call("k8s.logs", {"pod": "web-1"})
+                    return result, "".join(event.text for event in events.take() if isinstance(event, Output))
 
-    assert "".join(run(work())) == "one\ntwo\n"
+    return run(work())
 
 
 def test_a_secret_in_a_line_is_masked_even_across_chunks(tmp_path: Path) -> None:
-    """The configured secret by the runtime, the credentials of the kubeconfig by the tool."""
+    """A configured secret, and the credentials of the kubeconfig."""
     server = one(b"key=correct-horse-bat", b"tery and Bearer " + TOKEN.encode() + b"\n")
     secrets = {"vault": SecretSource(command=("/bin/echo", "correct-horse-battery"))}
     config = Config(tools=ToolsConfig(profile="full"), secrets=secrets)
@@ -192,7 +197,27 @@ def test_a_secret_in_a_line_is_masked_even_across_chunks(tmp_path: Path) -> None
     result, shown = run(work())
     for text in (result.output, str(result.structured), shown):
         assert "correct-horse-battery" not in text and TOKEN not in text
-        assert "[credentials]" in text
+        assert "key=[secret vault] and Bearer [secret k8s]" in text
+
+
+def test_no_part_of_a_token_remains_where_a_line_is_cut_or_breaks_off(tmp_path: Path) -> None:
+    token = "a1b2c3d4e5" * 110
+    server = one(b"x" * (8192 - 400) + token.encode() + b"\n", tokens={token: "viewer"})
+    result, shown = logs_with_output(tmp_path, server, user={"token": token})
+    for text in (result.output, str(result.structured), shown):
+        assert token[:10] not in text and "x[secret k8s]… [" in text
+
+    async def breaks(writer: Writer) -> None:
+        writer.write(f"got {token[:800]}".encode())
+        await writer.drain()
+
+    server.instead = lambda seen: (
+        Answer(200, b"", "text/plain", {"Content-Length": "5000"}, breaks) if seen.path.endswith("/log") else None
+    )
+    result, shown = logs_with_output(tmp_path, server, user={"token": token})
+    assert not result.success
+    for text in (result.output, str(result.structured), shown):
+        assert token[:10] not in text and "got [secret k8s]" in text
 
 
 class Lines(Iterable[bytes]):
@@ -245,6 +270,20 @@ def test_a_log_that_breaks_off_is_shown_as_far_as_it_came(tmp_path: Path) -> Non
     result = logs(tmp_path, server)
     assert not result.success and "ended its answer too early" in str(result.error)
     assert result.output.endswith("first") and facts(result)["complete"] is False
+
+
+def test_a_log_that_breaks_off_within_a_line_keeps_that_line(tmp_path: Path) -> None:
+    async def breaks(writer: Writer) -> None:
+        writer.write(b"first\npanic: the reason")
+        await writer.drain()
+
+    server = one()
+    server.instead = lambda seen: (
+        Answer(200, b"", "text/plain", {"Content-Length": "1000"}, breaks) if seen.path.endswith("/log") else None
+    )
+    result, shown = logs_with_output(tmp_path, server)
+    assert not result.success and result.output.endswith("\n\nfirst\npanic: the reason")
+    assert shown == "first\npanic: the reason\n"
 
 
 def test_the_log_cannot_imitate_our_words(tmp_path: Path) -> None:

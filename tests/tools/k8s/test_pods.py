@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from holdfast.tools.k8s.cluster import Listing
 from holdfast.tools.k8s.kubeconfig import KubernetesSettings
 from holdfast.tools.k8s.objects import Pod
-from holdfast.tools.k8s.pods import K8S_PODS, pods_output, render_pods
+from holdfast.tools.k8s.pods import K8S_PODS
+from holdfast.tools.k8s.pods import PODS as VIEW
 from tests.soak import rounds
 from tests.tools.k8s.api_server import ApiServer, Object, ended, pod, waiting
 from tests.tools.k8s.clusters import ACCESS, called, facts, rows
@@ -100,9 +101,9 @@ def test_a_long_list_is_read_in_pages_and_says_what_is_left_out(tmp_path: Path) 
 @given(st.lists(PODS, max_size=4), st.booleans())
 def test_any_pods_are_rendered_as_one_line_each(items: list[Object], everywhere: bool) -> None:
     found = Listing(items=tuple(msgspec.convert(items, list[Pod])))
-    output = pods_output(ACCESS, None if everywhere else "n", found, datetime(2026, 5, 6, tzinfo=UTC))
+    output = VIEW.output(ACCESS, None if everywhere else "n", found, datetime(2026, 5, 6, tzinfo=UTC))
     assert K8S_PODS.output_validator is not None
     assert not K8S_PODS.output_validator.violations(output)
-    lines = render_pods(output).split("\n")
+    lines = VIEW.render(output).split("\n")
     assert not any(char in line for line in lines for char in "\r\x1b\x85\u2028\x00")
     assert not items or len(lines) >= len(items) + 3

@@ -20,9 +20,9 @@ from holdfast.contract.errors import HoldfastError
 from holdfast.net.client import Headers, HttpClient, HttpRequest, HttpStream, Limits, RequestFailed
 from holdfast.net.network import Network
 from holdfast.net.urls import HttpUrl
-from holdfast.text.escape import clip, escape
+from holdfast.text.escape import clip_escaped
 from holdfast.text.suggest import did_you_mean
-from holdfast.tools.k8s.credentials import Credentials, Login, tls_context
+from holdfast.tools.k8s.credentials import Credentials, Login, Redactor, tls_context
 from holdfast.tools.k8s.kubeconfig import (
     SERVICE_ACCOUNT,
     Access,
@@ -31,14 +31,16 @@ from holdfast.tools.k8s.kubeconfig import (
     read_access,
     server_name,
 )
-from holdfast.tools.k8s.objects import NamedObject, ObjectList, Status
+from holdfast.tools.k8s.objects import NamedObject, ObjectList, Status, with_texts
 
 Resource = Literal["pods", "pods/log", "deployments", "namespaces"]
 Verb = Literal["get", "list"]
 Params = dict[str, str]
 PAGE: Final = 100
-_PAGE_BYTES: Final = 32 * 1024 * 1024
+_PAGE_BYTES: Final = 8 * 1024 * 1024
 """More than a page of ordinary objects has. A larger one is asked for in smaller parts."""
+_PAGE_VALUES: Final = 500_000
+"""How many values a page may have: many small ones need far more memory than bytes. An ordinary pod has about 500."""
 _STATUS_BYTES: Final = 256 * 1024
 _MAX_PAGES: Final = 100
 _MAX_NAMES: Final = 1000
@@ -73,10 +75,16 @@ class Kubernetes:
     """One per runtime. Credentials that a plugin printed are kept in memory until they expire."""
 
     def __init__(
-        self, network: Network, settings: KubernetesSettings, *, service_account: Path = SERVICE_ACCOUNT
+        self,
+        network: Network,
+        settings: KubernetesSettings,
+        redactor: Redactor,
+        *,
+        service_account: Path = SERVICE_ACCOUNT,
     ) -> None:
         self.network = network
         self.settings = settings
+        self.redactor = redactor
         self._service_account = service_account
         self._known: dict[str, Credentials] = {}
         """By context."""
@@ -90,8 +98,8 @@ class Kubernetes:
         """Open a cluster for one call, which `by` names in the network log. Raises `HoldfastError`."""
         known = self._known.get(access.context)
         if known is None or known.access != access:  # the kubeconfig was edited
-            known = self._known[access.context] = Credentials(access, project)
-        reader = ClusterReader(self.network, known, by=by, seconds=seconds)
+            known = self._known[access.context] = Credentials(access, project, self.redactor)
+        reader = ClusterReader(self.network, known, self.redactor, by=by, seconds=seconds)
         try:
             yield reader
         finally:
@@ -101,8 +109,11 @@ class Kubernetes:
 class ClusterReader:
     """Reads objects and logs of one cluster, within one call."""
 
-    def __init__(self, network: Network, credentials: Credentials, *, by: str, seconds: float) -> None:
+    def __init__(
+        self, network: Network, credentials: Credentials, redactor: Redactor, *, by: str, seconds: float
+    ) -> None:
         self.access = credentials.access
+        self._redactor = redactor
         self._credentials = credentials
         self._network = network
         self._by = by
@@ -115,10 +126,6 @@ class ClusterReader:
         if self._client is not None:
             await self._client.close()
             self._client = None
-
-    def masked(self, text: str) -> str:
-        """Return the text without the credentials of the context."""
-        return text if self._login is None else self._login.masked(text)
 
     async def list(
         self, kind: type[T], resource: Resource, namespace: str | None, params: Params, most: int
@@ -146,10 +153,10 @@ class ClusterReader:
             body = await self._body("list", resource, namespace, None, asked)
             if body is None:  # larger than a page may be
                 if wanted == 1:
-                    raise ClusterError(f"{self._host} sent one of the {resource} with more than {_PAGE_BYTES:,} bytes.")
+                    raise ClusterError(f"{self._host} sent one of the {resource} with {_too_much()}.")
                 size = max(1, wanted // 8)
                 continue
-            page = self._decoded(body, ObjectList[kind], f"a list of {resource}")
+            page = await self._decoded(body, ObjectList[kind], f"a list of {resource}")
             found += page.items or ()
             token = page.metadata.continue_ or ""
             if not token or len(found) >= most:
@@ -165,8 +172,8 @@ class ClusterReader:
     async def get(self, kind: type[T], resource: Resource, namespace: str | None, name: str) -> T:
         body = await self._body("get", resource, namespace, name, {})
         if body is None:
-            raise ClusterError(f"{self._host} sent an object with more than {_PAGE_BYTES:,} bytes.")
-        return self._decoded(body, kind, "the object that was asked for")
+            raise ClusterError(f"{self._host} sent an object with {_too_much()}.")
+        return await self._decoded(body, kind, "the object that was asked for")
 
     async def names(self, resource: Resource, namespace: str | None) -> list[str]:
         """Return names for a suggestion; none if they cannot be listed."""
@@ -218,7 +225,7 @@ class ClusterReader:
                 continue
             if answer.status != 200:
                 raise self._failure(answer.status, answer.headers, answer.body, verb, resource, namespace)
-            return None if answer.cut else answer.body
+            return None if answer.cut or _values(answer.body) > _PAGE_VALUES else answer.body
 
     def _request(
         self, resource: Resource, namespace: str | None, name: str | None, params: Params, accept: str
@@ -237,14 +244,17 @@ class ClusterReader:
         return replace(request, headers=(*request.headers, *self._login.headers))
 
     def _limits(self) -> Limits:
+        return Limits(seconds=self._left(), max_bytes=_PAGE_BYTES)
+
+    def _left(self) -> float:
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise RequestFailed(f"{self._host} did not send everything in time.", timed_out=True)
-        return Limits(seconds=left, max_bytes=_PAGE_BYTES)
+        return left
 
     async def _ready(self) -> HttpClient:
         if self._client is None:
-            self._login = await self._credentials.login()
+            self._login = await self._credentials.login(self._left())
             self._client = await self._connected(self._login)
         return self._client
 
@@ -263,10 +273,10 @@ class ClusterReader:
 
     async def _renew(self) -> bool:
         """Log in again, once in a call. Returns False if there are no other credentials."""
-        if self._renewed:
+        if self._renewed or self._login is None:
             return False
         self._renewed = True
-        if await self._credentials.renewed() is None:
+        if await self._credentials.renewed(self._login, self._left()) is None:
             return False
         await self.close()
         return True
@@ -275,23 +285,25 @@ class ClusterReader:
     def _host(self) -> str:
         return self.access.url.entry
 
-    def _decoded(self, body: bytes, kind: type[T], what: str) -> T:
-        if self._login is not None:
-            body = self._login.masked_bytes(body)
+    async def _decoded(self, body: bytes, kind: type[T], what: str) -> T:
         try:
-            return msgspec.json.decode(body, type=kind)
+            return await asyncio.to_thread(self._decode, body, kind)  # many objects take a while
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            told = escape(clip(str(error), 200))
+            told = clip_escaped(str(error), 200)
             raise ClusterError(
                 f"{self._host} did not send {what}: {told}. Check that the server of the context "
                 f"{quoted(self.access.context)} is a Kubernetes API server."
             ) from None
 
+    def _decode(self, body: bytes, kind: type[T]) -> T:
+        """Decode an answer, and redact what may be cut later: half a token would not be recognized."""
+        return with_texts(msgspec.json.decode(body, type=kind), self._redactor.known)
+
     def _failure(
         self, code: int, headers: Headers, body: bytes, verb: Verb, resource: Resource, namespace: str | None
     ) -> ClusterError:
         """Explain an answer that is an error, with the words of the server."""
-        said = self.masked(_message(body))
+        said = self._message(body)
         told = f" It says: {said}" if said else ""
         told += "" if not told or told.endswith((".", "!", "?")) else "."
         context = quoted(self.access.context)
@@ -316,6 +328,15 @@ class ClusterReader:
             sentence = f"{self._host} refused the request with status {code}.{told}"
         return ClusterError(sentence, code=code, said=said)
 
+    def _message(self, body: bytes) -> str:
+        """Return the message of a `Status`, or the first line of any other text."""
+        try:
+            text = self._decode(body, Status).message or ""
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            text = body[:2000].decode("utf-8", "replace").strip().partition("\n")[0]
+            text = "" if text.startswith("<") else self._redactor.known(text, cut=len(body) > 2000)
+        return clip_escaped(text.strip(), _MAX_MESSAGE)
+
 
 def suggestion(name: str, known: Iterable[str], what: str) -> str:
     """Return what a missing name may have meant, or the names that there are."""
@@ -329,17 +350,16 @@ def suggestion(name: str, known: Iterable[str], what: str) -> str:
 
 
 def quoted(text: str) -> str:
-    return f"'{escape(clip(text, 120))}'"
+    return f"'{clip_escaped(text, 120)}'"
 
 
-def _message(body: bytes) -> str:
-    """Return the message of a `Status`, or the first line of any other text."""
-    try:
-        text = msgspec.json.decode(body, type=Status).message or ""
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        text = body[:2000].decode("utf-8", "replace").strip().partition("\n")[0]
-        text = "" if text.startswith("<") else text
-    return escape(clip(text.strip(), _MAX_MESSAGE))
+def _too_much() -> str:
+    return f"more than {_PAGE_BYTES:,} bytes or {_PAGE_VALUES:,} values"
+
+
+def _values(body: bytes) -> int:
+    """Return at least the number of values in JSON, and little more."""
+    return body.count(b",") + body.count(b"{") + body.count(b"[")
 
 
 def _segment(text: str) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from functools import partial
 from typing import Final, cast
 
@@ -17,37 +15,18 @@ from holdfast.contract.json import Args
 from holdfast.contract.result import Result, fail
 from holdfast.contract.tool import Reach
 from holdfast.net.gateway import RefusedHost
-from holdfast.text.escape import clip, escape
-from holdfast.tools.k8s.cluster import ClusterReader, Kubernetes, Params
+from holdfast.text.escape import clip_escaped
+from holdfast.tools.k8s.cluster import ClusterReader, Kubernetes
 from holdfast.tools.k8s.kubeconfig import Access, KubernetesSettings, read_access
-from holdfast.tools.schemas import LABEL, STRING, Schema, builtin_tool, needs_extra, nullable
+from holdfast.tools.schemas import builtin_tool, needs_extra, nullable
 
 DEFAULT_SECONDS: Final = 30.0
-DEFAULT_LIMIT: Final = 200
-MAX_LIMIT: Final = 1000
 _MARGIN: Final = 0.1
-_NOTE: Final = 300
 
 CONTEXT: Final = nullable(
     "string", "Context of the kubeconfig (default: the configured or current one).", maxLength=500
 )
 NAMESPACE: Final = nullable("string", "Namespace", maxLength=253)
-LIST_ARGUMENTS: Final[dict[str, Schema]] = {
-    "namespace": NAMESPACE,
-    "all_namespaces": nullable("boolean", "List all namespaces (default false)."),
-    "selector": nullable("string", "Label selector (e.g. app=web,tier!=cache).", maxLength=1000),
-    "field_selector": nullable("string", "Field selector (e.g. status.phase=Running).", maxLength=1000),
-    "context": CONTEXT,
-    "limit": nullable("integer", f"Most objects to list (default {DEFAULT_LIMIT}).", minimum=1, maximum=MAX_LIMIT),
-    "label": LABEL,
-}
-LIST_OUTPUT: Final[dict[str, Schema]] = {
-    "context": STRING,
-    "server": STRING,
-    "namespace": {"type": ["string", "null"], "description": "Null for all namespaces."},
-    "more": {"type": "boolean", "description": "Whether there are more objects than were listed."},
-    "remaining": {"type": ["integer", "null"], "description": "How many, if the server says so."},
-}
 
 
 def reach_of(settings: KubernetesSettings) -> Callable[[Args], Reach]:
@@ -88,7 +67,7 @@ def proposal(args: Args, ctx: Context, describe: Callable[[Access], str]) -> Pro
     if isinstance(decision, RefusedHost):
         return fail(decision.reason)
     through = f" through the proxy {url.entry}" if access.proxy is not None else ""
-    summary = f"{what} (context {escape(clip(access.context, 80))}, {access.url.entry}{through})"
+    summary = f"{what} (context {clip_escaped(access.context, 80)}, {access.url.entry}{through})"
     return Proposal(tool_name=ctx.tool_name, summary=summary, risk=Risk.MEDIUM, payload=args, preview=summary)
 
 
@@ -105,50 +84,3 @@ async def opened(args: Args, ctx: Context) -> AsyncGenerator[ClusterReader]:
 
 def _name(ctx: Context) -> str:
     return f"{ctx.tool_name} {ctx.call_id}"
-
-
-def listed_namespace(args: Args, access: Access) -> str | None:
-    """Return the namespace of a list, None for all."""
-    return None if args.get("all_namespaces") else cast("str | None", args.get("namespace")) or access.namespace
-
-
-def where(args: Args, access: Access) -> str:
-    namespace = listed_namespace(args, access)
-    return "all namespaces" if namespace is None else f"namespace {escape(clip(namespace, 80))}"
-
-
-def list_preview(args: Args, width: int) -> str:
-    parts = ["all namespaces"] if args.get("all_namespaces") else []
-    parts += [
-        f"{name}={args[name]}" for name in ("namespace", "selector", "field_selector", "context") if args.get(name)
-    ]
-    label = args.get("label")
-    shown = " ".join(parts)
-    return f"{shown}  # {label}" if isinstance(label, str) and label.strip() else shown
-
-
-def list_params(args: Args) -> Params:
-    wanted = {"labelSelector": args.get("selector"), "fieldSelector": args.get("field_selector")}
-    return {name: str(value) for name, value in wanted.items() if value}
-
-
-def list_limit(args: Args) -> int:
-    return cast("int | None", args.get("limit")) or DEFAULT_LIMIT
-
-
-def one_line(text: str | None) -> str | None:
-    """Return a text of the cluster on one line, clipped; None if it is empty. It is escaped where it is rendered."""
-    return clip(" ".join(text.split()), _NOTE) if text and text.strip() else None
-
-
-def now() -> datetime:
-    return datetime.fromtimestamp(time.time(), UTC)
-
-
-def more_note(output: Args, shown: int, what: str) -> list[str]:
-    """Return the line that says that a list is not complete."""
-    if not output["more"]:
-        return []
-    left = output["remaining"]
-    total = f"{shown} of {shown + left}" if isinstance(left, int) else f"the first {shown}"
-    return [f"Only {total} {what} are listed. Use limit, a namespace or a selector to see others."]

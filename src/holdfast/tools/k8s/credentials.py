@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import ssl
 import time
@@ -11,67 +12,75 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 from holdfast.net.client import Headers, header_problem
-from holdfast.tools.k8s.exec_plugin import ask_plugin
-from holdfast.tools.k8s.kubeconfig import Access, KubeconfigError
+from holdfast.tools.k8s.exec_plugin import SECONDS, ask_plugin
+from holdfast.tools.k8s.kubeconfig import Access, KubeconfigError, proxy_login
 
 _MAX_FILE: Final = 1024 * 1024
 _MARGIN: Final = 10.0
 """Seconds before their end in which credentials of a plugin are no longer used."""
-_MASK: Final = "[credentials]"
-_SHORTEST: Final = 6
-"""Shorter values are not masked: they would mask ordinary words."""
+_SCOPE: Final = "k8s"
+"""The name of the credentials where they are redacted."""
+
+
+class Redactor(Protocol):
+    """The redactor of the runtime, which redacts added values in everything that a call shows or returns."""
+
+    def add(self, name: str, value: str) -> None: ...
+
+    def known(self, text: str, *, cut: bool = False) -> str:
+        """Redact a text now, because it is about to be cut. `cut`: it already is, so its end may begin a value."""
+        ...
 
 
 class Login(Struct, frozen=True, kw_only=True):
-    """What one request carries, and what must not appear in any output."""
+    """What one request carries."""
 
     headers: Headers = ()
     certificate: bytes | None = None
     key: bytes | None = None
-    secrets: tuple[str, ...] = ()
     expires: float | None = None
-
-    def masked(self, text: str) -> str:
-        for secret in self.secrets:
-            text = text.replace(secret, _MASK)
-        return text
-
-    def masked_bytes(self, body: bytes) -> bytes:
-        for secret in self.secrets:
-            body = body.replace(secret.encode(), _MASK.encode())
-        return body
 
 
 class Credentials:
     """The logins of one context. What a plugin printed is kept until it expires or the server refuses it."""
 
-    def __init__(self, access: Access, project: Path) -> None:
+    def __init__(self, access: Access, project: Path, redactor: Redactor) -> None:
         self.access = access
         self._project = project
+        self._redactor = redactor
         self._login: Login | None = None
+        self._turn = asyncio.Lock()
 
-    async def login(self) -> Login:
-        """Return the login to use now. Raises `KubeconfigError`."""
+    async def login(self, seconds: float) -> Login:
+        """Return the login to use now. A plugin has at most `seconds`. Raises `KubeconfigError`."""
+        async with self._turn:
+            return await self._current(seconds)
+
+    async def renewed(self, refused: Login, seconds: float) -> Login | None:
+        """Return another login after the server refused one: the token file is read again, a plugin asked again, unless
+        another call has done that. None if there is no other."""
+        async with self._turn:
+            if self._login == refused:
+                self._login = None
+            found = await self._current(seconds)
+        return None if found == refused else found
+
+    async def _current(self, seconds: float) -> Login:
         known = self._login
         if known is not None and (known.expires is None or time.time() < known.expires - _MARGIN):
             return known
-        self._login = await self._new()
+        self._login = await self._new(seconds)
         return self._login
 
-    async def renewed(self) -> Login | None:
-        """Return another login after the server refused one: the token file is read again, a plugin asked again. None
-        if there is no other."""
-        before, self._login = self._login, None
-        after = await self.login()
-        return None if after == before else after
-
-    async def _new(self) -> Login:
+    async def _new(self, seconds: float) -> Login:
         user, access = self.access.user, self.access
+        for secret in _proxy_secrets(access):  # first, because a plugin is told about the proxy
+            self._redactor.add(_SCOPE, secret)
         headers: list[tuple[str, str]] = []
         secrets: list[str] = []
         certificate = _content(access, user.certificate_data, user.certificate_file, "client certificate")
@@ -81,7 +90,7 @@ class Credentials:
         if user.token_file:
             token = _file(access.path(user.token_file), "token file").decode("utf-8", "replace").strip()
         if user.plugin is not None and not token:
-            printed = await ask_plugin(access, user.plugin, self._project)
+            printed = await ask_plugin(access, user.plugin, self._project, min(SECONDS, seconds))
             token = printed.token
             if printed.certificate and printed.key:
                 certificate, key = printed.certificate.encode(), printed.key.encode()
@@ -93,6 +102,10 @@ class Credentials:
             pair = b64encode(f"{user.username}:{user.password or ''}".encode()).decode("ascii")
             headers.append(("Authorization", f"Basic {pair}"))
             secrets += [pair, user.password or ""]
+        if key is not None:
+            secrets.append(key.decode("utf-8", "replace"))
+        for secret in secrets:
+            self._redactor.add(_SCOPE, secret)
         headers += _impersonation(access)
         for name, value in headers:
             if (problem := header_problem(name, value)) is not None:
@@ -101,9 +114,15 @@ class Credentials:
             headers=tuple(headers),
             certificate=certificate,
             key=key,
-            secrets=tuple(secret for secret in secrets if len(secret) >= _SHORTEST),
             expires=expires,
         )
+
+
+def _proxy_secrets(access: Access) -> Iterator[str]:
+    login = None if access.cluster.proxy_url is None else proxy_login(access.cluster.proxy_url)
+    if login is not None:
+        yield login[1]
+        yield b64encode(":".join(login).encode()).decode("ascii")
 
 
 def _impersonation(access: Access) -> Iterator[tuple[str, str]]:

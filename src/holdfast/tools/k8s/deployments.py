@@ -2,35 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Final, Literal, cast
+from typing import Final, Literal
 
-from holdfast.contract.call import Proposal
-from holdfast.contract.context import Context
-from holdfast.contract.errors import HoldfastError
 from holdfast.contract.json import Args, Json
-from holdfast.contract.result import Result, fail, ok
-from holdfast.text.escape import clip, escape
-from holdfast.text.table import render_table
-from holdfast.tools.k8s.cluster import Listing
-from holdfast.tools.k8s.cluster_tool import (
-    LIST_ARGUMENTS,
-    LIST_OUTPUT,
-    cluster_tool,
-    list_limit,
-    list_params,
-    list_preview,
-    listed_namespace,
-    more_note,
-    now,
-    one_line,
-    opened,
-    proposal,
-    where,
-)
-from holdfast.tools.k8s.kubeconfig import Access
+from holdfast.text.escape import clip
+from holdfast.tools.k8s.list_view import Item, ListView, one_line
 from holdfast.tools.k8s.objects import Condition, Deployment, format_age, parse_time
 from holdfast.tools.schemas import INTEGER, STRING, STRING_OR_NULL, array, strict_object
 
@@ -38,41 +16,8 @@ State = Literal["Ready", "Progressing", "Stalled", "Paused", "Unavailable", "Sca
 _STATES: Final = ("Ready", "Progressing", "Stalled", "Paused", "Unavailable", "ScaledToZero")
 _MAX_IMAGES: Final = 20
 _MAX_CONDITIONS: Final = 10
-_MAX_DETAILS: Final = 50
 _WELL: Final = {"Available": "True", "Progressing": "True", "ReplicaFailure": "False"}
 """The status of each condition while all is well."""
-
-
-async def _propose(args: Args, ctx: Context) -> Proposal | Result:
-    return proposal(args, ctx, lambda access: f"list deployments in {where(args, access)}")
-
-
-async def _apply(args: Args, ctx: Context) -> Result:
-    try:
-        async with opened(args, ctx) as cluster:
-            namespace = listed_namespace(args, cluster.access)
-            found = await cluster.list(Deployment, "deployments", namespace, list_params(args), list_limit(args))
-            if not found.items and namespace is not None:
-                missing = await cluster.missing_namespace(namespace)
-                if missing is not None:
-                    return fail(missing)
-            access, at = cluster.access, now()
-    except HoldfastError as error:
-        return fail(str(error))
-    output = deployments_output(access, namespace, found, at)
-    return ok(render_deployments(output), structured=output)
-
-
-def deployments_output(access: Access, namespace: str | None, found: Listing[Deployment], at: datetime) -> Args:
-    """Return the typed output for a list of deployments."""
-    return {
-        "context": access.context,
-        "server": access.url.origin,
-        "namespace": namespace,
-        "more": found.more,
-        "remaining": found.remaining,
-        "deployments": [_as_json(deployment, at) for deployment in found.items],
-    }
 
 
 def desired_replicas(deployment: Deployment) -> int:
@@ -135,70 +80,35 @@ def _condition(condition: Condition) -> Args:
     }
 
 
-def render_deployments(output: Args) -> str:
-    """Render the output: a line of counts, a table, and the conditions that say why replicas are missing."""
-    found = cast("list[dict[str, Any]]", output["deployments"])
-    everywhere = output["namespace"] is None
-    place = "all namespaces" if everywhere else f"namespace {escape(clip(str(output['namespace']), 80))}"
-    place += f" of context {escape(clip(str(output['context']), 80))}"
-    if not found:
-        return f"No deployments found in {place}."
-    counts = Counter(str(each["status"]) for each in found)
-    told = ", ".join(f"{count} {status}" for status, count in counts.most_common())
-    lines = [f"{len(found)} {'deployment' if len(found) == 1 else 'deployments'} in {place}: {told}"]
-    lines += more_note(output, len(found), "deployments")
-    header = ("NAMESPACE", "NAME", "READY", "UP-TO-DATE", "AVAILABLE", "STATUS", "AGE", "IMAGES")
-    rows = [_row(each) for each in found]
-    start = 0 if everywhere else 1
-    lines += ["", *render_table(header[start:], [row[start:] for row in rows])]
-    details = [line for each in found for line in _details(each, everywhere)]
-    if details:
-        lines += ["", *map(escape, details[:_MAX_DETAILS])]
-        if len(details) > _MAX_DETAILS:
-            lines.append(f"({len(details) - _MAX_DETAILS} more in the structured output)")
-    return "\n".join(lines)
+def _row(item: Item) -> tuple[str, ...]:
+    counts = (f"{item['ready']}/{item['desired']}", str(item["updated"]), str(item["available"]))
+    return (*counts, item["status"], item["age"], ", ".join(item["images"]))
 
 
-def _row(item: dict[str, Any]) -> tuple[str, ...]:
-    ready = f"{item['ready']}/{item['desired']}"
-    images = ", ".join(item["images"])
-    counts = (str(item["updated"]), str(item["available"]))
-    return (item["namespace"], item["name"], ready, *counts, item["status"], item["age"], images)
-
-
-def _details(item: dict[str, Any], everywhere: bool) -> Iterable[str]:
-    name = clip(f"{item['namespace']}/{item['name']}" if everywhere else str(item["name"]), 120)
+def _details(item: Item) -> Iterable[str]:
     for condition in item["conditions"]:
         reason = f" ({clip(condition['reason'], 80)})" if condition["reason"] is not None else ""
         told = f": {condition['message']}" if condition["message"] is not None else ""
-        yield f"{name}: {condition['type']} is {condition['status']}{reason}{told}"
+        yield f"{condition['type']} is {condition['status']}{reason}{told}"
 
 
-K8S_DEPLOYMENTS: Final = cluster_tool(
-    name="k8s.deployments",
-    description="List Kubernetes deployments with replica readiness summary",
-    input_schema=strict_object(**LIST_ARGUMENTS),
-    output_schema=strict_object(
-        **LIST_OUTPUT,
-        deployments=array(
-            strict_object(
-                namespace=STRING,
-                name=STRING,
-                status={"enum": [*_STATES]},
-                ready=INTEGER,
-                desired=INTEGER,
-                updated=INTEGER,
-                available=INTEGER,
-                conditions=array(
-                    strict_object(type=STRING, status=STRING, reason=STRING_OR_NULL, message=STRING_OR_NULL)
-                ),
-                images=array(STRING),
-                age=STRING,
-                created=STRING_OR_NULL,
-            )
-        ),
-    ),
-    propose=_propose,
-    apply=_apply,
-    format_preview=list_preview,
+DEPLOYMENTS: Final = ListView(
+    resource="deployments",
+    kind=Deployment,
+    as_json=_as_json,
+    header=("READY", "UP-TO-DATE", "AVAILABLE", "STATUS", "AGE", "IMAGES"),
+    row=_row,
+    details=_details,
+)
+K8S_DEPLOYMENTS: Final = DEPLOYMENTS.tool(
+    "List Kubernetes deployments with replica readiness summary",
+    status={"enum": [*_STATES]},
+    ready=INTEGER,
+    desired=INTEGER,
+    updated=INTEGER,
+    available=INTEGER,
+    conditions=array(strict_object(type=STRING, status=STRING, reason=STRING_OR_NULL, message=STRING_OR_NULL)),
+    images=array(STRING),
+    age=STRING,
+    created=STRING_OR_NULL,
 )

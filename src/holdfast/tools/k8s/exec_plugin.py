@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct, field
 
 from holdfast.helper_process import ProgramRefused, start_async, user_environment, user_program
-from holdfast.text.escape import clip, escape
+from holdfast.text.escape import clip_escaped
 from holdfast.tools.k8s.kubeconfig import Access, ExecPlugin, KubeconfigError
 
 SECONDS: Final = 30.0
@@ -52,7 +52,7 @@ async def ask_plugin(access: Access, plugin: ExecPlugin, project: Path, seconds:
         program = user_program(_resolved(access, plugin.command), project)
         output = await _run((program, *(plugin.args or ())), _environment(access, plugin, project), name, seconds)
     except ProgramRefused as error:
-        hint = f" {escape(clip(plugin.install_hint, 300))}" if plugin.install_hint else ""
+        hint = f" {clip_escaped(plugin.install_hint, 300)}" if plugin.install_hint else ""
         raise KubeconfigError(f"{name} cannot be run: {error}{hint}") from None
     except OSError as error:
         raise KubeconfigError(f"{name} cannot be run: {error.strerror or error}.") from None
@@ -110,7 +110,7 @@ async def _run(argv: tuple[str, ...], env: dict[str, str], name: str, seconds: f
     if code != 0:
         # What it prints is for the person who configured it, and can contain credentials: only its last line is shown.
         line = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        told = f": {escape(clip(line, 300))}" if line else ""
+        told = f": {clip_escaped(line, 300)}" if line else ""
         raise KubeconfigError(f"{name} failed with exit code {code}{told}")
     if len(output) > _MAX_OUTPUT:
         raise KubeconfigError(f"{name} printed more than {_MAX_OUTPUT // 1024} KB.")
@@ -126,4 +126,4 @@ async def _read(stream: asyncio.StreamReader) -> bytes:
 
 
 def _quoted(text: str) -> str:
-    return f"'{escape(clip(text, 120))}'"
+    return f"'{clip_escaped(text, 120)}'"

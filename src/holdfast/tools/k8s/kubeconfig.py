@@ -7,6 +7,7 @@ check of certificates) still needs an option of its own. The variable KUBECONFIG
 from __future__ import annotations
 
 import os
+from collections import Counter
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +21,7 @@ from holdfast.contract.errors import HoldfastError
 from holdfast.net.addresses import is_localhost
 from holdfast.net.hosts import normalize_host
 from holdfast.net.urls import BadUrl, HttpUrl, parse_url
-from holdfast.text.escape import clip, escape
+from holdfast.text.escape import clip_escaped
 from holdfast.text.suggest import did_you_mean
 
 DEFAULT_FILE: Final = "~/.kube/config"
@@ -193,6 +194,12 @@ def _parsed(path: Path, version: tuple[int, int, int]) -> Kubeconfig:
 
 
 def _selected(config: Kubeconfig, settings: KubernetesSettings, context: str | None, path: Path) -> Access:
+    for kind, items in (("contexts", config.contexts), ("clusters", config.clusters), ("users", config.users)):
+        for name, count in Counter(item.name for item in items or ()).items():
+            if count > 1:
+                raise KubeconfigError(
+                    f"The kubeconfig {_shown(str(path))} has {count} {kind} {_shown(name)}. Keep one."
+                )
     contexts = {item.name: item.context or Context() for item in config.contexts or ()}
     name = context or settings.context or config.current
     if name is None:
@@ -258,7 +265,8 @@ def _check_allowed(name: str, settings: KubernetesSettings) -> None:
 def _checked(access: Access, settings: KubernetesSettings) -> Access:
     """Refuse what needs an option of its own, and what would be ignored silently."""
     cluster, user, name = access.cluster, access.user, access.context
-    local = is_localhost(access.url.host) or access.url.host in ("127.0.0.1", "::1")
+    # A proxy is elsewhere, and `localhost` is what it takes for it.
+    local = access.proxy is None and (is_localhost(access.url.host) or access.url.host in ("127.0.0.1", "::1"))
     if cluster.insecure and not settings.insecure:
         raise KubeconfigError(
             f"The context {_shown(name)} sets insecure-skip-tls-verify, so anyone on the way could read its "
@@ -281,11 +289,12 @@ def _checked(access: Access, settings: KubernetesSettings) -> Access:
         )
     if user.acts_as_extra:
         raise KubeconfigError(f"The user of the context {_shown(name)} has as-user-extra, which is not supported.")
-    _ = access.proxy  # raises for a proxy that cannot be used
     return access
 
 
 def _server_url(cluster: Cluster, context: str) -> HttpUrl:
+    if "@" in cluster.server:
+        raise KubeconfigError(f"The server of the context {_shown(context)} contains a login. Move it to the user.")
     try:
         url = parse_url(cluster.server)
     except BadUrl as error:
@@ -294,13 +303,20 @@ def _server_url(cluster: Cluster, context: str) -> HttpUrl:
 
 
 def _proxy_url(text: str) -> HttpUrl:
+    # The errors of `urlsplit` and `parse_url` quote what they got, which can be a part of the password.
     try:
         parts = urlsplit(text)
+        if "@" in f"{parts.path}{parts.query}{parts.fragment}":
+            raise ValueError
         url = parse_url(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}")
-    except (BadUrl, ValueError) as error:
-        raise KubeconfigError(f"The proxy-url of the cluster cannot be used: {error}") from None
-    if url.scheme != "http":
-        raise KubeconfigError(f"The proxy-url of the cluster is {url.origin}. Only http:// proxies are supported.")
+        _ = parts.port
+    except (BadUrl, ValueError):
+        url = None
+    if url is None or url.scheme != "http":
+        raise KubeconfigError(
+            "The proxy-url of the cluster cannot be used. Supported are http:// proxies, such as "
+            "http://proxy.example.org:3128; percent-encode special characters in a login."
+        )
     return url
 
 
@@ -330,10 +346,10 @@ def _named(kind: str, name: str, known: dict[str, T | None]) -> T:
 
 
 def _names(known: dict[str, Any]) -> str:
-    names = [escape(clip(name, 80)) for name in list(known)[:_LISTED]]
+    names = [clip_escaped(name, 80) for name in list(known)[:_LISTED]]
     more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
     return f"{', '.join(names)}{more}" if names else "none"
 
 
 def _shown(text: str) -> str:
-    return f"'{escape(clip(text, 200))}'"
+    return f"'{clip_escaped(text, 200)}'"

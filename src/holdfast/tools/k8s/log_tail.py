@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import re
+from codecs import getincrementaldecoder
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 MAX_LINE: Final = 8 * 1024
 """Bytes of one line that are kept; of a longer one the beginning."""
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
 
 
-class LogTail:
-    """Keeps at most `max_lines` lines and `max_bytes` bytes of UTF-8. `feed` returns what became complete, as text."""
+class Redact(Protocol):
+    def __call__(self, text: str, *, cut: bool) -> str: ...
 
-    def __init__(self, max_lines: int, max_bytes: int, *, max_line: int = MAX_LINE) -> None:
+
+def _unchanged(text: str, *, cut: bool) -> str:
+    return text
+
+
+class LogTail:
+    """Keeps at most `max_lines` lines and `max_bytes` bytes of UTF-8. `feed` returns what became complete, as text.
+
+    Each line goes through `redact`, which is told whether its end is missing.
+    """
+
+    def __init__(
+        self, max_lines: int, max_bytes: int, *, max_line: int = MAX_LINE, redact: Redact = _unchanged
+    ) -> None:
+        self._redact = redact
         self.max_lines = max_lines
         self._max_bytes = max_bytes
         self.max_line = max_line
@@ -44,13 +58,9 @@ class LogTail:
             self._extend(block, start, len(block))
         return finished
 
-    def end(self) -> list[str]:
-        """Complete the last line, which has no newline."""
-        return [self._finish()] if self._in_line else []
-
-    def mask(self, masked: Callable[[str], str]) -> None:
-        """Apply a function to the lines that are kept."""
-        self._lines = deque(map(masked, self._lines))
+    def end(self, *, broken: bool = False) -> list[str]:
+        """Complete the last line, which has no newline. `broken`: the log breaks off there."""
+        return [self._finish(broken=broken)] if self._in_line else []
 
     @property
     def kept(self) -> list[str]:
@@ -67,9 +77,10 @@ class LogTail:
         self._open += block[start : min(end, start + room)]
         self._cut += max(0, end - start - room)
 
-    def _finish(self) -> str:
-        text = self._open.decode("utf-8", "replace").removesuffix("\r")
-        text = _COLOURS.sub("", text)
+    def _finish(self, *, broken: bool = False) -> str:
+        cut = broken or self._cut > 0
+        text = getincrementaldecoder("utf-8")("replace").decode(self._open, final=not cut).removesuffix("\r")
+        text = self._redact(_COLOURS.sub("", text), cut=cut)
         if self._cut:
             self.long_lines += 1
             text += f"… [{self._cut:,} more bytes]"

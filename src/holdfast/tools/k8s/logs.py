@@ -12,9 +12,9 @@ from holdfast.contract.errors import HoldfastError
 from holdfast.contract.json import Args
 from holdfast.contract.result import Result, fail, ok
 from holdfast.net.client import RequestFailed
-from holdfast.text.escape import clip, escape
+from holdfast.text.escape import clip_escaped
 from holdfast.text.preview import with_label
-from holdfast.tools.k8s.cluster import ClusterError, ClusterReader, Params, quoted, suggestion
+from holdfast.tools.k8s.cluster import ClusterError, ClusterReader, Kubernetes, Params, quoted, suggestion
 from holdfast.tools.k8s.cluster_tool import CONTEXT, NAMESPACE, cluster_tool, opened, proposal
 from holdfast.tools.k8s.kubeconfig import Access
 from holdfast.tools.k8s.log_tail import LogTail
@@ -69,8 +69,8 @@ async def _propose(args: Args, ctx: Context) -> Proposal | Result:
     def describe(access: Access) -> str:
         if args.get("since"):
             since_seconds(str(args["since"]))
-        container = f", container {escape(clip(str(args['container']), 80))}" if args.get("container") else ""
-        pod, namespace = escape(clip(str(args["pod"]), 120)), escape(clip(_namespace(args, access), 80))
+        container = f", container {clip_escaped(str(args['container']), 80)}" if args.get("container") else ""
+        pod, namespace = clip_escaped(str(args["pod"]), 120), clip_escaped(_namespace(args, access), 80)
         return f"read the log of pod {pod}{container} in namespace {namespace}"
 
     return proposal(args, ctx, describe)
@@ -79,7 +79,7 @@ async def _propose(args: Args, ctx: Context) -> Proposal | Result:
 async def _apply(args: Args, ctx: Context) -> Result:
     limits = ctx.truncate
     most = min(_lines(args), max(1, limits.MAX_LINES - _OWN_LINES))
-    tail = LogTail(most, max(1, limits.MAX_BYTES - _OWN_BYTES))
+    tail = LogTail(most, max(1, limits.MAX_BYTES - _OWN_BYTES), redact=ctx.service(Kubernetes).redactor.known)
     output: Args = {
         "context": "",
         "namespace": "",
@@ -122,25 +122,24 @@ async def _read(
         params["sinceSeconds"] = str(since_seconds(str(args["since"])))
     if args.get("previous"):
         params["previous"] = "true"
-    streamed = 0
+    streamed, broken = 0, True
     try:
         async with cluster.log(namespace, str(args["pod"]), params) as answer:
             async for block in answer.blocks:
-                for line in tail.feed(block):
-                    streamed = _stream(ctx, cluster.masked(line), streamed)
-            for line in tail.end():
-                streamed = _stream(ctx, cluster.masked(line), streamed)
+                streamed = _stream(ctx, tail.feed(block), streamed)
+            broken = False
     except ClusterError as error:
         raise await _explained(error, cluster, namespace, args) from None
     finally:
-        tail.mask(cluster.masked)
+        _stream(ctx, tail.end(broken=broken), streamed)  # the last words before a crash often lack a newline
 
 
-def _stream(ctx: Context, line: str, streamed: int) -> int:
-    """Show a line while the log arrives; not all of a huge one."""
-    if streamed <= _MAX_STREAMED:
-        ctx.stream(f"{line}\n")
-    return streamed + len(line) + 1
+def _stream(ctx: Context, lines: list[str], streamed: int) -> int:
+    """Show lines while the log arrives; not all of a huge one."""
+    text = "".join(f"{line}\n" for line in lines)
+    if text and streamed <= _MAX_STREAMED:
+        ctx.stream(text)
+    return streamed + len(text)
 
 
 async def _container(cluster: ClusterReader, namespace: str, args: Args) -> str | None:
@@ -187,9 +186,9 @@ def _check_started(pod: Pod, container: str, args: Args) -> None:
     if status is not None and _never_ran(status):
         waiting = status.now.waiting
         reason = (waiting.reason if waiting is not None else None) or "it is waiting"
-        told = f": {escape(clip(waiting.message, 300))}" if waiting is not None and waiting.message else ""
+        told = f": {clip_escaped(waiting.message, 300)}" if waiting is not None and waiting.message else ""
         raise LogsRefused(
-            f"Container {quoted(container)} has not started, so it has no log yet ({escape(clip(reason, 80))}{told})."
+            f"Container {quoted(container)} has not started, so it has no log yet ({clip_escaped(reason, 80)}{told})."
         )
 
 
@@ -236,7 +235,7 @@ def render_log(output: Args) -> str:
     previous = "previous log" if output["previous"] else "log"
     container = f"/{output['container']}" if output["container"] else ""
     what = f"{previous} of {output['pod']}{container} (namespace {output['namespace']}, context {output['context']})"
-    what = escape(clip(what, 500))
+    what = clip_escaped(what, 500)
     notes = [f"[{note}]" for note in cast("list[Any]", output["notes"])]
     if not output["lines"]:
         return "\n".join([f"The {what} is empty.", *notes])

@@ -5,12 +5,17 @@ Text in them comes from the cluster, where others write.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Generic, TypeVar
+from typing import Annotated, Final, Generic, TypeVar, cast
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 T = TypeVar("T")
+Count = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""A number of the API: all of them have 64 bits. Python could not print one of thousands of digits."""
+SHORTEST_CUT: Final = 20
+"""No output cuts a text that has fewer characters."""
 
 
 class Metadata(Struct, frozen=True, rename="camel"):
@@ -18,13 +23,13 @@ class Metadata(Struct, frozen=True, rename="camel"):
     namespace: str | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    generation: int | None = None
+    generation: Count | None = None
     annotations: dict[str, str] | None = None
 
 
 class ListMetadata(Struct, frozen=True, rename="camel"):
     continue_: str | None = field(name="continue", default=None)
-    remaining_item_count: int | None = None
+    remaining_item_count: Count | None = None
 
 
 class Waiting(Struct, frozen=True):
@@ -37,8 +42,8 @@ class Running(Struct, frozen=True, rename="camel"):
 
 
 class Terminated(Struct, frozen=True, rename="camel"):
-    exit_code: int = 0
-    signal: int | None = None
+    exit_code: Count = 0
+    signal: Count | None = None
     reason: str | None = None
     message: str | None = None
     finished_at: str | None = None
@@ -54,7 +59,7 @@ class ContainerStatus(Struct, frozen=True, rename="camel"):
     name: str = ""
     ready: bool = False
     started: bool | None = None
-    restart_count: int = 0
+    restart_count: Count = 0
     state: ContainerState | None = None
     last_state: ContainerState | None = None
 
@@ -113,17 +118,17 @@ class Template(Struct, frozen=True):
 
 
 class DeploymentSpec(Struct, frozen=True):
-    replicas: int | None = None
+    replicas: Count | None = None
     paused: bool = False
     template: Template = Template()
 
 
 class DeploymentStatus(Struct, frozen=True, rename="camel"):
-    observed_generation: int | None = None
-    replicas: int = 0
-    updated_replicas: int = 0
-    ready_replicas: int = 0
-    available_replicas: int = 0
+    observed_generation: Count | None = None
+    replicas: Count = 0
+    updated_replicas: Count = 0
+    ready_replicas: Count = 0
+    available_replicas: Count = 0
     conditions: tuple[Condition, ...] | None = None
 
 
@@ -149,10 +154,24 @@ class ObjectList(Struct, Generic[T], frozen=True):
 class Status(Struct, frozen=True):
     """The answer to a request that failed."""
 
-    kind: str = ""
     message: str | None = None
-    reason: str | None = None
-    code: int | None = None
+
+
+def with_texts(value: T, change: Callable[[str], str]) -> T:
+    """Return an object with `change` applied to every text in it that is long enough for an output to cut it."""
+    return cast(T, _with_texts(value, change))
+
+
+def _with_texts(value: object, change: Callable[[str], str]) -> object:
+    if isinstance(value, str):
+        return change(value) if len(value) > SHORTEST_CUT else value
+    if isinstance(value, tuple):
+        return tuple(_with_texts(item, change) for item in cast("tuple[object, ...]", value))
+    if isinstance(value, dict):
+        return {name: _with_texts(item, change) for name, item in cast("dict[str, object]", value).items()}
+    if isinstance(value, Struct):
+        return type(value)(*(_with_texts(getattr(value, name), change) for name in value.__struct_fields__))
+    return value
 
 
 def parse_time(text: str | None) -> datetime | None:

@@ -2,72 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Final, cast
+from typing import Final
 
-from holdfast.contract.call import Proposal
-from holdfast.contract.context import Context
-from holdfast.contract.errors import HoldfastError
 from holdfast.contract.json import Args
-from holdfast.contract.result import Result, fail, ok
-from holdfast.text.escape import clip, escape
-from holdfast.text.table import render_table
-from holdfast.tools.k8s.cluster import Listing
-from holdfast.tools.k8s.cluster_tool import (
-    LIST_ARGUMENTS,
-    LIST_OUTPUT,
-    cluster_tool,
-    list_limit,
-    list_params,
-    list_preview,
-    listed_namespace,
-    more_note,
-    now,
-    one_line,
-    opened,
-    proposal,
-    where,
-)
-from holdfast.tools.k8s.kubeconfig import Access
+from holdfast.text.escape import clip
+from holdfast.tools.k8s.list_view import Item, ListView, one_line
 from holdfast.tools.k8s.objects import Pod, format_age, parse_time
 from holdfast.tools.k8s.pod_status import Failure, summarize_pod
-from holdfast.tools.schemas import INTEGER, INTEGER_OR_NULL, STRING, STRING_OR_NULL, array, strict_object
-
-_MAX_DETAILS: Final = 50
-
-
-async def _propose(args: Args, ctx: Context) -> Proposal | Result:
-    return proposal(args, ctx, lambda access: f"list pods in {where(args, access)}")
-
-
-async def _apply(args: Args, ctx: Context) -> Result:
-    try:
-        async with opened(args, ctx) as cluster:
-            namespace = listed_namespace(args, cluster.access)
-            found = await cluster.list(Pod, "pods", namespace, list_params(args), list_limit(args))
-            if not found.items and namespace is not None:
-                missing = await cluster.missing_namespace(namespace)
-                if missing is not None:
-                    return fail(missing)
-            access, at = cluster.access, now()
-    except HoldfastError as error:
-        return fail(str(error))
-    output = pods_output(access, namespace, found, at)
-    return ok(render_pods(output), structured=output)
-
-
-def pods_output(access: Access, namespace: str | None, found: Listing[Pod], at: datetime) -> Args:
-    """Return the typed output for a list of pods."""
-    return {
-        "context": access.context,
-        "server": access.url.origin,
-        "namespace": namespace,
-        "more": found.more,
-        "remaining": found.remaining,
-        "pods": [_as_json(pod, at) for pod in found.items],
-    }
+from holdfast.tools.schemas import INTEGER, INTEGER_OR_NULL, STRING, STRING_OR_NULL, strict_object
 
 
 def _as_json(pod: Pod, at: datetime) -> Args:
@@ -100,41 +44,15 @@ def _failure_as_json(failure: Failure, at: datetime) -> Args:
     }
 
 
-def render_pods(output: Args) -> str:
-    """Render the output: a line of counts, a table, and what is wrong with the pods that need attention."""
-    pods = cast("list[dict[str, Any]]", output["pods"])
-    everywhere = output["namespace"] is None
-    place = "all namespaces" if everywhere else f"namespace {escape(clip(str(output['namespace']), 80))}"
-    place += f" of context {escape(clip(str(output['context']), 80))}"
-    if not pods:
-        return f"No pods found in {place}."
-    counts = Counter(str(pod["status"]) for pod in pods)
-    told = escape(", ".join(f"{count} {status}" for status, count in counts.most_common(12)))
-    lines = [f"{len(pods)} {'pod' if len(pods) == 1 else 'pods'} in {place}: {told}"]
-    lines += more_note(output, len(pods), "pods")
-    header = ("NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "NODE")
-    rows = [_row(pod) for pod in pods]
-    start = 0 if everywhere else 1
-    lines += ["", *render_table(header[start:], [row[start:] for row in rows])]
-    details = [line for pod in pods for line in _details(pod, everywhere)]
-    if details:
-        lines += ["", *map(escape, details[:_MAX_DETAILS])]
-        if len(details) > _MAX_DETAILS:
-            lines.append(f"({len(details) - _MAX_DETAILS} more in the structured output)")
-    return "\n".join(lines)
-
-
-def _row(pod: dict[str, Any]) -> tuple[str, ...]:
+def _row(pod: Item) -> tuple[str, ...]:
     ago = f" ({pod['last_restart']} ago)" if pod["last_restart"] is not None else ""
     ready = f"{pod['ready']}/{pod['containers']}"
-    restarts = f"{pod['restarts']}{ago}"
-    return (pod["namespace"], pod["name"], ready, pod["status"], restarts, pod["age"], pod["node"] or "")
+    return (ready, pod["status"], f"{pod['restarts']}{ago}", pod["age"], pod["node"] or "")
 
 
-def _details(pod: dict[str, Any], everywhere: bool) -> Iterable[str]:
-    name = clip(f"{pod['namespace']}/{pod['name']}" if everywhere else str(pod["name"]), 120)
+def _details(pod: Item) -> Iterable[str]:
     if pod["message"] is not None:
-        yield f"{name}: {pod['message']}"
+        yield pod["message"]
     failure = pod["last_failure"]
     if failure is not None:
         facts = [f"exit code {failure['exit_code']}"]
@@ -142,43 +60,37 @@ def _details(pod: dict[str, Any], everywhere: bool) -> Iterable[str]:
         facts += [clip(failure["reason"], 80)] if failure["reason"] is not None else []
         facts += [f"{failure['ended']} ago"] if failure["ended"] is not None else []
         told = f": {failure['message']}" if failure["message"] is not None else ""
-        yield f"{name}: container {clip(failure['container'], 80)} failed with {', '.join(facts)}{told}"
+        yield f"container {clip(failure['container'], 80)} failed with {', '.join(facts)}{told}"
 
 
-K8S_PODS: Final = cluster_tool(
-    name="k8s.pods",
-    description="List Kubernetes pods with status summary",
-    input_schema=strict_object(**LIST_ARGUMENTS),
-    output_schema=strict_object(
-        **LIST_OUTPUT,
-        pods=array(
-            strict_object(
-                namespace=STRING,
-                name=STRING,
-                status=STRING,
-                ready=INTEGER,
-                containers=INTEGER,
-                restarts=INTEGER,
-                last_restart=STRING_OR_NULL,
-                last_failure={
-                    **strict_object(
-                        container=STRING,
-                        reason=STRING_OR_NULL,
-                        exit_code=INTEGER,
-                        signal=INTEGER_OR_NULL,
-                        ended=STRING_OR_NULL,
-                        message=STRING_OR_NULL,
-                    ),
-                    "type": ["object", "null"],
-                },
-                message=STRING_OR_NULL,
-                age=STRING,
-                created=STRING_OR_NULL,
-                node=STRING_OR_NULL,
-            )
+PODS: Final = ListView(
+    resource="pods",
+    kind=Pod,
+    as_json=_as_json,
+    header=("READY", "STATUS", "RESTARTS", "AGE", "NODE"),
+    row=_row,
+    details=_details,
+)
+K8S_PODS: Final = PODS.tool(
+    "List Kubernetes pods with status summary",
+    status=STRING,
+    ready=INTEGER,
+    containers=INTEGER,
+    restarts=INTEGER,
+    last_restart=STRING_OR_NULL,
+    last_failure={
+        **strict_object(
+            container=STRING,
+            reason=STRING_OR_NULL,
+            exit_code=INTEGER,
+            signal=INTEGER_OR_NULL,
+            ended=STRING_OR_NULL,
+            message=STRING_OR_NULL,
         ),
-    ),
-    propose=_propose,
-    apply=_apply,
-    format_preview=list_preview,
+        "type": ["object", "null"],
+    },
+    message=STRING_OR_NULL,
+    age=STRING,
+    created=STRING_OR_NULL,
+    node=STRING_OR_NULL,
 )
