@@ -17,12 +17,13 @@ from holdfast.tools.google.message import (
     Address,
     FilePart,
     Message,
+    Part,
     PartBody,
     TextPart,
-    addresses,
     attachments,
     decoded_base64,
     decoded_words,
+    header_addresses,
     html_parts,
     text_parts,
     without_quotes,
@@ -126,16 +127,17 @@ def _envelope(message: Message) -> Args:
     return {
         "id": one_line(message.id, 200),
         "thread": one_line(message.thread_id, 200),
-        "from": _addresses(payload.header("from")),
-        "to": _addresses(payload.header("to")),
+        "from": _addresses(payload, "from"),
+        "to": _addresses(payload, "to"),
         "subject": one_line(decoded_words(payload.header("subject"))),
         "date": utc_time(message.internal_date),
         "labels": [one_line(label, 100) for label in message.label_ids[:_MAX_LABELS]],
     }
 
 
-def _addresses(header: str) -> list[Json]:
-    return [{"address": each.address, "name": each.name, "misleading": each.misleading} for each in addresses(header)]
+def _addresses(payload: Part, header: str) -> list[Json]:
+    found = header_addresses(payload, header)
+    return [{"address": each.address, "name": each.name, "misleading": each.misleading} for each in found]
 
 
 def _people(given: Json) -> str:
@@ -181,8 +183,8 @@ async def _read(args: Args, ctx: Context, api: ApiSession) -> Result:
     attached = await _attached(args, files, message_id, api, notes)
     output: Args = {
         **_envelope(message),
-        "cc": _addresses(payload.header("cc")),
-        "reply_to": _addresses(payload.header("reply-to")),
+        "cc": _addresses(payload, "cc"),
+        "reply_to": _addresses(payload, "reply-to"),
         "sent": one_line(payload.header("date"), 100) or None,
         "headers": [_header(item.name, item.value) for item in payload.headers[:_MAX_HEADERS] if shape == "headers"],
         "attachments": [_file(number, each) for number, each in enumerate(files, 1)],
