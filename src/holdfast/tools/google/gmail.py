@@ -12,8 +12,10 @@ from holdfast.contract.context import Context
 from holdfast.contract.json import Args, Json
 from holdfast.contract.result import Attachment, Result, ok
 from holdfast.text.truncate import format_size
-from holdfast.tools.extraction.content import IMAGES, decode
+from holdfast.tools.extraction.content import decode
+from holdfast.tools.google.attached_file import MAX_ATTACHMENT, attached_file
 from holdfast.tools.google.message import (
+    MAX_ADDRESSES,
     Address,
     FilePart,
     Message,
@@ -34,7 +36,12 @@ from holdfast.tools.google.results import (
     PAGE,
     PAGED_TEXT,
     clean_text,
+    fitting,
+    head_room,
+    in_quotes,
+    listed,
     more_line,
+    note_lines,
     one_line,
     page_token,
     paged,
@@ -64,7 +71,8 @@ _MAX_QUERY: Final = 2000
 _MAX_LABELS: Final = 30
 _MAX_HEADERS: Final = 200
 _MAX_ATTACHMENTS: Final = 100
-_MAX_ATTACHMENT: Final = 5 * 1024 * 1024
+_LISTED_PEOPLE: Final = 400
+"""Bytes of an address header in a list."""
 _ROOT: Final = ("gmail", "v1", "users", "me", "messages")
 _PART: Final = "mimeType,filename,body/attachmentId"
 _LISTED: Final = (
@@ -140,9 +148,12 @@ def _addresses(payload: Part, header: str) -> list[Json]:
     return [{"address": each.address, "name": each.name, "misleading": each.misleading} for each in found]
 
 
-def _people(given: Json) -> str:
+def _people(given: Json, room: int) -> str:
     found = cast("list[dict[str, Any]]", given)
-    return ", ".join(str(Address(each["address"], each["name"], each["misleading"])) for each in found) or "(nobody)"
+    shown = [str(Address(each["address"], each["name"], each["misleading"])) for each in found]
+    kept, left = fitting(shown, room)
+    more = f" and {left} more" if len(shown) < MAX_ADDRESSES else " and more"
+    return f"{', '.join(kept)}{more if left or len(shown) == MAX_ADDRESSES else ''}" or "(nobody)"
 
 
 def _list_text(output: Args) -> str:
@@ -154,8 +165,8 @@ def _list_text(output: Args) -> str:
         marks = [*each["labels"], *(["has attachments"] if each["has_attachments"] else [])]
         lines += [
             f"{each['id']}  {each['date'] or 'no date'}  (thread {each['thread']}; {', '.join(marks) or 'no labels'})",
-            f"  From: {_people(each['from'])}",
-            f"  To: {_people(each['to'])}",
+            f"  From: {_people(each['from'], _LISTED_PEOPLE)}",
+            f"  To: {_people(each['to'], _LISTED_PEOPLE)}",
             f"  Subject: {each['subject']}",
             f"  | {each['snippet']}",
         ]
@@ -189,9 +200,10 @@ async def _read(args: Args, ctx: Context, api: ApiSession) -> Result:
         "headers": [_header(item.name, item.value) for item in payload.headers[:_MAX_HEADERS] if shape == "headers"],
         "attachments": [_file(number, each) for number, each in enumerate(files, 1)],
         "notes": [*notes],
-        **paged(text, args, ctx),
     }
-    return ok(_message_text(output), structured=output, attachments=attached)
+    head = _head(output, head_room(ctx))
+    output |= paged(text, args, ctx, head)
+    return ok("\n".join([*head, *paged_lines(output)]), structured=output, attachments=attached)
 
 
 async def _text(parts: list[TextPart], api: ApiSession, notes: list[str], *, mode: Literal["text", "links"]) -> str:
@@ -233,20 +245,21 @@ async def _attached(
     if number > len(files):
         raise GoogleFailed(f"There is no attachment {number}: the message has {len(files)}.")
     file = files[number - 1]
-    if file.size > _MAX_ATTACHMENT:
+    if file.size > MAX_ATTACHMENT:
         raise GoogleFailed(
-            f"Attachment {number} has {format_size(file.size)}. At most {format_size(_MAX_ATTACHMENT)} can be attached."
+            f"Attachment {number} has {format_size(file.size)}. At most {format_size(MAX_ATTACHMENT)} can be attached."
         )
     data = file.data
     if file.attachment_id:
         what = f"attachment {number} of message '{message_id}'"
         data = (await api.read(PartBody, *_ROOT, message_id, "attachments", file.attachment_id, what=what)).data
     content, damaged = decoded_base64(data)
-    if damaged or len(content) > _MAX_ATTACHMENT:
-        raise GoogleFailed(f"Attachment {number} is {'damaged' if damaged else 'too large'}, so it is not attached.")
-    notes.append(f"Attachment {number} is attached.")
-    kind: Literal["image", "file"] = "image" if file.mime in IMAGES else "file"
-    return (Attachment(kind=kind, mime_type=file.mime, data=content, name=file.name),)
+    if damaged:
+        raise GoogleFailed(f"Attachment {number} is damaged, so it is not attached.")
+    facts = f"Attachment {number} is {file.mime}, {format_size(len(content))}"
+    attached, note = attached_file(file.name, file.mime, content, facts)
+    notes.append(note)
+    return attached
 
 
 def _header(name: str, value: str) -> Json:
@@ -257,23 +270,25 @@ def _file(number: int, each: FilePart) -> Args:
     return {"number": number, "name": each.name, "type": each.mime, "bytes": each.size}
 
 
-def _message_text(output: Args) -> str:
-    rows = [("From", _people(output["from"])), ("To", _people(output["to"]))]
-    rows += [("Cc", _people(output["cc"]))] if output["cc"] else []
-    rows += [("Reply-To", _people(output["reply_to"]))] if output["reply_to"] else []
-    sent = f" (the sender's clock says {output['sent']})" if output["sent"] else ""
+def _head(output: Args, room: int) -> list[str]:
+    """Return the lines before the text. Each of our facts stands before what the sender wrote, or outside its «»; no
+    header and no attachment can push the text out of the output."""
+    rows = [("From", _people(output["from"], room)), ("To", _people(output["to"], room))]
+    rows += [("Cc", _people(output["cc"], room))] if output["cc"] else []
+    rows += [("Reply-To", _people(output["reply_to"], room))] if output["reply_to"] else []
+    sent = f" (the sender's clock says {in_quotes(str(output['sent']))})" if output["sent"] else ""
     rows += [("Subject", str(output["subject"])), ("Received", f"{output['date'] or 'no date'}{sent}")]
-    labels = cast("list[str]", output["labels"])
-    rows.append(("Labels", ", ".join(labels) or "none"))
+    rows.append(("Labels", listed(cast("list[str]", output["labels"]), room) or "none"))
     lines = [f"Message {output['id']} (thread {output['thread']})", *(f"{name}: {value}" for name, value in rows)]
-    lines += [
-        f"Attachment {each['number']}: {each['name']} ({each['type']}, {format_size(each['bytes'])})"
-        for each in cast("list[dict[str, Any]]", output["attachments"])
-    ]
+    files, left = fitting([_file_line(each) for each in cast("list[dict[str, Any]]", output["attachments"])], 2 * room)
+    lines += [*files, *([f"And {left} more attachments, up to number {len(files) + left}."] if left else [])]
     headers = cast("list[dict[str, str]]", output["headers"])
     lines += [f"  | {each['name']}: {each['value']}" for each in headers]
-    lines += [f"[{note}]" for note in cast("list[str]", output["notes"])]
-    return "\n".join([*lines, *paged_lines(output)])
+    return [*lines, *note_lines(cast("list[str]", output["notes"]), 2 * room)]
+
+
+def _file_line(each: dict[str, Any]) -> str:
+    return f"Attachment {each['number']} ({each['type']}, {format_size(each['bytes'])}): {in_quotes(each['name'])}"
 
 
 _ADDRESSES: Final = array(strict_object(address=STRING, name=STRING, misleading=BOOLEAN))

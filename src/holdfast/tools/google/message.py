@@ -18,7 +18,7 @@ from holdfast.tools.google.results import clean_text, one_line, quoted_name
 
 MAX_PARTS: Final = 500
 MAX_DEPTH: Final = 40
-_MAX_ADDRESSES: Final = 50
+MAX_ADDRESSES: Final = 50
 _MAX_HEADER: Final = 20_000
 _SHOWN_TWICE: Final = 3
 _CLOSING: Final = {'"': '"', "(": ")", "<": ">"}
@@ -123,7 +123,7 @@ def addresses(header: str) -> list[Address]:
     decoded name can contain anything, but it can never become the address. What two programs could read differently is
     returned whole, as unreadable."""
     raw = one_line(header, _MAX_HEADER)
-    return [_address(each) for each in _mailboxes(raw)[:_MAX_ADDRESSES]]
+    return [_address(each) for each in _mailboxes(raw)[:MAX_ADDRESSES]]
 
 
 def header_addresses(part: Part, name: str) -> list[Address]:

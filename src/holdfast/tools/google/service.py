@@ -280,7 +280,7 @@ class ApiSession:
         for segment in path:
             if not segment.strip("."):  # `..` would lead to another resource
                 raise BadUrl(f"{segment!r} is not an id.")
-            parts.append(quote(segment, safe=""))
+            parts.append(quote(segment, safe="@"))  # as in `users/@me`
         given = {name: _text(value) for name, value in query.items() if value is not None}
         target = f"{self._base.target.rstrip('/')}/{'/'.join(parts)}"
         if given:
