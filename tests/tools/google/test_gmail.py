@@ -74,11 +74,30 @@ def test_a_search_without_matches_says_so(there: GoogleServer, tmp_path: Path) -
 
 
 @pytest.mark.spec("B14a")
+def test_a_message_that_is_gone_is_left_out_with_a_note(there: GoogleServer, tmp_path: Path) -> None:
+    there.pages[ROOT] = Reply({"messages": [{"id": f"m{number}"} for number in range(4)]})
+    put(there, message("m0"))
+    put(there, message("m2"))
+    put(there, message("m3"))
+    account = Account(tmp_path, there)
+    result = account.call("gmail.search", query="a")
+    assert [each["id"] for each in facts(result)["messages"]] == ["m0", "m2", "m3"]
+    assert "[Left out: 1 that is no longer there.]" in result.output.split("\n")
+    there.pages[ROOT] = Reply({"messages": [{"id": "gone"}, {"id": "too"}]})
+    assert account.call("gmail.search", query="a").output.split("\n") == [
+        "No message matches 'a'.",
+        "[Left out: 2 that are no longer there.]",
+    ]
+
+
+@pytest.mark.spec("B14a")
 def test_a_list_fetches_no_bodies_and_one_failure_fails_the_call(there: GoogleServer, tmp_path: Path) -> None:
     there.pages[ROOT] = Reply({"messages": [{"id": f"m{number}"} for number in range(9)]})
+    for number in range(9):
+        there.pages[f"{ROOT}/m{number}"] = problem(403, "forbidden")
     put(there, message("m0"))
     result = Account(tmp_path, there).call("gmail.search", query="a")
-    assert not result.success and "There is no message 'm" in (result.error or "")
+    assert not result.success and "Google denies access to message 'm" in (result.error or "")
     fields = there.asked(f"{ROOT}/m0")[0].query["fields"]
     assert "data" not in fields and "attachmentId" in fields
 

@@ -50,7 +50,7 @@ from holdfast.tools.google.results import (
     preview,
     utc_time,
 )
-from holdfast.tools.google.service import ApiSession, GoogleFailed, api_tool
+from holdfast.tools.google.service import ApiSession, GoogleFailed, GoogleHasNone, api_tool
 from holdfast.tools.schemas import (
     BOOLEAN,
     INTEGER,
@@ -96,7 +96,7 @@ class _MessageList(Struct, frozen=True, rename="camel"):
 
 async def _search(args: Args, ctx: Context, api: ApiSession) -> Result:
     query, limit = str(args["query"]), cast("int | None", args.get("limit")) or DEFAULT_LIMIT
-    listed = await api.read(
+    listing = await api.read(
         _MessageList,
         *_ROOT,
         query={"q": query, "maxResults": limit, "pageToken": cast("str | None", args.get("page"))},
@@ -104,20 +104,28 @@ async def _search(args: Args, ctx: Context, api: ApiSession) -> Result:
     )
     slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def fetched(entry: _Entry) -> Message:
+    async def fetched(entry: _Entry) -> Message | None:
         async with slots:
             message = plain_id(entry.id, "a message")
-            return await api.read(
-                Message, *_ROOT, message, query={"format": "full", "fields": _LISTED}, what=f"message '{message}'"
-            )
+            query = {"format": "full", "fields": _LISTED}
+            try:
+                return await api.read(Message, *_ROOT, message, query=query, what=f"message '{message}'")
+            except GoogleHasNone:  # deleted since it was listed
+                return None
 
     try:
         async with asyncio.TaskGroup() as group:  # the first failure ends the others
-            tasks = [group.create_task(fetched(entry)) for entry in listed.messages[:limit]]
+            tasks = [group.create_task(fetched(entry)) for entry in listing.messages[:limit]]
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
-    messages = [_listed(task.result()) for task in tasks]
-    output: Args = {"query": query, "messages": [*messages], "next_page": page_token(listed.next_page_token)}
+    found = [task.result() for task in tasks]
+    gone = found.count(None)
+    output: Args = {
+        "query": query,
+        "messages": [_listed(each) for each in found if each is not None],
+        "notes": [f"Left out: {gone} that {'is' if gone == 1 else 'are'} no longer there."] if gone else [],
+        "next_page": page_token(listing.next_page_token),
+    }
     return ok(_list_text(output), structured=output)
 
 
@@ -158,8 +166,9 @@ def _people(given: Json, room: int) -> str:
 
 def _list_text(output: Args) -> str:
     messages = cast("list[dict[str, Any]]", output["messages"])
+    notes = [f"[{note}]" for note in cast("list[str]", output["notes"])]
     if not messages:
-        return f"No message matches {one_line(str(output['query']))!r}."
+        return "\n".join([f"No message matches {one_line(str(output['query']))!r}.", *notes])
     lines: list[str] = []
     for each in messages:
         marks = [*each["labels"], *(["has attachments"] if each["has_attachments"] else [])]
@@ -170,7 +179,7 @@ def _list_text(output: Args) -> str:
             f"  Subject: {each['subject']}",
             f"  | {each['snippet']}",
         ]
-    return "\n".join([*lines, *more_line(cast("str | None", output["next_page"]))])
+    return "\n".join([*lines, *notes, *more_line(cast("str | None", output["next_page"]))])
 
 
 # ---------------------------------------------------------------------- read
@@ -320,6 +329,7 @@ GMAIL_SEARCH: Final = api_tool(
     output_schema=strict_object(
         query=STRING,
         messages=array(strict_object(**_ENVELOPE, snippet=STRING, has_attachments=BOOLEAN)),
+        notes=array(STRING),
         next_page=STRING_OR_NULL,
     ),
     format_preview=preview("query", "limit", "page"),
