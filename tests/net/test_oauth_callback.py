@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import pytest
@@ -44,6 +44,23 @@ async def send(callback: CallbackServer, raw: bytes) -> bytes:
         return b""
     finally:
         writer.close()
+
+
+async def what_came(reader: asyncio.StreamReader) -> bytes:
+    """Everything up to the end of a connection, which may be reset."""
+    try:
+        return await reader.read()
+    except ConnectionError:
+        return b""
+
+
+def serving(callback: CallbackServer) -> list[Any]:
+    return [*callback._serving.values()]  # pyright: ignore[reportPrivateUsage]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - the other end of the connection tells nobody
+        await asyncio.sleep(0.01)
 
 
 def get(callback: CallbackServer, target: str, *, host: str | None = None, method: str = "GET") -> bytes:
@@ -150,14 +167,51 @@ def test_many_silent_connections_do_not_pile_up_and_end_with_it(monkeypatch: pyt
     async def work(callback: CallbackServer) -> list[bytes]:
         silent = [await asyncio.open_connection("127.0.0.1", callback.port) for _ in range(40)]
         async with asyncio.timeout(40):  # which is less than a silent one is waited for
-            turned_away = [await reader.read() for reader, _ in silent[16:]]
+            closed = [await what_came(reader) for reader, _ in silent[:24]]
+        assert await still_waits(callback)
         await callback.close()
-        ended = [await reader.read() for reader, _ in silent[:16]]
+        ended = [await what_came(reader) for reader, _ in silent[24:]]
         for _, writer in silent:
             writer.close()
-        return turned_away + ended
+        return closed + ended
 
     assert with_callback(work) == [b""] * 40
+
+
+def test_connections_that_have_sent_something_are_not_closed_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oauth_callback, "_HEAD_SECONDS", 300.0)
+
+    async def work(callback: CallbackServer) -> bytes:
+        first, writer = await asyncio.open_connection("127.0.0.1", callback.port)
+        request = get(callback, "/callback?code=slow&state=the-state")
+        writer.write(request[:1])
+        await until(lambda: any(not each.is_silent for each in serving(callback)))
+        silent = [await asyncio.open_connection("127.0.0.1", callback.port) for _ in range(20)]
+        async with asyncio.timeout(40):
+            assert [await what_came(reader) for reader, _ in silent[:5]] == [b""] * 5
+        writer.write(request[1:])
+        page = await first.read()
+        for _, each in silent:
+            each.close()
+        writer.close()
+        return page
+
+    assert with_callback(work).startswith(b"HTTP/1.1 200 ")
+
+
+def test_closing_with_an_idle_connection_reports_no_error() -> None:
+    told = list[dict[str, Any]]()
+
+    async def work(callback: CallbackServer) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        reader, writer = await asyncio.open_connection("127.0.0.1", callback.port)
+        await until(lambda: bool(serving(callback)))
+        await callback.close()
+        assert await what_came(reader) == b""
+        writer.close()
+
+    with_callback(work)
+    assert told == []
 
 
 def test_it_listens_on_this_machine_only() -> None:

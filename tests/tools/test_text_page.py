@@ -32,6 +32,36 @@ def test_the_pages_joined_are_the_text(text: str, wanted: int, gutter: int) -> N
     assert "".join(pages) == text
 
 
+@pytest.mark.spec("B14a")
+@given(
+    st.text(st.sampled_from("a\nü𝒳"), min_size=1, max_size=200),
+    st.integers(1, 120),
+    st.integers(1, 9000),
+    st.sampled_from([0, 4]),
+    st.integers(0, 9000),
+)
+def test_paging_advances_under_every_limit_and_head(text: str, lines: int, size: int, gutter: int, head: int) -> None:
+    class Small:
+        truncate = Truncator(lines, size)
+
+    pages, offset = list[str](), 0
+    while offset < len(text):
+        page = text_page(text, offset, 3000, cast(Context, Small()), gutter=gutter, head=["h" * head])
+        assert page
+        pages.append(page)
+        offset += len(page)
+    assert "".join(pages) == text
+
+
+@pytest.mark.spec("B14a")
+@given(st.text(st.sampled_from("a\nü"), min_size=1, max_size=9000), st.integers(0, 3500), st.integers(0, 45))
+def test_a_page_leaves_room_for_the_lines_before_it(text: str, size: int, lines: int) -> None:
+    head = ["h" * size, *[""] * lines]
+    page = text_page(text, 0, 9000, CTX, gutter=4, head=head)
+    assert sum(1 + len(line) for line in head) + len(page.encode()) + 4 * (1 + page.count("\n")) <= 8000
+    assert len(head) + 1 + page.count("\n") <= 100
+
+
 @pytest.mark.parametrize(
     ("offset", "end", "note"),
     [

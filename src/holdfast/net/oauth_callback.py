@@ -28,6 +28,12 @@ class CallbackResult(Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
+class _Connection:
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+        self.is_silent = True
+
+
 class CallbackServer:
     """Listens from `open` to `close`. The first request with the expected state is the result.
 
@@ -39,7 +45,8 @@ class CallbackServer:
         self._arrival: asyncio.Future[CallbackResult] = asyncio.get_running_loop().create_future()
         self._expected = ""
         self._server: asyncio.Server | None = None
-        self._serving: set[asyncio.Task[None]] = set()
+        self._serving: dict[asyncio.Task[None], _Connection] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
         self.port: int = listener.getsockname()[1]
 
     @classmethod
@@ -71,20 +78,24 @@ class CallbackServer:
         if self._server is not None:
             self._server.close()
         self._arrival.cancel()
-        for task in self._serving:
-            task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
+        # Aborted, not cancelled: Python 3.11 prints a traceback for a cancelled task of a stream server.
+        for connection in self._serving.values():
+            connection.writer.transport.abort()
+        await asyncio.gather(*self._serving, *self._leaving, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._serving.add(task)
+        if len(self._serving) >= _AT_ONCE:
+            self._make_room()
+        connection = self._serving[task] = _Connection(writer)
         try:
             if len(self._serving) > _AT_ONCE:
                 return
             async with asyncio.timeout(_HEAD_SECONDS):
-                head = await reader.readuntil(b"\r\n\r\n")
-                found = self._read(head.decode("latin-1"))
+                start = await reader.readexactly(1)
+                connection.is_silent = False
+                found = self._read((start + await reader.readuntil(b"\r\n\r\n")).decode("latin-1"))
                 writer.write(_page(200, _THANKS) if found is not None else _page(400, _STRANGER))
                 await writer.drain()
             if found is not None and not self._arrival.done():
@@ -92,10 +103,21 @@ class CallbackServer:
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             return
         finally:
-            self._serving.discard(task)
+            self._serving.pop(task, None)
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
+
+    def _make_room(self) -> None:
+        """Close the oldest connection that has sent nothing: browsers open some in advance, which would keep the
+        redirect out."""
+        for task, connection in self._serving.items():
+            if connection.is_silent:
+                del self._serving[task]
+                self._leaving.add(task)
+                task.add_done_callback(self._leaving.discard)
+                connection.writer.transport.abort()
+                return
 
     def _read(self, head: str) -> CallbackResult | None:
         line, _, rest = head.partition("\r\n")

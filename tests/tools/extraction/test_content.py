@@ -53,6 +53,13 @@ def test_the_charset_of_a_text(body: bytes, content_type: str | None, charset: s
     assert (found.charset, found.damaged) == (charset, damaged)
 
 
+@pytest.mark.parametrize("label", ["utf-7", "idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined"])
+@pytest.mark.parametrize("hyphen", ["-", "_"])
+def test_a_codec_that_makes_something_else_of_ascii_is_not_used(label: str, hyphen: str) -> None:
+    body = b"+AGE- xn--a-1 \\x1b \\u202e \\ud800"
+    assert decode(body, f"text/plain; charset={label.replace('-', hyphen)}") == (body.decode(), "utf-8", False)
+
+
 @given(st.binary(max_size=200), st.none() | st.text(max_size=40))
 def test_no_body_and_no_header_break_the_reader(body: bytes, content_type: str | None) -> None:
     kind, mime = classify(content_type, body)

@@ -99,6 +99,8 @@ class GoogleServer:
     """Why requests of the login were refused."""
     hold: threading.Event | None = None
     """While it is not set, a request for a token is not answered."""
+    before: Callable[[Seen], object] | None = None
+    """Called for each API request before its token is checked."""
     _made: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -218,6 +220,8 @@ class GoogleServer:
     # ------------------------------------------------------------------ the APIs
 
     def _api(self, seen: Seen) -> Reply:
+        if self.before is not None:
+            self.before(seen)
         family = next((name for prefix, name in _PREFIXES.items() if seen.path.startswith(prefix)), None)
         scopes = self.issued.get(seen.headers.get("authorization", "").removeprefix("Bearer "))
         if scopes is None:

@@ -32,5 +32,5 @@ def test_an_endpoint_keeps_its_path() -> None:
     ["google.example.org", "http://google.example.org", "https://a@b.example/", "https://example.org/?x=1", "ftp://a/"],
 )
 def test_an_address_that_is_not_one_is_refused(base: str) -> None:
-    with pytest.raises(BadUrl):
+    with pytest.raises(BadUrl, match=r"google\.endpoint"):
         endpoints(base)

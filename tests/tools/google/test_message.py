@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from holdfast.tools.google.message import (
     MAX_DEPTH,
     MAX_PARTS,
+    Header,
     Message,
     Part,
     PartBody,
@@ -20,6 +21,7 @@ from holdfast.tools.google.message import (
     attachments,
     decoded_base64,
     decoded_words,
+    header_addresses,
     html_parts,
     text_parts,
     without_quotes,
@@ -58,6 +60,8 @@ def test_an_address_is_shown_with_its_name(header: str, address: str, name: str)
         "=?utf-8?q?=3Csecurity=40bank=2Eexample=3E?= <evil@x.example>",
         '"security@bank.example\u202e" <evil@x.example>',
         "=?utf-8?b?PHNlY3VyaXR5QGJhbmsuZXhhbXBsZT4=?= <evil@x.example>",
+        "security\uff20bank.example <evil@x.example>",
+        "security\ufe6bbank.example <evil@x.example>",
     ],
 )
 def test_a_name_that_imitates_an_address_never_takes_its_place(header: str) -> None:
@@ -80,6 +84,20 @@ def test_a_name_that_imitates_an_address_never_takes_its_place(header: str) -> N
         "Ann",
         "<>",
         "=?utf-8?q?a=40b=2Eexample?=",
+        "evil@x.example (a (b) <security@bank.example>, c)",
+        "evil@x.example (a (b) c)",
+        "evil@x.example (a (b (c)) d), e)",
+        "evil@x.example: security@bank.example",
+        "evil@x.example: a@x.example, security@bank.example;",
+        "<evil@x.example>: security@bank.example;",
+        "(evil@x.example): security@bank.example;",
+        '"evil@x.example": security@bank.example;',
+        "evil\uff20x.example: security@bank.example;",
+        "=?utf-8?q?evil=40x=2Eexample?=: security@bank.example;",
+        "team: other: security@bank.example;",
+        ": security@bank.example",
+        "security@ba(x)nk.example",
+        'security@ba"x"nk.example',
     ],
 )
 def test_what_could_be_read_in_two_ways_is_shown_whole_and_unread(header: str) -> None:
@@ -102,6 +120,24 @@ def test_lists_groups_and_comments_are_read() -> None:
 
 def test_a_domain_with_foreign_letters_is_shown_in_punycode() -> None:
     assert [each.address for each in addresses("Apple <id@аpple.com>")] == ["id@xn--pple-43d.com"]
+
+
+@pytest.mark.parametrize(
+    "domain",
+    ["p\u0430ypal.com\u200d", "p\u200d\u0430ypal.com", "p\u0430y..pal.com", "a" * 70 + "\u0430.com"],
+)
+def test_a_domain_that_has_no_punycode_is_unreadable_and_its_letters_are_escaped(domain: str) -> None:
+    (found,) = addresses(f"<x@{domain}>")
+    assert found.address == "" and str(found).startswith("unreadable: <x@") and str(found).isascii()
+
+
+@pytest.mark.parametrize("name", ["from", "to", "reply-to"])
+def test_a_header_that_is_there_twice_is_unreadable(name: str) -> None:
+    twice = tuple(Header(name.title(), value) for value in ("ann@example.org", "evil@x.example"))
+    (found,) = header_addresses(Part(headers=twice), name)
+    assert str(found) == "unreadable: 2 headers: ann@example.org | evil@x.example"
+    assert [each.address for each in header_addresses(Part(headers=twice[:1]), name)] == ["ann@example.org"]
+    assert header_addresses(Part(), name) == []
 
 
 def test_a_name_cannot_end_its_quotes_and_add_a_recipient() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import stat
 import threading
 from collections.abc import Callable, Coroutine
@@ -334,3 +336,28 @@ def test_tokens_codes_and_the_client_secret_are_redacted(there: GoogleServer, tm
     output = facts(account.call("gmail.search", query="a"))
     shown = output["messages"][0]["snippet"]
     assert grant.access_token not in shown and grant.refresh_token not in shown and " and " in shown
+
+
+def test_a_login_that_cannot_be_stored_is_revoked(
+    there: GoogleServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = account_at(there, tmp_path)
+
+    def full(kept: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(account.file, "write", full)
+    with pytest.raises(GoogleLoginFailed, match="cannot be stored: No space left on device"):
+        log_in(account)
+    assert there.refreshers == {} and len(there.asked("/revoke")) == 1
+
+
+def test_a_port_that_cannot_be_opened_is_said(
+    there: GoogleServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def none_left(port: int) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(oauth.CallbackServer, "open", none_left)
+    with pytest.raises(GoogleLoginFailed, match=r"No port of 127\.0\.0\.1 can be opened for the login: Too many open"):
+        log_in(account_at(there, tmp_path))

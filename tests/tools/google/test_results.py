@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from unicodedata import category
 
@@ -9,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.text.truncate import byte_size
 from holdfast.tools.google.results import (
     clean_text,
     document_id,
+    fitting,
     moment,
     one_line,
     page_token,
@@ -44,7 +47,21 @@ def test_an_id_never_carries_more_than_an_id(text: str) -> None:
             found = read()
         except GoogleFailed:
             continue
-        assert found.replace("-", "").replace("_", "").isalnum() and found.isascii()
+        assert re.fullmatch(r"[A-Za-z0-9_-]+", found)
+
+
+@pytest.mark.spec("B14g")
+@pytest.mark.parametrize("kind", ["document", "spreadsheets", "presentation"])
+def test_the_address_of_a_published_copy_is_refused_in_words(kind: str) -> None:
+    with pytest.raises(GoogleFailed, match="published copy"):
+        document_id(f"https://docs.google.com/{kind}/d/e/2PACX-1vAbC/pub")
+
+
+@given(st.lists(st.text(max_size=50), max_size=20), st.integers(0, 500))
+def test_a_list_keeps_what_fits_and_counts_the_rest(items: list[str], room: int) -> None:
+    kept, left = fitting(items, room)
+    assert kept == items[: len(kept)] and len(kept) + left == len(items)
+    assert sum(byte_size(item) for item in kept) <= room or len(kept) == 1
 
 
 @pytest.mark.spec("B14f")

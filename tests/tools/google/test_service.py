@@ -10,10 +10,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,12 +23,14 @@ from holdfast.config.config import SecretSource, ToolsConfig
 from holdfast.config.tool_families import GoogleConfig, NetworkConfig
 from holdfast.contract.tool import Reach
 from holdfast.factory.builtin import configured_tools
+from holdfast.net.client import HttpClient, HttpRequest, HttpResponse, Limits
 from holdfast.net.network_log import NetworkLog
 from holdfast.tools import builtin_tools
 from holdfast.tools.google.endpoints import FAMILIES, endpoints
+from holdfast.tools.google.service import DEFAULT_SECONDS
 from tests.runtime.support import run
 from tests.soak import rounds
-from tests.tools.google.google_server import Account, GoogleServer, Reply, no_secret, problem
+from tests.tools.google.google_server import Account, GoogleServer, Reply, Seen, no_secret, problem
 
 LIST = "/gmail/v1/users/me/messages"
 CALLS: list[tuple[str, dict[str, object]]] = [
@@ -213,6 +216,52 @@ def test_a_new_token_that_is_refused_too_needs_a_login(there: GoogleServer, tmp_
     assert there.refreshed() == 1 and len(there.asked(LIST)) == 2
 
 
+@pytest.mark.spec("B14d")
+def test_requests_that_are_refused_late_renew_the_token_once(there: GoogleServer, tmp_path: Path) -> None:
+    """One request is sent with the old token and refused after another one has renewed it."""
+    renewed, names = threading.Event(), [f"x{number}" for number in range(5)]
+
+    def listing(_: Seen) -> Reply:
+        there.issued.clear()
+        return Reply({"messages": [{"id": name} for name in names]})
+
+    def late(seen: Seen) -> Reply:
+        if seen.path.endswith("/x0") and not there.refreshed():
+            renewed.wait(60)
+        elif there.refreshed():
+            renewed.set()
+        return Reply({"id": seen.path.rpartition("/")[2]})
+
+    there.pages[LIST] = listing
+    there.before = late
+    for name in names:
+        there.pages[f"{LIST}/{name}"] = Reply({"id": name})
+    assert Account(tmp_path, there).call("gmail.search", query="a").success
+    assert there.refreshed() == 1
+
+
+@pytest.mark.spec("B14d")
+def test_whatever_a_call_waits_for_ends_before_the_call_does(
+    there: GoogleServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = Account(tmp_path, there, grant=there.grant(expires_at=1.0))
+    locked, request, waits = account.file.locked, HttpClient.request, list[float]()
+
+    def recorded_lock(seconds: float) -> AbstractAsyncContextManager[None]:
+        waits.append(seconds)
+        return locked(seconds)
+
+    async def recorded_request(self: HttpClient, asked: HttpRequest, limits: Limits, **more: Any) -> HttpResponse:
+        waits.append(limits.seconds)
+        return await request(self, asked, limits, **more)
+
+    monkeypatch.setattr(account.file, "locked", recorded_lock)
+    monkeypatch.setattr(HttpClient, "request", recorded_request)
+    there.pages[LIST] = Reply({})
+    assert account.call("gmail.search", query="a").success
+    assert len(waits) == 3 and max(waits) <= 0.9 * DEFAULT_SECONDS
+
+
 @pytest.mark.spec("B14i")
 def test_calls_at_once_renew_the_token_once(there: GoogleServer, tmp_path: Path) -> None:
     account = Account(tmp_path, there, grant=there.grant(expires_at=1.0))
@@ -340,10 +389,15 @@ def test_a_login_that_cannot_be_stored_is_said(
     assert told.startswith("The Google login 'default' cannot be stored: No space left on device.")
 
 
+def test_a_missing_list_is_said_in_a_sentence(there: GoogleServer, tmp_path: Path) -> None:
+    told = Account(tmp_path, there).call("gtasks.list").error
+    assert told == "There is no list of tasks, or the login 'default' cannot see it."
+
+
 def test_an_endpoint_that_cannot_be_used_costs_only_the_google_tools() -> None:
     tools = configured_tools(Config(google=GoogleConfig(client_id="x", endpoint="http://google.example.org")))
     reasons = {tool.name: tool.unavailable() for tool in tools if tool.unavailable is not None}
-    assert all("google.endpoint must be https" in (reasons[name] or "") for name in google_tools())
+    assert all((reasons[name] or "").startswith("google.endpoint must be https") for name in google_tools())
 
 
 def test_a_tool_says_what_is_missing() -> None:

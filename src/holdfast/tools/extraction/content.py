@@ -24,8 +24,9 @@ _BOMS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_NOT_ON_THE_WEB: Final = frozenset({"utf-7", "idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined"})
-"""Codecs that a page must not choose: they decode ASCII into something else."""
+_NOT_ON_THE_WEB: Final = frozenset({"utf-7", "idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined"})
+"""Codecs that a page must not choose: they decode ASCII into something else. Python spells some with `-`, some with
+`_`."""
 _WINDOWS: Final = frozenset({"iso8859-1", "ascii"})
 """Labels that stand for windows-1252 on the web (WHATWG)."""
 
@@ -102,7 +103,7 @@ def _known_charset(label: str) -> str | None:
         codec = codecs.lookup(label)
     except (LookupError, ValueError):
         return None
-    if codec.name in _NOT_ON_THE_WEB or not getattr(codec, "_is_text_encoding", True):
+    if codec.name.replace("_", "-") in _NOT_ON_THE_WEB or not getattr(codec, "_is_text_encoding", True):
         return None
     return "cp1252" if codec.name in _WINDOWS else codec.name
 

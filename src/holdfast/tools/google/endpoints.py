@@ -53,7 +53,10 @@ class Endpoints(Struct, frozen=True, kw_only=True):
 def endpoints(base: str | None) -> Endpoints:
     """Google's own addresses, or the same paths below `base`. Raises `BadUrl`."""
     if base is not None:
-        parsed = parse_url(base)
+        try:
+            parsed = parse_url(base)
+        except BadUrl as error:
+            raise BadUrl(f"google.endpoint cannot be used: {error}") from None
         if parsed.scheme == "http" and not is_loopback(parsed.host):
             raise BadUrl("google.endpoint must be https: your token and your mail would be sent unencrypted.")
         if "?" in parsed.target:

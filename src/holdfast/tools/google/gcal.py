@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, cast
@@ -15,6 +16,7 @@ from holdfast.text.quote import behind_gutter
 from holdfast.tools.google.results import (
     PAGE,
     clean_text,
+    in_quotes,
     joined,
     moment,
     more_line,
@@ -32,6 +34,7 @@ MAX_LIMIT: Final = 100
 MAX_ATTENDEES: Final = 20
 _DEFAULT_DAYS: Final = 7
 _DESCRIPTION_CHARS: Final = 1000
+_ADDRESS: Final = re.compile(r"[^\s«»(),;]+")
 
 
 class _Person(Struct, frozen=True, rename="camel"):
@@ -73,14 +76,14 @@ async def _events(args: Args, ctx: Context, api: ApiSession) -> Result:
     limit, zone = cast("int | None", args.get("limit")) or DEFAULT_LIMIT, zone_of(cast("str | None", args.get("zone")))
     given_from, given_to = cast("str | None", args.get("from")), cast("str | None", args.get("to"))
     start = datetime.now(UTC).astimezone(zone) if given_from is None else moment(given_from, zone)
-    end = start + timedelta(days=_DEFAULT_DAYS) if given_to is None else moment(given_to, zone, end=True)
+    end = _week_after(start) if given_to is None else moment(given_to, zone, end=True)
     if end <= start:
         raise GoogleFailed(f"The range ends ({_iso(end)}) before it starts ({_iso(start)}).")
     query = {
         "singleEvents": True,  # recurring events as their occurrences
         "orderBy": "startTime",
-        "timeMin": _iso(start),
-        "timeMax": _iso(end),
+        "timeMin": _iso(start.astimezone(UTC)),  # the offset of an old date can have seconds, which RFC 3339 has not
+        "timeMax": _iso(end.astimezone(UTC)),
         "q": cast("str | None", args.get("query")),
         "maxResults": limit,
         "maxAttendees": MAX_ATTENDEES,
@@ -98,6 +101,15 @@ async def _events(args: Args, ctx: Context, api: ApiSession) -> Result:
         "next_page": page_token(found.next_page_token),
     }
     return ok(_text(output), structured=output)
+
+
+def _week_after(start: datetime) -> datetime:
+    try:
+        end = start + timedelta(days=_DEFAULT_DAYS)
+        end.astimezone(UTC)  # as it is sent
+    except OverflowError:
+        raise GoogleFailed(f"A week after {_iso(start)} is beyond the last day that there is. Give an end.") from None
+    return end
 
 
 def _iso(at: datetime) -> str:
@@ -136,12 +148,13 @@ def _person(each: _Person) -> Json:
 
 def _text(output: Args) -> str:
     events = cast("list[dict[str, Any]]", output["events"])
-    heading = f"{output['calendar']} from {output['from']} to {output['to']}, times in {output['zone'] or 'no zone'}"
+    calendar, zone = in_quotes(str(output["calendar"])), output["zone"] or "no zone"
+    heading = f"{calendar} from {output['from']} to {output['to']}, times in {zone}"
     if not events:
         return f"{heading}: no events."
     lines = [f"{heading}:"]
     for each in events:
-        lines += ["", f"{_when(each)}  {each['title'] or '(no title)'}  (id {each['id']}; {_marks(each)})"]
+        lines += ["", f"{_when(each)}  {in_quotes(each['title'], '(no title)')}  (id {each['id']}; {_marks(each)})"]
         if each["location"]:
             lines.append(f"  Where: {each['location']}")
         if each["meeting"]:
@@ -178,7 +191,8 @@ def _marks(each: dict[str, Any]) -> str:
 def _shown(person: dict[str, str]) -> str:
     name = f" («{person['name']}»)" if person["name"] else ""
     response = f" {person['response']}" if person["response"] else ""
-    return f"{person['address'] or 'no address'}{name}{response}"
+    address = person["address"] if _ADDRESS.fullmatch(person["address"]) else in_quotes(person["address"], "no address")
+    return f"{address}{name}{response}"
 
 
 _PERSON: Final = strict_object(address=STRING, name=STRING, response=STRING)

@@ -14,6 +14,10 @@ from holdfast.tools.google.results import (
     OFFSET,
     PAGED_TEXT,
     document_id,
+    head_room,
+    in_quotes,
+    listed,
+    note_lines,
     one_line,
     paged,
     paged_lines,
@@ -31,24 +35,24 @@ async def _read(args: Args, ctx: Context, api: ApiSession) -> Result:
     document = await api.read(Document, "v1", "documents", document_at, query=query, what=f"document '{document_at}'")
     made = await asyncio.to_thread(document_text, document)
     notes = [f"The document is too long or too deeply nested; {MAX_CHARS:,} characters are read."] if made.cut else []
+    notes += [] if made.text else ["The document is empty."]
     output: Args = {
         "id": document_at,
         "title": one_line(document.title),
         "revision": one_line(document.revision_id, 200) or None,
         "tabs": [*made.tabs[:_MAX_TABS]],
         "notes": [*notes],
-        **paged(made.text, args, ctx),
     }
-    return ok(_text(output), structured=output)
+    head = _head(output, head_room(ctx))
+    output |= paged(made.text, args, ctx, head)
+    return ok("\n".join([*head, *paged_lines(output)]), structured=output)
 
 
-def _text(output: Args) -> str:
+def _head(output: Args, room: int) -> list[str]:
     tabs = cast("list[str]", output["tabs"])
-    lines = [f"Document {output['id']}: {output['title'] or '(no title)'}"]
-    lines += [f"Tabs: {', '.join(tabs)}"] if len(tabs) > 1 else []
-    lines += [f"[{note}]" for note in cast("list[str]", output["notes"])]
-    lines += [] if output["total_chars"] else ["[The document is empty.]"]
-    return "\n".join([*lines, *paged_lines(output)])
+    lines = [f"Document {output['id']}: {in_quotes(str(output['title']), '(no title)')}"]
+    lines += [f"Tabs: {listed([in_quotes(tab, 'untitled') for tab in tabs], 2 * room)}"] if len(tabs) > 1 else []
+    return [*lines, *note_lines(cast("list[str]", output["notes"]), 2 * room)]
 
 
 GDOCS_READ: Final = api_tool(

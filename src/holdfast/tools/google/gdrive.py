@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, cast
 
 from msgspec import Struct
 
@@ -11,7 +11,9 @@ from holdfast.contract.json import Args, Json
 from holdfast.contract.result import Attachment, Result, ok
 from holdfast.net.client import HttpResponse
 from holdfast.text.truncate import format_size
-from holdfast.tools.extraction.content import classify, image_size
+from holdfast.tools.extraction.content import classify, media_type
+from holdfast.tools.files.pages import UNKNOWN_MIME
+from holdfast.tools.google.attached_file import attached_file
 from holdfast.tools.google.results import (
     CHARS,
     OFFSET,
@@ -19,7 +21,10 @@ from holdfast.tools.google.results import (
     PAGED_TEXT,
     clean_text,
     document_id,
+    head_room,
+    in_quotes,
     more_line,
+    note_lines,
     one_line,
     page_token,
     paged,
@@ -43,8 +48,6 @@ from holdfast.tools.worker_process import WorkerFailed
 DEFAULT_LIMIT: Final = 20
 MAX_LIMIT: Final = 100
 _MAX_QUERY: Final = 2000
-_MAX_ATTACHMENT: Final = 5 * 1024 * 1024
-_MAX_PIXELS: Final = 40_000_000
 _GOOGLE_TYPE: Final = "application/vnd.google-apps."
 _FILE: Final = (
     "id,name,mimeType,size,modifiedTime,webViewLink,shared,owners(displayName,emailAddress),"
@@ -139,13 +142,18 @@ def _file(file: _File) -> Json:
     return {
         "id": one_line(file.id, 200),
         "name": one_line(file.name),
-        "type": one_line(file.mime_type, 120),
+        "type": _type(file),
         "bytes": _size(file),
         "modified": one_line(file.modified_time, 60) or None,
-        "owners": [one_line(each.email_address or each.display_name) for each in owners],
+        "owners": [one_line(each.email_address) or in_quotes(each.display_name, "unknown") for each in owners],
         "shared": file.shared,
         "link": one_line(file.web_view_link, 500) or None,
     }
+
+
+def _type(file: _File) -> str:
+    """Whoever uploads a file chooses its type, so it must have the form of one."""
+    return media_type(file.mime_type) or UNKNOWN_MIME
 
 
 def _size(file: _File) -> int | None:
@@ -161,7 +169,7 @@ def _list_text(output: Args) -> str:
         size = "" if each["bytes"] is None else f", {format_size(each['bytes'])}"
         owned = f", owned by {', '.join(each['owners'])}" if each["owners"] else ""
         shared = ", shared" if each["shared"] else ""
-        lines.append(f"{each['id']}  {each['name']}")
+        lines.append(f"{each['id']}  {in_quotes(each['name'], '(no name)')}")
         lines.append(f"  {each['type']}{size}, modified {each['modified'] or 'unknown'}{owned}{shared}")
     if not output["complete"]:
         lines += ["", "[Google could not search all drives; there may be more.]"]
@@ -181,7 +189,7 @@ async def _read(args: Args, ctx: Context, api: ApiSession) -> Result:
     file = await _metadata(document_id(str(args["file"])), api)
     notes: list[str] = []
     if file.shortcut_details.target_id:
-        notes.append(f"It is a shortcut; this is the file that it leads to ({one_line(file.name)}).")
+        notes.append(f"It is a shortcut; this is the file that it leads to ({in_quotes(file.name, 'no name')}).")
         file = await _metadata(plain_id(file.shortcut_details.target_id, "a file"), api)
     response, kind = await _content(file, args, api, notes)
     shown = await _shown(file, response, kind, api, attach=bool(args.get("attach")))
@@ -189,9 +197,10 @@ async def _read(args: Args, ctx: Context, api: ApiSession) -> Result:
         **cast(Args, _file(file)),
         "content_type": kind,
         "notes": [*notes, *shown.notes],
-        **paged(shown.text, args, ctx),
     }
-    return ok(_file_text(output), structured=output, attachments=shown.attachments)
+    head = _head(output, head_room(ctx))
+    output |= paged(shown.text, args, ctx, head)
+    return ok("\n".join([*head, *paged_lines(output)]), structured=output, attachments=shown.attachments)
 
 
 async def _metadata(file_id: str, api: ApiSession) -> _File:
@@ -208,14 +217,14 @@ async def _content(file: _File, args: Args, api: ApiSession, notes: list[str]) -
     if not file.mime_type.startswith(_GOOGLE_TYPE):
         query = {"alt": "media", "supportsAllDrives": True}
         response = await api.download("drive", "v3", "files", file.id, query=query, what=what)
-        return response, one_line(file.mime_type, 120) or "application/octet-stream"
+        return response, _type(file)
     kind = file.mime_type.removeprefix(_GOOGLE_TYPE)
     if kind == "folder":
         listing = f"gdrive.search with raw=true and query=\"'{file.id}' in parents\""
         raise GoogleFailed(f"'{file.id}' is a folder. List it with {listing}.")
     exports = _EXPORTS.get(kind)
     if exports is None:
-        raise GoogleFailed(f"Files of the type {one_line(file.mime_type, 120)} cannot be exported as text.")
+        raise GoogleFailed(f"Files of the type {_type(file)} cannot be exported as text.")
     wanted = exports[cast("str | None", args.get("format")) or "text"]
     if kind == "spreadsheet":
         notes.append("Of a spreadsheet, only the first sheet is exported.")
@@ -237,7 +246,8 @@ async def _shown(file: _File, response: HttpResponse, kind: str, api: ApiSession
             return _Shown(notes=(f"{facts}{limit}, so it is not attached.",))
         if content.kind == "binary" and not attach:
             return _Shown(notes=(f"{facts}, which has no text here. Use attach=true to get the file itself.",))
-        return _attached(file, content.mime, body, facts, is_image=content.kind == "image")
+        attached, note = attached_file(file.name, kind, body, facts)
+        return _Shown(notes=(note,), attachments=attached)
     if content.kind == "pdf" and response.cut:
         return _Shown(notes=(f"{facts}{limit}, so it cannot be read.",))
     request = {"do": "render", "kind": content.kind, "mode": "text", "content_type": kind, "url": "", "find": None}
@@ -251,28 +261,12 @@ async def _shown(file: _File, response: HttpResponse, kind: str, api: ApiSession
     return _Shown(text=clean_text(str(made["text"])), notes=tuple(notes))
 
 
-def _attached(file: _File, mime: str, body: bytes, facts: str, *, is_image: bool) -> _Shown:
-    if len(body) > _MAX_ATTACHMENT:
-        return _Shown(notes=(f"{facts}. At most {format_size(_MAX_ATTACHMENT)} can be attached.",))
-    if is_image:
-        dimensions = image_size(mime, body)
-        if dimensions is None:
-            return _Shown(notes=(f"{facts}, but the image is damaged, so it is not attached.",))
-        facts += f", {dimensions[0]} × {dimensions[1]} pixels"
-        if dimensions[0] * dimensions[1] > _MAX_PIXELS:
-            return _Shown(notes=(f"{facts}, which is too large to be attached.",))
-    kind: Literal["image", "file"] = "image" if is_image else "file"
-    attachment = Attachment(kind=kind, mime_type=mime, data=body, name=one_line(file.name, 200) or None)
-    return _Shown(notes=(f"{facts}; it is attached.",), attachments=(attachment,))
-
-
-def _file_text(output: Args) -> str:
+def _head(output: Args, room: int) -> list[str]:
     owners = cast("list[str]", output["owners"])
     facts = [str(output["type"]), f"modified {output['modified'] or 'unknown'}"]
     facts += [f"owned by {', '.join(owners)}"] if owners else []
-    lines = [f"File {output['id']}: {output['name']} ({', '.join(facts)})"]
-    lines += [f"[{note}]" for note in cast("list[str]", output["notes"])]
-    return "\n".join([*lines, *paged_lines(output)])
+    first = f"File {output['id']} ({', '.join(facts)}): {in_quotes(str(output['name']), '(no name)')}"
+    return [first, *note_lines(cast("list[str]", output["notes"]), 2 * room)]
 
 
 _OUTPUT_FILE: Final = {

@@ -12,17 +12,20 @@ from holdfast.contract.context import Context
 from holdfast.contract.json import Args, Json
 from holdfast.contract.result import Attachment, Result, ok
 from holdfast.text.truncate import format_size
-from holdfast.tools.extraction.content import IMAGES, decode
+from holdfast.tools.extraction.content import decode
+from holdfast.tools.google.attached_file import MAX_ATTACHMENT, attached_file
 from holdfast.tools.google.message import (
+    MAX_ADDRESSES,
     Address,
     FilePart,
     Message,
+    Part,
     PartBody,
     TextPart,
-    addresses,
     attachments,
     decoded_base64,
     decoded_words,
+    header_addresses,
     html_parts,
     text_parts,
     without_quotes,
@@ -33,7 +36,12 @@ from holdfast.tools.google.results import (
     PAGE,
     PAGED_TEXT,
     clean_text,
+    fitting,
+    head_room,
+    in_quotes,
+    listed,
     more_line,
+    note_lines,
     one_line,
     page_token,
     paged,
@@ -42,7 +50,7 @@ from holdfast.tools.google.results import (
     preview,
     utc_time,
 )
-from holdfast.tools.google.service import ApiSession, GoogleFailed, api_tool
+from holdfast.tools.google.service import ApiSession, GoogleFailed, GoogleHasNone, api_tool
 from holdfast.tools.schemas import (
     BOOLEAN,
     INTEGER,
@@ -63,7 +71,8 @@ _MAX_QUERY: Final = 2000
 _MAX_LABELS: Final = 30
 _MAX_HEADERS: Final = 200
 _MAX_ATTACHMENTS: Final = 100
-_MAX_ATTACHMENT: Final = 5 * 1024 * 1024
+_LISTED_PEOPLE: Final = 400
+"""Bytes of an address header in a list."""
 _ROOT: Final = ("gmail", "v1", "users", "me", "messages")
 _PART: Final = "mimeType,filename,body/attachmentId"
 _LISTED: Final = (
@@ -87,7 +96,7 @@ class _MessageList(Struct, frozen=True, rename="camel"):
 
 async def _search(args: Args, ctx: Context, api: ApiSession) -> Result:
     query, limit = str(args["query"]), cast("int | None", args.get("limit")) or DEFAULT_LIMIT
-    listed = await api.read(
+    listing = await api.read(
         _MessageList,
         *_ROOT,
         query={"q": query, "maxResults": limit, "pageToken": cast("str | None", args.get("page"))},
@@ -95,20 +104,28 @@ async def _search(args: Args, ctx: Context, api: ApiSession) -> Result:
     )
     slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def fetched(entry: _Entry) -> Message:
+    async def fetched(entry: _Entry) -> Message | None:
         async with slots:
             message = plain_id(entry.id, "a message")
-            return await api.read(
-                Message, *_ROOT, message, query={"format": "full", "fields": _LISTED}, what=f"message '{message}'"
-            )
+            query = {"format": "full", "fields": _LISTED}
+            try:
+                return await api.read(Message, *_ROOT, message, query=query, what=f"message '{message}'")
+            except GoogleHasNone:  # deleted since it was listed
+                return None
 
     try:
         async with asyncio.TaskGroup() as group:  # the first failure ends the others
-            tasks = [group.create_task(fetched(entry)) for entry in listed.messages[:limit]]
+            tasks = [group.create_task(fetched(entry)) for entry in listing.messages[:limit]]
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
-    messages = [_listed(task.result()) for task in tasks]
-    output: Args = {"query": query, "messages": [*messages], "next_page": page_token(listed.next_page_token)}
+    found = [task.result() for task in tasks]
+    gone = found.count(None)
+    output: Args = {
+        "query": query,
+        "messages": [_listed(each) for each in found if each is not None],
+        "notes": [f"Left out: {gone} that {'is' if gone == 1 else 'are'} no longer there."] if gone else [],
+        "next_page": page_token(listing.next_page_token),
+    }
     return ok(_list_text(output), structured=output)
 
 
@@ -126,38 +143,43 @@ def _envelope(message: Message) -> Args:
     return {
         "id": one_line(message.id, 200),
         "thread": one_line(message.thread_id, 200),
-        "from": _addresses(payload.header("from")),
-        "to": _addresses(payload.header("to")),
+        "from": _addresses(payload, "from"),
+        "to": _addresses(payload, "to"),
         "subject": one_line(decoded_words(payload.header("subject"))),
         "date": utc_time(message.internal_date),
         "labels": [one_line(label, 100) for label in message.label_ids[:_MAX_LABELS]],
     }
 
 
-def _addresses(header: str) -> list[Json]:
-    return [{"address": each.address, "name": each.name, "misleading": each.misleading} for each in addresses(header)]
+def _addresses(payload: Part, header: str) -> list[Json]:
+    found = header_addresses(payload, header)
+    return [{"address": each.address, "name": each.name, "misleading": each.misleading} for each in found]
 
 
-def _people(given: Json) -> str:
+def _people(given: Json, room: int) -> str:
     found = cast("list[dict[str, Any]]", given)
-    return ", ".join(str(Address(each["address"], each["name"], each["misleading"])) for each in found) or "(nobody)"
+    shown = [str(Address(each["address"], each["name"], each["misleading"])) for each in found]
+    kept, left = fitting(shown, room)
+    more = f" and {left} more" if len(shown) < MAX_ADDRESSES else " and more"
+    return f"{', '.join(kept)}{more if left or len(shown) == MAX_ADDRESSES else ''}" or "(nobody)"
 
 
 def _list_text(output: Args) -> str:
     messages = cast("list[dict[str, Any]]", output["messages"])
+    notes = [f"[{note}]" for note in cast("list[str]", output["notes"])]
     if not messages:
-        return f"No message matches {one_line(str(output['query']))!r}."
+        return "\n".join([f"No message matches {one_line(str(output['query']))!r}.", *notes])
     lines: list[str] = []
     for each in messages:
         marks = [*each["labels"], *(["has attachments"] if each["has_attachments"] else [])]
         lines += [
             f"{each['id']}  {each['date'] or 'no date'}  (thread {each['thread']}; {', '.join(marks) or 'no labels'})",
-            f"  From: {_people(each['from'])}",
-            f"  To: {_people(each['to'])}",
+            f"  From: {_people(each['from'], _LISTED_PEOPLE)}",
+            f"  To: {_people(each['to'], _LISTED_PEOPLE)}",
             f"  Subject: {each['subject']}",
             f"  | {each['snippet']}",
         ]
-    return "\n".join([*lines, *more_line(cast("str | None", output["next_page"]))])
+    return "\n".join([*lines, *notes, *more_line(cast("str | None", output["next_page"]))])
 
 
 # ---------------------------------------------------------------------- read
@@ -181,15 +203,16 @@ async def _read(args: Args, ctx: Context, api: ApiSession) -> Result:
     attached = await _attached(args, files, message_id, api, notes)
     output: Args = {
         **_envelope(message),
-        "cc": _addresses(payload.header("cc")),
-        "reply_to": _addresses(payload.header("reply-to")),
+        "cc": _addresses(payload, "cc"),
+        "reply_to": _addresses(payload, "reply-to"),
         "sent": one_line(payload.header("date"), 100) or None,
         "headers": [_header(item.name, item.value) for item in payload.headers[:_MAX_HEADERS] if shape == "headers"],
         "attachments": [_file(number, each) for number, each in enumerate(files, 1)],
         "notes": [*notes],
-        **paged(text, args, ctx),
     }
-    return ok(_message_text(output), structured=output, attachments=attached)
+    head = _head(output, head_room(ctx))
+    output |= paged(text, args, ctx, head)
+    return ok("\n".join([*head, *paged_lines(output)]), structured=output, attachments=attached)
 
 
 async def _text(parts: list[TextPart], api: ApiSession, notes: list[str], *, mode: Literal["text", "links"]) -> str:
@@ -231,20 +254,21 @@ async def _attached(
     if number > len(files):
         raise GoogleFailed(f"There is no attachment {number}: the message has {len(files)}.")
     file = files[number - 1]
-    if file.size > _MAX_ATTACHMENT:
+    if file.size > MAX_ATTACHMENT:
         raise GoogleFailed(
-            f"Attachment {number} has {format_size(file.size)}. At most {format_size(_MAX_ATTACHMENT)} can be attached."
+            f"Attachment {number} has {format_size(file.size)}. At most {format_size(MAX_ATTACHMENT)} can be attached."
         )
     data = file.data
     if file.attachment_id:
         what = f"attachment {number} of message '{message_id}'"
         data = (await api.read(PartBody, *_ROOT, message_id, "attachments", file.attachment_id, what=what)).data
     content, damaged = decoded_base64(data)
-    if damaged or len(content) > _MAX_ATTACHMENT:
-        raise GoogleFailed(f"Attachment {number} is {'damaged' if damaged else 'too large'}, so it is not attached.")
-    notes.append(f"Attachment {number} is attached.")
-    kind: Literal["image", "file"] = "image" if file.mime in IMAGES else "file"
-    return (Attachment(kind=kind, mime_type=file.mime, data=content, name=file.name),)
+    if damaged:
+        raise GoogleFailed(f"Attachment {number} is damaged, so it is not attached.")
+    facts = f"Attachment {number} is {file.mime}, {format_size(len(content))}"
+    attached, note = attached_file(file.name, file.mime, content, facts)
+    notes.append(note)
+    return attached
 
 
 def _header(name: str, value: str) -> Json:
@@ -255,23 +279,25 @@ def _file(number: int, each: FilePart) -> Args:
     return {"number": number, "name": each.name, "type": each.mime, "bytes": each.size}
 
 
-def _message_text(output: Args) -> str:
-    rows = [("From", _people(output["from"])), ("To", _people(output["to"]))]
-    rows += [("Cc", _people(output["cc"]))] if output["cc"] else []
-    rows += [("Reply-To", _people(output["reply_to"]))] if output["reply_to"] else []
-    sent = f" (the sender's clock says {output['sent']})" if output["sent"] else ""
+def _head(output: Args, room: int) -> list[str]:
+    """Return the lines before the text. Each of our facts stands before what the sender wrote, or outside its «»; no
+    header and no attachment can push the text out of the output."""
+    rows = [("From", _people(output["from"], room)), ("To", _people(output["to"], room))]
+    rows += [("Cc", _people(output["cc"], room))] if output["cc"] else []
+    rows += [("Reply-To", _people(output["reply_to"], room))] if output["reply_to"] else []
+    sent = f" (the sender's clock says {in_quotes(str(output['sent']))})" if output["sent"] else ""
     rows += [("Subject", str(output["subject"])), ("Received", f"{output['date'] or 'no date'}{sent}")]
-    labels = cast("list[str]", output["labels"])
-    rows.append(("Labels", ", ".join(labels) or "none"))
+    rows.append(("Labels", listed(cast("list[str]", output["labels"]), room) or "none"))
     lines = [f"Message {output['id']} (thread {output['thread']})", *(f"{name}: {value}" for name, value in rows)]
-    lines += [
-        f"Attachment {each['number']}: {each['name']} ({each['type']}, {format_size(each['bytes'])})"
-        for each in cast("list[dict[str, Any]]", output["attachments"])
-    ]
+    files, left = fitting([_file_line(each) for each in cast("list[dict[str, Any]]", output["attachments"])], 2 * room)
+    lines += [*files, *([f"And {left} more attachments, up to number {len(files) + left}."] if left else [])]
     headers = cast("list[dict[str, str]]", output["headers"])
     lines += [f"  | {each['name']}: {each['value']}" for each in headers]
-    lines += [f"[{note}]" for note in cast("list[str]", output["notes"])]
-    return "\n".join([*lines, *paged_lines(output)])
+    return [*lines, *note_lines(cast("list[str]", output["notes"]), 2 * room)]
+
+
+def _file_line(each: dict[str, Any]) -> str:
+    return f"Attachment {each['number']} ({each['type']}, {format_size(each['bytes'])}): {in_quotes(each['name'])}"
 
 
 _ADDRESSES: Final = array(strict_object(address=STRING, name=STRING, misleading=BOOLEAN))
@@ -303,6 +329,7 @@ GMAIL_SEARCH: Final = api_tool(
     output_schema=strict_object(
         query=STRING,
         messages=array(strict_object(**_ENVELOPE, snippet=STRING, has_attachments=BOOLEAN)),
+        notes=array(STRING),
         next_page=STRING_OR_NULL,
     ),
     format_preview=preview("query", "limit", "page"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import Any, Final, cast
 
 from msgspec import Struct
@@ -10,7 +11,7 @@ from holdfast.contract.context import Context
 from holdfast.contract.json import Args, Json
 from holdfast.contract.result import Result, ok
 from holdfast.text.quote import behind_gutter
-from holdfast.tools.google.results import PAGE, clean_text, moment, more_line, one_line, page_token, preview
+from holdfast.tools.google.results import PAGE, clean_text, in_quotes, moment, more_line, one_line, page_token, preview
 from holdfast.tools.google.service import ApiSession, GoogleFailed, api_tool
 from holdfast.tools.schemas import BOOLEAN, LABEL, STRING, STRING_OR_NULL, array, nullable, strict_object
 
@@ -47,7 +48,7 @@ class _Tasks(Struct, frozen=True, rename="camel"):
 async def _list(args: Args, ctx: Context, api: ApiSession) -> Result:
     limit, completed = cast("int | None", args.get("limit")) or DEFAULT_LIMIT, bool(args.get("completed"))
     query = {"maxResults": _MAX_LISTS}
-    found = await api.read(_TaskLists, "tasks", "v1", "users", "@me", "lists", query=query, what="lists of tasks")
+    found = await api.read(_TaskLists, "tasks", "v1", "users", "@me", "lists", query=query, what="list of tasks")
     lists = found.items[:_MAX_LISTS]
     chosen = _chosen(lists, cast("str | None", args.get("list")))
     tasks = await api.read(
@@ -93,7 +94,11 @@ def _chosen(lists: tuple[_TaskList, ...], wanted: str | None) -> _TaskList:
 
 
 def _bound(given: Json, *, end: bool = False) -> str | None:
-    return None if given is None else moment(str(given), None, end=end).isoformat(timespec="seconds")
+    """Return midnight in UTC of a day, or with `end` of the day after: a due day is stored as its midnight in UTC."""
+    if given is None:
+        return None
+    day = moment(str(given), UTC).date().isoformat()
+    return moment(day, UTC, end=end).isoformat(timespec="seconds")
 
 
 def _task(task: _Task) -> Json:
@@ -112,18 +117,18 @@ def _task(task: _Task) -> Json:
 def _text(output: Args) -> str:
     tasks = cast("list[dict[str, Any]]", output["tasks"])
     lists = cast("list[dict[str, str]]", output["lists"])
-    lines = [f"{output['list']}: {len(tasks)} task{'' if len(tasks) == 1 else 's'}"]
+    lines = [f"{in_quotes(str(output['list']), '(no title)')}: {len(tasks)} task{'' if len(tasks) == 1 else 's'}"]
     shown = {each["id"] for each in tasks}
     for each in tasks:
         indent = "  " if each["parent"] in shown else ""
         due = f", due {each['due']}" if each["due"] else ""
         done = f", completed {each['completed_at'] or ''}".rstrip() if each["completed"] else ""
         mark = "x" if each["completed"] else " "
-        lines.append(f"{indent}- [{mark}] {each['title'] or '(no title)'}  (id {each['id']}{due}{done})")
+        lines.append(f"{indent}- [{mark}] {in_quotes(each['title'], '(no title)')}  (id {each['id']}{due}{done})")
         if each["notes"]:
             lines.append(behind_gutter(each["notes"]))
     if len(lists) > 1:
-        titles = ", ".join(f"{each['title']} ({each['id']})" for each in lists)
+        titles = ", ".join(f"{in_quotes(each['title'], '(no title)')} ({each['id']})" for each in lists)
         lines += ["", f"Lists: {titles}"]
     return "\n".join([*lines, *more_line(cast("str | None", output["next_page"]))])
 

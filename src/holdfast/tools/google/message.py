@@ -8,6 +8,7 @@ from binascii import Error as Base64Error
 from collections.abc import Iterator
 from email.header import decode_header
 from typing import Final, Literal
+from unicodedata import normalize
 
 from msgspec import Struct, field
 
@@ -17,8 +18,9 @@ from holdfast.tools.google.results import clean_text, one_line, quoted_name
 
 MAX_PARTS: Final = 500
 MAX_DEPTH: Final = 40
-_MAX_ADDRESSES: Final = 50
+MAX_ADDRESSES: Final = 50
 _MAX_HEADER: Final = 20_000
+_SHOWN_TWICE: Final = 3
 _CLOSING: Final = {'"': '"', "(": ")", "<": ">"}
 _ADDR_SPEC: Final = re.compile(r"[^\s<>\"(),:;\\@]{1,200}@[^\s<>\"(),:;\\@]{1,255}")
 _QUOTE_INTRO: Final = re.compile(
@@ -121,7 +123,17 @@ def addresses(header: str) -> list[Address]:
     decoded name can contain anything, but it can never become the address. What two programs could read differently is
     returned whole, as unreadable."""
     raw = one_line(header, _MAX_HEADER)
-    return [_address(each) for each in _mailboxes(raw)[:_MAX_ADDRESSES]]
+    return [_address(each) for each in _mailboxes(raw)[:MAX_ADDRESSES]]
+
+
+def header_addresses(part: Part, name: str) -> list[Address]:
+    """Return the addresses of the header of that name. One that is there twice is unreadable: which of them counts
+    depends on the program."""
+    given = [item.value for item in part.headers if item.name.lower() == name]
+    if len(given) < 2:
+        return addresses(given[0]) if given else []
+    shown = " | ".join(one_line(decoded_words(each), 200) for each in given[:_SHOWN_TWICE])
+    return [Address("", f"{len(given)} headers: {shown}", misleading=False)]
 
 
 class _Mailbox:
@@ -131,13 +143,20 @@ class _Mailbox:
         self.raw = ""
         self.open = ""
         """What the next character is in: a quoted string, a comment, an address; or empty."""
+        self.depth = 0
+        """Of comments within the comment."""
         self.parts = dict.fromkeys(("", *_CLOSING), "")
         """The text by what it was in."""
         self.ambiguous = False
+        self.whole = False
+        """Whether the rest of the header belongs to it, because where it ends is ambiguous."""
 
     def take(self, char: str, *, escaped: bool = False) -> None:
         self.raw += char
-        if not escaped and char == _CLOSING.get(self.open):
+        if not escaped and self.open == "(" and char in "()" and (char == "(" or self.depth):
+            self.depth += 1 if char == "(" else -1
+            self.whole = self.ambiguous = True  # not every program counts
+        elif not escaped and char == _CLOSING.get(self.open):
             self.open = ""
             return
         opens = not self.open and char in _CLOSING
@@ -146,24 +165,34 @@ class _Mailbox:
             self.ambiguous = True
         if opens:
             self.open = char
+            self.parts[""] += " "  # what is on both sides of a comment is not one word
         else:
             self.parts[self.open] += char
+
+    @property
+    def is_group_name(self) -> bool:
+        """Whether a colon may follow: it would hide an address."""
+        name = normalize("NFKC", decoded_words(self.raw))
+        return bool(self.raw.strip()) and not any(char in name for char in "@<>")
 
 
 def _mailboxes(raw: str) -> list[_Mailbox]:
     """Split a header at its top-level commas. Not `email.utils.getaddresses`: for `a@b <c@d>` some versions of it
     return the name as the address."""
-    found, current, chars = list[_Mailbox](), _Mailbox(), iter(raw)
+    found, current, chars, in_group = list[_Mailbox](), _Mailbox(), iter(raw), False
     for char in chars:
-        if not current.open and char in ",;":
+        if not current.open and not current.whole and char in ",;":
             found.append(current)
             current = _Mailbox()
-        elif not current.open and char == ":":
-            current = _Mailbox()  # the name of a group
+            in_group = in_group and char != ";"
+        elif not current.open and not current.whole and char == ":" and not in_group and current.is_group_name:
+            current, in_group = _Mailbox(), True
         elif char == "\\" and current.open in ('"', "("):
             current.raw += char
             current.take(next(chars, ""), escaped=True)
         else:
+            if not current.open and char == ":":
+                current.whole = current.ambiguous = True
             current.take(char)
     return [each for each in (*found, current) if each.raw.strip()]
 
@@ -175,10 +204,14 @@ def _address(box: _Mailbox) -> Address:
     if box.open or box.ambiguous or lonely or not _ADDR_SPEC.fullmatch(address):
         return Address("", one_line(decoded_words(box.raw), 500), misleading=False)
     local, _, domain = address.rpartition("@")
-    if not domain.isascii():
-        address = f"{local}@{normalize_host(domain) or domain}"  # in punycode, so that no letter can pass for another
+    if not domain.isascii():  # in punycode, so that no letter can pass for another
+        host = normalize_host(domain)
+        if host is None:
+            escaped = box.raw.encode("ascii", "backslashreplace").decode("ascii")
+            return Address("", one_line(escaped, 500), misleading=False)
+        address = f"{local}@{host}"
     shown = quoted_name(decoded_words(name))
-    looks = "@" in shown and address.lower() != shown.strip(" <>\"'").lower()
+    looks = "@" in normalize("NFKC", shown) and address.lower() != shown.strip(" <>\"'").lower()
     return Address(address, "" if shown.lower() == address.lower() else shown, misleading=looks)
 
 

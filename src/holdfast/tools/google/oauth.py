@@ -126,7 +126,11 @@ class OAuthClient:
         """Ask the user for the read-only scopes of the families, in the browser. Raises `GoogleLoginFailed`."""
         asked = scopes_of(families)
         state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
-        callback = await CallbackServer.open(0)
+        try:
+            callback = await CallbackServer.open(0)
+        except OSError as error:
+            told = f"No port of 127.0.0.1 can be opened for the login: {error.strerror}. Try again."
+            raise GoogleLoginFailed(told) from None
         try:
             callback.expect(state)
             arrival = await self._arrival(callback, visit, self._page(callback.address, asked, state, verifier))
@@ -168,12 +172,12 @@ class OAuthClient:
             await asyncio.gather(asking, arriving, return_exceptions=True)
         if arrival.issuer is not None and arrival.issuer != self._endpoints.login.origin:  # RFC 9207: mix-up attack
             raise GoogleLoginFailed(
-                f"The login came from {_said(arrival.issuer)}, which was not asked, so it is refused."
+                f"The login came from {quoted_words(arrival.issuer)}, which was not asked, so it is refused."
             )
         if arrival.error == "access_denied":
             raise GoogleLoginFailed("You did not grant access on the login page. Nothing was stored.")
         if arrival.error:
-            raise GoogleLoginFailed(f"The login page answered {_said(arrival.error)}. Nothing was stored.")
+            raise GoogleLoginFailed(f"The login page answered {quoted_words(arrival.error)}. Nothing was stored.")
         return arrival
 
     async def _exchange(self, arrival: CallbackResult, redirect: str, verifier: str, asked: tuple[str, ...]) -> Grant:
@@ -193,9 +197,7 @@ class OAuthClient:
             if not answer.refresh_token:
                 raise GoogleLoginFailed("Google issued no refresh token, so the login would end within the hour.")
         except GoogleLoginFailed:
-            # Tokens that are not stored must not stay valid.
-            with suppress(HoldfastError):
-                await self.revoke(answer.refresh_token or answer.access_token)
+            await self.discard(answer.refresh_token or answer.access_token)
             raise
         return Grant(
             client_id=self._client_id,
@@ -209,10 +211,11 @@ class OAuthClient:
 
     # ------------------------------------------------------------------ use
 
-    async def refresh(self, grant: Grant) -> Grant:
+    async def refresh(self, grant: Grant, seconds: float = TOKEN_SECONDS) -> Grant:
         """Return the grant with a new access token. Raises `GoogleLoginNeeded` if Google ended it."""
         self.check_binding(grant)
-        status, answer = await self._ask({"grant_type": "refresh_token", "refresh_token": grant.refresh_token})
+        form = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token}
+        status, answer = await self._ask(form, seconds)
         if status == 400 and answer.error == "invalid_grant":
             raise GoogleLoginNeeded(
                 f"Google no longer accepts the login '{self._account}': it was revoked or has expired. "
@@ -238,6 +241,11 @@ class OAuthClient:
                 "Run `holdfast google login`."
             )
 
+    async def discard(self, token: str) -> None:
+        """Revoke a token that is not stored, as far as Google can be reached: it must not stay valid."""
+        with suppress(HoldfastError):
+            await self.revoke(token)
+
     async def revoke(self, token: str) -> bool:
         """Ask Google to end the grant; False if it did not know the token. Raises if it cannot be reached."""
         status, _ = await self._post(self._endpoints.revoke, {"token": token})
@@ -253,8 +261,8 @@ class OAuthClient:
         more = [scope for scope in granted if scope not in asked]
         if more:
             raise GoogleLoginFailed(
-                f"The token carries more than was asked for ({_said(', '.join(more))}), so it is refused. Remove the "
-                "access of this client in your Google account, and log in again."
+                f"The token carries more than was asked for ({quoted_words(', '.join(more))}), so it is refused. "
+                "Remove the access of this client in your Google account, and log in again."
             )
         if not any(scope in granted for scope in SCOPES.values()):
             raise GoogleLoginFailed("None of the requested access was granted. Nothing was stored.")
@@ -262,22 +270,22 @@ class OAuthClient:
     def _refused(self, status: int, answer: _TokenAnswer) -> GoogleLoginFailed:
         if answer.error in ("invalid_client", "unauthorized_client") or "client_secret" in answer.error_description:
             return GoogleLoginFailed(
-                f"Google does not accept the client ({_said(answer.error)}). Check google.client_id and "
+                f"Google does not accept the client ({quoted_words(answer.error)}). Check google.client_id and "
                 "[secrets.google], the client secret that belongs to it."
             )
         if answer.error == "invalid_grant":
             return GoogleLoginFailed(
                 "Google does not accept the code of this login. Run `holdfast google login` again."
             )
-        told = f", {_said(answer.error)}" if answer.error else ""
+        told = f", {quoted_words(answer.error)}" if answer.error else ""
         return GoogleLoginFailed(
             f"{self._endpoints.token.entry} issued no token (HTTP {status}{told}). Try again later."
         )
 
-    async def _ask(self, form: dict[str, str]) -> tuple[int, _TokenAnswer]:
+    async def _ask(self, form: dict[str, str], seconds: float = TOKEN_SECONDS) -> tuple[int, _TokenAnswer]:
         secret = await asyncio.to_thread(self._secret)  # it may come from a command
         client = {"client_id": self._client_id, **({"client_secret": secret} if secret else {})}
-        status, body = await self._post(self._endpoints.token, {**form, **client})
+        status, body = await self._post(self._endpoints.token, {**form, **client}, seconds)
         try:
             return status, msgspec.json.decode(body, type=_TokenAnswer)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -285,7 +293,7 @@ class OAuthClient:
                 raise GoogleLoginFailed(f"{self._endpoints.token.entry} sent an answer that is not a token.") from None
             return status, _TokenAnswer()
 
-    async def _post(self, url: HttpUrl, form: dict[str, str]) -> tuple[int, bytes]:
+    async def _post(self, url: HttpUrl, form: dict[str, str], seconds: float = TOKEN_SECONDS) -> tuple[int, bytes]:
         """Send a form. A redirect is never followed: the form carries secrets."""
         gateway = self._network.gateway_to_listed(
             f"google login {self._account}", (url.entry,), name="the endpoints of [google]"
@@ -296,7 +304,7 @@ class OAuthClient:
             headers=(("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json")),
             body=urlencode(form).encode("ascii"),
         )
-        limits = Limits(seconds=TOKEN_SECONDS, max_bytes=_TOKEN_BYTES)
+        limits = Limits(seconds=min(seconds, TOKEN_SECONDS), max_bytes=_TOKEN_BYTES)
         try:
             async with HttpClient(gateway, user_agent=self._user_agent) as client:
                 response = await client.request(request, limits, may_follow=_not_followed)
@@ -318,6 +326,6 @@ def _expiry(answer: _TokenAnswer) -> float:
     return time.time() + min(max(0.0, answer.expires_in), _MAX_LIFETIME)
 
 
-def _said(text: str) -> str:
+def quoted_words(text: str) -> str:
     """Quote what a server said."""
     return f"'{clip(escape(text), _SHOWN)}'"

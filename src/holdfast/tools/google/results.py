@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any, Final, cast
 from unicodedata import category
@@ -14,6 +14,7 @@ from holdfast.net.urls import BadUrl, parse_url
 from holdfast.text.escape import clip_middle, escape
 from holdfast.text.preview import with_label
 from holdfast.text.quote import TEXT_GUTTER, behind_gutter
+from holdfast.text.truncate import byte_size
 from holdfast.tools.google.service import GoogleFailed
 from holdfast.tools.schemas import INTEGER, INTEGER_OR_NULL, STRING, Schema, nullable
 from holdfast.tools.text_page import DEFAULT_CHARS, MAX_CHARS, page_note, text_page
@@ -23,6 +24,7 @@ MAX_PAGE_TOKEN: Final = 4096
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _IN_URL: Final = re.compile(r"/(?:d|folders)/([A-Za-z0-9_-]{1,200})(?=/|\?|$)")
 _URL_ID: Final = re.compile(r"[?&]id=([A-Za-z0-9_-]{1,200})(?=&|$)")
+_PUBLISHED: Final = re.compile(r"/d/e/")
 _URL_HOSTS: Final = frozenset({"docs.google.com", "drive.google.com"})
 _BLANK: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"})
 _JOINERS: Final = "\u200c\u200d"
@@ -58,13 +60,46 @@ def clean_text(text: str) -> str:
     return "\n".join(text.replace("\0", "").splitlines())
 
 
-def paged(text: str, args: Args, ctx: Context) -> Args:
-    """Return the fields of `PAGED_TEXT`. Raises `GoogleFailed` for an offset beyond the end."""
+def in_quotes(text: str, otherwise: str = "", limit: int = FIELD_CHARS) -> str:
+    """Return a title or a name in «», so that it cannot pass for one of our facts beside it."""
+    return f"«{name}»" if (name := quoted_name(text, limit)) else otherwise
+
+
+def head_room(ctx: Context) -> int:
+    """Bytes of one list in the lines before a text, so that together they stay below half of the output."""
+    return ctx.truncate.MAX_BYTES // 32
+
+
+def fitting(items: Sequence[str], room: int) -> tuple[list[str], int]:
+    """Return the first items that have `room` bytes together, at least one, and the number of those left out."""
+    kept = list[str]()
+    for item in items:
+        room -= byte_size(item)
+        if room < 0 and kept:
+            break
+        kept.append(item)
+    return kept, len(items) - len(kept)
+
+
+def listed(items: Sequence[str], room: int) -> str:
+    """Return the items in one line: those that fit, and how many more there are."""
+    kept, left = fitting(items, room)
+    return f"{', '.join(kept)}{f' and {left} more' if left else ''}"
+
+
+def note_lines(notes: Sequence[str], room: int) -> list[str]:
+    kept, left = fitting(notes, room)
+    return [*(f"[{note}]" for note in kept), *([f"[And {left} more notes like these.]"] if left else [])]
+
+
+def paged(text: str, args: Args, ctx: Context, head: Sequence[str]) -> Args:
+    """Return the fields of `PAGED_TEXT` for a text after the lines of `head`. Raises `GoogleFailed` for an offset
+    beyond the end."""
     offset = cast("int | None", args.get("offset")) or 0
     if offset and offset >= len(text):
         raise GoogleFailed(f"Offset {offset} is beyond the end: the text has {len(text):,} characters.")
     wanted = cast("int | None", args.get("limit")) or DEFAULT_CHARS[ctx.caps]
-    content = text_page(text, offset, wanted, ctx, gutter=len(TEXT_GUTTER))
+    content = text_page(text, offset, wanted, ctx, gutter=len(TEXT_GUTTER), head=head)
     end = offset + len(content)
     next_offset = end if end < len(text) else None
     return {"content": content, "offset": offset, "next_offset": next_offset, "total_chars": len(text)}
@@ -98,6 +133,11 @@ def document_id(given: str) -> str:
     except BadUrl:
         url = None
     if url is not None and url.host in _URL_HOSTS:
+        if _PUBLISHED.search(url.target):
+            raise GoogleFailed(
+                "This is the address of a published copy, which no API reads. Use the address of the document itself, "
+                "or web.fetch."
+            )
         found = _IN_URL.search(url.target) or _URL_ID.search(url.target)
         if found is not None:
             return found[1]
@@ -142,10 +182,12 @@ def moment(text: str, zone: tzinfo | None, *, end: bool = False) -> datetime:
             found = datetime.fromisoformat(text.strip())
         else:
             found = datetime.combine(day + timedelta(days=1 if end else 0), time())
-        return (found if found.tzinfo is not None else found.replace(tzinfo=zone)).astimezone(found.tzinfo or zone)
-    except (ValueError, OverflowError):
+        found = (found if found.tzinfo is not None else found.replace(tzinfo=zone)).astimezone(found.tzinfo or zone)
+        found.astimezone(UTC)  # as it is sent
+    except (ValueError, OverflowError, OSError):
         shown = escape(clip_middle(text, 60))
         raise GoogleFailed(f"Cannot read '{shown}' as a time. Use 2026-03-01 or 2026-03-01T09:00+01:00.") from None
+    return found
 
 
 def preview(*names: str) -> Any:

@@ -26,11 +26,18 @@ from holdfast.contract.tool import Place, Reach, Tool
 from holdfast.net.client import HttpClient, HttpRequest, HttpResponse, Limits
 from holdfast.net.network import Network
 from holdfast.net.urls import BadUrl
-from holdfast.text.escape import clip, escape
 from holdfast.text.truncate import format_size
 from holdfast.tools.extraction.extractor import Extractor
 from holdfast.tools.google.endpoints import API_NAMES, FAMILIES, Endpoints, Family, endpoints
-from holdfast.tools.google.oauth import GoogleLoginFailed, GoogleLoginNeeded, Grant, GrantFile, OAuthClient, Visit
+from holdfast.tools.google.oauth import (
+    GoogleLoginFailed,
+    GoogleLoginNeeded,
+    Grant,
+    GrantFile,
+    OAuthClient,
+    Visit,
+    quoted_words,
+)
 from holdfast.tools.schemas import builtin_tool, needs_extra
 
 SECRET_SCOPE: Final = "google"  # noqa: S105 - the name of the scope
@@ -40,13 +47,13 @@ _MARGIN: Final = 0.1
 _ATTEMPTS: Final = 4
 _MOST_WAIT: Final = 20.0
 """Seconds that a request waits at most before it is repeated."""
+_LEAST_SECONDS: Final = 0.1
 _GRACE_SECONDS: Final = 5.0
 _MAX_TARGET: Final = 8192
 _RATE_REASONS: Final = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED"})
 _QUOTA_REASONS: Final = frozenset({"dailyLimitExceeded", "quotaExceeded", "RESOURCE_EXHAUSTED"})
 _SCOPE_REASONS: Final = frozenset({"insufficientPermissions", "ACCESS_TOKEN_SCOPE_INSUFFICIENT"})
 _DISABLED_REASONS: Final = frozenset({"accessNotConfigured", "SERVICE_DISABLED"})
-_SHOWN: Final = 200
 
 T = TypeVar("T")
 Query = Mapping[str, str | int | bool | None]
@@ -55,6 +62,10 @@ needs_packages: Final = needs_extra("google", "httpx2", "lxml")
 
 class GoogleFailed(HoldfastError):
     """A request was refused or its answer cannot be used; the message is a sentence."""
+
+
+class GoogleHasNone(GoogleFailed):
+    """There is no such thing, or the login cannot see it."""
 
 
 class GoogleSettings(Struct, frozen=True, kw_only=True):
@@ -131,14 +142,19 @@ class Google:
 
     async def login(self, families: tuple[Family, ...], visit: Visit, secret: Callable[[], str]) -> Grant:
         """Log in in the browser, and store the grant. Raises `GoogleLoginFailed`."""
-        grant = await self._client(secret).login(families, visit)
-        async with self._locked():
-            self._grants.write(grant)
+        client = self._client(secret)
+        grant = await client.login(families, visit)
+        try:
+            async with self._locked(self.settings.lock_seconds):
+                self._grants.write(grant)
+        except GoogleLoginFailed:
+            await client.discard(grant.refresh_token)
+            raise
         return grant
 
     async def logout(self, secret: Callable[[], str]) -> tuple[bool, bool]:
         """Delete the login and revoke it; returns whether there was one, and whether Google confirmed the end."""
-        async with self._locked():
+        async with self._locked(self.settings.lock_seconds):
             grant = self._grants.read()
             had = self._grants.forget()
         if not grant.refresh_token:
@@ -151,8 +167,14 @@ class Google:
         except HoldfastError:
             return had, False
 
-    async def token(self, family: Family, secret: Callable[[], str], stale: str | None = None) -> str:
-        """Return an access token, renewed if it has expired or is `stale`: one that an API refused.
+    async def token(
+        self,
+        family: Family,
+        secret: Callable[[], str],
+        stale: str | None = None,
+        seconds: float = DEFAULT_SECONDS,
+    ) -> str:
+        """Return an access token, renewed within `seconds` if it has expired or is `stale`: one that an API refused.
 
         Raises `GoogleLoginNeeded` or `GoogleLoginFailed`.
         """
@@ -160,7 +182,7 @@ class Google:
         known = self._usable(family)
         if known.access_token != stale and known.is_fresh(time.time()):
             return known.access_token
-        renewing = asyncio.ensure_future(self._renewed(client, family, stale))
+        renewing = asyncio.ensure_future(self._renewed(client, family, stale, time.monotonic() + seconds))
         try:
             return await asyncio.shield(renewing)
         except asyncio.CancelledError:
@@ -170,13 +192,13 @@ class Google:
             await asyncio.gather(renewing, return_exceptions=True)
             raise
 
-    async def _renewed(self, client: OAuthClient, family: Family, stale: str | None) -> str:
-        async with self._locked():
+    async def _renewed(self, client: OAuthClient, family: Family, stale: str | None, deadline: float) -> str:
+        async with self._locked(min(self.settings.lock_seconds, deadline - time.monotonic())):
             known = self._usable(family)
             if known.access_token != stale and known.is_fresh(time.time()):  # another process was first
                 return known.access_token
             try:
-                grant = await client.refresh(known)
+                grant = await client.refresh(known, max(_LEAST_SECONDS, deadline - time.monotonic()))
             except GoogleLoginNeeded as needed:
                 self._grants.write(replace(known, access_token="", refresh_token="", ended=str(needed)))
                 raise
@@ -184,10 +206,10 @@ class Google:
             return grant.access_token
 
     @asynccontextmanager
-    async def _locked(self) -> AsyncGenerator[None]:
+    async def _locked(self, seconds: float) -> AsyncGenerator[None]:
         account = self.settings.account
         try:
-            async with self._grants.locked(self.settings.lock_seconds):
+            async with self._grants.locked(seconds):
                 yield
         except TimeoutError:
             raise GoogleLoginFailed(f"Another process holds the Google login '{account}'. Try again.") from None
@@ -237,7 +259,7 @@ class ApiSession:
         gateway = self.google.network.gateway_to_listed(
             f"{self._ctx.tool_name} {self._ctx.call_id}", (self._base.entry,), name="the endpoints of [google]"
         )
-        self._token = await self.google.token(self.family, self._secret)
+        self._token = await self.google.token(self.family, self._secret, seconds=self.seconds_left)
         client = HttpClient(gateway, user_agent=self.google.settings.user_agent)
         self._http = await self._exits.enter_async_context(client)
         self._ctx.progress(f"waiting for {self._base.entry}…")
@@ -248,7 +270,7 @@ class ApiSession:
 
     @property
     def seconds_left(self) -> float:
-        return max(0.1, self._deadline - time.monotonic())
+        return max(_LEAST_SECONDS, self._deadline - time.monotonic())
 
     async def read(self, shape: type[T], *path: str, query: Query | None = None, what: str) -> T:
         """Return the answer as a struct. `what` names the thing in the message if there is none. Raises."""
@@ -266,11 +288,12 @@ class ApiSession:
 
     async def download(self, *path: str, query: Query | None = None, what: str) -> HttpResponse:
         """Return a successful answer, cut at `google.max_bytes`. Raises `GoogleFailed` and errors of the network."""
-        request = HttpRequest(url=self._url(path, query or {}))
-        response = await self._answer(request)
+        request, used = HttpRequest(url=self._url(path, query or {})), self._token
+        response = await self._answer(request, used)
         if response.status == 401:  # the token was revoked or expired early; once, it may just be renewed
-            self._token = await self.google.token(self.family, self._secret, stale=self._token)
-            response = await self._answer(request)
+            # Another request of the call may have renewed it meanwhile, so `used` is what is stale.
+            self._token = await self.google.token(self.family, self._secret, stale=used, seconds=self.seconds_left)
+            response = await self._answer(request, self._token)
         if response.status != 200:
             raise self._failure(response, what)
         return response
@@ -280,7 +303,7 @@ class ApiSession:
         for segment in path:
             if not segment.strip("."):  # `..` would lead to another resource
                 raise BadUrl(f"{segment!r} is not an id.")
-            parts.append(quote(segment, safe=""))
+            parts.append(quote(segment, safe="@"))  # as in `users/@me`
         given = {name: _text(value) for name, value in query.items() if value is not None}
         target = f"{self._base.target.rstrip('/')}/{'/'.join(parts)}"
         if given:
@@ -289,11 +312,11 @@ class ApiSession:
             raise BadUrl(f"The request has {len(target):,} characters. At most {_MAX_TARGET:,} can be sent.")
         return replace(self._base, target=target)
 
-    async def _answer(self, request: HttpRequest) -> HttpResponse:
+    async def _answer(self, request: HttpRequest, token: str) -> HttpResponse:
         """Send the request, again after a rate limit or a fault of the server."""
         for attempt in range(1, _ATTEMPTS + 1):
             limits = Limits(seconds=self.seconds_left, max_bytes=self.google.settings.max_bytes)
-            headers = (("Authorization", f"Bearer {self._token}"), ("Accept", "*/*"))
+            headers = (("Authorization", f"Bearer {token}"), ("Accept", "*/*"))
             response = await self._http.request(replace(request, headers=headers), limits, may_follow=_not_followed)
             if attempt == _ATTEMPTS or not _is_temporary(response):
                 break
@@ -310,7 +333,7 @@ class ApiSession:
         status, account = response.status, self.google.settings.account
         error = _error_of(response)
         reasons, host = error.reasons, self._base.entry
-        said = f": {_said(error.error.message)}" if error.error.message else ""
+        said = f": {quoted_words(error.error.message)}" if error.error.message else ""
         if status == 401:
             return GoogleLoginNeeded(f"Google rejects the login '{account}'. Run `holdfast google login`.")
         if status == 403 and reasons & _SCOPE_REASONS:
@@ -327,7 +350,7 @@ class ApiSession:
         if status == 403:
             return GoogleFailed(f"Google denies access to {what}{said}.")
         if status in (404, 410):
-            return GoogleFailed(f"There is no {what}, or the login '{account}' cannot see it.")
+            return GoogleHasNone(f"There is no {what}, or the login '{account}' cannot see it.")
         if status >= 500:
             return GoogleFailed(f"{host} has a fault (HTTP {status}){said}. Try again later.")
         return GoogleFailed(f"{host} rejects the request for {what} (HTTP {status}){said}.")
@@ -369,7 +392,7 @@ def configured_google(tool: Tool, settings: GoogleSettings) -> Tool:
     try:
         at = endpoints(settings.endpoint)
     except BadUrl as error:
-        reason = f"google.endpoint cannot be used: {error}"
+        reason = str(error)
         return tool.with_(reaches=None, unavailable=lambda: reason)
 
     def unavailable() -> str | None:
@@ -426,7 +449,3 @@ def _retry_after(response: HttpResponse) -> float | None:
     except (ValueError, TypeError, OverflowError):
         return None
     return max(0.0, (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - datetime.now(UTC).timestamp())
-
-
-def _said(text: str) -> str:
-    return f"'{clip(escape(text), _SHOWN)}'"
