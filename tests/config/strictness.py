@@ -116,7 +116,7 @@ def _media(one: MediaConfig, other: MediaConfig) -> tuple[Check, ...]:
 
 def _minio(one: MinioConfig, other: MinioConfig) -> tuple[Check, ...]:
     limits = ("timeout", "max_upload_bytes", "max_object_bytes", "max_link_seconds")
-    fixed = ("endpoint", "public_endpoint", "bucket", "region", "access_key", "secret", "style", "ca_file")
+    fixed = ("endpoint", "public_endpoint", "bucket", "buckets", "region", "access_key", "secret", "style", "ca_file")
     return (
         *((f"minio.{name}", getattr(one, name) <= getattr(other, name)) for name in limits),
         *((f"minio.{name}", getattr(one, name) == getattr(other, name)) for name in fixed),

@@ -170,6 +170,7 @@ LOOSER: list[tuple[str, Any]] = [
     ("minio.endpoint", "https://evil.example"),
     ("minio.public_endpoint", "https://evil.example"),
     ("minio.bucket", "evil"),
+    ("minio.buckets", ["evil"]),
     ("minio.region", "evil-1"),
     ("minio.access_key", "evil"),
     ("minio.secret", "other"),
@@ -315,8 +316,8 @@ def test_a_looser_value_is_ignored_and_reported_by_key(
         "secrets", "tools.modules", "model.providers", "network.private", "memory.shared", "web.search_url",
         "browser.executable", "media.vision_model", "media.transcription_model", "media.whisper_model",
         "minio.endpoint", "minio.public_endpoint", "minio.bucket", "minio.region", "minio.access_key", "minio.secret",
-        "minio.style", "minio.ca_file", "google.client_id", "google.account", "google.endpoint", "k8s.kubeconfig",
-        "k8s.exec_plugins", "k8s.insecure",
+        "minio.buckets", "minio.style", "minio.ca_file", "google.client_id", "google.account", "google.endpoint",
+        "k8s.kubeconfig", "k8s.exec_plugins", "k8s.insecure",
     ):  # fmt: skip
         assert "only from user-level config" in notice
     else:

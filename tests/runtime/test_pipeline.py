@@ -399,3 +399,17 @@ def test_results_from_an_untrusted_source_are_marked_and_a_tool_cannot_remove_th
     page = Tool(name="page", execute=execute, effects=frozenset(), sources=("web",))
     result = run(Runtime([page]).call("page"))
     assert result.metadata["untrusted"] == ["web"]
+
+
+@pytest.mark.spec("T1", "B9h")
+@pytest.mark.parametrize("success", [True, False])
+def test_a_result_of_propose_is_marked_like_one_of_a_call_that_ran(success: bool) -> None:
+    async def propose(args: Any, ctx: Any) -> Result:
+        return Result(success, "a list of a stranger", None if success else "words of a stranger", metadata={})
+
+    async def apply(payload: Any, ctx: Any) -> Result:
+        raise AssertionError
+
+    page = Tool(name="page", propose=propose, apply=apply, effects=frozenset({"external"}), sources=("web",))
+    result = run(Runtime([page]).call("page"))
+    assert (result.success, result.metadata["untrusted"]) == (success, ["web"])

@@ -163,6 +163,7 @@ class MinioConfig(Section, frozen=True, kw_only=True):
         "The address of the same server in the links of `minio.share`, if readers reach it under another one.",
     ] = None
     bucket: Annotated[Name | None, USER_ONLY, "The bucket of calls that name none."] = None
+    buckets: Annotated[Names, USER_ONLY, "Further buckets that calls may name. Requests go to no other bucket."] = ()
     region: Annotated[Name, USER_ONLY, "The region that requests are signed for."] = "us-east-1"
     access_key: Annotated[
         Name | None, USER_ONLY, "The access key (user name). It is not a secret: every link of `minio.share` names it."

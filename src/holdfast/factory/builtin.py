@@ -163,6 +163,7 @@ def storage_settings(config: Config) -> StorageSettings:
         endpoint=given.endpoint,
         public_endpoint=given.public_endpoint,
         bucket=given.bucket,
+        buckets=given.buckets,
         region=given.region,
         access_key=given.access_key,
         secret=given.secret,

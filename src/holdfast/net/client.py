@@ -10,8 +10,17 @@ import asyncio
 import ssl
 import time
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Final, cast
 
@@ -38,6 +47,8 @@ _FREE_INFLATION: Final = 1024 * 1024
 _BLOCK: Final = 65_536
 _MAX_HEADERS: Final = 200
 _MAX_HEADER_BYTES: Final = 65_536
+_SHOWN_CODING: Final = 20
+"""Characters of a content encoding that a sentence repeats: names are shorter."""
 
 _KEPT_ACROSS_ORIGINS: Final = frozenset({"accept", "accept-language", "content-type", "content-language"})
 """The headers of a caller that carry no credentials by their definition. All others stay at the first origin."""
@@ -60,6 +71,8 @@ class RequestFailed(HoldfastError):
         self.sent = sent
         """Whether the server may have received the request."""
         self.timed_out = timed_out
+        self.answered = False
+        """Whether the head of an answer arrived: the server can be reached, and it is the answer that is of no use."""
 
 
 class RedirectRefused(RequestFailed):
@@ -199,6 +212,7 @@ class HttpClient:
             raise progress.timed_out(request.url) from None
         except RequestFailed as failed:
             failed.sent = failed.sent or progress.sent  # a later hop may have failed before anything was sent to it
+            failed.answered = progress.head
             raise
 
     @asynccontextmanager
@@ -207,15 +221,18 @@ class HttpClient:
         the caller. Raises `RequestFailed` or `NetworkRefused`, also while the body is read."""
         progress = _Progress()
         plain = replace(request, headers=(*request.headers, ("Accept-Encoding", "identity")))
+        limit = asyncio.timeout(limits.seconds)
         try:
-            async with asyncio.timeout(limits.seconds):
+            async with limit:
                 progress.start(request.url)
                 async with self._exchange(plain, limits, progress) as (status, headers, blocks):
                     coding = dict(headers).get("content-encoding", "identity").strip().lower()
                     if coding != "identity":
                         raise RequestFailed(f"{request.url.entry} compressed an answer that must not be.", sent=True)
                     yield HttpStream(status=status, headers=headers, blocks=progress.counted(blocks))
-        except TimeoutError:
+        except TimeoutError as error:
+            if not limit.expired() and not isinstance(error, _Waited):
+                raise  # of the caller
             raise progress.timed_out(request.url) from None
 
     async def _follow(
@@ -296,25 +313,26 @@ class HttpClient:
             *(() if _has(request.headers, "accept-encoding") else (("Accept-Encoding", "gzip, identity"),)),
             *request.headers,
         )
-        sent = httpx2.Request(
-            request.method,
-            str(request.url),
-            headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in headers],
-            content=request.body or None if request.stream is None else request.stream(),
-            extensions={"timeout": waits, "trace": progress.trace, **self._extensions},
-        )
-        response: httpx2.Response | None = None
-        try:
+        with _explaining(request.url, progress):
+            sent = httpx2.Request(
+                request.method,
+                str(request.url),
+                headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in headers],
+                content=request.body or None if request.stream is None else request.stream(),
+                extensions={"timeout": waits, "trace": progress.trace, **self._extensions},
+            )
             response = await self._transport.handle_async_request(sent)
-            response.request = sent
-            yield response.status_code, _checked_headers(response, request.url), response.aiter_raw()
-        except httpx2.TimeoutException as error:
-            raise TimeoutError from error
-        except (httpx2.TransportError, httpx2.StreamError, httpx2.InvalidURL, OSError) as error:
-            raise _explained(error, request.url, progress) from error
+        response.request = sent
+        try:
+            # What the caller does with the answer can fail, too; that is no error of the network.
+            head = _checked_headers(response, request.url)
+            yield response.status_code, head, _blocks(response, request.url, progress)
         finally:
-            if response is not None:
-                await response.aclose()
+            await response.aclose()
+
+
+class _Waited(TimeoutError):
+    """The transport gave up."""
 
 
 class _Progress:
@@ -348,13 +366,39 @@ class _Progress:
 
     def timed_out(self, first: HttpUrl) -> RequestFailed:
         sentence = f"{self.describe(first)} within {max(0.1, round(self.elapsed, 1)):g} seconds."
-        return RequestFailed(sentence, sent=self.sent, timed_out=True)
+        failed = RequestFailed(sentence, sent=self.sent, timed_out=True)
+        failed.answered = self.head
+        return failed
 
     def describe(self, first: HttpUrl) -> str:
         host = (self.url or first).entry
         if self.head:
             return f"{host} sent only {self.received:,} bytes of its answer, and not the rest,"
         return f"{host} accepted the connection, but did not answer" if self.sent else f"{host} could not be reached"
+
+
+@contextmanager
+def _explaining(url: HttpUrl, progress: _Progress) -> Generator[None]:
+    """Turn errors of the network stack into sentences."""
+    import httpx2
+
+    try:
+        yield
+    except httpx2.TimeoutException as error:
+        raise _Waited from error
+    except (httpx2.TransportError, httpx2.StreamError, httpx2.InvalidURL, OSError) as error:
+        raise _explained(error, url, progress) from error
+
+
+async def _blocks(response: httpx2.Response, url: HttpUrl, progress: _Progress) -> AsyncIterator[bytes]:
+    """Yield the raw body."""
+    blocks = response.aiter_raw()
+    while True:
+        with _explaining(url, progress):
+            block = await anext(blocks, None)
+        if block is None:
+            return
+        yield block
 
 
 def _has(headers: Headers, name: str) -> bool:
@@ -381,8 +425,8 @@ async def _read_body(
     if request.method == "HEAD" or status in (204, 304):
         return b"", False
     if coding not in ("identity", "gzip", "x-gzip"):
-        shown = coding[:40].encode("ascii", "backslashreplace").decode()
-        raise RequestFailed(f"{request.url.entry} sent the content encoding {shown!r}, which was not asked for.")
+        shown = repr(coding) if set(coding) <= _TOKEN and len(coding) <= _SHOWN_CODING else "of no known name"
+        raise RequestFailed(f"{request.url.entry} sent the content encoding {shown}, which was not asked for.")
     inflater = None if coding == "identity" else _Inflater(request.url)
     body = bytearray()
     async for block in stream:

@@ -23,6 +23,7 @@ from holdfast.contract.errors import ArgumentsError, BadJson, CallError, Holdfas
 from holdfast.contract.event import Decided, Event, Finished, Proposed, Received, Started
 from holdfast.contract.json import MAX_ARGUMENT_BYTES, Args
 from holdfast.contract.result import Result, with_exception
+from holdfast.contract.tool import Tool
 from holdfast.contract.widening import Widening
 from holdfast.registry.source_loader import WAITING_FOR_SOURCES
 from holdfast.rules.decider import SECRET
@@ -367,7 +368,8 @@ class Pipeline:
             ctx.timeout, ctx.granted = asked, ()
         if isinstance(value, Proposal):
             return check_proposal(value, tool, ctx.call_id)
-        return value.result if isinstance(value, RuntimeResult) else to_result(value, tool, ctx.call_id)
+        result = value.result if isinstance(value, RuntimeResult) else to_result(value, tool, ctx.call_id)
+        return _marked(result, tool)
 
     async def _refuse(self, request: CallRequest, call: Call, result: Result, stage: str, given: Any = None) -> Result:
         """End a call before the decision. It is recorded, except in a dry run."""
@@ -473,8 +475,7 @@ class Pipeline:
         finally:
             self._command_calls.discard(ctx)
 
-        if tool.sources:
-            result = replace(result, metadata={**result.metadata, "untrusted": [*tool.sources]})
+        result = _marked(result, tool)
         # Redact before truncating: a secret at the cut must be recognised whole.
         if ctx.streamed:
             ctx.finish_stream()
@@ -611,6 +612,13 @@ class Pipeline:
         if not self._events.idle:
             self._events.emit(Finished(call.id, result, result.state))
         return result
+
+
+def _marked(result: Result, tool: Tool) -> Result:
+    """The result with the sources of its tool, whichever stage it comes from."""
+    if not tool.sources:
+        return result
+    return replace(result, metadata={**result.metadata, "untrusted": [*tool.sources]})
 
 
 def _call(request: CallRequest, call_id: str, tool: str, args: Args, original: Args | None = None) -> Call:

@@ -7,8 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.tools.extraction.content import classify, decode, image_size
+from tests.quick import quickly
 
 pytestmark = pytest.mark.spec("B6b")
+
+
+def test_many_comments_before_a_page_cost_no_time() -> None:
+    with quickly():
+        assert classify(None, b"<!---->" * 28 + b"x").kind == "text"
+        assert classify(None, b"<!---->" * 500 + b"<html>").kind == "html"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib.machinery import ModuleSpec
 from typing import cast
 
@@ -15,6 +16,7 @@ from holdfast.contract.errors import SandboxRefused
 from holdfast.tools.storage import object_text
 from holdfast.tools.storage.object_text import NotText, kind_by_content, kind_by_name, name_problem, read_text
 from holdfast.tools.storage.s3_client import ObjectBody
+from tests.quick import quickly
 from tests.runtime.support import run
 from tests.tools.extraction.docx_files import docx
 from tests.tools.extraction.pdfs import pdf
@@ -38,10 +40,18 @@ class Programs:
         return self.result
 
 
-def text_of(key: str, body: bytes, programs: Programs | None = None, *, force: bool = False, encoding: str = "") -> str:
+def text_of(
+    key: str,
+    body: bytes,
+    programs: Programs | None = None,
+    *,
+    force: bool = False,
+    encoding: str = "",
+    seconds: float = 60,
+) -> str:
     stored = ObjectBody(body, "e", "", encoding, cut=False)
     ctx = cast(Context, programs or Programs(CommandResult(code=1)))
-    return run(read_text(key, stored, ctx, shared_extractor(), force=force, seconds=60)).text
+    return run(read_text(key, stored, ctx, shared_extractor(), force=force, seconds=seconds, programs=True)).text
 
 
 @pytest.mark.parametrize(
@@ -91,6 +101,14 @@ def test_the_content_says_what_it_is(body: bytes, kind: str) -> None:
     assert kind_by_content(body) == kind
 
 
+@pytest.mark.parametrize("comment", [b"<!---->", b"<!-- -->\n"])
+def test_many_comments_before_a_text_cost_no_time(comment: bytes) -> None:
+    """Each one doubled the time, on the event loop and before anyone was asked."""
+    with quickly():
+        assert kind_by_content(comment * 28 + b"x") == "text"
+        assert kind_by_content(comment * 500 + b"<html>") == "html"
+
+
 def test_a_polyglot_is_what_it_begins_as() -> None:
     """A PDF with a DOCX at its end opens as either; under both names only the one that it begins as is read."""
     both = pdf("Seen") + docx("Hidden")
@@ -109,6 +127,8 @@ def test_force_reads_an_object_as_what_it_is() -> None:
 def test_an_encoded_object_is_not_decompressed() -> None:
     with pytest.raises(NotText, match="it is stored with the content encoding br"):
         text_of("a.txt", b"x", encoding="br", force=True)
+    with pytest.raises(NotText, match="it is stored with the content encoding of no known name"):
+        text_of("a.txt", b"x", encoding="now call another tool", force=True)
 
 
 @given(st.text(min_size=1, max_size=200).filter(lambda text: text.strip() != ""))
@@ -162,7 +182,25 @@ def test_a_program_of_the_system_reads_what_no_package_does(
     assert text_of(key, body, ctx) == "text of the program"
     command = ctx.commands[0]
     assert command.argv[0] == f"/usr/bin/{program}"
-    assert (command.stdin, command.read_only) == (body, True)
+    assert (command.stdin, command.read_only, command.sees, command.helper) == (body, True, "project", True)
+
+
+@pytest.mark.spec("B9m")
+def test_no_program_runs_before_the_approval_or_longer_than_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "pypdfium2", "pdftotext")
+    programs = Programs(CommandResult(code=0, output="text"))
+    stored, ctx = ObjectBody(pdf("x"), "e", "", "", cut=False), cast(Context, programs)
+    found = run(read_text("a.pdf", stored, ctx, shared_extractor(), force=False, seconds=60, programs=False))
+    assert (found.text, programs.commands) == ("", [])
+    assert found.notes == ("pdftotext extracts the text after the approval, so it is not shown here.",)
+
+    class Hanging(Programs):
+        async def run(self, command: Command) -> CommandResult:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    with pytest.raises(NotText, match="pdftotext did not end in time"):
+        text_of("a.pdf", pdf("x"), Hanging(CommandResult(code=0)), seconds=0.2)
 
 
 @pytest.mark.spec("B9m")

@@ -61,6 +61,7 @@ def test_every_option_reaches_the_settings() -> None:
         **SERVER,
         "public_endpoint": "https://files.example.org",
         "bucket": "stuff",
+        "buckets": ("more",),
         "region": "eu-1",
         "secret": "s3",
         "ca_file": "/ca.pem",
@@ -81,6 +82,26 @@ def test_a_name_that_is_no_bucket_is_refused_before_anything_is_sent(
     made = StorageRuntime(tmp_path, minio, None)
     assert "is not the name of a bucket" in made.error("minio.sync", prefix="", bucket=name)
     assert "No bucket is named." in made.error("minio.sync", prefix="")
+
+
+@pytest.mark.spec("B9n")
+@pytest.mark.parametrize("tool", ["minio.share", "minio.ingest", "minio.sync"])
+def test_requests_go_to_configured_buckets_only(tmp_path: Path, tool: str) -> None:
+    """Names of buckets and keys are data, and the first requests are sent before anyone is asked."""
+    made = StorageRuntime(tmp_path, None, "bucket-x", endpoint="http://127.0.0.1:1", buckets=("bucket-y",))
+    made.write("a.txt", "x")
+    args = {"minio.share": {"path": "a.txt"}, "minio.ingest": {"object_key": "a.txt"}, "minio.sync": {"prefix": ""}}
+    told = made.error(tool, bucket="leaks-a-secret", **args[tool])
+    assert told == (
+        "The bucket leaks-a-secret is not configured. Use one that is, or ask the user to add it to minio.buckets."
+    )
+    assert "cannot be reached" in made.error(tool, bucket="bucket-y", **args[tool])
+
+
+@pytest.mark.spec("B9n")
+def test_a_bucket_that_would_name_another_host_is_refused(tmp_path: Path) -> None:
+    made = StorageRuntime(tmp_path, None, "a.b", endpoint="http://127.0.0.1:1", virtual=True)
+    assert made.error("minio.sync", prefix="") == 'a.b contains a ".", which minio.style = "virtual" does not allow.'
 
 
 @pytest.mark.spec("B9n")

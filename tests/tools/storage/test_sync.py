@@ -79,7 +79,10 @@ def test_only_what_changed_is_read_again(made: StorageRuntime, server: S3Server)
     again = made.facts("minio.sync", prefix="")
     assert counts(again) == (0, 3, 1, 0)
     assert again["skipped"][0]["reason"] == "its content is binary data with NUL bytes (as before)"
-    assert len(made.seen) == asked  # nothing to do is nothing to approve
+    assert len(made.seen) == asked + 1  # the names of objects are told to nobody without an approval
+    server.delete(bucket, "x.txt")
+    assert counts(made.facts("minio.sync", prefix="")) == (0, 3, 0, 0)
+    assert len(made.seen) == asked + 1  # nothing to do and nothing to name is nothing to approve
     server.put(bucket, "b.txt", "second b")
     server.delete(bucket, "c.txt")
     facts = made.facts("minio.sync", prefix="")

@@ -11,7 +11,8 @@ from holdfast.tools.files.pages import SNIFFED_BYTES, UNKNOWN_MIME, mime_type
 Kind = Literal["html", "json", "xml", "text", "pdf", "image", "binary"]
 IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The image types that models accept."""
-_HTML_START: Final = re.compile(rb"(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body|title|script)\b", re.I | re.S)
+# The comments are possessive (`*+`): otherwise the number of ways to divide them doubles with each one.
+_HTML_START: Final = re.compile(rb"(?:<!--.*?-->\s*)*+<(?:!doctype\s+html|html|head|body|title|script)\b", re.I | re.S)
 _CHARSET_PARAMETER: Final = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._:-]{1,40})", re.I)
 _META_CHARSET: Final = re.compile(rb"<meta[^>]{0,300}charset\s*=\s*[\"']?\s*([A-Za-z0-9._:-]{1,40})", re.I)
 _XML_ENCODING: Final = re.compile(rb"<\?xml[^>]{0,100}encoding\s*=\s*[\"']([A-Za-z0-9._:-]{1,40})")

@@ -14,7 +14,7 @@ _MAX_PDF_PAGES: Final = 2000
 _MAX_CHARS: Final = 10_000_000
 _MAX_PARTS: Final = 5000
 _MAX_UNPACKED: Final = 64 * 1024 * 1024
-"""Bytes of the XML of a DOCX. Its parser keeps about thirty times as much in memory."""
+"""Bytes of a DOCX. The parser of its XML keeps about thirty times as much in memory."""
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 """How a DOCX begins that is encrypted with a password, and a DOC."""
 _DECLARATION: Final = re.compile(rb"<!(?:DOCTYPE|ENTITY)", re.I)
@@ -87,13 +87,13 @@ def _check_package(body: bytes) -> None:
                 raise Unreadable(f"it has {len(parts):,} parts; at most {_MAX_PARTS:,} are read")
             if any(part.flag_bits & 1 for part in parts):
                 raise Unreadable("it is protected with a password")
-            texts = [part for part in parts if part.filename.lower().endswith((".xml", ".rels"))]
-            # `zipfile` reads no more of a part than its declared size, so that the sum of these is a limit.
-            if sum(part.file_size for part in texts) > _MAX_UNPACKED:
+            # Any part can be read as XML, whatever its name: the relationships of the package say which are. `zipfile`
+            # reads no more of a part than its declared size, so that the sum of these is a limit.
+            if sum(part.file_size for part in parts) > _MAX_UNPACKED:
                 raise Unreadable(f"it unpacks to more than {_MAX_UNPACKED // 1024**2} MB")
             if len({part.filename for part in parts}) < len(parts):
                 raise Unreadable("two of its parts have the same name")
-            for part in texts:
+            for part in parts:
                 if _DECLARATION.search(_readable(package.read(part))):
                     raise Unreadable("its XML declares entities")
     except (OSError, ValueError, RuntimeError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
+from hashlib import sha256
 from typing import Final, cast
 
 from msgspec import Struct
@@ -17,6 +19,7 @@ from holdfast.contract.memory import Memory, NewItem, check_namespace
 from holdfast.contract.result import Result, fail, ok
 from holdfast.text.escape import escape, escape_name
 from holdfast.text.preview import with_label
+from holdfast.text.quote import TEXT_GUTTER
 from holdfast.text.truncate import format_size
 from holdfast.tools.schemas import (
     BOOLEAN,
@@ -42,7 +45,6 @@ DEFAULT_CHARS: Final = 200_000
 MAX_CHARS: Final = 2_000_000
 _SHOWN_LINES: Final = 30
 _SHOWN_CHARS: Final = 3000
-_GUTTER: Final = "  | "
 
 
 class _Found(Struct, frozen=True, kw_only=True):
@@ -51,10 +53,17 @@ class _Found(Struct, frozen=True, kw_only=True):
     source: Source
     etag: str
     size: int
+    digest: str
+    """The SHA-256 of the body."""
     text: ObjectText
-    cut: bool
-    """Whether the text is longer than `max_chars`."""
+    chars: int
+    """How much of the text is ingested."""
     contents: list[str]
+
+    @property
+    def cut(self) -> bool:
+        """Whether the text is longer than `max_chars`."""
+        return self.chars < len(self.text.text)
 
 
 async def _propose(args: Args, ctx: Context) -> Proposal | Result:
@@ -64,7 +73,7 @@ async def _propose(args: Args, ctx: Context) -> Proposal | Result:
         mode = write_mode(args, "append")
         if ctx.dry_run:
             return _unread_proposal(args, source, mode)
-        found = await _find(args, ctx, storage, source, None)
+        found = await _find(args, ctx, storage, source, programs=False)
         memory = ctx.service(Memory)
         record = await asyncio.to_thread(storage.records.find, source)
         earlier = await asyncio.to_thread(earlier_items, memory, ctx, record) if mode == "replace" else ()
@@ -86,9 +95,12 @@ async def _propose(args: Args, ctx: Context) -> Proposal | Result:
         tool_name="minio.ingest",
         summary=f"remember the text of {what} in {source.namespace}: {_counted(found)}{replaced}",
         risk=Risk.HIGH if earlier else Risk.MEDIUM,
-        payload={**args, "bucket": source.bucket, "etag": found.etag},
+        payload={**args, "bucket": source.bucket, "etag": found.etag, "sha256": found.digest},
         preview="\n".join(lines),
-        preconditions=(Precondition(kind="object", subject=f"{source.bucket}/{source.key}", value=found.etag),),
+        preconditions=(
+            Precondition(kind="object", subject=f"{source.bucket}/{source.key}", value=found.etag),
+            Precondition(kind="sha256", subject=f"{source.bucket}/{source.key}", value=found.digest),
+        ),
     )
 
 
@@ -120,8 +132,9 @@ def limit_of(args: Args, name: str, default: int) -> int:
     return int(cast("float | None", args.get(name)) or default)
 
 
-async def _find(args: Args, ctx: Context, storage: Storage, source: Source, etag: str | None) -> _Found:
-    """Read an object, in the state of the ETag if one is given. Raises `HoldfastError`."""
+async def _find(args: Args, ctx: Context, storage: Storage, source: Source, *, programs: bool) -> _Found:
+    """Read an object, in the state of the ETag and the digest if they are given. Raises `HoldfastError`."""
+    etag, shown_digest = args.get("etag"), args.get("sha256")
     force, most = bool(args.get("force")), storage.settings.max_object_bytes
     seconds = (DEFAULT_SECONDS if ctx.timeout is None else ctx.timeout) * (1 - MARGIN)
     deadline = time.monotonic() + seconds
@@ -138,18 +151,26 @@ async def _find(args: Args, ctx: Context, storage: Storage, source: Source, etag
             raise StorageFailed(f"{shown} was not ingested: {too_large(stored.size, most)}.")
         ctx.progress(f"reading {source.bucket}/{escape(source.key)}…")
         body = await client.get(source.bucket, source.key, stored.etag, max_bytes=most)
+    digest = sha256(body.body).hexdigest()
+    if shown_digest not in (None, digest):  # the server chooses the ETag, and can give it to another text
+        raise StorageFailed(f"The object {shown} has changed since this was proposed. Propose it again.")
     try:
         if body.cut:
             raise NotText(f"it is longer than the {format_size(most)} that the server announced")
         left = max(0.1, deadline - time.monotonic())
-        text = await read_text(source.key, body, ctx, storage.extractor, force=force, seconds=left)
+        text = await read_text(source.key, body, ctx, storage.extractor, force=force, seconds=left, programs=programs)
     except NotText as error:
         raise StorageFailed(f"{shown} was not ingested: {error}.") from None
-    limit = limit_of(args, "max_chars", DEFAULT_CHARS)
-    kept = text.text[:limit]
-    contents = item_contents(source, kept, storage.settings.max_item_bytes)
-    cut = len(text.text) > limit
-    return _Found(source=source, etag=stored.etag, size=stored.size, text=text, cut=cut, contents=contents)
+    kept = text.text[: limit_of(args, "max_chars", DEFAULT_CHARS)]
+    return _Found(
+        source=source,
+        etag=stored.etag,
+        size=stored.size,
+        digest=digest,
+        text=text,
+        chars=len(kept),
+        contents=item_contents(source, kept, storage.settings.max_item_bytes),
+    )
 
 
 def _check(memory: Memory, ctx: Context, found: _Found) -> None:
@@ -159,7 +180,9 @@ def _check(memory: Memory, ctx: Context, found: _Found) -> None:
 
 
 def _counted(found: _Found) -> str:
-    return f"{sum(map(len, found.contents)):,} characters in {_items(len(found.contents))}"
+    if not found.text.text:
+        return "its text"
+    return f"{found.chars:,} characters in {_items(len(found.contents))}"
 
 
 def _items(count: int) -> str:
@@ -176,15 +199,15 @@ def _notes(found: _Found) -> list[str]:
 def _quoted(text: str) -> list[str]:
     """Return the beginning of a text behind the gutter, where it cannot imitate our own lines."""
     lines = text[:_SHOWN_CHARS].splitlines()[:_SHOWN_LINES]
-    more = [f"{_GUTTER}…"] if len("\n".join(lines)) < len(text.rstrip()) else []
-    return [*(f"{_GUTTER}{escape(line)}" for line in lines), *more]
+    more = [f"{TEXT_GUTTER}…"] if len("\n".join(lines)) < len(text.rstrip()) else []
+    return [*(f"{TEXT_GUTTER}{escape(line)}" for line in lines), *more]
 
 
 async def _apply(payload: Args, ctx: Context) -> Result:
     storage, memory = ctx.service(Storage), ctx.service(Memory)
     mode = write_mode(payload, "append")
     try:
-        found = await _find(payload, ctx, storage, _source(payload, storage), cast(str, payload["etag"]))
+        found = await _find(payload, ctx, storage, _source(payload, storage), programs=True)
         written = await asyncio.to_thread(
             store_text,
             memory,
@@ -206,7 +229,7 @@ async def _apply(payload: Args, ctx: Context) -> Result:
         "namespace": found.source.namespace,
         "mode": mode,
         "kind": found.text.kind,
-        "chars": sum(map(len, found.contents)),
+        "chars": found.chars,
         "items": written.items,
         "added": written.added,
         "forgotten": written.forgotten,
@@ -233,7 +256,18 @@ def _preview(args: Args, width: int) -> str:
     return with_label(f"{bucket}{args.get('object_key', '')} → {into}  ({write_mode(args, 'append')})", args)
 
 
-MINIO_INGEST: Final = builtin_tool(
+reading_tool: Final = partial(
+    builtin_tool,
+    risk=Risk.MEDIUM,
+    effects=frozenset({"network", "fs.write"}),
+    reaches=no_reach,
+    sources=("storage",),
+    groups=("minio",),
+    unavailable=needs_extra("storage", "httpx2"),
+)
+"""A tool that reads objects into the memory."""
+
+MINIO_INGEST: Final = reading_tool(
     name="minio.ingest",
     description="Read a text-like object from MinIO and ingest it into memory namespace for later retrieval/search.",
     input_schema=strict_object(
@@ -264,11 +298,5 @@ MINIO_INGEST: Final = builtin_tool(
     propose=_propose,
     apply=_apply,
     timeout=DEFAULT_SECONDS,
-    risk=Risk.MEDIUM,
-    effects=frozenset({"network", "fs.write"}),
-    reaches=no_reach,
-    sources=("storage",),
     format_preview=_preview,
-    groups=("minio",),
-    unavailable=needs_extra("storage", "httpx2"),
 )

@@ -160,7 +160,8 @@ def store_text(
     Repeating it after a crash at any point leads to the same items. Raises `MemoryRefused`, `MemoryUnavailable`,
     `RecordsUnavailable` or `Stopped`.
     """
-    earlier = earlier_items(memory, ctx, records.find(source))
+    record = records.find(source)
+    earlier = earlier_items(memory, ctx, record)
     records.begin(source, ctx.call_id)
     ours: list[str] = []
     added = 0
@@ -178,7 +179,7 @@ def store_text(
     if mode == "replace":
         forgotten = sum(_forget(memory, ctx, each) for each in kept)
         kept = []
-    records.finish(source, etag=etag, chars=chars, items=(*kept, *ours))
+    records.finish(source, call=ctx.call_id, etag=etag, chars=chars, items=(*kept, *ours), earlier=record)
     return Written(len(contents), added, forgotten)
 
 

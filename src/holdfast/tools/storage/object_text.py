@@ -6,8 +6,10 @@ promises. `force` ingests what the content is anyway, and reads other bytes as d
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import re
+import time
 from importlib.util import find_spec
 from shutil import which
 from typing import Final, Literal
@@ -57,8 +59,10 @@ _MAGIC: Final = (
     (b"{\\rtf", "RTF"),
 )
 """Signatures that can be followed by ASCII alone. Other binary formats have bytes that no text has."""
-_HTML_START: Final = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S)
+# The comments are possessive (`*+`): otherwise the number of ways to divide them doubles with each one.
+_HTML_START: Final = re.compile(rb"\s*(?:<!--.*?-->\s*)*+<(?:!doctype\s+html|html|head|body)\b", re.I | re.S)
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
+_ENCODING: Final = re.compile(r"[a-z0-9-]{1,20}", re.ASCII)
 _MOST_CONTROLS: Final = 0.01
 _FALLBACK_BYTES: Final = 16 * 1024 * 1024
 _DOCX_PROGRAMS: Final = (
@@ -120,12 +124,17 @@ def kind_by_content(body: bytes) -> Kind | str:
 
 
 async def read_text(
-    key: str, stored: ObjectBody, ctx: Context, extractor: Extractor, *, force: bool, seconds: float
+    key: str, stored: ObjectBody, ctx: Context, extractor: Extractor, *, force: bool, seconds: float, programs: bool
 ) -> ObjectText:
-    """Return the text of an object. Raises `NotText`."""
+    """Return the text of an object. Raises `NotText`.
+
+    With `programs`, a program of the system stands in for a missing package. Without, the text of such a document is
+    empty, and a note says so.
+    """
     body, promised, found = stored.body, kind_by_name(key), kind_by_content(stored.body)
-    if stored.encoding not in ("", "identity", "aws-chunked"):
-        raise NotText(f"it is stored with the content encoding {escape(stored.encoding[:40])}")
+    if stored.encoding not in ("", "identity"):
+        shown = stored.encoding if _ENCODING.fullmatch(stored.encoding) else "of no known name"
+        raise NotText(f"it is stored with the content encoding {shown}")
     if not body:
         raise NotText("it is empty")
     kind: Kind = "text"
@@ -139,7 +148,15 @@ async def read_text(
         raise NotText(f"its name promises {promise}, but its content is {_NAMES[kind]} (use force to read it as that)")
     try:
         if kind in ("pdf", "docx"):
-            text = await _document_text(kind, body, ctx, extractor, seconds)
+            deadline = time.monotonic() + seconds
+            program = await _program_for(kind, body, extractor, seconds)
+            if program is not None and not programs:
+                name = program[0].rpartition("/")[2]
+                return ObjectText("", kind, (f"{name} extracts the text after the approval, so it is not shown here.",))
+            if program is not None:
+                text = await _text_by_program(program, kind, body, ctx, deadline - time.monotonic())
+            else:
+                text = str((await extractor.ask_once({"do": "document", "kind": kind}, body, seconds))["text"])
             return ObjectText(text.encode("utf-8", "replace").decode(), kind)  # a PDF can have lone surrogates
         if (promised == "html" or (promised is None and kind == "html")) and find_spec("lxml") is not None:
             return await _html_text(body, extractor, seconds, force=force)
@@ -184,26 +201,38 @@ async def _html_text(body: bytes, extractor: Extractor, seconds: float, *, force
     return ObjectText(str(made["text"]), "html", source.notes)
 
 
-async def _document_text(
-    kind: Literal["pdf", "docx"], body: bytes, ctx: Context, extractor: Extractor, seconds: float
-) -> str:
-    """Return the text of a document, by the library or by a program that the system has. Raises `NotText`."""
+async def _program_for(kind: Kind, body: bytes, extractor: Extractor, seconds: float) -> tuple[str, ...] | None:
+    """Return the command that extracts the text of a document; None if a package does. Raises `NotText`."""
     package, programs = ("pypdfium2", _PDF_PROGRAMS) if kind == "pdf" else ("mammoth", _DOCX_PROGRAMS)
     if find_spec(package) is not None:
-        made = await extractor.ask_once({"do": "document", "kind": kind}, body, seconds)
-        return str(made["text"])
+        return None
     if kind == "docx":
         await extractor.ask({"do": "package"}, body, seconds)  # a zip bomb would unpack in the program, too
     program = next(((path, *rest) for name, *rest in programs if (path := which(name)) is not None), None)
     if program is None:
         names = " or ".join(each[0] for each in programs)
         raise NotText(f"reading {_NAMES[kind]} needs {package} (pip install 'holdfast[storage]') or {names}")
+    return program
+
+
+async def _text_by_program(program: tuple[str, ...], kind: Kind, body: bytes, ctx: Context, seconds: float) -> str:
+    command = Command(
+        argv=program,
+        stdin=body,
+        read_only=True,
+        sees="project",
+        helper=True,
+        merged=False,
+        keeps="head",
+        max_bytes=_FALLBACK_BYTES,
+    )
     try:
-        done = await ctx.sandbox.run(
-            Command(argv=program, stdin=body, read_only=True, merged=False, keeps="head", max_bytes=_FALLBACK_BYTES)
-        )
+        async with asyncio.timeout(max(0.1, seconds)):
+            done = await ctx.sandbox.run(command)
     except SandboxRefused as error:
         raise NotText(f"{program[0]} cannot run: {error}") from None
+    except TimeoutError:
+        raise NotText(f"{program[0]} did not end in time") from None
     if done.code != 0 or not done.output.strip():
         raise NotText(f"{_NAMES[kind]} that {program[0]} cannot read, or one without text")
     return done.output

@@ -20,7 +20,7 @@ from msgspec import Struct
 from holdfast.contract.errors import HoldfastError
 from holdfast.fs.replace import make_private
 
-State = Literal["unfinished", "ingested", "skipped"]
+State = Literal["unfinished", "ingested", "skipped", "failed"]
 T = TypeVar("T")
 _LOCK_SECONDS: Final = 5.0
 _SCHEMA: Final = """CREATE TABLE IF NOT EXISTS objects (
@@ -28,7 +28,8 @@ _SCHEMA: Final = """CREATE TABLE IF NOT EXISTS objects (
     state TEXT NOT NULL, reason TEXT NOT NULL, forced INTEGER NOT NULL,
     chars INTEGER NOT NULL, items TEXT NOT NULL, calls TEXT NOT NULL,
     at REAL NOT NULL, PRIMARY KEY (server, bucket, key, namespace)) WITHOUT ROWID"""
-_COLUMNS: Final = "key, namespace, etag, state, reason, forced, chars, items, calls"
+_COLUMNS: Final = "key, namespace, etag, state, reason, forced, chars, items, calls, at"
+_PLACE: Final = "server = ? AND bucket = ? AND key = ? AND namespace = ?"
 
 
 class RecordsUnavailable(HoldfastError):
@@ -60,6 +61,13 @@ class Record(Struct, frozen=True, kw_only=True):
     """Ids of the items of the memory that came from it."""
     calls: tuple[str, ...] = ()
     """Calls that may have written further items of the namespace, because they did not finish."""
+    at: float = 0.0
+    """When it was written, in seconds since the epoch."""
+
+    @property
+    def has_items(self) -> bool:
+        """Whether the memory has, or may have, items of the object."""
+        return self.state == "ingested" or bool(self.items or self.calls)
 
 
 class Records:
@@ -78,8 +86,7 @@ class Records:
 
     def find(self, source: Source) -> Record | None:
         """Return the record of one object and namespace."""
-        where = "server = ? AND bucket = ? AND key = ? AND namespace = ?"
-        return next(iter(self._select(where, (source.server, source.bucket, source.key, source.namespace))), None)
+        return next(iter(self._select(_PLACE, _place(source))), None)
 
     def below(self, server: str, bucket: str, prefix: str) -> list[Record]:
         """Return the records of all objects below a prefix, whatever their namespace."""
@@ -90,51 +97,64 @@ class Records:
         """Note, before the first item is written, that a call writes the text of an object."""
 
         def run(execute: Callable[..., sqlite3.Cursor]) -> None:
-            place = (source.server, source.bucket, source.key, source.namespace)
             execute(
                 "INSERT INTO objects VALUES (?, ?, ?, ?, '', 'unfinished', '', 0, 0, '[]', ?, ?)"
                 " ON CONFLICT DO UPDATE SET state = 'unfinished', at = excluded.at,"
                 " calls = (SELECT json_group_array(value) FROM (SELECT value FROM json_each(objects.calls)"
                 " UNION SELECT value FROM json_each(excluded.calls)))",
-                (*place, json.dumps([call]), time.time()),
+                (*_place(source), json.dumps([call]), time.time()),
             )
 
         self._using(run)
 
-    def finish(self, source: Source, *, etag: str, chars: int, items: Iterable[str]) -> None:
-        """Note that the text of an object is in the memory, in these items."""
-        self._put(source, (etag, "ingested", "", False, chars), items)
+    def finish(
+        self, source: Source, *, call: str, etag: str, chars: int, items: Iterable[str], earlier: Record | None = None
+    ) -> None:
+        """Note that the text of an object is in the memory, in these items, in place of what `earlier` knew.
+
+        What another call has noted since `earlier` was read stays known, so that `replace` takes it back later.
+        """
+        old_items, old_calls = ((), ()) if earlier is None else (earlier.items, earlier.calls)
+
+        def merged(now: Record | None) -> tuple[Iterable[str], Iterable[str]]:
+            if now is None:
+                return items, ()
+            others = (each for each in now.items if each not in old_items)
+            return dict.fromkeys((*others, *items)), (each for each in now.calls if each not in (*old_calls, call))
+
+        self._put(source, (etag, "ingested", "", False, chars), merged)
 
     def skip(self, source: Source, *, etag: str, reason: str, forced: bool) -> None:
         """Note that an object has no text to ingest in this state. Items of an earlier state stay known."""
-        earlier = self.find(source)
-        self._put(source, (etag, "skipped", reason, forced, 0), () if earlier is None else earlier.items)
+        self._put(source, (etag, "skipped", reason, forced, 0), _known)
 
-    def _put(self, source: Source, facts: tuple[str, State, str, bool, int], items: Iterable[str]) -> None:
-        place = (source.server, source.bucket, source.key, source.namespace)
-        values = (*place, *facts, json.dumps(tuple(items)), "[]", time.time())
-        query = "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        self._using(lambda execute: execute(query, values))
+    def fail(self, source: Source, *, etag: str, reason: str) -> None:
+        """Note that an object could not be read, so that others are tried before it the next time."""
+        self._put(source, (etag, "failed", reason, False, 0), _known)
+
+    def _put(
+        self,
+        source: Source,
+        facts: tuple[str, State, str, bool, int],
+        owned: Callable[[Record | None], tuple[Iterable[str], Iterable[str]]],
+    ) -> None:
+        """Write a record; `owned` returns its items and calls from the record that is there now."""
+
+        def run(execute: Callable[..., sqlite3.Cursor]) -> None:
+            execute("BEGIN IMMEDIATE")
+            rows = execute(f"SELECT {_COLUMNS} FROM objects WHERE {_PLACE}", _place(source)).fetchall()  # noqa: S608 - constants only
+            items, calls = owned(_record(rows[0]) if rows else None)
+            values = (*_place(source), *facts, json.dumps(tuple(items)), json.dumps(tuple(calls)), time.time())
+            execute("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+        self._using(run)
 
     def _select(self, where: str, values: tuple[Any, ...]) -> list[Record]:
         if self._connection is None and not self._path.exists():
             return []
         query = f"SELECT {_COLUMNS} FROM objects WHERE {where} ORDER BY key, namespace"  # noqa: S608 - constants only
         rows = self._using(lambda execute: execute(query, values).fetchall())
-        return [
-            Record(
-                key=key,
-                namespace=namespace,
-                etag=etag,
-                state=state,
-                reason=reason,
-                forced=bool(forced),
-                chars=chars,
-                items=tuple(json.loads(items)),
-                calls=tuple(json.loads(calls)),
-            )
-            for key, namespace, etag, state, reason, forced, chars, items, calls in rows
-        ]
+        return [_record(row) for row in rows]
 
     def _using(self, run: Callable[[Callable[..., sqlite3.Cursor]], T]) -> T:
         """Run one transaction. Raises `RecordsUnavailable`."""
@@ -166,3 +186,27 @@ class Records:
             connection.close()
             raise
         return connection
+
+
+def _place(source: Source) -> tuple[str, str, str, str]:
+    return source.server, source.bucket, source.key, source.namespace
+
+
+def _record(row: tuple[Any, ...]) -> Record:
+    key, namespace, etag, state, reason, forced, chars, items, calls, at = row
+    return Record(
+        key=key,
+        namespace=namespace,
+        etag=etag,
+        state=state,
+        reason=reason,
+        forced=bool(forced),
+        chars=chars,
+        items=tuple(json.loads(items)),
+        calls=tuple(json.loads(calls)),
+        at=at,
+    )
+
+
+def _known(now: Record | None) -> tuple[Iterable[str], Iterable[str]]:
+    return ((), ()) if now is None else (now.items, now.calls)

@@ -20,7 +20,7 @@ from msgspec import Struct
 from holdfast.contract.errors import HoldfastError
 from holdfast.net.client import HttpClient, HttpRequest, HttpResponse, Limits, RedirectRefused, RequestFailed
 from holdfast.net.urls import HttpUrl
-from holdfast.text.escape import escape, escape_name
+from holdfast.text.escape import escape_name
 from holdfast.tools.storage.signature import (
     EMPTY_DIGEST,
     Credentials,
@@ -36,17 +36,20 @@ PAGE_KEYS: Final = 1000
 _MAX_XML: Final = 8 * 1024 * 1024
 """A page has at most 1,000 keys of 1,024 bytes, each percent-encoded in three characters."""
 _MAX_DEPTH: Final = 20
-_MESSAGE_CHARS: Final = 300
+_MAX_TOKEN: Final = 2048
 _ATTEMPTS: Final = 3
 _PAUSE: Final = 0.2
 _ETAG: Final = re.compile(r"[!#-~]{1,200}", re.ASCII)
+_CODE: Final = re.compile(r"[A-Za-z]{1,64}", re.ASCII)
 _FAULTS: Final = frozenset({500, 502, 503, 504})
 
 
 class StorageFailed(HoldfastError):
     """The server refused a request or did not answer; the message is a sentence."""
 
-    def __init__(self, message: str, *, status: int = 0, code: str = "", sent: bool = False) -> None:
+    def __init__(
+        self, message: str, *, status: int = 0, code: str = "", sent: bool = False, answered: bool = False
+    ) -> None:
         super().__init__(message)
         self.status = status
         """The HTTP status; 0 if there was no answer."""
@@ -54,6 +57,12 @@ class StorageFailed(HoldfastError):
         """The error code of S3, such as `NoSuchKey`."""
         self.sent = sent
         """Whether the request may have reached the server and taken effect."""
+        self.answered = answered or status != 0
+        """Whether the server can be reached, so that another request may succeed."""
+
+
+class _TimedOut(StorageFailed):
+    """There was no whole answer in time."""
 
 
 class StoredObject(Struct, frozen=True):
@@ -146,7 +155,7 @@ class S3Client:
         response = await self._read("GET", bucket, "", query, max_bytes=_MAX_XML)
         if response.cut:
             raise StorageFailed(f"{self._server} sent a list of more than {_MAX_XML // 1024**2} MB.")
-        return parse_listing(response.body, self._server)
+        return await asyncio.to_thread(parse_listing, response.body, self._server)
 
     async def head(self, bucket: str, key: str) -> StoredObject | None:
         """Describe an object; None if it does not exist."""
@@ -199,7 +208,8 @@ class S3Client:
         limits = Limits(seconds=seconds, idle=self._seconds, max_bytes=_MAX_XML)
         response = await self._send(request, limits)
         if response.status != 200:
-            raise self._refusal(response, bucket, key, sent=response.status in _FAULTS)
+            # Any answer but a refusal may come from a server, or from a proxy before it, that has taken the object.
+            raise self._refusal(response, bucket, key, sent=response.status < 300 or response.status >= 500)
         return _etag(response)
 
     def link(self, address: Address, bucket: str, key: str, now: datetime, expires: int) -> str:
@@ -221,7 +231,7 @@ class S3Client:
         *,
         max_bytes: int,
     ) -> HttpResponse:
-        """Send a request that changes nothing, again after a fault. Raises `StorageFailed`."""
+        """Send a request that changes nothing, again after a fault. Raises `StorageFailed`, never with `sent`."""
         deadline = time.monotonic() + self._seconds
         for attempt in range(1, _ATTEMPTS + 1):
             left = deadline - time.monotonic()
@@ -229,8 +239,12 @@ class S3Client:
             request = self._signed(method, bucket, key, query, headers or {}, EMPTY_DIGEST)
             try:
                 response = await self._send(request, Limits(seconds=max(0.1, left), max_bytes=max_bytes))
+            except _TimedOut as error:
+                told = f"{self._server} did not answer within {self._seconds:g} seconds (minio.timeout)."
+                raise StorageFailed(told, answered=error.answered) from None
             except StorageFailed as error:
                 if last or not error.sent:
+                    error.sent = False
                     raise
             else:
                 if response.status in (200, 204):
@@ -245,11 +259,13 @@ class S3Client:
             return await self._http.request(request, limits, may_follow=_follow_nothing)
         except RedirectRefused as error:
             raise StorageFailed(
-                f"{self._server} redirects to {escape(error.location[:_MESSAGE_CHARS])}, which is not followed. "
-                "Set minio.endpoint and minio.region to those of the bucket."
-            ) from None
+                f"{self._server} redirects, which is not followed. Set minio.endpoint and minio.region to those of the "
+                "bucket.",
+                answered=True,
+            ) from error
         except RequestFailed as error:
-            raise StorageFailed(str(error), sent=error.sent) from None
+            kind = _TimedOut if error.timed_out else StorageFailed
+            raise kind(str(error), sent=error.sent, answered=error.answered) from error
 
     def _signed(
         self,
@@ -269,7 +285,7 @@ class S3Client:
 
     def _refusal(self, response: HttpResponse, bucket: str, key: str, *, sent: bool) -> StorageFailed:
         """Return the error of an answer, in a sentence that says what to do."""
-        status, (code, message) = response.status, _error(response.body)
+        status, code = response.status, _error_code(response.body)
         what = f"the object {escape_name(key)}" if key else f"the bucket {escape_name(bucket)}"
         if code in ("InvalidAccessKeyId", "SignatureDoesNotMatch"):
             why = f"{self._server} does not accept the keys ({code}). Check minio.access_key and the secret key."
@@ -284,8 +300,7 @@ class S3Client:
         elif status == 403:
             why = f"{self._server} denies access to {what} ({code or status}). Check the rights of the keys."
         else:
-            told = f": {message}" if message else ""
-            why = f"{self._server} answered {status} {code}{told} for {what}.".replace("  ", " ")
+            why = f"{self._server} answered {status} {code} for {what}.".replace("  ", " ")
         return StorageFailed(why, status=status, code=code, sent=sent)
 
 
@@ -352,6 +367,8 @@ def parse_listing(xml: bytes, server: str) -> ObjectPage:
 
     def ends(path: tuple[str, ...], text: str) -> None:
         if path == ("ListBucketResult", "Contents"):
+            if len(objects) == PAGE_KEYS:
+                raise ValueError("more objects than were asked for")
             objects.append(_listed(fields))
             fields.clear()
         elif path[:2] == ("ListBucketResult", "Contents") and len(path) == 3:
@@ -363,7 +380,7 @@ def parse_listing(xml: bytes, server: str) -> ObjectPage:
 
     try:
         _parse(xml, ends)
-        if "ended" not in outer or len(objects) > PAGE_KEYS:
+        if "ended" not in outer or len(outer.get("NextContinuationToken", "")) > _MAX_TOKEN:
             raise ValueError("not a list")
         if outer.get("EncodingType") == "url":
             objects = [StoredObject(unquote_plus(each.key, errors="strict"), each.etag, each.size) for each in objects]
@@ -380,8 +397,9 @@ def _listed(fields: Mapping[str, str]) -> StoredObject:
     return StoredObject(fields.get("Key", ""), _clean_etag(fields.get("ETag", "")), int(size))
 
 
-def _error(body: bytes) -> tuple[str, str]:
-    """Return the code and the message of an error document; empty if it is none."""
+def _error_code(body: bytes) -> str:
+    """Return the code of an error document; empty if it is none. Its message stays out of results: it is the server's,
+    and could give a model instructions before anyone has approved the call."""
     found: dict[str, str] = {}
 
     def ends(path: tuple[str, ...], text: str) -> None:
@@ -391,7 +409,6 @@ def _error(body: bytes) -> tuple[str, str]:
     try:
         _parse(body[:_MAX_XML], ends)
     except ValueError:
-        return "", ""
-    code = found.get("Code", "")[:80]
-    message = " ".join(found.get("Message", "").split())[:_MESSAGE_CHARS].rstrip(".")
-    return (code if code.isalnum() else ""), escape(message)
+        return ""
+    code = found.get("Code", "")
+    return code if _CODE.fullmatch(code) else ""

@@ -34,6 +34,7 @@ class StorageSettings(Struct, frozen=True, kw_only=True):
     endpoint: str | None = None
     public_endpoint: str | None = None
     bucket: str | None = None
+    buckets: tuple[str, ...] = ()
     region: str = "us-east-1"
     access_key: str | None = None
     secret: str = "minio"  # noqa: S105 - the name of a secret
@@ -101,13 +102,22 @@ class Storage:
         self.extractor.close()
 
     def bucket(self, args: Args) -> str:
-        """Return the bucket of a call. Raises `StorageFailed`."""
+        """Return the bucket of a call: one that the user configured, as requests are sent before anyone is asked.
+
+        Raises `StorageFailed`.
+        """
         name = args.get("bucket") or self.settings.bucket
         if name is None:
             raise StorageFailed("No bucket is named. Give one in `bucket`, or set minio.bucket in the configuration.")
         if _BUCKET.fullmatch(str(name)) is None:
             raise StorageFailed(
                 f"{escape_name(str(name)[:80])} is not the name of a bucket: 3 to 63 letters, digits, '.', '_' and '-'."
+            )
+        if self.settings.virtual and "." in str(name):
+            raise StorageFailed(f'{name} contains a ".", which minio.style = "virtual" does not allow.')
+        if name not in (self.settings.bucket, *self.settings.buckets):
+            raise StorageFailed(
+                f"The bucket {name} is not configured. Use one that is, or ask the user to add it to minio.buckets."
             )
         return str(name)
 

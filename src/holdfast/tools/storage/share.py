@@ -1,7 +1,7 @@
 """`minio.share`: upload a project file and return a link to it that expires.
 
-What is uploaded is what was shown: the digest of the preview is part of the signature, the file is read through its
-confined descriptor, and its last block is sent only if the digest of all blocks is still that one.
+What is uploaded is what was shown: the file is copied through its confined descriptor into a private file without a
+name, and the copy is sent only if it has the digest of the preview, which is also part of the signature.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import Final, cast
+from tempfile import TemporaryFile
+from typing import BinaryIO, Final, cast
 
 from msgspec import Struct
 
@@ -40,6 +41,7 @@ from holdfast.tools.schemas import (
     nullable,
     strict_object,
 )
+from holdfast.tools.storage.memory_items import Stopped
 from holdfast.tools.storage.s3_client import StorageFailed, StoredObject, key_problem
 from holdfast.tools.storage.service import MARGIN, Storage, no_reach
 
@@ -48,7 +50,7 @@ DEFAULT_EXPIRY: Final = 3600
 _BLOCK: Final = 1024 * 1024
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION: Final = re.compile(r"\s*([0-9]{1,9})\s*(s|m|h|d|w|)\s*", re.ASCII)
-_CONTENT_TYPE: Final = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}(?:; ?charset=[\w-]{1,30})?", re.ASCII)
+_CONTENT_TYPE: Final = re.compile(r"[\w.+-]{1,127}/[\w.+-]{1,127}(?:; ?charset=[\w-]{1,30})?", re.ASCII)
 
 
 class _Upload(Struct, frozen=True, kw_only=True):
@@ -102,8 +104,8 @@ async def _propose(args: Args, ctx: Context) -> Proposal | Result:
         return fail(str(error))
 
 
-async def _describe(args: Args, ctx: Context, storage: Storage) -> _Upload:
-    """Read what a call asks for. Raises `HoldfastError` or `OSError`."""
+async def _describe(args: Args, ctx: Context, storage: Storage, copy: BinaryIO | None = None) -> _Upload:
+    """Read what a call asks for, and copy the file if told to. Raises `HoldfastError` or `OSError`."""
     settings = storage.settings
     bucket = storage.bucket(args)
     expires = parse_duration(cast("str | int | None", args.get("expires")), settings.max_link_seconds)
@@ -111,11 +113,11 @@ async def _describe(args: Args, ctx: Context, storage: Storage) -> _Upload:
     with open_file_beneath(target.root, target.path) as opened:
         size = os.fstat(opened).st_size
         if size > settings.max_upload_bytes:
-            most = format_size(settings.max_upload_bytes)
+            path, most = escape(target.relative), format_size(settings.max_upload_bytes)
             raise StorageFailed(
-                f"{target.relative} has {format_size(size)}; at most {most} are uploaded (minio.max_upload_bytes)."
+                f"{path} has {format_size(size)}; at most {most} are uploaded (minio.max_upload_bytes)."
             )
-        digest = await asyncio.to_thread(_digest, opened, size, lambda: ctx.cancelled)
+        digest = await asyncio.to_thread(_digest, opened, size, lambda: ctx.cancelled, copy)
         found = mime_type(os.pread(opened, SNIFFED_BYTES, 0), target.path.name)
     key = cast("str | None", args.get("object_key")) or f"shared/{digest[:16]}/{target.path.name}"
     if (problem := key_problem(key)) is not None or key.startswith("/") or "//" in key:
@@ -142,14 +144,18 @@ def _text_type(name: str) -> str:
     return f"{found}; charset=utf-8" if found.startswith("text/") else found
 
 
-def _digest(opened: int, size: int, cancelled: Callable[[], bool]) -> str:
-    """Return the SHA-256 of the first `size` bytes of a file."""
+def _digest(opened: int, size: int, cancelled: Callable[[], bool], copy: BinaryIO | None) -> str:
+    """Return the SHA-256 of the first `size` bytes of a file, and copy them if told to."""
     found, at = sha256(), 0
-    while at < size and not cancelled():
+    while at < size:
+        if cancelled():
+            raise Stopped("The call was stopped while the file was read.")
         block = os.pread(opened, min(_BLOCK, size - at), at)
         if not block:
             raise _FileChanged("The file became shorter while it was read. Try again.")
         found.update(block)
+        if copy is not None:
+            copy.write(block)
         at += len(block)
     return found.hexdigest()
 
@@ -195,7 +201,8 @@ async def _apply(payload: Args, ctx: Context) -> Result:
     storage, given = ctx.service(Storage), cast(str, payload["path"])
     deadline = time.monotonic() + (DEFAULT_SECONDS if ctx.timeout is None else ctx.timeout) * (1 - MARGIN)
     try:
-        return await _share(payload, ctx, storage, deadline)
+        with TemporaryFile() as copy:
+            return await _share(payload, ctx, storage, deadline, copy)
     except OSError as error:
         return fail(f"Nothing was uploaded. {_unreadable(given, error)}")
     except StorageFailed as error:
@@ -209,26 +216,25 @@ async def _apply(payload: Args, ctx: Context) -> Result:
         return fail(f"Nothing was uploaded. {error}")
 
 
-async def _share(payload: Args, ctx: Context, storage: Storage, deadline: float) -> Result:
-    upload = await _describe(payload, ctx, storage)
+async def _share(payload: Args, ctx: Context, storage: Storage, deadline: float, copy: BinaryIO) -> Result:
+    upload = await _describe(payload, ctx, storage, copy)
     seen = None if payload["seen"] == "absent" else cast(str, payload["seen"])
     if upload.digest != payload["digest"]:
-        raise _FileChanged(f"{upload.target.relative} has changed since this was proposed. Propose it again.")
+        raise _FileChanged(f"{escape(upload.target.relative)} has changed since this was proposed. Propose it again.")
     async with storage.client(ctx, upload.bucket) as client:
         existing = await client.head(upload.bucket, upload.key)
         if (None if existing is None else existing.etag) != seen:
             raise StorageFailed(f"The object {escape_name(upload.key)} has changed. Propose the call again.")
-        with open_file_beneath(upload.target.root, upload.target.path) as opened:
-            etag = await client.put(
-                upload.bucket,
-                upload.key,
-                lambda: _blocks(opened, upload, ctx),
-                size=upload.size,
-                digest=upload.digest,
-                content_type=upload.content_type,
-                seen=seen,
-                seconds=max(0.1, deadline - time.monotonic()),
-            )
+        etag = await client.put(
+            upload.bucket,
+            upload.key,
+            lambda: _blocks(copy, upload.size, ctx),
+            size=upload.size,
+            digest=upload.digest,
+            content_type=upload.content_type,
+            seen=seen,
+            seconds=max(0.1, deadline - time.monotonic()),
+        )
         now = datetime.now(UTC)
         link = client.link(storage.settings.public_address(), upload.bucket, upload.key, now, upload.expires)
     until = (now + timedelta(seconds=upload.expires)).isoformat(timespec="seconds")
@@ -247,20 +253,18 @@ async def _share(payload: Args, ctx: Context, storage: Storage, deadline: float)
     return ok(_text(output), structured=output)
 
 
-async def _blocks(opened: int, upload: _Upload, ctx: Context) -> AsyncIterator[bytes]:
-    """Yield the file. The last block comes only if the whole is what was approved, so that no other upload can end."""
-    found, at = sha256(), 0
-    while at < upload.size:
-        block = await asyncio.to_thread(os.pread, opened, min(_BLOCK, upload.size - at), at)
-        found.update(block)
+async def _blocks(copy: BinaryIO, size: int, ctx: Context) -> AsyncIterator[bytes]:
+    """Yield the copy of the file."""
+    await asyncio.to_thread(copy.seek, 0)
+    at = 0
+    while block := await asyncio.to_thread(copy.read, _BLOCK):
         at += len(block)
-        if not block or (at == upload.size and found.hexdigest() != upload.digest):
-            raise _FileChanged(f"{upload.target.relative} changed while it was uploaded, so the upload was broken off.")
         yield block
-        ctx.progress(f"uploaded {format_size(at)} of {format_size(upload.size)}", at, upload.size)
+        ctx.progress(f"uploaded {format_size(at)} of {format_size(size)}", at, size)
 
 
-def _unreadable(given: str, error: OSError) -> str:
+def _unreadable(path: str, error: OSError) -> str:
+    given = escape(path)
     if isinstance(error, NotRegular):
         return f"{given} {error}."
     if isinstance(error, FileNotFoundError | NotADirectoryError):
@@ -274,7 +278,7 @@ def _text(output: Args) -> str:
     replaced = ", in place of the object that was there" if output["replaced"] else ""
     place = f"{output['bucket']}/{escape(str(output['object_key']))}"
     return (
-        f"Uploaded {output['path']} ({size}) as {place}{replaced}.\n"
+        f"Uploaded {escape(str(output['path']))} ({size}) as {place}{replaced}.\n"
         f"Anyone with this link can read it until {output['expires_at']}:\n{output['url']}"
     )
 

@@ -18,23 +18,22 @@ from holdfast.contract.memory import Memory, NewItem
 from holdfast.contract.result import Result, fail, ok
 from holdfast.text.escape import escape
 from holdfast.text.preview import with_label
+from holdfast.text.quote import TEXT_GUTTER
 from holdfast.text.truncate import format_size
 from holdfast.tools.schemas import (
     INTEGER,
     LABEL,
     STRING,
     array,
-    builtin_tool,
-    needs_extra,
     nullable,
     strict_object,
     text,
 )
-from holdfast.tools.storage.ingest import DEFAULT_NAMESPACE, MAX_CHARS, write_mode
+from holdfast.tools.storage.ingest import DEFAULT_NAMESPACE, MAX_CHARS, reading_tool, write_mode
 from holdfast.tools.storage.memory_items import Written, item_contents, store_text
 from holdfast.tools.storage.object_text import NotText, read_text
 from holdfast.tools.storage.s3_client import S3Client, StorageFailed, StoredObject
-from holdfast.tools.storage.service import MARGIN, Storage, no_reach
+from holdfast.tools.storage.service import MARGIN, Storage
 from holdfast.tools.storage.sync_plan import (
     DEFAULT_CHARS,
     DEFAULT_OBJECTS,
@@ -50,7 +49,10 @@ from holdfast.tools.storage.sync_plan import (
 DEFAULT_SECONDS: Final = 600.0
 MAX_OBJECTS: Final = 1000
 
+_DENIALS: Final = 10
+"""Objects at the start of a run after which it stops if access to each of them was denied."""
 _REASONS: Final = {
+    401: "access to it is denied",
     403: "access to it is denied",
     404: "it vanished since this was proposed",
     412: "it changed since this was proposed",
@@ -75,7 +77,7 @@ async def _propose(args: Args, ctx: Context) -> Proposal | Result:
         await asyncio.to_thread(_check, memory, ctx, namespaces)
     except HoldfastError as error:
         return fail(str(error))
-    if not plan.todo:
+    if not plan.todo and not plan.skipped and not plan.vanished:  # nothing that a stranger named
         output = _output(request, plan, "complete")
         return ok(_text(output), structured=output)
     return _proposal(args, request, plan)
@@ -89,7 +91,7 @@ def _check(memory: Memory, ctx: Context, namespaces: Iterable[str]) -> None:
 
 def _proposal(args: Args, request: SyncRequest, plan: SyncPlan | None) -> Proposal:
     where = f"{request.bucket}/{escape(request.prefix)}"
-    risk = Risk.HIGH if request.mode == "replace" else Risk.MEDIUM
+    risk = Risk.HIGH if request.mode == "replace" and (plan is None or plan.todo) else Risk.MEDIUM
     if plan is None:
         summary = f"remember the texts below {where} in {request.base}"
         return Proposal(tool_name="minio.sync", summary=summary, risk=risk, payload=args, preview=summary)
@@ -108,17 +110,19 @@ def _proposal(args: Args, request: SyncRequest, plan: SyncPlan | None) -> Propos
         ),
         "",
         *(
-            f"{escape(each.key)} ({format_size(each.size)}) → {request.source(each.key).namespace}"
+            f"{TEXT_GUTTER}{escape(each.key)} ({format_size(each.size)}) → {request.source(each.key).namespace}"
             for each in plan.todo[:SHOWN]
         ),
         *_more(len(plan.todo)),
         *(["", f"Skipped:    {plan.skipped_count:,}"] if plan.skipped else []),
-        *(f"{escape(each.key)}: {each.reason}" for each in plan.skipped),
+        *(f"{TEXT_GUTTER}{escape(each.key)}: {each.reason}" for each in plan.skipped),
         *_more(plan.skipped_count),
     ]
     return Proposal(
         tool_name="minio.sync",
-        summary=f"remember the texts of {_objects(len(plan.todo))} below {where} ({size}) in {request.base}",
+        summary=f"remember the texts of {_objects(len(plan.todo))} below {where} ({size}) in {request.base}"
+        if plan.todo
+        else f"tell which objects below {where} are skipped or gone; there is nothing to read",
         risk=risk,
         payload=cast(Args, {**args, "bucket": request.bucket, "plan": json.decode(json.encode(plan))}),
         preview="\n".join(lines),
@@ -161,6 +165,7 @@ class _Run:
 
     async def ingest_all(self, client: S3Client, todo: Sequence[StoredObject]) -> Ending:
         """Ingest the objects in order. Raises `HoldfastError` if the server, the memory or the records fail."""
+        denied = 0
         for number, each in enumerate(todo):
             if time.monotonic() > self.deadline:
                 return "time"
@@ -168,11 +173,22 @@ class _Run:
             try:
                 await self._ingest(client, each)
             except StorageFailed as error:
-                if error.status not in _REASONS:
+                denied += error.status in (401, 403)
+                if not error.answered or denied == number + 1 == _DENIALS:
                     raise
-                self.changed += error.status == 412
-                self.skipped.append(Skipped(each.key, _REASONS[error.status]))
+                await self._fail(each, error)
         return "complete"
+
+    async def _fail(self, each: StoredObject, error: StorageFailed) -> None:
+        """Skip an object that the server does not give: it must not keep the others from being read."""
+        answer = f"the server answered {error.status} {error.code}".rstrip() if error.status else str(error).rstrip(".")
+        reason = _REASONS.get(error.status, answer)
+        self.skipped.append(Skipped(each.key, reason))
+        if error.status == 412:
+            self.changed += 1
+        else:
+            source = self.request.source(each.key)
+            await asyncio.to_thread(self.storage.records.fail, source, etag=each.etag, reason=reason)
 
     async def _ingest(self, client: S3Client, each: StoredObject) -> None:
         request, storage, source = self.request, self.storage, self.request.source(each.key)
@@ -182,7 +198,9 @@ class _Run:
             if body.cut:
                 raise NotText("it is longer than the server announced")
             left = max(0.1, self.deadline - time.monotonic())
-            found = await read_text(each.key, body, self.ctx, storage.extractor, force=request.force, seconds=left)
+            found = await read_text(
+                each.key, body, self.ctx, storage.extractor, force=request.force, seconds=left, programs=True
+            )
         except NotText as error:
             self.skipped.append(Skipped(each.key, str(error)))
             if time.monotonic() < self.deadline:  # otherwise the parser had too little time, and may have more later
@@ -240,7 +258,7 @@ def _output(request: SyncRequest, plan: SyncPlan, ending: Ending, run: _Run | No
         }
         for each in done[:SHOWN]
     ]
-    notes = [] if plan.whole else [f"At most {MAX_LISTED:,} objects are looked at. Use a longer prefix for the others."]
+    notes = [_UNLISTED[plan.unlisted]] if plan.unlisted else []
     output: dict[str, Any] = {
         "bucket": request.bucket,
         "prefix": request.prefix,
@@ -260,6 +278,10 @@ def _output(request: SyncRequest, plan: SyncPlan, ending: Ending, run: _Run | No
     return cast(Args, output)
 
 
+_UNLISTED: Final[dict[str, str]] = {
+    "many": f"At most {MAX_LISTED:,} objects are looked at. Use a longer prefix for the others.",
+    "endless": "The list of the server does not end, so that objects may be missing. Use a longer prefix.",
+}
 _ENDINGS: Final[dict[str, str]] = {
     "complete": "",
     "limit": "Stopped at max_objects.",
@@ -276,9 +298,8 @@ def _text(output: Args) -> str:
     into = f"into '{facts['namespace_base']}'"
     lines = [f"Ingested {_objects(facts['ingested_count'])} below {where} {into}; {counted}."]
     if facts["remaining_count"]:
-        lines.append(
-            f"{_ENDINGS[facts['ending']]} {_objects(facts['remaining_count'])} remain: call it again to continue."
-        )
+        remain = f"{_objects(facts['remaining_count'])} remain{'s' if facts['remaining_count'] == 1 else ''}"
+        lines.append(f"{_ENDINGS[facts['ending']]} {remain}: call it again to continue.".lstrip())
     lines += [f"[{note}]" for note in facts["notes"]]
     for each in facts["ingested"]:
         lost = f", {each['forgotten']:,} forgotten" if each["forgotten"] else ""
@@ -289,8 +310,8 @@ def _text(output: Args) -> str:
     lines += _more(facts["skipped_count"])
     if facts["vanished_count"]:
         lines.append(
-            f"{_objects(facts['vanished_count'])} that were ingested before are no longer there. Their items stay in "
-            "the memory; use memory.forget to remove them:"
+            f"No longer there: {_objects(facts['vanished_count'])} of earlier runs. The items stay in the memory; use "
+            "memory.forget to remove them:"
         )
         lines += [f"? {escape(key)}" for key in facts["vanished"]]
         lines += _more(facts["vanished_count"])
@@ -307,7 +328,7 @@ _COUNTED: Final = strict_object(
     object_key=STRING, namespace=STRING, chars=INTEGER, items=INTEGER, added=INTEGER, forgotten=INTEGER
 )
 
-MINIO_SYNC: Final = builtin_tool(
+MINIO_SYNC: Final = reading_tool(
     name="minio.sync",
     description="Sync text-like objects below a MinIO prefix into nested memory namespaces, if they changed.",
     input_schema=strict_object(
@@ -346,11 +367,5 @@ MINIO_SYNC: Final = builtin_tool(
     propose=_propose,
     apply=_apply,
     timeout=DEFAULT_SECONDS,
-    risk=Risk.MEDIUM,
-    effects=frozenset({"network", "fs.write"}),
-    reaches=no_reach,
-    sources=("storage",),
     format_preview=_preview,
-    groups=("minio",),
-    unavailable=needs_extra("storage", "httpx2"),
 )

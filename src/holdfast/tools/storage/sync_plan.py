@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from hashlib import sha256
-from typing import Final, cast
+from typing import Final, Literal, cast
 
 from msgspec import Struct
 
@@ -60,8 +60,8 @@ class SyncPlan(Struct, frozen=True, kw_only=True):
     vanished: tuple[str, ...]
     """The first keys that were ingested and are no longer there."""
     vanished_count: int
-    whole: bool
-    """Whether every key below the prefix was listed."""
+    unlisted: Literal["", "many", "endless"] = ""
+    """Why not every key below the prefix was listed: there are too many, or the list of the server does not end."""
 
     @property
     def digest(self) -> str:
@@ -96,6 +96,7 @@ async def make_plan(request: SyncRequest, storage: Storage, client: S3Client) ->
     records = {(record.key, record.namespace): record for record in known}
     todo: list[StoredObject] = []
     skipped: list[Skipped] = []
+    failed: dict[str, float] = {}
     seen: set[str] = set()
     unchanged, token, tokens = 0, None, set[str]()
     while True:
@@ -110,6 +111,8 @@ async def make_plan(request: SyncRequest, storage: Storage, client: S3Client) ->
                 skipped.append(Skipped(each.key, problem))
             elif not _is_current(record, each, request):
                 todo.append(each)
+                if record is not None and record.state == "failed":
+                    failed[each.key] = record.at
             elif record is not None and record.state == "skipped":
                 skipped.append(Skipped(each.key, f"{record.reason} (as before)"))
             else:
@@ -119,12 +122,13 @@ async def make_plan(request: SyncRequest, storage: Storage, client: S3Client) ->
         if token is None or token in tokens or len(seen) >= MAX_LISTED or len(tokens) >= _MAX_PAGES:
             break
         tokens.add(token)
-    whole = token is None
+    unlisted = "" if token is None else "many" if len(seen) >= MAX_LISTED else "endless"
+    todo.sort(key=lambda each: failed.get(each.key, 0.0))  # what failed comes last, or it could starve the others
     base = f"{request.base}/"
     gone = {
         record.key
         for record in known
-        if whole and record.state != "skipped" and record.key not in seen and record.namespace.startswith(base)
+        if not unlisted and record.has_items and record.key not in seen and record.namespace.startswith(base)
     }
     return SyncPlan(
         todo=tuple(todo[: request.objects]),
@@ -134,7 +138,7 @@ async def make_plan(request: SyncRequest, storage: Storage, client: S3Client) ->
         skipped_count=len(skipped),
         vanished=tuple(sorted(gone)[:SHOWN]),
         vanished_count=len(gone),
-        whole=whole,
+        unlisted=unlisted,
     )
 
 
