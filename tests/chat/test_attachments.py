@@ -219,3 +219,29 @@ def test_every_attachment_comes_back_from_the_document(
     assert results(again)[0].output == output
     files = folder / "a.chat.files"
     assert not files.exists() or all(path.parent == files for path in files.rglob("*"))
+
+
+@pytest.mark.spec("T10o")
+def test_content_that_may_hold_secrets_is_not_written_beside_the_document(tmp_path: Path) -> None:
+    conversation = conversation_with_calls(tmp_path, ONE)
+    far = Attachment(kind="file", mime_type="text/html", uri="https://example.com/a")
+    result = replace(ok("done", attachments=(SHOT, far)), metadata={"withheld": True})
+    conversation.change([SetResult(only_slot(conversation), result)])
+    assert not (tmp_path / "a.chat.files").exists()
+    line = f'[image "shot.png" (image/png, 2 × 3 pixels, {len(PNG)}B) was not kept: it may hold secrets.]'
+    assert results(conversation)[0].output == f"done\n\n{line}" and attached(conversation) == (far,)
+    assert PNG not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+@pytest.mark.spec("T10g")
+def test_a_preview_of_the_document_fetches_nothing_that_a_server_linked(tmp_path: Path) -> None:
+    image = Attachment(kind="image", mime_type="image/png", uri="https://evil.example/pixel.png", name="p.png")
+    script = Attachment(kind="file", mime_type="text/html", uri="javascript:alert`1`", name="s.html")
+    mine = Attachment(kind="image", mime_type="image/png", uri="file:///etc/passwd", name="m.png", audience="person")
+    conversation = with_result(tmp_path, image, script, mine)
+    assert text_of(conversation).endswith(
+        '\n\n[p.png](<https://evil.example/pixel.png> "linked by the tool")\n'
+        '[s.html] (`javascript:alert%601%60` "linked by the tool")\n'
+        '[m.png] (`file:///etc/passwd` "linked by the tool, not sent to the model")\n'
+    )
+    assert attached(open_conversation(tmp_path)) == (image, script, mine) and warnings(conversation) == []

@@ -14,8 +14,8 @@ from holdfast.chat import grammar
 from holdfast.chat.attachment_files import AttachmentFiles, UnusableFile
 from holdfast.chat.parser import AttachmentLink
 from holdfast.chat.state_file import CallKey, StoredAttachment, storable
-from holdfast.contract.result import Attachment
-from holdfast.text.attachments import file_name
+from holdfast.contract.result import Attachment, Result
+from holdfast.text.attachments import describe, file_name
 from holdfast.tools.files.pages import SNIFFED_BYTES, attachment_kind, mime_type
 
 
@@ -23,6 +23,18 @@ class WrittenAttachments(Struct, frozen=True):
     links: tuple[str, ...]
     """The lines for the document."""
     stored: tuple[StoredAttachment, ...]
+
+
+def without_withheld(result: Result) -> Result:
+    """The result for a document: content that may hold secrets gets no file, which tools could read without asking."""
+    secret = [item for item in result.attachments if item.data] if result.withheld else []
+    if not secret:
+        return result
+    lines = "\n".join(f"[{describe(item)} was not kept: it may hold secrets.]" for item in secret)
+    said = result.output if result.success else result.error
+    joined = f"{said}\n\n{lines}" if said else lines
+    links = tuple(item for item in result.attachments if not item.data)
+    return replace(result, attachments=links, **{"output" if result.success else "error": joined})
 
 
 def write_attachments(files: AttachmentFiles, call: CallKey, items: Sequence[Attachment]) -> WrittenAttachments:
@@ -42,7 +54,9 @@ def write_attachments(files: AttachmentFiles, call: CallKey, items: Sequence[Att
         stored.append(StoredAttachment(call.digest, known_as, storable(item), places[known_as]))
         places[known_as] += 1
         shown = grammar.encode_target(target)
-        links.append(grammar.attachment_link(file_name(item), shown, image=item.kind == "image", title=title))
+        links.append(
+            grammar.attachment_link(file_name(item), shown, image=item.kind == "image" and bool(item.data), title=title)
+        )
     return WrittenAttachments(tuple(links), tuple(stored))
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from holdfast.agent.conversation import NOT_RECORDED, Conflict, Diagnostic, LedgerCall, SetResult, SetStatus, Slot
 from holdfast.chat import document_file, turns
 from holdfast.chat.attachment_files import AttachmentFiles, LoadBytes
-from holdfast.chat.attachments import LinkedAttachments, WrittenAttachments, write_attachments
+from holdfast.chat.attachments import LinkedAttachments, WrittenAttachments, without_withheld, write_attachments
 from holdfast.chat.document import Document
 from holdfast.chat.edits import (
     MergeConflict,
@@ -382,6 +382,9 @@ class DocumentConversation:
     def change(self, changes: Sequence[SetStatus | SetResult]) -> None:
         if not changes:
             return
+        changes = [
+            SetResult(one.slot, without_withheld(one.result)) if isinstance(one, SetResult) else one for one in changes
+        ]
         with self._lock.acquire(_LOCK_SECONDS):
             written = self._write_attachments([one for one in changes if isinstance(one, SetResult)])
 

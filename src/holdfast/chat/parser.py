@@ -416,7 +416,8 @@ def _aborted(source: str) -> AbortedSegment:
 
 
 _ATTACHMENT: Final = re.compile(
-    r"(?P<image>!?)\[(?P<label>[^\]\n]*+)\]\(<(?P<target>[^<>\n]*+)>(?: \"(?P<title>[^\"\n]*+)\")?\)"
+    r"(?P<image>!?)\[(?P<label>[^\]\n]*+)\](?:\(<(?P<target>[^<>\n]*+)>| \(`(?P<code>[^`\n]*+)`)"
+    r"(?: \"(?P<title>[^\"\n]*+)\")?\)"
 )
 
 
@@ -426,7 +427,7 @@ def _attachment(source: str) -> AttachmentLink:
     return AttachmentLink(
         source,
         found["label"],
-        grammar.decode_field(found["target"]),
+        grammar.decode_field(found["target"] if found["code"] is None else found["code"]),
         image=bool(found["image"]),
         linked=title.startswith(grammar.LINKED),
         sent=not title.endswith(grammar.NOT_SENT),

@@ -36,7 +36,14 @@ ImageProtocol = Literal["kitty", "iterm2"]
 
 
 def save_attachments(result: Result, state: Path | None, folder: str | None = None) -> Result:
-    """Save the attachments in a folder that the user named, else in the private one; return them with their paths."""
+    """Save the attachments in a folder that the user named, else in the private one; return them with their paths.
+
+    What may hold secrets is saved only in a folder that the user named: tools can read the private one.
+    """
+    if result.withheld and folder is None:
+        if any(item.data for item in result.attachments):
+            console.print_err("Not saved: the call read a file that may hold secrets. `--save DIR` saves it anyway.")
+        return result
     return replace(result, attachments=tuple(_saved(item, state, folder) for item in result.attachments))
 
 
@@ -49,8 +56,15 @@ def _saved(item: Attachment, state: Path | None, folder: str | None) -> Attachme
         return item if state is None else replace(item, path=str(save_private(state, item)))
     except OSError as error:
         where = "" if folder is None else f" in {escape_name(folder)}"
-        console.print_err(f"Could not save {describe(item)}{where}: {escape(error.strerror or str(error))}.")
-        return item
+        known = isinstance(error, FileExistsError | NotADirectoryError) and error.errno is not None
+        why = "it is not a folder" if known else escape(error.strerror or str(error))
+        console.print_err(f"Could not save {describe(item)}{where}: {why}.")
+        return replace(item, path=None)
+
+
+def is_missing(items: Sequence[Attachment]) -> bool:
+    """Whether any content was not saved."""
+    return any(item.data and item.path is None for item in items)
 
 
 def _save_into(folder: Path, item: Attachment) -> Path:
