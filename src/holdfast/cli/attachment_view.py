@@ -22,13 +22,14 @@ from holdfast.fs.beneath import USER_FOLDER_FLAGS, open_descriptor
 from holdfast.fs.replace import new_file
 from holdfast.store.saved_attachments import save_private
 from holdfast.text.attachments import describe, file_name, pixels
-from holdfast.text.escape import escape, escape_name
+from holdfast.text.escape import clip, escape, escape_name
 from holdfast.text.truncate import format_size
 
 MAX_IMAGE_BYTES: Final = 4 * 1024 * 1024
 MAX_PIXELS: Final = 8000
 """Of each side of an image that is shown in a terminal."""
 _MAX_NAMES: Final = 1000
+_MAX_SHOWN: Final = 80
 _KITTY_CHUNK: Final = 4096
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _JPEG: Final = b"\xff\xd8\xff"
@@ -87,8 +88,8 @@ def attachment_line(item: Attachment, path: str | None = None) -> str:
     if place is None:
         gone = " Its content is no longer stored." if item.digest and not item.data else ""
         return f"Attached: {describe(item)}.{gone}"
-    name = escape_name(item.name or file_name(item))
-    return f"Saved {name} ({escape(item.mime_type)}, {format_size(item.size)}): {escape_name(place)}"
+    name, kind = clip(escape_name(item.name or file_name(item)), _MAX_SHOWN), clip(escape(item.mime_type), _MAX_SHOWN)
+    return f"Saved {name} ({kind}, {format_size(item.size)}): {escape_name(place)}"
 
 
 def print_attachments(items: Sequence[Attachment]) -> None:

@@ -34,6 +34,7 @@ _MEDIA: Final = frozenset(
     ending for mime, endings in _EXTENSIONS.items() if not mime.startswith("text/") for ending in endings
 ) - {"json", "zip"}
 """Extensions by which systems choose a viewer: only a file of the type has one."""
+_ENDS: Final = str.maketrans({'"': "'", "[": "(", "]": ")"})
 _EXTENSION: Final = re.compile(r"\.[A-Za-z0-9]{1,8}\Z", re.ASCII)
 _RESERVED: Final = re.compile(r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(?:\.|\Z)", re.IGNORECASE)
 """Names of devices on Windows, with any extension."""
@@ -68,8 +69,8 @@ def describe(item: Attachment) -> str:
 
 
 def _shown(text: str, width: int) -> str:
-    """Hostile text on one line, without quotes that would end it early."""
-    return clip(escape(text.encode("utf-8", "replace").decode()).replace('"', "'"), width)
+    """Hostile text on one line, without quotes and brackets that would end it or a note around it early."""
+    return clip(escape(text.encode("utf-8", "replace").decode()).translate(_ENDS), width)
 
 
 def pixels(data: bytes) -> tuple[int, int] | None:
