@@ -49,6 +49,18 @@ def test_deleting_a_conversation_removes_its_unchanged_files_and_says_what_it_ke
 
 
 @pytest.mark.spec("T10i")
+def test_deleting_a_conversation_keeps_the_files_that_another_document_links_to(tmp_path: Path) -> None:
+    conversation = conversation_with_calls(tmp_path, ONE)
+    alone = Attachment(kind="file", mime_type="text/plain", data=b"alone", name="c.txt")
+    conversation.change([SetResult(only_slot(conversation), ok("", attachments=(ITEM, alone)))])
+    lines = conversation.path.read_text().splitlines(keepends=True)
+    (tmp_path / "copy.chat").write_text("".join(line for line in lines if "c.txt" not in line))
+    removed = remove_state(conversation.path, tmp_path / "state")
+    assert (removed.count, removed.kept) == (1, (f"a.chat.files/{NAME}",))
+    assert [path.name for path in (tmp_path / "a.chat.files").iterdir()] == [NAME]
+
+
+@pytest.mark.spec("T10i")
 def test_an_empty_folder_is_removed_with_the_last_file(tmp_path: Path) -> None:
     conversation = conversation_with_calls(tmp_path, ONE)
     conversation.change([SetResult(only_slot(conversation), ok("", attachments=(ITEM,)))])

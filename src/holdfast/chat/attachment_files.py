@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -32,7 +32,7 @@ class RemovedFiles(Struct, frozen=True):
     count: int = 0
     size: int = 0
     kept: tuple[str, ...] = ()
-    """Files that stay, because their content changed."""
+    """Files that stay, because their content changed or another document links to them."""
 
 
 class UnusableFile(Exception):
@@ -44,6 +44,7 @@ class AttachmentFiles:
 
     def __init__(self, document: Path, load: LoadBytes | None = None) -> None:
         self._parent = document.parent
+        self._document = document.name
         self.folder = f"{document.name}{SUFFIX}"
         self._load = load
         self._cache: dict[tuple[str, str], tuple[tuple[int, ...], bytes]] = {}
@@ -149,19 +150,40 @@ class AttachmentFiles:
         return None
 
     def remove(self, made: Mapping[str, str]) -> RemovedFiles:
-        """Remove the files that still have the content that was written, by name and digest; then an empty folder."""
+        """Remove the files that still have the content that was written, by name and digest; then an empty folder.
+
+        A file that another document beside this one links to, such as a copy of it, stays.
+        """
         count = size = 0
         kept: list[str] = []
         with suppress(OSError), open_descriptor(self._parent, USER_FOLDER_FLAGS) as parent:
             with open_descriptor(self.folder, FOLDER_FLAGS, parent) as folder:
+                linked = self._linked_elsewhere(parent, made)
                 for name, digest in made.items():
-                    removed = _remove(folder, name, digest)
+                    removed = None if name in linked else _remove(folder, name, digest)
                     if removed is None:
                         kept.append(f"{self.folder}/{name}")
                     elif removed >= 0:
                         count, size = count + 1, size + removed
             os.rmdir(self.folder, dir_fd=parent)
         return RemovedFiles(count, size, tuple(kept))
+
+    def _linked_elsewhere(self, parent: int, names: Collection[str]) -> Collection[str]:
+        """The names that occur in other documents; all of them if a document cannot be read."""
+        found: set[str] = set()
+        others = (name for name in os.listdir(parent) if name.endswith(".chat") and name != self._document)
+        for other in others:
+            try:
+                with os.fdopen(open_regular(other, parent), "rb") as file:
+                    text = file.read(MAX_BYTES + 1)
+            except (FileNotFoundError, NotRegular):
+                continue
+            except OSError:
+                return names
+            if len(text) > MAX_BYTES:
+                return names
+            found.update(name for name in names if os.fsencode(name) in text)
+        return found
 
 
 _LINKED: Final = frozenset({errno.ELOOP, errno.ENOTDIR})
