@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from holdfast.chat.document import Document
 from holdfast.chat.document_file import DocumentError
 from holdfast.chat.parser import AttachmentLink
 from holdfast.chat.turns import read_turns
+from holdfast.config.config import OutputConfig
 from holdfast.contract.message import Text, ToolResult
 from holdfast.contract.result import Attachment, Result, fail, ok
 from tests.attachment_strategies import PNG, attachments
@@ -128,7 +130,7 @@ def test_a_missing_file_is_restored_if_the_ledger_has_it(tmp_path: Path) -> None
     lost = open_conversation(tmp_path)
     assert attached(lost) == (SHOT.without_data(),)
     assert "is missing" in warnings(lost)[0]
-    lost.restore_attachments_from(lambda digest: PNG if digest == SHOT.digest else None)
+    lost.set_attachments(lambda digest: PNG if digest == SHOT.digest else None, OutputConfig())
     assert attached(lost) == (SHOT,) and warnings(lost) == []
     assert attached(open_conversation(tmp_path)) == (SHOT,)
 
@@ -245,3 +247,37 @@ def test_a_preview_of_the_document_fetches_nothing_that_a_server_linked(tmp_path
         '[m.png] (`file:///etc/passwd` "linked by the tool, not sent to the model")\n'
     )
     assert attached(open_conversation(tmp_path)) == (image, script, mine) and warnings(conversation) == []
+
+
+@pytest.mark.spec("T10f", "T10g")
+def test_a_document_gives_a_result_no_more_attachments_than_a_tool_could(tmp_path: Path) -> None:
+    items = [Attachment(kind="file", mime_type="text/plain", data=b"%d" % size * size) for size in (3, 4, 5)]
+    conversation = with_result(tmp_path, *items)
+    load = dict[str, bytes]().get
+    conversation.set_attachments(load, OutputConfig(max_attachment_bytes=8))
+    assert [len(item.data) for item in attached(conversation)] == [3, 4, 0]
+    [told] = warnings(conversation)
+    assert "has more than the 1 bytes that a result has room for" in told
+    conversation.set_attachments(load, OutputConfig(max_attachments=1))
+    assert [len(item.data) for item in attached(conversation)] == [3, 0, 0]
+    assert all("is one of more than 1 attachments of a result" in told for told in warnings(conversation))
+    assert len(warnings(conversation)) == 2
+
+
+@pytest.mark.spec("T10g")
+def test_a_slash_in_the_name_of_a_link_does_not_shorten_the_digest_that_is_checked(tmp_path: Path) -> None:
+    conversation = with_result(tmp_path, SHOT)
+    data = next(text for number in range(1000) if sha256(text := b"%d" % number).hexdigest().startswith("b"))
+    (tmp_path / "a.chat.files" / "b").write_bytes(data)
+    forged = f"a.chat.files/{SHOT.digest[:16]}-x%2Fb"
+    changed = edited(conversation, f"a.chat.files/{SHOT.digest[:16]}-shot.png", forged)
+    assert [item.data for item in attached(changed)] == [b""]
+    assert "is not the file that the result had" in warnings(changed)[0]
+
+
+@pytest.mark.spec("T10g")
+def test_many_links_are_read_in_linear_time(tmp_path: Path) -> None:
+    conversation = with_result(tmp_path, SHOT)
+    many = edited(conversation, LINK, "\n".join([LINK] * 20_000))
+    [block] = [call.block for turn in read_turns(many.document) for call in turn.calls]
+    assert block is not None and len(block.links) == 20_000

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -23,6 +24,8 @@ from holdfast.text.attachments import DIGEST_CHARS, stored_name
 
 SUFFIX: Final = ".files"
 MAX_BYTES: Final = 64 * 1024 * 1024
+"""The highest `output.max_attachment_bytes`."""
+_NAME: Final = re.compile(rf"[0-9a-f]{{{DIGEST_CHARS}}}-[^/]+")
 _MAX_NAMES: Final = 100
 LoadBytes = Callable[[str], bytes | None]
 """Loads the content with this digest from the ledger; None if that does not have it."""
@@ -83,24 +86,25 @@ class AttachmentFiles:
             with open_descriptor(self.folder, FOLDER_FLAGS, parent) as folder:
                 yield folder
 
-    def read(self, folder: str, name: str, digest: str) -> tuple[bytes, Path]:
+    def read(self, folder: str, name: str, digest: str, room: int = MAX_BYTES) -> tuple[bytes, Path]:
         """The content and the path of a file in the document's own folder, or in the folder that its link names.
 
         `digest` is the whole digest, or empty if it is not known. A missing file is restored from the ledger. Raises
-        `UnusableFile`.
+        `UnusableFile`, also if the content has more bytes than `room`.
         """
-        if os.sep in name or name[:DIGEST_CHARS] != (digest or name)[:DIGEST_CHARS]:
+        # A link can encode a slash, so its name is checked after it was decoded.
+        if not _NAME.fullmatch(name) or name[:DIGEST_CHARS] != (digest or name)[:DIGEST_CHARS]:
             raise UnusableFile("is not the file that the result had")
         for place in dict.fromkeys((self.folder, folder)):
-            content = self._content(place, name) if place.endswith(SUFFIX) and os.sep not in place else None
+            content = self._content(place, name, room) if place.endswith(SUFFIX) and os.sep not in place else None
             if content is None:
                 continue
             if not sha256(content).hexdigest().startswith(digest or name[:DIGEST_CHARS]):
                 raise UnusableFile("was changed since the tool returned it")
             return content, self._parent / place / name
-        return self._restored(name, digest), self._parent / self.folder / name
+        return self._restored(name, digest, room), self._parent / self.folder / name
 
-    def _content(self, folder: str, name: str) -> bytes | None:
+    def _content(self, folder: str, name: str, room: int) -> bytes | None:
         """The content of a regular file; None if there is none."""
         try:
             with (
@@ -109,11 +113,13 @@ class AttachmentFiles:
                 os.fdopen(open_regular(name, opened), "rb") as file,
             ):
                 about = os.fstat(file.fileno())
+                if about.st_size > room:
+                    raise _too_large(room)
                 identity = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
                 known = self._cache.get((folder, name))
                 if known is not None and known[0] == identity:
                     return known[1]
-                content = file.read(MAX_BYTES + 1)
+                content = file.read(room + 1)
         except FileNotFoundError:
             return None
         except NotRegular as error:
@@ -121,15 +127,17 @@ class AttachmentFiles:
         except (OSError, ValueError) as error:
             linked = isinstance(error, OSError) and error.errno in _LINKED
             raise UnusableFile("is not read: its folder is a link" if linked else "cannot be read") from None
-        if len(content) > MAX_BYTES:
-            raise UnusableFile(f"has more than {MAX_BYTES:,} bytes")
+        if len(content) > room:
+            raise _too_large(room)
         self._cache[folder, name] = (identity, content)
         return content
 
-    def _restored(self, name: str, digest: str) -> bytes:
+    def _restored(self, name: str, digest: str, room: int) -> bytes:
         content = self._load(digest) if self._load is not None and digest else None
         if content is None or sha256(content).hexdigest() != digest:
             raise UnusableFile("is missing")
+        if len(content) > room:
+            raise _too_large(room)
         # A folder that cannot be written is no reason to withhold the content.
         with suppress(OSError), self._own_folder() as folder, new_file(folder, content, mode=0o600) as new:
             new.claim(name)
@@ -187,6 +195,10 @@ class AttachmentFiles:
 
 
 _LINKED: Final = frozenset({errno.ELOOP, errno.ENOTDIR})
+
+
+def _too_large(room: int) -> UnusableFile:
+    return UnusableFile(f"has more than the {room:,} bytes that a result has room for (output.max_attachment_bytes)")
 
 
 def _is_same(folder: int, name: str, item: Attachment) -> bool:

@@ -43,6 +43,7 @@ from holdfast.chat.state_file import (
     call_key,
     document_key,
 )
+from holdfast.config.config import OutputConfig
 from holdfast.contract.message import Aborted, Message, Part, Role, Text, Thinking, ToolResult, ToolUse
 from holdfast.contract.result import Result
 from holdfast.models.port import Usage
@@ -274,7 +275,7 @@ class DocumentConversation:
         self._expand = expand
         self._lock = DocumentLock(self._path, state)
         self._state_file = StateFile(self._path, state)
-        self._files = AttachmentFiles(self._path)
+        self._files, self._limits = AttachmentFiles(self._path), OutputConfig()
         self._snapshot = document_file.read(self._path)
         self._document = Document.parse(document_file.decode(self._snapshot.data))
         self._reader = self._new_reader()
@@ -321,9 +322,9 @@ class DocumentConversation:
         self._frontmatter_diagnostics = tuple(frontmatter)
         self._reader = self._new_reader()
 
-    def restore_attachments_from(self, load: LoadBytes) -> None:
-        """Restore missing files of attachments from the ledger."""
-        self._files = AttachmentFiles(self._path, load)
+    def set_attachments(self, load: LoadBytes, limits: OutputConfig) -> None:
+        """Set where missing files of attachments are restored from, and how many bytes a result may have."""
+        self._files, self._limits = AttachmentFiles(self._path, load), limits
         self._reader = self._new_reader()
 
     def with_paths(self, result: Result) -> Result:
@@ -336,7 +337,8 @@ class DocumentConversation:
 
     def _new_reader(self) -> DocumentReader:
         # The state is read on first use: a document that was just opened may not have any.
-        return DocumentReader(self._document, self._expand, LinkedAttachments(self._files, self._stored_attachments))
+        attachments = LinkedAttachments(self._files, self._stored_attachments, self._limits)
+        return DocumentReader(self._document, self._expand, attachments)
 
     def _stored_attachments(self) -> Sequence[StoredAttachment]:
         return self._state_file.read().attachments
