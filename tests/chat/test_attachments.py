@@ -276,8 +276,35 @@ def test_a_slash_in_the_name_of_a_link_does_not_shorten_the_digest_that_is_check
 
 
 @pytest.mark.spec("T10g")
-def test_many_links_are_read_in_linear_time(tmp_path: Path) -> None:
+def test_all_links_of_a_result_are_found_however_many_there_are(tmp_path: Path) -> None:
     conversation = with_result(tmp_path, SHOT)
     many = edited(conversation, LINK, "\n".join([LINK] * 20_000))
     [block] = [call.block for turn in read_turns(many.document) for call in turn.calls]
     assert block is not None and len(block.links) == 20_000
+
+
+@pytest.mark.parametrize("path", ["a", "b"])
+@pytest.mark.spec("T10h")
+def test_a_call_that_runs_again_loses_the_links_of_its_old_result_only(tmp_path: Path, path: str) -> None:
+    conversation = with_result(tmp_path, SHOT, REPORT)
+    own = Attachment(kind="file", mime_type="text/plain", data=b"mine", name="own.txt")
+    mine = f"[own.txt](<a.chat.files/{own.digest[:16]}-own.txt>)"
+    (tmp_path / "a.chat.files" / f"{own.digest[:16]}-own.txt").write_bytes(b"mine")
+    edited(conversation, LINK, f"{LINK}\n{mine}")
+    edited(conversation, '"path": "a"', f'"path": "{path}"')
+    again = edited(conversation, "```\ndone\n```", "```flemma:tool status=approved\n```")
+    new = Attachment(kind="file", mime_type="text/plain", data=b"new", name="new.txt")
+    again.change([SetResult(only_slot(again), ok("better", attachments=(new,)))])
+    link = f"[new.txt](<a.chat.files/{new.digest[:16]}-new.txt>)"
+    assert text_of(again).endswith(f"**Tool Result:** `a1`\n\n```\nbetter\n```\n\n{link}\n{mine}\n")
+    assert attached(again) == (new, own)
+
+
+@pytest.mark.spec("T10h")
+def test_a_call_that_runs_again_keeps_a_link_that_a_person_copied_from_another_result(tmp_path: Path) -> None:
+    conversation = conversation_with_calls(tmp_path, ONE, TWO)
+    first, second = conversation.slots()
+    conversation.change([SetResult(first, ok("one")), SetResult(second, ok("two", attachments=(SHOT,)))])
+    again = edited(conversation, "```\none\n```", f"```flemma:tool status=approved\n```\n\n{LINK}")
+    again.change([SetResult(only_slot(again), ok("better"))])
+    assert attached(again) == (SHOT, SHOT)

@@ -91,9 +91,8 @@ class LinkedAttachments:
         made: list[tuple[Attachment, str]] = []
         room = self._limits.max_attachment_bytes
         for number, link in enumerate(links):
-            target = link.target if link.linked else link.target.rpartition("/")[2]
-            place = (target, places[target])
-            places[target] += 1
+            place = (link.known_as, places[link.known_as])
+            places[link.known_as] += 1
             known = self._known.get((call.digest, *place)) or self._known.get(("", *place))
             made.append(self._read(link, known, room if number < self._limits.max_attachments else None))
             room -= len(made[-1][0].data)

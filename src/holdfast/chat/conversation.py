@@ -4,8 +4,9 @@ content of the file."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
@@ -28,6 +29,7 @@ from holdfast.chat.edits import (
 )
 from holdfast.chat.parser import (
     AbortedSegment,
+    AttachmentLink,
     TextSegment,
     ThinkingSegment,
     ToolResultSegment,
@@ -389,10 +391,7 @@ class DocumentConversation:
         ]
         with self._lock.acquire(_LOCK_SECONDS):
             written = self._write_attachments([one for one in changes if isinstance(one, SetResult)])
-
-            def links(change: SetResult) -> Sequence[str]:
-                return written[_key(change.slot)].links if change.result.attachments else ()
-
+            links = _ResultLinks(written, self._document, self._stored_attachments)
             self._write(
                 lambda document: apply_changes(document, changes, links),
                 lambda base: changes_appended(base, changes, links),
@@ -506,6 +505,34 @@ class DocumentConversation:
     def _set_document(self, snapshot: document_file.Snapshot, document: Document) -> None:
         self._snapshot, self._document = snapshot, document
         self._reader = self._new_reader()
+
+
+class _ResultLinks:
+    """Implements `edits.Links` with what is written and what the stored state knows."""
+
+    def __init__(
+        self,
+        written: Mapping[CallKey, WrittenAttachments],
+        document: Document,
+        stored: Callable[[], Sequence[StoredAttachment]],
+    ) -> None:
+        self._written = written
+        self._document = document
+        self._stored = stored
+
+    def new(self, change: SetResult) -> Sequence[str]:
+        return self._written[_key(change.slot)].links if change.result.attachments else ()
+
+    def is_old(self, change: SetResult, link: AttachmentLink) -> bool:
+        calls = {item.call for item in self._stored() if item.target == link.known_as}
+        # A call that was edited and runs again has another digest: its old one is that of no call any more.
+        return bool(calls) and not calls & (self._calls - {_key(change.slot).digest})
+
+    @cached_property
+    def _calls(self) -> Set[str]:
+        """The digests of the document's calls."""
+        found = turns.read_turns(self._document)
+        return {call_key(turn.number, call.use).digest for turn in found for call in turn.calls}
 
 
 def _key(slot: Slot) -> CallKey:

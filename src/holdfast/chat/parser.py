@@ -84,6 +84,11 @@ class AttachmentLink(Struct, frozen=True, gc=False):
     sent: bool
     """Whether the model gets it."""
 
+    @property
+    def known_as(self) -> str:
+        """What the stored state calls the target: the name of the file, or the address."""
+        return self.target if self.linked else self.target.rpartition("/")[2]
+
 
 Segment = TextSegment | ThinkingSegment | ToolUseSegment | ToolResultSegment | AbortedSegment | AttachmentLink
 
