@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.agent.conversation import SetResult
 from holdfast.chat.attachment_files import AttachmentFiles, UnusableFile
+from holdfast.chat.document_file import DocumentError
 from holdfast.chat.state_file import remove_state
 from holdfast.contract.result import Attachment, ok
 from tests.chat.chat_files import ONE, conversation_with_calls, only_slot
@@ -67,3 +68,10 @@ def test_an_empty_folder_is_removed_with_the_last_file(tmp_path: Path) -> None:
     assert remove_state(conversation.path, tmp_path / "state").count == 1
     assert not (tmp_path / "a.chat.files").exists()
     assert remove_state(conversation.path, tmp_path / "state").count == 0
+
+
+@pytest.mark.spec("T10g")
+def test_a_document_whose_name_leaves_no_room_for_its_folder_is_told_apart_from_a_full_disk(tmp_path: Path) -> None:
+    files = AttachmentFiles(tmp_path / f"{'a' * 246}.chat")
+    with pytest.raises(DocumentError, match="is too long: attachments go into a folder of that name"):
+        files.write(ITEM)

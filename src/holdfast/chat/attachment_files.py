@@ -60,6 +60,11 @@ class AttachmentFiles:
             where = self._parent / self.folder
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 raise DocumentError(f"{where} is not a folder. Attachments go there: move it away.") from None
+            if error.errno == errno.ENAMETOOLONG:
+                raise DocumentError(
+                    f"The name of {self._document} is too long: attachments go into a folder of that name with "
+                    f"`{SUFFIX}`. Give the document a shorter name."
+                ) from None
             raise DocumentError(
                 f"Cannot write an attachment into {where} ({error.strerror}). Check the disk and its permissions."
             ) from None

@@ -10,8 +10,9 @@ from holdfast.contract.context import Context
 from holdfast.contract.json import Args, Json
 from holdfast.contract.result import Attachment, Result, ok
 from holdfast.net.client import HttpResponse
+from holdfast.text.attachments import pixels
 from holdfast.text.truncate import format_size
-from holdfast.tools.extraction.content import classify, image_size
+from holdfast.tools.extraction.content import classify
 from holdfast.tools.google.results import (
     CHARS,
     OFFSET,
@@ -255,7 +256,7 @@ def _attached(file: _File, mime: str, body: bytes, facts: str, *, is_image: bool
     if len(body) > _MAX_ATTACHMENT:
         return _Shown(notes=(f"{facts}. At most {format_size(_MAX_ATTACHMENT)} can be attached.",))
     if is_image:
-        dimensions = image_size(mime, body)
+        dimensions = pixels(body)
         if dimensions is None:
             return _Shown(notes=(f"{facts}, but the image is damaged, so it is not attached.",))
         facts += f", {dimensions[0]} × {dimensions[1]} pixels"
