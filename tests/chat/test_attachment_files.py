@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.agent.conversation import SetResult
 from holdfast.chat.attachment_files import AttachmentFiles, UnusableFile
+from holdfast.chat.document_file import DocumentError
 from holdfast.chat.state_file import remove_state
 from holdfast.contract.result import Attachment, ok
 from tests.chat.chat_files import ONE, conversation_with_calls, only_slot
@@ -49,9 +50,28 @@ def test_deleting_a_conversation_removes_its_unchanged_files_and_says_what_it_ke
 
 
 @pytest.mark.spec("T10i")
+def test_deleting_a_conversation_keeps_the_files_that_another_document_links_to(tmp_path: Path) -> None:
+    conversation = conversation_with_calls(tmp_path, ONE)
+    alone = Attachment(kind="file", mime_type="text/plain", data=b"alone", name="c.txt")
+    conversation.change([SetResult(only_slot(conversation), ok("", attachments=(ITEM, alone)))])
+    lines = conversation.path.read_text().splitlines(keepends=True)
+    (tmp_path / "copy.chat").write_text("".join(line for line in lines if "c.txt" not in line))
+    removed = remove_state(conversation.path, tmp_path / "state")
+    assert (removed.count, removed.kept) == (1, (f"a.chat.files/{NAME}",))
+    assert [path.name for path in (tmp_path / "a.chat.files").iterdir()] == [NAME]
+
+
+@pytest.mark.spec("T10i")
 def test_an_empty_folder_is_removed_with_the_last_file(tmp_path: Path) -> None:
     conversation = conversation_with_calls(tmp_path, ONE)
     conversation.change([SetResult(only_slot(conversation), ok("", attachments=(ITEM,)))])
     assert remove_state(conversation.path, tmp_path / "state").count == 1
     assert not (tmp_path / "a.chat.files").exists()
     assert remove_state(conversation.path, tmp_path / "state").count == 0
+
+
+@pytest.mark.spec("T10g")
+def test_a_document_whose_name_leaves_no_room_for_its_folder_is_told_apart_from_a_full_disk(tmp_path: Path) -> None:
+    files = AttachmentFiles(tmp_path / f"{'a' * 246}.chat")
+    with pytest.raises(DocumentError, match="is too long: attachments go into a folder of that name"):
+        files.write(ITEM)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from holdfast.chat.document import Document
 from holdfast.chat.document_file import DocumentError
 from holdfast.chat.parser import AttachmentLink
 from holdfast.chat.turns import read_turns
+from holdfast.config.config import OutputConfig
 from holdfast.contract.message import Text, ToolResult
 from holdfast.contract.result import Attachment, Result, fail, ok
 from tests.attachment_strategies import PNG, attachments
@@ -128,7 +130,7 @@ def test_a_missing_file_is_restored_if_the_ledger_has_it(tmp_path: Path) -> None
     lost = open_conversation(tmp_path)
     assert attached(lost) == (SHOT.without_data(),)
     assert "is missing" in warnings(lost)[0]
-    lost.restore_attachments_from(lambda digest: PNG if digest == SHOT.digest else None)
+    lost.set_attachments(lambda digest: PNG if digest == SHOT.digest else None, OutputConfig())
     assert attached(lost) == (SHOT,) and warnings(lost) == []
     assert attached(open_conversation(tmp_path)) == (SHOT,)
 
@@ -219,3 +221,90 @@ def test_every_attachment_comes_back_from_the_document(
     assert results(again)[0].output == output
     files = folder / "a.chat.files"
     assert not files.exists() or all(path.parent == files for path in files.rglob("*"))
+
+
+@pytest.mark.spec("T10o")
+def test_content_that_may_hold_secrets_is_not_written_beside_the_document(tmp_path: Path) -> None:
+    conversation = conversation_with_calls(tmp_path, ONE)
+    far = Attachment(kind="file", mime_type="text/html", uri="https://example.com/a")
+    result = replace(ok("done", attachments=(SHOT, far)), metadata={"withheld": True})
+    conversation.change([SetResult(only_slot(conversation), result)])
+    assert not (tmp_path / "a.chat.files").exists()
+    line = f'[image "shot.png" (image/png, 2 × 3 pixels, {len(PNG)}B) was not kept: it may hold secrets.]'
+    assert results(conversation)[0].output == f"done\n\n{line}" and attached(conversation) == (far,)
+    assert PNG not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+@pytest.mark.spec("T10g")
+def test_a_preview_of_the_document_fetches_nothing_that_a_server_linked(tmp_path: Path) -> None:
+    image = Attachment(kind="image", mime_type="image/png", uri="https://evil.example/pixel.png", name="p.png")
+    script = Attachment(kind="file", mime_type="text/html", uri="javascript:alert`1`", name="s.html")
+    mine = Attachment(kind="image", mime_type="image/png", uri="file:///etc/passwd", name="m.png", audience="person")
+    conversation = with_result(tmp_path, image, script, mine)
+    assert text_of(conversation).endswith(
+        '\n\n[p.png](<https://evil.example/pixel.png> "linked by the tool")\n'
+        '[s.html] (`javascript:alert%601%60` "linked by the tool")\n'
+        '[m.png] (`file:///etc/passwd` "linked by the tool, not sent to the model")\n'
+    )
+    assert attached(open_conversation(tmp_path)) == (image, script, mine) and warnings(conversation) == []
+
+
+@pytest.mark.spec("T10f", "T10g")
+def test_a_document_gives_a_result_no_more_attachments_than_a_tool_could(tmp_path: Path) -> None:
+    items = [Attachment(kind="file", mime_type="text/plain", data=b"%d" % size * size) for size in (3, 4, 5)]
+    conversation = with_result(tmp_path, *items)
+    load = dict[str, bytes]().get
+    conversation.set_attachments(load, OutputConfig(max_attachment_bytes=8))
+    assert [len(item.data) for item in attached(conversation)] == [3, 4, 0]
+    [told] = warnings(conversation)
+    assert "has more than the 1 bytes that a result has room for" in told
+    conversation.set_attachments(load, OutputConfig(max_attachments=1))
+    assert [len(item.data) for item in attached(conversation)] == [3, 0, 0]
+    assert all("is one of more than 1 attachments of a result" in told for told in warnings(conversation))
+    assert len(warnings(conversation)) == 2
+
+
+@pytest.mark.spec("T10g")
+def test_a_slash_in_the_name_of_a_link_does_not_shorten_the_digest_that_is_checked(tmp_path: Path) -> None:
+    conversation = with_result(tmp_path, SHOT)
+    data = next(text for number in range(1000) if sha256(text := b"%d" % number).hexdigest().startswith("b"))
+    (tmp_path / "a.chat.files" / "b").write_bytes(data)
+    forged = f"a.chat.files/{SHOT.digest[:16]}-x%2Fb"
+    changed = edited(conversation, f"a.chat.files/{SHOT.digest[:16]}-shot.png", forged)
+    assert [item.data for item in attached(changed)] == [b""]
+    assert "is not the file that the result had" in warnings(changed)[0]
+
+
+@pytest.mark.spec("T10g")
+def test_all_links_of_a_result_are_found_however_many_there_are(tmp_path: Path) -> None:
+    conversation = with_result(tmp_path, SHOT)
+    many = edited(conversation, LINK, "\n".join([LINK] * 20_000))
+    [block] = [call.block for turn in read_turns(many.document) for call in turn.calls]
+    assert block is not None and len(block.links) == 20_000
+
+
+@pytest.mark.parametrize("path", ["a", "b"])
+@pytest.mark.spec("T10h")
+def test_a_call_that_runs_again_loses_the_links_of_its_old_result_only(tmp_path: Path, path: str) -> None:
+    conversation = with_result(tmp_path, SHOT, REPORT)
+    own = Attachment(kind="file", mime_type="text/plain", data=b"mine", name="own.txt")
+    mine = f"[own.txt](<a.chat.files/{own.digest[:16]}-own.txt>)"
+    (tmp_path / "a.chat.files" / f"{own.digest[:16]}-own.txt").write_bytes(b"mine")
+    edited(conversation, LINK, f"{LINK}\n{mine}")
+    edited(conversation, '"path": "a"', f'"path": "{path}"')
+    again = edited(conversation, "```\ndone\n```", "```flemma:tool status=approved\n```")
+    new = Attachment(kind="file", mime_type="text/plain", data=b"new", name="new.txt")
+    again.change([SetResult(only_slot(again), ok("better", attachments=(new,)))])
+    link = f"[new.txt](<a.chat.files/{new.digest[:16]}-new.txt>)"
+    assert text_of(again).endswith(f"**Tool Result:** `a1`\n\n```\nbetter\n```\n\n{link}\n{mine}\n")
+    assert attached(again) == (new, own)
+
+
+@pytest.mark.spec("T10h")
+def test_a_call_that_runs_again_keeps_a_link_that_a_person_copied_from_another_result(tmp_path: Path) -> None:
+    conversation = conversation_with_calls(tmp_path, ONE, TWO)
+    first, second = conversation.slots()
+    conversation.change([SetResult(first, ok("one")), SetResult(second, ok("two", attachments=(SHOT,)))])
+    again = edited(conversation, "```\none\n```", f"```flemma:tool status=approved\n```\n\n{LINK}")
+    again.change([SetResult(only_slot(again), ok("better"))])
+    assert attached(again) == (SHOT, SHOT)

@@ -64,10 +64,23 @@ def test_a_folder_that_cannot_be_written_is_reported_and_the_result_still_shown(
 ) -> None:
     (tmp_path / "file").write_text("")
     result = Result(True, "done", attachments=(SHOT,))
-    assert show_result(result, as_json=False, state=tmp_path, save=str(tmp_path / "file")) == 0
-    shown = capsys.readouterr()
-    assert shown.out == "done\n" and shown.err.startswith('Could not save image "shot.png" (')
-    assert "\nAttached: image" in shown.err
+    for as_json in (True, False):
+        assert show_result(result, as_json=as_json, state=tmp_path, save=str(tmp_path / "file")) == 1
+        shown = capsys.readouterr()
+        assert shown.err.startswith('Could not save image "shot.png" (') and ": it is not a folder.\n" in shown.err
+    assert shown.out == "done\n" and "\nAttached: image" in shown.err
+
+
+@pytest.mark.spec("T10m", "T10o")
+def test_content_that_may_hold_secrets_is_saved_only_where_the_user_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = Result(True, "done", attachments=(SHOT,), metadata={"withheld": True})
+    assert show_result(result, as_json=False, state=tmp_path / "state") == 0
+    assert not (tmp_path / "state").exists()
+    assert "Not saved: the call read a file that may hold secrets." in capsys.readouterr().err
+    assert show_result(result, as_json=False, state=tmp_path / "state", save=str(tmp_path / "out")) == 0
+    assert (tmp_path / "out" / "shot.png").read_bytes() == PNG and not (tmp_path / "state").exists()
 
 
 @pytest.mark.spec("T10m")
@@ -75,7 +88,7 @@ def test_a_folder_that_cannot_be_written_is_reported_and_the_result_still_shown(
 @settings(max_examples=rounds(40, 2000))
 def test_nothing_hostile_reaches_the_terminal(item: Attachment) -> None:
     line = attachment_line(item, "/s/a.png" if item.data else None)
-    assert line.isprintable() and "\u202e" not in line
+    assert line.isprintable() and "\u202e" not in line and len(line) < 500
 
 
 @pytest.mark.spec("T10m")
@@ -166,3 +179,17 @@ def test_call_and_ledger_show_save_what_a_tool_attached(cli: Cli) -> None:
     again = cli.run("ledger", "show", call_id, "--save", "out", "--json")
     [item] = json.loads(again.out)["result"]["attachments"]
     assert item["path"] == str(cli.project / "out" / "dot-2.png")
+    for words in (("call", "file.read", "path=dot.png"), ("ledger", "show", call_id)):
+        refused = cli.run(*words, "--save", "/dev/null")
+        assert refused.code == 1 and "in /dev/null: it is not a folder." in refused.err
+        empty = cli.run(*words, "--save", "")
+        assert empty.code == 2 and "It names no folder." in empty.err
+
+
+@pytest.mark.spec("T10o")
+def test_a_secret_file_that_was_approved_once_leaves_no_copy_that_needs_no_approval(cli: Cli) -> None:
+    (cli.project / "id.key").write_bytes(PNG)
+    ran = cli.run("approve", cli.make_pending("file.read", "path=id.key"))
+    assert ran.code == 0 and "Not saved: the call read a file that may hold secrets." in ran.err
+    files = (path for path in cli.project.parent.rglob("*") if path.is_file())
+    assert [path.name for path in files if PNG in path.read_bytes()] == ["id.key"]

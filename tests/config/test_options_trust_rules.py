@@ -152,7 +152,7 @@ LOOSER: list[tuple[str, Any]] = [
     ("output.max_spill", 10**12),
     ("output.max_output_bytes", 10**9),
     ("output.max_attachments", 1000),
-    ("output.max_attachment_bytes", 2**31),
+    ("output.max_attachment_bytes", 2**26),
     ("ledger.enabled", False),
     ("ledger.durability", "process"),
     ("ledger.keep_days", 1),

@@ -27,7 +27,7 @@ SHOT = Attachment(kind="image", mime_type="image/png", data=PNG, name="shot.png"
 SEEN = (*HELLO, call("a"), Message("user", (ToolResult("a", "file.read", "Seen.", attachments=(SHOT,)), Text("well?"))))
 DESCRIBED = (
     f'[image "shot.png" (image/png, 2 × 3 pixels, {len(PNG)}B) is attached, but this model cannot take it. '
-    "Its file is /p/a.chat.files/1-shot.png: image.analyze takes that path.]"
+    "Its file is /p/a.chat.files/1-shot.png.]"
 )
 REFUSALS = (
     (400, "Invalid content type. image_url is only supported by certain models."),
@@ -36,7 +36,15 @@ REFUSALS = (
     (404, "No endpoints found that support image input"),
     (422, "messages.2.content: Input should be a valid string, content must be a string"),
     (400, "unknown variant `image_url`, expected `text`"),
-    (400, "Could not process image"),
+    (400, "this model does not support image input"),
+    (400, "gemma-2-9b-it is not a multimodal model"),
+)
+ONE_BAD_IMAGE = (
+    "Could not process image",
+    "messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 6291456 bytes > 5242880 bytes",
+    "The image data you provided does not represent a valid image. Please check your input and try again.",
+    "You uploaded an unsupported image. Please make sure your image is below 20 MB in size.",
+    "This model does not support images larger than 8000 pixels.",
 )
 
 
@@ -81,6 +89,26 @@ def test_a_model_without_vision_gets_a_description_and_the_path_of_the_file(api:
     assert is_shown(body(api, SEEN))
 
 
+@pytest.mark.parametrize(
+    ("item", "reader"),
+    [
+        (SHOT, "image.analyze"),
+        (Attachment(kind="audio", mime_type="audio/wav", data=b"RIFF", path="/p/a.wav"), "audio.transcribe"),
+        (Attachment(kind="file", mime_type="text/plain", data=b"words", path="/p/a.txt"), "file.read"),
+        (Attachment(kind="file", mime_type="application/zip", data=b"PK", path="/p/a.zip"), None),
+    ],
+)
+@pytest.mark.spec("T10j")
+def test_a_description_names_a_tool_only_if_it_is_offered_and_takes_the_file(
+    item: Attachment, reader: str | None
+) -> None:
+    every = {name: name.replace(".", "_") for name in ("file.read", "image.analyze", "audio.transcribe")}
+    hint = f": {reader.replace('.', '_')} takes that path.]" if reader else f"Its file is {item.path}.]"
+    assert describe_unsent(item, "blind", every).endswith(hint)
+    others = {name: shown for name, shown in every.items() if name != reader}
+    assert describe_unsent(item, "blind", others).endswith(f"Its file is {item.path}.]")
+
+
 @pytest.mark.spec("T10j")
 def test_the_configuration_decides_about_vision_for_a_provider_or_all() -> None:
     def vision(**fields: Any) -> bool | None:
@@ -103,6 +131,23 @@ def test_a_server_that_rejects_images_is_asked_once_more_with_descriptions(statu
     [again] = [event for event in events if isinstance(event, Retrying)]
     assert again.delay == 0 and again.reason.startswith("ollama:local-model did not take the attached files")
     assert isinstance(events[-1], ReplyEnded)
+
+
+@pytest.mark.parametrize("words", ONE_BAD_IMAGE)
+@pytest.mark.spec("T10k")
+def test_one_image_that_a_server_rejects_does_not_blind_the_model_to_others(words: str) -> None:
+    good = Answer(CHAT.events(Script((Say("Fine."),))))
+    server, _ = asked(CHAT, error(400, {"error": {"message": words}}), good, good, times=2)
+    assert [is_shown(request.json) for request in server.asked] == [True, False, True]
+
+
+@pytest.mark.spec("T10k")
+def test_a_model_that_is_configured_to_see_gets_the_images_of_every_request() -> None:
+    good = Answer(CHAT.events(Script((Say("Fine."),))))
+    status, words = REFUSALS[0]
+    refused = error(status, {"error": {"message": words}})
+    server, _ = asked(CHAT, refused, good, good, given=Settings(vision=True), times=2)
+    assert [is_shown(request.json) for request in server.asked] == [True, False, True]
 
 
 @pytest.mark.spec("T10k")
@@ -147,6 +192,6 @@ def test_a_long_text_is_cut_and_content_that_is_gone_is_described() -> None:
 @settings(max_examples=rounds(50, 2000))
 @pytest.mark.spec("T10j")
 def test_no_name_ends_the_description_early(item: Attachment) -> None:
-    line = describe_unsent(item, missing_reason(item) or "blind")
+    line = describe_unsent(item, missing_reason(item) or "blind", {})
     assert line.startswith("[") and line.endswith("]")
     assert not any(char in line[1:-1] for char in "[]<>\n")

@@ -10,11 +10,12 @@ import pytest
 
 from holdfast.contract.message import Message, Text, ToolResult
 from holdfast.contract.result import Attachment
+from tests.attachment_strategies import PNG as SMALL
 from tests.models.exchanges import HELLO, body, call
 from tests.models.servers.apis import ANTHROPIC, APIS, CHAT, GOOGLE, OPENAI, Api
 
 EACH = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
-PNG = Attachment(kind="image", mime_type="image/png", data=b"\x89PNG", name="p.png")
+PNG = Attachment(kind="image", mime_type="image/png", data=SMALL, name="p.png")
 PDF = Attachment(kind="file", mime_type="application/pdf", data=b"%PDF", name="d.pdf")
 WAV = Attachment(kind="audio", mime_type="audio/wav", data=b"RIFF", name="s.wav")
 TEXT = Attachment(kind="file", mime_type="text/markdown; charset=utf-8", data="# Grüße".encode(), name="r.md")
@@ -98,3 +99,12 @@ def test_neither_the_name_nor_the_text_of_a_file_can_close_its_attachment_tag() 
         )["messages"][0]["content"][1:]
     ]
     assert "\n" not in line
+
+
+@EACH
+@pytest.mark.spec("T10k")
+def test_an_image_that_cannot_be_read_is_described_so_that_it_does_not_fail_the_request(api: Api) -> None:
+    damaged = Attachment(kind="image", mime_type="image/png", data=b"<html>Not found</html>", name="p.png")
+    made = with_files(api, damaged)
+    told = '[image "p.png" (image/png, 22B) is attached, but its content is not an image that can be read.]'
+    assert json.dumps(told)[1:-1] in json.dumps(made) and coded(damaged) not in json.dumps(made)

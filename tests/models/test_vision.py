@@ -9,12 +9,12 @@ import pytest
 
 from holdfast.models.port import ModelError, Settings
 from holdfast.models.vision import ModelVision
+from tests.attachment_strategies import PNG
 from tests.models.servers.apis import ANTHROPIC, CHAT, GOOGLE, OPENAI, Api
 from tests.models.servers.http import Answer, error, serving
 from tests.models.servers.script import Say, Script, Think
 from tests.runtime.support import run
 
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(30)
 SETTINGS = Settings(retries=0)
 
 

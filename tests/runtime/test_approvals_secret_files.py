@@ -66,6 +66,8 @@ def test_an_approved_secret_file_is_read_and_not_stored(tmp_path: Path) -> None:
     kept = [runtime.ledger.call(one.call_id).result for one in (read, found)]
     assert all(result is not None and result.output.startswith("[not stored") for result in kept)
     assert "unter2hunter2" not in b"".join(runtime.ledger.export()).decode()
+    assert read.withheld and found.withheld and all(result is not None and not result.withheld for result in kept)
+    assert not run(runtime.call("file.read", {"path": "a.py"})).withheld
 
 
 @pytest.mark.spec("N2", "N2a")

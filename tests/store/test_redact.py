@@ -172,6 +172,20 @@ def test_a_result_loses_known_values_everywhere_and_keeps_token_lookalikes() -> 
     assert (clean.attachments[1].data, clean.attachments[1].name) == (f"pin {label}".encode(), f"{label}.txt")
 
 
+@pytest.mark.spec("P7", "T10e")
+def test_bytes_that_are_not_utf8_do_not_switch_off_the_redaction_of_an_attachment() -> None:
+    redactor = Redactor()
+    redactor.add("TOKEN", "hunter2hunter2")
+    data = b"caf\xe9 token=hunter2hunter2 \xff\n"
+    text = Attachment(kind="file", mime_type="text/plain", data=data)
+    image = Attachment(kind="image", mime_type="image/jpeg", data=b"\xff\xd8\xff\xfe" + data)
+    other = Attachment(kind="image", mime_type="image/jpeg", data=b"\xff\xd8\xff\xfe hunter")
+    clean = redactor.result(Result(True, attachments=(text, image, other))).attachments
+    assert clean[0].data == b"caf\xe9 token=[secret TOKEN] \xff\n"
+    assert clean[1].data == b"[attachment removed: it contained a secret]" and clean[1].kind == "image"
+    assert clean[2] == other
+
+
 def _bytes_on_disk(folder: Path) -> bytes:
     return b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
 

@@ -37,6 +37,25 @@ def test_the_copies_of_a_content_are_removed_by_its_digest(tmp_path: Path) -> No
     assert remove_copies(tmp_path, [ITEM.digest]) == (1, 5) and not path.exists()
 
 
+@pytest.mark.spec("T10m")
+def test_a_copy_that_another_process_has_removed_does_not_keep_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items = [Attachment(kind="file", mime_type="text/plain", data=b"%d" % number) for number in range(4)]
+    paths = [save_private(tmp_path, item) for item in items]
+    unlink, raced = Path.unlink, list[Path]()
+
+    def race(path: Path, missing_ok: bool = False) -> None:
+        if not raced:
+            raced.append(path)
+            unlink(path)
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", race)
+    assert remove_copies(tmp_path, [item.digest for item in items]) == (3, 3)
+    assert raced and not any(path.exists() for path in paths)
+
+
 def test_a_ledger_in_memory_removes_no_files_of_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Generator, Mapping
+import re
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -23,6 +24,8 @@ from holdfast.text.attachments import DIGEST_CHARS, stored_name
 
 SUFFIX: Final = ".files"
 MAX_BYTES: Final = 64 * 1024 * 1024
+"""The highest `output.max_attachment_bytes`."""
+_NAME: Final = re.compile(rf"[0-9a-f]{{{DIGEST_CHARS}}}-[^/]+")
 _MAX_NAMES: Final = 100
 LoadBytes = Callable[[str], bytes | None]
 """Loads the content with this digest from the ledger; None if that does not have it."""
@@ -32,7 +35,7 @@ class RemovedFiles(Struct, frozen=True):
     count: int = 0
     size: int = 0
     kept: tuple[str, ...] = ()
-    """Files that stay, because their content changed."""
+    """Files that stay, because their content changed or another document links to them."""
 
 
 class UnusableFile(Exception):
@@ -44,6 +47,7 @@ class AttachmentFiles:
 
     def __init__(self, document: Path, load: LoadBytes | None = None) -> None:
         self._parent = document.parent
+        self._document = document.name
         self.folder = f"{document.name}{SUFFIX}"
         self._load = load
         self._cache: dict[tuple[str, str], tuple[tuple[int, ...], bytes]] = {}
@@ -56,6 +60,11 @@ class AttachmentFiles:
             where = self._parent / self.folder
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 raise DocumentError(f"{where} is not a folder. Attachments go there: move it away.") from None
+            if error.errno == errno.ENAMETOOLONG:
+                raise DocumentError(
+                    f"The name of {self._document} is too long: attachments go into a folder of that name with "
+                    f"`{SUFFIX}`. Give the document a shorter name."
+                ) from None
             raise DocumentError(
                 f"Cannot write an attachment into {where} ({error.strerror}). Check the disk and its permissions."
             ) from None
@@ -82,24 +91,25 @@ class AttachmentFiles:
             with open_descriptor(self.folder, FOLDER_FLAGS, parent) as folder:
                 yield folder
 
-    def read(self, folder: str, name: str, digest: str) -> tuple[bytes, Path]:
+    def read(self, folder: str, name: str, digest: str, room: int = MAX_BYTES) -> tuple[bytes, Path]:
         """The content and the path of a file in the document's own folder, or in the folder that its link names.
 
         `digest` is the whole digest, or empty if it is not known. A missing file is restored from the ledger. Raises
-        `UnusableFile`.
+        `UnusableFile`, also if the content has more bytes than `room`.
         """
-        if os.sep in name or name[:DIGEST_CHARS] != (digest or name)[:DIGEST_CHARS]:
+        # A link can encode a slash, so its name is checked after it was decoded.
+        if not _NAME.fullmatch(name) or name[:DIGEST_CHARS] != (digest or name)[:DIGEST_CHARS]:
             raise UnusableFile("is not the file that the result had")
         for place in dict.fromkeys((self.folder, folder)):
-            content = self._content(place, name) if place.endswith(SUFFIX) and os.sep not in place else None
+            content = self._content(place, name, room) if place.endswith(SUFFIX) and os.sep not in place else None
             if content is None:
                 continue
             if not sha256(content).hexdigest().startswith(digest or name[:DIGEST_CHARS]):
                 raise UnusableFile("was changed since the tool returned it")
             return content, self._parent / place / name
-        return self._restored(name, digest), self._parent / self.folder / name
+        return self._restored(name, digest, room), self._parent / self.folder / name
 
-    def _content(self, folder: str, name: str) -> bytes | None:
+    def _content(self, folder: str, name: str, room: int) -> bytes | None:
         """The content of a regular file; None if there is none."""
         try:
             with (
@@ -108,11 +118,13 @@ class AttachmentFiles:
                 os.fdopen(open_regular(name, opened), "rb") as file,
             ):
                 about = os.fstat(file.fileno())
+                if about.st_size > room:
+                    raise _too_large(room)
                 identity = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
                 known = self._cache.get((folder, name))
                 if known is not None and known[0] == identity:
                     return known[1]
-                content = file.read(MAX_BYTES + 1)
+                content = file.read(room + 1)
         except FileNotFoundError:
             return None
         except NotRegular as error:
@@ -120,15 +132,17 @@ class AttachmentFiles:
         except (OSError, ValueError) as error:
             linked = isinstance(error, OSError) and error.errno in _LINKED
             raise UnusableFile("is not read: its folder is a link" if linked else "cannot be read") from None
-        if len(content) > MAX_BYTES:
-            raise UnusableFile(f"has more than {MAX_BYTES:,} bytes")
+        if len(content) > room:
+            raise _too_large(room)
         self._cache[folder, name] = (identity, content)
         return content
 
-    def _restored(self, name: str, digest: str) -> bytes:
+    def _restored(self, name: str, digest: str, room: int) -> bytes:
         content = self._load(digest) if self._load is not None and digest else None
         if content is None or sha256(content).hexdigest() != digest:
             raise UnusableFile("is missing")
+        if len(content) > room:
+            raise _too_large(room)
         # A folder that cannot be written is no reason to withhold the content.
         with suppress(OSError), self._own_folder() as folder, new_file(folder, content, mode=0o600) as new:
             new.claim(name)
@@ -149,13 +163,17 @@ class AttachmentFiles:
         return None
 
     def remove(self, made: Mapping[str, str]) -> RemovedFiles:
-        """Remove the files that still have the content that was written, by name and digest; then an empty folder."""
+        """Remove the files that still have the content that was written, by name and digest; then an empty folder.
+
+        A file that another document beside this one links to, such as a copy of it, stays.
+        """
         count = size = 0
         kept: list[str] = []
         with suppress(OSError), open_descriptor(self._parent, USER_FOLDER_FLAGS) as parent:
             with open_descriptor(self.folder, FOLDER_FLAGS, parent) as folder:
+                linked = self._linked_elsewhere(parent, made)
                 for name, digest in made.items():
-                    removed = _remove(folder, name, digest)
+                    removed = None if name in linked else _remove(folder, name, digest)
                     if removed is None:
                         kept.append(f"{self.folder}/{name}")
                     elif removed >= 0:
@@ -163,8 +181,29 @@ class AttachmentFiles:
             os.rmdir(self.folder, dir_fd=parent)
         return RemovedFiles(count, size, tuple(kept))
 
+    def _linked_elsewhere(self, parent: int, names: Collection[str]) -> Collection[str]:
+        """The names that occur in other documents; all of them if a document cannot be read."""
+        found: set[str] = set()
+        others = (name for name in os.listdir(parent) if name.endswith(".chat") and name != self._document)
+        for other in others:
+            try:
+                with os.fdopen(open_regular(other, parent), "rb") as file:
+                    text = file.read(MAX_BYTES + 1)
+            except (FileNotFoundError, NotRegular):
+                continue
+            except OSError:
+                return names
+            if len(text) > MAX_BYTES:
+                return names
+            found.update(name for name in names if os.fsencode(name) in text)
+        return found
+
 
 _LINKED: Final = frozenset({errno.ELOOP, errno.ENOTDIR})
+
+
+def _too_large(room: int) -> UnusableFile:
+    return UnusableFile(f"has more than the {room:,} bytes that a result has room for (output.max_attachment_bytes)")
 
 
 def _is_same(folder: int, name: str, item: Attachment) -> bool:

@@ -4,8 +4,9 @@ content of the file."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from holdfast.agent.conversation import NOT_RECORDED, Conflict, Diagnostic, LedgerCall, SetResult, SetStatus, Slot
 from holdfast.chat import document_file, turns
 from holdfast.chat.attachment_files import AttachmentFiles, LoadBytes
-from holdfast.chat.attachments import LinkedAttachments, WrittenAttachments, write_attachments
+from holdfast.chat.attachments import LinkedAttachments, WrittenAttachments, without_withheld, write_attachments
 from holdfast.chat.document import Document
 from holdfast.chat.edits import (
     MergeConflict,
@@ -28,6 +29,7 @@ from holdfast.chat.edits import (
 )
 from holdfast.chat.parser import (
     AbortedSegment,
+    AttachmentLink,
     TextSegment,
     ThinkingSegment,
     ToolResultSegment,
@@ -43,6 +45,7 @@ from holdfast.chat.state_file import (
     call_key,
     document_key,
 )
+from holdfast.config.config import OutputConfig
 from holdfast.contract.message import Aborted, Message, Part, Role, Text, Thinking, ToolResult, ToolUse
 from holdfast.contract.result import Result
 from holdfast.models.port import Usage
@@ -274,7 +277,7 @@ class DocumentConversation:
         self._expand = expand
         self._lock = DocumentLock(self._path, state)
         self._state_file = StateFile(self._path, state)
-        self._files = AttachmentFiles(self._path)
+        self._files, self._limits = AttachmentFiles(self._path), OutputConfig()
         self._snapshot = document_file.read(self._path)
         self._document = Document.parse(document_file.decode(self._snapshot.data))
         self._reader = self._new_reader()
@@ -321,9 +324,9 @@ class DocumentConversation:
         self._frontmatter_diagnostics = tuple(frontmatter)
         self._reader = self._new_reader()
 
-    def restore_attachments_from(self, load: LoadBytes) -> None:
-        """Restore missing files of attachments from the ledger."""
-        self._files = AttachmentFiles(self._path, load)
+    def set_attachments(self, load: LoadBytes, limits: OutputConfig) -> None:
+        """Set where missing files of attachments are restored from, and how many bytes a result may have."""
+        self._files, self._limits = AttachmentFiles(self._path, load), limits
         self._reader = self._new_reader()
 
     def with_paths(self, result: Result) -> Result:
@@ -336,7 +339,8 @@ class DocumentConversation:
 
     def _new_reader(self) -> DocumentReader:
         # The state is read on first use: a document that was just opened may not have any.
-        return DocumentReader(self._document, self._expand, LinkedAttachments(self._files, self._stored_attachments))
+        attachments = LinkedAttachments(self._files, self._stored_attachments, self._limits)
+        return DocumentReader(self._document, self._expand, attachments)
 
     def _stored_attachments(self) -> Sequence[StoredAttachment]:
         return self._state_file.read().attachments
@@ -382,12 +386,12 @@ class DocumentConversation:
     def change(self, changes: Sequence[SetStatus | SetResult]) -> None:
         if not changes:
             return
+        changes = [
+            SetResult(one.slot, without_withheld(one.result)) if isinstance(one, SetResult) else one for one in changes
+        ]
         with self._lock.acquire(_LOCK_SECONDS):
             written = self._write_attachments([one for one in changes if isinstance(one, SetResult)])
-
-            def links(change: SetResult) -> Sequence[str]:
-                return written[_key(change.slot)].links if change.result.attachments else ()
-
+            links = _ResultLinks(written, self._document, self._stored_attachments)
             self._write(
                 lambda document: apply_changes(document, changes, links),
                 lambda base: changes_appended(base, changes, links),
@@ -501,6 +505,34 @@ class DocumentConversation:
     def _set_document(self, snapshot: document_file.Snapshot, document: Document) -> None:
         self._snapshot, self._document = snapshot, document
         self._reader = self._new_reader()
+
+
+class _ResultLinks:
+    """Implements `edits.Links` with what is written and what the stored state knows."""
+
+    def __init__(
+        self,
+        written: Mapping[CallKey, WrittenAttachments],
+        document: Document,
+        stored: Callable[[], Sequence[StoredAttachment]],
+    ) -> None:
+        self._written = written
+        self._document = document
+        self._stored = stored
+
+    def new(self, change: SetResult) -> Sequence[str]:
+        return self._written[_key(change.slot)].links if change.result.attachments else ()
+
+    def is_old(self, change: SetResult, link: AttachmentLink) -> bool:
+        calls = {item.call for item in self._stored() if item.target == link.known_as}
+        # A call that was edited and runs again has another digest: its old one is that of no call any more.
+        return bool(calls) and not calls & (self._calls - {_key(change.slot).digest})
+
+    @cached_property
+    def _calls(self) -> Set[str]:
+        """The digests of the document's calls."""
+        found = turns.read_turns(self._document)
+        return {call_key(turn.number, call.use).digest for turn in found for call in turn.calls}
 
 
 def _key(slot: Slot) -> CallKey:

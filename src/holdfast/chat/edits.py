@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -13,7 +13,7 @@ from holdfast.agent.reply import with_unique_ids
 from holdfast.chat import grammar
 from holdfast.chat.document import Document
 from holdfast.chat.document_file import DocumentError, replace_surrogates
-from holdfast.chat.parser import ToolResultSegment, header_status
+from holdfast.chat.parser import AttachmentLink, ToolResultSegment, header_status
 from holdfast.chat.turns import (
     ASSISTANT,
     YOU,
@@ -134,15 +134,30 @@ class MergeConflict(Exception):
     """A concurrent edit conflicts with the change; the message is a clause such as `call 'a' was removed`."""
 
 
-Links = Callable[[SetResult], Sequence[str]]
-"""The lines that name the attachments of a result."""
+class Links(Protocol):
+    """The links to the attachments of results."""
+
+    def new(self, change: SetResult) -> Sequence[str]:
+        """The lines that name the attachments of a result."""
+        ...
+
+    def is_old(self, change: SetResult, link: AttachmentLink) -> bool:
+        """Whether a link names an attachment of the result that this one replaces, and not one that a person added."""
+        ...
 
 
-def _no_links(_: SetResult) -> Sequence[str]:
-    return ()
+class _NoLinks:
+    def new(self, change: SetResult) -> Sequence[str]:
+        return ()
+
+    def is_old(self, change: SetResult, link: AttachmentLink) -> bool:
+        return False
 
 
-def apply_changes(document: Document, changes: Sequence[SetStatus | SetResult], links: Links = _no_links) -> Document:
+_NO_LINKS: Final = _NoLinks()
+
+
+def apply_changes(document: Document, changes: Sequence[SetStatus | SetResult], links: Links = _NO_LINKS) -> Document:
     """Write statuses and results. Raises `MergeConflict` if a call or its placeholder differs from its slot."""
     index, text = _CallIndex(document), document.text
     expected: dict[int, dict[str, Status | None]] = {}
@@ -155,6 +170,8 @@ def apply_changes(document: Document, changes: Sequence[SetStatus | SetResult], 
             edits += placeholder_to_result(call.block)
         else:
             blocks.setdefault(number, {})[call.use.id] = _result_block(document, change, links)
+            if isinstance(change, SetResult) and call.block is not None:
+                edits += _without_old_links(call.block, change, links)
     for number, block in blocks.items():
         edits += place_blocks(document, text, index.turns[number], block)
     new = apply_edits(document, text, edits)
@@ -163,6 +180,16 @@ def apply_changes(document: Document, changes: Sequence[SetStatus | SetResult], 
     if any(_statuses(written.calls(number), wanted) != wanted for number, wanted in expected.items()):
         raise DocumentError(_unclosed_fence_message(document))
     return new
+
+
+def _without_old_links(block: ResultBlock, change: SetResult, links: Links) -> Iterator[TextEdit]:
+    """The edits that remove the links of the result that is replaced, each with the blank lines before it."""
+    before = block_span(block)[1]
+    for start, link in block.links:
+        end = start + len(link.source.rstrip())
+        if links.is_old(change, link):
+            yield TextEdit(before, end, "")
+        before = end
 
 
 def repair_orphans(document: Document) -> tuple[Document, int]:
@@ -219,7 +246,7 @@ def placeholder_to_result(block: ResultBlock) -> list[TextEdit]:
     return edits
 
 
-def changes_appended(document: Document, changes: Sequence[SetStatus | SetResult], links: Links = _no_links) -> str:
+def changes_appended(document: Document, changes: Sequence[SetStatus | SetResult], links: Links = _NO_LINKS) -> str:
     """The text with the changes in place, or at the end if they conflict. For a conflict copy."""
     try:
         return apply_changes(document, changes, links).text
@@ -324,7 +351,7 @@ def _result_block(document: Document, change: SetStatus | SetResult, links: Link
         return grammar.placeholder(name, change.status, document.newline)
     result = change.result
     return grammar.tool_result(
-        name, result.text, error=not result.success, newline=document.newline, links=links(change)
+        name, result.text, error=not result.success, newline=document.newline, links=links.new(change)
     )
 
 

@@ -38,8 +38,10 @@ NOT_SENT: Final = "not sent to the model"
 """The title of an attachment that is for the person only."""
 _FILE: Final = r"[^<>/\n]*+(?<=\.files)/[0-9a-f]{16}-[^<>/\n]*+"
 _TITLES: Final = rf"{LINKED}(?:, {NOT_SENT})?"
-ATTACHMENT: Final = rf'!?\[[^\]\n]*+\]\(<(?:{_FILE}>(?: "{NOT_SENT}")?|[^<>\n]*+> "{_TITLES}")\){WS}$'
-"""The link to an attachment of the result before it."""
+_LINK: Final = rf'\(<(?:{_FILE}>(?: "{NOT_SENT}")?|[^<>\n]*+> "{_TITLES}")\)'
+_CODE: Final = rf' \(`[^`\n]*+` "{_TITLES}"\)'
+ATTACHMENT: Final = rf"!?\[[^\]\n]*+\](?:{_LINK}|{_CODE}){WS}$"
+"""The link to an attachment of the result before it; its address is code if a click must not open it."""
 ABORTED: Final = rf"<!-- flemma:aborted:(?P<message>[^\n]*)-->{WS}$"
 
 NO_ROLE, OTHER, YOU, ASSISTANT = range(4)
@@ -91,7 +93,7 @@ _UNSTORABLE: Final = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 _FIELD: Final = re.compile(r'[\x00-\x1f\x7f-\x9f%`)">\udc80-\udcff]')
 _ATTRIBUTE: Final = re.compile(r'[\x00-\x20\x7f-\x9f%`)">:=/<\udc80-\udcff]')
-_TARGET: Final = re.compile(r'[\x00-\x1f\x7f-\xa0<>"%\\\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\udc80-\udcff]')
+_TARGET: Final = re.compile(r'[\x00-\x1f\x7f-\xa0<>"`%\\\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\udc80-\udcff]')
 _ENCODED: Final = re.compile("(?:%[0-9A-Fa-f]{2})+")
 
 
@@ -235,8 +237,10 @@ def tool_result(use_id: str, text: str, *, error: bool, newline: str, links: Seq
 
 
 def attachment_link(label: str, target: str, *, image: bool, title: str = "") -> str:
-    """The line that names an attachment; `target` is already encoded."""
+    """The line that names an attachment; `target` is already encoded. Only files and web pages are links to click."""
     shown = f' "{title}"' if title else ""
+    if title.startswith(LINKED) and not target.startswith(("https://", "http://")):
+        return f"[{label}] (`{target}`{shown})"
     return f"{'!' if image else ''}[{label}](<{target}>{shown})"
 
 

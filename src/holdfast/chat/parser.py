@@ -84,6 +84,11 @@ class AttachmentLink(Struct, frozen=True, gc=False):
     sent: bool
     """Whether the model gets it."""
 
+    @property
+    def known_as(self) -> str:
+        """What the stored state calls the target: the name of the file, or the address."""
+        return self.target if self.linked else self.target.rpartition("/")[2]
+
 
 Segment = TextSegment | ThinkingSegment | ToolUseSegment | ToolResultSegment | AbortedSegment | AttachmentLink
 
@@ -416,7 +421,8 @@ def _aborted(source: str) -> AbortedSegment:
 
 
 _ATTACHMENT: Final = re.compile(
-    r"(?P<image>!?)\[(?P<label>[^\]\n]*+)\]\(<(?P<target>[^<>\n]*+)>(?: \"(?P<title>[^\"\n]*+)\")?\)"
+    r"(?P<image>!?)\[(?P<label>[^\]\n]*+)\](?:\(<(?P<target>[^<>\n]*+)>| \(`(?P<code>[^`\n]*+)`)"
+    r"(?: \"(?P<title>[^\"\n]*+)\")?\)"
 )
 
 
@@ -426,7 +432,7 @@ def _attachment(source: str) -> AttachmentLink:
     return AttachmentLink(
         source,
         found["label"],
-        grammar.decode_field(found["target"]),
+        grammar.decode_field(found["target"] if found["code"] is None else found["code"]),
         image=bool(found["image"]),
         linked=title.startswith(grammar.LINKED),
         sent=not title.endswith(grammar.NOT_SENT),

@@ -149,11 +149,12 @@ def is_blank(message: MessageBlock) -> bool:
 def _result_blocks(document: Document, first: int, end: int) -> dict[str, ResultBlock]:
     """The complete result blocks by id. A call with disagreeing placeholders is pending."""
     found: dict[str, ResultBlock] = {}
+    links: dict[str, list[tuple[int, AttachmentLink]]] = {}
     for index in range(first, end):
         owner: str | None = None
         for start, segment in segments_with_offsets(document, index):
             if isinstance(segment, AttachmentLink) and owner is not None:
-                found[owner] = replace(found[owner], links=(*found[owner].links, (start, segment)))
+                links.setdefault(owner, []).append((start, segment))
                 continue
             owner = None
             if not isinstance(segment, ToolResultSegment) or segment.problem is not None:
@@ -162,7 +163,7 @@ def _result_blocks(document: Document, first: int, end: int) -> dict[str, Result
             known = found.setdefault(segment.id, ResultBlock(index, start, segment))
             if known.segment.status not in (None, segment.status) and segment.status is not None:
                 found[segment.id] = replace(known, segment=replace(known.segment, status=Status.PENDING.value))
-    return found
+    return found | {owner: replace(found[owner], links=tuple(those)) for owner, those in links.items()}
 
 
 def _aborted(reply: MessageBlock) -> str | None:

@@ -22,13 +22,14 @@ from holdfast.fs.beneath import USER_FOLDER_FLAGS, open_descriptor
 from holdfast.fs.replace import new_file
 from holdfast.store.saved_attachments import save_private
 from holdfast.text.attachments import describe, file_name, pixels
-from holdfast.text.escape import escape, escape_name
+from holdfast.text.escape import clip, escape, escape_name
 from holdfast.text.truncate import format_size
 
 MAX_IMAGE_BYTES: Final = 4 * 1024 * 1024
 MAX_PIXELS: Final = 8000
 """Of each side of an image that is shown in a terminal."""
 _MAX_NAMES: Final = 1000
+_MAX_SHOWN: Final = 80
 _KITTY_CHUNK: Final = 4096
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _JPEG: Final = b"\xff\xd8\xff"
@@ -36,7 +37,14 @@ ImageProtocol = Literal["kitty", "iterm2"]
 
 
 def save_attachments(result: Result, state: Path | None, folder: str | None = None) -> Result:
-    """Save the attachments in a folder that the user named, else in the private one; return them with their paths."""
+    """Save the attachments in a folder that the user named, else in the private one; return them with their paths.
+
+    What may hold secrets is saved only in a folder that the user named: tools can read the private one.
+    """
+    if result.withheld and folder is None:
+        if any(item.data for item in result.attachments):
+            console.print_err("Not saved: the call read a file that may hold secrets. `--save DIR` saves it anyway.")
+        return result
     return replace(result, attachments=tuple(_saved(item, state, folder) for item in result.attachments))
 
 
@@ -49,8 +57,15 @@ def _saved(item: Attachment, state: Path | None, folder: str | None) -> Attachme
         return item if state is None else replace(item, path=str(save_private(state, item)))
     except OSError as error:
         where = "" if folder is None else f" in {escape_name(folder)}"
-        console.print_err(f"Could not save {describe(item)}{where}: {escape(error.strerror or str(error))}.")
-        return item
+        known = isinstance(error, FileExistsError | NotADirectoryError) and error.errno is not None
+        why = "it is not a folder" if known else escape(error.strerror or str(error))
+        console.print_err(f"Could not save {describe(item)}{where}: {why}.")
+        return replace(item, path=None)
+
+
+def is_missing(items: Sequence[Attachment]) -> bool:
+    """Whether any content was not saved."""
+    return any(item.data and item.path is None for item in items)
 
 
 def _save_into(folder: Path, item: Attachment) -> Path:
@@ -73,8 +88,8 @@ def attachment_line(item: Attachment, path: str | None = None) -> str:
     if place is None:
         gone = " Its content is no longer stored." if item.digest and not item.data else ""
         return f"Attached: {describe(item)}.{gone}"
-    name = escape_name(item.name or file_name(item))
-    return f"Saved {name} ({escape(item.mime_type)}, {format_size(item.size)}): {escape_name(place)}"
+    name, kind = clip(escape_name(item.name or file_name(item)), _MAX_SHOWN), clip(escape(item.mime_type), _MAX_SHOWN)
+    return f"Saved {name} ({kind}, {format_size(item.size)}): {escape_name(place)}"
 
 
 def print_attachments(items: Sequence[Attachment]) -> None:

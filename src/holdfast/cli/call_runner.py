@@ -176,17 +176,20 @@ def show_result(
     `hint` is a sentence that follows the error. A pending call is printed unless `seen`. If all of it was printed,
     `state` records it as shown to this user. Attachments are saved in `save`, else in a private folder of `state`.
     """
+    code = result.exit_code
     if result.attachments:
-        from holdfast.cli.attachment_view import save_attachments
+        from holdfast.cli.attachment_view import is_missing, save_attachments
 
         result = save_attachments(result, state, save)
+        if save is not None and is_missing(result.attachments):
+            code = code or 1
     if as_json:
         from holdfast.cli.json_output import result_output
 
         console.print_json(result_output(result, pending_call))
         if pending_call is not None:
             _record_shown(state, pending_call)
-        return result.exit_code
+        return code
     console.print_output(result.output, raw=raw)
     if result.attachments:
         from holdfast.cli.attachment_view import print_attachments
@@ -198,7 +201,7 @@ def show_result(
     elif not result.success:
         error = result.error or "Unknown error"
         print_quoted(f"{error.removesuffix('.')}. {hint}" if hint else error, "Error:", "red")
-    return result.exit_code
+    return code
 
 
 def _record_shown(state: Path | None, pending_call: PendingCall) -> None:

@@ -127,7 +127,13 @@ def with_context(function: Callable[..., int]) -> Callable[..., int]:
 def with_save(function: Callable[..., int]) -> Callable[..., int]:
     """Add `--save`."""
     text = "Save images, audio and files of the result in this folder, without replacing any."
-    return click.option("--save", metavar="DIR", help=text)(function)
+    return click.option("--save", metavar="DIR", help=text, callback=_folder)(function)
+
+
+def _folder(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
+    if given is not None and not given.strip():
+        raise click.BadParameter("It names no folder. Use . for the current one.")
+    return given
 
 
 def _completer(candidates: Callable[[], list[str]]) -> Complete:

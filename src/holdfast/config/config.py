@@ -539,7 +539,7 @@ class OutputConfig(Section, frozen=True, kw_only=True):
         int, Meta(ge=0, le=1000), LOWER, "Maximum number of images, audio and files of one result."
     ] = 32
     max_attachment_bytes: Annotated[
-        int, Meta(ge=0, le=2**31), LOWER, "Maximum bytes of the images, audio and files of one result, in total."
+        int, Meta(ge=0, le=2**26), LOWER, "Maximum bytes of the images, audio and files of one result, in total."
     ] = 32 * 1024 * 1024
 
 

@@ -67,6 +67,11 @@ class Result(Struct, frozen=True, dict=True):
         return f"{error}\n\nPartial output:\n{self.output}" if self.output else error
 
     @property
+    def withheld(self) -> bool:
+        """Whether the call read a file that may hold secrets: interfaces show its content, and keep no copy of it."""
+        return self.metadata.get("withheld") is True
+
+    @property
     def exit_code(self) -> int:
         return EXIT_CODES.get(self.state, 1)
 

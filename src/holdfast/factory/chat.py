@@ -226,7 +226,7 @@ async def open_chat(
         )
         if elicitor is not None:
             runtime.attach(elicitor=elicitor(runtime))
-        conversation.restore_attachments_from(partial(_stored_content, runtime))
+        conversation.set_attachments(partial(_stored_content, runtime), config.output)
         async with runtime:
             _withdraw_orphans(runtime)
             used_model, settings = (

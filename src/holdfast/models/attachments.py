@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final, Literal
 
 from holdfast.contract.result import Attachment
@@ -21,11 +22,14 @@ _SEES_ALL_THE_SAME: Final = re.compile(r"vision|multimodal|omni|[-_.]vl|vl[-_:.]
 _SENTENCES: Final = {
     "blind": "is attached, but this model cannot take it",
     "api": "is attached, but this model's API does not take its type",
+    "damaged": "is attached, but its content is not an image that can be read",
     "gone": "was attached, but its content is no longer available",
     "link": "is linked, and its content is not included",
     "person": "was shown to the user, and is not sent to you",
 }
-Reason = Literal["blind", "api", "gone", "link", "person"]
+_READERS: Final = {"image": "image.analyze", "audio": "audio.transcribe"}
+_BRACKETS: Final = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")"})
+Reason = Literal["blind", "api", "damaged", "gone", "link", "person"]
 
 
 def can_see(model: str) -> bool:
@@ -43,15 +47,18 @@ def missing_reason(item: Attachment) -> Reason | None:
     return None
 
 
-def describe_unsent(item: Attachment, reason: Reason) -> str:
-    """One line about an attachment whose content a model does not get, and how it can get at it."""
+def describe_unsent(item: Attachment, reason: Reason, offered: Mapping[str, str]) -> str:
+    """One line about an attachment whose content a model does not get, and how it can get at it.
+
+    `offered` has the tools of the request, with the names that the model knows.
+    """
     how = ""
     if item.path and item.data and reason in ("blind", "api"):
-        tool = "file.read" if is_text_type(item.mime_type) else "image.analyze" if item.kind == "image" else "file.read"
-        how = f" Its file is {escape(replace_surrogates(item.path))}: {tool} takes that path."
+        tool = offered.get("file.read" if is_text_type(item.mime_type) else _READERS.get(item.kind, ""))
+        how = f" Its file is {escape(replace_surrogates(item.path))}{f': {tool} takes that path' if tool else ''}."
     return f"[{one_line(describe(item))} {_SENTENCES[reason]}.{one_line(how)}]"
 
 
-def one_line(text: str) -> str:
-    """Escaped text that cannot close a tag around it."""
-    return text.replace("<", "‹").replace(">", "›").replace("[", "(").replace("]", ")")
+def one_line(escaped: str) -> str:
+    """Escaped text that cannot close a tag or a bracket around it."""
+    return escaped.translate(_BRACKETS)

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.models.port import ModelError, ModelFault, Settings
 from holdfast.models.providers import Endpoint
@@ -39,6 +40,18 @@ _NO_MEDIA: Final = re.compile(
 )
 """Words of a server that rejects images, audio or documents. Searched only if the request has some: then it is cheap to
 ask once more without them."""
+_MEDIA: Final = r"(?:images?|vision|audio|multi-?modal|image_url|input_image|input_audio|pdfs?|documents?|files?)"
+_LASTING: Final = re.compile(
+    rf"(?:not|n't|cannot) (?:currently )?(?:support|accept|take|allow)s? (?:any )?{_MEDIA}"
+    r"(?: (?:inputs?|content|parts?|attachments?))?\b(?! (?:types?|formats?|sizes?|larger|bigger|over|above|of|with))"
+    rf"|(?:\b{_MEDIA} (?:inputs?|content|parts?) (?:is|are)|\bimages are|image_url is|input_image is|vision is)"
+    r" (?:currently )?(?:not (?:supported|enabled|available|allowed)|unsupported|only supported by)"
+    rf"|no (?:endpoints|models?|providers?)\b[^.]{{0,40}} supports? {_MEDIA}|at most 0 |mmproj"
+    r"|not a (?:multi-?modal|vision) model|text[- ]only|only (?:supports?|accepts?|takes?) text|unknown variant"
+    r"|content (?:must|should) be a (?:valid )?string|expected `?text`?",
+    re.IGNORECASE,
+)
+"""Words that say so of the model or the server. Others may be about one file: too large, damaged, of another type."""
 _MEDIA_STATUSES: Final = frozenset({400, 404, 415, 422, 500, 501})
 _TRANSIENT_STATUSES: Final = frozenset({408, 409, 425})
 
@@ -46,6 +59,8 @@ _TRANSIENT_STATUSES: Final = frozenset({408, 409, 425})
 class RequestFailure(Struct, frozen=True):
     error: ModelError
     retryable: bool
+    lasting: bool = False
+    """Of `NO_MEDIA`: whether the model takes no such files at all, and not only not these."""
 
 
 class UnexpectedResponse(Exception):
@@ -113,7 +128,7 @@ def _http_failure(error: Exception, endpoint: Endpoint, *, with_media: bool) -> 
             return failed(ModelFault.CONTEXT, f"The conversation is too long for {name}; shorten it.")
         case _ if with_media and status in _MEDIA_STATUSES and _NO_MEDIA.search(said):
             message = _with_detail(f"{name} did not take the attached files{shown}", said, endpoint)
-            return failed(ModelFault.NO_MEDIA, message)
+            return replace(failed(ModelFault.NO_MEDIA, message), lasting=_LASTING.search(said) is not None)
         case _ if _NO_TOOLS.search(said):
             message = _with_detail(f"{name} takes no tools{shown}", said, endpoint)
             return failed(ModelFault.NO_TOOLS, f'{message[:-1]}; set `model.protocol` to "text".')

@@ -45,7 +45,7 @@ class RemoteModel:
     """Returns a number from 0 to 1 that scales the retry delay, so that clients do not retry in lockstep."""
     _logged: set[str] = field(default_factory=set[str], repr=False)
     _blind: set[str] = field(default_factory=set[str], repr=False)
-    """The model's name, once its server has rejected images."""
+    """The model's name, once its server has said that it takes no images."""
 
     @property
     def provider(self) -> str:
@@ -59,15 +59,18 @@ class RemoteModel:
         self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings
     ) -> AsyncGenerator[ModelEvent]:
         attempt = 1
+        sees = self._sees(settings)
         while True:
             failed: list[http.RequestFailure] = []
-            async with aclosing(self._attempt(messages, tools, settings, failed)) as events:
+            async with aclosing(self._attempt(messages, tools, settings, failed, sees=sees)) as events:
                 async for event in events:
                     yield event
             if not failed:
                 return
-            if failed[0].error.fault is ModelFault.NO_MEDIA and self.name not in self._blind:
-                self._blind.add(self.name)
+            if failed[0].error.fault is ModelFault.NO_MEDIA and sees:
+                sees = False
+                if failed[0].lasting:
+                    self._blind.add(self.name)
                 yield Retrying(attempt, 0.0, f"{failed[0].error} The model gets descriptions of them instead.")
                 continue
             pause = self._retry_delay(failed[0], attempt)
@@ -86,7 +89,13 @@ class RemoteModel:
         return min(_INITIAL_DELAY * 2 ** (attempt - 1), _MAX_DELAY) * (0.5 + self.jitter() / 2)
 
     async def _attempt(
-        self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings, failed: list[http.RequestFailure]
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        settings: Settings,
+        failed: list[http.RequestFailure],
+        *,
+        sees: bool,
     ) -> AsyncGenerator[ModelEvent]:
         """Make one request. Yields the events received before a failure and appends the failure to `failed`."""
         from holdfast.models.translation import WireReply, to_wire
@@ -96,7 +105,6 @@ class RemoteModel:
         stream: StreamedResponse | None = None
         async with http_client(self.endpoint, settings, self.network) as client:
             wire = DIALECTS[self.endpoint.api].build(self.endpoint, client)
-            sees = self._sees(settings)
             sent = to_wire(messages, tools, self.endpoint, wire.system, settings.foreign_thinking, sees=sees)
             request = self._request(wire, sent, tools, settings)
             try:
@@ -124,9 +132,9 @@ class RemoteModel:
         yield ReplyEnded(stop, _usage(stream, self.endpoint), stream.model_name)
 
     def _sees(self, settings: Settings) -> bool:
-        if self.name in self._blind:
-            return False
-        return can_see(self.endpoint.model) if settings.vision is None else settings.vision
+        if settings.vision is not None:
+            return settings.vision
+        return self.name not in self._blind and can_see(self.endpoint.model)
 
     def _request(
         self, wire: WireModel[Any], sent: WireRequest, tools: Sequence[Tool], settings: Settings

@@ -17,7 +17,7 @@ from holdfast.contract.message import Aborted, Message, Part, Text, Thinking, To
 from holdfast.contract.names import to_api_name
 from holdfast.contract.result import Attachment
 from holdfast.contract.tool import Tool
-from holdfast.models.attachments import describe_unsent, missing_reason
+from holdfast.models.attachments import describe_unsent, missing_reason, one_line
 from holdfast.models.call_arguments import (
     INVALID_JSON_KEY,
     CallIds,
@@ -28,7 +28,7 @@ from holdfast.models.call_arguments import (
 from holdfast.models.dialects import DIALECTS
 from holdfast.models.port import CallBegun, ModelEvent, PartEnded, TextDelta, ThinkingDelta
 from holdfast.models.providers import Endpoint
-from holdfast.text.attachments import essence, is_text_type
+from holdfast.text.attachments import essence, is_text_type, pixels
 from holdfast.text.escape import escape
 from holdfast.text.truncate import format_size
 
@@ -38,7 +38,8 @@ NO_RESULT: Final = "No result was recorded for this call; it was not run again."
 _MAX_TEXT: Final = 256 * 1024
 """Bytes of an attached text: a longer one would make every later request too long."""
 _CLOSING_TAG: Final = re.compile(r"</(?=\s*attachment)", re.IGNORECASE)
-_ESCAPED_CHARS: Final = str.maketrans({'"': "'", "<": "‹", ">": "›"})
+_CHECKED: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""The image types whose header `pixels` reads."""
 
 
 class _SentCall(Struct, frozen=True):
@@ -166,14 +167,17 @@ class _RequestWriter:
         """Return a file as native content if the model takes it, else as text, else as a line that describes it."""
         reason = missing_reason(item)
         if reason is not None:
-            return describe_unsent(item, reason)
+            return describe_unsent(item, reason, self._names)
         kind = essence(item.mime_type)
         if is_text_type(kind):
             return _text_file(item)
         if kind not in self._dialect.media:
-            return describe_unsent(item, "api")
+            return describe_unsent(item, "api", self._names)
         if not self._sees:
-            return describe_unsent(item, "blind")
+            return describe_unsent(item, "blind", self._names)
+        # A provider rejects a whole request because of one image that it cannot read.
+        if kind in _CHECKED and pixels(item.data) is None:
+            return describe_unsent(item, "damaged", self._names)
         self.has_media = True
         return wire.BinaryContent(data=item.data, media_type=kind)
 
@@ -247,17 +251,12 @@ def _part_order(parts: Sequence[Part], own: Mapping[int, object]) -> list[int]:
 
 
 def _text_file(item: Attachment) -> str:
-    kind = _one_line(essence(item.mime_type))
-    name = _one_line(replace_surrogates(item.name or item.uri or "attachment"))
+    given = (item.name or item.uri or "attachment", essence(item.mime_type))
+    name, kind = (one_line(escape(replace_surrogates(text))).replace('"', "'") for text in given)
     text = item.data[:_MAX_TEXT].decode("utf-8", "replace")
     if item.size > _MAX_TEXT:
         text += f"\n[The first {format_size(_MAX_TEXT)} of {format_size(item.size)} are shown.]"
     return f'<attachment name="{name}" type="{kind}">\n{_CLOSING_TAG.sub(_escape_closing_tag, text)}\n</attachment>'
-
-
-def _one_line(text: str) -> str:
-    """Escape untrusted text, such as a file name, so that it stays on one line and cannot close the tag around it."""
-    return escape(text).translate(_ESCAPED_CHARS)
 
 
 def _escape_closing_tag(found: re.Match[str]) -> str:

@@ -485,6 +485,8 @@ class Pipeline:
             result = limit_attachments(result, self._output)
         if len(result.output) >= self._always_fits:
             result = truncate_output(result, tool, self._output, call.id, None if ctx.read_secrets else ledger)
+        if ctx.read_secrets:
+            result = replace(result, metadata={**result.metadata, "withheld": True})
         if ctx.exception is not None and result.failure is Failure.TOOL_ERROR:
             with_exception(result, ctx.exception)
 

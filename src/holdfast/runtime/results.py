@@ -244,7 +244,9 @@ _SHAPES: Final = (
     (frozenset({"content", "is_error"}), frozenset({"content", "is_error", "metadata"})),
 )
 """Required and allowed keys of result dicts."""
-_OWN_METADATA: Final = frozenset({"spill", "spilled_bytes", "spilled_lines", "truncated", "repaired", "untrusted"})
+_OWN_METADATA: Final = frozenset(
+    {"spill", "spilled_bytes", "spilled_lines", "truncated", "repaired", "untrusted", "withheld"}
+)
 """Metadata that only holdfast may set: it is removed from result dicts."""
 
 

@@ -19,7 +19,7 @@ from holdfast.contract.errors import LedgerCorrupt, LedgerError, LedgerUnavailab
 from holdfast.contract.json import Args, Identifier, Json
 from holdfast.contract.result import Attachment, Result
 from holdfast.store.blobs import Blobs
-from holdfast.store.redact import Redactor, redact_struct
+from holdfast.store.redact import REMOVED_CONTENT, Redactor, redact_struct
 
 B = TypeVar("B", bound=Struct)
 Scope = Literal["once", "session", "project", "user"]
@@ -219,7 +219,6 @@ def decoder_of(kind: type[B]) -> msgspec.json.Decoder[B]:
 
 MAX_INLINE: Final = 1024 * 1024
 _MAX_DEPTH: Final = 100
-_PLACEHOLDER: Final = b"[attachment removed: it contained a secret]"
 
 
 class BodyEncoder:
@@ -266,7 +265,7 @@ class BodyEncoder:
         if not item.data:
             return replace(item, digest="", size=0)  # only stored bytes have a digest: nothing else may be named
         if self._has_secret(item.data):
-            item = replace(item, data=_PLACEHOLDER)
+            item = replace(item, data=REMOVED_CONTENT)
         self._blobs.put(item.data)
         return item.without_data()
 

@@ -18,7 +18,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.contract.json import IDENTIFIER, Json
-from holdfast.contract.result import Result
+from holdfast.contract.result import Attachment, Result
+from holdfast.text.attachments import is_text_type
 
 V = TypeVar("V", bound=Struct)
 
@@ -134,6 +135,8 @@ _SEARCHED: Final = 24
 _MIN_LINE: Final = 20
 """A line of a multi-line secret with at least this length is redacted on its own."""
 _NAME: Final = re.compile(r"[^A-Za-z0-9_.:/-]")
+_ESCAPED_BYTE: Final = re.compile("[\udc80-\udcff]")
+REMOVED_CONTENT: Final = b"[attachment removed: it contained a secret]"
 
 
 class Redactor:
@@ -210,14 +213,19 @@ class Redactor:
 
     def result(self, result: Result) -> Result:
         """Return a result with known values redacted in all its fields."""
-        return redact_struct(result, self._known.replace, self._content)
+        clean = redact_struct(result, self._known.replace, bytes)
+        return (
+            replace(clean, attachments=tuple(map(self._attachment, clean.attachments))) if clean.attachments else clean
+        )
 
-    def _content(self, data: bytes) -> bytes:
-        """Redact content that is UTF-8 text; leave other content as it is."""
-        try:
-            return self._known.replace(data.decode()).encode()
-        except UnicodeDecodeError:
-            return data
+    def _attachment(self, item: Attachment) -> Attachment:
+        """Redact text, also if some of its bytes are not UTF-8; drop other content that has a known value."""
+        text = item.data.decode("utf-8", "surrogateescape")
+        clean = self._known.replace(text)
+        if clean == text:
+            return item
+        as_text = is_text_type(item.mime_type) or not _ESCAPED_BYTE.search(text)
+        return replace(item, data=clean.encode("utf-8", "surrogateescape") if as_text else REMOVED_CONTENT)
 
 
 def redact_struct(value: V, text: Callable[[str], str], data: Callable[[bytes], bytes]) -> V:

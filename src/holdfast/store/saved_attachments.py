@@ -5,7 +5,7 @@ The ledger keeps the bytes too, under their digest; these copies are what a comm
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -32,13 +32,13 @@ def save_private(state: Path, item: Attachment) -> Path:
 
 def remove_old(state: Path, older_than: float, *, dry_run: bool = False) -> tuple[int, int]:
     """Remove copies that were saved before; return their number and total size."""
-    return _remove((path for path in _files(state) if path.stat().st_mtime < older_than), dry_run=dry_run)
+    return _remove(_files(state), lambda path: path.stat().st_mtime < older_than, dry_run=dry_run)
 
 
 def remove_copies(state: Path, digests: Collection[str]) -> tuple[int, int]:
     """Remove the copies of these contents; return their number and total size."""
     wanted = {digest[:DIGEST_CHARS] for digest in digests}
-    return _remove((path for path in _files(state) if path.name[:DIGEST_CHARS] in wanted), dry_run=False)
+    return _remove(_files(state), lambda path: path.name[:DIGEST_CHARS] in wanted, dry_run=False)
 
 
 def _files(state: Path) -> Iterator[Path]:
@@ -46,12 +46,14 @@ def _files(state: Path) -> Iterator[Path]:
     return (path for path in found if path.is_file() and not path.is_symlink())
 
 
-def _remove(paths: Iterator[Path], *, dry_run: bool) -> tuple[int, int]:
+def _remove(paths: Iterator[Path], is_wanted: Callable[[Path], bool], *, dry_run: bool) -> tuple[int, int]:
     count = size = 0
-    with suppress(FileNotFoundError):  # another process removes them too
-        for path in paths:
-            size += path.stat().st_size
-            count += 1
+    for path in paths:
+        with suppress(FileNotFoundError):  # another process removes them too
+            if not is_wanted(path):
+                continue
+            freed = path.stat().st_size
             if not dry_run:
                 path.unlink()
+            count, size = count + 1, size + freed
     return count, size

@@ -138,7 +138,11 @@ def _apply(payload: Args, ctx: Context) -> Result:
     except SessionRefused as error:
         return fail(str(error))
     stored = f"{_count(done.blobs, 'stored file')} ({format_size(done.freed)})"
-    changed = f"; files that changed since: {', '.join(map(escape, done.kept))}" if done.kept else ""
+    changed = (
+        f"; files that changed since, or that another document links to: {', '.join(map(escape, done.kept))}"
+        if done.kept
+        else ""
+    )
     kept = f"{KEPT}{changed}"
     late = "" if done.erased else " Another process uses the ledger, so its file is rewritten later."
     text = (

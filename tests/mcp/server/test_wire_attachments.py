@@ -52,7 +52,7 @@ def test_a_block_for_the_person_says_so_and_every_block_has_name_digest_and_size
     ],
 )
 def test_the_audience_of_any_server_is_kept(annotations: Any, audience: str) -> None:
-    block = {"type": "image", "data": "", "mimeType": "a/b", "annotations": annotations}
+    block = {"type": "image", "data": "AAAA", "mimeType": "a/b", "annotations": annotations}
     [item] = result_from(types.CallToolResult.model_validate({"content": [block]})).attachments
     assert (item.audience, item.name) == (audience, None)
 

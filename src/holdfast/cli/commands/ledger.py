@@ -16,7 +16,7 @@ import click
 from msgspec.structs import asdict, replace
 
 from holdfast.cli import console
-from holdfast.cli.attachment_view import attachment_line, save_attachments
+from holdfast.cli.attachment_view import attachment_line, is_missing, save_attachments
 from holdfast.cli.errors import FAILED, report
 from holdfast.cli.json_output import CallOutput, NetworkOutput, PruningOutput, VerificationOutput
 from holdfast.cli.layout import label_line, print_table, quote, quoted_field_lines, wrap_sentence
@@ -190,15 +190,18 @@ def show(flags: Flags, call_id: str, save: str | None, as_json: bool) -> int:
     Example:
       holdfast ledger show 3f2a
     """
+    lost = False
     with read_ledger(flags) as store:
         record = store.call(store.find(call_id))
         if record.result is not None and record.result.attachments:
-            record = replace(record, result=save_attachments(record.result, store.path.parent, save))
+            saved = save_attachments(record.result, store.path.parent, save)
+            lost = save is not None and is_missing(saved.attachments)
+            record = replace(record, result=saved)
     if as_json:
         console.print_json(CallOutput.of(record))
     else:
         _show(record)
-    return 0
+    return int(lost)
 
 
 @ledger.command()

@@ -24,9 +24,10 @@ from holdfast.contract.enums import Failure, State
 from holdfast.contract.errors import OutcomeUnknown
 from holdfast.contract.json import Args, encode_json
 from holdfast.contract.result import Attachment, Result, fail
+from holdfast.mcp.attachment_meta import ATTACHMENT, OWN_URI
 from holdfast.runtime.context import RunContext
 from holdfast.runtime.runtime import Runtime
-from holdfast.text.escape import escape
+from holdfast.text.attachments import shown
 
 MAX_PROGRESS: Final = 4 * 1024
 MAX_ERROR: Final = 16 * 1024
@@ -94,10 +95,6 @@ MAX_ATTACHMENTS: Final = 32
 _NAMED_IN_A_LINE: Final = 8
 _MAX_MIME: Final = 128
 _MAX_ADDRESS: Final = 4096
-ATTACHMENT: Final = "holdfast/attachment"
-"""What another holdfast says about a block in `_meta`, as `mcp/server/wire` writes it."""
-OWN_URI: Final = "holdfast:"
-"""The start of an address that another holdfast made up for a block without one."""
 _NO_WORDS: Final = "The tool reported an error without a message."
 
 
@@ -170,6 +167,8 @@ def _content(block: Any, room: int) -> Attachment | str:
         return _decoded(block, "file", resource.blob, mime_type, room, uri)
     if len(text) > room or len(data := text.encode("utf-8", "replace")) > room:
         return _told(block, "too large")
+    if not data:
+        return _told(block, "empty")
     return Attachment(kind="file", mime_type=_kind(resource.mime_type, "text/plain"), data=data, uri=uri)
 
 
@@ -184,13 +183,15 @@ def _decoded(
         return _told(block, "not valid base64")
     if len(decoded) > room:
         return _told(block, "too large")
+    if not decoded:
+        return _told(block, "empty")  # without bytes it would be a link
     return Attachment(kind=kind, mime_type=mime_type, data=decoded, uri=uri)
 
 
 def _told(block: Any, why: str) -> str:
     resource = getattr(block, "resource", block)
     what = getattr(resource, "uri", None) or getattr(resource, "mime_type", None) or ""
-    return f"{block.type} {escape(_sound(str(what))[:80])} ({why})".replace("  ", " ")
+    return f"{block.type} {shown(str(what), 80)} ({why})".replace("  ", " ")
 
 
 def _line(left_out: list[str]) -> str:

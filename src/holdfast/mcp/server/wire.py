@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from holdfast.contract.json import encode_json
 from holdfast.contract.result import Attachment, Result
+from holdfast.mcp.attachment_meta import ATTACHMENT, OWN_URI
 from holdfast.text.attachments import describe, is_text_type
 
 _MAX_BITS: Final = 4096
@@ -107,10 +108,6 @@ def _clean_data(data: Any) -> Any:
 
 CALL: Final = "holdfast/call"
 STATE: Final = "holdfast/state"
-ATTACHMENT: Final = "holdfast/attachment"
-"""In `_meta` of a content block: kind, name and URI, and the digest and size of content."""
-OWN_URI: Final = "holdfast:"
-"""The start of the address of an attachment that has none of its own."""
 _PLACED: Final = frozenset(
     {"success", "output", "error", "structured", "attachments", "state", "call_id", "failure", "metadata"}
 )

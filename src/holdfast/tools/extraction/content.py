@@ -1,4 +1,4 @@
-"""What a response contains: its kind by header and by content, its text in the right charset, the size of an image."""
+"""What a response contains: its kind by header and by content, and its text in the right charset."""
 
 from __future__ import annotations
 
@@ -126,36 +126,3 @@ def _decoded(body: bytes, charset: str) -> Decoded:
         return Decoded(body.decode(charset, "replace"), charset, damaged=not cut)
     except (ValueError, LookupError):
         return Decoded(body.decode("utf-8", "replace"), "utf-8", damaged=True)
-
-
-def image_size(mime: str, body: bytes) -> tuple[int, int] | None:
-    """Return width and height from the header of an image, without decoding it; None if it has none."""
-    if mime == "image/png" and body[12:16] == b"IHDR":
-        return int.from_bytes(body[16:20], "big"), int.from_bytes(body[20:24], "big")
-    if mime == "image/gif" and len(body) >= 10:
-        return int.from_bytes(body[6:8], "little"), int.from_bytes(body[8:10], "little")
-    if mime == "image/webp":
-        return _webp_size(body)
-    return _jpeg_size(body) if mime == "image/jpeg" else None
-
-
-def _webp_size(body: bytes) -> tuple[int, int] | None:
-    chunk = body[12:16]
-    if chunk == b"VP8X" and len(body) >= 30:
-        return 1 + int.from_bytes(body[24:27], "little"), 1 + int.from_bytes(body[27:30], "little")
-    if chunk == b"VP8L" and len(body) >= 25:
-        bits = int.from_bytes(body[21:25], "little")
-        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-    if chunk == b"VP8 " and len(body) >= 30:
-        return int.from_bytes(body[26:28], "little") & 0x3FFF, int.from_bytes(body[28:30], "little") & 0x3FFF
-    return None
-
-
-def _jpeg_size(body: bytes) -> tuple[int, int] | None:
-    at = 2
-    while at + 9 < len(body) and body[at] == 0xFF:
-        marker = body[at + 1]
-        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            return int.from_bytes(body[at + 7 : at + 9], "big"), int.from_bytes(body[at + 5 : at + 7], "big")
-        at += 2 + max(2, int.from_bytes(body[at + 2 : at + 4], "big"))
-    return None

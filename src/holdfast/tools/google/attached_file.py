@@ -6,8 +6,9 @@ import re
 from typing import Final
 
 from holdfast.contract.result import Attachment
+from holdfast.text.attachments import pixels
 from holdfast.text.truncate import format_size
-from holdfast.tools.extraction.content import IMAGES, classify, image_size
+from holdfast.tools.extraction.content import IMAGES, classify
 from holdfast.tools.files.pages import UNKNOWN_MIME
 from holdfast.tools.google.results import one_line
 
@@ -26,7 +27,7 @@ def attached_file(name: str, declared: str, body: bytes, facts: str) -> tuple[tu
     if content.kind != "image":
         mime = UNKNOWN_MIME if content.mime in IMAGES else content.mime
         return (Attachment(kind="file", mime_type=mime, data=body, name=_last(name)),), f"{facts}; it is attached."
-    dimensions = image_size(content.mime, body)
+    dimensions = pixels(body)
     if dimensions is None:
         return (), f"{facts}, but the image is damaged, so it is not attached."
     facts += f", {dimensions[0]} × {dimensions[1]} pixels"

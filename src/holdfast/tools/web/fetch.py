@@ -29,10 +29,11 @@ from holdfast.net.client import (
 )
 from holdfast.net.gateway import RefusedHost
 from holdfast.net.urls import MAX_URL_CHARS, BadUrl, parse_url
+from holdfast.text.attachments import pixels
 from holdfast.text.escape import clip_middle, escape_url
 from holdfast.text.preview import with_label
 from holdfast.text.truncate import byte_size, format_size
-from holdfast.tools.extraction.content import Content, classify, image_size
+from holdfast.tools.extraction.content import Content, classify
 from holdfast.tools.schemas import (
     INTEGER,
     INTEGER_OR_NULL,
@@ -219,7 +220,7 @@ def _binary(content: Content, response: HttpResponse, mode: Mode) -> _Rendered:
     if response.cut:
         return _Rendered(notes=(f"{facts}, which is above the limit web.max_bytes, so it is not attached.",))
     if content.kind == "image":
-        dimensions = image_size(content.mime, body)
+        dimensions = pixels(body)
         if dimensions is None:
             return _Rendered(notes=(f"{facts}, but the image is damaged, so it is not attached.",))
         width, height = dimensions
