@@ -132,11 +132,15 @@ def _is_lossless(request: Request) -> bool:
 
 
 def _encoded(picture: Image.Image, request: Request) -> bytes:
+    from PIL import Image
+
     made = BytesIO()
+    plain = Image.new("RGB", picture.size)
+    plain.paste(picture)  # pixels alone: Pillow would write the comment and the colour profile of `picture.info` again
     if _is_lossless(request):
-        picture.save(made, "PNG")
+        plain.save(made, "PNG")
     else:
-        picture.save(made, "JPEG", quality=90)
+        plain.save(made, "JPEG", quality=90)
     return made.getvalue()
 
 
