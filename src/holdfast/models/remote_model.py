@@ -43,6 +43,8 @@ class RemoteModel:
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     jitter: Callable[[], float] = field(default=random.random)
     """Returns a number from 0 to 1 that scales the retry delay, so that clients do not retry in lockstep."""
+    describe_rejected: bool = True
+    """Whether a server that rejects images is asked again, with descriptions of them."""
     _logged: set[str] = field(default_factory=set[str], repr=False)
     _blind: set[str] = field(default_factory=set[str], repr=False)
     """The model's name, once its server has rejected images."""
@@ -66,7 +68,8 @@ class RemoteModel:
                     yield event
             if not failed:
                 return
-            if failed[0].error.fault is ModelFault.NO_MEDIA and self.name not in self._blind:
+            rejected = failed[0].error.fault is ModelFault.NO_MEDIA
+            if rejected and self.describe_rejected and self.name not in self._blind:
                 self._blind.add(self.name)
                 yield Retrying(attempt, 0.0, f"{failed[0].error} The model gets descriptions of them instead.")
                 continue
