@@ -1,7 +1,8 @@
 """The process that decodes one media file and ends: images become pixels, audio becomes samples.
 
-It sees bytes that a stranger may have made, so it runs alone, under limits of memory, CPU time and output, and with one
-format: the one that the content shows. It never guesses another, so no playlist or script format is ever tried.
+It sees bytes that a stranger may have made, so it runs alone, without files and network, under limits of memory, CPU
+time and output, and with one format: the one that the content shows. It never guesses another, so no playlist or script
+format is ever tried.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.tools.media.file_types import MAX_FRAMES, structure
-from holdfast.tools.worker_frames import Pipe, Reply, Request, Unreadable, allow_cpu_time, limit_resources
+from holdfast.tools.worker_frames import Pipe, Reply, Request, Unreadable, allow_cpu_time, confine, limit_resources
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -267,13 +268,41 @@ def _check_audio(codec: str, rate: int, channels: int) -> None:
         raise Unreadable(f"it claims {rate:,} samples per second on {channels} channels")
 
 
+def _load_image_decoders() -> None:
+    from PIL import (  # noqa: F401 - Pillow imports these when a file needs them
+        GifImagePlugin,
+        Image,
+        ImageOps,
+        JpegImagePlugin,
+        MpoImagePlugin,
+        PngImagePlugin,
+        TiffImagePlugin,
+        WebPImagePlugin,
+    )
+
+    Image.preinit()
+
+
+def _load_audio_decoders() -> None:
+    import av
+    import av.subtitles.stream  # noqa: F401 - PyAV imports it when it opens a file
+
+
+def _decode_alone(request: Request, data: bytes) -> tuple[Reply, bytes]:
+    """Load the decoder while files can be opened, and give it the stranger's file when none can."""
+    is_image = request["do"] == "image"
+    (_load_image_decoders if is_image else _load_audio_decoders)()
+    confine(reads=False)
+    return (decode_image if is_image else decode_audio)(request, data)
+
+
 def main() -> None:
     pipe = Pipe()
     limit_resources(MEMORY, threads=False)
     allow_cpu_time(_CPU_SECONDS)
     found = pipe.read_request()
     if found is not None:
-        pipe.answer(decode_image if found[0]["do"] == "image" else decode_audio, *found)
+        pipe.answer(_decode_alone, *found)
 
 
 if __name__ == "__main__":
