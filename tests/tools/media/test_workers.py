@@ -21,9 +21,17 @@ from tests.runtime.support import run
 from tests.tools.media.samples import image
 
 
-def asleep(*words: str) -> tuple[str, ...]:
-    """The argv of a process that does nothing, in place of the decoder's."""
-    return (sys.executable, "-c", "import time; time.sleep(600)")
+def script(code: str, *words: str) -> Callable[..., tuple[str, ...]]:
+    """A function that returns the argv of this program, in place of the decoder's."""
+
+    def argv(*_: str) -> tuple[str, ...]:
+        return (sys.executable, "-c", code, *words)
+
+    return argv
+
+
+asleep = script("import time; time.sleep(600)")
+"""A process that does nothing."""
 
 
 async def ask(recognition: Recognition, seconds: float = 60) -> str:
@@ -129,8 +137,7 @@ def test_a_decoder_has_no_files_no_programs_and_no_network(
 ) -> None:
     file = tmp_path / "file"
     file.write_text("secret")
-    argv = (sys.executable, "-c", ATTEMPTS + DECODER, str(file))
-    monkeypatch.setattr(workers, "holdfast_module", lambda *_: argv)
+    monkeypatch.setattr(workers, "holdfast_module", script(ATTEMPTS + DECODER, str(file)))
     found, _ = run(decode({"do": kind}, b"", max_reply=0, seconds=60))
     assert found == {"done": []}
 
@@ -140,8 +147,7 @@ def test_a_decoder_has_no_files_no_programs_and_no_network(
 def test_recognition_can_read_its_models_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "file"
     file.write_text("weights")
-    argv = (sys.executable, "-c", ATTEMPTS + RECOGNITION, "text", "", "60", str(file))
-    monkeypatch.setattr(workers, "holdfast_module", lambda *_: argv)
+    monkeypatch.setattr(workers, "holdfast_module", script(ATTEMPTS + RECOGNITION, "text", "", "60", str(file)))
     recognition = Recognition("text")
     found = run(recognition.ask({}, b"", seconds=60, on_progress=lambda share: None))
     recognition.close()
@@ -204,6 +210,35 @@ def test_a_recognition_that_hangs_is_killed_and_the_next_one_works(tmp_path: Pat
         await gone(first)
         assert "lacks" in await ask(recognition)
         recognition.close()
+
+    run(main())
+
+
+SLOW = """
+import time
+from holdfast.tools.worker_frames import Pipe
+
+pipe = Pipe()
+pipe.read_request()
+pipe.write({}, b"")
+pipe.read_request()
+pipe.write({"progress": 0.5})
+time.sleep(600)
+"""
+
+
+@pytest.mark.spec("B11e")
+def test_a_recognition_that_is_closed_during_a_request_starts_no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "holdfast_module", script(SLOW))
+
+    async def main() -> None:
+        recognition = Recognition("text")
+        assert await recognition.ask({}, b"", seconds=60, on_progress=lambda share: None) == {}
+        with pytest.raises(WorkerFailed, match="its runtime was closed"):
+            await recognition.ask({}, b"", seconds=60, on_progress=lambda share: recognition.close())
+        assert recognition.pid is None
+        assert await ask(recognition) == "its runtime was closed"
+        assert recognition.pid is None
 
     run(main())
 
