@@ -11,8 +11,10 @@ import colorsys
 import re
 from contextlib import suppress
 from io import BytesIO
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.text.attachments import pixels
 from holdfast.tools.media.file_types import MAX_FRAMES, structure
 from holdfast.tools.worker_frames import Pipe, Reply, Request, Unreadable, allow_cpu_time, confine, limit_resources
 
@@ -79,17 +81,17 @@ def decode_image(request: Request, data: bytes) -> tuple[Reply, bytes]:
             ImageOps.exif_transpose(picture, in_place=True)
             picture = _opaque(picture)
     except Image.DecompressionBombError:
-        size = _size_in_header(data, request)
-        raise Unreadable(f"it has {size}more than {limit:,} pixels (media.max_pixels)") from None
+        size = pixels(data)
+        shown = "" if size is None else f"{size[0]:,} × {size[1]:,} pixels, "
+        raise Unreadable(f"it has {shown}more than {limit:,} pixels (media.max_pixels)") from None
     except Image.UnidentifiedImageError:
         raise Unreadable("its header is damaged") from None
     except (OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, KeyError, OverflowError) as error:
         raise Unreadable(_reason(error)) from None
     facts["colours"] = _colours(picture)
-    facts |= {"sent_width": picture.width, "sent_height": picture.height}
-    if request["want"] == "pixels":
-        return facts, picture.tobytes()
-    return {**facts, "sent_type": "image/png" if _is_lossless(request) else "image/jpeg"}, _encoded(picture, request)
+    made = "image/png" if request["mime_type"] in ("image/png", "image/gif") else "image/jpeg"
+    facts |= {"sent_width": picture.width, "sent_height": picture.height, "sent_type": made}
+    return facts, picture.tobytes() if request["want"] == "pixels" else _encoded(picture, made)
 
 
 def _reason(error: Exception) -> str:
@@ -99,12 +101,6 @@ def _reason(error: Exception) -> str:
     if "too large" in told or "decompress" in told:
         return "its metadata is a decompression bomb"
     return "it is damaged"
-
-
-def _size_in_header(data: bytes, request: Request) -> str:
-    if request["mime_type"] == "image/png" and len(data) > 24:
-        return f"{int.from_bytes(data[16:20], 'big'):,} × {int.from_bytes(data[20:24], 'big'):,} pixels, "
-    return ""
 
 
 def _frames(opened: Image.Image, data: bytes, request: Request) -> Reply:
@@ -128,20 +124,13 @@ def _opaque(picture: Image.Image) -> Image.Image:
     return picture.convert("RGB")
 
 
-def _is_lossless(request: Request) -> bool:
-    return request["mime_type"] in ("image/png", "image/gif")
-
-
-def _encoded(picture: Image.Image, request: Request) -> bytes:
+def _encoded(picture: Image.Image, mime_type: str) -> bytes:
     from PIL import Image
 
     made = BytesIO()
     plain = Image.new("RGB", picture.size)
     plain.paste(picture)  # pixels alone: Pillow would write the comment and the colour profile of `picture.info` again
-    if _is_lossless(request):
-        plain.save(made, "PNG")
-    else:
-        plain.save(made, "JPEG", quality=90)
+    plain.save(made, _FORMATS[mime_type], quality=90)  # of a JPEG
     return made.getvalue()
 
 
@@ -158,7 +147,7 @@ def _metadata(opened: Image.Image, *, location: bool) -> Reply:
         gps = exif.get_ifd(_GPS_IFD)
         has_position = 2 in gps or 4 in gps
         if location and has_position:
-            position = {"latitude": _degrees(gps, 1, "S"), "longitude": _degrees(gps, 3, "W")}
+            position = _position(gps)
     for name, value in opened.info.items():
         if isinstance(value, str | bytes) and not _NOT_TEXT.match(str(name)) and (text := _entry(value)):
             found.append({"name": _entry(name) or "comment", "value": text})
@@ -171,6 +160,15 @@ def _entry(value: object) -> str:
     if not isinstance(value, str | int | float):
         return ""
     return str(value)[: 4 * _MAX_VALUE].replace("\0", "").strip()[:_MAX_VALUE]
+
+
+def _position(gps: Any) -> dict[str, float] | None:
+    """Return None if it is damaged: incomplete, not a number (a denominator of zero), or not on this planet."""
+    with suppress(Exception):
+        latitude, longitude = _degrees(gps, 1, "S"), _degrees(gps, 3, "W")
+        if abs(latitude) <= 90 and abs(longitude) <= 180:  # both are false for NaN
+            return {"latitude": latitude, "longitude": longitude}
+    return None
 
 
 def _degrees(gps: Any, reference: int, negative: str) -> float:
@@ -268,32 +266,33 @@ def _check_audio(codec: str, rate: int, channels: int) -> None:
         raise Unreadable(f"it claims {rate:,} samples per second on {channels} channels")
 
 
-def _load_image_decoders() -> None:
-    from PIL import (  # noqa: F401 - Pillow imports these when a file needs them
-        GifImagePlugin,
-        Image,
-        ImageOps,
-        JpegImagePlugin,
-        MpoImagePlugin,
-        PngImagePlugin,
-        TiffImagePlugin,
-        WebPImagePlugin,
-    )
+def _image_decoders() -> tuple[ModuleType, ...]:
+    """Import what Pillow imports only when a file needs it; TIFF is the format of EXIF, and MPO a kind of JPEG."""
+    from PIL import GifImagePlugin as Gif
+    from PIL import Image, ImageOps
+    from PIL import JpegImagePlugin as Jpeg
+    from PIL import MpoImagePlugin as Mpo
+    from PIL import PngImagePlugin as Png
+    from PIL import TiffImagePlugin as Tiff
+    from PIL import WebPImagePlugin as WebP
 
     Image.preinit()
+    return Gif, Jpeg, Mpo, Png, Tiff, WebP, ImageOps
 
 
-def _load_audio_decoders() -> None:
+def _audio_decoders() -> tuple[ModuleType, ...]:
     import av
-    import av.subtitles.stream  # noqa: F401 - PyAV imports it when it opens a file
+    from av.subtitles import stream as opened_for_every_file
+
+    return av, opened_for_every_file
 
 
 def _decode_alone(request: Request, data: bytes) -> tuple[Reply, bytes]:
-    """Load the decoder while files can be opened, and give it the stranger's file when none can."""
+    """Load the decoders while files can be opened, and give them the stranger's file when none can."""
     is_image = request["do"] == "image"
-    (_load_image_decoders if is_image else _load_audio_decoders)()
+    _image_decoders() if is_image else _audio_decoders()
     confine(reads=False)
-    return (decode_image if is_image else decode_audio)(request, data)
+    return decode_image(request, data) if is_image else decode_audio(request, data)
 
 
 def main() -> None:
