@@ -57,7 +57,7 @@ EXCEPTIONS: dict[str, tuple[str, set[str]]] = {
         {"ctypes", "importlib.import_module", "runpy", "sys.modules", "sys.modules.get"},
     ),
     "chat/lua/worker.py": (C_LIBRARY, {"ctypes"}),
-    "sandbox/privileges.py": (C_LIBRARY, {"ctypes"}),
+    "privileges.py": (C_LIBRARY, {"ctypes"}),
     "fs/beneath.py": (C_LIBRARY, {"ctypes"}),
     "fs/replace.py": (C_LIBRARY, {"ctypes"}),
     "__init__.py": (GIVEN_NAME, {"globals", "importlib.import_module"}),

@@ -42,6 +42,11 @@ def hosts(tool: Tool) -> tuple[str, ...] | None:
         ({"model": {"name": "anthropic:x"}, "media": {"vision_model": "openai:gpt-5"}}, ("api.openai.com",)),
         ({"media": {"vision_model": "operator"}}, None),
         ({"model": {"name": "nobody:x"}}, None),
+        ({"model": {"name": "ollama:llama3"}}, None),
+        ({"model": {"name": "anthropic:x", "vision": False}}, None),
+        ({"model": {"name": "anthropic:x", "providers": {"anthropic": {"vision": False}}}}, None),
+        ({"model": {"name": "ollama:llama3", "vision": True}}, ("127.0.0.1:11434",)),
+        ({"model": {"name": "ollama:x", "vision": False}, "media": {"vision_model": "ollama:x"}}, ("127.0.0.1:11434",)),
     ],
 )
 def test_images_are_shown_to_the_configured_model_or_to_none(

@@ -7,7 +7,7 @@ from base64 import b64encode
 
 import pytest
 
-from holdfast.models.port import ModelError, Settings
+from holdfast.models.port import ModelError, ModelFault, Settings
 from holdfast.models.vision import ModelVision
 from tests.attachment_strategies import PNG
 from tests.models.servers.apis import ANTHROPIC, CHAT, GOOGLE, OPENAI, Api
@@ -46,11 +46,29 @@ def test_thinking_is_not_part_of_the_answer_and_a_cut_reply_is_marked() -> None:
     run(main())
 
 
-def test_a_refusal_of_the_server_is_a_sentence() -> None:
+@pytest.mark.spec("B11i")
+def test_a_server_that_rejects_the_image_is_not_asked_without_it() -> None:
     async def main() -> None:
-        async with serving(error(400, {"error": {"message": "this model does not take images"}})) as server:
-            with pytest.raises(ModelError, match="this model does not take images"):
+        rejects = error(400, {"error": {"message": "this model does not take images"}})
+        invents = Answer(CHAT.events(Script((Say("A lovely cat."),))))
+        async with serving(rejects, invents) as server:
+            with pytest.raises(ModelError, match="this model does not take images") as failed:
                 await ModelVision(CHAT.open(server), SETTINGS).describe(PNG, "image/png", "What?")
+        assert failed.value.fault is ModelFault.NO_MEDIA
+        assert len(server.asked) == 1
+
+    run(main())
+
+
+@pytest.mark.spec("B11i")
+@pytest.mark.parametrize("vision", [None, False])
+def test_the_image_is_sent_whatever_the_conversation_does_with_images(vision: bool | None) -> None:
+    async def main() -> None:
+        async with serving(Answer(CHAT.events(Script((Say("A cat."),))))) as server:
+            conversation = CHAT.open(server, model="deepseek-chat")
+            settings = Settings(retries=0, vision=vision)
+            await ModelVision(conversation, settings).describe(PNG, "image/png", "What?")
+        assert b64encode(PNG).decode() in json.dumps(server.asked[0].json)
 
     run(main())
 

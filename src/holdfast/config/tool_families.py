@@ -129,7 +129,7 @@ class MediaConfig(Section, frozen=True, kw_only=True):
         Name | None,
         USER_ONLY,
         "The model that looks at images for `image.analyze`, as `provider:model`; `local` for none, and without it the "
-        "model of the conversation. Its provider is in `[model.providers]` or built in.",
+        "model of the conversation if it gets images. Its provider is in `[model.providers]` or built in.",
     ] = None
     transcription_model: Annotated[
         Name | None,

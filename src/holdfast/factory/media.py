@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast import __version__
-from holdfast.config.config import Config
+from holdfast.config.config import Config, ModelConfig
 from holdfast.config.tool_families import MediaConfig
 from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.contract.media import Transcriber, Vision
@@ -40,11 +40,23 @@ def media_settings(config: MediaConfig) -> MediaSettings:
 
 
 def vision_name(config: Config) -> str | None:
-    """The model that looks at images; None if this machine does it alone."""
+    """The model that looks at images; None if this machine does it alone.
+
+    The model of the conversation does it only if it gets images there, too.
+    """
     wanted = config.media.vision_model
-    if wanted is None and config.model.name != OPERATOR:
+    if wanted is None and config.model.name != OPERATOR and _gets_images(config.model):
         wanted = config.model.name
     return None if wanted in (None, LOCAL, OPERATOR) else wanted
+
+
+def _gets_images(config: ModelConfig) -> bool:
+    from holdfast.models.attachments import can_see
+    from holdfast.models.from_config import settings_for
+
+    provider, _, model = config.name.partition(":")
+    vision = settings_for(config, provider).vision
+    return can_see(model) if vision is None else vision
 
 
 def analysis_tool(config: Config) -> Tool:

@@ -43,6 +43,8 @@ class RemoteModel:
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     jitter: Callable[[], float] = field(default=random.random)
     """Returns a number from 0 to 1 that scales the retry delay, so that clients do not retry in lockstep."""
+    describe_rejected: bool = True
+    """Whether a server that rejects images is asked again, with descriptions of them."""
     _logged: set[str] = field(default_factory=set[str], repr=False)
     _blind: set[str] = field(default_factory=set[str], repr=False)
     """The model's name, once its server has said that it takes no images."""
@@ -67,7 +69,8 @@ class RemoteModel:
                     yield event
             if not failed:
                 return
-            if failed[0].error.fault is ModelFault.NO_MEDIA and sees:
+            rejected = failed[0].error.fault is ModelFault.NO_MEDIA
+            if rejected and self.describe_rejected and sees:
                 sees = False
                 if failed[0].lasting:
                     self._blind.add(self.name)

@@ -26,9 +26,13 @@ class ModelVision:
     """Implements `contract.media.Vision`."""
 
     def __init__(self, model: RemoteModel, settings: Settings) -> None:
-        self._model = model
+        # A conversation goes on with a description of an image that its model does not take. Here the image is the
+        # question: without it, the model would invent an answer.
+        self._model = RemoteModel(model.endpoint, model.network, model.sleep, model.jitter, describe_rejected=False)
         # A description needs no thinking, and a tool's time limit leaves room for few retries.
-        self._settings = replace(settings, thinking=None, thinking_budget=None, retries=min(_RETRIES, settings.retries))
+        self._settings = replace(
+            settings, vision=True, thinking=None, thinking_budget=None, retries=min(_RETRIES, settings.retries)
+        )
 
     async def describe(self, image: bytes, mime_type: str, prompt: str) -> VisionReply:
         """Raises `ModelError`."""

@@ -31,6 +31,7 @@ from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool
 from holdfast.contract.widening import Widening
 from holdfast.fs.protected_paths import exact_pattern
+from holdfast.privileges import memory_file
 from holdfast.rules.chain import Confinement
 from holdfast.rules.decider import Containment
 from holdfast.rules.skill_file import MANIFEST
@@ -39,7 +40,6 @@ from holdfast.runtime.events import Events
 from holdfast.runtime.output_reader import CapturedOutput, OutputBuffer, OutputLimits, PipeReader
 from holdfast.runtime.workspace import Workspace
 from holdfast.sandbox.launch import Changes, Launch, Recording, clean_up, cleanup_notes
-from holdfast.sandbox.privileges import memory_file
 from holdfast.sandbox.supervisor.client import CommandNotStarted, ExitStatus, SupervisedCommand, SupervisorLost
 
 if TYPE_CHECKING:

@@ -15,14 +15,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast import helper_process
+from holdfast import helper_process, seccomp
 from holdfast.contract.command import Command
 from holdfast.contract.errors import SandboxRefused
 from holdfast.fs.git_folder import GIT_FOLDER
 from holdfast.fs.protected_list import MASKED_FILES, MASKED_FOLDERS
 from holdfast.fs.protected_paths import command_locked_reason
 from holdfast.fs.temporary import CleanupEntries
-from holdfast.sandbox import seccomp
 from holdfast.sandbox.launch import (
     DEFAULT_PRIORITY,
     FIRST_FD,

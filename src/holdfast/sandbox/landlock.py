@@ -13,10 +13,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from holdfast import privileges, seccomp
 from holdfast.contract.command import Command
 from holdfast.contract.errors import SandboxRefused
 from holdfast.fs.temporary import make_temporary_folder, remove_temporary_folder
-from holdfast.sandbox import privileges, seccomp
 from holdfast.sandbox.launch import Launch, Overlay, find_program
 from holdfast.sandbox.limits import ControlGroups, rlimits
 from holdfast.sandbox.policy import SandboxPolicy, command_environment, installation_folders

@@ -20,11 +20,10 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct, field
 
-from holdfast import helper_process
+from holdfast import helper_process, privileges
 from holdfast.contract.command import ChangedPath, Command
 from holdfast.contract.errors import SandboxRefused
 from holdfast.fs.beneath import HANDLE_FLAGS, open_beneath
-from holdfast.sandbox import privileges
 from holdfast.sandbox.policy import SandboxPolicy
 
 MAX_OPEN_FILES: Final = 200

@@ -14,14 +14,17 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from holdfast.contract.errors import HoldfastError
 from holdfast.helper_process import start
+from holdfast.text.escape import clip, escape
 
 _MAX_JSON: Final = 64 * 1024 * 1024
 """More than any page of 10 MB needs (`web.max_bytes`), whose bytes JSON escapes in six each at worst."""
+_MAX_ERROR: Final = 1000
 _BLOCK: Final = 1 << 18
+DAMAGED_REPLY: Final = "its parser sent a damaged reply"
 
 Answer = dict[str, Any]
 OnProgress = Callable[[float | None], None]
@@ -37,6 +40,11 @@ class WorkerFailed(HoldfastError):
 
 class WorkerGone(WorkerFailed):
     """The process ended before it replied."""
+
+
+def _refuse_constant(name: str) -> float:
+    """NaN and the infinities are not JSON."""
+    raise ValueError(name)
 
 
 def _ignore(_: float | None) -> None:
@@ -99,7 +107,7 @@ class WorkerProcess:
                 self._send(len(frame).to_bytes(4, "big"), deadline)
                 self._send(frame, deadline)
             while True:
-                answer: Answer = json.loads(self._receive_frame(_MAX_JSON, deadline))
+                answer = self._receive_answer(deadline)
                 if "progress" not in answer:
                     break
                 share = answer["progress"]
@@ -107,10 +115,10 @@ class WorkerProcess:
             body = self._receive_frame(max_reply, deadline)
         except BrokenPipeError:
             raise WorkerGone("its parser crashed or exceeded a limit of its process") from None
-        except (OSError, ValueError, TypeError):
-            raise WorkerFailed("its parser sent a damaged reply") from None
+        except (OSError, ValueError, TypeError, OverflowError, RecursionError):
+            raise WorkerFailed(DAMAGED_REPLY) from None
         if "error" in answer:
-            failed = WorkerFailed(str(answer["error"]))
+            failed = WorkerFailed(clip(escape(str(answer["error"])), _MAX_ERROR))  # the file may have written it
             failed.answered = True
             raise failed
         return answer, body
@@ -137,6 +145,12 @@ class WorkerProcess:
             self._wait(self._in, select.POLLOUT, deadline)
             with contextlib.suppress(BlockingIOError):
                 view = view[os.write(self._in, view[:_BLOCK]) :]
+
+    def _receive_answer(self, deadline: float) -> Answer:
+        answer: object = json.loads(self._receive_frame(_MAX_JSON, deadline), parse_constant=_refuse_constant)
+        if not isinstance(answer, dict):
+            raise TypeError
+        return cast(Answer, answer)
 
     def _receive_frame(self, most: int, deadline: float) -> bytes:
         size = int.from_bytes(self._receive(4, deadline), "big")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.sandbox import privileges
+from holdfast import privileges
 from holdfast.sandbox.launch import Launch
 from holdfast.sandbox.supervisor.client import (
     CommandNotStarted,

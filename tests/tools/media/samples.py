@@ -50,14 +50,17 @@ def animation(frames: int = 3) -> bytes:
     return out.getvalue()
 
 
-def photo(*, orientation: int = 1, description: str = "") -> bytes:
+NORTH_WEST: dict[int, Any] = {1: "N", 2: (48.0, 8.0, 15.0), 3: "W", 4: (11.0, 34.0, 30.0)}
+
+
+def photo(*, orientation: int = 1, description: str = "", gps: dict[int, Any] = NORTH_WEST) -> bytes:
     """A JPEG with EXIF and a GPS position."""
     made = picture(size=(80, 40))
     exif = made.getexif()
     exif[0x010F], exif[0x0110], exif[0x0112] = "Acme", "Cam 3", orientation
     if description:
         exif[0x010E] = description
-    exif.get_ifd(0x8825).update({1: "N", 2: (48.0, 8.0, 15.0), 3: "W", 4: (11.0, 34.0, 30.0)})
+    exif.get_ifd(0x8825).update(gps)
     return encoded(made, "image/jpeg", exif=exif)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL.TiffImagePlugin import IFDRational
 
 from holdfast import Answer, PendingCall, Runtime
 from holdfast.contract.enums import State
@@ -76,6 +77,28 @@ def test_a_position_is_shown_if_it_is_asked_for(tmp_path: Path, without_text: No
     result = call(media_runtime(tmp_path), "image.analyze", photo(), location=True)
     assert facts(result)["location"] == {"latitude": 48.1375, "longitude": -11.575}
     assert "Position: 48.1375, -11.575" in result.output
+
+
+ZERO = IFDRational(0, 0)
+
+
+@pytest.mark.spec("B11f")
+@pytest.mark.parametrize(
+    "gps",
+    [
+        {1: "N", 2: (ZERO, ZERO, ZERO), 3: "E", 4: (ZERO, ZERO, ZERO)},
+        {1: "N", 2: (IFDRational(1, 0), 0.0, 0.0), 3: "E", 4: (11.0, 0.0, 0.0)},
+        {1: "N", 2: (91.0, 0.0, 0.0), 3: "E", 4: (11.0, 0.0, 0.0)},
+        {1: "N", 2: (48.0, 0.0, 0.0), 3: "W", 4: (181.0, 0.0, 0.0)},
+        {1: "N", 2: (48.0, 0.0, 0.0)},
+        {2: (48.0, 0.0), 4: (11.0, 0.0)},
+    ],
+    ids=["zero by zero", "one by zero", "latitude", "longitude", "half", "two numbers"],
+)
+def test_a_damaged_position_is_called_so(tmp_path: Path, without_text: None, gps: dict[int, Any]) -> None:
+    result = call(media_runtime(tmp_path), "image.analyze", photo(gps=gps), location=True)
+    assert facts(result)["location"] is None
+    assert "[Its GPS position is damaged.]" in result.output and "ask with location" not in result.output
 
 
 @pytest.mark.spec("B11b")

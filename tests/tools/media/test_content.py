@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from base64 import b64decode, b64encode
 from contextlib import suppress
@@ -15,6 +16,7 @@ from holdfast import Config, Verdict
 from holdfast.config.config import ApprovalConfig
 from holdfast.contract.enums import State
 from holdfast.text.quote import GUTTER
+from holdfast.tools.media import content
 from holdfast.tools.media.content import MediaRefused, decode_base64, quoted_block
 from holdfast.tools.media.service import MediaSettings
 from tests.quick import quickly
@@ -114,6 +116,20 @@ def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "out.png").write_bytes(image())
     (tmp_path / "project" / "link.png").symlink_to(tmp_path / "out.png")
     assert not call(runtime, "media.send", path="link.png").success
+
+
+@pytest.mark.spec("B11b")
+def test_a_file_is_examined_outside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    examined = list[str]()
+
+    def in_a_thread(data: bytes, mime: str) -> None:
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            asyncio.get_running_loop()
+        examined.append(mime)
+
+    monkeypatch.setattr(content, "trailing_note", in_a_thread)
+    assert call(media_runtime(tmp_path), "media.send", image()).success
+    assert examined == ["image/png"]
 
 
 @pytest.mark.spec("B11d")

@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from holdfast.tools.media.decoder_process import RATE, colour_name, decode_audio, decode_image
 from holdfast.tools.media.file_types import content_type
+from holdfast.tools.media.replies import AudioFacts, ImageFacts
 from holdfast.tools.media.service import MediaService, MediaSettings
 from holdfast.tools.worker_frames import Unreadable
 from holdfast.tools.worker_process import WorkerFailed
@@ -39,11 +41,11 @@ from tests.tools.media.samples import (
 SERVICE = MediaService(MediaSettings(max_seconds=60))
 
 
-def pixels(data: bytes, mime: str, *, location: bool = False) -> tuple[dict[str, Any], bytes]:
+def pixels(data: bytes, mime: str, *, location: bool = False) -> tuple[ImageFacts, bytes]:
     return run(SERVICE.pixels(data, mime, location=location))
 
 
-def samples(data: bytes, mime: str) -> tuple[dict[str, Any], bytes]:
+def samples(data: bytes, mime: str) -> tuple[AudioFacts, bytes]:
     return run(SERVICE.samples(data, mime))
 
 
@@ -89,6 +91,7 @@ import json, re, resource, sys
 from pathlib import Path
 from tests.runtime.support import run
 from tests.tools.media.samples import image_bombs, png, wav
+from holdfast.tools.media.replies import AudioFacts, ImageFacts
 from holdfast.tools.media.service import MediaService, MediaSettings
 from holdfast.tools.worker_process import WorkerFailed
 
@@ -177,6 +180,38 @@ def test_the_picture_for_a_provider_contains_nothing_but_the_picture() -> None:
             assert not opened.getexif() and opened.size == (found["sent_width"], found["sent_height"])
             assert getattr(opened, "n_frames", 1) == 1
         assert b"words" not in made and b"archive" not in made and b"Acme" not in made
+
+
+def described(mime: str) -> bytes:
+    """An image whose every place for metadata contains the word SECRET."""
+    made = picture("Hi", size=(80, 40))
+    exif = made.getexif()
+    exif[0x010E] = "SECRET exif"
+    options: dict[str, Any] = {"icc_profile": bytes(128) + b"SECRET profile", "exif": exif}
+    if mime == "image/png":
+        notes = PngInfo()
+        notes.add_text("Author", "SECRET text")
+        notes.add_text("Title", "SECRET compressed", zip=True)
+        notes.add_itxt("XML:com.adobe.xmp", "SECRET xmp")
+        options |= {"pnginfo": notes, "dpi": (123, 123)}
+    elif mime == "image/gif":
+        options = {"comment": b"SECRET comment"}
+    else:
+        options |= {"xmp": b"SECRET xmp", "comment": b"SECRET comment"}
+    return encoded(made, mime, **options)
+
+
+@pytest.mark.spec("B11f")
+@pytest.mark.parametrize("mime", IMAGE_FORMATS)
+def test_no_metadata_of_any_kind_reaches_a_provider(mime: str) -> None:
+    data = described(mime)
+    assert b"SECRET" in data
+    _, made = run(SERVICE.picture(data, mime, location=False))
+    with Image.open(BytesIO(made)) as opened:
+        opened.load()
+        assert set(opened.info) <= {"jfif", "jfif_version", "jfif_unit", "jfif_density"}
+        assert not opened.getexif()
+    assert b"SECRET" not in made
 
 
 def test_a_picture_is_turned_as_its_metadata_says() -> None:

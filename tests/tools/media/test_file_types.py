@@ -133,3 +133,33 @@ def test_no_content_breaks_the_readers(head: bytes, kept: int, rest: bytes, mime
 def test_a_hostile_file_is_outlined_in_linear_time(mime: str, data: bytes) -> None:
     with quickly(10):
         structure(data, mime)
+
+
+@pytest.mark.spec("B11b")
+@pytest.mark.parametrize(
+    ("mime", "data"),
+    [
+        ("image/jpeg", b"\xff\xd8" + b"\xff\xe0\x00\x02" * 200_000 + b"\xff\xd9"),
+        ("image/png", b"\x89PNG\r\n\x1a\n" + bytes(12) * 200_000),
+        ("image/gif", b"GIF89a" + bytes(7) + b"!\xff" + b"\x01a" * 200_000 + b"\0;"),
+    ],
+    ids=["segments", "chunks", "sub-blocks"],
+)
+def test_a_file_of_countless_blocks_is_given_up_and_said_so(mime: str, data: bytes) -> None:
+    found = structure(data, mime)
+    assert found is not None and found.end is None and found.gave_up
+    assert "more parts than any usual one" in str(note(data, mime))
+
+
+def test_a_large_gif_of_full_blocks_is_read_to_its_end() -> None:
+    block = b"\xff" + bytes(255)
+    data = gif((1, 1))[:-6] + b"\x02" + block * 100_000 + b"\0;"
+    found = structure(data, "image/gif")
+    assert found is not None and (found.end, found.frames, found.gave_up) == (len(data), 1, False)
+
+
+@pytest.mark.parametrize("before", [0, 1, 2, 3])
+def test_a_jpeg_marker_is_found_wherever_the_search_for_it_pauses(before: int) -> None:
+    data = b"\xff\xd8" + bytes((1 << 20) - before) + b"\xff\xd9"
+    found = structure(data, "image/jpeg")
+    assert found is not None and found.end == len(data)

@@ -72,6 +72,30 @@ def test_a_hostile_name_is_replaced_everywhere(tmp_path: Path) -> None:
     assert result.output.startswith("Attached for the user: 2Jgnp.exe-approved.png (image/png, ")
 
 
+@pytest.mark.spec("B11c")
+@pytest.mark.parametrize(
+    ("given", "name", "told"),
+    [
+        ("photo.png", "photo.png", False),
+        ("photo", "photo.png", False),
+        ("my photo - 2.png", "my-photo-2.png", False),
+        ("my photo", "my-photo.png", False),
+        ("cafe\u0301.png", "café.png", False),
+        ("photo.exe", "photo.exe.png", True),
+        ("photo.", "photo.png", True),
+        ("a/photo.png", "photo.png", True),
+        ("photo\n.png", "photo.png", True),
+        ("con.png", "_con.png", True),
+    ],
+)
+def test_a_name_is_called_changed_if_more_than_spaces_or_a_missing_extension_is(
+    tmp_path: Path, given: str, name: str, told: bool
+) -> None:
+    result = call(media_runtime(tmp_path), "media.send", image(), filename=given)
+    assert facts(result)["name"] == name
+    assert ("The file name was changed" in result.output) is told
+
+
 @pytest.mark.spec("B11a")
 def test_it_changes_nothing_and_is_in_the_profiles_of_the_specification() -> None:
     assert not MEDIA_SEND.mutates

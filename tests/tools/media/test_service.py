@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.contract.tool import Reach
-from holdfast.tools.media.service import MAX_SIDE, MediaService, MediaSettings, RemoteEngine
+from holdfast.tools.media.replies import MAX_SIDE
+from holdfast.tools.media.service import MediaService, MediaSettings, RemoteEngine
 from holdfast.tools.worker_process import WorkerFailed
 from tests.runtime.support import run
 from tests.tools.media.samples import encoded, picture, wav
@@ -33,6 +34,8 @@ def test_limits_are_those_of_the_settings() -> None:
     service = MediaService(MediaSettings(max_pixels=1000, max_seconds=0.5))
     with pytest.raises(WorkerFailed, match=r"320 × 120 pixels, more than 1,000 pixels \(media\.max_pixels\)"):
         run(service.pixels(encoded(picture()), "image/png", location=False))
+    with pytest.raises(WorkerFailed, match="320 × 120 pixels, more than 1,000 pixels"):
+        run(service.pixels(encoded(picture(), "image/webp"), "image/webp", location=False))
     found, samples = run(service.samples(wav(bytes(64_000)), "audio/wav"))
     assert (found["cut"], len(samples)) == (True, 16_000)
 

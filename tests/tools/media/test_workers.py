@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import seccomp
+from holdfast.privileges import landlock_abi
 from holdfast.tools import worker_process
 from holdfast.tools.media import workers
 from holdfast.tools.media.workers import Recognition, decode
@@ -19,9 +21,17 @@ from tests.runtime.support import run
 from tests.tools.media.samples import image
 
 
-def asleep(*words: str) -> tuple[str, ...]:
-    """The argv of a process that does nothing, in place of the decoder's."""
-    return (sys.executable, "-c", "import time; time.sleep(600)")
+def script(code: str, *words: str) -> Callable[..., tuple[str, ...]]:
+    """A function that returns the argv of this program, in place of the decoder's."""
+
+    def argv(*_: str) -> tuple[str, ...]:
+        return (sys.executable, "-c", code, *words)
+
+    return argv
+
+
+asleep = script("import time; time.sleep(600)")
+"""A process that does nothing."""
 
 
 async def ask(recognition: Recognition, seconds: float = 60) -> str:
@@ -70,6 +80,78 @@ def test_a_cancelled_call_ends_its_decoder(monkeypatch: pytest.MonkeyPatch) -> N
         await gone(started[0])
 
     run(main())
+
+
+ATTEMPTS = """
+import os, socket, subprocess, sys, threading
+
+def succeeds(action):
+    try:
+        action()
+    except OSError:
+        return False
+    return True
+
+def attempts(*_):
+    file = sys.argv[-1]
+    actions = {
+        "read": lambda: open(file).close(),
+        "write": lambda: open(file, "r+").close(),
+        "create": lambda: open(file + ".new", "w").close(),
+        "delete": lambda: os.unlink(file),
+        "run": lambda: os.posix_spawn("/bin/true", ["true"], {}),
+        "tcp": lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM),
+        "udp": lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM),
+        "unix": lambda: socket.socket(socket.AF_UNIX),
+    }
+    return {"done": [name for name, action in actions.items() if succeeds(action)]}
+"""
+DECODER = """
+from holdfast.tools.media import decoder_process
+decoder_process.decode_image = decoder_process.decode_audio = lambda *_: (attempts(), b"")
+decoder_process.main()
+"""
+RECOGNITION = """
+from holdfast.tools.media import recognition_process
+
+def in_a_thread(*_):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(attempts()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+recognition_process.load_reader = lambda: in_a_thread
+recognition_process.main()
+"""
+needs_landlock = pytest.mark.skipif(
+    not landlock_abi() or not seccomp.supported(), reason="this machine has no Landlock, or no seccomp filter"
+)
+
+
+@pytest.mark.spec("B11k")
+@needs_landlock
+@pytest.mark.parametrize("kind", ["image", "audio"])
+def test_a_decoder_has_no_files_no_programs_and_no_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("secret")
+    monkeypatch.setattr(workers, "holdfast_module", script(ATTEMPTS + DECODER, str(file)))
+    found, _ = run(decode({"do": kind}, b"", max_reply=0, seconds=60))
+    assert found == {"done": []}
+
+
+@pytest.mark.spec("B11k")
+@needs_landlock
+def test_recognition_can_read_its_models_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    file.write_text("weights")
+    monkeypatch.setattr(workers, "holdfast_module", script(ATTEMPTS + RECOGNITION, "text", "", "60", str(file)))
+    recognition = Recognition("text")
+    found = run(recognition.ask({}, b"", seconds=60, on_progress=lambda share: None))
+    recognition.close()
+    assert found == {"done": ["read"]}
 
 
 def test_a_reply_that_is_too_large_is_refused() -> None:
@@ -128,6 +210,35 @@ def test_a_recognition_that_hangs_is_killed_and_the_next_one_works(tmp_path: Pat
         await gone(first)
         assert "lacks" in await ask(recognition)
         recognition.close()
+
+    run(main())
+
+
+SLOW = """
+import time
+from holdfast.tools.worker_frames import Pipe
+
+pipe = Pipe()
+pipe.read_request()
+pipe.write({}, b"")
+pipe.read_request()
+pipe.write({"progress": 0.5})
+time.sleep(600)
+"""
+
+
+@pytest.mark.spec("B11e")
+def test_a_recognition_that_is_closed_during_a_request_starts_no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "holdfast_module", script(SLOW))
+
+    async def main() -> None:
+        recognition = Recognition("text")
+        assert await recognition.ask({}, b"", seconds=60, on_progress=lambda share: None) == {}
+        with pytest.raises(WorkerFailed, match="its runtime was closed"):
+            await recognition.ask({}, b"", seconds=60, on_progress=lambda share: recognition.close())
+        assert recognition.pid is None
+        assert await ask(recognition) == "its runtime was closed"
+        assert recognition.pid is None
 
     run(main())
 

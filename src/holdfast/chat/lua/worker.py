@@ -108,7 +108,7 @@ def drop_privileges() -> None:
     time.localtime()  # loads the time zone while files can still be opened
     limits = {"AS": ADDRESS_SPACE, "FSIZE": 0, "CORE": 0, "NPROC": 0, "NOFILE": 3}
     try:
-        from holdfast.sandbox.privileges import apply_landlock
+        from holdfast.privileges import apply_landlock
 
         apply_landlock((), net=True)
     except (OSError, ImportError, AttributeError):

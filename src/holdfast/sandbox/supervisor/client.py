@@ -19,8 +19,8 @@ from msgspec import Struct
 
 from holdfast.contract.errors import SandboxRefused
 from holdfast.helper_process import spawn
+from holdfast.privileges import memory_file
 from holdfast.sandbox.launch import FIRST_FD, Launch, isolated_module_argv
-from holdfast.sandbox.privileges import memory_file
 
 MAX_IDLE: Final = 4
 _CLOSE_SECONDS: Final = 2.0

@@ -11,7 +11,7 @@ import marshal
 import os
 import time
 
-from holdfast.sandbox import privileges
+from holdfast import privileges
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

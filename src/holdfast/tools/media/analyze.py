@@ -19,6 +19,7 @@ from holdfast.text.quote import GUTTER
 from holdfast.text.truncate import format_size
 from holdfast.tools.media.content import PATH, Media, clean, file_preview, quoted_block, read_media, touched
 from holdfast.tools.media.file_types import IMAGES, MAX_FRAMES, name_of
+from holdfast.tools.media.replies import ImageFacts, TextLine
 from holdfast.tools.media.service import MediaService, RemoteEngine
 from holdfast.tools.schemas import (
     INTEGER,
@@ -53,8 +54,8 @@ async def _read(args: Args, ctx: Context) -> Media:
 async def _analyze_here(args: Args, ctx: Context) -> Result:
     media, service = await _read(args, ctx), ctx.service(MediaService)
     facts, pixels = await service.pixels(media.data, media.mime_type, location=bool(args.get("location")))
-    notes = _notes(media, facts)
-    lines: list[dict[str, Any]] | None = None
+    notes = _notes(args, media, facts)
+    lines: list[TextLine] | None = None
     if find_spec("rapidocr") is None or find_spec("onnxruntime") is None:
         notes.append(
             "Text in the image was not read. The user can install what it needs: pip install 'holdfast[media]'"
@@ -75,7 +76,7 @@ async def _analyze_here(args: Args, ctx: Context) -> Result:
         notes.append(
             "The prompt was not used: there is no model here that sees images. The user can set media.vision_model."
         )
-    text = None if lines is None else clean("\n".join(str(line["text"]) for line in lines), _MAX_TEXT)
+    text = None if lines is None else clean("\n".join(line["text"] for line in lines), _MAX_TEXT)
     return _result("local", None, None, text, media, facts, notes)
 
 
@@ -109,10 +110,10 @@ async def _analyze_there(args: Args, ctx: Context, engine: RemoteEngine) -> Resu
     ctx.progress(f"waiting for {engine.name}…")
     try:
         async with asyncio.timeout(ctx.timeout or DEFAULT_SECONDS):
-            reply = await ctx.service(Vision).describe(picture, str(facts["sent_type"]), prompt)
+            reply = await ctx.service(Vision).describe(picture, facts["sent_type"], prompt)
     except TimeoutError:
         return fail(f"{engine.name} did not answer in time. Try again, or the user can set media.vision_model.")
-    notes = _notes(media, facts)
+    notes = _notes(args, media, facts)
     if not reply.complete:
         notes.append("The model stopped at its maximum length.")
     return _result("vision", reply.model or engine.name, clean(reply.text, _MAX_REPLY), None, media, facts, notes)
@@ -121,7 +122,7 @@ async def _analyze_there(args: Args, ctx: Context, engine: RemoteEngine) -> Resu
 # The result
 
 
-def _notes(media: Media, facts: dict[str, Any]) -> list[str]:
+def _notes(args: Args, media: Media, facts: ImageFacts) -> list[str]:
     notes = [*media.notes]
     if facts["frames"] > 1:
         most = "more than " if facts["frames"] >= MAX_FRAMES else ""
@@ -131,7 +132,9 @@ def _notes(media: Media, facts: dict[str, Any]) -> list[str]:
         (facts["height"], facts["width"]),
     ):
         notes.append(f"It was reduced to {facts['sent_width']} × {facts['sent_height']} pixels first.")
-    if facts["has_location"] and facts["location"] is None:
+    if facts["has_location"] and facts["location"] is None and args.get("location"):
+        notes.append("Its GPS position is damaged.")
+    elif facts["has_location"] and facts["location"] is None:
         notes.append("It contains a GPS position, which is not shown; ask with location = true.")
     return notes
 
@@ -142,7 +145,7 @@ def _result(
     description: str | None,
     text: str | None,
     media: Media,
-    facts: dict[str, Any],
+    facts: ImageFacts,
     notes: list[str],
 ) -> Result:
     output: dict[str, Any] = {

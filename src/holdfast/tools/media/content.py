@@ -42,12 +42,10 @@ class Media(Struct, frozen=True, kw_only=True):
     """By its content if that shows a type, else as declared."""
     name: str | None
     """The name of the file, or None for data."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
     """What differs from the declaration, and what else is in the file."""
-
-    @property
-    def digest(self) -> str:
-        return sha256(self.data).hexdigest()
+    digest: str
+    """The SHA-256 of the data."""
 
     @property
     def shown(self) -> str:
@@ -80,6 +78,11 @@ async def read_media(args: Args, ctx: Context, max_bytes: int, accepted: Collect
 
     With `accepted`, its content must show one of these types. A wrong `mimeType` is corrected, and noted.
     """
+    # In a thread: decoding, hashing and outlining a large file take longer than the event loop may wait.
+    return await asyncio.to_thread(_read, args, ctx, max_bytes, accepted)
+
+
+def _read(args: Args, ctx: Context, max_bytes: int, accepted: Collection[str] | None) -> Media:
     given, path = cast("str | None", args.get("data")), cast("str | None", args.get("path"))
     if (given is None) == (path is None):
         raise MediaRefused("Give exactly one of data (base64) and path (a file of the project).")
@@ -89,7 +92,7 @@ async def read_media(args: Args, ctx: Context, max_bytes: int, accepted: Collect
         data = decode_base64(given, max_bytes)
     else:
         assert path is not None
-        data, name = await asyncio.to_thread(_read_file, path, ctx, max_bytes)
+        data, name = _read_file(path, ctx, max_bytes)
     return _identified(data, name, declared, accepted)
 
 
@@ -118,7 +121,7 @@ def _identified(data: bytes, name: str | None, declared: str | None, accepted: C
         notes.append(f"It was declared as {declared}, but its content is {mime}, and it is treated as that.")
     if note := trailing_note(data, mime):
         notes.append(note)
-    return Media(data=data, mime_type=mime, name=name, notes=tuple(notes))
+    return Media(data=data, mime_type=mime, name=name, notes=tuple(notes), digest=sha256(data).hexdigest())
 
 
 def _what(found: str | None, data: bytes) -> str:

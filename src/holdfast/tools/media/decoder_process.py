@@ -1,7 +1,8 @@
 """The process that decodes one media file and ends: images become pixels, audio becomes samples.
 
-It sees bytes that a stranger may have made, so it runs alone, under limits of memory, CPU time and output, and with one
-format: the one that the content shows. It never guesses another, so no playlist or script format is ever tried.
+It sees bytes that a stranger may have made, so it runs alone, without files and network, under limits of memory, CPU
+time and output, and with one format: the one that the content shows. It never guesses another, so no playlist or script
+format is ever tried.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import colorsys
 import re
 from contextlib import suppress
 from io import BytesIO
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.text.attachments import pixels
 from holdfast.tools.media.file_types import MAX_FRAMES, structure
-from holdfast.tools.worker_frames import Pipe, Reply, Request, Unreadable, allow_cpu_time, limit_resources
+from holdfast.tools.worker_frames import Pipe, Reply, Request, Unreadable, allow_cpu_time, confine, limit_resources
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -78,17 +81,17 @@ def decode_image(request: Request, data: bytes) -> tuple[Reply, bytes]:
             ImageOps.exif_transpose(picture, in_place=True)
             picture = _opaque(picture)
     except Image.DecompressionBombError:
-        size = _size_in_header(data, request)
-        raise Unreadable(f"it has {size}more than {limit:,} pixels (media.max_pixels)") from None
+        size = pixels(data)
+        shown = "" if size is None else f"{size[0]:,} × {size[1]:,} pixels, "
+        raise Unreadable(f"it has {shown}more than {limit:,} pixels (media.max_pixels)") from None
     except Image.UnidentifiedImageError:
         raise Unreadable("its header is damaged") from None
     except (OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, KeyError, OverflowError) as error:
         raise Unreadable(_reason(error)) from None
     facts["colours"] = _colours(picture)
-    facts |= {"sent_width": picture.width, "sent_height": picture.height}
-    if request["want"] == "pixels":
-        return facts, picture.tobytes()
-    return {**facts, "sent_type": "image/png" if _is_lossless(request) else "image/jpeg"}, _encoded(picture, request)
+    made = "image/png" if request["mime_type"] in ("image/png", "image/gif") else "image/jpeg"
+    facts |= {"sent_width": picture.width, "sent_height": picture.height, "sent_type": made}
+    return facts, picture.tobytes() if request["want"] == "pixels" else _encoded(picture, made)
 
 
 def _reason(error: Exception) -> str:
@@ -98,12 +101,6 @@ def _reason(error: Exception) -> str:
     if "too large" in told or "decompress" in told:
         return "its metadata is a decompression bomb"
     return "it is damaged"
-
-
-def _size_in_header(data: bytes, request: Request) -> str:
-    if request["mime_type"] == "image/png" and len(data) > 24:
-        return f"{int.from_bytes(data[16:20], 'big'):,} × {int.from_bytes(data[20:24], 'big'):,} pixels, "
-    return ""
 
 
 def _frames(opened: Image.Image, data: bytes, request: Request) -> Reply:
@@ -127,16 +124,13 @@ def _opaque(picture: Image.Image) -> Image.Image:
     return picture.convert("RGB")
 
 
-def _is_lossless(request: Request) -> bool:
-    return request["mime_type"] in ("image/png", "image/gif")
+def _encoded(picture: Image.Image, mime_type: str) -> bytes:
+    from PIL import Image
 
-
-def _encoded(picture: Image.Image, request: Request) -> bytes:
     made = BytesIO()
-    if _is_lossless(request):
-        picture.save(made, "PNG")
-    else:
-        picture.save(made, "JPEG", quality=90)
+    plain = Image.new("RGB", picture.size)
+    plain.paste(picture)  # pixels alone: Pillow would write the comment and the colour profile of `picture.info` again
+    plain.save(made, _FORMATS[mime_type], quality=90)  # of a JPEG
     return made.getvalue()
 
 
@@ -153,7 +147,7 @@ def _metadata(opened: Image.Image, *, location: bool) -> Reply:
         gps = exif.get_ifd(_GPS_IFD)
         has_position = 2 in gps or 4 in gps
         if location and has_position:
-            position = {"latitude": _degrees(gps, 1, "S"), "longitude": _degrees(gps, 3, "W")}
+            position = _position(gps)
     for name, value in opened.info.items():
         if isinstance(value, str | bytes) and not _NOT_TEXT.match(str(name)) and (text := _entry(value)):
             found.append({"name": _entry(name) or "comment", "value": text})
@@ -166,6 +160,15 @@ def _entry(value: object) -> str:
     if not isinstance(value, str | int | float):
         return ""
     return str(value)[: 4 * _MAX_VALUE].replace("\0", "").strip()[:_MAX_VALUE]
+
+
+def _position(gps: Any) -> dict[str, float] | None:
+    """Return None if it is damaged: incomplete, not a number (a denominator of zero), or not on this planet."""
+    with suppress(Exception):
+        latitude, longitude = _degrees(gps, 1, "S"), _degrees(gps, 3, "W")
+        if abs(latitude) <= 90 and abs(longitude) <= 180:  # both are false for NaN
+            return {"latitude": latitude, "longitude": longitude}
+    return None
 
 
 def _degrees(gps: Any, reference: int, negative: str) -> float:
@@ -263,13 +266,42 @@ def _check_audio(codec: str, rate: int, channels: int) -> None:
         raise Unreadable(f"it claims {rate:,} samples per second on {channels} channels")
 
 
+def _image_decoders() -> tuple[ModuleType, ...]:
+    """Import what Pillow imports only when a file needs it; TIFF is the format of EXIF, and MPO a kind of JPEG."""
+    from PIL import GifImagePlugin as Gif
+    from PIL import Image, ImageOps
+    from PIL import JpegImagePlugin as Jpeg
+    from PIL import MpoImagePlugin as Mpo
+    from PIL import PngImagePlugin as Png
+    from PIL import TiffImagePlugin as Tiff
+    from PIL import WebPImagePlugin as WebP
+
+    Image.preinit()
+    return Gif, Jpeg, Mpo, Png, Tiff, WebP, ImageOps
+
+
+def _audio_decoders() -> tuple[ModuleType, ...]:
+    import av
+    from av.subtitles import stream as opened_for_every_file
+
+    return av, opened_for_every_file
+
+
+def _decode_alone(request: Request, data: bytes) -> tuple[Reply, bytes]:
+    """Load the decoders while files can be opened, and give them the stranger's file when none can."""
+    is_image = request["do"] == "image"
+    _image_decoders() if is_image else _audio_decoders()
+    confine(reads=False)
+    return decode_image(request, data) if is_image else decode_audio(request, data)
+
+
 def main() -> None:
     pipe = Pipe()
     limit_resources(MEMORY, threads=False)
     allow_cpu_time(_CPU_SECONDS)
     found = pipe.read_request()
     if found is not None:
-        pipe.answer(decode_image if found[0]["do"] == "image" else decode_audio, *found)
+        pipe.answer(_decode_alone, *found)
 
 
 if __name__ == "__main__":

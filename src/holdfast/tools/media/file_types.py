@@ -7,7 +7,8 @@ process of the runtime. What the file shows is decoded elsewhere (`decoder_proce
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import repeat
 from typing import Final
 
 from msgspec import Struct
@@ -18,7 +19,10 @@ IMAGES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
 AUDIO: Final = ("audio/ogg", "audio/wav", "audio/mpeg", "audio/webm")
 MAX_FRAMES: Final = 10_000
 """Frames of an animation are counted up to this number."""
-_MAX_BLOCKS: Final = 1_000_000
+_MAX_BLOCKS: Final = 50_000
+_USUAL_BLOCK: Final = 200
+"""A file may have one more block for each of so many bytes. Those of a GIF have at most 256."""
+_WINDOW: Final = 1 << 20
 _ALIASES: Final = {
     "image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png", "audio/x-wav": "audio/wav",
     "audio/wave": "audio/wav", "audio/vnd.wave": "audio/wav", "audio/mp3": "audio/mpeg", "application/ogg": "audio/ogg",
@@ -46,6 +50,12 @@ class Structure(Struct, frozen=True, kw_only=True):
     """Where its content ends; None if it ends too early or is damaged."""
     frames: int | None = None
     """Frames of a GIF, at most `MAX_FRAMES`."""
+    gave_up: bool = False
+    """Whether it has so many blocks that the end was not searched further."""
+
+
+class _TooManyBlocks(Exception):
+    pass
 
 
 def parse_type(given: str) -> str | None:
@@ -93,6 +103,8 @@ def structure(data: bytes, mime: str) -> Structure | None:
         return None
     try:
         return reader(data)
+    except _TooManyBlocks:
+        return Structure(end=None, gave_up=True)
     except (IndexError, ValueError):
         return Structure(end=None)
 
@@ -102,6 +114,8 @@ def trailing_note(data: bytes, mime: str) -> str | None:
     found = structure(data, mime)
     if found is None:
         return None
+    if found.gave_up:
+        return f"The {name_of(mime)} file has more parts than any usual one, so its end was not looked for."
     if found.end is None:
         return f"The {name_of(mime)} file is damaged or cut off: programs may show a part of it or nothing."
     rest = data[found.end :]
@@ -138,7 +152,7 @@ def _is_mp3(data: bytes) -> bool:
 
 def _png(data: bytes) -> Structure:
     at = 8
-    for _ in range(_MAX_BLOCKS):
+    for _ in _blocks(data):
         size, kind = _number(data, at, 4, "big"), data[at + 4 : at + 8]
         at += 12 + size
         if at > len(data):
@@ -150,9 +164,13 @@ def _png(data: bytes) -> Structure:
 
 def _jpeg(data: bytes) -> Structure:
     at = 2
-    for _ in range(_MAX_BLOCKS):
-        # Fill bytes and entropy-coded data come before a marker; the search runs at the speed of a regular expression.
-        marker = _JPEG_MARKER.search(data, at)
+    for _ in _blocks(data):
+        # Fill bytes and entropy-coded data come before a marker; the search runs at the speed of a regular expression,
+        # in windows that overlap by one byte, since it keeps other threads waiting.
+        marker = _JPEG_MARKER.search(data, at, at + _WINDOW)
+        while marker is None and at + _WINDOW < len(data):
+            at += _WINDOW - 1
+            marker = _JPEG_MARKER.search(data, at, at + _WINDOW)
         if marker is None:
             break
         at, kind = marker.end(), data[marker.end() - 1]
@@ -169,20 +187,24 @@ def _gif(data: bytes) -> Structure:
 
     def after_blocks(at: int) -> int:
         while data[at]:
+            next(blocks)
             at += data[at] + 1
         return at + 1
 
-    at, frames = after_table(13, data[10]), 0
-    for _ in range(_MAX_BLOCKS):
-        kind = data[at]
-        if kind == 0x3B:
-            return Structure(end=at + 1 if frames else None, frames=min(frames, MAX_FRAMES))
-        if kind == 0x21:
-            at = after_blocks(at + 2)
-        elif kind == 0x2C:
-            at, frames = after_blocks(after_table(at + 10, data[at + 9]) + 1), frames + 1
-        else:
-            break
+    at, frames, blocks = after_table(13, data[10]), 0, _blocks(data)
+    try:
+        for _ in blocks:
+            kind = data[at]
+            if kind == 0x3B:
+                return Structure(end=at + 1 if frames else None, frames=min(frames, MAX_FRAMES))
+            if kind == 0x21:
+                at = after_blocks(at + 2)
+            elif kind == 0x2C:
+                at, frames = after_blocks(after_table(at + 10, data[at + 9]) + 1), frames + 1
+            else:
+                break
+    except _TooManyBlocks:
+        return Structure(end=None, frames=min(frames, MAX_FRAMES), gave_up=True)
     return Structure(end=None, frames=min(frames, MAX_FRAMES))
 
 
@@ -191,6 +213,12 @@ def _riff(data: bytes) -> Structure:
     end = 8 + size + size % 2
     # A recorder that writes to a pipe cannot know the size, and writes the largest number.
     return Structure(end=min(end, len(data)) if end <= len(data) + 1 or size >= 0xFFFFFF00 else None)
+
+
+def _blocks(data: bytes) -> Iterator[None]:
+    """Yield for each block that a file of this length may have, then raise `_TooManyBlocks`."""
+    yield from repeat(None, _MAX_BLOCKS + len(data) // _USUAL_BLOCK)
+    raise _TooManyBlocks
 
 
 def _number(data: bytes, at: int, size: int, order: str) -> int:

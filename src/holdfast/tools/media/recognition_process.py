@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.tools.media.decoder_process import RATE
-from holdfast.tools.worker_frames import Pipe, Reply, Request, Unreadable, allow_cpu_time, limit_resources
+from holdfast.tools.worker_frames import Pipe, Reply, Request, Unreadable, allow_cpu_time, confine, limit_resources
 
 MEMORY: Final = 4 * 1024**3
 _MAX_LINES: Final = 2_000
@@ -114,6 +114,7 @@ def main() -> None:
     pipe = Pipe()
     weights = sum(each.stat().st_size for each in Path(folder).glob("*") if each.is_file()) if folder else 0
     limit_resources(MEMORY + 3 * weights, threads=True)
+    confine(reads=True)  # before the models start their threads
     recognize: Recognizer | None = None
 
     def handle(request: Request, data: bytes) -> tuple[Reply, bytes]:

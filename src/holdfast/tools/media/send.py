@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, cast
+from unicodedata import normalize
 
 from msgspec.structs import replace
 
@@ -34,7 +36,7 @@ async def _execute(args: Args, ctx: Context) -> Result:
     )
     name = file_name(attachment)
     notes = [*media.notes]
-    if attachment.name and not name.startswith(attachment.name):
+    if attachment.name and _is_renamed(attachment.name, name):
         notes.append("The file name was changed to one that is safe and fits the content.")
     if can_run(media.mime_type):
         notes.append(f"A file of type {media.mime_type} can run code when it is opened.")
@@ -47,6 +49,13 @@ async def _execute(args: Args, ctx: Context) -> Result:
         "notes": notes,
     }
     return ok(_text(output), structured=output, attachments=(replace(attachment, name=name),))
+
+
+def _is_renamed(given: str, name: str) -> bool:
+    """Whether a person would be surprised: a space that became a dash and an extension that was missing are no
+    change."""
+    expected = re.sub(r"[ -]+", "-", normalize("NFC", given))
+    return name != expected and ("." in expected or name.rpartition(".")[0] != expected)
 
 
 def _text(output: dict[str, Any]) -> str:

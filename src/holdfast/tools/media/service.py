@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
 from holdfast.contract.tool import Reach
 from holdfast.tools.media.decoder_process import RATE
+from holdfast.tools.media.replies import MAX_SIDE, AudioFacts, ImageFacts, SpeechFound, TextFound, checked
 from holdfast.tools.media.workers import Recognition, decode
-from holdfast.tools.worker_process import OnProgress
+from holdfast.tools.worker_process import DAMAGED_REPLY, OnProgress, WorkerFailed
 
 _IMAGE_SECONDS: Final = 30.0
 _AUDIO_SECONDS: Final = 120.0
-MAX_SIDE: Final = 2048
-"""The longest side of a picture for recognition and for a provider. Models reduce larger ones themselves."""
 _MAX_ENCODED: Final = 3 * MAX_SIDE * MAX_SIDE + 65_536
 
 
@@ -53,15 +52,15 @@ class MediaService:
         self.reader.close()
         self.listener.close()
 
-    async def pixels(self, data: bytes, mime_type: str, *, location: bool) -> tuple[dict[str, Any], bytes]:
+    async def pixels(self, data: bytes, mime_type: str, *, location: bool) -> tuple[ImageFacts, bytes]:
         """Return facts about an image, and its pixels as rows of RGB. Raises `WorkerFailed`."""
         return await self._image(data, mime_type, "pixels", location=location)
 
-    async def picture(self, data: bytes, mime_type: str, *, location: bool) -> tuple[dict[str, Any], bytes]:
+    async def picture(self, data: bytes, mime_type: str, *, location: bool) -> tuple[ImageFacts, bytes]:
         """Return facts about an image, and a new file that contains the picture and nothing else."""
         return await self._image(data, mime_type, "file", location=location)
 
-    async def _image(self, data: bytes, mime_type: str, want: str, *, location: bool) -> tuple[dict[str, Any], bytes]:
+    async def _image(self, data: bytes, mime_type: str, want: str, *, location: bool) -> tuple[ImageFacts, bytes]:
         request = {
             "do": "image",
             "mime_type": mime_type,
@@ -70,23 +69,31 @@ class MediaService:
             "max_side": MAX_SIDE,
             "location": location,
         }
-        return await decode(request, data, max_reply=_MAX_ENCODED, seconds=_IMAGE_SECONDS)
+        answer, body = await decode(request, data, max_reply=_MAX_ENCODED, seconds=_IMAGE_SECONDS)
+        facts = checked(answer, ImageFacts)
+        if want == "pixels" and len(body) != 3 * facts["sent_width"] * facts["sent_height"]:
+            raise WorkerFailed(DAMAGED_REPLY)
+        return facts, body
 
-    async def samples(self, data: bytes, mime_type: str) -> tuple[dict[str, Any], bytes]:
+    async def samples(self, data: bytes, mime_type: str) -> tuple[AudioFacts, bytes]:
         """Return facts about a recording, and its samples. Raises `WorkerFailed`."""
         request = {"do": "audio", "mime_type": mime_type, "max_seconds": self.settings.max_seconds}
         most = int(self.settings.max_seconds * RATE) * 2
-        return await decode(request, data, max_reply=most, seconds=_AUDIO_SECONDS)
+        answer, samples = await decode(request, data, max_reply=most, seconds=_AUDIO_SECONDS)
+        return checked(answer, AudioFacts), samples
 
     async def read_text(
         self, pixels: bytes, width: int, height: int, *, seconds: float, on_progress: OnProgress
-    ) -> dict[str, Any]:
+    ) -> TextFound:
         """Return the lines of text in a picture."""
         request = {"width": width, "height": height}
-        return await self.reader.ask(request, pixels, seconds=seconds, on_progress=on_progress)
+        answer = await self.reader.ask(request, pixels, seconds=seconds, on_progress=on_progress)
+        return checked(answer, TextFound)
 
     async def listen(
         self, samples: bytes, language: str | None, *, seconds: float, on_progress: OnProgress
-    ) -> dict[str, Any]:
+    ) -> SpeechFound:
         """Return the segments of speech in a recording."""
-        return await self.listener.ask({"language": language}, samples, seconds=seconds, on_progress=on_progress)
+        request = {"language": language}
+        answer = await self.listener.ask(request, samples, seconds=seconds, on_progress=on_progress)
+        return checked(answer, SpeechFound)

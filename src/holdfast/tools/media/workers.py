@@ -71,7 +71,7 @@ class Recognition:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _ask(self, request: Answer, data: bytes, deadline: float, on_progress: OnProgress) -> Answer:
-        while True:
+        while not self._closed:
             process, fresh = self._process, False
             if process is None or not process.is_alive:
                 self.stop()
@@ -94,6 +94,7 @@ class Recognition:
                 if self._closed:
                     self.stop()
                 return answer
+        raise WorkerFailed("its runtime was closed")
 
     def stop(self) -> None:
         """End the process; the next request starts another."""

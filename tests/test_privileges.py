@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from holdfast.sandbox.privileges import FILE_RIGHTS, file_rights, fill_descriptors, memory_file
+from holdfast.privileges import FILE_RIGHTS, file_rights, fill_descriptors, memory_file
 
 
 @pytest.mark.spec("N1")

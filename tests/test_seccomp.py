@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sandbox import seccomp
+from holdfast import seccomp
 from holdfast.sandbox.landlock import Landlock
 from holdfast.sandbox.launch import Backend
 from tests.sandbox.sandboxed_commands import bubblewraps, policy, run
