@@ -18,6 +18,7 @@ from holdfast import Answer, PendingCall
 from holdfast.contract.enums import Risk, State
 from holdfast.contract.event import Progress
 from holdfast.tools.storage import share
+from holdfast.tools.storage.memory_items import Stopped
 from holdfast.tools.storage.s3_client import StorageFailed
 from holdfast.tools.storage.share import parse_duration, shown_duration
 from tests.cli.command_line import Cli
@@ -243,6 +244,14 @@ def test_a_file_that_changes_during_the_upload_is_uploaded_as_it_was_shown(
     monkeypatch.setattr(share, "_blocks", changing)
     made.facts("minio.share", path="a.bin", object_key="k")
     assert server.get(str(made.settings.bucket), "k") == b"a" * (3 * 1024 * 1024)
+
+
+@pytest.mark.spec("B9c")
+def test_a_digest_that_is_stopped_is_none(tmp_path: Path) -> None:
+    """Half a digest would say that the file has changed."""
+    (tmp_path / "a").write_bytes(b"x")
+    with (tmp_path / "a").open("rb") as opened, pytest.raises(Stopped):
+        share._digest(opened.fileno(), 1, lambda: True, None)  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.spec("B9c")
