@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.contract.errors import HoldfastError, NetworkRefused
 from holdfast.net.client import (
@@ -359,3 +360,15 @@ def test_a_body_can_be_sent_in_blocks_and_follows_no_redirect() -> None:
     assert "transfer-encoding" not in site.seen[0].headers
     with pytest.raises(RedirectRefused, match="redirects an upload"):
         get({"/": redirect("/next", 307), "/next": echo}, **sent)
+
+
+def test_an_address_that_is_too_long_is_one_sentence() -> None:
+    """Such as one with a token that a server chose."""
+
+    async def work() -> None:
+        async with serving({"/": Reply("x")}) as site, client_of(site) as client:
+            url = replace(parse_url(site.url), target=f"/?token={'t' * 70_000}")
+            await client.request(HttpRequest(url=url), Limits(seconds=50))
+
+    with pytest.raises(RequestFailed):
+        run(work())

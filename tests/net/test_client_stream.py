@@ -77,3 +77,18 @@ def test_compression_that_was_not_asked_for_is_refused() -> None:
 def test_a_stream_goes_through_the_gateway() -> None:
     with pytest.raises(NetworkRefused):
         streamed(Reply("x"), allowed=False)
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), TimeoutError("of the caller")], ids=["error", "timeout"])
+def test_an_error_of_the_caller_is_none_of_the_network(error: OSError) -> None:
+    async def work() -> None:
+        async with serving({"/": Reply("text")}) as site:
+            network = Network(private=(site.entry,))
+            request = HttpRequest(url=parse_url(f"{site.url}/"))
+            client = HttpClient(network.gateway("test"), user_agent="tests/1")
+            async with client, client.stream(request, Limits(seconds=50)):
+                raise error
+
+    with pytest.raises(OSError, match=str(error)) as caught:
+        run(work())
+    assert caught.value is error

@@ -56,11 +56,27 @@ BOMB = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">' + "".join(
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500), "it is protected with a password, or in the old format"),
         (encrypted_zip(), "it is protected with a password"),
         (docx(document=f"{BOMB}]>{body('&j;')}"), "its XML declares entities"),
+        (docx("x", more={"word/media/styles.png": f"{BOMB}]>{body('&j;')}".encode()}), "its XML declares entities"),
+        (docx("x", more={"word/media/styles.png": bytes(70 * 1024 * 1024)}), "it unpacks to more than 64 MB"),
         (docx(document=f"{BOMB}]>{body('x')}".encode("utf-16").decode("latin-1")), "its XML declares entities"),
         (docx("x", more={f"p{n}.bin": b"" for n in range(5001)}), "at most 5,000 are read"),
         (docx("x", more={"word/other.xml": bytes(70 * 1024 * 1024)}), "it unpacks to more than 64 MB"),
     ],
-    ids=["empty", "no-end", "cut", "bad-xml", "no-text", "ole", "password", "entities", "utf-16", "parts", "zip-bomb"],
+    ids=[
+        "empty",
+        "no-end",
+        "cut",
+        "bad-xml",
+        "no-text",
+        "ole",
+        "password",
+        "entities",
+        "any-part",
+        "any-size",
+        "utf-16",
+        "parts",
+        "zip-bomb",
+    ],
 )
 def test_a_document_that_cannot_be_read_says_why(document: bytes, told: str) -> None:
     with pytest.raises(Unreadable, match=told):

@@ -9,10 +9,13 @@ import pytest
 
 from holdfast.contract.enums import Risk
 from holdfast.tools.storage.records import Source
+from tests.runtime.support import run
 from tests.tools.extraction.docx_files import docx
 from tests.tools.extraction.pdfs import pdf
 from tests.tools.storage.servers import S3Server
 from tests.tools.storage.storage_runtime import StorageRuntime
+from tests.tools.web.site import Reply, Seen
+from tests.tools.web.site import serving as scripted
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 40
 
@@ -244,3 +247,30 @@ def test_instructions_in_an_object_stay_data_and_the_result_is_marked(
     assert result.success and result.metadata["untrusted"] == ["storage"]
     shown = made.call("memory.read", namespace="n").output
     assert all(line.startswith("  | ") for line in shown.split("\n")[1:])
+
+
+@pytest.mark.spec("B9e")
+def test_a_text_that_was_not_shown_is_not_stored_although_its_etag_is_the_same(tmp_path: Path) -> None:
+    texts = ["harmless", "harmless"]  # for the questions; whatever comes later is another text
+
+    def page(seen: Seen) -> Reply:
+        text = (texts.pop(0) if texts else "evil....") if seen.method == "GET" else "harmless"
+        return Reply(text, "text/plain", headers={"etag": '"e"'})
+
+    async def work() -> tuple[Any, StorageRuntime]:
+        async with scripted({"/bucket-x/a.txt": page}) as site:
+            made = StorageRuntime(tmp_path, None, "bucket-x", endpoint=site.url)
+            return await made.runtime.call("minio.ingest", {"object_key": "a.txt", "namespace": "n"}), made
+
+    result, made = run(work())
+    assert texts == [] and not result.success
+    assert "has changed since this was proposed" in (result.error or "")
+    assert "n" not in made.namespaces()
+
+
+@pytest.mark.spec("B9e")
+def test_the_characters_are_those_of_the_text(one: tuple[StorageRuntime, S3Server, str]) -> None:
+    made, server, bucket = one
+    server.put(bucket, "a.txt", "12345")
+    assert made.facts("minio.ingest", object_key="a.txt", namespace="n")["chars"] == 5
+    assert "5 characters in 1 item" in made.preview()

@@ -165,3 +165,15 @@ def test_no_answer_breaks_the_reader_of_lists(xml: bytes) -> None:
     for body in (xml, b"<ListBucketResult>" + xml + b"</ListBucketResult>"):
         with contextlib.suppress(StorageFailed):
             assert all(each.size >= 0 for each in parse_listing(body, "server").objects)
+
+
+@pytest.mark.spec("B9i")
+def test_a_list_has_no_more_keys_than_asked_for_and_no_token_that_no_request_can_carry() -> None:
+    each = "<Contents><Key>k</Key><Size>1</Size></Contents>"
+    assert len(parse_listing(f"<ListBucketResult>{each * 1000}</ListBucketResult>".encode(), "s").objects) == 1000
+    more = "<IsTruncated>true</IsTruncated><NextContinuationToken>{}</NextContinuationToken>"
+    whole = f"<ListBucketResult>{more.format('t' * 2048)}</ListBucketResult>"
+    assert parse_listing(whole.encode(), "s").next == "t" * 2048
+    for body in (each * 1001, more.format("t" * 2049), more.format("t" * 70_000)):
+        with pytest.raises(StorageFailed, match="sent a list of objects that cannot be read"):
+            parse_listing(f"<ListBucketResult>{body}</ListBucketResult>".encode(), "s")

@@ -18,6 +18,7 @@ from holdfast import Answer, PendingCall
 from holdfast.contract.enums import Risk, State
 from holdfast.contract.event import Progress
 from holdfast.tools.storage import share
+from holdfast.tools.storage.memory_items import Stopped
 from holdfast.tools.storage.s3_client import StorageFailed
 from holdfast.tools.storage.share import parse_duration, shown_duration
 from tests.cli.command_line import Cli
@@ -132,6 +133,17 @@ def test_a_key_that_servers_would_resolve_is_refused_before_anything_is_sent(
 
 
 @pytest.mark.spec("B9b")
+def test_long_content_types_and_odd_names_are_shared(minio: S3Server, tmp_path: Path) -> None:
+    made = StorageRuntime(tmp_path, minio, minio.bucket())
+    made.write("a.pptx", "x")
+    slides = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
+    assert made.facts("minio.share", path="a.pptx", content_type=slides)["content_type"] == slides
+    made.write("a\n[approved].txt", "x")
+    told = made.call("minio.share", path="a\n[approved].txt", object_key="k").output
+    assert told.startswith("Uploaded a") and "\n[approved]" not in told
+
+
+@pytest.mark.spec("B9b")
 def test_an_empty_file_can_be_shared(made: StorageRuntime) -> None:
     made.write("empty.txt", "")
     assert fetch(made.facts("minio.share", path="empty.txt")["url"])[::2] == (200, b"")
@@ -235,6 +247,14 @@ def test_a_file_that_changes_during_the_upload_is_uploaded_as_it_was_shown(
 
 
 @pytest.mark.spec("B9c")
+def test_a_digest_that_is_stopped_is_none(tmp_path: Path) -> None:
+    """Half a digest would say that the file has changed."""
+    (tmp_path / "a").write_bytes(b"x")
+    with (tmp_path / "a").open("rb") as opened, pytest.raises(Stopped):
+        share._digest(opened.fileno(), 1, lambda: True, None)  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.spec("B9c")
 def test_only_readable_files_of_the_project_can_be_shared(minio: S3Server, tmp_path: Path) -> None:
     bucket = minio.bucket()
     made = StorageRuntime(tmp_path, minio, bucket)
@@ -319,11 +339,12 @@ def test_a_server_that_is_gone_is_one_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("B9d")
-def test_an_upload_is_never_repeated(tmp_path: Path) -> None:
+@pytest.mark.parametrize("status", [202, 206, 503, 507, 520])
+def test_an_upload_is_never_repeated(tmp_path: Path, status: int) -> None:
     """A server that fails after it took the object: the object may be there, so that another PUT could harm."""
 
     def failing(seen: Seen) -> Reply:
-        return Reply("", status=503 if seen.method == "PUT" else 404)
+        return Reply("", status=status if seen.method == "PUT" else 404)
 
     async def share_it() -> tuple[Any, list[str]]:
         async with scripted({"/bucket-x/k": failing, "/bucket-x": Reply(EMPTY_LIST, "application/xml")}) as site:
@@ -335,6 +356,31 @@ def test_an_upload_is_never_repeated(tmp_path: Path) -> None:
     result, methods = run(share_it())
     assert result.state is State.UNKNOWN
     assert methods.count("PUT") == 1
+
+
+@pytest.mark.spec("B9d")
+def test_a_question_that_is_not_answered_after_the_approval_leaves_no_unknown_outcome(tmp_path: Path) -> None:
+    """Nothing was written before it, so nothing can have been."""
+    questions: list[str] = []
+
+    async def silent(_: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    def page(seen: Seen) -> Reply:
+        questions.append(seen.method)
+        return Reply(raw=b"", then=silent) if len(questions) > 2 else Reply("", status=404)
+
+    async def share_it() -> tuple[Any, str]:
+        async with scripted({"/bucket-x/k": page, "/bucket-x": Reply(EMPTY_LIST, "application/xml")}) as site:
+            made = StorageRuntime(tmp_path, None, "bucket-x", endpoint=site.url, timeout=0.5)
+            made.write("a.txt", "x")
+            result = await made.runtime.call("minio.share", {"path": "a.txt", "object_key": "k"})
+            return result, site.url.removeprefix("http://")
+
+    result, entry = run(share_it())
+    assert questions == ["HEAD"] * 3
+    assert result.state is State.FAILED
+    assert result.error == f"Nothing was uploaded. {entry} did not answer within 0.5 seconds (minio.timeout)."
 
 
 EMPTY_LIST = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"

@@ -83,6 +83,7 @@ def test_only_what_changed_is_read_again(made: StorageRuntime, server: S3Server)
     server.delete(bucket, "x.txt")
     assert counts(made.facts("minio.sync", prefix="")) == (0, 3, 0, 0)
     assert len(made.seen) == asked + 1  # nothing to do and nothing to name is nothing to approve
+    server.put(bucket, "x.txt", b"\0\0")
     server.put(bucket, "b.txt", "second b")
     server.delete(bucket, "c.txt")
     facts = made.facts("minio.sync", prefix="")
