@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from holdfast.tools.google.gdrive import drive_literal, drive_query
 from holdfast.tools.google.results import one_line
-from tests.tools.google.google_server import Account, GoogleServer, Reply, facts, problem
 from tests.tools.extraction.pdfs import pdf
+from tests.tools.google.google_server import Account, GoogleServer, Reply, facts, problem
 
 FILES = "/drive/v3/files"
 PNG = (
