@@ -70,7 +70,10 @@ def test_a_deletion_is_proposed_first_as_a_high_risk_and_then_reported(ctx: Cont
     proposal = propose({"session": ONE.id}, ctx)
     assert isinstance(proposal, Proposal) and proposal.risk is Risk.HIGH and "\x1b" not in proposal.preview
     done = cast(Result, apply(proposal.payload, ctx))
-    assert "files that changed since: a.chat.files/x" in done.output and "\x1b" not in done.output
+    assert (
+        "files that changed since, or that another document links to: a.chat.files/x" in done.output
+        and "\x1b" not in done.output
+    )
     assert "1 calls" not in done.output and "file is rewritten later" in done.output
     assert SESSIONS_DELETE.output_validator is not None and SESSIONS_DELETE.output_validator.is_valid(done.structured)
     assert cast(Result, propose({"session": "x"}, ctx)).error == "There is no such session."

@@ -60,7 +60,9 @@ class ProjectSessions:
         except DocumentBusy as error:
             raise SessionRefused(f"The session '{found.id}' was not deleted: {error}") from None
         for name in files.kept:
-            _LOG.warning("Kept %s: it was changed after the tool returned it.", escape(name))
+            _LOG.warning(
+                "Kept %s: it was changed after the tool returned it, or another document links to it.", escape(name)
+            )
         return replace(done, blobs=done.blobs + files.count, freed=done.freed + files.size, kept=files.kept)
 
     def _remove_pages(self) -> None:
