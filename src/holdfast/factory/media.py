@@ -18,7 +18,8 @@ from holdfast.models.providers import OPERATOR
 from holdfast.net.network import Network
 from holdfast.net.urls import BadUrl, parse_url
 from holdfast.tools.media.analyze import IMAGE_ANALYZE, configured_analysis
-from holdfast.tools.media.service import MediaSettings, RemoteEngine
+from holdfast.tools.media.provider import RemoteEngine
+from holdfast.tools.media.service import MediaSettings
 from holdfast.tools.media.transcribe import AUDIO_TRANSCRIBE, configured_transcription, with_whisper
 
 if TYPE_CHECKING:

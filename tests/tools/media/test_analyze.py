@@ -16,7 +16,8 @@ from holdfast.contract.media import Vision, VisionReply
 from holdfast.contract.tool import Reach
 from holdfast.tools.media import analyze
 from holdfast.tools.media.analyze import IMAGE_ANALYZE, configured_analysis
-from holdfast.tools.media.service import MediaService, RemoteEngine
+from holdfast.tools.media.provider import RemoteEngine
+from holdfast.tools.media.service import MediaService
 from tests.runtime.support import run, until_pending, yes
 from tests.tools.media.media_runtime import call, facts, media_runtime, write
 from tests.tools.media.samples import animation, encoded, image, javascript_gif, photo, picture

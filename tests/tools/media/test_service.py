@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.contract.tool import Reach
 from holdfast.tools.media.replies import MAX_SIDE
-from holdfast.tools.media.service import MediaService, MediaSettings, RemoteEngine
+from holdfast.tools.media.service import MediaService, MediaSettings
 from holdfast.tools.worker_process import WorkerFailed
 from tests.runtime.support import run
 from tests.tools.media.samples import encoded, picture, wav
@@ -44,9 +43,3 @@ def test_a_large_picture_is_reduced() -> None:
     found, rgb = run(MediaService().pixels(encoded(picture(size=(4096, 512))), "image/png", location=False))
     assert (found["sent_width"], found["sent_height"]) == (MAX_SIDE, 256)
     assert len(rgb) == 3 * MAX_SIDE * 256
-
-
-def test_an_engine_reaches_its_host_and_only_reads_there() -> None:
-    assert RemoteEngine(name="acme:eye", host="models.example:8443").reach == Reach(
-        ("models.example:8443",), sends=False
-    )

@@ -11,7 +11,8 @@ from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.media import Segment, Transcriber, Transcript
 from holdfast.contract.tool import Reach
-from holdfast.tools.media.service import MediaSettings, RemoteEngine
+from holdfast.tools.media.provider import RemoteEngine
+from holdfast.tools.media.service import MediaSettings
 from holdfast.tools.media.transcribe import AUDIO_TRANSCRIBE, configured_transcription, with_whisper
 from tests.runtime.support import run, yes
 from tests.tools.media.media_runtime import call, facts, media_runtime, write

@@ -6,21 +6,21 @@ import asyncio
 from importlib.util import find_spec
 from typing import Any, Final, cast
 
-from holdfast.contract.call import Precondition, Proposal
 from holdfast.contract.context import Context
 from holdfast.contract.enums import Risk
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.json import Args, Json
 from holdfast.contract.media import Vision
 from holdfast.contract.result import Result, fail, ok
-from holdfast.contract.tool import Reach, Tool
+from holdfast.contract.tool import Tool
 from holdfast.text.escape import escape
 from holdfast.text.quote import GUTTER
 from holdfast.text.truncate import format_size
 from holdfast.tools.media.content import PATH, Media, clean, file_preview, quoted_block, read_media, touched
 from holdfast.tools.media.file_types import IMAGES, MAX_FRAMES, name_of
+from holdfast.tools.media.provider import RemoteEngine, with_provider
 from holdfast.tools.media.replies import ImageFacts, TextLine
-from holdfast.tools.media.service import MediaService, RemoteEngine
+from holdfast.tools.media.service import MediaService
 from holdfast.tools.schemas import (
     INTEGER,
     LABEL,
@@ -44,15 +44,12 @@ _needs_packages: Final = needs_extra("media", "PIL")
 _NUMBER: Final[Schema] = {"type": "number"}
 
 
-async def _read(args: Args, ctx: Context) -> Media:
-    return await read_media(args, ctx, ctx.service(MediaService).settings.max_bytes, IMAGES)
-
-
 # On this machine
 
 
 async def _analyze_here(args: Args, ctx: Context) -> Result:
-    media, service = await _read(args, ctx), ctx.service(MediaService)
+    service = ctx.service(MediaService)
+    media = await read_media(args, ctx, service.settings.max_bytes, IMAGES)
     facts, pixels = await service.pixels(media.data, media.mime_type, location=bool(args.get("location")))
     notes = _notes(args, media, facts)
     lines: list[TextLine] | None = None
@@ -83,36 +80,20 @@ async def _analyze_here(args: Args, ctx: Context) -> Result:
 # By a provider
 
 
-async def _propose(args: Args, ctx: Context, engine: RemoteEngine) -> Proposal | Result:
-    try:
-        media = await _read(args, ctx)
-    except HoldfastError as error:
-        return fail(str(error))
-    prompt = cast("str | None", args.get("prompt"))
-    asked = f", and ask: «{escape(prompt)}»" if prompt else ""
-    summary = f"send {media.shown} to {engine.name} at {engine.host}{asked}"
-    return Proposal(
-        tool_name="image.analyze",
-        summary=summary,
-        risk=Risk.MEDIUM,
-        payload={**args, "seen": media.digest},
-        preview=summary,
-        preconditions=(Precondition(kind="content", subject=media.name or "data", value=media.digest),),
-    )
-
-
-async def _analyze_there(args: Args, ctx: Context, engine: RemoteEngine) -> Result:
-    media, service = await _read(args, ctx), ctx.service(MediaService)
-    if media.digest != args["seen"]:
-        return fail("The file changed after the call was proposed, so it was not sent. Call the tool again.")
-    facts, picture = await service.picture(media.data, media.mime_type, location=bool(args.get("location")))
+async def _analyze_there(args: Args, ctx: Context, media: Media, engine: RemoteEngine) -> Result:
+    service = ctx.service(MediaService)
     prompt = cast("str | None", args.get("prompt")) or _DEFAULT_PROMPT
-    ctx.progress(f"waiting for {engine.name}…")
     try:
+        facts, picture = await service.picture(media.data, media.mime_type, location=bool(args.get("location")))
+        ctx.progress(f"waiting for {engine.name}…")
         async with asyncio.timeout(ctx.timeout or DEFAULT_SECONDS):
             reply = await ctx.service(Vision).describe(picture, facts["sent_type"], prompt)
     except TimeoutError:
         return fail(f"{engine.name} did not answer in time. Try again, or the user can set media.vision_model.")
+    except WorkerFailed as error:
+        return fail(f"The image cannot be read: {error}.")
+    except HoldfastError as error:
+        return fail(f'{error} The user can set media.vision_model to another model, or to "local".')
     notes = _notes(args, media, facts)
     if not reply.complete:
         notes.append("The model stopped at its maximum length.")
@@ -239,27 +220,7 @@ IMAGE_ANALYZE: Final = builtin_tool(
 def configured_analysis(engine: RemoteEngine) -> Tool:
     """Return `image.analyze` for a model that sees: it reaches the provider's host, so approval is per host."""
 
-    def reaches(args: Args) -> Reach:
-        return engine.reach
+    async def send(args: Args, ctx: Context, media: Media) -> Result:
+        return await _analyze_there(args, ctx, media, engine)
 
-    async def propose(args: Args, ctx: Context) -> Proposal | Result:
-        return await _propose(args, ctx, engine)
-
-    async def apply(args: Args, ctx: Context) -> Result:
-        try:
-            return await _analyze_there(args, ctx, engine)
-        except WorkerFailed as error:
-            return fail(f"The image cannot be read: {error}.")
-        except HoldfastError as error:
-            return fail(f'{error} The user can set media.vision_model to another model, or to "local".')
-
-    return IMAGE_ANALYZE.with_(
-        execute=None,
-        propose=propose,
-        apply=apply,
-        risk=Risk.MEDIUM,
-        effects=frozenset({"fs.read", "network"}),
-        reaches=reaches,
-        sinks=("web",),
-        presets=(),
-    )
+    return with_provider(IMAGE_ANALYZE, engine, IMAGES, send)

@@ -7,7 +7,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.contract.tool import Reach
 from holdfast.tools.media.decoder_process import RATE
 from holdfast.tools.media.replies import MAX_SIDE, AudioFacts, ImageFacts, SpeechFound, TextFound, checked
 from holdfast.tools.media.workers import Recognition, decode
@@ -25,19 +24,6 @@ class MediaSettings(Struct, frozen=True, kw_only=True):
     max_pixels: int = 50_000_000
     max_seconds: float = 1800.0
     whisper_model: Path | None = None
-
-
-class RemoteEngine(Struct, frozen=True, kw_only=True):
-    """A configured model that a tool sends its file to."""
-
-    name: str
-    """`provider:model`."""
-    host: str
-    """As `Reach.hosts` names it."""
-
-    @property
-    def reach(self) -> Reach:
-        return Reach((self.host,))
 
 
 class MediaService:

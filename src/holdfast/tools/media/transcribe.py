@@ -6,19 +6,19 @@ from typing import Any, Final, cast
 
 from msgspec import to_builtins
 
-from holdfast.contract.call import Precondition, Proposal
 from holdfast.contract.context import Context
 from holdfast.contract.enums import Risk
 from holdfast.contract.errors import HoldfastError
 from holdfast.contract.json import Args, Json
 from holdfast.contract.media import Segment, Transcriber, Transcript
 from holdfast.contract.result import Result, fail, ok
-from holdfast.contract.tool import Reach, Tool
+from holdfast.contract.tool import Tool
 from holdfast.text.escape import escape
 from holdfast.text.truncate import format_size
 from holdfast.tools.media.content import PATH, Media, clean, file_preview, quoted_block, read_media, touched
 from holdfast.tools.media.file_types import AUDIO, name_of
-from holdfast.tools.media.service import MediaService, RemoteEngine
+from holdfast.tools.media.provider import RemoteEngine, with_provider
+from holdfast.tools.media.service import MediaService
 from holdfast.tools.schemas import (
     INTEGER,
     LABEL,
@@ -43,17 +43,14 @@ NO_MODEL: Final = (
 _needs_packages: Final = needs_extra("speech", "faster_whisper")
 
 
-async def _read(args: Args, ctx: Context) -> Media:
-    return await read_media(args, ctx, ctx.service(MediaService).settings.max_bytes, _ACCEPTED)
-
-
 def _seconds(ctx: Context) -> float:
     """The time for the work, less than the call's, so that the tool can say what happened."""
     return (ctx.timeout or DEFAULT_SECONDS) * (1 - _MARGIN)
 
 
 async def _transcribe_here(args: Args, ctx: Context) -> Result:
-    media, service = await _read(args, ctx), ctx.service(MediaService)
+    service = ctx.service(MediaService)
+    media = await read_media(args, ctx, service.settings.max_bytes, _ACCEPTED)
     facts, samples = await service.samples(media.data, media.mime_type)
     notes = [*media.notes]
     if facts["cut"]:
@@ -75,26 +72,7 @@ async def _transcribe_here(args: Args, ctx: Context) -> Result:
     return _result("local", None, transcript, media, notes)
 
 
-async def _propose(args: Args, ctx: Context, engine: RemoteEngine) -> Proposal | Result:
-    try:
-        media = await _read(args, ctx)
-    except HoldfastError as error:
-        return fail(str(error))
-    summary = f"send {media.shown} to {engine.name} at {engine.host}"
-    return Proposal(
-        tool_name="audio.transcribe",
-        summary=summary,
-        risk=Risk.MEDIUM,
-        payload={**args, "seen": media.digest},
-        preview=summary,
-        preconditions=(Precondition(kind="content", subject=media.name or "data", value=media.digest),),
-    )
-
-
-async def _transcribe_there(args: Args, ctx: Context, engine: RemoteEngine) -> Result:
-    media = await _read(args, ctx)
-    if media.digest != args["seen"]:
-        return fail("The file changed after the call was proposed, so it was not sent. Call the tool again.")
+async def _transcribe_there(args: Args, ctx: Context, media: Media, engine: RemoteEngine) -> Result:
     ctx.progress(f"waiting for {engine.name}…")
     transcript = await ctx.service(Transcriber).transcribe(
         media.data,
@@ -195,26 +173,7 @@ def with_whisper() -> Tool:
 def configured_transcription(engine: RemoteEngine) -> Tool:
     """Return `audio.transcribe` for a provider: it reaches the provider's host, so approval is per host."""
 
-    def reaches(args: Args) -> Reach:
-        return engine.reach
+    async def send(args: Args, ctx: Context, media: Media) -> Result:
+        return await _transcribe_there(args, ctx, media, engine)
 
-    async def propose(args: Args, ctx: Context) -> Proposal | Result:
-        return await _propose(args, ctx, engine)
-
-    async def apply(args: Args, ctx: Context) -> Result:
-        try:
-            return await _transcribe_there(args, ctx, engine)
-        except HoldfastError as error:
-            return fail(str(error))
-
-    return AUDIO_TRANSCRIBE.with_(
-        execute=None,
-        propose=propose,
-        apply=apply,
-        risk=Risk.MEDIUM,
-        effects=frozenset({"fs.read", "network"}),
-        reaches=reaches,
-        sinks=("web",),
-        presets=(),
-        unavailable=needs_extra("models", "httpx2"),
-    )
+    return with_provider(AUDIO_TRANSCRIBE, engine, _ACCEPTED, send).with_(unavailable=needs_extra("models", "httpx2"))
