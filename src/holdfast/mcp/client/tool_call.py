@@ -24,7 +24,7 @@ from holdfast.contract.enums import Failure, State
 from holdfast.contract.errors import OutcomeUnknown
 from holdfast.contract.json import Args, encode_json
 from holdfast.contract.result import Attachment, Result, fail
-from holdfast.mcp.attachment_meta import ATTACHMENT, OWN_URI
+from holdfast.mcp import ATTACHMENT, OWN_URI
 from holdfast.runtime.context import RunContext
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.attachments import shown

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from holdfast.contract.json import encode_json
 from holdfast.contract.result import Attachment, Result
-from holdfast.mcp.attachment_meta import ATTACHMENT, OWN_URI
+from holdfast.mcp import ATTACHMENT, OWN_URI
 from holdfast.text.attachments import describe, is_text_type
 
 _MAX_BITS: Final = 4096
