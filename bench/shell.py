@@ -17,7 +17,7 @@ from measure import FULL, QUICK, Effort, Run, race
 from holdfast import Config, Runtime
 from holdfast.config.config import ApprovalConfig, OutputConfig, SandboxConfig
 from holdfast.contract.command import Command
-from holdfast.sandbox.privileges import fill_descriptors, memory_file
+from holdfast.privileges import fill_descriptors, memory_file
 from holdfast.store.ledger import Ledger
 from holdfast.tools.shell import SHELL_EXEC
 
