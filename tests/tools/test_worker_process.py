@@ -69,6 +69,7 @@ def test_a_cancelled_page_closes_its_pipes_only_when_no_thread_uses_them(monkeyp
 REPLY = """
 import sys
 frame = sys.argv[1].encode()
+sys.stdin.buffer.read(10)  # the whole request, so that the parent can always send it
 sys.stdout.buffer.write(len(frame).to_bytes(4, "big") + frame + bytes(4))
 """
 
@@ -78,7 +79,7 @@ def reply(text: str) -> WorkerFailed:
     process = WorkerProcess((sys.executable, "-c", REPLY, text))
     try:
         with pytest.raises(WorkerFailed) as failed:
-            process.exchange({}, b"", time.monotonic() + 60)
+            process.exchange({}, b"", time.monotonic() + 60)  # 10 bytes: two lengths and `{}`
         return failed.value
     finally:
         process.kill()
