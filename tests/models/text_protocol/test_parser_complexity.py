@@ -70,6 +70,10 @@ HOSTILE: dict[str, Callable[[int], str]] = {
     "blanks behind an empty file": lambda n: "[write_file: a]" + "\n" * n + "---content--",
     "empty files": lambda n: "[write_file: a]\n" * (n // 16),
     "labels": lambda n: "[edit_file]\npath: a\n" + "old content:\n" * (n // 13) + "[/edit_file]",
+    "an edit that stays open": lambda n: EDIT.partition("new")[0].replace("{}", "a") + "b\n" * (n // 2),
+    "blanks in an edit that stays open": lambda n: EDIT.partition("new")[0].replace("{}", " \n" * (n // 2)) + " " * n,
+    "calls that stay open": lambda n: "[call: a]{}\n" * (n // 12),
+    "a call that stays open": lambda n: '[call: a]{"b": "' + "[/call]" * (n // 7) + '"}',
     "delimiters in names": lambda n: "[write_file]\npath: " + "a---content---" * (n // 14) + "\n[/write_file]",
 }
 

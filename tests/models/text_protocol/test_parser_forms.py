@@ -158,6 +158,14 @@ def test_any_tool_is_called_with_an_object(body: str) -> None:
 
 
 @pytest.mark.spec("M3")
+@pytest.mark.parametrize("before", ["", "I look.\n", "```\n[git_log]\n```\n"])
+@pytest.mark.parametrize("body", ['{"b": "[/call]"}', '\n{"b":\n "[/call]"}', '\n```json\n{"b": "[/call]"}\n```'])
+@pytest.mark.parametrize("end", ["", "\n", " \r\n\n"])
+def test_the_end_of_the_reply_closes_a_complete_object(before: str, body: str, end: str) -> None:
+    assert only_call(f"{before}[call: my.tool]{body}{end}") == ("my.tool", {"b": "[/call]"})
+
+
+@pytest.mark.spec("M3")
 @pytest.mark.parametrize(
     ("written", "name"),
     [("a", "a"), ('"a"', "a"), ('"a\\u005d b"', "a] b"), ("read_file", "read_file"), ('"a', '"a'), ('""', "")],

@@ -44,12 +44,53 @@ def test_an_unopened_closing_tag_is_reported(text: str, tag: str) -> None:
         ("[write_file]\npath: a\n---content---\n[write_file]\n[/write_file]\n[git_status]\n", "[write_file]"),
         ("[write_file]\n```\n[write_file]\npath: a\n---content---\nx\n[/write_file]\n```\n", "[write_file]"),
         ("[write_file]\n ~~~\n[write_file]\npath: a\n---content---\nx\n[/write_file]\n ~~~\n", "[write_file]"),
+        ("[write_file]\npath: a\n---content---\nx", "[write_file]"),
+        ('[call: a]\n{"b": 1}\nNow I wait.', "[call: a]"),
+        ('[call: a]\n{"b": 1}\n[/cal', "[call: a]"),
+        ('[call: a]\n{"b": 1}\n[call: c]\n{"d": 2}', "[call: a]"),
+        ('[call: a]\n{"b": 1}\n```', "[call: a]"),
+        ('[call: a]\n```json\n{"b": 1}', "[call: a]"),
+        ('[call: a]\n```json\n{"b": 1}\n```\nNow I wait.', "[call: a]"),
+        ('[call: a]\n{"b": 1, "b": 2}', "[call: a]"),
+        ('[call: a]\n{"b": 1', "[call: a]"),
+        ("[call: ]\n{}", "[call: ]"),
+        ("[call: a]\n", "[call: a]"),
     ],
 )
 def test_an_unclosed_call_is_not_made(text: str, tag: str) -> None:
     assert calls(text) == []
     problem = only_problem(text)
     assert (problem.kind, problem.tag) == (ProblemKind.UNCLOSED, tag)
+
+
+@pytest.mark.spec("M3")
+@pytest.mark.parametrize(
+    "body",
+    [
+        "path: a\n---search---\nold",
+        "path: a\n---search---\nold\n---replace---\n",
+        "path: a\n---search---\n \n---replace---\nnew",
+        "path: a\n---replace---\nnew",
+        "---search---\nold\n---replace---\nnew",
+        "path: a\n---search---\nold\n---replace---\nnew\n---replace---\nnewer",
+        "path: a\n---search---\nold\n---replace---\nnew\n\nThis fixes it.",
+        "path: a\n---search---\nold\n---replace---\nnew\r\n \r\nThis fixes it.",
+        "path: a\n<<<<<<< S\nold\n=======\nnew\n\nThis fixes it.",
+        "path: a\n<<<<<<< S\nold\n=======\nnew\n>>>>>>> R\nThis fixes it.",
+        "path: a\n---search---\nold\n---replace---\nnew\n[git_status]",
+        "path: a\n---search---\nold\n---replace---\nnew\n[/call]",
+        "path: a\n---search---\nold\n---replace---\nnew\n=== tool_result: edit_file ===",
+        "path: a\n---search---\nold\n---replace---\n```\nnew\n```",
+        "path: a\n---search---\nold\n---replace---\nnew\n[/edit_fil",
+        "path: a\n---search---\nold\n---replace---\nnew\n</edit_file>",
+        "path: a\n---search---\nold\n---replace---\nnew\n---end---",
+        "path: a\n[git_status]\n---search---\nold\n---replace---\nnew",
+    ],
+)
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_an_unclosed_edit_whose_end_is_uncertain_is_not_made(body: str, end: str) -> None:
+    assert calls(f"[edit_file]\n{body}{end}") == []
+    assert only_problem(f"[edit_file]\n{body}{end}").kind is ProblemKind.UNCLOSED
 
 
 @pytest.mark.spec("M3")

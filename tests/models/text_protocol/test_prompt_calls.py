@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -20,6 +21,8 @@ from tests.soak import rounds
 from .parsing import only_call
 from .strategies import TEXT, USE, WORDS
 
+BLOCK_ENDS = ("[/call]", "[/edit_file]", "[/write_file]")
+BEHIND = ["Done.", "[git_log]", "```", "[/cal"]
 FRAMED = st.lists(st.sampled_from([*WORDS, "\n", "=== /tool_error ===", "="]), max_size=8).map("".join)
 
 
@@ -66,6 +69,23 @@ def test_any_call_round_trips(use: ToolUse) -> None:
     if encodable(args):
         assert (call.name, call.args) == (use.name, args)
     assert parse(written).problems == ()
+
+
+@pytest.mark.spec("M3")
+@settings(max_examples=rounds(120, 600), deadline=None)
+@given(written=USE.map(write_call).filter(lambda written: written.endswith(BLOCK_ENDS)), behind=st.sampled_from(BEHIND))
+def test_a_call_without_its_closing_tag_is_the_same_call_or_a_problem(written: str, behind: str) -> None:
+    (call,) = parse(written).calls
+    unclosed, _, tag = written.rpartition("[/")
+    read = parse(unclosed)
+    if tag == "call]":
+        assert [(each.name, each.args) for each in read.calls] == [(call.name, call.args)] and not read.problems
+        assert parse(unclosed + behind).problems and not parse(unclosed + behind).calls
+    elif tag == "edit_file]" and read.calls:
+        wanted = {**call.args, "replace": cast(str, call.args["replace"]).rstrip("\r\n")}
+        assert [each.args for each in read.calls] == [wanted] and not read.problems
+    else:
+        assert not read.calls and read.problems
 
 
 @pytest.mark.spec("M3")

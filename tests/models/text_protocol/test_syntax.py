@@ -43,6 +43,26 @@ def test_an_edit_is_parsed_in_every_form(body: str, search: str, newline: str) -
 
 
 @pytest.mark.spec("M3")
+@pytest.mark.parametrize("end", ["", "\n", "\n\n\n"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("body", "new"),
+    [
+        ("---search---\nold\n---replace---\nnew\n  line", "new\n  line"),
+        ("---search---\nold\n\n---replace---\nnew", "new"),
+        ("<<<<<<< SEARCH\nold\n=======\nnew", "new"),
+        ("<<<<<<< SEARCH\nold\n=======\nnew\n\nline\n>>>>>>> REPLACE", "new\n\nline"),
+        ("old content:\nold\nnew content:\nnew", "new"),
+        ("---old---\nold\n---new---\nnew", "new"),
+    ],
+)
+def test_the_end_of_the_reply_closes_an_edit_with_both_texts(body: str, new: str, newline: str, end: str) -> None:
+    text = f"[edit_file]\npath: a\n{body}{end}".replace("\n", newline)
+    wanted = {"path": "a", "search": "old", "replace": new.replace("\n", newline), "mode": "first"}
+    assert only_call(text) == ("file.edit", wanted)
+
+
+@pytest.mark.spec("M3")
 def test_the_texts_of_an_edit_lose_only_the_surrounding_newlines() -> None:
     text = "[edit_file]\npath: a\n---search---\n\n  x =\t1 \n\n---replace---\n\r\n é\n\n[/edit_file]"
     _, args = only_call(text)

@@ -226,8 +226,37 @@ def test_a_part_that_differs_from_its_deltas_is_a_protocol_fault(reply: list[Mod
     assert caught.value.fault is ModelFault.PROTOCOL
 
 
+UNCLOSED = [
+    ('[call: shell.exec]\n{"command": "ls"}\n', use(1, "shell.exec", command="ls")),
+    (
+        "[edit_file]\npath: a\n---search---\nb\n---replace---\nc",
+        use(1, "file.edit", path="a", search="b", replace="c", mode="first"),
+    ),
+]
+
+
+@pytest.mark.parametrize("stop", WHOLE)
+@pytest.mark.parametrize(("text", "call"), UNCLOSED)
+@pytest.mark.spec("M3")
+def test_a_complete_call_without_its_closing_tag_is_made_if_the_model_ended_the_reply(
+    text: str, call: ToolUse, stop: StopReason
+) -> None:
+    events = heard(written(f"So.\n{text}", size=3, stop=stop))
+    assert parts(events) == [Text("So."), call]
+    assert end(events).stop == "tool_use"
+
+
 @pytest.mark.parametrize("stop", CUT)
-@pytest.mark.parametrize("cut", ["[write_file]\npath: a\n---content---\nbut", "[read_file: a", "```\n[git_log]", "~~~"])
+@pytest.mark.parametrize(
+    "cut",
+    [
+        "[write_file]\npath: a\n---content---\nbut",
+        "[read_file: a",
+        "```\n[git_log]",
+        "~~~",
+        *(text for text, _ in UNCLOSED),
+    ],
+)
 @pytest.mark.spec("M3")
 def test_a_reply_truncated_inside_a_call_is_not_corrected_and_makes_no_calls(cut: str, stop: StopReason) -> None:
     text = f"So.\n[git_log]\n{cut}"

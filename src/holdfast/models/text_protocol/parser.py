@@ -29,6 +29,7 @@ from holdfast.models.text_protocol.syntax import (
     TextPiece,
     parse_edit,
     parse_query,
+    parse_unclosed_edit,
     parse_write,
 )
 
@@ -356,7 +357,8 @@ class _Parser:
                 opened.pop()
             else:
                 nested.append((opened.pop() - inside, token.end() - inside))
-        return self._unclosed(tag, start)
+        args = parse_unclosed_edit(text[inside:]) if kind == "edit_file" and not mixed else None
+        return self._unclosed(tag, start) if args is None else self._call(TOOLS[kind], args, start, len(text))
 
     def _after_inline_closing(self, kind: str, tag: str, start: int, end: int) -> int:
         """Handle a closing tag in the middle of a line.
@@ -376,7 +378,8 @@ class _Parser:
         return end
 
     def _object(self, tag: str, name: str | None, start: int, at: int) -> int:
-        """Read `[call: NAME]`, a JSON object, optionally fenced, and the closing tag."""
+        """Read `[call: NAME]`, a JSON object, optionally fenced, and the closing tag, which the end of the reply
+        replaces."""
         text = self._text
         begins = cast(re.Match[str], _OBJECT_START.match(text, at))
         at, fence = begins.end(), begins[1] or ""
@@ -389,12 +392,12 @@ class _Parser:
         if fence and text.startswith(fence, after):
             fence, after = "", self._skip(_SPACE, self._skip(_RUN, after))
         closing = text.find(CALL_END, after)
-        if closing < 0:
-            return self._unclosed(tag, start)
-        args = _parse_object(text[at:end]) if closing == after and not fence else None
-        if name is None or args is None:
-            return self._unreadable("call", tag, start, closing + len(CALL_END))
-        return self._call(name, args, start, closing + len(CALL_END))
+        closed = after if closing < 0 else closing + len(CALL_END)
+        ended = after == (len(text) if closing < 0 else closing)
+        args = _parse_object(text[at:end]) if ended and not fence else None
+        if name is not None and args is not None:
+            return self._call(name, args, start, closed)
+        return self._unclosed(tag, start) if closing < 0 else self._unreadable("call", tag, start, closed)
 
     def _object_end(self, at: int) -> int | None:
         """Return the position after the last brace, or of an earlier closing tag; None if the reply ends first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Final
+from typing import Final, cast
 
 from msgspec import Struct
 
@@ -137,6 +137,9 @@ _CONFLICT_LINE: Final = re.compile(
 _LABEL: Final = re.compile(rf"{_LABELS}[ \t]*+", re.MULTILINE)
 _WORDS_LINE: Final = re.compile(_WORDS, re.MULTILINE)
 _LINE_END: Final = re.compile(r"[ \t]*+\r?\n")
+_BLANK_LINE: Final = re.compile(r"^[ \t]*+\r?\n", re.MULTILINE)
+_FOREIGN: Final = re.compile(rf"{ANY_TAG}|```|~~~|{ANY_FRAME}")
+_CLOSING_LIKE: Final = re.compile(r"\[[ \t]*+/|edit_file|---[ \t]*+\Z")
 _QUERY_LABEL: Final = re.compile(r"\A(?:pattern|query)[=:]")
 
 _EditTexts = tuple[slice, slice]
@@ -161,9 +164,32 @@ def parse_edit(inner: str, nested: Iterable[tuple[int, int]]) -> Args | None:
     first = _FIRST.search(plain)
     path = _header_path(inner[: first.start()]) if first else ""
     found = _edit_texts(plain, first) if first else None
+    return _edit_arguments(inner, path, found) if found and path else None
+
+
+def parse_unclosed_edit(inner: str) -> Args | None:
+    """Parse an edit whose closing tag is missing at the end of the reply; None unless the end of its texts is certain.
+
+    Both texts must be there. A tag, fence or frame may begin something else, the last line may be a misspelt closing
+    tag, and a blank line in the replacement may separate it from an explanation, unless a conflict marker closes it.
+    """
+    inner = inner.rstrip("\r\n")
+    if _FOREIGN.search(inner) or _CLOSING_LIKE.search(inner.rpartition("\n")[2]):
+        return None
+    first = _FIRST.search(inner)
+    path = _header_path(inner[: first.start()]) if first else ""
+    found = _edit_texts(inner, first) if first else None
     if found is None or not path:
         return None
-    search, replace = found
+    search, replace = (inner[each] for each in found)
+    if not search.strip() or not replace.strip():
+        return None
+    args, closed = _edit_arguments(inner, path, found), found[1].stop is not None
+    return args if closed or not _BLANK_LINE.search(cast(str, args["replace"])) else None
+
+
+def _edit_arguments(inner: str, path: str, texts: _EditTexts) -> Args:
+    search, replace = texts
     # Drop a blank line before the second delimiter from the search text: replacing it would join two lines.
     wanted = _without_newline(_trim_body(inner[search]))
     return {"path": path, "search": wanted, "replace": _trim_body(inner[replace]), "mode": "first"}
