@@ -19,10 +19,10 @@ from msgspec import Struct
 from holdfast.chat.document_file import DocumentError
 from holdfast.contract.result import Attachment
 from holdfast.fs.beneath import FOLDER_FLAGS, USER_FOLDER_FLAGS, NotRegular, open_descriptor, open_regular
+from holdfast.fs.document_names import ATTACHMENTS_SUFFIX, attachments_folder
 from holdfast.fs.replace import new_file, sync_folder
 from holdfast.text.attachments import DIGEST_CHARS, stored_name
 
-SUFFIX: Final = ".files"
 MAX_BYTES: Final = 64 * 1024 * 1024
 """The highest `output.max_attachment_bytes`."""
 _NAME: Final = re.compile(rf"[0-9a-f]{{{DIGEST_CHARS}}}-[^/]+")
@@ -48,7 +48,7 @@ class AttachmentFiles:
     def __init__(self, document: Path, load: LoadBytes | None = None) -> None:
         self._parent = document.parent
         self._document = document.name
-        self.folder = f"{document.name}{SUFFIX}"
+        self.folder = attachments_folder(document.name)
         self._load = load
         self._cache: dict[tuple[str, str], tuple[tuple[int, ...], bytes]] = {}
 
@@ -63,7 +63,7 @@ class AttachmentFiles:
             if error.errno == errno.ENAMETOOLONG:
                 raise DocumentError(
                     f"The name of {self._document} is too long: attachments go into a folder of that name with "
-                    f"`{SUFFIX}`. Give the document a shorter name."
+                    f"`{ATTACHMENTS_SUFFIX}`. Give the document a shorter name."
                 ) from None
             raise DocumentError(
                 f"Cannot write an attachment into {where} ({error.strerror}). Check the disk and its permissions."
@@ -101,7 +101,8 @@ class AttachmentFiles:
         if not _NAME.fullmatch(name) or name[:DIGEST_CHARS] != (digest or name)[:DIGEST_CHARS]:
             raise UnusableFile("is not the file that the result had")
         for place in dict.fromkeys((self.folder, folder)):
-            content = self._content(place, name, room) if place.endswith(SUFFIX) and os.sep not in place else None
+            is_folder_name = place.endswith(ATTACHMENTS_SUFFIX) and os.sep not in place
+            content = self._content(place, name, room) if is_folder_name else None
             if content is None:
                 continue
             if not sha256(content).hexdigest().startswith(digest or name[:DIGEST_CHARS]):

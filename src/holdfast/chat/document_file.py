@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from holdfast.contract.errors import HoldfastError
 from holdfast.fs.beneath import USER_FILE_FLAGS, USER_FOLDER_FLAGS, open_descriptor
+from holdfast.fs.document_names import conflict_copy
 from holdfast.fs.replace import exchange_files, new_file, read_metadata, sync_folder
 from holdfast.fs.temporary import is_orphaned
 
@@ -134,7 +135,7 @@ def write_conflict_copy(path: Path, elsewhere: Path, data: bytes) -> Path:
         number = 0
         while number < 10_000:
             number += 1
-            kept = folder / f"{path.stem}.conflict-{number}{path.suffix}"
+            kept = folder / conflict_copy(path.name, number)
             try:
                 with open_descriptor(folder, USER_FOLDER_FLAGS) as where, new_file(where, data, mode=0o600) as new:
                     new.link(kept.name)

@@ -198,3 +198,23 @@ def test_the_model_is_chosen_by_a_flag(cli: Cli) -> None:
     done = cli.run("chat", NAME, "--model", "operatr")
     assert done.code in (1, 2)
     assert "operatr" in done.sentence and "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("given", ["talks/ask.chat", "link.chat", "../elsewhere/ask.chat"])
+@pytest.mark.spec("B2")
+def test_a_conversation_does_not_find_itself(cli: Cli, given: str) -> None:
+    files = cli.project / "talks" / "ask.chat.files"
+    files.mkdir(parents=True)
+    document = files.with_suffix("")
+    for path in (cli.project / "a.py", cli.project / "other.chat", files / "0-page.txt"):
+        path.write_text("heron_count = 1\n")
+    document.write_text('@You:\nsearch for "heron_count", then find *.chat, then search for "heron_count" in ./talks\n')
+    (cli.project / "link.chat").symlink_to(document)
+    (cli.project.parent / "elsewhere").symlink_to(document.parent)
+    assert cli.run("chat", given).code == 0
+    results = document.read_text().split("**Tool Result:**")[1:]
+    assert [result.split("```")[1] for result in results] == [
+        "\na.py (1 match)\n  1: heron_count = 1\nother.chat (1 match)\n  1: heron_count = 1\n",
+        "\nother.chat\n",
+        "\nNo matches found.\n",
+    ]

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast import Config, Result, State
+from holdfast import Config, Result, Runtime, State
 from holdfast.config.config import ToolsConfig
 from holdfast.text.preview import preview
 from holdfast.tools.search import engines
@@ -346,3 +346,35 @@ def test_the_conversation_itself_is_not_searched(tmp_path: Path) -> None:
     assert found() == ["other.chat", "src/a.py"]
     assert found(glob="*.chat") == ["other.chat"]
     assert found(path="fix.chat") == ["fix.chat"], "unless it is named"
+
+
+@pytest.mark.parametrize("folder", ["", "talks/"])
+@pytest.mark.spec("B2")
+def test_the_attachments_and_conflict_copies_of_the_conversation_are_not_searched(tmp_path: Path, folder: str) -> None:
+    own = [f"{folder}fix.chat", f"{folder}fix.chat.files/0-a.txt", f"{folder}fix.conflict-2.chat"]
+    others = ["fix.chat.bak", "other.chat.files/0-a.txt", "other/fix.chat", "other/fix.conflict-2.chat"]
+    root = _project(tmp_path, dict.fromkeys((*own, *others), "needle\n"))
+    (tmp_path / "link").symlink_to(root / own[0])
+    (root / "here").symlink_to(own[0])
+
+    for document in (root / own[0], tmp_path / "link", root / "here"):
+        runtime = runtime_in(tmp_path, CODE_SEARCH, document=document)
+
+        def found(runtime: Runtime = runtime, **args: Any) -> list[str]:
+            result = run(runtime.call("code.search", {"query": "needle", **args}))
+            files = cast("dict[str, Any]", result.structured)["files"]
+            assert cast("dict[str, Any]", result.structured)["total_files"] == len(files)
+            return sorted(file["path"] for file in files)
+
+        assert found() == others
+        assert found(regex=True, query="need.e") == others
+        for path in own:
+            assert found(path=path) == [path], "unless it is named"
+        assert found(path=f"{own[0]}.files") == [own[1]]
+
+
+@pytest.mark.spec("B2")
+def test_a_document_outside_the_project_hides_nothing(tmp_path: Path) -> None:
+    _project(tmp_path, {"fix.chat": "needle"})
+    runtime = runtime_in(tmp_path, CODE_SEARCH, document=tmp_path / "fix.chat")
+    assert "fix.chat (1 match)" in run(runtime.call("code.search", {"query": "needle"})).output

@@ -79,6 +79,28 @@ def test_files_are_found_by_name_or_by_path_and_sorted(folder: Path, pattern: st
     assert _find(folder, pattern).output == found
 
 
+@pytest.mark.parametrize("path", ["", "talks/"])
+@pytest.mark.spec("B2")
+def test_the_conversation_itself_is_found_only_by_its_name(tmp_path: Path, path: str) -> None:
+    own = [f"{path}fix.chat", f"{path}fix.chat.files/0-a.txt", f"{path}fix.conflict-2.chat"]
+    write_tree(tmp_path / "project", dict.fromkeys((*own, "other/fix.chat", "other.chat"), ""))
+    runtime = runtime_in(tmp_path, FILE_FIND, document=tmp_path / "project" / own[0])
+
+    def found(pattern: str, **args: Any) -> str:
+        return run(runtime.call("file.find", {"pattern": pattern, **args})).output
+
+    assert found("*.chat") == found("**") == found("{fix,other}.chat") == "other.chat\nother/fix.chat"
+    assert found("*.chat", limit=2) == "other.chat\nother/fix.chat"
+    assert found("fix.*.chat") == found("0-*") == found("[f]ix.conflict-2.chat") == "No files found matching pattern."
+    assert found("fix.chat") == "\n".join(sorted([own[0], "other/fix.chat"]))
+    for named in own:
+        assert found(f"/{named}") == named
+    assert found("*", path=f"{own[0]}.files") == own[1]
+    if path:
+        assert found("*", path="talks") == "No files found matching pattern."
+        assert found("fix.chat", path="talks") == own[0]
+
+
 @pytest.mark.spec("B2", "T11")
 def test_the_limit_is_applied_with_a_notice(folder: Path) -> None:
     result = _find(folder, "*.py", limit=2)

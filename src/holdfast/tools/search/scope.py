@@ -15,6 +15,7 @@ from msgspec import Struct
 from holdfast.contract.context import Context
 from holdfast.contract.errors import PathRefused
 from holdfast.contract.json import Args
+from holdfast.fs.document_names import attachments_folder, is_conflict_copy
 
 SOURCE: Final = frozenset(
     "rs go ts tsx js jsx py c cpp h hpp sh bash zsh fish html css scss sql xml".split()  # noqa: SIM905
@@ -75,7 +76,8 @@ class SearchScope(Struct, frozen=True, kw_only=True):
     """The path below the root (invalid UTF-8 as lone surrogates); empty for the root itself."""
     is_file: bool
     document: str | None = None
-    """The conversation's own file, below the root; it is skipped, since it contains the question."""
+    """The conversation's document, below the root. It, its attachments and its conflict copies are skipped, since they
+    contain the question and the answers so far."""
     small: bool = False
     """For models with a small context: skip `SMALL_SKIPPED` and show `SMALL_EXTENSIONS` instead of reading ignore
     files."""
@@ -110,8 +112,27 @@ def resolve_scope(given: str | None, ctx: Context) -> SearchScope:
 def _document(root: Path, ctx: Context) -> str | None:
     if ctx.document_dir is None or ctx.document_name is None:
         return None
-    path = Path(os.path.realpath(ctx.document_dir)) / ctx.document_name
+    path = Path(os.path.realpath(ctx.document_dir / ctx.document_name))
     return str(path.relative_to(root)) if path.is_relative_to(root) else None
+
+
+def own_file_matcher(scope: SearchScope) -> Callable[[str], bool] | None:
+    """Return a matcher for the files of the conversation itself, or None if the scope names them or there are none."""
+    document = scope.document
+    if document is None or scope.is_file:
+        return None
+    folder, _, name = document.rpartition("/")
+    attachments = f"{attachments_folder(document)}/"
+    if f"{scope.below}/".startswith(attachments):
+        return None
+
+    def is_own(path: str) -> bool:
+        if path == document or path.startswith(attachments):
+            return True
+        place, _, found = path.rpartition("/")
+        return place == folder and is_conflict_copy(found, name)
+
+    return is_own
 
 
 def extension(path: str) -> str:
@@ -129,14 +150,14 @@ def path_filter(glob: str | None, scope: SearchScope) -> Callable[[str], bool] |
     start = len(scope.below) + 1 if scope.below and not scope.is_file else 0
     extensions = SMALL_EXTENSIONS if scope.small and not scope.is_file else None
     matches = None if glob is None else glob_matcher(glob)
-    document = None if scope.is_file else scope.document
-    if extensions is None and matches is None and document is None:
+    is_own = own_file_matcher(scope)
+    if extensions is None and matches is None and is_own is None:
         return None
 
     def wanted(path: str) -> bool:
-        if path == document or (extensions is not None and extension(path) not in extensions):
+        if extensions is not None and extension(path) not in extensions:
             return False
-        return matches is None or matches(path[start:])
+        return (matches is None or matches(path[start:])) and not (is_own is not None and is_own(path))
 
     return wanted
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Final, cast
 
@@ -21,6 +21,7 @@ from holdfast.tools.search.scope import (
     SearchScope,
     display_path,
     glob_matcher,
+    own_file_matcher,
     parse_query,
     path_filter,
     resolve_scope,
@@ -191,7 +192,8 @@ async def find(args: Args, ctx: Context) -> Result:
         files, unreadable = await engines.list_files(scope, ctx)
     except (BadQuery, PathRefused, SandboxRefused, engines.SearchFailed) as error:
         return fail(str(error))
-    found = await asyncio.to_thread(_first_matches, files, matches, scope, limit + 1, ctx)
+    wanted = _not_own(cast(str, args["pattern"]), scope)
+    found = await asyncio.to_thread(_first_matches, filter(wanted, files), matches, scope, limit + 1, ctx)
     output: Args = {
         "files": cast(Any, found[:limit]),
         "truncated": len(found) > limit,
@@ -201,13 +203,23 @@ async def find(args: Args, ctx: Context) -> Result:
 
 
 def _first_matches(
-    files: list[str], matches: Callable[[str], bool], scope: SearchScope, wanted: int, ctx: Context
+    files: Iterable[str], matches: Callable[[str], bool], scope: SearchScope, wanted: int, ctx: Context
 ) -> list[str]:
     """Return the first matching files that may be read."""
     start = len(scope.below) + 1 if scope.below else 0
     matching = sorted(path for path in files if matches(path[start:]))
     readable = (path for path in matching if ctx.sandbox.is_path_readable(scope.root / path))
     return [display_path(path) for path in islice(readable, wanted)]
+
+
+def _not_own(pattern: str, scope: SearchScope) -> Callable[[str], bool] | None:
+    """Return a filter without the files of the conversation itself, except one that the pattern spells out."""
+    is_own = own_file_matcher(scope)
+    if is_own is None:
+        return None
+    named = pattern.removeprefix("/")
+    start = len(scope.below) + 1 if scope.below else 0
+    return lambda path: not is_own(path) or named in (path[start:], path.rpartition("/")[2])
 
 
 def _render_files(output: Args) -> str:
