@@ -148,6 +148,7 @@ def test_several_calls_are_found_in_order(text: str) -> None:
         '{"name": "shell.exec", "parameters": {"type": "object", "properties": {"command": {}}}}',
         '{"name": "file.read", "path": "a", "size": 5}',
         '{"name": ["file.read"]}',
+        '[{"name": "file.read"}, {"name": "git.log"}]',
         "[1, 2]\n[]\n{}",
         "```json\n{'a': 1}\n```",
         f"You can write `{CALL}`.",

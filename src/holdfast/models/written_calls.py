@@ -223,6 +223,8 @@ class _Finder:
     def _calls_in(self, value: Json) -> _Read:
         if isinstance(value, dict) and len(value) == 1 and (key := next(iter(value))) in _WRAPPERS:
             value = value[key]
+        if isinstance(value, list) and all(map(_is_name, value)):
+            return []
         items = value if isinstance(value, list) else [value]
         read = [self._call(item) if isinstance(item, dict) else [] for item in items]
         if all(read):
@@ -333,6 +335,11 @@ def _arguments(rest: Args, tool: Tool) -> list[Args] | None:
     if not is_flat or (not flat and tool.input_schema.get("required")):
         return []
     return [flat]
+
+
+def _is_name(item: Json) -> bool:
+    """Whether an item of an array is a name alone, as in a list of tools."""
+    return isinstance(item, dict) and len(item) == 1 and isinstance(next(iter(item.values())), str)
 
 
 def _object(value: Json) -> Args | None:
