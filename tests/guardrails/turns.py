@@ -104,8 +104,21 @@ def listing(path: str, *names: str) -> Result:
 
 
 def edited(path: str) -> Result:
-    typed: Any = {"path": path, "replacements": 1, "lines": 1, "bytes": 9, "line_endings": "as given"}
-    return ok(f"Successfully replaced text in {path}.", structured=typed)
+    typed: Any = {
+        "path": path,
+        "replacements": 1,
+        "lines": 1,
+        "bytes": 9,
+        "line_endings": "as given",
+        "changes": {
+            "places": [[{"line": 1, "text": "new text", "changed": True, "removed": 0}]],
+            "more_lines": 0,
+            "more_places": 0,
+            "final_newline": True,
+            "withheld": None,
+        },
+    }
+    return ok(f"Successfully replaced text in {path}.\n> 1 | new text", structured=typed)
 
 
 def denied(failure: Failure = Failure.DENIED_BY_MIDDLEWARE) -> Result:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.text import diff
-from holdfast.text.diff import unified_diff
+from holdfast.text.diff import common_ends, unified_diff
 from tests.quick import quickly
 
 LINES = st.sampled_from(["a\n", "b\n", "c\n", "\n", "d\r\n", "\x0c\n", "-x\n", "+++ y\n", "\u2028\n"])
@@ -140,3 +140,14 @@ def test_git_applies_the_diff(tmp_path: Path) -> None:
     subprocess.run(["git", "apply", "-p0", "-"], input=patch, text=True, cwd=tmp_path, check=True, timeout=30)
     assert (tmp_path / "f.txt").read_text() == after
     assert (tmp_path / "sub/new.txt").read_text() == "new\n"
+
+
+@given(st.text("ab", max_size=8), st.text("ab", max_size=8))
+@pytest.mark.spec("O2")
+def test_common_ends_are_as_long_as_possible_and_do_not_overlap(old: str, new: str) -> None:
+    start, end = common_ends(old, new)
+    assert start + end <= min(len(old), len(new))
+    assert old[:start] == new[:start] and old[len(old) - end :] == new[len(new) - end :]
+    assert old[start : start + 1] != new[start : start + 1] or start == min(len(old), len(new))
+    left, right = old[start : len(old) - end], new[start : len(new) - end]
+    assert not left or not right or left[-1] != right[-1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ from holdfast.chat.turns import (
 )
 from holdfast.contract.message import Part, ToolUse
 from holdfast.contract.result import Result
+from holdfast.text.diff import common_ends
 
 
 class TextEdit(NamedTuple):
@@ -259,12 +260,7 @@ def changes_appended(document: Document, changes: Sequence[SetStatus | SetResult
 
 def text_difference(old: str, new: str) -> tuple[int, int, str]:
     """The smallest replacement (start, end, new text) that turns the old text into the new one."""
-    most = min(len(old), len(new))
-    start = _common_length(lambda low, high: old[low:high] == new[low:high], most)
-    ends = len(old), len(new)
-    end = _common_length(
-        lambda low, high: old[ends[0] - high : ends[0] - low] == new[ends[1] - high : ends[1] - low], most - start
-    )
+    start, end = common_ends(old, new)
     return start, len(old) - end, new[start : len(new) - end]
 
 
@@ -319,18 +315,6 @@ def _statuses(calls: Mapping[str, TurnCall], ids: Collection[str]) -> dict[str, 
     """The statuses of the result blocks of these calls; calls without a block are left out."""
     blocks = ((use_id, call.block) for use_id in ids if (call := calls.get(use_id)) is not None)
     return {use_id: block.status for use_id, block in blocks if block is not None}
-
-
-def _common_length(agree: Callable[[int, int], bool], most: int) -> int:
-    """The length of the common prefix, by binary search: slices compare at C speed."""
-    least = 0
-    while least < most:
-        middle = (least + most + 1) // 2
-        if agree(least, middle):
-            least = middle
-        else:
-            most = middle - 1
-    return least
 
 
 def _check_unchanged(document: Document, answered: Document) -> None:

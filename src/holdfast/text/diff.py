@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import Final, NamedTuple
+from typing import AnyStr, Final, NamedTuple
 
 from holdfast.text.escape import clip_middle
 
@@ -25,7 +25,7 @@ _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _NEEDS_QUOTES: Final = re.compile(r'[\x00-\x1f\x7f"\\]')
 
 
-class _Span(NamedTuple):
+class Span(NamedTuple):
     """Lines `a1:a2` of the old side correspond to lines `b1:b2` of the new side."""
 
     a1: int
@@ -44,8 +44,8 @@ def unified_diff(
     """
     if before == after:
         return ""
-    old, new = _LINE.findall(before or ""), _LINE.findall(after or "")
-    spans = _changes(old, new)
+    old, new = split_lines(before or ""), split_lines(after or "")
+    spans = changed_spans(old, new)
     lines = list(_hunks(old, new, spans, max(0, context)))
     header = f"--- {_name(before, path)}\n+++ {_name(after, path)}\n"
     if max_lines is not None:
@@ -66,12 +66,38 @@ def _quote(found: re.Match[str]) -> str:
     return f"\\{char}" if char in '"\\' else f"\\{ord(char):03o}"
 
 
-def _changes(old: list[str], new: list[str]) -> list[_Span]:
+def split_lines(text: str) -> list[str]:
+    """Split into lines with their newlines."""
+    return _LINE.findall(text)
+
+
+def common_ends(old: AnyStr, new: AnyStr) -> tuple[int, int]:
+    """Return the lengths of the common prefix and of the common suffix, which do not overlap."""
+    most = min(len(old), len(new))
+    start = _common_length(lambda low, high: old[low:high] == new[low:high], most)
+    a, b = len(old), len(new)
+    return start, _common_length(lambda low, high: old[a - high : a - low] == new[b - high : b - low], most - start)
+
+
+def _common_length(agree: Callable[[int, int], bool], most: int) -> int:
+    """Return the length of the common part, by binary search: slices compare at C speed."""
+    least = 0
+    while least < most:
+        middle = (least + most + 1) // 2
+        if agree(least, middle):
+            least = middle
+        else:
+            most = middle - 1
+    return least
+
+
+def changed_spans(old: list[str], new: list[str]) -> list[Span]:
+    """Return the changed spans in order, in bounded time."""
     budget = [_ALL_STEPS]
-    return list(_compare(old, new, _Span(0, len(old), 0, len(new)), budget, 0))
+    return list(_compare(old, new, Span(0, len(old), 0, len(new)), budget, 0))
 
 
-def _compare(old: list[str], new: list[str], whole: _Span, budget: list[int], depth: int) -> Iterator[_Span]:
+def _compare(old: list[str], new: list[str], whole: Span, budget: list[int], depth: int) -> Iterator[Span]:
     span = _trimmed(old, new, whole)
     if span.a1 == span.a2 or span.b1 == span.b2:
         if span.a1 != span.a2 or span.b1 != span.b2:
@@ -89,17 +115,17 @@ def _compare(old: list[str], new: list[str], whole: _Span, budget: list[int], de
         return
     a1, b1 = span.a1, span.b1
     for i, j in [*anchors, (len(a), len(b))]:
-        yield from _compare(old, new, _Span(a1, span.a1 + i, b1, span.b1 + j), budget, depth + 1)
+        yield from _compare(old, new, Span(a1, span.a1 + i, b1, span.b1 + j), budget, depth + 1)
         a1, b1 = span.a1 + i + 1, span.b1 + j + 1
 
 
-def _trimmed(old: list[str], new: list[str], span: _Span) -> _Span:
+def _trimmed(old: list[str], new: list[str], span: Span) -> Span:
     a1, a2, b1, b2 = span
     while a1 < a2 and b1 < b2 and old[a1] == new[b1]:
         a1, b1 = a1 + 1, b1 + 1
     while a1 < a2 and b1 < b2 and old[a2 - 1] == new[b2 - 1]:
         a2, b2 = a2 - 1, b2 - 1
-    return _Span(a1, a2, b1, b2)
+    return Span(a1, a2, b1, b2)
 
 
 def _steps(a: list[str], b: list[str]) -> int:
@@ -108,10 +134,10 @@ def _steps(a: list[str], b: list[str]) -> int:
     return sum(in_b[line] for line in a) * min(len(a), len(b))
 
 
-def _line_by_line(a: list[str], b: list[str], at: _Span) -> Iterator[_Span]:
+def _line_by_line(a: list[str], b: list[str], at: Span) -> Iterator[Span]:
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
         if tag != "equal":
-            yield _Span(at.a1 + i1, at.a1 + i2, at.b1 + j1, at.b1 + j2)
+            yield Span(at.a1 + i1, at.a1 + i2, at.b1 + j1, at.b1 + j2)
 
 
 def _anchors(a: list[str], b: list[str]) -> list[tuple[int, int]]:
@@ -135,8 +161,8 @@ def _anchors(a: list[str], b: list[str]) -> list[tuple[int, int]]:
     return series[::-1]
 
 
-def _hunks(old: list[str], new: list[str], spans: list[_Span], context: int) -> Iterator[str]:
-    for group in _groups(spans, context):
+def _hunks(old: list[str], new: list[str], spans: list[Span], context: int) -> Iterator[str]:
+    for group in grouped_spans(spans, context):
         a1, a2 = max(0, group[0].a1 - context), min(len(old), group[-1].a2 + context)
         b1, b2 = max(0, group[0].b1 - context), min(len(new), group[-1].b2 + context)
         yield f"@@ -{_range(a1, a2)} +{_range(b1, b2)} @@\n"
@@ -149,8 +175,9 @@ def _hunks(old: list[str], new: list[str], spans: list[_Span], context: int) -> 
         yield from _marked(" ", old[at:a2])
 
 
-def _groups(spans: list[_Span], context: int) -> Iterator[list[_Span]]:
-    group: list[_Span] = []
+def grouped_spans(spans: list[Span], context: int) -> Iterator[list[Span]]:
+    """Group the spans whose context lines touch or overlap."""
+    group: list[Span] = []
     for span in spans:
         if group and span.a1 - group[-1].a2 > 2 * context:
             yield group
@@ -172,7 +199,7 @@ def _marked(mark: str, lines: list[str]) -> Iterator[str]:
         yield f"{mark}{line}" if line.endswith("\n") else f"{mark}{line}\n\\ No newline at end of file\n"
 
 
-def _bounded(lines: list[str], max_lines: int, spans: Sequence[_Span]) -> list[str]:
+def _bounded(lines: list[str], max_lines: int, spans: Sequence[Span]) -> list[str]:
     """Keep the beginning and the end. The note between them starts with `[`, which no diff line does."""
     hidden = len(lines) - max_lines
     if hidden > 0:

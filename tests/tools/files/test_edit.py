@@ -39,13 +39,20 @@ def test_the_one_occurrence_is_replaced(tmp_path: Path) -> None:
     target.write_text("one\ntwo\nthree\n")
     target.chmod(0o640)
     result = _edit(tmp_path, "two\nthree", "2")
-    assert result.output == "Successfully replaced text in a.txt."
+    assert result.output == "Successfully replaced text in a.txt.\n  1 | one\n> 2 | 2"
+    shown = [
+        {"line": 1, "text": "one", "changed": False, "removed": 0},
+        {"line": 2, "text": "2", "changed": True, "removed": 0},
+    ]
     assert result.structured == {
         "path": "a.txt", "replacements": 1, "lines": 2, "bytes": 6, "line_endings": "as given",
+        "changes": {"places": [shown], "more_lines": 0, "more_places": 0, "final_newline": True, "withheld": None},
     }  # fmt: skip
     assert target.read_text() == "one\n2\n"
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
-    assert _edit(tmp_path, "2\n", "").success
+    assert _edit(tmp_path, "2\n", "").output == (
+        "Successfully replaced text in a.txt.\n  1 | one\n>   | [1 line removed here]"
+    )
     assert target.read_text() == "one\n"
 
 

@@ -22,7 +22,7 @@ from holdfast.tools.files.write import FILE_WRITE
 from tests.soak import rounds
 from tests.tools.files.fake_context import FakeContext, use
 
-TURNS = rounds(1200, 10_000)
+TURNS = rounds(1800, 10_000)
 SWAP = """
 import os, sys
 from contextlib import suppress

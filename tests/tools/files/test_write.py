@@ -40,15 +40,19 @@ def _park(folder: Path, path: str, content: str, config: Config = ASKED) -> Runt
 def test_it_creates_and_overwrites_and_reports_which(tmp_path: Path) -> None:
     created = _write(tmp_path, "notes.txt", "one\n")
     assert created.output == "Successfully wrote 4 bytes to notes.txt (created)."
-    assert created.structured == {"path": "notes.txt", "bytes": 4, "outcome": "created"}
+    none: dict[str, Any] = {"places": [], "more_lines": 0, "more_places": 0, "final_newline": True, "withheld": None}
+    assert created.structured == {"path": "notes.txt", "bytes": 4, "outcome": "created", "changes": none}
     target = tmp_path / "project" / "notes.txt"
     target.chmod(0o640)
     again = _write(tmp_path, "notes.txt", "two\n")
-    assert again.structured == {"path": "notes.txt", "bytes": 4, "outcome": "overwritten"}
+    assert again.output == "Successfully wrote 4 bytes to notes.txt (overwritten).\n> 1 | two"
+    changes = {**none, "places": [[{"line": 1, "text": "two", "changed": True, "removed": 0}]]}
+    assert again.structured == {"path": "notes.txt", "bytes": 4, "outcome": "overwritten", "changes": changes}
     assert target.read_text() == "two\n"
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
     same = _write(tmp_path, "notes.txt", "two\n")
-    assert same.structured == {"path": "notes.txt", "bytes": 4, "outcome": "unchanged"}
+    assert same.output == "notes.txt already has exactly this content."
+    assert same.structured == {"path": "notes.txt", "bytes": 4, "outcome": "unchanged", "changes": none}
     assert [item.name for item in target.parent.iterdir()] == ["notes.txt"]
     assert _write(tmp_path, "one.txt", "1").output == "Successfully wrote 1 byte to one.txt (created)."
 

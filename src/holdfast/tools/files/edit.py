@@ -14,6 +14,7 @@ from holdfast.contract.json import Args
 from holdfast.contract.result import Result, fail, ok
 from holdfast.fs.beneath import NotRegular
 from holdfast.text.preview import with_label
+from holdfast.tools.files.changed_lines import CHANGES, render_changes, target_changes
 from holdfast.tools.files.file_state import (
     TooLarge,
     apply_change,
@@ -152,6 +153,7 @@ def _apply(payload: Args, ctx: Context) -> Result:
         "lines": edited.lines,
         "bytes": len(edited.content),
         "line_endings": "crlf" if edited.crlf else "as given",
+        "changes": target_changes(target, before.content, edited.content),
     }
     return ok(_text(done), structured=done)
 
@@ -164,7 +166,8 @@ def _replace(content: bytes, args: Args) -> Replacement:
 def _text(done: Args) -> str:
     places = f" in {done['replacements']} places" if done["replacements"] != 1 else ""
     ends = " Its CRLF line endings were kept." if done["line_endings"] == "crlf" else ""
-    return f"Successfully replaced text in {done['path']}{places}.{ends}"
+    first = f"Successfully replaced text in {done['path']}{places}.{ends}"
+    return "\n".join([first, *render_changes(cast(Args, done["changes"]))])
 
 
 def _preview(args: Args, width: int) -> str:
@@ -198,6 +201,7 @@ FILE_EDIT: Final = builtin_tool(
         lines={"type": "integer", "description": "Lines of the replaced text."},
         bytes={"type": "integer", "description": "New size of the file."},
         line_endings={"enum": ["as given", "crlf"]},
+        changes=CHANGES,
     ),
     propose=_propose,
     apply=_apply,

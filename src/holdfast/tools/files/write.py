@@ -13,6 +13,7 @@ from holdfast.contract.result import Result, fail, ok
 from holdfast.fs.beneath import NotRegular
 from holdfast.text.preview import with_label
 from holdfast.text.truncate import format_size
+from holdfast.tools.files.changed_lines import CHANGES, render_changes, target_changes
 from holdfast.tools.files.file_state import (
     ConfinedPath,
     TooLarge,
@@ -41,7 +42,7 @@ def _propose(args: Args, ctx: Context) -> Proposal | Result:
     if not target.path.parent.is_dir() and not args.get("create_parents"):
         return fail(f"The folder of {given} does not exist. Create it first, or set create_parents.")
     if state.content == content:
-        return ok(f"{given} already has exactly this content.", structured=_output(target, content, "unchanged"))
+        return ok(f"{given} already has exactly this content.", structured=_output(target, content, content))
     lines = line_count(content)
     return propose_change(
         "file.write",
@@ -65,14 +66,20 @@ def _apply(payload: Args, ctx: Context) -> Result:
     before = apply_change(ctx, target, content, seen, create_parents=create_parents)
     if isinstance(before, Result):
         return before
-    done = _output(target, content, "overwritten" if before.exists else "created")
+    done = _output(target, before.content, content)
+    return ok(_text(done), structured=done)
+
+
+def _output(target: ConfinedPath, before: bytes | None, content: bytes) -> Args:
+    outcome = "created" if before is None else "unchanged" if before == content else "overwritten"
+    changes = target_changes(target, before, content)
+    return {"path": target.relative, "bytes": len(content), "outcome": outcome, "changes": changes}
+
+
+def _text(done: Args) -> str:
     size = "1 byte" if done["bytes"] == 1 else f"{done['bytes']} bytes"
-    output = f"Successfully wrote {size} to {done['path']} ({done['outcome']})."
-    return ok(output, structured=done)
-
-
-def _output(target: ConfinedPath, content: bytes, outcome: str) -> Args:
-    return {"path": target.relative, "bytes": len(content), "outcome": outcome}
+    first = f"Successfully wrote {size} to {done['path']} ({done['outcome']})."
+    return "\n".join([first, *render_changes(cast(Args, done["changes"]))])
 
 
 def _preview(args: Args, width: int) -> str:
@@ -97,6 +104,7 @@ FILE_WRITE: Final = builtin_tool(
         path=text("Relative to the project root."),
         bytes={"type": "integer"},
         outcome={"enum": ["created", "overwritten", "unchanged"]},
+        changes=CHANGES,
     ),
     propose=_propose,
     apply=_apply,
