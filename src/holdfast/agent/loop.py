@@ -360,7 +360,7 @@ class Loop:
         if reply.stopped:
             return self._outcome("cancelled", INTERRUPTED)
         if reply.ended is None:
-            return self._outcome("failed", reply.error)
+            return self._outcome("stopped" if reply.malformed else "failed", reply.error)
         if reply.ended.stop == "refusal":
             return self._outcome("failed", "The model refused to answer. Rephrase your message.")
         if reply.ended.stop == "max_tokens":

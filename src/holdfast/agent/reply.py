@@ -27,6 +27,8 @@ class ModelReply(Struct, frozen=True):
     """None for a partial reply."""
     error: str = ""
     """Why the reply is partial, as a sentence."""
+    malformed: bool = False
+    """Partial because the model wrote calls that cannot be read, also after it was corrected."""
     stopped: bool = False
     """Cancelled by a person."""
     usage: port.Usage | None = None
@@ -98,7 +100,9 @@ async def receive_reply(context: LoopContext, stream: AsyncIterator[port.ModelEv
         return ModelReply(parts, error=INTERRUPTED, stopped=True)
     error = request.exception()
     usage = error.usage if isinstance(error, port.ModelError) else None
-    return ModelReply(parts, error=_error_message(context, error), stopped=context.stopped, usage=usage)
+    malformed = isinstance(error, port.ModelError) and error.fault is port.ModelFault.MALFORMED
+    message = _error_message(context, error)
+    return ModelReply(parts, error=message, malformed=malformed, stopped=context.stopped, usage=usage)
 
 
 def _error_message(context: LoopContext, error: BaseException | None) -> str:

@@ -74,7 +74,7 @@ ThinkingLevel = Literal["minimal", "low", "medium", "high", "max"]
 CacheRetention = Literal["none", "short", "long"]
 ForeignThinking = Literal["preserve", "drop"]
 Reach = Literal["project", "anywhere"]
-Protocol = Literal["auto", "native", "text"]
+Protocol = Literal["auto", "native", "text", "constrained"]
 Vision = bool | Literal["auto"]
 ModelApi = Literal["anthropic", "openai", "openai-chat", "google", "vertex"]
 
@@ -641,8 +641,8 @@ class ModelConfig(Section, frozen=True, kw_only=True):
     protocol: Annotated[
         Protocol,
         FREE,
-        "How the model calls tools: `native`, `text` (see [models](models.md)), or `auto`, which uses text for models "
-        "without native tool calling.",
+        "How the model calls tools: `native`, `constrained` (the server enforces the form of replies), `text`, or "
+        "`auto`, which chooses by the model and its server (see [models](models.md)).",
     ] = "auto"
     vision: Annotated[
         Vision,

@@ -56,8 +56,8 @@ from holdfast.factory.runtime import (
 )
 from holdfast.models.from_config import open_model, settings_for
 from holdfast.models.port import Model, Settings
+from holdfast.models.protocol import protocol_choice
 from holdfast.models.text_protocol.syntax import short_name
-from holdfast.models.text_protocol.text_model import protocol_choice
 from holdfast.registry.registry import Registry
 from holdfast.registry.source_loader import WAITING_FOR_SOURCES
 from holdfast.rules.policy import Policy, PolicyRules
@@ -373,7 +373,7 @@ def _guard(rules: GuardrailsConfig, model: Model, tools: Callable[[], Sequence[T
     from holdfast.guardrails.guardrails import GuardRails  # most runs have no guard-rails
 
     def name_for_model(tool: Tool) -> str:
-        return short_name(tool.name) if protocol_choice(model).protocol == "text" else tool.api_name
+        return short_name(tool.name) if protocol_choice(model).protocol != "native" else tool.api_name
 
     return GuardRails(rules, tools, name_for_model)
 

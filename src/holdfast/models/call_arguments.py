@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any, Final, cast
 
+from holdfast.contract.json import encode_json
+
 INVALID_JSON_KEY: Final = "INVALID_JSON"
 """The single key that wraps arguments which are not a JSON object; its value is the original text."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -29,6 +31,15 @@ def parse_arguments(arguments: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {INVALID_JSON_KEY: replace_surrogates(arguments)}
     return cast(dict[str, Any], value) if isinstance(value, dict) else {INVALID_JSON_KEY: replace_surrogates(arguments)}
+
+
+def encode_arguments(arguments: dict[str, Any]) -> str:
+    """Return parsed arguments as compact JSON."""
+    try:
+        return encode_json(arguments).decode()
+    except UnicodeEncodeError:
+        # A lone surrogate cannot be encoded; escaped like this, the pipeline rejects the call with a clear message.
+        return json.dumps(arguments)
 
 
 def arguments_text(arguments: str | dict[str, Any] | None) -> str:

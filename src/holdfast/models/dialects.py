@@ -372,8 +372,12 @@ class Chat(Dialect):
         return OpenAIChatModel(endpoint.model, provider=provider, profile=_PROFILE_OVERRIDES)
 
     def api_parameters(self, context: RequestContext) -> tuple[dict[str, Any], bool]:
-        effort = context.settings.reasoning
-        return {} if effort is None else {"openai_reasoning_effort": effort}, True
+        effort, schema = context.settings.reasoning, context.settings.response_schema
+        values: dict[str, Any] = {} if effort is None else {"openai_reasoning_effort": effort}
+        if schema is not None:
+            wanted = {"type": "json_schema", "json_schema": {"name": "reply", "strict": True, "schema": schema}}
+            values["extra_body"] = {"response_format": wanted}
+        return values, True
 
     def native_thinking(self, part: Thinking, signer: str, system: str) -> list[ThinkingPart] | None:
         """Return unsigned thinking in `reasoning_content`, where such servers expect it."""

@@ -10,9 +10,9 @@ from holdfast.config.config import ModelApi, ModelConfig, ModelProvider, SecretS
 from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.models.dialects import DIALECTS
 from holdfast.models.port import Model, ModelError, ModelFault, Settings
+from holdfast.models.protocol import with_protocol
 from holdfast.models.providers import KNOWN_PROVIDERS, OPERATOR, Endpoint, KnownProvider, api_of
 from holdfast.models.remote_model import RemoteModel
-from holdfast.models.text_protocol.text_model import with_protocol
 from holdfast.net.addresses import is_loopback
 from holdfast.net.network import Network
 from holdfast.text.suggest import did_you_mean

@@ -52,6 +52,8 @@ _LASTING: Final = re.compile(
     re.IGNORECASE,
 )
 """Words that say so of the model or the server. Others may be about one file: too large, damaged, of another type."""
+_NO_SCHEMA: Final = re.compile(r"response_format|json_schema|\bgrammar\b", re.IGNORECASE)
+"""Words of a server that does not take the schema of a reply; llama.cpp sends some of them with status 500."""
 _MEDIA_STATUSES: Final = frozenset({400, 404, 415, 422, 500, 501})
 _TRANSIENT_STATUSES: Final = frozenset({408, 409, 425})
 
@@ -149,6 +151,8 @@ def _http_failure(error: Exception, endpoint: Endpoint, *, with_media: bool) -> 
             wait = f"wait {after:.0f} s and send again" if after else "wait a little and send again"
             message = f"{endpoint.provider} is rate-limiting requests{shown}; {wait}."
             return failed(ModelFault.RATE_LIMIT, message, retryable=True)
+        case _ if status == 500 and _NO_SCHEMA.search(said):
+            return failed(ModelFault.BAD_REQUEST, _with_detail(f"{name} rejected the request{shown}", said, endpoint))
         case known.ModelUnavailableError() | known.ModelServerError():
             message = f"{endpoint.provider} is overloaded or unavailable{shown}; send again later."
             return failed(ModelFault.OVERLOADED, message, retryable=True)

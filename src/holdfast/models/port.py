@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from decimal import Decimal
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from msgspec import Struct
 
@@ -35,6 +35,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     foreign_thinking: ForeignThinking = "preserve"
     vision: bool | None = None
     """Whether images, audio and documents are sent; None decides by the name of the model and the server's answers."""
+    response_schema: dict[str, Any] | None = None
+    """The JSON schema that the server enforces on the text of the reply; ignored by APIs without such a parameter."""
     timeout: float = 600.0
     connect_timeout: float = 10.0
     retries: int = 4
@@ -66,6 +68,10 @@ class Usage(Struct, frozen=True, kw_only=True):
 
 
 StopReason = Literal["end", "tool_use", "max_tokens", "refusal", "other"]
+COMPLETE_STOPS: Final[frozenset[StopReason]] = frozenset({"end", "tool_use"})
+"""The model ended its reply itself. Calls are made only from such replies."""
+CORRECTION_MARK: Final = "[runtime:correction]"
+"""Begins the message that asks a model to correct its reply."""
 
 
 class TextDelta(Struct, frozen=True, tag_field="event", tag="text"):
@@ -125,6 +131,8 @@ class ModelFault(StrEnum):
     NETWORK = "network"
     CUT = "cut"
     """The stream ended before the reply was complete."""
+    MALFORMED = "malformed"
+    """The model wrote calls that cannot be read, and again after it was corrected."""
     PROTOCOL = "protocol"
     """The response does not follow the API."""
     NOT_INSTALLED = "not_installed"
@@ -141,6 +149,11 @@ class ModelError(HoldfastError):
         self.retry_after = retry_after
         self.usage = usage
         """Tokens spent despite the failure, if known."""
+
+    def add_usage(self, before: Usage | None) -> None:
+        """Count the tokens of earlier requests for the same reply."""
+        if before is not None:
+            self.usage = before if self.usage is None else before + self.usage
 
 
 class Model(Protocol):
@@ -167,3 +180,48 @@ class Model(Protocol):
         cancels the request.
         """
         ...
+
+
+class ProtocolChoice(Struct, frozen=True):
+    """How tool calls are exchanged with a model."""
+
+    protocol: Literal["native", "text", "constrained"]
+    reason: str = ""
+    """Empty if the user configured the protocol, or if it is the expected one."""
+
+    def notice(self, name: str) -> str:
+        """Return a notice for the user; empty without a reason."""
+        return f"{name} {_HOW[self.protocol]}: {self.reason}." if self.reason else ""
+
+
+_HOW: Final = {
+    "native": "calls tools natively",
+    "text": "writes its tool calls as text",
+    "constrained": "writes its replies as JSON",
+}
+
+
+class WrappedModel:
+    """A model that delegates to another one."""
+
+    def __init__(self, inner: Model, choice: ProtocolChoice) -> None:
+        self.inner = inner
+        self._choice = choice
+
+    @property
+    def choice(self) -> ProtocolChoice:
+        """How it calls tools now; a reply may change it."""
+        return self._choice
+
+    @property
+    def provider(self) -> str:
+        return self.inner.provider
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    def incomplete_reply(self, spent: Usage | None) -> ModelError:
+        """Return the error for a stream that ends without `ReplyEnded`."""
+        message = f"The reply of {self.name} ended before it was complete; send again."
+        return ModelError(ModelFault.CUT, message, usage=spent)

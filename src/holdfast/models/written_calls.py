@@ -15,9 +15,21 @@ from msgspec import Struct
 
 from holdfast.contract.errors import BadJson
 from holdfast.contract.json import Args, Json, parse_json
+from holdfast.contract.message import Text, ToolUse
 from holdfast.contract.tool import Tool
+from holdfast.models.call_arguments import encode_arguments
+from holdfast.models.port import CallBegun, ModelEvent, PartEnded, TextDelta
 from holdfast.models.text_protocol.parser import CodeFence, LineHeads, parse
 from holdfast.models.text_protocol.syntax import ANY_FRAME, TOOLS, ProblemKind, TextCall
+
+_TAGS: Final = ("<tool_call>", "<function=", "<|python_tag|>", "[TOOL_CALLS]")
+
+
+def _prefixes(mark: str) -> str:
+    """Return a pattern for what may follow a mark that begins a tag at the end of the text."""
+    rests = [tag[1:] for tag in _TAGS if tag[0] == mark]
+    return "|".join(sorted({re.escape(rest[:size]) for rest in rests for size in range(len(rest))}))
+
 
 _START: Final = re.compile(
     r"""(?P<tag>(?:<tool_call>\s*+)?<function=(?P<function>[^<>\n]*+)>|<tool_call>|<\|python_tag\|>|\[TOOL_CALLS\])"""
@@ -26,6 +38,11 @@ _START: Final = re.compile(
     rf"""|^[ \t]*+(?P<bracket>\[(?:call:(?P<called>[^\[\]\n]*+)\]|(?P<short>{"|".join(TOOLS)})[:\]]))""",
     re.MULTILINE,
 )
+_BEGUN_TAG: Final = re.compile(
+    rf"[<\[`~](?:(?<=<)(?:{_prefixes('<')}|function=[^<>\n]*+)|(?<=\[)(?:{_prefixes('[')})|(?<=`)`*+|(?<=~)~*+)\Z"
+)
+_BEGUN_LINE: Final = re.compile(r"^[ \t]*+(?:\{\s*+|\[(?:\s*+|\w*+|call:[^\[\]\n]*+))\Z", re.MULTILINE)
+"""The beginning of a call at the end of an incomplete text."""
 _UNCLOSED_TAGS: Final = ("<|python_tag|>", "[TOOL_CALLS]")
 _MAX_BLANKS: Final = 100
 _BEFORE_TAG: Final = frozenset(("", *"\n.:!?>)]}"))
@@ -85,6 +102,31 @@ class WrittenCalls(Struct, frozen=True):
     unreadable: bool
     """Whether a part is evidently meant as a call but cannot be read."""
 
+    @property
+    def are_any(self) -> bool:
+        """Whether the text is more than an answer."""
+        return bool(self.calls) or self.unreadable
+
+    def may_be_made(self, *, corrected: bool) -> bool:
+        """Whether the calls can only be meant as calls. Text after them is ignored once the model was corrected."""
+        return bool(self.calls) and not (self.fabricated or self.unreadable) and (corrected or not self.trailing)
+
+    @property
+    def said(self) -> str:
+        """The text part of the reply: without the white space that separates it from the calls."""
+        return self.before.rstrip()
+
+    def events(self, *, shown: str = "") -> Iterator[ModelEvent]:
+        """Yield the text before the calls, and the calls, as parts of a reply; `shown` of the text was emitted."""
+        if self.said:
+            if rest := self.said[len(shown) :]:
+                yield TextDelta(rest)
+            yield PartEnded(Text(self.said))
+        for number, call in enumerate(self.calls, 1):
+            use = ToolUse(f"call-{number}", call.name, encode_arguments(call.args))
+            yield CallBegun(use.id, use.name)
+            yield PartEnded(use)
+
 
 _Read = list[WrittenCall] | None
 """The calls in a part of the text: empty if it is no call, None if it is unreadable."""
@@ -92,12 +134,20 @@ _Read = list[WrittenCall] | None
 
 def find_calls(text: str, tools: Sequence[Tool]) -> WrittenCalls:
     """Find the calls of the given tools. Accepts any text."""
-    finder = _Finder(text, _by_name(tools))
+    finder = _Finder(text, tools_by_name(tools))
     finder.scan()
     return finder.found()
 
 
-def _by_name(tools: Sequence[Tool]) -> dict[str, Tool]:
+def certain_text(text: str, tools: Mapping[str, Tool], start: int = 0) -> int:
+    """Return the position up to which a reply is certainly no call, whatever follows.
+
+    `tools`: by all their names. `start`: a position up to which that is already known.
+    """
+    return _Finder(text, tools).certain(start)
+
+
+def tools_by_name(tools: Sequence[Tool]) -> dict[str, Tool]:
     found = {tool.name: tool for tool in tools}
     for tool in tools:
         for name in (*tool.aliases, tool.api_name):
@@ -130,6 +180,15 @@ class _Finder:
         at = 0
         while token := _START.search(self._text, at):
             at = self._read(token)
+
+    def certain(self, at: int) -> int:
+        """Return the start of the first call, or of what may become one when the text continues."""
+        while token := _START.search(self._text, at):
+            at = self._read(token)
+            if self._spans or self.unreadable or at >= len(self._text):
+                return token.start()
+        begun = _BEGUN_TAG.search(self._text, at) or _BEGUN_LINE.search(self._text, at)
+        return begun.start() if begun else len(self._text)
 
     def found(self) -> WrittenCalls:
         return WrittenCalls(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 import click
 
@@ -15,6 +16,7 @@ from holdfast.cli.chat.trust_prompt import ask_for_trust
 from holdfast.cli.chat.watch import watch_document
 from holdfast.cli.project_context import Flags, install_warning_handler
 from holdfast.cli.root import with_context, with_flags
+from holdfast.config.config import Protocol
 
 
 @click.command()
@@ -23,8 +25,8 @@ from holdfast.cli.root import with_context, with_flags
 @click.option("--model", metavar="NAME", help="Use this model: operator, or provider:model.")
 @click.option(
     "--protocol",
-    type=click.Choice(["auto", "native", "text"]),
-    help="How the model calls tools; text is for models without tool calling.",
+    type=click.Choice(get_args(Protocol)),
+    help="How the model calls tools; constrained and text are for models that do not call them well.",
 )
 @click.option(
     "--guardrails/--no-guardrails", default=None, help="Help small models with searching, reading and editing, or not."

@@ -37,7 +37,7 @@ from holdfast.contract.call import PendingCall
 from holdfast.contract.enums import Failure, State
 from holdfast.contract.result import Result
 from holdfast.factory.chat import ChatSession, open_chat
-from holdfast.models.text_protocol.text_model import protocol_choice
+from holdfast.models.protocol import protocol_choice
 from holdfast.text.escape import escape, escape_block_once
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)

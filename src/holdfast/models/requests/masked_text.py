@@ -105,7 +105,7 @@ def find_fences(lines: Sequence[str]) -> dict[int, int]:
 
 def _closes_fence(line: str, opener: str) -> bool:
     stripped = line.strip()
-    return len(stripped) >= len(opener) and set(stripped) == {opener[0]}
+    return len(stripped) >= len(opener) and not stripped.strip(opener[0])
 
 
 def _mask_inline(line: str, literals: list[MaskedLiteral]) -> str:

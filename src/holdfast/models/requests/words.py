@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from enum import Enum
 from typing import Final
 
 from msgspec import Struct
 
-from holdfast.models.requests.masked_text import INLINE, LITERAL, MaskedText, find_fences
+from holdfast.models.requests.masked_text import INLINE, LITERAL, MaskedText
 from holdfast.tools.search.scope import CONFIG, SOURCE, extension
 
 
@@ -59,11 +58,6 @@ _TRAILING_PUNCTUATION: Final = ".,;:!?)]}>'’*…"
 _LINE_NUMBER: Final = re.compile(r"(?::\d+(?:[:-]\d+)?|\#L\d+(?:-L?\d+)?):?$")
 _APOSTROPHES: Final = str.maketrans(dict.fromkeys("’´ʼ′`", "'"))
 _DOTS: Final = re.compile(r"(?:.*[/\\])?\.\.?")
-_PART: Final = re.compile(r"""[^"'`“”‘’<>()\[\]{},;:|*?!=$%&…]+""")
-_URL_BOUNDARY: Final = re.compile(r"""["'`<>()\[\]{},;|]""")
-_PATTERN_BEFORE: Final = frozenset("*?}]>$%&")
-"""After one of these, a name is the rest of a pattern: `*.py`, `<name>.py`."""
-_DOMAIN: Final = re.compile(r"(?:www\.)?[\w.-]+\.(?:com|org|net|io|dev|ai|edu|gov|co|app)", re.IGNORECASE)
 MAX_NAME_CHARS: Final = 300
 """Longer text is neither a path nor an identifier."""
 
@@ -211,49 +205,3 @@ def is_lockfile(path: str) -> bool:
     """Whether a package manager generated it: it mentions every name and explains none."""
     name = base_name(path).lower()
     return name in _LOCKFILES or name.endswith(".lock")
-
-
-def paths_in(answer: str) -> list[str]:
-    """Return paths of files with a known extension, without duplicates or line references, in order.
-
-    Skips URLs, absolute paths, patterns, calls (`response.json()`), products (`Node.js`) and versions. Inside fenced
-    code, a path counts only if it is alone on its line: code mentions files that the answer does not claim to have
-    read.
-    """
-    lines = answer.splitlines()
-    fenced = {place for start, end in find_fences(lines).items() for place in range(start + 1, end + 1)}
-    found: dict[str, None] = {}
-    for place, line in enumerate(lines):
-        paths = list(_paths_in_line(line))
-        if place not in fenced or (paths and line.strip() == paths[0]):
-            found.update(dict.fromkeys(paths))
-    return list(found)
-
-
-def _paths_in_line(line: str) -> Iterator[str]:
-    for chunk in line.split():
-        text = _before_url(chunk) if "." in chunk else ""
-        for part in _PART.finditer(text):
-            path = strip_line_number(_trimmed(part[0].removeprefix(".../")))
-            before, after = text[part.start() - 1 : part.start()], text[part.end() : part.end() + 1]
-            if before not in _PATTERN_BEFORE and after != "(" and _is_project_file(path):
-                yield path
-
-
-def _before_url(chunk: str) -> str:
-    """Return the text before a URL: `[a.py](https://…)` still names a.py."""
-    at = chunk.find("://")
-    if at < 0:
-        return chunk
-    return chunk[: max((match.end() for match in _URL_BOUNDARY.finditer(chunk, 0, at)), default=0)]
-
-
-def _is_project_file(path: str) -> bool:
-    if (
-        path.startswith(("/", "\\", "~", "@"))
-        or kind_of(path) is not WordKind.FILE
-        or extension(path) not in _KNOWN_EXTENSIONS
-    ):
-        return False
-    first, slash, _ = path.partition("/")
-    return not (slash and _DOMAIN.fullmatch(first))

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final, cast
-from urllib.parse import unquote
 
 from holdfast.contract.message import Message, Part, Text, ToolResult, ToolUse
 from holdfast.contract.result import Attachment
 from holdfast.contract.tool import Tool
 from holdfast.models.call_arguments import parse_arguments
+from holdfast.models.schema_outline import first_sentence, one_line, shorten, signature
 from holdfast.models.text_protocol.parser import ParsedReply, parse
 from holdfast.models.text_protocol.syntax import (
-    ANY_FRAME,
     ANY_TAG,
     CALL_END,
     CONTENT,
@@ -35,6 +34,7 @@ CALL_FORMS: Final = {
     "git_log": "[git_log]",
     "write_file": "[write_file]\npath: PATH\n---content---\nCONTENT\n[/write_file]",
     "edit_file": "[edit_file]\npath: PATH\n---search---\nOLD TEXT\n---replace---\nNEW TEXT\n[/edit_file]",
+    "call": '[call: NAME]\n{"ARGUMENT": VALUE}\n[/call]',
 }
 """The form of each call, by short name."""
 NO_TOOLS: Final = "There are no tools now: answer in plain text."
@@ -43,16 +43,6 @@ _INTRODUCTION: Final = (
     "code fences. Then stop and wait: the results are sent to you. Never write a result yourself."
 )
 _SEARCH_HINT: Final = "To search, give one plain keyword, such as a name: no sentence, no pattern."
-_MAX_DESCRIPTION: Final = 120
-_MAX_SIGNATURE: Final = 600
-_MAX_VALUE: Final = 60
-_MAX_DEPTH: Final = 4
-_MAX_SCHEMAS: Final = 100
-"""The maximum number of subschemas to visit."""
-_JSON_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
-_TAG_OR_FRAME: Final = re.compile(rf"{ANY_TAG}|{ANY_FRAME}")
-
-Schema = Mapping[str, Any]
 
 
 def instructions(tools: Sequence[Tool]) -> str:
@@ -68,161 +58,11 @@ def instructions(tools: Sequence[Tool]) -> str:
     return "\n".join((*head, "", *entries))
 
 
-def signature(schema: Schema) -> str:
-    """Summarise a schema in one line: `{"command": text, "timeout"?: number}`; `?` marks optional properties."""
-    shown = _SchemaSummary(schema).of(schema, _MAX_DEPTH)
-    # Arguments are always an object.
-    return shorten(shown if shown.startswith("{") else "{}", _MAX_SIGNATURE)
-
-
-def shorten(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def one_line(text: str) -> str:
-    """Collapse white space and unprintable characters to single spaces."""
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
-
-
 def _entry(form: str, tool: Tool) -> str:
-    sentence = re.split(r"(?<=[.!?]) ", one_line(tool.description), maxsplit=1)[0]
-    meaning = shorten(sentence, _MAX_DESCRIPTION)
+    meaning = first_sentence(tool.description)
     if not meaning:
         return form
     return f"{form}\n(above: {meaning})" if "\n" in form else f"{form} - {meaning}"
-
-
-class _SchemaSummary:
-    """Summarises a JSON schema for a small model; length and work are bounded, since schemas are untrusted."""
-
-    def __init__(self, root: Schema) -> None:
-        self._root = root
-        self._left = _MAX_SCHEMAS
-
-    def of(self, schema: Schema, depth: int) -> str:
-        self._left -= 1
-        if self._left < 0:
-            return "…"
-        if "const" in schema:
-            return _literal(schema["const"])
-        if isinstance(values := schema.get("enum"), list):
-            return self._either(_literal(value) for value in cast(list[Any], values) if value is not None)
-        choices = self._choices(schema)
-        if choices and "properties" not in schema:
-            return self._either(self.of(each, depth - 1) for each in choices) if depth > 0 else "any"
-        if depth > 0:
-            if "allOf" in schema:
-                return self.of(self._merged(schema, depth), depth - 1)
-            if isinstance(schema.get("properties"), Mapping):
-                return self._object(schema, depth)
-            if isinstance(others := schema.get("additionalProperties"), Mapping):
-                return "{NAME: " + self.of(self._resolved(cast(object, others)), depth - 1) + ", …}"
-            if isinstance(items := schema.get("items"), Mapping):
-                return f"[{self.of(self._resolved(cast(object, items)), depth - 1)}, …]"
-        return self._either("text" if name == "string" else name for name in self._types(schema, depth))
-
-    def _object(self, schema: Schema, depth: int) -> str:
-        required = _list(schema, "required")
-        written: list[str] = []
-        for name, part in cast(Schema, schema["properties"]).items():
-            if self._left <= 0:
-                written.append("…")
-                break
-            resolved = self._resolved(part)
-            optional = name not in required or "null" in self._types(resolved, depth)
-            # Every built-in tool takes an optional label, which would only distract a small model.
-            if not (optional and name == "label"):
-                written.append(f"{_literal(name)}{'?' if optional else ''}: {self.of(resolved, depth - 1)}")
-        return "{" + ", ".join(written) + "}"
-
-    def _choices(self, schema: Schema) -> list[Schema]:
-        """Return the alternatives except null, flattening nested ones."""
-        pending, seen = list(_options(schema)), {id(schema)}
-        found: list[Schema] = []
-        for each in pending:
-            resolved = self._resolved(each)
-            if id(resolved) in seen or resolved.get("type") == "null":
-                continue
-            seen.add(id(resolved))
-            options = _options(resolved)
-            if options and "properties" not in resolved and len(pending) < _MAX_SCHEMAS:
-                pending += options
-            else:
-                found.append(resolved)
-        return found
-
-    def _merged(self, schema: Schema, depth: int) -> Schema:
-        """Merge `allOf` into one schema; the first definition of a key wins."""
-        merged: dict[str, Any] = {key: value for key, value in schema.items() if key != "allOf"}
-        for part in _list(schema, "allOf")[:_MAX_SCHEMAS]:
-            self._left -= 1
-            if self._left < 0:
-                break
-            resolved = self._resolved(part)
-            if depth > 0 and "allOf" in resolved:
-                resolved = self._merged(resolved, depth - 1)
-            properties = {**_mapping(merged.get("properties")), **_mapping(resolved.get("properties"))}
-            required = [*_list(merged, "required"), *_list(resolved, "required")]
-            merged = {**resolved, **merged}
-            if properties:
-                merged |= {"properties": properties, "required": required}
-        return merged
-
-    def _types(self, schema: Schema, depth: int) -> list[str]:
-        named = schema.get("type")
-        if isinstance(named, str | list):
-            names = [named] if isinstance(named, str) else cast(list[Any], named)
-            return [name for name in names if isinstance(name, str) and name in _JSON_TYPES]
-        options = _options(schema) if depth > 0 else ()
-        return [name for each in options for name in self._types(self._resolved(each), 0)]
-
-    def _either(self, shapes: Iterable[str]) -> str:
-        shown: dict[str, None] = {}
-        for each in shapes:
-            if each != "null":
-                shown[each] = None
-            if self._left <= 0 or len(shown) > _MAX_VALUE:
-                shown["…"] = None
-                break
-        return " or ".join(shown) or "any"
-
-    def _resolved(self, part: object) -> Schema:
-        """Follow references inside the schema; anything that is not an object becomes `{}`."""
-        for _ in range(_MAX_DEPTH):
-            found = _mapping(part)
-            reference = found.get("$ref")
-            if not isinstance(reference, str):
-                return found
-            part = self._root if reference.startswith("#/") else None
-            for step in reference.removeprefix("#/").split("/"):
-                part = _mapping(part).get(unquote(step).replace("~1", "/").replace("~0", "~"))
-        return {}
-
-
-def _options(schema: Schema) -> list[Any]:
-    return (_list(schema, "anyOf") or _list(schema, "oneOf"))[:_MAX_SCHEMAS]
-
-
-def _mapping(value: object) -> Schema:
-    return cast(Schema, value) if isinstance(value, Mapping) else {}
-
-
-def _list(schema: Schema, key: str) -> list[Any]:
-    found = schema.get(key)
-    return cast(list[Any], found) if isinstance(found, list) else []
-
-
-def _literal(value: object) -> str:
-    """Return a name or value as JSON without tags, frames or line breaks."""
-    try:
-        shown = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
-        return "any"
-    if not shown.isprintable():
-        shown = json.dumps(value)
-    if _TAG_OR_FRAME.search(shown):
-        shown = shown.replace("[", "\\u005b").replace("===", "==\\u003d")
-    return shorten(shown, _MAX_VALUE)
 
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]+")
@@ -234,9 +74,34 @@ _CONTINUE_HINT: Final = re.compile(r" Use offset=[0-9]+ to continue\.(?=\]\Z)")
 
 def to_plain_text(messages: Sequence[Message], tools: Sequence[Tool], *, system_role: bool = True) -> list[Message]:
     """Return the conversation with calls and results written as text."""
-    told = [message.text.strip() for message in messages if message.role == "system"]
-    system = "\n\n".join(text for text in (*told, instructions(tools)) if text)
-    spoken = [_rewrite(each) for each in messages if each.role != "system"]
+    spoken = messages if tools else _without_calls(messages)
+    return as_text(spoken, instructions(tools), _rewrite, system_role=system_role)
+
+
+def _without_calls(messages: Sequence[Message]) -> list[Message]:
+    """Return the conversation without its calls, results in one message with what was asked.
+
+    A model that has no tools now would go on as its replies began: with calls.
+    """
+    kept: list[Message] = []
+    for message in messages:
+        parts = tuple(part for part in message.parts if not isinstance(part, ToolUse))
+        if message.tool_uses and not message.text.strip():
+            continue
+        if kept and message.role == kept[-1].role == "user":
+            kept[-1] = Message("user", (*kept[-1].parts, Text("\n\n"), *parts))
+        else:
+            kept.append(Message(message.role, parts))
+    return kept
+
+
+def as_text(
+    messages: Sequence[Message], told: str, rewrite: Callable[[Message], Message], *, system_role: bool
+) -> list[Message]:
+    """Return the rewritten conversation after one system message that ends with `told`."""
+    texts = [message.text.strip() for message in messages if message.role == "system"]
+    system = "\n\n".join(text for text in (*texts, told) if text)
+    spoken = [rewrite(each) for each in messages if each.role != "system"]
     if system_role:
         return [Message("system", (Text(system),)), *spoken]
     begins = bool(spoken) and spoken[0].role == "user"
@@ -324,11 +189,16 @@ def _escape_tags(text: str) -> str:
 
 
 def _rewrite(message: Message) -> Message:
-    parts = tuple(_join_text(message, str))
-    if message.role == "assistant" and not _round_trips(message, parts):
+    joined = join_text(message)
+    if message.role == "assistant" and not _round_trips(message, joined.parts):
         # This is only history: escape the prose, so that the calls stay readable.
-        parts = tuple(_join_text(message, _escape_tags))
-    return Message(message.role, parts)
+        return Message(message.role, tuple(_join_text(message, _escape_tags)))
+    return joined
+
+
+def join_text(message: Message) -> Message:
+    """Return the message with its calls and results as text."""
+    return Message(message.role, tuple(_join_text(message, str)))
 
 
 def _round_trips(message: Message, parts: Iterable[Part]) -> bool:

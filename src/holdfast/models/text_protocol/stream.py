@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import count
 from typing import Final
 
-from holdfast.contract.json import Args, encode_json
 from holdfast.contract.message import Message, Part, Text, Thinking, ToolUse
+from holdfast.models.call_arguments import encode_arguments
 from holdfast.models.port import (
     CallBegun,
     ModelError,
@@ -137,7 +136,11 @@ class TextReply:
 
     @cached_property
     def _parsed(self) -> ParsedReply:
-        return parse("".join(self._written))
+        return parse(self.text)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._written)
 
     @property
     def problems(self) -> tuple[SyntaxProblem, ...]:
@@ -200,7 +203,7 @@ class TextReply:
         yield from self._add_text(shown)
 
     def _remaining(self, *, calls: bool) -> Iterator[TextPiece | TextCall | Thinking | ToolUse]:
-        text = "".join(self._written)
+        text = self.text
         pieces = self._parsed.pieces if calls else (TextPiece(text),)
         others = iter([*self._others, (self._size + 1, None)])
         place, other = next(others)
@@ -225,7 +228,7 @@ class TextReply:
         yield from self._end_text(white=isinstance(piece, Thinking))
         self._after_call = not isinstance(piece, Thinking)
         if isinstance(piece, TextCall):
-            piece = ToolUse(next(self._fresh_ids), piece.name, _json(piece.args))
+            piece = ToolUse(next(self._fresh_ids), piece.name, encode_arguments(piece.args))
         if isinstance(piece, ToolUse):
             yield CallBegun(piece.id, piece.name)
         yield PartEnded(piece)
@@ -252,14 +255,6 @@ class TextReply:
             yield from self._show("".join(self._white) if white else "")
             yield PartEnded(Text("".join(self._text)))
         self._text, self._white = [], []
-
-
-def _json(args: Args) -> str:
-    try:
-        return encode_json(args).decode()
-    except UnicodeEncodeError:
-        # A lone surrogate cannot be encoded; escaped like this, the pipeline rejects the call with a clear message.
-        return json.dumps(args)
 
 
 def _as_text(other: Thinking | ToolUse) -> TextPiece | Thinking:

@@ -1,4 +1,4 @@
-"""`TextModel` gives tool calls to models without native ones; the protocol is chosen per model."""
+"""`TextModel` gives tool calls to models without native ones, and corrects what they write wrong."""
 
 from __future__ import annotations
 
@@ -6,22 +6,40 @@ import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from enum import StrEnum
-from typing import Final, Literal, cast
+from typing import Final, cast
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.config.config import ModelConfig, Protocol
-from holdfast.contract.message import Message, Text
+from holdfast.contract.message import Message, Text, Thinking, ToolUse
 from holdfast.contract.tool import Tool
-from holdfast.models.port import Model, ModelError, ModelEvent, ModelFault, Retrying, Settings, StopReason, Usage
-from holdfast.models.providers import OPERATOR, api_of
-from holdfast.models.text_protocol.prompt import CALL_FORMS, failed_edit_path, shorten, to_plain_text
+from holdfast.models.call_arguments import encode_arguments
+from holdfast.models.port import (
+    COMPLETE_STOPS,
+    CORRECTION_MARK,
+    Model,
+    ModelError,
+    ModelEvent,
+    ModelFault,
+    PartEnded,
+    ProtocolChoice,
+    Retrying,
+    Settings,
+    Usage,
+    WrappedModel,
+)
+from holdfast.models.requests.masked_text import find_fences
+from holdfast.models.schema_outline import shorten
+from holdfast.models.text_protocol.prompt import CALL_FORMS, NO_TOOLS, failed_edit_path, to_plain_text, write_call
 from holdfast.models.text_protocol.stream import TextReply
 from holdfast.models.text_protocol.syntax import WRITE_EMPTY, ProblemKind, SyntaxProblem
+from holdfast.models.written_calls import WrittenCalls, find_calls
 
-CORRECTION_MARK: Final = "[runtime:correction]"
 _MAX_TAG: Final = 60
+_NO_FORM: Final = re.compile(
+    r"[ \t]*\[(?P<name>edit_file(?=:)|git_(?:status|diff|log)(?=:)|(?:read_file|list_dir|call)(?=\]))"
+    r":?(?P<rest>[^\[\]\n]*+)\][ \t]*"
+)
+"""A known name in brackets, alone on its line, in a form that no call has."""
 
 
 class CorrectionKind(StrEnum):
@@ -30,6 +48,7 @@ class CorrectionKind(StrEnum):
     FABRICATED = "fabricated"
     EDIT = "edit"
     MALFORMED = "malformed"
+    OTHER_FORM = "other_form"
 
 
 _CAUSED_BY_TRUNCATION: Final = frozenset({ProblemKind.UNCLOSED, ProblemKind.OPEN_FENCE})
@@ -41,6 +60,7 @@ _MISTAKES: Final = {
     CorrectionKind.FABRICATED: "wrote the result of a tool itself",
     CorrectionKind.EDIT: "wrote an edit in a form that cannot be read",
     CorrectionKind.MALFORMED: "wrote a tool call in a form that cannot be read",
+    CorrectionKind.OTHER_FORM: "wrote a tool call in a form of its own",
 }
 
 
@@ -81,6 +101,33 @@ def correction_message(kind: CorrectionKind, problem: SyntaxProblem, *, failed_e
     return f"{CORRECTION_MARK} Nothing was run: {_describe_problem(problem)}.{shown}"
 
 
+def other_form_message(written: WrittenCalls) -> str:
+    """Return the message for calls in another form that were not made, each in the form to write."""
+    made_up = " Only the runtime writes results." if written.fabricated else ""
+    forms = [write_call(ToolUse("", call.name, encode_arguments(call.args))) for call in written.calls]
+    wanted = "\n".join(forms) or CALL_FORMS["call"]
+    return (
+        f"{CORRECTION_MARK} Nothing was run: your reply has a tool call in another form.{made_up} Write exactly this, "
+        f"and nothing else:\n{wanted}"
+    )
+
+
+def misspelt_call(text: str) -> str:
+    """Return how to write a call that has a known name but no known form; empty if there is none.
+
+    `text` is a reply without calls. What it quotes in fences does not count.
+    """
+    lines = text.splitlines()
+    fenced = {place for start, end in find_fences(lines).items() for place in range(start, end + 1)}
+    found = (_NO_FORM.fullmatch(line) for place, line in enumerate(lines) if place not in fenced)
+    match = next(filter(None, found), None)
+    if match is None:
+        return ""
+    path = match["rest"].strip()
+    form = CALL_FORMS[match["name"]].replace("PATH", path, 1) if path else CALL_FORMS[match["name"]]
+    return f"{shorten(match[0].strip(), _MAX_TAG)} is no call. Write it exactly like this:\n{form}"
+
+
 def _describe_problem(problem: SyntaxProblem) -> str:
     tag, where = shorten(problem.tag, _MAX_TAG), f"on line {problem.line}"
     match problem.kind:
@@ -98,39 +145,7 @@ def _describe_problem(problem: SyntaxProblem) -> str:
             return f"the {tag} block {where} cannot be read"
 
 
-_COMPLETE_STOPS: Final[frozenset[StopReason]] = frozenset({"end", "tool_use"})
-"""Stop reasons of complete replies."""
-
-
-class ProtocolChoice(Struct, frozen=True):
-    """How tool calls are exchanged with a model."""
-
-    protocol: Literal["native", "text"]
-    reason: str = ""
-    """Empty if the user configured the protocol."""
-
-    def notice(self, name: str) -> str:
-        """Return a notice for the user; empty if the protocol is the expected one."""
-        return f"{name} writes its tool calls as text: {self.reason}." if self.reason else ""
-
-
-class _WrappedModel:
-    """A model that delegates to another one."""
-
-    def __init__(self, inner: Model, choice: ProtocolChoice) -> None:
-        self.inner = inner
-        self.choice = choice
-
-    @property
-    def provider(self) -> str:
-        return self.inner.provider
-
-    @property
-    def name(self) -> str:
-        return self.inner.name
-
-
-class TextModel(_WrappedModel):
+class TextModel(WrappedModel):
     """Prompts `inner` with the call syntax, parses calls from its replies, and corrects each kind of mistake once."""
 
     def __init__(
@@ -140,10 +155,13 @@ class TextModel(_WrappedModel):
         self.edit_repair = edit_repair
         self.system_role = system_role
         """Whether it accepts a system message; otherwise the prompt goes into the first user message."""
+        self._tools: dict[str, Tool] = {}
+        """All tools that were offered: a call of one that is no longer offered is still no answer."""
 
     async def stream(
         self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings
     ) -> AsyncGenerator[ModelEvent]:
+        self._tools |= {tool.name: tool for tool in tools}
         sent = to_plain_text(messages, tools, system_role=self.system_role)
         corrected: list[CorrectionKind] = []
         spent: Usage | None = None
@@ -160,147 +178,44 @@ class TextModel(_WrappedModel):
                         for ours in reply.feed(event):
                             yield ours
             except ModelError as error:
-                error.usage = _add_usage(spent, error.usage)
+                error.add_usage(spent)
                 raise
             ended = reply.ended
             if ended is None:
-                message = f"The reply of {self.name} ended before it was complete; send again."
-                raise ModelError(ModelFault.CUT, message, usage=spent)
+                raise self.incomplete_reply(spent)
             spent = ended.usage if spent is None else spent + ended.usage
-            whole = ended.stop in _COMPLETE_STOPS
+            whole = ended.stop in COMPLETE_STOPS
             wrong = worst_problem(reply.problems, cut=not whole)
-            if wrong is None:
+            is_answer = wrong is None and whole and not reply.has_calls
+            written = find_calls(reply.text, tuple(self._tools.values())) if is_answer else None
+            misspelt = misspelt_call(reply.text) if is_answer else ""
+            if wrong is not None:
+                kind, problem = wrong
+                edited = failed_edit_path(messages) if self.edit_repair else None
+                note = correction_message(kind, problem, failed_edit=edited)
+            elif written is None or not (written.are_any or misspelt):
                 break
-            kind, problem = wrong
+            elif not written.are_any:
+                what = misspelt if tools else NO_TOOLS
+                kind, note = CorrectionKind.MALFORMED, f"{CORRECTION_MARK} Nothing was run: {what}"
+            elif written.may_be_made(corrected=CorrectionKind.OTHER_FORM in corrected):
+                yield Retrying(len(corrected) + 1, 0.0, "The model wrote its call in another form; the call is made.")
+                for thought in reply.raw.parts:
+                    if isinstance(thought, Thinking):
+                        yield PartEnded(thought)
+                for ours in written.events():
+                    yield ours
+                yield replace(ended, stop="tool_use", usage=spent)
+                return
+            else:
+                kind, note = CorrectionKind.OTHER_FORM, other_form_message(written)
             if kind in corrected:
-                raise ModelError(ModelFault.PROTOCOL, give_up_message(self.name, kind), usage=spent)
+                raise ModelError(ModelFault.MALFORMED, give_up_message(self.name, kind), usage=spent)
             corrected.append(kind)
             yield Retrying(len(corrected), 0.0, retry_reason(kind))
-            edited = failed_edit_path(messages) if self.edit_repair else None
-            correction = Message("user", (Text(correction_message(kind, problem, failed_edit=edited)),))
-            sent = [*sent, reply.raw, correction]
+            sent = [*sent, reply.raw, Message("user", (Text(note),))]
         # The last block of a truncated reply may be incomplete.
         calls = reply.has_calls and not reply.problems and whole
         for ours in reply.finish(calls=calls):
             yield ours
         yield replace(ended, stop="tool_use" if calls else ended.stop, usage=spent)
-
-
-def _add_usage(before: Usage | None, after: Usage | None) -> Usage | None:
-    return before + after if before and after else before or after
-
-
-AS_OF: Final = "November 2026"
-_NUMBER_END: Final = r"(?!\.?[0-9])"
-"""Ends the version number of a model generation."""
-_WORD_END: Final = r"(?![a-z0-9])"
-_TEXT_ONLY_MODELS: Final = tuple(
-    re.compile(pattern)
-    for pattern in (
-        # Gemma 1 to 3; the fourth generation and `functiongemma` call tools.
-        rf"(code)?gemma($|:|[-_]?[23]n?(?![a-z]){_NUMBER_END}|[-_]1\.1[-_]|[-_][27]b{_WORD_END})",
-        rf"phi($|:|[-_]?(1|1[._]5|2|3|3[._]5){_NUMBER_END}(?![a-z]))",
-        r"phi[-_]?4($|:|[-_]reasoning)",  # not `phi4-mini`
-        r"smollm($|:|-(135m|360m|1\.7b))",
-        r"smollm2[:-](135m|360m)",
-        r"tiny(llama|dolphin)",
-        r"llama-?2($|[-:_])",
-        r"(meta-)?llama-?3($|:|-(8|70)b)",  # not 3.1 and later
-        r"codellama",
-        r"orca-?(mini|2)",
-        r"(star|wizard)coder",
-        rf"deepseek-(coder|llm)($|:|-(v2|[0-9.]+b){_WORD_END}{_NUMBER_END})",  # not a later generation
-        rf"dolphin-(mistral|phi)($|:|-(7b|2){_WORD_END})",
-        r"(vicuna|wizardlm|stablelm|stable-code|zephyr|neural-chat)",
-        r"qwen(:|-?1\.5|-(0\.5|1\.8|4|7|14|72)b)",
-    )
-)
-"""Name prefixes of models that were not trained to call tools, in the spelling of local servers, as of `AS_OF`. A
-missing one is detected by trying; a wrong one can be configured as `native`."""
-_TOOL_VARIANT: Final = re.compile(r"(?<![a-z])(tools?|functions?|functionary)(?![a-z])")
-"""Marks variants that were fine-tuned for tool calls."""
-_NO_SYSTEM_ROLE: Final = re.compile(
-    rf"(code)?gemma($|:|[-_]?2(?![a-z]){_NUMBER_END}|[-_]1\.1[-_]|[-_][27]b{_WORD_END})"
-)
-"""On some servers their chat templates reject a system message; on the others its position makes no difference."""
-ProtocolSelection = Literal["native", "text", "try"]
-
-
-def select_protocol(config: ModelConfig) -> ProtocolSelection:
-    """`try`: native calls first, the text protocol if the server reports that it does not support tools."""
-    provider, _, model = config.name.partition(":")
-    if config.name == OPERATOR:
-        return "native"
-    if (wanted := _configured_protocol(config)) != "auto":
-        return wanted
-    if api_of(config, provider) != "openai-chat":
-        return "native"
-    return "text" if is_text_only(model) else "try"
-
-
-def is_text_only(model: str) -> bool:
-    bare = _bare_name(model)
-    return not _TOOL_VARIANT.search(bare) and any(pattern.match(bare) for pattern in _TEXT_ONLY_MODELS)
-
-
-def with_protocol(model: Model, config: ModelConfig, *, edit_repair: bool = True) -> Model:
-    """Wrap a model in the configured protocol. `protocol_choice` reports which one applies, and why."""
-    bare = config.name.partition(":")[2]
-    system_role = _NO_SYSTEM_ROLE.match(_bare_name(bare)) is None
-    match select_protocol(config):
-        case "native":
-            return model
-        case "try":
-            return FallbackModel(model, TextModel(model, edit_repair=edit_repair, system_role=system_role))
-        case "text":
-            known = (
-                "" if _configured_protocol(config) != "auto" else f"models such as {bare} were not made to call tools"
-            )
-            return TextModel(
-                model, choice=ProtocolChoice("text", known), edit_repair=edit_repair, system_role=system_role
-            )
-
-
-def protocol_choice(model: Model) -> ProtocolChoice:
-    """Return the current protocol of a model; a fallback may change it with the first reply."""
-    found = getattr(model, "choice", None)
-    return found if isinstance(found, ProtocolChoice) else ProtocolChoice("native")
-
-
-class FallbackModel(_WrappedModel):
-    """Uses native tool calls until the server reports that it does not support them, then the text protocol."""
-
-    def __init__(self, inner: Model, text: TextModel) -> None:
-        super().__init__(inner, ProtocolChoice("native"))
-        self.text = text
-
-    async def stream(
-        self, messages: Sequence[Message], tools: Sequence[Tool], settings: Settings
-    ) -> AsyncGenerator[ModelEvent]:
-        if self.choice.protocol == "native":
-            native = cast(AsyncGenerator[ModelEvent], self.inner.stream(messages, tools, settings))
-            try:
-                async with aclosing(native) as events:
-                    async for event in events:
-                        yield event
-            except ModelError as error:
-                if error.fault is not ModelFault.NO_TOOLS:
-                    raise
-            else:
-                return
-            self.choice = ProtocolChoice("text", "its server says that it takes no tools")
-            yield Retrying(1, 0.0, self.choice.notice(self.name))
-        async with aclosing(self.text.stream(messages, tools, settings)) as events:
-            async for event in events:
-                yield event
-
-
-def _bare_name(model: str) -> str:
-    """Strip folders and owners: `google/gemma-3-4b-it`, `hf.co/somebody/gemma-3-4b-it-GGUF:Q4_K_M`."""
-    return model.rpartition("/")[2].lower()
-
-
-def _configured_protocol(config: ModelConfig) -> Protocol:
-    """Return the configured protocol: the provider's, else the general one."""
-    own = config.providers.get(config.name.partition(":")[0])
-    return (own.protocol if own else None) or config.protocol
