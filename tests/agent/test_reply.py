@@ -93,7 +93,8 @@ def test_a_model_that_does_not_answer_changes_nothing(tmp_path: Path, fault: Mod
     harness = LoopHarness(tmp_path, [ModelError(fault, "No answer; try again.")])
     before = json.encode(harness.conversation.store)
     outcome = harness.advance()
-    assert (outcome.kind, outcome.message) == ("failed", "No answer; try again.")
+    kind = "stopped" if fault is ModelFault.MALFORMED else "failed"
+    assert (outcome.kind, outcome.message) == (kind, "No answer; try again.")
     assert json.encode(harness.conversation.store) == before
     assert harness.model.closed == 1
 

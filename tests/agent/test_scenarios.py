@@ -36,6 +36,7 @@ answered own_answers
 done
 >>> answer
 Successfully replaced text in a.py.
+> 1 | A = 2
 >>> after a.py
 A = 2
 >>> after b.py

@@ -50,26 +50,26 @@ def test_without_guard_rails_outputs_are_not_limited(chat_project: ChatProject) 
 
 @pytest.mark.spec("M4", "A2")
 def test_an_untrusted_project_can_enable_guard_rails_but_not_disable_them(chat_project: ChatProject) -> None:
+    (chat_project.root / "needle.py").write_text("find_me = 1\n")
     (chat_project.root / "holdfast.toml").write_text("[guardrails]\nenabled = true\n")
-    chat_project.write("@You:\nHello there.\n")
-    model = ScriptedModel(scripted_reply("Hello."))
+    chat_project.write("@You:\nWhere is find_me defined?\n")
+    model = ScriptedModel(scripted_reply("In needle.py."))
     drive(chat_project, model)
-    assert model.tools == [[]]
+    assert model.tools == [[]]  # the search shows it, so the model only answers
     (chat_project.root / "holdfast.toml").write_text("[guardrails]\nenabled = false\nsurfaces = false\n")
     user = chat_project.root.parent / "config" / "holdfast" / "config.toml"
     user.parent.mkdir(parents=True)
     user.write_text("[guardrails]\nenabled = true\n")
-    chat_project.write("@You:\nHello again.\n")
-    model = ScriptedModel(scripted_reply("Hello."))
+    chat_project.write("@You:\nWhere is find_me used?\n")
+    model = ScriptedModel(scripted_reply("Nowhere."))
     drive(chat_project, model)
     assert model.tools == [[]]
 
 
 @pytest.mark.spec("M4", "P6")
 def test_a_surface_shows_no_tool_that_the_document_lacks(chat_project: ChatProject) -> None:
-    denied = '["file.write", "file.edit", "file.read", "code.search", "file.find"]'
-    chat_project.write(f"```toml\ntools.deny = {denied}\n```\n\n@You:\nlist src please, and write b.txt\n")
+    chat_project.write('```toml\ntools.deny = ["git.diff"]\n```\n\n@You:\nWhat was the last commit?\n')
     model = ScriptedModel(scripted_reply(use("w", "file.write", '{"path": "b.txt", "content": "x"}')))
     drive(chat_project, model, ON)
-    assert model.tools[0] == ["file.list", "output.read"]
+    assert model.tools[0] == ["git.log", "git.status", "output.read"]
     assert not (chat_project.root / "b.txt").exists()

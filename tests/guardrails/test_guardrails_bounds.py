@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -30,15 +29,14 @@ from holdfast.agent.guard import (
 from holdfast.agent.reply import with_unique_ids
 from holdfast.config.config import GuardrailsConfig
 from holdfast.contract.enums import Failure, State
-from holdfast.contract.message import Part, Text, ToolUse
-from holdfast.contract.result import Result, fail
-from holdfast.guardrails.guardrails import GuardRails
-from holdfast.guardrails.progress import replay
-from holdfast.guardrails.turn_facts import facts_of
+from holdfast.contract.message import Part, Text, ToolResult, ToolUse
+from holdfast.contract.result import Result, fail, ok
+from holdfast.guardrails.guardrails import MAX_ROUNDS, GuardRails
 from tests.guardrails.turns import (
     OFF,
     RULES,
     TOOLS,
+    PlainStyle,
     denied,
     edited,
     found,
@@ -46,6 +44,7 @@ from tests.guardrails.turns import (
     not_found,
     read_file,
     rejected,
+    state_of,
     step,
 )
 from tests.soak import rounds
@@ -67,6 +66,12 @@ PROMPTS = [
     "search that again",
     "edit src/main.py replace `a` with `b`",
     "Update the parser",
+    "Update parse_line in main.py",
+    "Create src/new.py",
+    "Rename parse_line to parse_row",
+    "How does parse_line work?",
+    "How often are uploads retried?",
+    "Which functions are in src/main.py and nope.py?",
     "git status",
     "What is the capital of France?",
     "Don't change anything. Where do we update parse_line?",
@@ -143,12 +148,20 @@ def result_of(data: st.DataObject, use: ToolUse) -> Result | None:
     except (ValueError, AttributeError):
         return denied(Failure.BAD_JSON)
     if tool == "code.search":
-        return found(data.draw(files))
+        query = str(json.loads(use.arguments).get("query") or "x")
+        return found(data.draw(files), query=query)
     if tool == "file.read":
         return not_found(path) if path == "nope.py" else read_file(path, "\n".join(data.draw(lines)))
+    if tool == "file.find":
+        found_files: Any = data.draw(st.lists(st.sampled_from(FILES), max_size=3))
+        return ok("", structured={"files": found_files, "truncated": False, "unreadable_folders": 0})
     if tool == "file.list":
         return listing(path, "a.py", "b.py")
     return edited(path) if tool == "file.edit" else Result(True, "Done.")
+
+
+MAX_MOVES = MAX_ROUNDS + 12
+"""Rounds of the model, and the look-ups of the runtime: at most two files and two searches, each with what follows."""
 
 
 class Drive:
@@ -167,13 +180,14 @@ class Drive:
     @property
     def guard(self) -> GuardRails:
         """Another one every time: it keeps nothing."""
-        return GuardRails(self.config, lambda: list(TOOLS.values()))
+        return GuardRails(self.config, lambda: list(TOOLS.values()), PlainStyle())
 
     def run(self) -> EndTurn | AcceptReply:
         while True:
             self.prepared += 1
-            assert self.prepared <= 11, "the turn does not end"
+            assert self.prepared <= MAX_MOVES, "the turn does not end"
             move = self.guard.prepare(self.turn)
+            assert move == self.guard.prepare(self.turn)
             outcome = self.ask(move) if isinstance(move, AskModel) else move
             if isinstance(outcome, EndTurn):
                 assert outcome.answer
@@ -187,7 +201,7 @@ class Drive:
     def ask(self, move: AskModel) -> AcceptReply | CallTools | EndTurn:
         while True:
             self.received += 1
-            assert self.received <= 14, "the model is asked without end"
+            assert self.received <= MAX_ROUNDS + 3, "the model is asked without end"
             reaction = self.guard.receive(self.turn, with_unique_ids(self.data.draw(self.replies)))
             if not isinstance(reaction, RetryReply):
                 return reaction
@@ -216,13 +230,11 @@ class Drive:
         for place, refused in enumerate(self.live):
             then = replace(self.turn, replies=self.turn.replies[: place + 1])
             assert self.guard.refusals(then) == refused
-        facts = facts_of(self.config, list(TOOLS.values()), self.turn, attrgetter("name"))
-        state = replay(facts, self.turn.replies)
-        assert state.rounds == len(self.turn.replies)
-        assert sum(state.runtime_calls.values()) == sum(
-            all(step.use.id.startswith("runtime-") for step in each.calls) for each in self.turn.replies
-        )
-        assert all(count == 1 or (what == "preferred" and count == 2) for what, count in state.runtime_calls.items())
+        state = state_of(self.turn, self.config)
+        own = [each for each in self.turn.replies if all(step.use.id.startswith("runtime-") for step in each.calls)]
+        assert state.rounds == len(self.turn.replies) - len(own)
+        made = [(step.use.name, step.use.arguments) for each in own for step in each.calls]
+        assert len(made) == len(set(made)), "the runtime repeats itself"
 
 
 def earlier(shown: str) -> tuple[PastReply, ...]:
@@ -233,13 +245,11 @@ def earlier(shown: str) -> tuple[PastReply, ...]:
 
 @pytest.mark.spec("M4", "P6")
 @settings(max_examples=rounds(80, 400), deadline=None, suppress_health_check=SLOW)
-@given(st.data(), prompts, prompts, shows, st.booleans())
+@given(st.data(), prompts, shows, st.booleans())
 def test_with_all_rules_on_every_turn_ends_and_is_replayed_as_it_was(
-    data: st.DataObject, prompt: str, previous: str, shown: str, foreign: bool
+    data: st.DataObject, prompt: str, shown: str, foreign: bool
 ) -> None:
-    turn = TurnHistory(
-        number=2, prompt=prompt, earlier_prompts=(previous,), has_foreign_text=foreign, earlier_replies=earlier(shown)
-    )
+    turn = TurnHistory(number=2, prompt=prompt, has_foreign_text=foreign, earlier_replies=earlier(shown))
     Drive(data, GuardrailsConfig(), turn).run()
 
 
@@ -262,8 +272,42 @@ def test_with_every_rule_off_nothing_is_ever_done(
 ) -> None:
     rounds = [PastReply("", tuple(step(use, result_of(data, use)) for use in uses)) for uses in asked]
     turn = TurnHistory(number=1, prompt=prompt, replies=tuple(rounds))
-    guard = GuardRails(OFF, lambda: list(TOOLS.values()))
+    guard = GuardRails(OFF, lambda: list(TOOLS.values()), PlainStyle())
     assert guard.prepare(turn) == AskModel()
     assert guard.receive(turn, tuple(reply)) == AcceptReply(tuple(reply))
     assert guard.surface(turn) is None
     assert guard.refusals(turn) == {}
+
+
+KEYS = [
+    "path", "query", "files", "total_files", "matches", "lines", "line", "text", "content", "encoding", "offset",
+    "next_offset", "total_lines", "limited_by", "unreadable_files", "exact_definition",
+]  # fmt: skip
+odd: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(["utf8", "parse_line", "src/main.py", ""]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner),
+    max_leaves=15,
+)
+typed = st.dictionaries(st.sampled_from(KEYS), odd) | odd
+
+
+@pytest.mark.spec("M4", "P6")
+@settings(max_examples=rounds(150, 1000), deadline=None, suppress_health_check=SLOW)
+@given(prompts, st.lists(st.lists(st.tuples(calls, typed), min_size=1, max_size=3), max_size=4), replies, st.booleans())
+def test_no_result_breaks_a_decision(
+    prompt: str, asked: list[list[tuple[ToolUse, Any]]], reply: Sequence[Part], own: bool
+) -> None:
+    def made(use: ToolUse, structured: Any, place: int) -> ReplyCall:
+        use = replace(use, id=f"runtime-{place}") if own else use
+        return ReplyCall(use, ToolResult(use.id, use.name, "x"), Result(True, "x", structured=structured))
+
+    past = tuple(
+        PastReply("", tuple(made(use, structured, place) for place, (use, structured) in enumerate(each)))
+        for each in asked
+    )
+    turn = TurnHistory(number=1, prompt=prompt, replies=past)
+    guard = GuardRails(GuardrailsConfig(), lambda: list(TOOLS.values()), PlainStyle())
+    assert guard.prepare(turn) == guard.prepare(turn)
+    assert guard.receive(turn, tuple(reply)) == guard.receive(turn, tuple(reply))
+    assert guard.surface(turn) == guard.surface(turn)
+    assert guard.refusals(turn) == guard.refusals(turn)

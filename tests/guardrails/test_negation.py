@@ -6,14 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.agent.surface import ANSWER_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
-from holdfast.guardrails.intent import EarlierContext, Mode, intent_of, is_assent
+from holdfast.guardrails.intent import EarlierContext, Kind, intent_of, is_assent
 from tests.guardrails.test_intent import MESSY
 from tests.quick import quickly
 
 EARLIER = EarlierContext(read="src/last.py", query="parse_line", folder="src/net")
-LOOK, ANSWER = RETRIEVAL_FIRST, ANSWER_ONLY
-GENERAL, USAGE, CREATE = Mode.GENERAL, Mode.USAGE, Mode.CREATE
+LOOK, ASK, OTHER = Kind.LOOKUP, Kind.QUESTION, Kind.OTHER
 MORE = ["foo", "bar()", "x=1", "unless", "but", "and", "not", "-", "(ask", ",", "no", "it", "when"]
 TRACE = """Traceback (most recent call last):
   File "src/rows.py", line 2, in write
@@ -65,65 +63,76 @@ ValueError: write"""
         "It does not work, change it",
         "Please:\n- update a.py\n- don't touch b.py",
         "Look at this - it is wrong - and\nupdate it",
+        "Set the timeout to 30",
+        "Can you bump the version?",
+        "Turn off the cache",
+        "It fails. Make it retry.",
+        "Let users choose the color",
+        "make the list sortable",
         f"{TRACE}\n\nupdate the parser",
     ],
 )
 def test_a_change_that_is_asked_for_is_known(prompt: str) -> None:
-    assert intent_of(prompt, EARLIER).surface == MUTATION_ENABLED
+    assert intent_of(prompt, EARLIER).kind is Kind.CHANGE
 
 
 @pytest.mark.spec("M4", "P6")
 @pytest.mark.parametrize(
-    ("prompt", "surface", "mode"),
+    ("prompt", "kind"),
     [
-        ("Don't change anything, tell me where parse_line is used", LOOK, USAGE),
-        ("Don’t edit or delete parse_line", LOOK, GENERAL),
-        ("Please do not write any files. What does app.py do?", LOOK, GENERAL),
-        ("never overwrite anything", ANSWER, None),
-        ("explain it without any change to it", ANSWER, None),
-        ("It does not update", ANSWER, None),
-        ("Explain how parse_line works, but do not\nchange anything.", LOOK, GENERAL),
-        ("Where in the code do we\nupdate it?", LOOK, GENERAL),
-        ("Please do not:\n- change files\n- delete anything\n\nHello", ANSWER, None),
-        ("Please do not:\n\n1. change files.\n2. delete anything.\n\nHello", ANSWER, None),
-        ("Don't, under any circumstances, change it", ANSWER, None),
-        ("Do NOT — I repeat, NOT — edit it.", ANSWER, None),
-        ("Do not: change it; delete it - or write it", ANSWER, None),
-        ("Do not read it and then change it", ANSWER, None),
-        ("Don´t change anything", ANSWER, None),
-        ("Don`t change anything", ANSWER, None),
-        ("do _not_ change anything", ANSWER, None),
-        ("Do not, e.g. in a hurry, change it", ANSWER, None),
-        ("Do not do any of the things that were said above and in any other way change it", ANSWER, None),
-        ("You may look but under no circumstances whatsoever may you ever create it", ANSWER, None),
-        ("I don't want you, yet, to modify it", ANSWER, None),
-        ("You are not allowed, as it is late, to modify it", ANSWER, None),
-        ("There is no need to update it", ANSWER, None),
-        ("No edit or update, please", ANSWER, None),
-        ("Change nothing", ANSWER, None),
-        ("Nothing should change", ANSWER, None),
-        ("I would rather wait than read, rather than edit it", ANSWER, None),
-        ("What would you change?", ANSWER, None),
-        ("When do we update it", ANSWER, None),
-        ("When we update it it hangs", ANSWER, None),
-        ("where do we create sessions in src/net?", LOOK, CREATE),
-        ("Where do we write the log?", LOOK, GENERAL),
-        ("please tell me where we write the log", LOOK, GENERAL),
-        ("How do I add a user?", ANSWER, None),
-        ("why does it delete rows", ANSWER, None),
-        ("What is the difference between create and update?", ANSWER, None),
-        ("Do we update the cache?", ANSWER, None),
-        ("Is there a way to add a user?", ANSWER, None),
-        ("Should I edit a.py, replace x with y?", LOOK, GENERAL),
-        (f"why does parse_line fail?\n{TRACE}", LOOK, GENERAL),
-        (f"why does it fail?\n{TRACE}", LOOK, None),
+        ("Don't change anything, tell me where parse_line is used", LOOK),
+        ("Don’t edit or delete parse_line", LOOK),
+        ("Please do not write any files. What does app.py do?", LOOK),
+        ("never overwrite anything", OTHER),
+        ("explain it without any change to it", OTHER),
+        ("It does not update", OTHER),
+        ("Explain how parse_line works, but do not\nchange anything.", LOOK),
+        ("Where in the code do we\nupdate it?", LOOK),
+        ("Please do not:\n- change files\n- delete anything\n\nHello", OTHER),
+        ("Please do not:\n\n1. change files.\n2. delete anything.\n\nHello", OTHER),
+        ("Don't, under any circumstances, change it", OTHER),
+        ("Do NOT — I repeat, NOT — edit it.", ASK),
+        ("Do not: change it; delete it - or write it", OTHER),
+        ("Do not read it and then change it", ASK),
+        ("Don´t change anything", OTHER),
+        ("Don`t change anything", OTHER),
+        ("do _not_ change anything", OTHER),
+        ("Do not, e.g. in a hurry, change it", ASK),
+        ("Do not do any of the things that were said above and in any other way change it", ASK),
+        ("You may look but under no circumstances whatsoever may you ever create it", ASK),
+        ("I don't want you, yet, to modify it", OTHER),
+        ("You are not allowed, as it is late, to modify it", OTHER),
+        ("There is no need to update it", OTHER),
+        ("No edit or update, please", OTHER),
+        ("Change nothing", OTHER),
+        ("make sure the tests pass", OTHER),
+        ("set up the project", OTHER),
+        ("let me know where the parser is", LOOK),
+        ("turn by turn explanation of the parser", OTHER),
+        ("make a short summary of the endpoints", OTHER),
+        ("make test", OTHER),
+        ("Make no changes, just explain it", OTHER),
+        ("Don't set anything", OTHER),
+        ("Nothing should change", OTHER),
+        ("I would rather wait than read, rather than edit it", OTHER),
+        ("What would you change?", OTHER),
+        ("When do we update it", OTHER),
+        ("When we update it it hangs", ASK),
+        ("where do we create sessions in src/net?", LOOK),
+        ("Where do we write the log?", LOOK),
+        ("please tell me where we write the log", LOOK),
+        ("How do I add a user?", ASK),
+        ("why does it delete rows", ASK),
+        ("What is the difference between create and update?", ASK),
+        ("Do we update the cache?", ASK),
+        ("Is there a way to add a user?", ASK),
+        ("Should I edit a.py, replace x with y?", LOOK),
+        (f"why does parse_line fail?\n{TRACE}", LOOK),
+        (f"why does it fail?\n{TRACE}", ASK),
     ],
 )
-def test_a_change_that_is_denied_or_asked_about_leaves_the_question(
-    prompt: str, surface: Surface, mode: Mode | None
-) -> None:
-    read = intent_of(prompt, EARLIER)
-    assert (read.surface.name, read.mode if read.investigates else None) == (surface.name, mode)
+def test_a_change_that_is_denied_or_asked_about_leaves_the_question(prompt: str, kind: Kind) -> None:
+    assert intent_of(prompt, EARLIER).kind is kind
 
 
 @pytest.mark.spec("M4", "P6")
@@ -137,16 +146,16 @@ def test_a_change_that_is_denied_or_asked_about_leaves_the_question(
     ],
 )
 def test_a_pasted_traceback_never_asks_for_a_change(trace: str) -> None:
-    assert intent_of(f"Why?\n\n{trace}", EARLIER).surface != MUTATION_ENABLED
-    assert intent_of(f"{trace}\n\nupdate it", EARLIER).surface == MUTATION_ENABLED
+    assert intent_of(f"Why?\n\n{trace}", EARLIER).kind is not Kind.CHANGE
+    assert intent_of(f"{trace}\n\nupdate it", EARLIER).kind is Kind.CHANGE
 
 
 @pytest.mark.spec("M4", "P6")
 @given(text=MESSY)
 def test_a_denied_change_asks_for_none_whatever_else_is_said_in_quotes(text: str) -> None:
     quoted = text.replace("`", "").replace("\n", " ")
-    assert intent_of(f"Don't change `{quoted}x`.", EARLIER).surface != MUTATION_ENABLED
-    assert intent_of(f"Don't change `{quoted}x`. Update it.", EARLIER).surface == MUTATION_ENABLED
+    assert intent_of(f"Don't change `{quoted}x`.", EARLIER).kind is not Kind.CHANGE
+    assert intent_of(f"Don't change `{quoted}x`. Update it.", EARLIER).kind is Kind.CHANGE
 
 
 @pytest.mark.spec("M4", "P6")
@@ -184,15 +193,15 @@ RAISED = 'Why does it fail?\n\nTraceback (most recent call last):\n  File "src/a
     ],
 )
 def test_an_error_of_several_lines_belongs_to_its_traceback_up_to_a_blank_line(error: str) -> None:
-    assert intent_of(f"{RAISED}{error}", EARLIER).surface == RETRIEVAL_FIRST
-    assert intent_of(f"{RAISED}{error}\n\nPlease update it", EARLIER).surface == MUTATION_ENABLED
+    assert intent_of(f"{RAISED}{error}", EARLIER).kind in (Kind.LOOKUP, Kind.QUESTION)
+    assert intent_of(f"{RAISED}{error}\n\nPlease update it", EARLIER).kind is Kind.CHANGE
 
 
 @pytest.mark.spec("M4", "P6")
 @pytest.mark.parametrize("place", ["at src/app.py:12\nPlease: update it", "from src/app.py:12\n  change x to y\nHelp"])
 def test_a_place_in_a_file_alone_is_no_traceback(place: str) -> None:
-    assert intent_of(place, EARLIER).surface == MUTATION_ENABLED
-    assert intent_of(f"Why?\nat src/lib.py:3\n{place}", EARLIER).surface != MUTATION_ENABLED
+    assert intent_of(place, EARLIER).kind is Kind.CHANGE
+    assert intent_of(f"Why?\nat src/lib.py:3\n{place}", EARLIER).kind is not Kind.CHANGE
 
 
 @pytest.mark.spec("M4")

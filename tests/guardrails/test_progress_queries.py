@@ -1,4 +1,4 @@
-"""A phrase becomes one word to search for; what finds everything is known."""
+"""A phrase becomes one word to search for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.guardrails.progress import is_weak_query, simplify_query
+from holdfast.guardrails.intent import Term
+from holdfast.guardrails.progress import simplify_query
 from tests.text.strategies import ANY_TEXT
 
 SCRAPS = ["the", "fn", "Where", "is", "git", "a", "parse_line", "x", "(", "::", ".", "`", "é"]
@@ -38,7 +39,7 @@ QUERIES = ANY_TEXT | st.lists(st.sampled_from(SCRAPS)).map(" ".join)
         ("re.compile", "compile"),
         ("fs.readFile", "readFile"),
         ("db.save(", "save"),
-        ("git status", "status"),
+        ("git status", "git"),
         ("a && b", "a && b"),
         ("self", "self"),
         ("`parse_line`", "parse_line"),
@@ -57,25 +58,13 @@ QUERIES = ANY_TEXT | st.lists(st.sampled_from(SCRAPS)).map(" ".join)
     ],
 )
 def test_a_phrase_becomes_its_first_word_that_says_something(query: str, word: str) -> None:
-    assert simplify_query(query) == word
-
-
-@pytest.mark.spec("M4")
-@pytest.mark.parametrize("query", ["", " ", "\n", "a", "fn", "ab ", "git", " Git ", "GIT", "->"])
-def test_a_query_that_finds_everything_is_weak(query: str) -> None:
-    assert is_weak_query(query)
-
-
-@pytest.mark.spec("M4")
-@pytest.mark.parametrize("query", ["run", "gitignore", "git status", "git_log", "...", "foo"])
-def test_other_queries_are_not_weak(query: str) -> None:
-    assert not is_weak_query(query)
+    assert simplify_query(query, ()) == word
 
 
 @pytest.mark.spec("M4")
 @given(query=QUERIES)
 def test_what_is_left_is_one_word_of_the_query_or_all_of_it(query: str) -> None:
-    word = simplify_query(query)
+    word = simplify_query(query, ())
     assert word in query
     assert word == query or not re.search(r"""[\s\\()\[\]{}.,;:"'`]""", word)
 
@@ -83,24 +72,23 @@ def test_what_is_left_is_one_word_of_the_query_or_all_of_it(query: str) -> None:
 @pytest.mark.spec("M4")
 @given(query=QUERIES)
 def test_simplifying_twice_changes_nothing_more(query: str) -> None:
-    assert simplify_query(simplify_query(query)) == simplify_query(query)
-
-
-@pytest.mark.spec("M4")
-@given(query=QUERIES)
-def test_simplifying_never_makes_a_weak_query_of_a_strong_one_or_the_reverse_and_never_empties_one(query: str) -> None:
-    assert is_weak_query(simplify_query(query)) is is_weak_query(query)
-    assert bool(simplify_query(query)) == bool(query)
+    assert simplify_query(simplify_query(query, ()), ()) == simplify_query(query, ())
 
 
 @pytest.mark.spec("M4")
 @given(query=ANY_TEXT, name=st.sampled_from(["parse_line", "SessionStore", "retry"]))
 def test_an_identifier_in_front_is_what_is_searched_for(query: str, name: str) -> None:
-    assert simplify_query(f"where is the {name} {query}") == name
-    assert not is_weak_query(simplify_query(f"find {name}, {query}"))
+    assert simplify_query(f"where is the {name} {query}", ()) == name
 
 
 @pytest.mark.spec("M4")
 @pytest.mark.parametrize("unit", ["the ", "a", "(", "\\ ", "é.", "where\n"])
 def test_a_query_of_a_megabyte_is_read_as_well(unit: str) -> None:
-    assert simplify_query(unit * (1_000_000 // len(unit)) + " retry") in ("retry", "é", "a" * 1_000_000)
+    assert simplify_query(unit * (1_000_000 // len(unit)) + " retry", ()) in ("retry", "é", "a" * 1_000_000)
+
+
+@pytest.mark.spec("M4")
+def test_a_name_of_the_message_is_the_word_to_search_for() -> None:
+    assert simplify_query("session handling in open_it", ()) == "session"
+    assert simplify_query("session handling in open_it", (Term("open_it"),)) == "open_it"
+    assert simplify_query("session handling in open_it", (Term("handling", is_identifier=False),)) == "session"

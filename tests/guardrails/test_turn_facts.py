@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
-
 import pytest
 
 from holdfast.agent.guard import PastReply, ReplyCall
@@ -15,6 +13,7 @@ from holdfast.guardrails.intent import EarlierContext
 from holdfast.guardrails.turn_facts import Outcome, ToolIndex, earlier_context
 from tests.guardrails.turns import (
     TOOLS,
+    PlainStyle,
     denied,
     found,
     not_found,
@@ -25,10 +24,6 @@ from tests.guardrails.turns import (
 )
 
 DEFINES = {"src/parse.py": ["def parse_line(text):"]}
-
-NAME = attrgetter("name")
-"""Tools are named as they are registered."""
-
 
 LOST = Result(False, error="Nobody knows.", state=Ended.UNKNOWN, failure=Failure.OUTCOME_UNKNOWN)
 STOPPED = Result(False, error="Aborted.", state=Ended.CANCELLED, failure=Failure.CANCELLED)
@@ -49,12 +44,12 @@ STOPPED = Result(False, error="Aborted.", state=Ended.CANCELLED, failure=Failure
 )
 def test_how_a_call_ended_is_read_from_its_typed_result(result: Result | None, outcome: Outcome) -> None:
     step = ReplyCall(use("file.read"), ToolResult("c1", "file.read", "whatever", error=True), result)
-    assert ToolIndex([], NAME).called(step).outcome is outcome
+    assert ToolIndex([], PlainStyle()).called(step).outcome is outcome
 
 
 @pytest.mark.spec("M4")
 def test_earlier_calls_are_known_by_their_arguments_where_their_results_are_gone() -> None:
-    tools = ToolIndex(list(TOOLS.values()), NAME)
+    tools = ToolIndex(list(TOOLS.values()), PlainStyle())
     gone = ReplyCall(use("read_file", path="src/a.py"), ToolResult("c1", "read_file", "x"))
     failed = ReplyCall(use("read_file", path="src/b.py"), ToolResult("c1", "read_file", "x", error=True))
     searched = round_of((use("code.search", query="parse_line", path="lib"), found(DEFINES)))

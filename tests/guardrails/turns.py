@@ -11,14 +11,17 @@ from msgspec.structs import replace
 from holdfast.agent.guard import AskModel, CallTools, EndTurn, PastReply, ReplyCall, TurnHistory
 from holdfast.config.config import GuardrailsConfig
 from holdfast.contract.enums import Failure, State
+from holdfast.contract.json import Args
 from holdfast.contract.message import Part, Text, ToolResult, ToolUse
 from holdfast.contract.result import Result, fail, ok
 from holdfast.contract.tool import Tool
 from holdfast.guardrails.guardrails import GuardRails
+from holdfast.guardrails.progress import TurnProgress, replay
+from holdfast.guardrails.turn_facts import ToolIndex, facts_of
 from holdfast.tools import builtin_tools
 
 TOOLS = {tool.name: tool for tool in builtin_tools()}
-RULES = tuple(rule for rule in GuardrailsConfig.__struct_fields__ if rule not in ("enabled", "edit_repair"))
+RULES = tuple(rule for rule in GuardrailsConfig.__struct_fields__ if rule != "enabled")
 OFF = GuardrailsConfig(**dict.fromkeys(RULES, False))
 
 WHERE = "Where is parse_line defined?"
@@ -34,9 +37,24 @@ def without(*rules: str) -> GuardrailsConfig:
     return replace(GuardrailsConfig(), **dict.fromkeys(rules, False))
 
 
+class PlainStyle:
+    """Calls as JSON, by the registered names of the tools."""
+
+    def name(self, tool: Tool) -> str:
+        return tool.name
+
+    def call(self, tool: Tool, args: Args) -> str:
+        return json.dumps([tool.name, args])
+
+
 def rails(config: GuardrailsConfig | None = None, tools: Sequence[Tool] | None = None) -> GuardRails:
     there = list(TOOLS.values()) if tools is None else list(tools)
-    return GuardRails(config or GuardrailsConfig(), lambda: there)
+    return GuardRails(config or GuardrailsConfig(), lambda: there, PlainStyle())
+
+
+def state_of(turn: TurnHistory, config: GuardrailsConfig | None = None) -> TurnProgress:
+    index = ToolIndex(list(TOOLS.values()), PlainStyle())
+    return replay(facts_of(config or GuardrailsConfig(), index, turn), turn.replies)
 
 
 def use(name: str, use_id: str = "c1", **args: Any) -> ToolUse:
@@ -62,8 +80,15 @@ def read_file(path: str, content: str = "x = 1\n", **changes: Any) -> Result:
     return ok(content, structured=typed)
 
 
-def found(files: Mapping[str, Sequence[str]], *, exact: str = "", query: str = "parse_line") -> Result:
-    """A search result: by file, its matching lines."""
+def found(
+    files: Mapping[str, Sequence[str]],
+    *,
+    exact: str = "",
+    query: str = "parse_line",
+    more: int = 0,
+    unreadable: int = 0,
+) -> Result:
+    """A search result: by file, its matching lines; `more`: files that are not shown."""
     listed: list[Any] = [
         {
             "path": path,
@@ -79,11 +104,11 @@ def found(files: Mapping[str, Sequence[str]], *, exact: str = "", query: str = "
         structured={
             "query": query,
             "total_matches": total,
-            "total_files": len(files),
+            "total_files": len(files) + more,
             "shown": 15,
             "definition": exact or None,
             "files": listed,
-            "unreadable_files": 0,
+            "unreadable_files": unreadable,
         },
     )
 
@@ -146,6 +171,15 @@ def searching(query: str, files: Mapping[str, Sequence[str]], use_id: str = "c1"
     return use("code.search", use_id, query=query), found(files, exact=exact, query=query)
 
 
+def looked_up(query: str, result: Result | None = None, **args: Any) -> PastReply:
+    """A round in which the runtime searches."""
+    return round_of((use("code.search", "runtime-1", query=query, **args), result))
+
+
+def read_by_runtime(path: str, result: Result | None = None) -> PastReply:
+    return round_of((use("file.read", "runtime-1", path=path), result or read_file(path)))
+
+
 def turn_of(prompt: str, *rounds: PastReply, **changes: Any) -> TurnHistory:
     return TurnHistory(number=1, prompt=prompt, replies=rounds, **changes)
 
@@ -170,14 +204,21 @@ def sent(move: AskModel | CallTools | EndTurn) -> AskModel:
     return move
 
 
-def acted(move: Any) -> tuple[str, str, dict[str, Any]]:
-    """The rule, the tool and the arguments of the one call the runtime asks for; its tool takes them as they are."""
+def all_acted(move: Any) -> list[tuple[str, str, dict[str, Any]]]:
+    """The rule, the tool and the arguments of each call the runtime asks for; its tool takes them as they are."""
     assert isinstance(move, CallTools), move
-    (asked,) = move.uses
-    args = json.loads(asked.arguments)
-    TOOLS[asked.name].schema.validate(args)
-    assert asked.id.startswith("runtime-")
-    return move.rule, asked.name, args
+    asked: list[tuple[str, str, dict[str, Any]]] = []
+    for each in move.uses:
+        args = json.loads(each.arguments)
+        TOOLS[each.name].schema.validate(args)
+        assert each.id.startswith("runtime-")
+        asked.append((move.rule, each.name, args))
+    return asked
+
+
+def acted(move: Any) -> tuple[str, str, dict[str, Any]]:
+    (asked,) = all_acted(move)
+    return asked
 
 
 def finished(move: Any) -> EndTurn:
@@ -185,5 +226,5 @@ def finished(move: Any) -> EndTurn:
     return move
 
 
-def direct_round(name: str, result: Result, **args: Any) -> Any:
+def direct_round(name: str, result: Result | None, **args: Any) -> Any:
     return round_of((use(name, "runtime-1", **args), result))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.models.call_arguments import INVALID_JSON_KEY, CallIds, arguments_text, parse_arguments
+from holdfast.models.call_arguments import INVALID_JSON_KEY, CallIds, arguments_text, encode_arguments, parse_arguments
 from tests.quick import quickly
 
 
@@ -44,3 +44,9 @@ def test_arguments_of_a_model_are_stored_as_json_text() -> None:
         '{"a": "ü"}',
         "{broken",
     ]
+
+
+@pytest.mark.spec("M3")
+def test_parsed_arguments_are_encoded_also_with_a_lone_surrogate() -> None:
+    assert encode_arguments({"a": ["ü", 1]}) == '{"a":["ü",1]}'
+    assert encode_arguments({"a": "\udcff"}) == '{"a": "\\udcff"}'

@@ -13,6 +13,7 @@ from holdfast.config.config import ModelConfig, ModelProvider, SecretSource
 from holdfast.contract.errors import ConfigError, SecretUnavailable
 from holdfast.models import from_config
 from holdfast.models.from_config import open_model
+from holdfast.models.native import NativeModel
 from holdfast.models.port import Model, ModelError, ModelFault
 from holdfast.models.remote_model import RemoteModel
 
@@ -34,9 +35,10 @@ def opened(
     name: str, *, secret: Callable[[SecretSource], str] | None = None, **providers: ModelProvider
 ) -> RemoteModel:
     model, _ = open_model(ModelConfig(name=name, protocol="native", providers=providers), secret=secret or secrets())
-    assert isinstance(model, RemoteModel)
     _is_a_model: Model = model
-    return model
+    remote = model.inner if isinstance(model, NativeModel) else model
+    assert isinstance(remote, RemoteModel)
+    return remote
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from holdfast.models.port import ModelError, ModelFault, Usage
+from holdfast.models.port import ModelError, ModelFault, ProtocolChoice, Usage
 
 
 @pytest.mark.spec("M1")
@@ -23,3 +23,21 @@ def test_an_error_carries_its_fault_the_retry_delay_and_the_tokens_spent() -> No
     assert (str(error), error.fault, error.retry_after, error.usage) == (
         "Wait.", ModelFault.RATE_LIMIT, 7.0, Usage(output=1),
     )  # fmt: skip
+
+
+@pytest.mark.spec("M5")
+def test_an_error_counts_the_tokens_of_earlier_requests() -> None:
+    error = ModelError(ModelFault.CUT, "Cut.")
+    error.add_usage(None)
+    assert error.usage is None
+    error.add_usage(Usage(output=1))
+    error.add_usage(Usage(output=2))
+    assert error.usage == Usage(output=3)
+
+
+@pytest.mark.spec("M3")
+def test_a_notice_says_how_a_model_calls_tools_and_why() -> None:
+    assert ProtocolChoice("text").notice("m") == ""
+    assert ProtocolChoice("text", "it is old").notice("m") == "m writes its tool calls as text: it is old."
+    assert ProtocolChoice("constrained", "it is old").notice("m") == "m writes its replies as JSON: it is old."
+    assert ProtocolChoice("native", "it is new").notice("m") == "m calls tools natively: it is new."

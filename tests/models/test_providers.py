@@ -10,8 +10,9 @@ import pytest
 from holdfast.config.config import ModelConfig, SecretSource
 from holdfast.config.layers import load
 from holdfast.models.from_config import KNOWN_PROVIDERS, open_model
+from holdfast.models.protocol import FallbackModel, ProbedModel
 from holdfast.models.remote_model import RemoteModel
-from holdfast.models.text_protocol.text_model import FallbackModel, TextModel
+from holdfast.models.text_protocol.text_model import TextModel
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
 SNIPPETS = re.findall(r"^```toml\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
@@ -32,7 +33,7 @@ def test_every_configuration_of_the_guide_is_valid(text: str, tmp_path: Path) ->
     assert config != ModelConfig()
     if ":" in config.name:
         model, _ = open_model(config, secret=secret)
-        assert isinstance(model, RemoteModel | TextModel | FallbackModel)
+        assert isinstance(model, RemoteModel | TextModel | FallbackModel | ProbedModel)
 
 
 @pytest.mark.spec("M1")

@@ -46,8 +46,6 @@ class TurnHistory(Struct, frozen=True, kw_only=True):
     """Number of the user message, from 1."""
     prompt: str
     """The user's own text, without tool results."""
-    earlier_prompts: tuple[str | None, ...] = ()
-    """The texts of earlier user messages, oldest first; None for a message with foreign text."""
     has_foreign_text: bool = False
     """Whether the message has attached or included files."""
     replies: tuple[PastReply, ...] = ()
@@ -202,23 +200,21 @@ def turn_history(messages: Sequence[Message], history: ResultHistory, unfinished
     """The history since the last user message. `unfinished`: ids of calls of the last reply without a result."""
     replies: list[PastReply] = []
     first_reply, has_foreign_text = 0, False
-    prompt = ""
-    prompts: list[str | None] = []
+    number, prompt = 0, ""
     for index, message in enumerate(messages):
         if message.role == "assistant":
             replies.append(_past_reply(message, messages[index + 1 : index + 2]))
         elif message.role == "user" and (message.own_text or message.has_included_content):
             first_reply, has_foreign_text, prompt = len(replies), message.has_included_content, message.own_text
-            prompts.append(None if has_foreign_text else prompt)
+            number += 1
     if replies and replies[-1].calls and unfinished:
         calls = (ReplyCall(call.use) if call.use.id in unfinished else call for call in replies[-1].calls)
         replies[-1] = PastReply(replies[-1].text, tuple(calls))
     typed = history.results([[call.sent for call in reply.calls if call.sent] for reply in replies])
     replies = [_with_results(reply, results) for reply, results in zip(replies, typed, strict=True)]
     return TurnHistory(
-        number=len(prompts),
+        number=number,
         prompt=prompt,
-        earlier_prompts=tuple(prompts[:-1]),
         has_foreign_text=has_foreign_text,
         replies=tuple(replies[first_reply:]),
         earlier_replies=tuple(replies[:first_reply]),

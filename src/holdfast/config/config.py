@@ -677,24 +677,21 @@ class GuardrailsConfig(Section, frozen=True, kw_only=True):
     """Help for small models, rule by rule. No rule lets a call do more than without it."""
 
     enabled: Annotated[Rail, "Whether the rules below apply."] = False
-    surfaces: Annotated[Rail, "Offer only the tools that fit the request."] = True
-    direct: Annotated[Rail, "Run what a message states explicitly (read, list, edit) without asking the model."] = True
+    surfaces: Annotated[Rail, "Offer only the tools that fit the request, where that is certain."] = True
+    direct: Annotated[
+        Rail, "Run what a message states explicitly (read, list, edit, a question to git) without asking the model."
+    ] = True
+    evidence: Annotated[Rail, "Search for what a message names, and read the best file, before the model is asked."] = (
+        True
+    )
     scope: Annotated[Rail, "Limit searches to the folder that a message names."] = True
     simplify_queries: Annotated[Rail, "Search for one word if the model searches for a phrase."] = True
-    weak_queries: Annotated[Rail, "Reject searches that would match everything."] = True
-    search_budget: Annotated[Rail, "One search per message, and a second only if the first found nothing."] = True
-    list_before_search: Annotated[Rail, "For questions about the code, require a search before folders are listed."] = (
+    duplicate_calls: Annotated[Rail, "Refuse to repeat a call whose result is still current."] = True
+    edit_repair: Annotated[Rail, "Show the form of an edit, filled in, to a model that has to write or repair one."] = (
         True
     )
-    read_budget: Annotated[Rail, "At most three files per message."] = True
-    duplicate_calls: Annotated[Rail, "Do not repeat a call that has just succeeded."] = True
-    evidence: Annotated[Rail, "Answer questions about the code only after reading a file that contains the answer."] = (
-        True
-    )
-    citations: Annotated[Rail, "Let an answer cite only files that were read."] = True
     own_answers: Annotated[Rail, "Report failed reads and finished changes without the model."] = True
-    edit_repair: Annotated[Rail, "Show the edit format to a model that failed to repair an edit."] = True
-    rounds: Annotated[Rail, "At most ten rounds of calls per message."] = True
+    rounds: Annotated[Rail, "At most six rounds of calls per message."] = True
 
 
 class McpOAuth(Section, frozen=True, kw_only=True):

@@ -56,8 +56,7 @@ from holdfast.factory.runtime import (
 )
 from holdfast.models.from_config import open_model, settings_for
 from holdfast.models.port import Model, Settings
-from holdfast.models.protocol import protocol_choice
-from holdfast.models.text_protocol.syntax import short_name
+from holdfast.models.protocol import CallWriter
 from holdfast.registry.registry import Registry
 from holdfast.registry.source_loader import WAITING_FOR_SOURCES
 from holdfast.rules.policy import Policy, PolicyRules
@@ -372,10 +371,7 @@ def _guard(rules: GuardrailsConfig, model: Model, tools: Callable[[], Sequence[T
         return None
     from holdfast.guardrails.guardrails import GuardRails  # most runs have no guard-rails
 
-    def name_for_model(tool: Tool) -> str:
-        return short_name(tool.name) if protocol_choice(model).protocol != "native" else tool.api_name
-
-    return GuardRails(rules, tools, name_for_model)
+    return GuardRails(rules, tools, CallWriter(model))
 
 
 def _stored_content(runtime: Runtime, digest: str) -> bytes | None:

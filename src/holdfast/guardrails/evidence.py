@@ -1,29 +1,29 @@
-"""Evidence rules: decides which files answer a message, why a file that was read does not, and which to read next."""
+"""What searches found: the role of each matching line, the file to read, and the places in words."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Collection, Sequence
-from enum import Enum, StrEnum
+from collections.abc import Iterable, Sequence
+from enum import Enum
 from typing import Final
 
 from msgspec import Struct
 
 from holdfast.contract.json import Json
 from holdfast.contract.result import Result
-from holdfast.guardrails.intent import Mode
+from holdfast.guardrails.intent import Intent, Mode, Term
+from holdfast.models.requests.masked_text import quoted, quoted_list
 from holdfast.models.requests.words import is_code, is_config_file, is_config_format, is_lockfile, is_prose
 from holdfast.tools.search.ranking import defined_name
 
-_TERMS: Final = {
+_STEMS: Final = {
     Mode.INIT: ("init",),
     Mode.CREATE: ("creat", "instantiat", "construct"),
     Mode.REGISTER: ("regist",),
     Mode.LOAD: ("load",),
     Mode.SAVE: ("save", "saving", "store", "persist"),
 }
-"""Word stems: a file must contain one of them to show where something is initialised, created, and so on."""
+"""Word stems: a matching line contains one of them if it shows where something is initialised, created, and so on."""
 _ASIDE: Final = re.compile(
     r"(?:^|/)(?:tests?|specs?|__tests__|examples?|vendor|third_party|node_modules|generated)/"
     r"|(?:^|/)test_[^/]*$|[._](?:test|spec|min|generated)\.\w+$|_test\.\w+$"
@@ -31,46 +31,66 @@ _ASIDE: Final = re.compile(
 """Tests, examples, and vendored or generated code."""
 
 
+class FoundLine(Struct, frozen=True):
+    number: int
+    text: str
+
+
 class Candidate(Struct, frozen=True, kw_only=True):
     """A file that a search found."""
 
     path: str
     matches: int
-    lines: tuple[str, ...]
+    lines: tuple[FoundLine, ...]
     """The matching lines in the search result."""
     exact_definition: bool = False
 
 
-class Rejection(StrEnum):
-    """The reason why a file that was read is not evidence."""
+class Search(Struct, frozen=True, kw_only=True):
+    """A search that ran."""
 
-    DEFINITION_ONLY = "only defines it"
-    NOT_CONFIG = "is no configuration file"
-    LACKS_TERM = "does not speak of it"
-    NOT_DEFINITION = "does not define it"
-    LOCKFILE = "is a lock file"
-    IMPORT_ONLY = "only imports it"
+    query: str
+    files: tuple[Candidate, ...]
+    total_files: int
+    """All files with a match, including those that the result does not show."""
+    within: str = ""
+    """The folder or pattern that it was limited to."""
+    skipped: int = 0
+    """Files that could not be read."""
 
 
-def candidates_of(result: Result) -> tuple[Candidate, ...]:
-    """Return the files of a typed `code.search` result in order, without duplicates; empty for any other result."""
-    found: dict[str, Candidate] = {}
+def search_of(result: Result) -> Search | None:
+    """Return the typed result of `code.search`; None for any other result."""
     match result.structured if result.success else None:
-        case {"query": str(), "files": list(files)}:
-            for candidate in filter(None, map(_candidate, files)):
-                found.setdefault(plain_path(candidate.path), candidate)
+        case {"query": str(query), "files": list(files), "total_files": int(total), **rest}:
+            found: dict[str, Candidate] = {}
+            for one in filter(None, map(_candidate, files)):
+                found.setdefault(plain_path(one.path), one)
+            skipped = rest.get("unreadable_files")
+            return Search(
+                query=query,
+                files=tuple(found.values()),
+                total_files=total,
+                skipped=skipped if isinstance(skipped, int) else 0,
+            )
         case _:
-            pass
-    return tuple(found.values())
+            return None
 
 
 def _candidate(file: Json) -> Candidate | None:
     match file:
         case {"path": str(path), "matches": int(matches), "lines": list(lines)} if path:
-            texts = (line.get("text") for line in lines if isinstance(line, dict))
-            shown = tuple(text for text in texts if isinstance(text, str))
+            shown = tuple(found for line in lines if (found := _line(line)) is not None)
             exact = file.get("exact_definition") is True
             return Candidate(path=path, matches=matches, lines=shown, exact_definition=exact)
+        case _:
+            return None
+
+
+def _line(line: Json) -> FoundLine | None:
+    match line:
+        case {"line": int(number), "text": str(text)}:
+            return FoundLine(number, text)
         case _:
             return None
 
@@ -131,8 +151,15 @@ _IMPORT: Final = re.compile(
     )""",
     re.VERBOSE,
 )
-_GIVES_VALUE: Final = re.compile(r"(?:const|static|type)\b[^=]{1,200}=(?!=)")
+_DECLARES: Final = re.compile(r"\A(?:(?:const|let|var|val|local|final|static)\s+)+")
+_VALUE: Final = re.compile(r"\s*(?::[^=]{1,200})?(?::=|=(?![=>]))")
+_SETTING: Final = re.compile(
+    r"""["']?(?P<key>[\w.-]+)["']?\s*(?::\s*\w+\s*=|[:=])\s*(?:["'\d-]|true\b|false\b|[\w./:-]+,?$)""", re.IGNORECASE
+)
 _LONGEST: Final = 600
+"""Characters of a line that are examined."""
+LONGEST_EDITED: Final = 300
+"""Longer lines are not proposed to a model as the text to replace."""
 
 
 class LineRole(Enum):
@@ -143,17 +170,21 @@ class LineRole(Enum):
     USE = "use"
 
 
-def line_role(line: str, *, exact: bool) -> LineRole:
-    """Classify a line. `exact`: some line of the file defines exactly the searched name.
-
-    If none does, the name on the right of `const x = name()` is a use, although the line defines something.
-    """
+def line_role(line: str, name: str) -> LineRole:
+    """Classify a line with a name in it. A definition declares or assigns this name; `const x = name()` uses it."""
     if _IMPORT.match(line[:_LONGEST]):
         return LineRole.IMPORT
     bare = _bare(line)
-    if defined_name(bare) is None:
-        return LineRole.USE
-    return LineRole.USE if not exact and _GIVES_VALUE.search(bare[:_LONGEST]) else LineRole.DEFINE
+    defined = defined_name(bare)
+    if defined == name or (defined is None and _assigns(bare, name)):
+        return LineRole.DEFINE
+    return LineRole.USE
+
+
+def _assigns(line: str, name: str) -> bool:
+    """Whether a line gives the name its value: `NAME = 3`, `let name: T = …`."""
+    rest = _DECLARES.sub("", line[:_LONGEST].strip(), count=1)
+    return rest.startswith(name) and _VALUE.match(rest, len(name)) is not None
 
 
 def _bare(line: str) -> str:
@@ -162,104 +193,145 @@ def _bare(line: str) -> str:
     return line[modifiers.end() :] if modifiers else line
 
 
-# Rejections
+class Places(Struct, frozen=True, kw_only=True):
+    """Where a name is, by the lines that a search found: `src/app.py:4, 9` each, with `…` if it has more."""
+
+    defined: tuple[str, ...]
+    used: tuple[str, ...]
+    """A file that only defines or imports the name is not among them."""
+    tested: tuple[str, ...]
+    """Uses in tests and examples."""
+    imported: tuple[str, ...]
+    """Files that only import it."""
+    mentioned: tuple[str, ...]
+    """Documents and configuration that mention it."""
 
 
-class _CandidateSummary:
-    """A candidate and what its matching lines say about it."""
-
-    def __init__(self, found: Candidate, place: int) -> None:
-        self.path, self.lines, self.place = found.path, found.lines, place
-        self.source, self.lockfile = is_code(found.path), is_lockfile(found.path)
-        does = Counter(line_role(line, exact=found.exact_definition) for line in found.lines if self.source)
-        hidden = max(found.matches - len(found.lines), 0)
-        self.uses = len(found.lines) - does[LineRole.DEFINE] - does[LineRole.IMPORT] + hidden
-        """Lines that neither define nor import, including those that the search did not show."""
-        self.import_only = 0 < does[LineRole.IMPORT] == does.total() and not hidden
-        self.definition_only = does[LineRole.DEFINE] > 0 == self.uses
-        exact = found.exact_definition and not self.import_only
-        self.definition = 2 if exact else min(does[LineRole.DEFINE], 1)
-        """2: defines exactly the searched name; 1: a line looks like a definition; 0: neither."""
-        self.is_usage = self.source and self.uses > 0
-        self.configures = is_config_file(found.path) and not self.import_only
-        self.shows_something = not self.lockfile and not self.import_only and not is_prose(found.path)
-        """Holds more than imports, and is neither prose nor a lock file."""
+def places_of(name: str, files: Iterable[Candidate]) -> Places:
+    found: dict[str, list[str]] = {field: [] for field in Places.__struct_fields__}
+    for file in files:
+        if not is_code(file.path):
+            found["mentioned"].append(file.path)
+            continue
+        roles = [(line.number, line_role(line.text, name)) for line in file.lines]
+        uses = [number for number, role in roles if role is LineRole.USE]
+        definitions = [number for number, role in roles if role is LineRole.DEFINE]
+        if definitions:
+            found["defined"].append(f"{file.path}:{_numbers(definitions)}")
+        if uses or (file.matches > len(file.lines) and not definitions):
+            used = f"{file.path}:{_numbers(uses)}{', …' * (file.matches > len(file.lines))}" if uses else file.path
+            found["tested" if _ASIDE.search(plain_path(file.path)) else "used"].append(used)
+        elif not definitions:
+            found["imported"].append(file.path)
+    return Places(**{field: tuple(paths) for field, paths in found.items()})
 
 
-def rejection_of(mode: Mode, path: str, content: str, candidates: Sequence[Candidate]) -> Rejection | None:
-    """Return why reading `path`, one of the candidates, does not answer a message of this mode; None if it does.
+def _numbers(lines: Sequence[int]) -> str:
+    return ", ".join(map(str, lines))
 
-    A file is rejected only for a better one: if no other candidate could pass the same check, it counts.
+
+def describe(name: str, search: Search, mode: Mode = Mode.GENERAL, words: Sequence[Term] = ()) -> str:
+    """Say in one sentence where a name is defined and used; for a question about uses, those first.
+
+    Paths with other words of the message come first.
     """
-    seen = [_CandidateSummary(candidate, place) for place, candidate in enumerate(candidates)]
-    others = [one for one in seen if not one.lockfile and not same_path(one.path, path)]
-    this = next((one for one in seen if same_path(one.path, path)), None)
-    shown = any(one.shows_something for one in others)
-    if is_lockfile(path) and others:
-        return Rejection.LOCKFILE
-    if mode is Mode.USAGE and this is not None and this.definition_only and any(one.is_usage for one in others):
-        return Rejection.DEFINITION_ONLY
-    if mode is Mode.CONFIG and not is_config_file(path) and any(one.configures for one in others):
-        return Rejection.NOT_CONFIG
-    if mode is Mode.DEFINITION and this is not None and any(one.definition > this.definition for one in others):
-        return Rejection.NOT_DEFINITION
-    if mode in _TERMS and shown and not _holds(content, _TERMS[mode]):
-        return Rejection.LACKS_TERM
-    return Rejection.IMPORT_ONLY if this is not None and this.import_only and shown else None
+    named = sorted(search.files, key=lambda file: -sum(word.is_in(file.path.lower()) for word in words))
+    found = places_of(name, named)
+    more = search.total_files - len(search.files)
+    defined = ("defined in", found.defined)
+    used = (("used in", found.used), ("used in tests in", found.tested), ("only imported in", found.imported))
+    both = (*used, defined) if mode is Mode.USAGE else (defined, *used)
+    said = [f"{what} {quoted_list(list(paths))}" for what, paths in (*both, ("mentioned in", found.mentioned)) if paths]
+    if found.defined and not found.used and not found.imported and _shows_everything(search):
+        said.append("not used anywhere outside of tests" if found.tested else "not used anywhere")
+    return f"{quoted(name)} is {'; '.join(said)}" + (f"; and in {more} more files." if more > 0 else ".")
 
 
-def is_evidence_alone(mode: Mode, path: str, content: str, names: Collection[str]) -> bool:
-    """Whether a file that no search found answers a message with these identifiers.
+def _shows_everything(search: Search) -> bool:
+    """Whether no use can be missing: every match is shown, and only prose mentions the name outside of code."""
+    whole = not search.within and not search.skipped and search.total_files <= len(search.files)
+    return whole and all(
+        is_prose(file.path) or (is_code(file.path) and file.matches <= len(file.lines)) for file in search.files
+    )
 
-    There are no candidates to compare it with, so its own lines must pass the checks of the mode.
+
+def likely_line(content: str, intent: Intent) -> str:
+    """Return the line that a request for a change probably means; empty if no line has two of its words (one, next to
+    which something is to be added), or several lines are equally likely.
+
+    A line that defines an identifier of the message is likelier than one that only has it.
     """
-    if not names or is_lockfile(path) or not any(name in content for name in names):
-        return False
-    wanted = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, sorted(names))) + r")(?!\w)")
-    lines = tuple(line for line in content.splitlines() if wanted.search(line))
-    exact = any(defined_name(_bare(line)) in names for line in lines)
-    seen = _CandidateSummary(Candidate(path=path, matches=len(lines), lines=lines, exact_definition=exact), 0)
-    if not lines or seen.import_only:
-        return False
+    names = [term.text for term in intent.terms if term.is_identifier]
+    forms = [term.forms for term in dict.fromkeys((*intent.terms, *intent.words))]
+    best: list[str] = []
+    most = 1 if intent.adds else 2
+    for line in content.splitlines():
+        if len(line) > LONGEST_EDITED or (intent.adds and line.rstrip().endswith((":", "{", "(", "[", ","))):
+            continue
+        lowered = line.lower()
+        defines = any(name in line and line_role(line, name) is LineRole.DEFINE for name in names)
+        score = 2 * defines + sum(any(form in lowered for form in each) for each in forms)
+        if intent.adds and score and not line[:1].isspace():
+            score += 1  # something new is rather added beside a line of the top level
+        if score > most:
+            best, most = [], score
+        if score == most:
+            best.append(line.strip())
+    if intent.adds and best:
+        best = best[-1:]  # after the last line of its kind
+    return best[0] if len(best) == 1 and content.count(best[0]) == 1 else ""
+
+
+# The file to read
+
+
+def best_file(mode: Mode, searches: Sequence[Search], terms: Sequence[Term]) -> str:
+    """Return the best file that the searches found.
+
+    A file that has more of the terms, and rarer ones, is better; a term in its path counts too. Then the mode decides.
+    Usage: files with uses. Configuration: files that give a term a value, configuration formats, then code that is
+    configuration by name. Definition: the definition. Initialisation and similar: files with a matching line that
+    contains the stem. Tests, prose and lock files come late.
+    """
+    found: dict[str, Candidate] = {}
+    matched: dict[str, set[str]] = {}
+    rarity: dict[str, float] = {}
+    for search in searches:
+        for file in search.files:
+            path = plain_path(file.path)
+            found.setdefault(path, file)
+            matched.setdefault(path, set()).add(search.query)
+            rarity[path] = rarity.get(path, 0.0) + 1 / max(search.total_files, 1)
+    weights: dict[str, float] = {}
+    for path, queries in matched.items():
+        named = {str(term.search["query"]) for term in terms if term.is_in(path.lower())}
+        weight = len(queries | named) + rarity[path] / (len(searches) + 1)
+        aside = _ASIDE.search(path) is not None or is_prose(path) or is_lockfile(path)
+        valued = mode is Mode.CONFIG and any(_gives_value(line.text, terms) for line in found[path].lines)
+        weights[path] = round(weight * (0.25 if aside else 1.0) * (2.0 if valued else 1.0), 6)
+    names = [term.text for term in terms]
+    best = min(found, key=lambda path: (-weights[path], _rank(mode, found[path], names), -found[path].matches))
+    return found[best].path
+
+
+def _gives_value(line: str, terms: Sequence[Term]) -> bool:
+    """Whether a line gives one of the terms a literal value: `timeout_seconds = 12`, `"port": 8417`."""
+    match = _SETTING.match(line[:_LONGEST].strip())
+    return match is not None and any(term.is_in(match["key"].lower()) for term in terms)
+
+
+def _rank(mode: Mode, file: Candidate, names: Sequence[str]) -> tuple[bool, ...]:
+    roles = {line_role(line.text, name) for line in file.lines for name in names if is_code(file.path)}
+    only_imports = roles == {LineRole.IMPORT} and file.matches <= len(file.lines)
+    poor = is_lockfile(file.path) or is_prose(file.path) or only_imports
+    aside = _ASIDE.search(plain_path(file.path)) is not None
     if mode is Mode.USAGE:
-        return not seen.definition_only
+        return (LineRole.USE not in roles, poor, not is_code(file.path), aside)
     if mode is Mode.CONFIG:
-        return is_config_file(path)
-    if mode is Mode.DEFINITION:
-        return seen.definition > 0
-    return mode not in _TERMS or _holds(content, _TERMS[mode])
-
-
-def _holds(text: str, terms: Sequence[str]) -> bool:
-    lowered = text.lower()
-    return any(term in lowered for term in terms)
-
-
-def best_candidate(mode: Mode, candidates: Sequence[Candidate], read: Collection[str]) -> str | None:
-    """Return the best candidate that was not read; None if there is none.
-
-    Usage: files with uses, source first, tests and vendored code later, most uses first. Configuration: configuration
-    formats, then code that is configuration by name. Definition: the exact definition, then any definition.
-    Initialisation and similar: files with a matching line that contains the term. General: the order of the search.
-    Files with only imports come late in every mode, and lock files are used only if there is nothing else.
-    """
-    seen = [_CandidateSummary(candidate, place) for place, candidate in enumerate(candidates)]
-    seen = [one for one in seen if not one.lockfile] or seen
-    done = {plain_path(path) for path in read}
-    left = [one for one in seen if plain_path(one.path) not in done]
-    return min(left, key=lambda one: _rank(mode, one)).path if left else None
-
-
-def _rank(mode: Mode, one: _CandidateSummary) -> tuple[int, ...]:
-    aside = _ASIDE.search(plain_path(one.path)) is not None
-    if mode is Mode.USAGE:
-        said = (not one.is_usage, one.import_only, one.definition_only)
-        return (*said, not one.source, aside, -one.uses, one.place)
-    if mode is Mode.CONFIG:
-        return (not one.configures, not is_config_format(one.path), not one.shows_something, one.place)
-    if mode is Mode.DEFINITION:
-        return (-one.definition, not one.shows_something, aside, one.place)
-    if mode in _TERMS:
-        said = any(_holds(line, _TERMS[mode]) for line in one.lines)
-        return (not one.shows_something, not said, not one.source, aside, one.place)
-    return (not one.shows_something, one.place)
+        return (poor, not is_config_file(file.path), not is_config_format(file.path), aside)
+    stems = _STEMS.get(mode)
+    if stems is not None:
+        said = any(stem in line.text.lower() for line in file.lines for stem in stems)
+        return (poor, not said, not is_code(file.path), aside)
+    defines = file.exact_definition or LineRole.DEFINE in roles
+    return (not defines, poor, aside)

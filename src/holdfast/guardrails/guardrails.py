@@ -1,69 +1,82 @@
-"""The guard-rails for small models: act before the model, narrow its tools, check, repair or replace its replies."""
+"""The guard-rails for small models: look up what a message is about, narrow the tools, repair and replace replies."""
 
 from __future__ import annotations
 
+import difflib
 import json
-import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
-from typing import Final, cast
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from holdfast.agent.guard import AcceptReply, AskModel, CallTools, EndTurn, RefusedCall, RetryReply, TurnHistory
 from holdfast.agent.slot_state import without_change_note
-from holdfast.agent.surface import ANSWER_ONLY, RETRIEVAL_FIRST, Surface
+from holdfast.agent.surface import ANSWER_ONLY, GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
 from holdfast.config.config import GuardrailsConfig
 from holdfast.contract.enums import Failure
-from holdfast.contract.json import Args, Json
-from holdfast.contract.message import Part, Text, ToolUse
+from holdfast.contract.json import Args
+from holdfast.contract.message import Part, ToolUse
 from holdfast.contract.tool import Tool
-from holdfast.guardrails.evidence import candidates_of, is_inside, is_plain, plain_path, refers_to
-from holdfast.guardrails.intent import LIST, READ, SEARCH, DirectCall
-from holdfast.guardrails.progress import CITED, CORRECTION, RuntimeRead, TurnProgress, judge_calls, repair_reply, replay
+from holdfast.guardrails.evidence import LONGEST_EDITED, is_plain, likely_line, plain_path
+from holdfast.guardrails.intent import DIFF, EDIT, FIND, LIST, LOG, READ, SEARCH, STATUS, DirectCall, Kind
+from holdfast.guardrails.progress import (
+    CORRECTION,
+    NEW_TEXT,
+    OLD_TEXT,
+    TurnProgress,
+    judge_calls,
+    next_calls,
+    repair_reply,
+    replay,
+)
 from holdfast.guardrails.turn_facts import (
     CHANGE_TOOLS,
     READ_ONLY_TOOLS,
     RUNTIME_ID_PREFIX,
     CallFacts,
+    CallStyle,
     Outcome,
     ToolIndex,
-    ToolNaming,
     TurnFacts,
+    call_key,
     facts_of,
     is_by_runtime,
 )
 from holdfast.models.requests.masked_text import quoted, quoted_list
-from holdfast.models.requests.words import paths_in
 
-MAX_ROUNDS: Final = 10
+MAX_ROUNDS: Final = 6
+"""Rounds of calls; then the model is asked for its answer alone."""
 MAX_SLIPS: Final = 2
-"""Replies with the same mistake: the first is corrected, the second ends the turn."""
-_LONGEST_ERROR: Final = 400
-
-_SLIPS: Final = {
-    "evidence": "asked for more calls after it had been told that it has what it needs",
-    "surfaces": "asked again for a tool this message does not call for",
-    "weak_queries": "searched again for something that would find everything",
-    "search_budget": "asked again for a search after its searches were used up",
-}
+"""Replies with a call that is refused: after the first the model gets no such tools, the second ends the turn."""
 MAX_CORRECTIONS: Final = 1
 """How often a reply is sent back for the same rule."""
-_ELSEWHERE: Final = frozenset({"enabled", "edit_repair"})
-"""`enabled` is read by the code that creates the guard-rails, `edit_repair` by the text protocol."""
+CHANGE_ONLY: Final = Surface("change-only", tuple(sorted(CHANGE_TOOLS)))
+EDIT_ENABLED: Final = Surface("edit-enabled", (EDIT, FIND, LIST, READ, SEARCH))
+EDIT_ONLY: Final = Surface("edit-only", (EDIT,))
+"""A small model overwrites a file with the part that it was to change."""
+_LONGEST_ERROR: Final = 400
+_LONGEST_QUESTION: Final = 300
+"""A longer message is not repeated to the model."""
+_MOST_COMPARED: Final = 2000
+"""Lines that are compared with the text of an edit that failed."""
+_ONLY_RENAMES: Final = re.compile(
+    r"(?:(?:please|can you|could you),? )*rename (?:the )?(?:\w+ )?\S+ (?:to|as) \S+ in (?:the )?(?:file )?\S+?"
+    r"(?:,? please|,? thanks)?[.!?]?",
+    re.IGNORECASE,
+)
+_CLOSEST: Final = 3
+"""Lines that are shown to a model whose edit was not found in the file."""
+_ELSEWHERE: Final = frozenset({"enabled"})
 _NOTE: Final = "[runtime:note] "
-_SAID_BY_POLICY: Final = frozenset({"surfaces", "evidence"})
-"""Rules that hide tools: policy tells the model that a call is not allowed, but not why."""
 
 
 class GuardRails:
     """A stateless `Guard`: every decision follows from the turn, the rules and the available tools."""
 
-    def __init__(
-        self, config: GuardrailsConfig, tools: Callable[[], Sequence[Tool]], written: ToolNaming = attrgetter("name")
-    ) -> None:
+    def __init__(self, config: GuardrailsConfig, tools: Callable[[], Sequence[Tool]], style: CallStyle) -> None:
         self._rules = config
         self._tools = tools
         """The tools that the caller sees without a surface."""
-        self._written = written
+        self._style = style
         self._idle = not any(getattr(config, rule) for rule in config.__struct_fields__ if rule not in _ELSEWHERE)
 
     def prepare(self, turn: TurnHistory) -> AskModel | CallTools | EndTurn:
@@ -78,10 +91,10 @@ class GuardRails:
         state = replay(facts, turn.replies)
         return (
             _limit(state)
-            or _reading("evidence", state.next_read())
+            or _look_up(state)
+            or _rename(state, turn)
             or _failed_read(facts, turn, state)
-            or _nothing_found(state)
-            or AskModel(_surface(state), _notes(state))
+            or AskModel(_surface(state), _notes(state, turn, list(facts.tools.calls(turn.replies))))
         )
 
     def receive(self, turn: TurnHistory, parts: tuple[Part, ...]) -> AcceptReply | RetryReply | CallTools | EndTurn:
@@ -90,9 +103,7 @@ class GuardRails:
         facts = self._facts(turn)
         if any(isinstance(part, ToolUse) for part in parts):
             return repair_reply(facts, parts)
-        state = replay(facts, turn.replies)
-        answer = "".join(part.text for part in parts if isinstance(part, Text))
-        return _without_evidence(turn, state) or _citing(turn, state, answer) or AcceptReply(parts)
+        return _change_not_made(facts, turn) or AcceptReply(parts)
 
     def surface(self, turn: TurnHistory) -> Surface | None:
         """Return the surface of the last reply; None for the runtime's own calls, which may use every tool."""
@@ -107,7 +118,7 @@ class GuardRails:
         return {called.step.use.id: refused for called, refused in calls if refused is not None}
 
     def _facts(self, turn: TurnHistory) -> TurnFacts:
-        return facts_of(self._rules, self._tools(), turn, self._written)
+        return facts_of(self._rules, ToolIndex(self._tools(), self._style), turn)
 
 
 def _named_outright(facts: TurnFacts) -> CallTools | None:
@@ -116,143 +127,206 @@ def _named_outright(facts: TurnFacts) -> CallTools | None:
     if direct is None or not facts.tools.has(direct.tool):
         return None
     args = direct.args if direct.tool != SEARCH or facts.scope is None else {**direct.args, "path": facts.scope}
-    what = quoted(str(args.get("path") or args.get("query")))
-    return CallTools("direct", (_use(direct.tool, args),), f"the message names {what}")
+    named = args.get("path") or args.get("query")
+    reason = f"the message names {quoted(str(named))}" if named else "the message asks about the repository"
+    calls: list[tuple[str, Args]] = [(direct.tool, dict(args))]
+    if direct.tool == DIFF and facts.tools.has(STATUS):  # a diff does not show new files
+        calls.insert(0, (STATUS, {}))
+    return CallTools("direct", _uses(calls), reason)
 
 
-def _reading(rule: str, read: RuntimeRead | None) -> CallTools | None:
-    return None if read is None else CallTools(rule, (_use(READ, {"path": read.path}),), read.reason)
+def _look_up(state: TurnProgress) -> CallTools | None:
+    own = next_calls(state) if state.turn.rules.evidence else None
+    return None if own is None else CallTools("evidence", _uses(own.calls), own.reason)
 
 
-def _use(name: str, args: Mapping[str, str | int]) -> ToolUse:
-    return ToolUse(f"{RUNTIME_ID_PREFIX}1", name, json.dumps(args, ensure_ascii=False))
-
-
-def _surface(state: TurnProgress) -> Surface | None:
-    surface = state.turn.surface
-    return ANSWER_ONLY if surface is not None and state.answered else surface
-
-
-def _notes(state: TurnProgress) -> tuple[str, ...]:
-    facts = state.turn
-    notes: list[str] = []
-    if state.answered:
-        shown = quoted_list(state.evidence().shown)
-        notes.append(f"You have read {shown}. Answer now from what it says, and ask for nothing more.")
-    elif facts.surface is not None:
-        left = f"Tools for this message: {', '.join(map(facts.tools.written, facts.surface_tools))}."
-        notes.append(left if facts.surface_tools else "This message needs no tools: answer it in words.")
-    if not state.answered and state.needs_evidence and not state.candidates and not state.has_evidence():
-        notes.append("Look before you answer: search for one word of the code, then read a file the search finds.")
-    unexplained = [each.message for each in state.just_refused if each.rule in _SAID_BY_POLICY]
-    return (*(f"{_NOTE}{note}" for note in notes), *dict.fromkeys(unexplained))
-
-
-def _without_evidence(turn: TurnHistory, state: TurnProgress) -> RetryReply | CallTools | EndTurn | None:
-    """Handle an answer that came before any evidence."""
-    if not state.needs_evidence or state.has_evidence():
+def _rename(state: TurnProgress, turn: TurnHistory) -> CallTools | None:
+    """Return the edit of a message that asks only to rename something in one file, which was read to its end."""
+    intent = state.intent
+    if not state.turn.rules.direct or intent is None or intent.renamed is None or intent.asks_first or intent.acts:
         return None
-    if state.candidates or state.search_closed or not _may_correct(turn, "evidence"):
-        return _reading("evidence", state.read_before_answer()) or _no_evidence(state)
-    searched = bool(state.searches)
-    if state.reads:
-        what = f"{quoted_list(state.paths_read)} does not show it" + (
-            ", and the search found nothing" if searched else ""
-        )
-    elif searched:
-        what = "the search found nothing"
-    else:
-        what = "no file that shows it was read" if state.has_success else "no search was made for this message"
-    return _again(
-        "evidence",
-        f"That cannot be answered yet: {what}. "
-        f"Search for {'another' if searched else 'one'} name of the code, and read a file that is found.",
+    if not _ONLY_RENAMES.fullmatch(turn.prompt.strip()) or not state.shows_named_file:
+        return None
+    old, new = intent.renamed
+    path = state.reads[-1]
+    if (
+        state.is_settled
+        or not state.turn.tools.has(EDIT)
+        or not _has_only_whole(old, state.contents.get(plain_path(path), ""))
+    ):
+        return None
+    args: Args = {"path": path, "search": old, "replace": new, "mode": "all"}
+    if call_key(EDIT, args) in state.made:
+        return None
+    return CallTools("direct", _uses([(EDIT, args)]), f"the message renames {quoted(old)}")
+
+
+def _uses(calls: Sequence[tuple[str, Args]]) -> tuple[ToolUse, ...]:
+    return tuple(
+        ToolUse(f"{RUNTIME_ID_PREFIX}{number}", name, json.dumps(args, ensure_ascii=False))
+        for number, (name, args) in enumerate(calls, 1)
     )
 
 
-def _again(rule: str, note: str) -> RetryReply:
-    return RetryReply(rule, f"{CORRECTION}{note}")
+# Tools and notes for the model
 
 
-def _may_correct(turn: TurnHistory, rule: str) -> bool:
-    return turn.retries.get(rule, 0) < MAX_CORRECTIONS
-
-
-# Files that an answer names
-
-
-def _citing(turn: TurnHistory, state: TurnProgress, answer: str) -> RetryReply | CallTools | EndTurn | None:
-    """Handle an answer that names a file which was not read, if the message is about the content of files."""
-    facts = state.turn
-    if not facts.rules.citations or facts.intent is None or facts.intent.surface != RETRIEVAL_FIRST:
+def _surface(state: TurnProgress) -> Surface | None:
+    """Return the tools for the next reply; None shows all of them, wherever it is not certain which ones are needed."""
+    intent, rules = state.intent, state.turn.rules
+    changes = intent is not None and intent.kind is Kind.CHANGE
+    creates = intent is not None and intent.creates
+    if (rules.duplicate_calls and state.slips) or (rules.rounds and state.rounds >= MAX_ROUNDS):
+        return (CHANGE_ONLY if creates or not state.reads else EDIT_ONLY) if changes else ANSWER_ONLY
+    if not rules.surfaces or intent is None or intent.acts:
         return None
-    known = _files_known(turn, facts.tools)
-    texts = [text for called in facts.tools.calls(turn.replies) for text in _texts(called)]
-    for path in paths_in(answer):
-        read, found = _meant(path, known), _meant(path, [each.path for each in state.candidates])
-        if _meant(path, facts.named) is not None:
-            continue
-        if read is not None:
-            if facts.scope is not None and not is_inside(read, facts.scope):
-                return _cites_outside(turn, state, quoted(path), quoted(facts.scope))
-        elif not state.has_unknown_results and (found is not None or not any(path in text for text in texts)):
-            return _cites_unread(turn, state, quoted(path), found, known)
-    return None
+    if changes:
+        if not state.reads:
+            return None
+        return MUTATION_ENABLED if creates else EDIT_ONLY if state.shows_named_file else EDIT_ENABLED
+    if intent.kind is Kind.GIT:
+        return None if intent.files else ANSWER_ONLY if _git_answered(state) else GIT_READ_ONLY
+    if intent.kind is not Kind.LOOKUP:
+        return None
+    if not rules.evidence:
+        return RETRIEVAL_FIRST
+    return ANSWER_ONLY if state.has_evidence else None
 
 
-def _cites_outside(turn: TurnHistory, state: TurnProgress, path: str, scope: str) -> RetryReply | EndTurn:
-    """Handle an answer about a file outside the folder that the message is limited to."""
-    if _may_correct(turn, "citations"):
-        about = f"Answer again, about {scope} only."
-        return _again("citations", f"Your answer names {path}, which is not in {scope}. {about}")
-    return _stopped("citations", f"The model was stopped: its answer is about {path}, which is not in {scope}", state)
+def _git_answered(state: TurnProgress) -> bool:
+    """Whether the call that answers a question about the repository was made."""
+    direct = None if state.intent is None else state.intent.direct
+    return direct is not None and call_key(direct.tool, dict(direct.args)) in state.done
 
 
-def _cites_unread(
-    turn: TurnHistory, state: TurnProgress, path: str, found: str | None, read: list[str]
-) -> RetryReply | CallTools | EndTurn:
-    if found is not None and CITED not in state.runtime_calls and state.turn.tools.has(READ):
-        return CallTools("citations", (_use(READ, {"path": found}),), f"the answer names {quoted(found)}")
-    if _may_correct(turn, "citations"):
-        known = f"Name only files you have read: {quoted_list(read)}." if read else "You have read no file."
-        return _again("citations", f"Your answer names {path}, which was not read. {known} Answer again.")
-    return _stopped("citations", f"The model was stopped: its answer names {path}, which it has not read", state)
+def _newest_commit(calls: Sequence[CallFacts]) -> str:
+    """Say which commit is the newest: small models confuse the first and the last of a list."""
+    match next((each.facts for each in calls if each.name == LOG), None):
+        case {"commits": [{"author": str(author), "date": str(date), "subject": str(subject)}, *_]}:
+            return f"The newest commit is {quoted(subject)} by {quoted(author)} on {quoted(date)}. "
+        case _:
+            return ""
 
 
-def _files_known(turn: TurnHistory, tools: ToolIndex) -> list[str]:
-    """Return the files that were read or changed in the conversation, without duplicates, those of this turn first.
+def _notes(state: TurnProgress, turn: TurnHistory, calls: Sequence[CallFacts]) -> tuple[str, ...]:
+    intent = state.intent
+    notes: list[str] = []
+    if intent is not None and intent.kind is Kind.CHANGE:
+        notes += _about_the_edit(state, turn, calls)
+    elif intent is not None and intent.kind is Kind.GIT:
+        if _git_answered(state):
+            notes.append(f"{_newest_commit(calls)}Now answer in one or two sentences{_again(turn)}")
+    elif state.turn.rules.evidence and intent is not None and intent.kind in (Kind.LOOKUP, Kind.QUESTION):
+        notes += _about_the_evidence(state, turn)
+    if state.slips:
+        notes.append("Answer now." if not notes else "")
+    return tuple(f"{_NOTE}{note}" for note in notes if note)
 
-    Reported successes count here: naming a file claims less than having found something in it.
+
+def _about_the_evidence(state: TurnProgress, turn: TurnHistory) -> list[str]:
+    places = state.places
+    if state.has_evidence:
+        read = [f"You have read {quoted_list(list(dict.fromkeys(state.reads)))}."] if state.reads else []
+        named = ", with the path of the file" if state.reads else ""
+        return [" ".join((*places, *read, f"Now answer in one or two sentences{named}{_again(turn)}"))]
+    if state.searches and not state.found and not state.has_unknown_results:
+        limits = [search.within for search in state.searches if search.within]
+        where = f"in {quoted_list(list(dict.fromkeys(limits)))}" if limits else "of the project"
+        return [f"A search {where} for {quoted_list([each.query for each in state.searches])} found nothing."]
+    return places
+
+
+def _again(turn: TurnHistory) -> str:
+    """Repeat a short message: a small model follows what it read last."""
+    return f": {turn.prompt}" if len(turn.prompt) <= _LONGEST_QUESTION else "."
+
+
+def _about_the_edit(state: TurnProgress, turn: TurnHistory, calls: Sequence[CallFacts]) -> list[str]:
+    if not state.turn.rules.edit_repair or not state.turn.tools.has(EDIT):
+        return []
+    edit = next((called for called in reversed(calls) if called.name == EDIT), None)
+    if edit is not None and edit.outcome is Outcome.FAILED:
+        repaired = _repaired_edit(state, edit)
+        if repaired or edit is calls[-1]:
+            return repaired
+    form = _edit_form(state)
+    if not form or (state.intent is not None and state.intent.asks_first):
+        return []
+    return [f"Now make the change{_again(turn)}\n{form}"]
+
+
+def _edit_form(state: TurnProgress) -> str:
+    """Return an edit of the file that was read last as the model writes it, with what the message says filled in.
+
+    Empty if there is no such file, something was changed already, or the message may ask for a new file.
     """
-    calls = tools.calls([*turn.replies, *turn.earlier_replies])
-    known = (called.file for called in calls if called.name in {READ, *CHANGE_TOOLS} and called.is_success)
-    return list(dict.fromkeys(known))
+    intent = state.intent
+    if intent is None or not state.reads or state.is_settled:
+        return ""
+    if intent.creates and not any(map(state.was_read, intent.files)):
+        return ""
+    path = state.reads[-1]
+    content = state.contents.get(plain_path(path), "")
+    args: Args = {"path": path, "search": OLD_TEXT, "replace": NEW_TEXT}
+    if intent.renamed is not None and _has_only_whole(intent.renamed[0], content):
+        args |= {"search": intent.renamed[0], "replace": intent.renamed[1], "mode": "all"}
+        return state.turn.tools.written_call(EDIT, args)
+    line = likely_line(content, intent)
+    if line and intent.adds:
+        form = state.turn.tools.written_call(EDIT, {**args, "search": line, "replace": f"{line}\n{NEW_TEXT}"})
+        return f"{form}\nWrite what is to be added in place of {NEW_TEXT}."
+    if line and state.slips:  # after a copied placeholder
+        form = state.turn.tools.written_call(EDIT, {**args, "search": line, "replace": line})
+        return f"{form}\nChange the text in `replace`."
+    form = state.turn.tools.written_call(EDIT, args)
+    return f"{form}\n{OLD_TEXT} is probably this line: {quoted(line)}" if line else form
 
 
-def _meant(path: str, known: Iterable[str]) -> str | None:
-    """Return the file that a path means, by its full path or its last parts."""
-    return next((each for each in known if refers_to(path, each)), None)
+def _has_only_whole(name: str, content: str) -> bool:
+    """Whether a text has the name, and not within longer names, where an edit would replace it too."""
+    whole = len(re.findall(rf"(?<!\w){re.escape(name)}(?!\w)", content))
+    return whole > 0 and content.count(name) == whole
 
 
-def _texts(called: CallFacts) -> Iterator[str]:
-    """Yield the texts of a result; for a search the lines only, because its files have yet to be read."""
-    if called.outcome is not Outcome.DONE:
-        return
-    if called.name == SEARCH and called.step.result is not None:
-        yield from (line for found in candidates_of(called.step.result) for line in found.lines)
-    elif called.name == LIST:
-        folder = str(called.facts.get("path", "."))
-        yield from (plain_path(posixpath.join(folder, entry)) for entry in _strings(called.facts.get("entries")))
-    else:
-        yield from _strings(called.facts)
+def _repaired_edit(state: TurnProgress, failed: CallFacts) -> list[str]:
+    """Show a model whose edit failed the edit that it may have meant."""
+    wanted, content = str(failed.args.get("search") or ""), state.contents.get(plain_path(failed.path), "")
+    args = {key: failed.args[key] for key in ("path", "search", "replace") if key in failed.args}
+    written = state.turn.tools.written_call
+    times = content.count(wanted) if wanted else 0
+    if times > 1:
+        lines = [line.strip() for line in content.splitlines() if wanted in line]
+        where = f", in the lines {quoted_list(lines, _CLOSEST)}" if lines else ""
+        every = f"To replace all of them:\n{written(EDIT, {**args, 'mode': 'all'})}"
+        return [f"The file has this text more than once{where}. {every}\nTo replace one, search for its whole line."]
+    lines = [] if times else _lines_like(wanted, content)
+    if not lines:
+        return []
+    others = f" Other lines like it: {quoted_list(lines[1:])}." if lines[1:] else ""
+    form = written(EDIT, {**args, "search": lines[0]})
+    which = "What was read of the file" if plain_path(failed.path) in state.partly_read else "The file"
+    return [f"{which} has no such text. It has this line: {quoted(lines[0])}.{others} For example:\n{form}"]
 
 
-def _strings(value: Json) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else cast("list[Json]", value):
-            yield from _strings(item)
+def _lines_like(wanted: str, content: str) -> list[str]:
+    """Return the lines of a file that are closest to the first line of a text."""
+    first = next((line.strip() for line in wanted.splitlines() if line.strip()), "")
+    lines = (line.strip() for line in content.splitlines()[:_MOST_COMPARED] if len(line) <= LONGEST_EDITED)
+    return difflib.get_close_matches(first[:LONGEST_EDITED], dict.fromkeys(lines), n=_CLOSEST, cutoff=0.4)
+
+
+def _change_not_made(facts: TurnFacts, turn: TurnHistory) -> RetryReply | None:
+    """Send back an answer to a request for a change if no change was tried."""
+    intent = facts.intent
+    if not facts.rules.edit_repair or intent is None or intent.kind is not Kind.CHANGE or not facts.tools.has(EDIT):
+        return None
+    if intent.asks_first or turn.retries.get("edit_repair", 0) >= MAX_CORRECTIONS:
+        return None
+    if any(called.name not in READ_ONLY_TOOLS for called in facts.tools.calls(turn.replies)):
+        return None
+    form = _edit_form(replay(facts, turn.replies))
+    note = f"{CORRECTION}Nothing was changed. To change the file, reply with this form:\n{form}"
+    return RetryReply("edit_repair", note) if form else None
 
 
 # Answers of the runtime in the model's place, from typed results only; each ends the turn
@@ -268,16 +342,21 @@ def _own_answer(facts: TurnFacts, turn: TurnHistory) -> EndTurn | None:
 
 
 def _failed_read(facts: TurnFacts, turn: TurnHistory, state: TurnProgress) -> EndTurn | None:
-    """Report a failed read that leaves the model with nothing, because it would only guess other paths."""
-    if not facts.rules.own_answers or state.reads or state.has_untried or state.has_unknown_results:
+    """Report the failed read of a file that the message names, if there is nothing else to answer from.
+
+    A file to change may be a new one.
+    """
+    intent = facts.intent
+    if not facts.rules.own_answers or intent is None or intent.kind is Kind.CHANGE:
         return None
-    for called in _last_calls(facts, turn):
-        if called.by_runtime and "/" not in called.path and _shown(facts) is None:
-            continue  # a bare file name may be in some folder, which the model can search for
+    if state.reads or state.found or state.has_unknown_results:
+        return None
+    named = (*intent.files, str(intent.direct.args.get("path", "")) if intent.direct is not None else "")
+    for called in facts.tools.calls(turn.replies):
         result = called.step.result
         # Nothing else in the runtime's own calls can be invalid.
         refused = called.by_runtime and result is not None and result.failure is Failure.INVALID_ARGUMENTS
-        if called.name == READ and (called.outcome is Outcome.FAILED or refused):
+        if called.name == READ and called.path in named and (called.outcome is Outcome.FAILED or refused):
             error = _line(result.error if result is not None else None).removesuffix(".")
             return EndTurn(
                 "own_answers", f"I couldn't read {quoted(called.path)}: {error}. No file contents were read."
@@ -288,42 +367,23 @@ def _failed_read(facts: TurnFacts, turn: TurnHistory, state: TurnProgress) -> En
 def _limit(state: TurnProgress) -> EndTurn | None:
     """End the turn after a repeated mistake or too many rounds."""
     rules = state.turn.rules
-    for rule, what in _SLIPS.items():
-        if getattr(rules, rule) and state.refused.get(rule, 0) >= MAX_SLIPS:
-            return _stopped(rule, f"The model was stopped: it {what}", state)
-    if rules.rounds and state.rounds >= MAX_ROUNDS:
+    if rules.duplicate_calls and state.slips >= MAX_SLIPS:
+        return _stopped("duplicate_calls", "The model was stopped: its calls were refused again", state)
+    if rules.rounds and state.rounds > MAX_ROUNDS:
         return _stopped("rounds", f"The model was stopped after {MAX_ROUNDS} rounds of calls without an answer", state)
     return None
 
 
-def _nothing_found(state: TurnProgress) -> EndTurn | None:
-    """End the turn after two empty searches and no read."""
-    if not state.needs_evidence or state.reads or len(state.searches) < 2 or state.candidates or state.has_evidence():
-        return None
-    return _no_evidence(state)
-
-
-def _no_evidence(state: TurnProgress) -> EndTurn:
-    if state.reads:
-        what = "What was read does not show the answer"
-    elif state.candidates:
-        what = "What was found could not be read"
-    elif state.searches:
-        what = "I found nothing in the project that answers this"
-    else:
-        what = "The model was stopped: it answered before a file that shows it was read"
-    return _stopped("evidence", what, state)
-
-
 def _stopped(rule: str, what: str, state: TurnProgress) -> EndTurn:
-    """End the turn with the known searches and reads; claim that there were none only if that is certain."""
-    searched = quoted_list([each.query for each in state.searches if each.query])
+    """End the turn with what is known; claim that nothing was searched or read only if that is certain."""
+    searched = quoted_list([each.query for each in state.searches])
     parts = {
-        "Searched for": searched or ("" if state.has_unknown_results or state.has_success else "nothing"),
-        "Read": quoted_list(state.paths_read) or ("" if state.has_unknown_results else "nothing"),
+        "Searched for": searched or ("" if state.has_unknown_results else "nothing"),
+        "Read": quoted_list(list(dict.fromkeys(state.reads))) or ("" if state.has_unknown_results else "nothing"),
     }
-    so_far = "".join(f"{what}: {names}. " for what, names in parts.items() if names)
-    return EndTurn(rule, f"{what}. {so_far}Ask in other words, or name a file to read.", stopped=True)
+    so_far = "".join(f"{done}: {names}. " for done, names in parts.items() if names)
+    places = "".join(f" {place}" for place in state.places)
+    return EndTurn(rule, f"{what}.{places} {so_far}Ask in other words, or name a file to read.", stopped=True)
 
 
 def _last_calls(facts: TurnFacts, turn: TurnHistory) -> list[CallFacts]:
@@ -366,6 +426,8 @@ def _rest(asked: DirectCall, typed: Args, content: str) -> str:
 
 def _changed(facts: TurnFacts, turn: TurnHistory, calls: list[CallFacts]) -> EndTurn | None:
     """Report changes only if the outcome of every call in the reply is known; otherwise the model reports."""
+    if facts.intent is not None and facts.intent.acts:
+        return None
     acting = [called for called in calls if called.name not in READ_ONLY_TOOLS]
     changes = [(called.path, called.step.result) for called in acting if called.name in CHANGE_TOOLS]
     rejected = [path for path, result in changes if result is not None and result.failure is Failure.REJECTED]
@@ -373,8 +435,8 @@ def _changed(facts: TurnFacts, turn: TurnHistory, calls: list[CallFacts]) -> End
         return None
     everything = list(facts.tools.calls(turn.replies))
     made = [called.step.result for called in everything if _is_change_made(called)]
-    # The tool's own line, without the note that a user changed the arguments.
-    done = [_line("" if result is None else without_change_note(result.output)) for result in made]
+    # The tool's own words, without the note that a user changed the arguments.
+    done = ["" if result is None else without_change_note(result.output).rstrip() for result in made]
     if not rejected:
         return EndTurn("own_answers", "\n".join(done))
     if not any(called.may_have_changed_files for called in everything):

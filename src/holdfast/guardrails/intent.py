@@ -9,19 +9,16 @@ from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from holdfast.agent.surface import ANSWER_ONLY, GIT_READ_ONLY, MUTATION_ENABLED, RETRIEVAL_FIRST, Surface
 from holdfast.guardrails.negation import CHANGE_WORDS, asks_for_change
-from holdfast.models.requests.masked_text import Form, MaskedText, Slot, flag_slots, mask
+from holdfast.models.requests.masked_text import Form, MaskedText, Slot, flag_slots, mask, split_sentences
 from holdfast.models.requests.words import (
     FOLDERS,
     MAX_NAME_CHARS,
     RequestWord,
     WordKind,
-    is_code,
-    is_config_format,
     kind_of,
-    plain_word,
     strip_line_number,
     word_set,
     words_in,
@@ -49,9 +46,6 @@ _A_FOLDER: Final = (
 _PROJECT: Final = rf"(?:this|the current|the root|the project root|the project|the repo|the repository)(?: {_FOLDER})?"
 _HERE: Final = rf"(?: here| in here| {_INSIDE} {_PROJECT})"
 
-_GIT_VERB: Final = r"(?:(?:show|run|give|display|print|view|check|see|get|what is|what's)(?: me| us)? )"
-_GIT_WHICH: Final = r"(?:(?:the|my|our|current|recent|latest|last|full|output of) )*"
-
 
 def _beginning(*forms: str) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(_POLITE + form) for form in forms)
@@ -74,7 +68,6 @@ _EXPLAIN: Final = _beginning(
     rf"give me an? (?:short |brief |quick )?(?:summary|overview|explanation) of {_THE_FILE}(?P<path>F)",
     rf"(?:what does|{_WHAT_IS}|how does) (?:the )?(?:file )?(?P<path>F)",
 )
-_READ_SOMETHING: Final = re.compile(rf"{_POLITE}(?:read|open|cat) ")
 _LIST: Final = _whole(
     rf"(?:list|tree|browse|explore) (?:the )?(?:{_FOLDER} )?(?P<path>[DE])(?: {_FOLDER})?",
     *(rf"{_ALL_FILES} {_INSIDE} (?:{folder})" for folder in _A_FOLDER),
@@ -92,12 +85,39 @@ _NO_FOLDER: Final = word_set(
     "it that this there here them these those use total question common general git memory order current root project "
     "repo repository codebase workspace same which what the a an my our your"
 )
-_GIT: Final = _beginning(
-    rf"{_GIT_VERB}?{_GIT_WHICH}git (?:status|diff|log)(?= |$)",
-    rf"{_GIT_VERB}(?:the |my |our )?(?:working tree|commit (?:history|log))(?= |$)",
-    rf"{_GIT_VERB}(?:the |my |our )?(?:most )?(?:recent|latest|last)(?: (?:\d+|few|two|three|four|five|ten))? commits?"
-    r"(?= |$)",
+_NEWEST: Final = r"(?:last|latest|newest|most recent|recent|previous|first|oldest)"
+_GIT_CALLS: Final = {
+    "git.diff": re.compile(
+        r"\bgit diff\b|\b(?:the|my) diff\b"
+        r"|\bshow (?:me )?(?:the |my |all )*(?:uncommitted |unstaged |local )?changes\b"
+        r"|\bwhat (?:have|did) (?:i|we) changed?\b|\bwhat (?:are|were) (?:the|my|our) (?:uncommitted |local )?changes\b"
+    ),
+    "git.status": re.compile(
+        r"\bgit status\b|\b(?:uncommitted|unstaged|untracked)\b|\bworking (?:tree|copy)\b|\bmodified files?\b"
+        r"|\b(?:which|what|current) (?:git )?branch\b|\bbranch (?:am i|are we|is checked out)\b"
+        r"|\bnot (?:yet |been )*committed\b|\b(?:haven't|hasn't) (?:been )?committed\b|\b(?:left|still) to commit\b"
+        r"|\bchanged? (?:\S+ ){0,3}since the (?:last|latest) commit\b|\b(?:anything|something|nothing) to commit\b"
+        r"|\b(?:which|what) files? (?:\S+ ){0,2}(?:changed|modified)\b|\bcommit (?:anything|something)\b"
+    ),
+    "git.log": re.compile(
+        rf"\bgit (?:log|history)\b|\b{_NEWEST} (?:\S+ ){{0,3}}commits?\b|\bcommit (?:history|log|messages?|author)\b"
+        r"|\bwho (?:\S+ )?committed\b|\bcommitted (?:last|recently|most recently)\b"
+        r"|\b(?:list|show|see) (?:\S+ ){0,3}commits\b"
+        r"|\bhow many commits\b|\bwhich commits?\b|\bcommits? (?:have|were|was|did|made|by|since|today|yesterday)\b"
+    ),
+}
+"""Questions that one call of git answers, by the plain words of a message."""
+_GIT_CHANGES: Final = re.compile(
+    r"(?:^|\b(?:and|then) )(?:(?:please|can you|could you|now|then|and|git) )*"
+    r"(?:commit|push|pull|fetch|merge|rebase|checkout|check out"
+    r"|switch|stash|revert|reset|tag|amend|squash|cherry-pick|undo|create|make|delete|add)\b"
 )
+"""Requests that change the repository, which no reading tool can do."""
+_ABOUT_CODE: Final = word_set(
+    "where where's build code class classes function functions implement implemented method methods module modules"
+)
+"""With one of these, a message is about code that deals with git, or only sounds like git: `where is the diff made?`"""
+_IS_HOW: Final = re.compile(r"how (?:do|does|is|are|can)\b")
 _LINES: Final = re.compile(r":(\d{1,9})(?:-(\d{1,9}))?:?|:(\d{1,9}):\d+:?|\#L(\d{1,9})(?:-L?(\d{1,9}))?:?")
 _PLAIN_WORD: Final = re.compile(r"[\w'-]+")
 _ASSENT: Final = re.compile(
@@ -111,10 +131,12 @@ _HEAD: Final = 48
 _BEGINNING: Final = 400
 
 
-def is_git_question(text: str) -> bool:
-    """Whether a message starts with a git question: `git status`, `show me the latest git diff`."""
-    head = " ".join(_PLAIN_WORD.findall(text[:_BEGINNING].lower().replace("’", "'").lstrip()))
-    return any(form.match(head) for form in _GIT)
+def git_call(words: Sequence[RequestWord]) -> str | None:
+    """Return the git tool that answers the message (`what was the last commit about?`); None if none does."""
+    plain = " ".join(word.plain or "·" for word in words[:_HEAD])
+    if _GIT_CHANGES.search(plain) or _IS_HOW.match(plain) or not _ABOUT_CODE.isdisjoint(plain.split()):
+        return None
+    return next((tool for tool, form in _GIT_CALLS.items() if form.search(plain)), None)
 
 
 def is_assent(text: str) -> bool:
@@ -141,10 +163,6 @@ class PhraseMatcher:
                 over = re.fullmatch(_COURTESY, self._text[match.end() :]) is not None
                 return self._words[at], shows and over, self._words[at + 1 :]
         return None
-
-    def wants_to_read(self) -> bool:
-        """Whether the message starts with a request to read, whatever the file is."""
-        return _READ_SOMETHING.match(self._text) is not None
 
     def folder_to_list(self) -> str | None:
         for match in filter(None, (form.match(self._text) for form in _LIST)):
@@ -226,6 +244,10 @@ READ: Final = "file.read"
 LIST: Final = "file.list"
 SEARCH: Final = "code.search"
 EDIT: Final = "file.edit"
+FIND: Final = "file.find"
+LOG: Final = "git.log"
+STATUS: Final = "git.status"
+DIFF: Final = "git.diff"
 
 
 class Mode(StrEnum):
@@ -262,18 +284,79 @@ class EarlierContext(Struct, frozen=True):
     """The folder of the last search, listing or read."""
 
 
+class Term(Struct, frozen=True):
+    """Something that a message names, to search for."""
+
+    text: str
+    """An identifier, or a plain word."""
+    is_identifier: bool = True
+
+    @property
+    def stem(self) -> str:
+        """What other forms of the word begin with, in lower case: `retries` and `retry` share `retr`."""
+        word = self.text.lower()
+        if self.is_identifier:
+            return word
+        ending = next((end for end in _ENDINGS if word.endswith(end) and len(word) - len(end) >= _SHORTEST_STEM), "")
+        return word[: len(word) - len(ending)]
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """The spellings of the stem: `time-out` and `timeout`."""
+        return tuple(dict.fromkeys((self.stem, self.stem.replace("-", ""))))
+
+    def is_in(self, text: str) -> bool:
+        """Whether a text in lower case has the term in any form."""
+        return any(form in text for form in self.forms)
+
+    @property
+    def search(self) -> dict[str, str | bool]:
+        """The arguments of its search: an identifier exactly, a word in any form and spelling."""
+        if self.is_identifier:
+            return {"query": self.text}
+        if "-" in self.stem:
+            spelled = "[-_ ]?".join(map(re.escape, self.stem.split("-")))
+            return {"query": spelled, "regex": True, "case": "insensitive"}
+        return {"query": self.stem, "case": "insensitive"}
+
+
+class Kind(StrEnum):
+    GIT = "git"
+    """A question that git answers."""
+    CHANGE = "change"
+    """A request to change files."""
+    LOOKUP = "lookup"
+    """A question whose answer is in the code."""
+    QUESTION = "question"
+    """A question whose answer may be in the code."""
+    OTHER = "other"
+
+
 class Intent(Struct, frozen=True, kw_only=True):
-    surface: Surface
-    investigates: bool = False
-    """The answer must be found in the code."""
+    kind: Kind
     mode: Mode = Mode.GENERAL
-    broad: bool = False
-    """The message asks for all places, so one is not enough."""
+    asks_where: bool = False
+    """The message asks for places, which a search shows."""
     scope: str | None = None
     """The folder that the message is limited to."""
     direct: DirectCall | None = None
-    names: frozenset[str] = frozenset()
-    """The identifiers in the message."""
+    terms: tuple[Term, ...] = ()
+    """What to search for: the identifiers of the message, or else its most telling words."""
+    words: tuple[Term, ...] = ()
+    """What to search for if no file has the terms: the words of the message, and those that its identifiers are made
+    of."""
+    files: tuple[str, ...] = ()
+    """The files that the message names."""
+    renamed: tuple[str, str] | None = None
+    """The old and the new name, if the message asks to rename something."""
+    asks_first: bool = False
+    """The change waits for something: `ask me before`, `show me first`, `no wait`."""
+    creates: bool = False
+    """The change may be a new file."""
+    adds: bool = False
+    """The change may be a new line."""
+    acts: bool = False
+    """The message also asks for something that only other tools can do: run, install, commit, …"""
 
 
 _MODES: Final = {
@@ -281,7 +364,10 @@ _MODES: Final = {
         "use uses used using usage usages call calls called caller callers invoke invokes invoked reference references "
         "referenced occur occurs occurrence occurrences appear appears"
     ),
-    Mode.CONFIG: word_set("config configs configure configures configured configuring configuration setting settings"),
+    Mode.CONFIG: word_set(
+        "config configs configure configures configured configuring configuration setting settings default defaults "
+        "value values level limit maximum minimum much many long"
+    ),
     Mode.INIT: word_set(
         "init initialise initialises initialised initialising initialisation initialize initializes initialized "
         "initializing initialization"
@@ -295,7 +381,7 @@ _MODES: Final = {
         "implemented implementation"
     ),
 }
-"""The words that select a mode. Only whole words match: `created` is not `create`."""
+"""The words that select a mode; the first mode with one of them counts."""
 _LOOKS_UP: Final = word_set("find where where's locate search")
 _DOES: Final = word_set("use call invoke reference")
 """After a name, these say what the name itself does."""
@@ -305,9 +391,59 @@ _CODE_TERMS: Final = CHANGE_WORDS.union(*_MODES.values()) | word_set(
     "type variable exported handled imported logged parsed raised rendered tested thrown validated"
 )
 """Together with a word for looking up, these mean a search in the code."""
-_ALL_OF_THEM: Final = word_set("every everywhere usages occurrences callers references places")
-_LISTING: Final = word_set("list ls show display explore browse tree what which")
-_FOLDER_TERMS: Final = word_set("files folder folders directory directories dir dirs structure layout contents")
+_ASKS_WHERE: Final = word_set("where where's which who who's find locate list everywhere usages callers")
+_QUESTION_WORDS: Final = word_set("what what's whats which where where's who who's whose how why when")
+_ASKS_WHETHER: Final = word_set("does do did is are was were has have can could should")
+"""These begin a question, but are in other sentences too."""
+_LOOKING: Final = word_set("look looking give tell show check explain describe need know see path get")
+"""Requests to look something up that are no questions."""
+_SAYS_NOTHING: Final = (
+    _CODE_TERMS
+    | _LOOKS_UP
+    | _ASKS_WHERE
+    | _QUESTION_WORDS
+    | _ASKS_WHETHER
+    | word_set(
+        "path twice repo repository codebase locate "
+        "a about actually after again all also am an and another any anything anywhere as ask at be been before "
+        "being both but by can could current currently default defaults describe did doing done each else ever every "
+        "exactly exist exists explain for from get gets give given gives go goes going had has have having he help her "
+        "here his i if in inside into it its just kind know let like line lines live lives long look looking make "
+        "makes many may me mean means might more most much must my name named names need needs no not now of off "
+        "on once one only onto or our out outside over own part place please project project's purpose put really "
+        "responsible return returns right run runs same say says see set shall she should show shows so some "
+        "someone something sort still such take takes tell than thank thanks that the their them then there these "
+        "they thing things this those through to too under until up us value values very want wants was way we "
+        "were while whom why will with within without work works would yes yet you your"
+    )
+)
+"""Words that are in every message, or in every file."""
+_PLAIN_TERM: Final = re.compile(r"[a-z][a-z0-9]*(?:[.-][a-z0-9]+)*[a-z0-9]{2}")
+_NAME_PART: Final = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{3,}(?![a-z])")
+_ENDINGS: Final = ("ations", "ation", "ies", "ied", "ing", "ly", "ed", "es", "s", "y", "e")
+_SHORTEST_STEM: Final = 4
+_SHORTEST_NAME: Final = 3
+_PLANS: Final = re.compile(r"\s*(?:i|we)(?:'d| would)? (?:want|need|plan|intend|like|am going|are going) to ")
+_AFTER_A_NAME: Final = word_set("in everywhere and please across throughout within")
+_SHOW_FIRST: Final = re.compile(
+    r"^\W*(?:(?:please|first|so|but|can you|could you) )*(?:show|list|find|tell|which|where|who|what)\b"
+)
+_ACTS: Final = re.compile(
+    r"(?:^|[,;:] |\b(?:and|then|please|you|now) )(?:re-?)?"
+    r"(?:run|execute|install|launch|start|stop|kill|deploy|compile|build|commit|push|publish|download|upload|send)\b"
+)
+_ASK_FIRST: Final = re.compile(
+    r"\b(?:ask|show|tell|check with|confirm with) (?:me|us)\b|\blet (?:me|us) (?:see|know|check|review)\b"
+    r"|\b(?:suggest|propose|wait)\b|\bbefore you\b"
+)
+_NEW_FILE: Final = re.compile(
+    r"\b(?:create|add|write|make|generate|new)\b(?: \S+){0,3} (?:file|module|script|document|page)s?\b"
+)
+_MAKES: Final = word_set("create write make generate new put save")
+_ADDS: Final = word_set("add append insert")
+MAX_TERMS: Final = 4
+_LONGEST_WORD: Final = 40
+"""Longer ones are hashes and other data."""
 _PROPER_NAMES: Final = word_set(
     "JavaScript TypeScript GitHub GitLab BitBucket PostgreSQL MongoDB MySQL MariaDB OpenAI ChatGPT YouTube LinkedIn "
     "GraphQL WhatsApp WordPress PowerShell CoffeeScript OpenSSL FreeBSD CentOS MacBook MacOS DevOps LaTeX "
@@ -326,48 +462,109 @@ _SHORTEST_HUMPED: Final = 5
 def intent_of(text: str, earlier: EarlierContext) -> Intent:
     """Parse a message. A pure function of the message and the earlier context.
 
-    | surface | condition; the first match counts |
+    | kind | condition; the first match counts |
     |---|---|
-    | git-read-only | it starts with a git question (`is_git_question`) |
-    | mutation-enabled | it asks for a change (`negation.asks_for_change`) |
-    | retrieval-first | it asks to find, read or list something, or has a path, even in a pasted traceback |
-    | answer-only | anything else |
+    | change | it asks for a change (`negation.asks_for_change`) |
+    | git | git answers it (`git_call`) |
+    | lookup | it names an identifier or a file, says `search`, or combines a word for looking up with a code term |
+    | question | it is another question |
+    | other | anything else |
 
-    A message investigates if it names an identifier (`snake_case`, `PascalCase`, `camelCase`) or a code file, says
-    `search`, or combines a word for looking up with a code term; not if it names a file to read or a folder to list.
     Paths are returned as written, and an ambiguous message has none. Pasted code is ignored; of a traceback only the
     presence of paths counts.
     """
-    if is_git_question(text):
-        return Intent(surface=GIT_READ_ONLY)
     masked = mask(text)
     masked = masked._replace(text=_IN_TRACE.sub(" ", masked.text))
     words = words_in(masked)
-    if asks_for_change(masked):
-        edit = edit_in(masked)
-        direct = None if edit is None else DirectCall(EDIT, dict(zip(("path", "search", "replace"), edit, strict=True)))
-        return Intent(surface=MUTATION_ENABLED, scope=None if direct else _scope(words, earlier), direct=direct)
     plain = [word.plain for word in words]
     said = frozenset(plain)
-    shape = PhraseMatcher(words)
-    direct, settled = _direct(shape, masked.text, earlier)
-    if settled:
-        return Intent(surface=RETRIEVAL_FIRST, direct=direct)
-    scope = _scope(words, earlier)
-    if direct is not None or _is_lookup(said, plain) or any(map(_names_code, words)):
-        return Intent(
-            surface=RETRIEVAL_FIRST,
-            investigates=True,
-            mode=_mode(words),
-            broad=_is_broad(said, plain),
-            scope=scope,
-            direct=direct,
-            names=frozenset(name for word in words for name in _identifiers(word)),
+    identifiers = _identifier_terms(words)[:MAX_TERMS]
+    telling = _word_terms(words, identifiers)
+    files = tuple(dict.fromkeys(word.text for word in words if word.kind is WordKind.FILE and " " not in word.text))
+    mode = _mode(words)
+    found = Intent(
+        kind=Kind.OTHER,
+        mode=mode,
+        asks_where=bool(said & _ASKS_WHERE) or mode is Mode.USAGE,
+        scope=_scope(words, earlier),
+        terms=identifiers or telling,
+        words=telling,
+        files=files,
+        acts=any(_ACTS.search(sentence.lower()) for sentence in split_sentences(masked.text)),
+    )
+    if asks_for_change(masked) and not _only_plans(masked.text):
+        found = replace(
+            found,
+            kind=Kind.CHANGE,
+            mode=Mode.DEFINITION,
+            asks_where=False,
+            renamed=_renamed(words),
+            asks_first=_ASK_FIRST.search(masked.text.lower()) is not None,
+            adds=bool(said & _ADDS),
+            creates=bool(files and said & _MAKES) or _NEW_FILE.search(" ".join(plain[:_HEAD])) is not None,
         )
-    traced = map(plain_word, masked.traces.replace('"', " ").split())
-    looks = any(word.is_path for word in (*words, *traced))
-    looks = looks or bool(said & _LISTING and said & _FOLDER_TERMS) or shape.wants_to_read() or bool(said & _LOOKS_UP)
-    return Intent(surface=RETRIEVAL_FIRST if looks or scope is not None else ANSWER_ONLY, scope=scope)
+        edit = edit_in(masked)
+        if edit is None:
+            return found
+        return replace(
+            found, scope=None, direct=DirectCall(EDIT, {"path": edit[0], "search": edit[1], "replace": edit[2]})
+        )
+    if not identifiers and (call := git_call(words)) is not None:
+        return Intent(kind=Kind.GIT, direct=DirectCall(call, {}), files=files)
+    direct, settled = _direct(PhraseMatcher(words), masked.text, earlier)
+    if settled:
+        return Intent(kind=Kind.LOOKUP, direct=direct, files=files)
+    if direct is not None or files or identifiers or _is_lookup(said, plain):
+        return replace(found, kind=Kind.LOOKUP, direct=direct)
+    asks = bool(said & _QUESTION_WORDS or {*plain[:1]} & _ASKS_WHETHER) or masked.text.rstrip().endswith("?")
+    looks = bool(said & _LOOKING) and len(telling) > 1
+    return replace(found, kind=Kind.QUESTION) if telling and (asks or looks) else found
+
+
+def _only_plans(text: str) -> bool:
+    """Whether the change is only announced, and something else is asked for: `I want to change it. Show me …`."""
+    first, *rest = split_sentences(text)
+    return _PLANS.match(first.lower()) is not None and any(_SHOW_FIRST.search(each.lower()) for each in rest)
+
+
+def _renamed(words: Sequence[RequestWord]) -> tuple[str, str] | None:
+    """Return both names of `rename A to B`, if they are certainly names: `rename the field to something short` is not.
+
+    A plain word is a name only where no article or other word makes it part of a phrase.
+    """
+    plain = [word.plain for word in words]
+    at = next((place for place, word in enumerate(plain) if word == "rename"), len(words))
+    to = next((place for place in range(at + 2, min(at + 6, len(words) - 1)) if plain[place] in ("to", "as")), None)
+    if to is None:
+        return None
+    old, new = (words[place].text.rstrip("()") for place in (to - 1, to + 1))
+    certain = all(
+        words[place].quoted or is_identifier(name) or (alone and plain[place] not in _SAYS_NOTHING)
+        for place, name, alone in (
+            (to - 1, old, to - 2 == at or plain[to - 2] in _CODE_TERMS),
+            (to + 1, new, to + 2 == len(words) or plain[to + 2] in _AFTER_A_NAME),
+        )
+    )
+    return (old, new) if certain and old != new and _NAME.fullmatch(old) and _NAME.fullmatch(new) else None
+
+
+def _identifier_terms(words: Sequence[RequestWord]) -> tuple[Term, ...]:
+    return tuple(map(Term, dict.fromkeys(name for word in words for name in _identifiers(word))))
+
+
+def _word_terms(words: Sequence[RequestWord], identifiers: Sequence[Term]) -> tuple[Term, ...]:
+    """The most telling words, longest first."""
+    said = (word.plain.removesuffix("'s") for word in words)
+    plain = [word for word in said if len(word) <= _LONGEST_WORD and _PLAIN_TERM.fullmatch(word)]
+    plain += [part.lower() for term in identifiers for part in _NAME_PART.findall(term.text)]
+    telling = dict.fromkeys(word for word in plain if word not in _SAYS_NOTHING and not is_identifier(word))
+    found: list[Term] = []
+    for term in (Term(word, is_identifier=False) for word in sorted(telling, key=len, reverse=True)):
+        if len(found) == MAX_TERMS:
+            break
+        if not any(other.stem.startswith(term.stem) for other in found):  # a search for one finds the other
+            found.append(term)
+    return tuple(found)
 
 
 def _mode(words: Sequence[RequestWord]) -> Mode:
@@ -442,16 +639,15 @@ def _is_lookup(said: frozenset[str], plain: Sequence[str]) -> bool:
     return any(one == "which" and other in ("file", "files", "module", "modules") for one, other in pairwise(plain))
 
 
-def _names_code(word: RequestWord) -> bool:
-    """Whether a word is an identifier, perhaps inside `obj.name(…)`, or a code file. Folders of a path do not count."""
-    if word.kind is WordKind.FILE and " " not in word.text and (is_code(word.text) or is_config_format(word.text)):
-        return True
-    return any(_identifiers(word))
-
-
 def _identifiers(word: RequestWord) -> Iterator[str]:
-    if not word.kind.is_path and len(word.text) <= MAX_NAME_CHARS:
-        yield from filter(is_identifier, _NAME.findall(word.text))
+    """Yield the identifiers in a word. A quoted word and the name of a call count however they are spelled."""
+    if word.kind.is_path or len(word.text) > MAX_NAME_CHARS:
+        return
+    for match in _NAME.finditer(word.text):
+        called = word.text[match.end() : match.end() + 1] == "("
+        alone = word.quoted and match[0] == word.text
+        if is_identifier(match[0]) or ((called or alone) and len(match[0]) >= _SHORTEST_NAME):
+            yield match[0]
 
 
 def is_identifier(name: str) -> bool:
@@ -463,9 +659,3 @@ def is_identifier(name: str) -> bool:
         return False
     humps = any(map(str.isupper, name[1:])) and sum(map(str.islower, name)) >= 2
     return humps and (name[0].isupper() or _CAMEL.match(name) is not None)
-
-
-def _is_broad(said: frozenset[str], plain: Sequence[str]) -> bool:
-    return bool(said & _ALL_OF_THEM) or any(
-        word == "all" and before not in ("at", "after") for before, word in pairwise(["", *plain])
-    )

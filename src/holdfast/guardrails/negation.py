@@ -18,6 +18,14 @@ CHANGE_WORDS: Final = word_set(
     "append fix implement insert move refactor remove rename"
 )
 
+_IMPERATIVE: Final = re.compile(
+    r"\W*(?:(?:please|ok|okay|now|then|also|just|can you|could you|would you|will you) )*"
+    r"(?:make|set|bump|increase|decrease|raise|lower|turn|convert|swap|extend|shorten|simplify|disable|enable|let) "
+    r"(?!(?:sure|sense|me|us|up|by|of|no|nothing|use of)\b|(?:tests?|run|build|install|clean|all|check|lint)\W*$"
+    r"|an? (?:(?:short|brief|quick|detailed) )?(?:list|summary|table|overview|note|plan|guess|suggestion|comparison)\b)"
+)
+"""Verbs that ask for a change only at the beginning of a sentence."""
+
 _DASH: Final = re.compile(r"[—–]+")
 _DASHES: Final = frozenset({"—", "-", "--", "---"})
 
@@ -70,6 +78,8 @@ def asks_for_change(masked: MaskedText) -> bool:
     """
     text = LITERAL.sub(" · ", masked.text)
     lowered = text.lower()
+    if any(_IMPERATIVE.match(sentence.lower()) for sentence in split_sentences(text)):
+        return True
     return any(word in lowered for word in CHANGE_WORDS) and any(map(_changes, split_sentences(text)))
 
 

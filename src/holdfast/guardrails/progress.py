@@ -1,10 +1,10 @@
-"""Progress of a turn: replays its calls, refuses calls by rule, repairs searches, and picks the runtime's next read."""
+"""Progress of a turn: replays its calls, refuses and repairs calls of the model, and plans the runtime's own."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, field
@@ -14,17 +14,17 @@ from holdfast.agent.guard import AcceptReply, PastReply, RefusedCall, ReplyCall
 from holdfast.contract.json import Args
 from holdfast.contract.message import Part, ToolUse
 from holdfast.guardrails.evidence import (
-    Candidate,
-    Rejection,
-    best_candidate,
-    candidates_of,
+    Search,
+    best_file,
+    describe,
     is_inside,
+    is_plain,
     plain_path,
     refers_to,
-    rejection_of,
     same_path,
+    search_of,
 )
-from holdfast.guardrails.intent import LIST, READ, SEARCH, Mode
+from holdfast.guardrails.intent import EDIT, FIND, READ, SEARCH, Intent, Kind, Mode, Term
 from holdfast.guardrails.turn_facts import (
     CHANGE_TOOLS,
     READ_ONLY_TOOLS,
@@ -32,44 +32,22 @@ from holdfast.guardrails.turn_facts import (
     CallFacts,
     Outcome,
     TurnFacts,
+    call_key,
     is_by_runtime,
 )
 from holdfast.models.requests.masked_text import quoted, quoted_list
 from holdfast.models.requests.words import word_set
 
-PREFERRED: Final = "preferred"
-"""For a question about usages, the runtime reads the best file at once."""
-REDIRECT: Final = "redirect"
-"""The model read a file that the search had not found."""
-UNREAD: Final = "unread"
-"""The model answered before it had read a file that was found."""
-
-
-class FileRead(Struct, frozen=True):
-    path: str
-    content: str | None
-    """None if the typed result has no text."""
-
-
-class PastSearch(Struct, frozen=True):
-    query: str
-    found: bool
-
-
-class Evidence(Struct, frozen=True):
-    shown: tuple[str, ...]
-    """Files that were read and count as evidence."""
-    rejected: tuple[tuple[str, Rejection], ...]
-    """Candidates that were read and do not count, with the reason."""
-
-
-class RuntimeRead(Struct, frozen=True):
-    """A file that the runtime reads in the model's place."""
-
-    purpose: str
-    """Why it is read; each purpose is used once."""
-    path: str
-    reason: str
+CORRECTION: Final = "[runtime:correction] "
+OLD_TEXT: Final = "OLD TEXT"
+NEW_TEXT: Final = "NEW TEXT"
+"""Placeholders in the form of an edit."""
+SHOWN_PER_TERM: Final = 8
+"""Lines that a search for a plain word shows: several are made at once."""
+FIRST_LINES: Final = 150
+"""Lines from the start of a file in which a match is read without skipping any."""
+LINES_BEFORE: Final = 30
+"""Lines that are read before a match further down."""
 
 
 class TurnProgress(Struct, frozen=True, kw_only=True):
@@ -77,227 +55,200 @@ class TurnProgress(Struct, frozen=True, kw_only=True):
 
     turn: TurnFacts
     rounds: int = 0
-    """Replies with calls, including the runtime's own."""
-    refused: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Per rule, the number of replies in which it refused a call: a model is corrected between replies, not within one.
-    """
-    just_refused: tuple[RefusedCall, ...] = ()
-    """Refusals in the last reply."""
-    searches: tuple[PastSearch, ...] = ()
-    candidates: tuple[Candidate, ...] = ()
-    """The files of the last search that found something."""
-    reads: tuple[FileRead, ...] = ()
+    """Replies of the model with calls."""
+    slips: int = 0
+    """Replies of the model in which a call was refused: a model is corrected between replies, not within one."""
+    searches: tuple[Search, ...] = ()
+    found_files: tuple[str, ...] = ()
+    """The files that `file.find` found."""
+    finds: tuple[str, ...] = ()
+    """Patterns that `file.find` was called with."""
+    reads: tuple[str, ...] = ()
+    """Files that were read."""
+    contents: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What was read of each file, by its plain path."""
+    partly_read: frozenset[str] = frozenset()
+    """Plain paths of the files that go on after what was read of them last."""
     attempts: tuple[str, ...] = ()
-    """Paths of all reads that ran, successful or not."""
-    tried: tuple[str, ...] = ()
-    """Paths of all requested reads that have ended."""
-    unchanged_reads: frozenset[str] = frozenset()
-    """Keys of reads whose result is still current, because nothing has changed since."""
-    last_done: str = ""
-    """Key of the last call that succeeded."""
-    runtime_calls: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How often the runtime made calls itself, by purpose."""
-    answered: bool = False
-    """Enough evidence was read."""
+    """Paths of all reads that have ended, successful or not."""
+    done: frozenset[str] = frozenset()
+    """Keys of calls that succeeded and whose result is still current, because nothing has changed since."""
+    failed: frozenset[str] = frozenset()
+    """Keys of calls that failed, while nothing has changed since."""
+    made: frozenset[str] = frozenset()
+    """Keys of all calls, whatever became of them."""
+    is_settled: bool = False
+    """A user rejected a call, or something was changed: nothing more is looked up, and no edit is proposed."""
     has_unknown_results: bool = False
-    """The typed result of some call is missing, so missing evidence cannot be claimed."""
-    has_success: bool = False
-    """Some call succeeded."""
+    """The typed result of some call is missing."""
 
     @property
-    def needs_evidence(self) -> bool:
-        """Whether an answer needs evidence that can be judged."""
-        return self.turn.needs_evidence and not self.has_unknown_results
+    def intent(self) -> Intent | None:
+        return self.turn.intent
 
     @property
-    def paths_read(self) -> list[str]:
-        return list(dict.fromkeys(each.path for each in self.reads))
+    def found(self) -> tuple[Search, ...]:
+        """The searches that found something."""
+        return tuple(search for search in self.searches if search.files)
 
     @property
-    def search_closed(self) -> bool:
-        """Whether the search budget is used up: one search, and a second only if the first was empty."""
-        return any(each.found for each in self.searches) or len(self.searches) > 1
-
-    @property
-    def has_untried(self) -> bool:
-        """Whether a candidate is left that no call has tried to read."""
-        return any(not any(same_path(each.path, path) for path in self.tried) for each in self.candidates)
-
-    @property
-    def next_best(self) -> str | None:
-        return best_candidate(self.turn.mode, self.candidates, self.tried)
-
-    def is_candidate(self, path: str) -> bool:
-        return any(same_path(path, each.path) for each in self.candidates)
-
-    def candidate_attempts(self) -> int:
-        return sum(map(self.is_candidate, self.attempts))
-
-    def evidence(self) -> Evidence:
-        contents: dict[str, str] = {}
-        for read in self.reads:
-            if read.content is not None:
-                path = plain_path(read.path)
-                contents[path] = contents.get(path, "") + read.content
-        shown: list[str] = []
-        rejected: list[tuple[str, Rejection]] = []
-        for path, content in contents.items():
-            if not self.is_candidate(path):
-                shown += [path] if self._is_asked_about(path) or self.turn.shows(path, content) else []
-            elif (gate := rejection_of(self.turn.mode, path, content, self.candidates)) is None:
-                shown.append(path)
-            else:
-                rejected.append((path, gate))
-        return Evidence(tuple(shown), tuple(rejected))
-
-    def is_answered(self) -> bool:
-        """Whether enough evidence was read; one file is enough if no candidate is left."""
-        return self.needs_evidence and bool(self.reads) and self._is_enough(self.evidence().shown)
-
     def has_evidence(self) -> bool:
-        """Whether the model may answer. Evidence from before the message counts here, but does not narrow the tools."""
-        return self.answered or self._is_enough({*self.evidence().shown, *self.turn.earlier_evidence})
-
-    def next_read(self) -> RuntimeRead | None:
-        """Return the file that the runtime reads before it asks the model."""
-        path = self.next_best if self.needs_evidence and not self.answered and self.candidates else None
-        if path is None:
-            return None
-        evidence = self.evidence()
-        for read, gate in evidence.rejected:
-            if gate not in self.runtime_calls:
-                return RuntimeRead(gate, path, f"{quoted(read)} {gate}")
-        if self.turn.mode is Mode.USAGE and self.runtime_calls.get(PREFERRED, 0) < self.turn.files_needed:
-            return RuntimeRead(PREFERRED, path, f"{quoted(path)} is the likeliest place")
-        strays = [read for read in self.attempts if not (self.is_candidate(read) or self._is_asked_about(read))]
-        strays = [read for read in strays if plain_path(read) not in evidence.shown]
-        if strays and REDIRECT not in self.runtime_calls and not self.candidate_attempts():
-            return RuntimeRead(REDIRECT, path, f"{quoted(strays[-1])} is not among the files that were found")
-        return None
-
-    def read_before_answer(self) -> RuntimeRead | None:
-        """Return the file that the runtime reads when the model answers without evidence."""
-        path = self.next_best if self.candidates and UNREAD not in self.runtime_calls else None
-        if path is None:
-            return None
-        return RuntimeRead(UNREAD, path, "the answer came before any file that shows it was read")
-
-    def _is_enough(self, shown: Collection[str]) -> bool:
-        if len(shown) >= self.turn.files_needed:
-            return True
-        return len(shown) > 0 and self.search_closed and self.next_best is None
-
-    def _is_asked_about(self, path: str) -> bool:
-        """Whether the message names the file and asks about its content, so that no search is needed."""
-        if self.turn.mode is Mode.USAGE or self.turn.files_needed > 1:
+        """Whether a question about the code can be answered: the search shows the places, or the files that the message
+        names were read to their end, or a file was read that has what it names: an identifier, or two of its words."""
+        intent = self.intent
+        if intent is None or intent.kind not in (Kind.LOOKUP, Kind.QUESTION):
             return False
-        return any(refers_to(name, path) for name in self.turn.named)
+        if self.shows_places or (intent.files and all(map(self.was_read, intent.files)) and not self.partly_read):
+            return True
+        needed = 1 if any(term.is_identifier for term in self.terms) else max(1, min(2, len(self.terms)))
+        texts = [f"{path}\n{content}".lower() for path, content in self.contents.items()]
+        return any(sum(term.is_in(text) for term in self.terms) >= needed for text in texts)
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """What is looked up: the terms of the message, or its words if no file has the terms."""
+        intent = self.intent
+        if intent is None:
+            return ()
+        absent = bool(self.searches) and not any(map(self.was_found, intent.terms))
+        return intent.words if absent else intent.terms
+
+    @property
+    def shows_places(self) -> bool:
+        """Whether the message asks for places, and a search for its identifier shows them."""
+        intent = self.intent
+        return intent is not None and intent.asks_where and bool(self.places)
+
+    @property
+    def shows_named_file(self) -> bool:
+        """Whether the only file that the message names was read to its end."""
+        files = () if self.intent is None else self.intent.files
+        return len(files) == 1 and self.was_read(files[0]) and not self.partly_read
+
+    @property
+    def places(self) -> list[str]:
+        """What the searches show of each identifier of the message, as sentences."""
+        intent = self.intent
+        if intent is None:
+            return []
+        names = [term.text for term in intent.terms if term.is_identifier]
+        return [
+            describe(name, search, intent.mode, intent.words)
+            for name in names
+            for search in self.found
+            if search.query == name
+        ]
+
+    def was_searched(self, term: Term) -> bool:
+        return any(search.query == term.search["query"] for search in self.searches)
+
+    def was_found(self, term: Term) -> bool:
+        return any(search.query == term.search["query"] for search in self.found)
+
+    def was_read(self, path: str) -> bool:
+        return any(refers_to(path, read) for read in self.reads)
 
 
-CORRECTION: Final = "[runtime:correction] "
-MAX_READS: Final = 3
-MAX_CANDIDATE_READS: Final = 2
-DIRECT: Final = "direct"
-CITED: Final = "cited"
+class OwnCalls(Struct, frozen=True):
+    """Calls that the runtime makes in the model's place."""
 
-PrecedingCalls = Sequence[CallFacts]
-"""The accepted calls that precede a call in the same reply."""
-Check = Callable[[TurnProgress, PrecedingCalls, CallFacts], str | None]
+    calls: tuple[tuple[str, Args], ...]
+    reason: str
 
 
-def refusal_of(state: TurnProgress, before: PrecedingCalls, called: CallFacts) -> RefusedCall | None:
-    """Return the refusal by the first rule that rejects the call, given the progress before its reply."""
-    if called.by_runtime:
+def next_calls(state: TurnProgress) -> OwnCalls | None:
+    """Return the calls that look up what the message is about; None if there is nothing left to look up.
+
+    The files that the message names are read, wherever they are. Otherwise its identifiers are searched, or else its
+    most telling words, and the best file is read, unless the search shows the places that were asked for. No call is
+    made twice in a turn, whatever became of it, so the look-up always ends.
+    """
+    intent = state.intent
+    if intent is None or intent.kind not in (Kind.LOOKUP, Kind.QUESTION, Kind.CHANGE) or state.is_settled:
         return None
-    for rule, check in _CHECKS.items():
-        if getattr(state.turn.rules, rule) and (text := check(state, before, called)) is not None:
-            return RefusedCall(rule, f"{CORRECTION}{text}")
+    own = _next_step(state, intent)
+    calls = () if own is None else tuple(call for call in own.calls if call_key(*call) not in state.made)
+    return replace(own, calls=calls) if own is not None and calls else None
+
+
+def _next_step(state: TurnProgress, intent: Intent) -> OwnCalls | None:
+    places_first = intent.asks_where and intent.kind is Kind.LOOKUP and any(term.is_identifier for term in intent.terms)
+    if not (places_first and state.turn.tools.has(SEARCH)) or (state.searches and not state.shows_places):
+        named = _next_named_file(state, intent)
+        if named is not None:
+            return named
+    if state.reads or not state.turn.tools.has(SEARCH) or (intent.creates and intent.files):
+        return None
+    unsearched = tuple(term for term in state.terms if not state.was_searched(term))
+    if unsearched and not state.found:
+        return _searches(unsearched, state.turn.scope)
+    if state.shows_places or not state.found or not state.turn.tools.has(READ):
+        return None
+    # Without an identifier, what is asked for is rather a value than code.
+    valued = intent.kind is Kind.QUESTION and intent.mode is Mode.GENERAL
+    path = best_file(Mode.CONFIG if valued else intent.mode, state.found, state.terms)
+    return OwnCalls(((READ, _window(path, state)),), f"{quoted(path)} is the likeliest place")
+
+
+def _window(path: str, state: TurnProgress) -> Args:
+    """The arguments to read a file: its beginning, or the lines around a match further down."""
+    lines = [line.number for search in state.found for file in search.files if file.path == path for line in file.lines]
+    first = min(lines, default=1)
+    if first <= FIRST_LINES:
+        return {"path": path}
+    return {"path": path, "offset": first - LINES_BEFORE, "limit": FIRST_LINES}
+
+
+def _next_named_file(state: TurnProgress, intent: Intent) -> OwnCalls | None:
+    tools = state.turn.tools
+    for path in intent.files[:2]:
+        if state.was_read(path):
+            continue
+        if not any(same_path(path, tried) for tried in state.attempts):
+            if tools.has(READ):
+                return OwnCalls(((READ, {"path": path}),), f"the message names {quoted(path)}")
+            continue
+        pattern = f"**/{plain_path(path)}"
+        if tools.has(FIND) and is_plain(path) and pattern not in state.finds:
+            return OwnCalls(((FIND, {"pattern": pattern}),), f"{quoted(path)} may be in some folder")
+        matching = [found for found in state.found_files if refers_to(path, found) and found not in state.attempts]
+        if len(matching) == 1:
+            return OwnCalls(((READ, {"path": matching[0]}),), f"{quoted(path)} is {quoted(matching[0])}")
     return None
 
 
-def _written(state: TurnProgress, called: CallFacts) -> str:
-    return quoted(state.turn.tools.written(called.name))
+def _searches(terms: Sequence[Term], scope: str | None) -> OwnCalls:
+    where: Args = {} if scope is None else {"path": scope}
+    short: Args = {} if terms[0].is_identifier else {"limit": SHOWN_PER_TERM}
+    calls = tuple((SEARCH, {**term.search, **short, **where}) for term in terms)
+    return OwnCalls(calls, f"the message is about {quoted_list([term.text for term in terms])}")
 
 
-def _after_evidence(state: TurnProgress, before: PrecedingCalls, called: CallFacts) -> str | None:
-    if not state.answered or state.turn.surface is None:
+# Refusals
+
+
+def refusal_of(state: TurnProgress, before: Sequence[CallFacts], called: CallFacts) -> RefusedCall | None:
+    """Return the refusal of a call of the model, given the progress before its reply and the calls before it in it."""
+    rules = state.turn.rules
+    if called.by_runtime:
         return None
-    shown = quoted_list(state.evidence().shown)
-    return f"{_written(state, called)} was not run: you have read {shown}, which shows it. Answer now."
-
-
-def _outside_surface(state: TurnProgress, before: PrecedingCalls, called: CallFacts) -> str | None:
-    names = state.turn.surface_tools
-    if state.turn.surface is None or called.name in names:
+    if rules.edit_repair and called.name == EDIT and NEW_TEXT in str(called.args.get("replace")):
+        return _refused("edit_repair", state, called, f"write the text itself in place of {OLD_TEXT} and {NEW_TEXT}")
+    # Applies only to tools with stable results: a tool that waits for something may be polled.
+    if not rules.duplicate_calls or called.name not in READ_ONLY_TOOLS | CHANGE_TOOLS:
         return None
-    written = ", ".join(map(state.turn.tools.written, names))
-    left = f"Call one of {written}, or answer." if names else "There are none: answer in words."
-    return f"{_written(state, called)} is not among the tools for this message. {left}"
+    if called.key in state.done:
+        return _refused("duplicate_calls", state, called, "its result is above. Answer from it, or call something else")
+    if called.key in state.failed:
+        return _refused("duplicate_calls", state, called, "it failed before. Change its arguments")
+    if any(each.key == called.key for each in before):
+        return _refused("duplicate_calls", state, called, "your reply asks for it already. Use what that call gives")
+    return None
 
 
-def _weak_query(state: TurnProgress, before: PrecedingCalls, called: CallFacts) -> str | None:
-    query = called.query
-    if called.name != SEARCH or query is None or not is_weak_query(query):
-        return None
-    said = f"{quoted(query)} would find almost everything" if query.strip() else "a search needs something to look for"
-    return f"Nothing was searched: {said}. Search for one name of the code, three letters or longer."
-
-
-def _search_closed(state: TurnProgress, before: PrecedingCalls, called: CallFacts) -> str | None:
-    if called.name != SEARCH:
-        return None
-    if not state.search_closed:
-        second = any(each.name == SEARCH for each in before)
-        return "One search at a time: look at what the first one finds." if second else None
-    if state.candidates:
-        return "No more searches for this message. Read a file the search found, or answer."
-    return "No more searches for this message. Answer from what you have, or say what is missing."
-
-
-def _list_before_search(state: TurnProgress, before: PrecedingCalls, called: CallFacts) -> str | None:
-    searched = state.searches or any(each.name == SEARCH for each in before)
-    if called.name != LIST or not state.turn.investigates or searched:
-        return None
-    return f"{quoted(called.path or '.')} was not listed: search for a name of the code first, then read what is found."
-
-
-def _read_budget(state: TurnProgress, before: PrecedingCalls, called: CallFacts) -> str | None:
-    if called.name != READ:
-        return None
-    reads = [each for each in before if each.name == READ]
-    path, limit = quoted(called.path), ""
-    if called.key in state.unchanged_reads:
-        return f"{path} was not read again: its content is above. Use that, or read another file."
-    if any(each.key == called.key for each in reads):
-        return f"{path} was not read twice: your reply asks for it already. Use what that call gives."
-    if len(state.attempts) + len(reads) >= MAX_READS:
-        limit = f"{MAX_READS} reads"
-    elif state.turn.investigates and state.is_candidate(called.path):
-        spent = state.candidate_attempts() + sum(state.is_candidate(each.path) for each in reads)
-        limit = f"{MAX_CANDIDATE_READS} reads of files a search found" if spent >= MAX_CANDIDATE_READS else ""
-    return f"{path} was not read: {limit} for one message are the limit. Answer from those." if limit else None
-
-
-def _repeated(state: TurnProgress, before: PrecedingCalls, called: CallFacts) -> str | None:
-    """Applies only to tools with stable results: a tool that waits for something may be polled."""
-    if called.name not in READ_ONLY_TOOLS | CHANGE_TOOLS:
-        return None
-    again = f"{_written(state, called)} was not run again with the same arguments:"
-    if called.key == state.last_done:
-        return f"{again} its result is above. Go on from it."
-    doubled = any(each.key == called.key for each in before)
-    return f"{again} your reply asks for it already. Go on from what that call gives." if doubled else None
-
-
-_CHECKS: Final[dict[str, Check]] = {
-    "evidence": _after_evidence,
-    "surfaces": _outside_surface,
-    "weak_queries": _weak_query,
-    "search_budget": _search_closed,
-    "list_before_search": _list_before_search,
-    "read_budget": _read_budget,
-    "duplicate_calls": _repeated,
-}
+def _refused(rule: str, state: TurnProgress, called: CallFacts, why: str) -> RefusedCall:
+    written = quoted(state.turn.tools.written(called.name))
+    return RefusedCall(rule, f"{CORRECTION}{written} was not run with these arguments: {why}.")
 
 
 def judge_calls(state: TurnProgress, each: PastReply) -> Iterator[tuple[CallFacts, RefusedCall | None]]:
@@ -311,6 +262,9 @@ def judge_calls(state: TurnProgress, each: PastReply) -> Iterator[tuple[CallFact
         yield called, no
 
 
+# Replay
+
+
 def replay(turn: TurnFacts, rounds: Sequence[PastReply]) -> TurnProgress:
     state = TurnProgress(turn=turn)
     for each in rounds:
@@ -321,73 +275,60 @@ def replay(turn: TurnFacts, rounds: Sequence[PastReply]) -> TurnProgress:
 
 def _after(state: TurnProgress, each: PastReply) -> TurnProgress:
     calls = list(judge_calls(state, each))
-    refusals = tuple(dict.fromkeys(no for _, no in calls if no is not None))
+    slipped = any(no is not None or (called.is_hidden and not called.by_runtime) for called, no in calls)
     now = replace(
         state,
-        rounds=state.rounds + 1,
-        refused=_counted(state.refused, {no.rule for no in refusals}),
-        just_refused=refusals,
-        runtime_calls=_counted(state.runtime_calls, {_purpose(state)}) if is_by_runtime(each) else state.runtime_calls,
+        rounds=state.rounds + (not is_by_runtime(each)),
+        slips=state.slips + slipped,
+        made=state.made.union(called.key for called, _ in calls),
+        is_settled=state.is_settled or any(called.settles for called, _ in calls),
     )
-    for called, no in calls:
-        now = _since(now, called)
-        if no is None or called.outcome is Outcome.DONE:
-            now = _with(now, called)
-    if any(called.may_have_changed_files for called, _ in calls):
-        # Calls of a reply run in any order, so a read next to a change may show the old content.
-        looked = any(called.key == now.last_done and called.name in READ_ONLY_TOOLS for called, _ in calls)
-        now = replace(now, unchanged_reads=frozenset[str](), last_done="" if looked else now.last_done)
-    return replace(now, answered=now.is_answered())
+    changed = any(called.may_have_changed_files for called, _ in calls)
+    now = replace(now, done=frozenset[str](), failed=frozenset[str]()) if changed else now
+    if any(called.may_have_changed_files and not called.is_failed_change for called, _ in calls):
+        now = replace(now, contents={})
+    for called, _ in calls:
+        now = _with(now, called, current=not changed or called.name in CHANGE_TOOLS)
+    return now
 
 
-def _purpose(state: TurnProgress) -> str:
-    """Derive the purpose of a runtime call from the progress at that point."""
-    if not state.rounds:
-        return DIRECT
-    read = state.next_read()
-    if read is not None:
-        return read.purpose
-    return UNREAD if state.needs_evidence and not state.has_evidence() else CITED
+def _with(state: TurnProgress, called: CallFacts, *, current: bool) -> TurnProgress:
+    """Add the outcome of a call. A call whose result is gone adds nothing and causes no refusal.
 
-
-def _counted(counts: Mapping[str, int], names: set[str]) -> dict[str, int]:
-    return {**counts, **{name: counts.get(name, 0) + 1 for name in names}}
-
-
-def _since(state: TurnProgress, called: CallFacts) -> TurnProgress:
-    """Invalidate what a call may have changed, and note a missing typed result."""
-    if called.may_have_changed_files:
-        state = replace(state, last_done="", unchanged_reads=frozenset[str]())
-    untyped = called.name in (READ, SEARCH) and called.outcome is Outcome.DONE and not called.facts
-    return replace(state, has_unknown_results=True) if called.is_reported_success or untyped else state
-
-
-def _with(state: TurnProgress, called: CallFacts) -> TurnProgress:
-    """Add the outcome of a call. A call whose result is gone adds nothing and causes no refusal."""
+    Not `current`: calls of a reply run in any order, so a read next to a change may show the old content.
+    """
     outcome = called.outcome
-    if outcome is Outcome.DONE:
-        state = replace(state, last_done=called.key, has_success=True)
-    if called.name == SEARCH and outcome is Outcome.DONE:
-        return _with_search(state, called)
-    if called.name != READ or outcome is Outcome.GONE:
+    untyped = called.name in (READ, SEARCH) and outcome is Outcome.DONE and not called.facts
+    if called.is_reported_success or untyped:
+        state = replace(state, has_unknown_results=True)
+    if outcome is Outcome.GONE:
         return state
-    state = replace(state, tried=(*state.tried, called.file))
-    if outcome in (Outcome.DONE, Outcome.FAILED):
-        state = replace(state, attempts=(*state.attempts, called.file))
-    if outcome is Outcome.DONE:
-        seen = FileRead(called.file, called.content)
-        state = replace(state, reads=(*state.reads, seen), unchanged_reads=state.unchanged_reads | {called.key})
+    if outcome is Outcome.DONE and current:
+        state = replace(state, done=state.done | {called.key})
+    if outcome is Outcome.FAILED and current:
+        state = replace(state, failed=state.failed | {called.key})
+    if called.name == READ:
+        state = replace(state, attempts=(*state.attempts, called.path))
+        if outcome is not Outcome.DONE:
+            return state
+        path = plain_path(called.file)
+        goes_on = isinstance(called.facts.get("next_offset"), int)
+        return replace(
+            state,
+            reads=(*state.reads, called.file),
+            contents={**state.contents, path: called.content or ""},
+            partly_read=state.partly_read | {path} if goes_on else state.partly_read - {path},
+        )
+    result = called.step.result
+    if called.name == SEARCH and result is not None and (search := search_of(result)) is not None:
+        within = called.path or str(called.args.get("glob") or "")
+        return replace(state, searches=(*state.searches, replace(search, within=within)))
+    if called.name == FIND:
+        files = called.facts.get("files")
+        found = [path for path in files if isinstance(path, str)] if isinstance(files, list) else []
+        pattern = str(called.args.get("pattern", ""))
+        return replace(state, finds=(*state.finds, pattern), found_files=(*state.found_files, *found))
     return state
-
-
-def _with_search(state: TurnProgress, called: CallFacts) -> TurnProgress:
-    assert called.step.result is not None
-    if not isinstance(called.facts.get("files"), list):
-        return state
-    found = candidates_of(called.step.result)
-    query = called.args.get("query")
-    searched = PastSearch(query if isinstance(query, str) else "", bool(found))
-    return replace(state, searches=(*state.searches, searched), candidates=found or state.candidates)
 
 
 # Repairs of the model's calls
@@ -406,21 +347,17 @@ _SAYS_NOTHING: Final = word_set(
 _SHORTEST: Final = 3
 
 
-def simplify_query(query: str) -> str:
-    """Return the first meaningful word that is not weak; the query itself if there is none.
+def simplify_query(query: str, terms: Sequence[Term]) -> str:
+    """Return the word of a query to search for: one that the message names, or the first meaningful one.
 
     Words end at white space, quotes, brackets and ``\\ . , ; :``. Question words, declaration keywords and `self` are
     skipped, ignoring case: `where is fn parse_line` gives `parse_line`, `Session::open()` gives `Session`,
     `os.path.join` gives `path`.
     """
-    words = (match[0] for match in _WORD.finditer(query))
-    return next((word for word in words if word.lower() not in _SAYS_NOTHING and not is_weak_query(word)), query)
-
-
-def is_weak_query(query: str) -> bool:
-    """Whether a query would match everything: empty, shorter than three characters, or `git`."""
-    word = query.strip()
-    return len(word) < _SHORTEST or word.lower() == "git"
+    words = [match[0] for match in _WORD.finditer(query)]
+    names = {term.text for term in terms if term.is_identifier}
+    useful = [word for word in words if word.lower() not in _SAYS_NOTHING and len(word) >= _SHORTEST]
+    return next((word for word in useful if word in names), next(iter(useful), query))
 
 
 def repair_reply(turn: TurnFacts, parts: Sequence[Part]) -> AcceptReply:
@@ -436,7 +373,8 @@ def _search(turn: TurnFacts, use: ToolUse, changed: dict[str, str]) -> ToolUse:
         return use
     right: Args = dict(called.args)
     query, scope = called.query, turn.scope
-    if query is not None and turn.rules.simplify_queries and (word := simplify_query(query)) != query:
+    terms = () if turn.intent is None else turn.intent.terms
+    if query is not None and turn.rules.simplify_queries and (word := simplify_query(query, terms)) != query:
         changed["simplify_queries"] = f"{quoted(query)} is searched as {quoted(word)}"
         right["query"] = word
     if scope is not None and not (called.path and is_inside(called.path, scope)):

@@ -1,25 +1,22 @@
-"""Facts about a turn: the tool and outcome of each call, the intent of the message, and evidence from earlier turns."""
+"""Facts about a turn: the tool and outcome of each call, and the intent of the message."""
 
 from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum, auto
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from holdfast.agent.guard import PastReply, ReplyCall, TurnHistory
-from holdfast.agent.surface import Surface
 from holdfast.config.config import GuardrailsConfig
 from holdfast.contract.enums import Failure, State
 from holdfast.contract.json import Args
 from holdfast.contract.tool import Tool
-from holdfast.guardrails.evidence import is_evidence_alone, is_inside, is_plain, plain_path
-from holdfast.guardrails.intent import EDIT, LIST, READ, SEARCH, EarlierContext, Intent, Mode, intent_of, is_assent
-from holdfast.models.requests.words import paths_in
+from holdfast.guardrails.evidence import plain_path
+from holdfast.guardrails.intent import EDIT, LIST, READ, SEARCH, EarlierContext, Intent, Kind, intent_of, is_assent
 
 CHANGE_TOOLS: Final = frozenset({EDIT, "file.write"})
 READ_ONLY_TOOLS: Final = frozenset(
@@ -95,6 +92,24 @@ class CallFacts(Struct, frozen=True):
         return self.name not in READ_ONLY_TOOLS and self.outcome is not Outcome.NOT_RUN
 
     @property
+    def is_failed_change(self) -> bool:
+        """Whether it is an edit or a write that failed, and so changed nothing."""
+        return self.name in CHANGE_TOOLS and self.outcome is Outcome.FAILED
+
+    @property
+    def settles(self) -> bool:
+        """Whether a user rejected the call, or it may have changed something without failing."""
+        result = self.step.result
+        rejected = result is not None and result.failure is Failure.REJECTED
+        return rejected or (self.may_have_changed_files and not self.is_failed_change)
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the model called a tool that it does not have."""
+        result = self.step.result
+        return result is not None and result.failure in (Failure.NOT_ALLOWED, Failure.UNKNOWN_TOOL)
+
+    @property
     def is_reported_success(self) -> bool:
         """Whether the model was told of a success whose typed result is gone."""
         return self.step.result is None and self.step.sent is not None and not self.step.sent.error
@@ -129,16 +144,24 @@ def is_by_runtime(each: PastReply) -> bool:
     return bool(each.calls) and all(step.use.id.startswith(RUNTIME_ID_PREFIX) for step in each.calls)
 
 
-ToolNaming = Callable[[Tool], str]
-"""Returns a tool's name as the model writes it."""
+class CallStyle(Protocol):
+    """How the model writes calls."""
+
+    def name(self, tool: Tool) -> str:
+        """Return the name of a tool as the model writes it."""
+        ...
+
+    def call(self, tool: Tool, args: Args) -> str:
+        """Return a call as the model writes it."""
+        ...
 
 
 class ToolIndex:
     """The tools that a caller can see, by each of their names."""
 
-    def __init__(self, tools: Sequence[Tool], written: ToolNaming) -> None:
-        self._tools = tuple(tools)
-        self._written = {tool.name: written(tool) for tool in tools}
+    def __init__(self, tools: Sequence[Tool], style: CallStyle) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._style = style
         self._names = {name: tool.name for tool in tools for name in (*tool.names, tool.api_name)}
 
     def has(self, *names: str) -> bool:
@@ -146,21 +169,24 @@ class ToolIndex:
 
     def written(self, name: str) -> str:
         """Return the name as the model writes it."""
-        return self._written.get(name, name)
+        tool = self._tools.get(name)
+        return name if tool is None else self._style.name(tool)
 
-    def on_surface(self, surface: Surface) -> tuple[str, ...]:
-        return tuple(sorted(tool.name for tool in surface.select(self._tools)))
+    def written_call(self, name: str, args: Args) -> str:
+        """Return a call as the model writes it. The tool must be one of these."""
+        return self._style.call(self._tools[name], args)
 
     def called(self, step: ReplyCall) -> CallFacts:
         name = self._names.get(step.use.name, step.use.name)
         args = step.use.parsed
-        return CallFacts(step, name, args or {}, _key(name, step.use.arguments if args is None else args))
+        return CallFacts(step, name, args or {}, call_key(name, step.use.arguments if args is None else args))
 
     def calls(self, rounds: Sequence[PastReply]) -> Iterator[CallFacts]:
         return (self.called(step) for each in rounds for step in each.calls)
 
 
-def _key(name: str, args: Args | str) -> str:
+def call_key(name: str, args: Args | str) -> str:
+    """Return a text that is equal for calls with the same tool and arguments."""
     if isinstance(args, str):
         return json.dumps([name, args])
     said: dict[str, Any] = {key: value for key, value in args.items() if value is not None and key != "label"}
@@ -176,107 +202,30 @@ class TurnFacts(Struct, frozen=True, kw_only=True):
     tools: ToolIndex
     intent: Intent | None = None
     """None if the message includes text that is not the user's, because its words then say nothing about the intent."""
-    named: tuple[str, ...] = ()
-    """Files that the message names."""
-    surface_tools: tuple[str, ...] = ()
-    """The available tools of the surface."""
     scope_missing: bool = False
     """A search of this turn has shown that the folder in the message does not exist."""
-    earlier_evidence: tuple[str, ...] = ()
-    """Files that were read before this message and answer it."""
-
-    @property
-    def investigates(self) -> bool:
-        """Whether the answer must be found in the code and the tools to find it are available."""
-        return self.intent is not None and self.intent.investigates and self.tools.has(SEARCH, READ)
-
-    @property
-    def needs_evidence(self) -> bool:
-        return self.rules.evidence and self.investigates
-
-    @property
-    def mode(self) -> Mode:
-        return Mode.GENERAL if self.intent is None else self.intent.mode
-
-    @property
-    def files_needed(self) -> int:
-        """The number of files that must show the answer, if there are as many."""
-        return 2 if self.intent is not None and self.intent.broad else 1
-
-    @property
-    def surface(self) -> Surface | None:
-        return self.intent.surface if self.rules.surfaces and self.intent is not None else None
 
     @property
     def scope(self) -> str | None:
-        """The folder that calls and answers are limited to, unless a search has shown that it does not exist."""
+        """The folder that searches are limited to, unless a search has shown that it does not exist."""
         return self.intent.scope if self.rules.scope and self.intent is not None and not self.scope_missing else None
 
-    def shows(self, path: str, content: str) -> bool:
-        """Whether a file that no search found is evidence. The result is the same throughout a turn."""
-        if self.intent is None:
-            return False
-        if self.rules.scope and self.intent.scope is not None and not is_inside(path, self.intent.scope):
-            return False
-        return is_evidence_alone(self.mode, path, content, self.intent.names)
 
-
-def facts_of(rules: GuardrailsConfig, tools: Sequence[Tool], turn: TurnHistory, written: ToolNaming) -> TurnFacts:
-    catalogue = ToolIndex(tools, written)
-    intent, named = (None, ()) if turn.has_foreign_text else _asked(turn, catalogue)
-    if intent is None:
-        return TurnFacts(rules=rules, tools=catalogue, named=named)
-    scope_missing = intent.scope is not None and any(
+def facts_of(rules: GuardrailsConfig, tools: ToolIndex, turn: TurnHistory) -> TurnFacts:
+    intent = None if turn.has_foreign_text else _asked(turn, tools)
+    scope_missing = intent is not None and any(
         # Words such as "client/server" only look like a path.
         called.name == SEARCH and called.path == intent.scope and called.outcome is Outcome.FAILED
-        for called in catalogue.calls(turn.replies)
+        for called in tools.calls(turn.replies)
     )
-    surface_tools = catalogue.on_surface(intent.surface)
-    found = TurnFacts(
-        rules=rules,
-        tools=catalogue,
-        intent=intent,
-        named=named,
-        surface_tools=surface_tools,
-        scope_missing=scope_missing,
-    )
-    return (
-        replace(found, earlier_evidence=tuple(_earlier_evidence(found, turn.earlier_replies)))
-        if found.needs_evidence
-        else found
-    )
+    return TurnFacts(rules=rules, tools=tools, intent=intent, scope_missing=scope_missing)
 
 
-def _asked(turn: TurnHistory, tools: ToolIndex) -> tuple[Intent | None, tuple[str, ...]]:
-    """Return the intent of the message and the files it names.
-
-    A bare assent ("yes") has the surface of the last message that says more; what it agrees to is in the replies
-    between them.
-    """
-    earlier = earlier_context(turn.earlier_replies, tools)
-    if not is_assent(turn.prompt):
-        return intent_of(turn.prompt, earlier), tuple(paths_in(turn.prompt))
-    meant = next((words for words in reversed(turn.earlier_prompts) if words is None or not is_assent(words)), "")
-    if meant is None:
-        return None, ()
-    return Intent(surface=intent_of(meant, earlier).surface), tuple(paths_in(meant))
-
-
-def _earlier_evidence(turn: TurnFacts, earlier: Sequence[PastReply]) -> Iterator[str]:
-    """Yield earlier reads that answer the message, unless a later call or one of the same reply may have changed the
-    file."""
-    contents: dict[str, str] = {}
-    for each in earlier:
-        calls = [turn.tools.called(step) for step in each.calls]
-        changes = [called for called in calls if called.may_have_changed_files]
-        for called in changes:
-            changed = plain_path(called.file) if called.name in CHANGE_TOOLS and is_plain(called.file) else ""
-            contents = {path: content for path, content in contents.items() if changed and path != changed}
-        for called in calls:
-            if not changes and called.name == READ and called.content is not None:
-                path = plain_path(called.file)
-                contents[path] = contents.get(path, "") + called.content
-    return (path for path, content in contents.items() if turn.shows(path, content))
+def _asked(turn: TurnHistory, tools: ToolIndex) -> Intent:
+    """Return the intent of the message. What a bare assent ("yes") agrees to is in the replies before it."""
+    if is_assent(turn.prompt):
+        return Intent(kind=Kind.OTHER)
+    return intent_of(turn.prompt, earlier_context(turn.earlier_replies, tools))
 
 
 def earlier_context(rounds: Sequence[PastReply], tools: ToolIndex) -> EarlierContext:

@@ -42,6 +42,7 @@ _LEGS = ("you", "approve", "reject")
 _WIDTH = 60
 _ASKED = "(the model is asked)"
 _UNENDED = "\\ No newline at end of file"
+_DATE = "2026-03-01T12:00:00Z"
 _AUTHOR = ("-c", "user.name=Ann", "-c", "user.email=ann@example.org", "-c", "commit.gpgsign=false")
 
 
@@ -109,7 +110,7 @@ def play(scenario: str, root: Path) -> None:
                 _put(root, section)
             case "commit":
                 _git(root, "add", "-A")
-                _git(root, *_AUTHOR, "commit", "-q", "-m", section.about)
+                _git(root, *_AUTHOR, "commit", "-q", f"--date={_DATE}", "-m", section.about)
             case "config":
                 said = (line.split("=", 1) for line in section.lines)
                 flags |= {key.strip(): parse_json(value) for key, value in said}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.models.requests.masked_text import mask
-from holdfast.models.requests.words import WordKind, kind_of, paths_in, strip_line_number, words_in
+from holdfast.models.requests.words import WordKind, kind_of, strip_line_number, words_in
 
 
 @pytest.mark.spec("M2")
@@ -36,9 +36,3 @@ def test_a_line_reference_is_separated_from_its_path(suffix: str) -> None:
     assert strip_line_number(f"a.py{suffix}") == "a.py"
     (word,) = words_in(mask(f"a.py{suffix}"))
     assert (word.text, word.line_suffix, word.kind) == ("a.py", suffix, WordKind.FILE)
-
-
-@pytest.mark.spec("M2")
-def test_paths_in_an_answer_are_found_without_urls_calls_and_mentions_in_code() -> None:
-    answer = "See `src/a.py:3`, [b.md](https://example.org/c.py) and response.json().\n```\nopen('d.py')\ne.py\n```\n"
-    assert paths_in(answer) == ["src/a.py", "b.md", "e.py"]

@@ -7,9 +7,18 @@ from decimal import Decimal
 import pytest
 
 from holdfast.contract.message import Message, Text, Thinking, ToolResult, ToolUse
-from holdfast.models.port import ModelError, ModelEvent, ModelFault, PartEnded, Retrying, Settings, Usage
+from holdfast.models.port import (
+    CORRECTION_MARK,
+    ModelError,
+    ModelEvent,
+    ModelFault,
+    PartEnded,
+    Retrying,
+    Settings,
+    Usage,
+)
 from holdfast.models.text_protocol.prompt import CALL_FORMS
-from holdfast.models.text_protocol.text_model import CORRECTION_MARK, TextModel
+from holdfast.models.text_protocol.text_model import TextModel
 from tests.models.exchanges import HELLO, end, hear, parts, run
 from tests.models.text_protocol.scripted_model import SPENT, TOOLS, Scripted, written
 
@@ -74,7 +83,7 @@ def test_an_invalid_reply_is_corrected_once_with_an_explanation(flawed: str) -> 
 @pytest.mark.spec("M3")
 def test_a_second_problem_of_the_same_kind_fails_and_keeps_nothing(flawed: str) -> None:
     asked = Corrected(flawed)
-    assert asked.error is not None and asked.error.fault is ModelFault.PROTOCOL
+    assert asked.error is not None and asked.error.fault is ModelFault.MALFORMED
     assert "small:writer" in str(asked.error) and "nothing was run" in str(asked.error)
     assert len(asked.model.asked) == 2
     assert not [event for event in asked.events if isinstance(event, PartEnded)]

@@ -21,7 +21,7 @@ SOURCE: Final = frozenset(
     "rs go ts tsx js jsx py c cpp h hpp sh bash zsh fish html css scss sql xml".split()  # noqa: SIM905
 )
 CONFIG: Final = frozenset("toml json yaml yml env".split())  # noqa: SIM905
-SMALL_EXTENSIONS: Final = SOURCE | CONFIG | frozenset("md mdx rst txt".split())  # noqa: SIM905
+SMALL_EXTENSIONS: Final = SOURCE | CONFIG | frozenset("ini cfg conf properties md mdx rst txt".split())  # noqa: SIM905
 """File types shown to models with a small context."""
 SMALL_SKIPPED: Final = (".hg", "build", "dist", "node_modules", "target")
 SKIPPED_NAMES: Final = (".git",)
