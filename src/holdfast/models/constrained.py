@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -58,6 +59,8 @@ _ANSWER_SCHEMA: Final[dict[str, Any]] = {
     "required": [ANSWER],
     "additionalProperties": False,
 }
+_BEGUN_ANSWER: Final = re.compile(rf'\s*+\{{\s*+"{ANSWER}"\s*+:\s*+("(?:[^"\\]|\\.)*+(?:"|\\?\Z))', re.DOTALL)
+"""The first key of a reply counts, whatever follows it."""
 _PROBE: Final = "Count from one to three in words."
 _PROBE_KEY: Final = "holdfast"
 _PROBE_TOKENS: Final = 24
@@ -207,13 +210,15 @@ class ConstrainedReply:
 
 
 def _begun_answer(text: str) -> str:
-    """Return the answer that a truncated reply begins; empty if it begins none."""
+    """Return the answer that a truncated reply begins; empty if it does not begin with one."""
+    found = _BEGUN_ANSWER.match(text)
+    if found is None:
+        return ""
     try:
-        value: object = jiter.from_json(text.encode(errors="replace"), partial_mode="trailing-strings")
+        value: object = jiter.from_json(found[1].encode(errors="replace"), partial_mode="trailing-strings")
     except ValueError:
         return ""
-    answer = cast(dict[str, Any], value).get(ANSWER) if isinstance(value, dict) else None
-    return answer if isinstance(answer, str) else ""
+    return value if isinstance(value, str) else ""
 
 
 class ConstrainedModel(WrappedModel):
