@@ -244,7 +244,7 @@ def earlier(shown: str) -> tuple[PastReply, ...]:
 
 
 @pytest.mark.spec("M4", "P6")
-@settings(max_examples=rounds(80, 400), deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=rounds(30, 400), deadline=None, suppress_health_check=SLOW)
 @given(st.data(), prompts, shows, st.booleans())
 def test_with_all_rules_on_every_turn_ends_and_is_replayed_as_it_was(
     data: st.DataObject, prompt: str, shown: str, foreign: bool
@@ -254,7 +254,7 @@ def test_with_all_rules_on_every_turn_ends_and_is_replayed_as_it_was(
 
 
 @pytest.mark.spec("M4", "P6")
-@settings(max_examples=rounds(60, 300), deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=rounds(25, 300), deadline=None, suppress_health_check=SLOW)
 @given(st.data(), prompts, shows, st.sets(st.sampled_from([rule for rule in RULES if rule != "rounds"])))
 def test_with_any_rules_off_what_was_decided_is_still_found_again(
     data: st.DataObject, prompt: str, shown: str, off: set[str]
@@ -265,7 +265,7 @@ def test_with_any_rules_off_what_was_decided_is_still_found_again(
 
 
 @pytest.mark.spec("M4", "P6")
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=rounds(40, 400), deadline=None)
 @given(st.data(), prompts, st.lists(st.lists(calls, min_size=1, max_size=3), max_size=12), replies)
 def test_with_every_rule_off_nothing_is_ever_done(
     data: st.DataObject, prompt: str, asked: list[list[ToolUse]], reply: Sequence[Part]
@@ -292,7 +292,7 @@ typed = st.dictionaries(st.sampled_from(KEYS), odd) | odd
 
 
 @pytest.mark.spec("M4", "P6")
-@settings(max_examples=rounds(150, 1000), deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=rounds(40, 1000), deadline=None, suppress_health_check=SLOW)
 @given(prompts, st.lists(st.lists(st.tuples(calls, typed), min_size=1, max_size=3), max_size=4), replies, st.booleans())
 def test_no_result_breaks_a_decision(
     prompt: str, asked: list[list[tuple[ToolUse, Any]]], reply: Sequence[Part], own: bool

@@ -257,7 +257,7 @@ _TEXTS = st.one_of(
 
 
 @given(_TEXTS, st.lists(st.integers(0, 60), max_size=6), st.booleans())
-@settings(max_examples=rounds(200, 4000), deadline=None)
+@settings(max_examples=rounds(80, 4000), deadline=None)
 @pytest.mark.spec("M3b")
 def test_the_parts_do_not_depend_on_the_chunks(text: str, cuts: list[int], whole: bool) -> None:
     places = sorted({min(cut, len(text)) for cut in cuts} | {0, len(text)})

@@ -250,7 +250,7 @@ def test_an_answer_is_shown_while_it_arrives() -> None:
 
 
 @given(REPLY, st.integers(1, 9), st.sampled_from(("end", "tool_use", "max_tokens", "other")))
-@settings(max_examples=rounds(200, 4000), deadline=None)
+@settings(max_examples=rounds(80, 4000), deadline=None)
 @pytest.mark.spec("M3c")
 def test_any_text_is_an_answer_or_calls_or_sent_back(text: str, size: int, stop: Any) -> None:
     inner = Scripted([written(text, stop=stop, size=size), written("Sorry.")])

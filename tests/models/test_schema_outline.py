@@ -232,7 +232,7 @@ _ARGUMENTS = st.recursive(
     _schemas(0),
     st.lists(st.dictionaries(_NAMES, _ARGUMENTS, max_size=3), min_size=1, max_size=8),
 )
-@settings(max_examples=rounds(150, 3000), deadline=None)
+@settings(max_examples=rounds(50, 3000), deadline=None)
 @pytest.mark.spec("M3b")
 def test_whatever_a_schema_accepts_can_be_written_without_its_nulls(
     schema: dict[str, Any], shared: dict[str, Any], tried: list[dict[str, Json]]
@@ -256,7 +256,7 @@ _JSON = st.recursive(
 
 
 @given(st.dictionaries(_KEYS, _JSON, max_size=6))
-@settings(max_examples=rounds(100, 2000), deadline=None)
+@settings(max_examples=rounds(40, 2000), deadline=None)
 @pytest.mark.spec("M3b")
 def test_any_json_in_place_of_a_schema_gives_an_object_schema(schema: dict[str, Any]) -> None:
     made = enforced_schema(schema)

@@ -287,7 +287,7 @@ _PROSE = st.text(st.sampled_from("abc .,'()\n"), max_size=30).map(lambda text: f
 
 
 @pytest.mark.spec("M3")
-@settings(max_examples=rounds(80, 500), deadline=None)
+@settings(max_examples=rounds(40, 500), deadline=None)
 @given(before=_PROSE, behind=_PROSE, args=_ARGS, name=st.sampled_from([tool.name for tool in TOOLS]), data=st.data())
 def test_every_form_round_trips_between_prose(
     before: str, behind: str, args: dict[str, Any], name: str, data: st.DataObject
@@ -305,7 +305,7 @@ def test_every_form_round_trips_between_prose(
 
 
 @pytest.mark.spec("M3")
-@settings(max_examples=rounds(150, 1000), deadline=None)
+@settings(max_examples=rounds(50, 1000), deadline=None)
 @given(
     text=st.one_of(REPLY, st.text(max_size=60)),
     before=st.sampled_from(["", CALL, "```\n", "<tool_call>", "[{", '{"name": "']),
@@ -324,7 +324,7 @@ _JUNK = st.lists(st.sampled_from(_WORDS), max_size=30).map("".join)
 
 
 @pytest.mark.spec("M3")
-@settings(max_examples=rounds(150, 1000), deadline=None)
+@settings(max_examples=rounds(50, 1000), deadline=None)
 @given(text=_JUNK)
 def test_text_that_names_no_tool_has_no_calls(text: str) -> None:
     assert find_calls(text, TOOLS).calls == ()
