@@ -276,7 +276,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weights", type=Path, help="the folder with llama.cpp and the weights")
     parser.add_argument("--server", help="the address of a running server instead")
-    parser.add_argument("--set", default="dev", help="the set of tasks, dev or held_out (default: dev)")
+    parser.add_argument("--set", default="dev", choices=tuple(TASKS), help="the set of tasks (default: dev)")
     parser.add_argument("--ways", default=",".join(WAYS), help="native, text, constrained (default: all)")
     parser.add_argument("--rails", default="on,off", help="guard-rails on, off or both (default: both)")
     parser.add_argument("--only", default="", help="ids of tasks, separated by commas")
@@ -290,6 +290,10 @@ def main() -> None:
     tasks = [task for task in TASKS[options.set] if not options.only or task.id in options.only.split(",")]
     if not (options.server or options.weights):
         parser.error("give --weights or --server")
+    if unknown := {*options.ways.split(",")} - {*WAYS}:
+        parser.error(f"--ways has no {', '.join(sorted(unknown))}; give some of {', '.join(WAYS)}")
+    if not tasks:
+        parser.error(f"--only names no task of the set {options.set}")
     with served(options.weights) if options.weights else nullcontext(options.server) as address:
         model = RecordedModel(RemoteModel(endpoint(address)), options.replies)
         asyncio.run(measure(options, model, tasks))
