@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from holdfast import Attachment, Result, Runtime, tool
 from holdfast.agent.conversation import SetResult
 from holdfast.cli.attachment_view import save_attachments
-from holdfast.cli.json_output import result_output
 from holdfast.contract.json import encode_json
 from holdfast.contract.message import ToolResult
+from holdfast.json_output import result_output
 from holdfast.mcp.client.tool_call import result_from
 from holdfast.mcp.server.wire import clean, to_wire
 from holdfast.models.attachments import missing_reason

@@ -25,7 +25,7 @@ PROGRAM = f'''
 import asyncio, json, sys
 from pathlib import Path
 from holdfast import Result, Runtime, tool
-from holdfast.cli.json_output import result_output
+from holdfast.json_output import result_output
 from holdfast.cli.reference import objects
 from holdfast.mcp.server.wire import to_wire
 from holdfast.store.ledger import Ledger

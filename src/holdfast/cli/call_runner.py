@@ -184,7 +184,7 @@ def show_result(
         if save is not None and is_missing(result.attachments):
             code = code or 1
     if as_json:
-        from holdfast.cli.json_output import result_output
+        from holdfast.json_output import result_output
 
         console.print_json(result_output(result, pending_call))
         if pending_call is not None:

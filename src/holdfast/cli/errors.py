@@ -61,7 +61,7 @@ def kind_of(error: BaseException) -> str:
 def report(kind: str, message: str, exit_code: int, *, as_json: bool = False) -> int:
     """Print the error and return the exit code."""
     if as_json:
-        from holdfast.cli.json_output import ErrorOutput, FailedOutput
+        from holdfast.json_output import ErrorOutput, FailedOutput
 
         print_json(FailedOutput(error=ErrorOutput(kind=kind, message=message, exit_code=exit_code)))
     else:

@@ -15,13 +15,13 @@ from msgspec.structs import asdict
 
 from holdfast.cli import console
 from holdfast.cli.errors import Cancelled, UsageProblem
-from holdfast.cli.json_output import waits_for
 from holdfast.cli.layout import Quote, field_lines, label_line, quote, quoted_field_lines, wrap_sentence
 from holdfast.cli.prompt import PromptDismissed, confirm, page
 from holdfast.contract.call import PendingCall
 from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError, NotPending, StaleApproval
 from holdfast.contract.json import parse_json
+from holdfast.json_output import waits_for
 from holdfast.rules.chain import reason_with_source
 from holdfast.rules.decider import CHANGED
 from holdfast.runtime.approvals import describe_changes

@@ -10,7 +10,7 @@ from typing import Final, get_type_hints
 import click
 from msgspec import Struct
 
-from holdfast.cli import json_output
+from holdfast import json_output
 from holdfast.cli.app import PROGRAM
 from holdfast.cli.root import CONTEXT, DefaultGroup, holdfast
 from holdfast.contract import result as result_module

@@ -11,10 +11,10 @@ import click
 from holdfast.cli import console
 from holdfast.cli.chat.documents import find_document, find_driver, known_documents, location, project_of
 from holdfast.cli.errors import UsageProblem
-from holdfast.cli.json_output import StopOutput
 from holdfast.cli.project_context import Flags
 from holdfast.cli.root import with_flags
 from holdfast.contract.call import ProcessIdentity
+from holdfast.json_output import StopOutput
 
 
 @click.command()

@@ -15,13 +15,13 @@ from holdfast.cli.arguments import read_text
 from holdfast.cli.chat.documents import location, project_of
 from holdfast.cli.chat.trust_prompt import record_trust, wants_trust
 from holdfast.cli.errors import UsageProblem
-from holdfast.cli.json_output import WrittenOutput
 from holdfast.cli.layout import print_message
 from holdfast.cli.project_context import Flags
 from holdfast.cli.root import with_flags
 from holdfast.contract.json import encode_json
 from holdfast.factory.chat import review_trust
 from holdfast.factory.runtime import find_skills
+from holdfast.json_output import WrittenOutput
 from holdfast.models.from_config import check_name
 from holdfast.text.escape import escape
 

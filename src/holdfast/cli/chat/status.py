@@ -23,7 +23,6 @@ from holdfast.cli.chat.documents import (
     project_of,
 )
 from holdfast.cli.chat.trust_prompt import is_trusted
-from holdfast.cli.json_output import DocumentOutput, SlotOutput, position
 from holdfast.cli.layout import field_lines, quoted_field_lines, wrap_sentence
 from holdfast.cli.pending_view import record_shown, tool_use_lines
 from holdfast.cli.project_context import Flags, open_runtime_for, warn_about_config
@@ -32,6 +31,7 @@ from holdfast.config.config import Config
 from holdfast.contract.call import PendingCall
 from holdfast.contract.errors import HoldfastError
 from holdfast.factory.chat import review_trust
+from holdfast.json_output import DocumentOutput, SlotOutput, position
 
 _NEXT: Final = {
     "categorise": "new calls are judged",

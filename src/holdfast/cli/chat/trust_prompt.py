@@ -14,7 +14,6 @@ from holdfast.chat.document import Document
 from holdfast.chat.frontmatter.evaluation import digest_of_frontmatter
 from holdfast.cli import console
 from holdfast.cli.chat.documents import location
-from holdfast.cli.json_output import JsonObject
 from holdfast.cli.layout import field_lines, quote, quoted_field_lines, wrap_sentence
 from holdfast.cli.project_context import Flags, whoami
 from holdfast.cli.prompt import confirm
@@ -24,6 +23,7 @@ from holdfast.config.options import describe_loosening as in_words
 from holdfast.config.options import file_value
 from holdfast.factory.chat import TOOLS_OPTION, ChatSession, TrustReview, review_trust
 from holdfast.fs.own_paths import user_state_dir
+from holdfast.json_output import JsonObject
 from holdfast.store.trust import TrustStore
 from holdfast.text.escape import escape, escape_once
 from holdfast.text.toml import toml_lines

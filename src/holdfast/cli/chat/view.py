@@ -16,7 +16,6 @@ from holdfast.cli import console
 from holdfast.cli.attachment_view import print_attachments
 from holdfast.cli.chat.documents import location
 from holdfast.cli.chat.stream import StatusLine, TextStream
-from holdfast.cli.json_output import OutcomeOutput, call_preview, event_output
 from holdfast.cli.layout import field_lines, format_log_event, print_log_line, print_message, quote, wrap_sentence
 from holdfast.cli.pending_view import PendingView, diff_style, tool_use_lines
 from holdfast.contract.call import PendingCall
@@ -35,6 +34,7 @@ from holdfast.contract.event import (
 from holdfast.contract.json import encode_json
 from holdfast.contract.result import Result
 from holdfast.factory.chat import ChatSession
+from holdfast.json_output import OutcomeOutput, call_preview, event_output
 from holdfast.models.from_config import OPERATOR
 from holdfast.models.port import CallBegun, Retrying, TextDelta, ThinkingDelta, Usage
 from holdfast.registry.source_loader import WAITING_FOR_SOURCES

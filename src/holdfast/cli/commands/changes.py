@@ -12,13 +12,13 @@ import click
 
 from holdfast.cli import console
 from holdfast.cli.commands.ledger import format_time, record_preview
-from holdfast.cli.json_output import ChangeOutput, ChangingCallOutput
 from holdfast.cli.layout import print_table, quote
 from holdfast.cli.pending_view import print_unreadable
 from holdfast.cli.project_context import Flags, project_here, tools_by_name
 from holdfast.cli.root import complete_call, with_flags
 from holdfast.contract.errors import LedgerCorrupt
 from holdfast.factory.runtime import Project, open_ledger
+from holdfast.json_output import ChangeOutput, ChangingCallOutput
 from holdfast.runtime.undo.restore import PathUndo, Undo, diff_of
 from holdfast.store.changes import changing_calls, net_changes, undone_by
 from holdfast.store.ledger import Ledger

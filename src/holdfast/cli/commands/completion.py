@@ -7,8 +7,8 @@ from click.shell_completion import ShellComplete, get_completion_class
 
 from holdfast.cli.app import COMPLETION, PROGRAM
 from holdfast.cli.console import print_json, print_out
-from holdfast.cli.json_output import ScriptOutput
 from holdfast.cli.root import json_option
+from holdfast.json_output import ScriptOutput
 
 
 @click.command()

@@ -15,7 +15,6 @@ from msgspec.structs import asdict
 
 from holdfast.cli import console
 from holdfast.cli.errors import UsageProblem
-from holdfast.cli.json_output import CheckOutput, ConfigurationOutput, EditedOutput, PlacesOutput
 from holdfast.cli.layout import wrap_sentence
 from holdfast.cli.project_context import Flags, open_runtime_for, project_here
 from holdfast.cli.prompt import edit_text as edited
@@ -29,6 +28,7 @@ from holdfast.contract.errors import ConfigError
 from holdfast.factory.runtime import check_config, config_warnings
 from holdfast.fs.own_paths import user_config_file
 from holdfast.fs.replace import write_private
+from holdfast.json_output import CheckOutput, ConfigurationOutput, EditedOutput, PlacesOutput
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.escape import escape
 

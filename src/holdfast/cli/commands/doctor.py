@@ -14,7 +14,6 @@ import click
 from holdfast.cli import console
 from holdfast.cli.commands.ledger import format_entries
 from holdfast.cli.errors import FAILED
-from holdfast.cli.json_output import FindingOutput
 from holdfast.cli.layout import wrap_sentence
 from holdfast.cli.project_context import Flags
 from holdfast.cli.root import with_flags
@@ -24,6 +23,7 @@ from holdfast.contract.errors import HoldfastError
 from holdfast.factory.builtin import configured_tools
 from holdfast.factory.runtime import Project, config_warnings, load_project, open_ledger
 from holdfast.helper_process import system_program
+from holdfast.json_output import FindingOutput
 from holdfast.store.ledger import Ledger
 from holdfast.store.memory.embedders import choose_embedder
 from holdfast.text.escape import escape

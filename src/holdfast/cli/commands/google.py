@@ -11,7 +11,6 @@ import click
 
 from holdfast.cli import console
 from holdfast.cli.errors import FAILED, UsageProblem, report
-from holdfast.cli.json_output import GoogleLoginOutput
 from holdfast.cli.layout import print_message, print_table
 from holdfast.cli.project_context import Flags, open_runtime_for, project_here
 from holdfast.cli.root import DefaultGroup, with_flags
@@ -19,6 +18,7 @@ from holdfast.contract.elicitation import Elicitation, UrlRequest
 from holdfast.contract.errors import HoldfastError
 from holdfast.factory.google import google_logins, google_service
 from holdfast.factory.runtime import Project
+from holdfast.json_output import GoogleLoginOutput
 from holdfast.tools.google.endpoints import FAMILIES, Family
 from holdfast.tools.google.oauth import Grant
 from holdfast.tools.google.service import SECRET_SCOPE, Google, needs_packages

@@ -10,8 +10,8 @@ import click
 
 from holdfast.cli import console
 from holdfast.cli.errors import UsageProblem
-from holdfast.cli.json_output import TopicOutput
 from holdfast.cli.root import COMMANDS, json_option
+from holdfast.json_output import TopicOutput
 from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean
 

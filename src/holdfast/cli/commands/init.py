@@ -11,10 +11,10 @@ import click
 
 from holdfast.cli import console
 from holdfast.cli.errors import UsageProblem
-from holdfast.cli.json_output import WrittenOutput
 from holdfast.cli.layout import field_lines
 from holdfast.cli.root import json_option
 from holdfast.config.roots import PROJECT_FILE
+from holdfast.json_output import WrittenOutput
 from holdfast.text.escape import escape_once
 
 SHORT: Final = """\

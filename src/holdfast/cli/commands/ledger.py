@@ -18,7 +18,6 @@ from msgspec.structs import asdict, replace
 from holdfast.cli import console
 from holdfast.cli.attachment_view import attachment_line, is_missing, save_attachments
 from holdfast.cli.errors import FAILED, report
-from holdfast.cli.json_output import CallOutput, NetworkOutput, PruningOutput, VerificationOutput
 from holdfast.cli.layout import label_line, print_table, quote, quoted_field_lines, wrap_sentence
 from holdfast.cli.pending_view import print_unreadable
 from holdfast.cli.project_context import Flags, project_here, read_ledger, tools_by_name, whoami
@@ -26,6 +25,7 @@ from holdfast.cli.root import DefaultGroup, complete_call, complete_tool, with_f
 from holdfast.contract.enums import State
 from holdfast.contract.tool import Tool
 from holdfast.factory.runtime import open_ledger
+from holdfast.json_output import CallOutput, NetworkOutput, PruningOutput, VerificationOutput
 from holdfast.net.hosts import normalize_host
 from holdfast.net.network_log import NETWORK_LOG, NetworkEntry, read_log
 from holdfast.rules.chain import source_name

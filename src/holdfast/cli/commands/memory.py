@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from holdfast.cli import console
 from holdfast.cli.call_runner import show_result
 from holdfast.cli.errors import Cancelled, UsageProblem
-from holdfast.cli.json_output import WrittenOutput
 from holdfast.cli.memory_files import markdown_files, read_file, render, write_file
 from holdfast.cli.project_context import Flags, open_runtime
 from holdfast.cli.prompt import edit_text
@@ -24,6 +23,7 @@ from holdfast.cli.root import DefaultGroup, with_flags
 from holdfast.contract.enums import State
 from holdfast.contract.errors import MemoryRefused
 from holdfast.contract.result import Result
+from holdfast.json_output import WrittenOutput
 from holdfast.text.escape import escape
 
 if TYPE_CHECKING:

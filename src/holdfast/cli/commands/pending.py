@@ -10,7 +10,6 @@ import click
 
 from holdfast.cli import console
 from holdfast.cli.answers import find_by_id
-from holdfast.cli.json_output import PendingOutput
 from holdfast.cli.layout import field_lines, print_message, quoted_field_lines, wrap_sentence
 from holdfast.cli.pending_view import group_identical, origin, print_pending, print_unreadable, record_shown
 from holdfast.cli.project_context import Flags, read_ledger
@@ -18,6 +17,7 @@ from holdfast.cli.projects import ProjectScope, all_ledgers, enter_project
 from holdfast.cli.root import complete_pending, with_flags
 from holdfast.contract.call import PendingCall
 from holdfast.contract.enums import State
+from holdfast.json_output import PendingOutput
 from holdfast.text.escape import escape_name
 
 

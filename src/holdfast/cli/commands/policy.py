@@ -15,8 +15,6 @@ from holdfast.cli import console
 from holdfast.cli.arguments import parse_arguments
 from holdfast.cli.chat.trust_prompt import bullet_lines
 from holdfast.cli.errors import FAILED, UsageProblem
-from holdfast.cli.json_output import ExplanationOutput as ExplanationOutput
-from holdfast.cli.json_output import FuzzingOutput, JsonObject, PolicyOutput
 from holdfast.cli.layout import print_table, wrap_sentence
 from holdfast.cli.project_context import Flags, open_runtime_for, project_here, servers_for, sources_started
 from holdfast.cli.root import DefaultGroup, complete_tool, with_context, with_flags
@@ -24,6 +22,8 @@ from holdfast.config.config import SHELL_READONLY, ApprovalConfig, Config
 from holdfast.config.layers import LayerReport
 from holdfast.config.options import Mark, Section, all_options, describe_loosening, file_value, is_table_list
 from holdfast.contract.enums import Verdict
+from holdfast.json_output import ExplanationOutput as ExplanationOutput
+from holdfast.json_output import FuzzingOutput, JsonObject, PolicyOutput
 from holdfast.rules.chain import source_name
 from holdfast.rules.decider import DecisionExplanation, ExplainedStep
 from holdfast.rules.shell.context import CommandContext

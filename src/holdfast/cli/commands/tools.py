@@ -11,7 +11,6 @@ import click
 
 from holdfast.cli import console
 from holdfast.cli.elicitation import attach_silent_elicitor
-from holdfast.cli.json_output import SkillOutput, ToolOutput
 from holdfast.cli.layout import print_message, print_table, quote, quoted_field_lines
 from holdfast.cli.project_context import Flags, open_runtime, project_here, require_server, servers_for, sources_started
 from holdfast.cli.root import complete_tool, with_context, with_flags
@@ -19,6 +18,7 @@ from holdfast.contract.enums import Verdict
 from holdfast.contract.errors import UnknownTool
 from holdfast.contract.tool import Tool
 from holdfast.factory.runtime import find_skills
+from holdfast.json_output import SkillOutput, ToolOutput
 from holdfast.rules.decider import AVAILABLE
 from holdfast.rules.skills import Skill
 from holdfast.runtime.runtime import Runtime

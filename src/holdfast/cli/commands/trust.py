@@ -27,7 +27,6 @@ from holdfast.cli.chat.trust_prompt import (
     review_lines,
 )
 from holdfast.cli.errors import UsageProblem
-from holdfast.cli.json_output import JsonObject, TrustOutput
 from holdfast.cli.layout import field_lines, print_table, quote, quoted_field_lines, wrap_sentence
 from holdfast.cli.project_context import Flags, warn_about_config, whoami
 from holdfast.cli.prompt import confirm
@@ -38,6 +37,7 @@ from holdfast.contract.errors import HoldfastError
 from holdfast.factory.chat import review_trust
 from holdfast.factory.runtime import Project, check_config, find_skills, load_project
 from holdfast.fs.own_paths import user_config_file
+from holdfast.json_output import JsonObject, TrustOutput
 from holdfast.rules.skill_file import MANIFEST, SKILL_FILE, InvalidSkill, SkillPermissions, permissions_of
 from holdfast.rules.skills import PROJECT_FOLDERS, Skill, SkillContent, read_content
 from holdfast.store.entries import TrustedContent

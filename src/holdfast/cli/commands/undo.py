@@ -19,13 +19,13 @@ from holdfast.cli.commands.changes import (
     ledger_and_undo,
 )
 from holdfast.cli.errors import FAILED, REJECTED, UsageProblem, report
-from holdfast.cli.json_output import UndoOutput
 from holdfast.cli.layout import print_message, quoted_field_lines, wrap_sentence
 from holdfast.cli.project_context import Flags, whoami
 from holdfast.cli.prompt import confirm
 from holdfast.cli.root import complete_call, with_flags
 from holdfast.contract.errors import LedgerCorrupt, UndoRefused
 from holdfast.factory.runtime import Project
+from holdfast.json_output import UndoOutput
 from holdfast.runtime.undo.restore import TOOL, UndoPlan, check_plan, describe_calls, diff_of
 from holdfast.store.changes import changing_calls, undone_by
 from holdfast.store.ledger import Ledger

@@ -8,11 +8,11 @@ import click
 
 from holdfast.cli import console
 from holdfast.cli.errors import REJECTED, UsageProblem
-from holdfast.cli.json_output import ForgottenOutput
 from holdfast.cli.mcp.connection import reporting_interrupt, select_servers
 from holdfast.cli.project_context import Flags, project_here
 from holdfast.cli.prompt import confirm
 from holdfast.cli.root import complete_server, with_flags
+from holdfast.json_output import ForgottenOutput
 from holdfast.store.pins import ToolPins
 
 

@@ -17,7 +17,6 @@ from msgspec import Struct
 
 from holdfast.cli import console
 from holdfast.cli.errors import REJECTED, USAGE, UsageProblem
-from holdfast.cli.json_output import InstalledOutput
 from holdfast.cli.layout import print_message, quote
 from holdfast.cli.mcp.client_file import ClientFile, NotJsonc, get_entry, read_client_file, set_entry, write_client_file
 from holdfast.cli.mcp.connection import reporting_interrupt
@@ -36,6 +35,7 @@ from holdfast.cli.root import json_option
 from holdfast.contract.json import Json
 from holdfast.factory.runtime import Project
 from holdfast.helper_process import holdfast_module
+from holdfast.json_output import InstalledOutput
 from holdfast.text.diff import unified_diff
 from holdfast.text.escape import escape
 

@@ -9,11 +9,11 @@ import click
 
 from holdfast.cli import console
 from holdfast.cli.errors import FAILED, UsageProblem
-from holdfast.cli.json_output import LoginOutput
 from holdfast.cli.mcp.connection import POLL_SECONDS, connected_bridge, is_ready, select_remote
 from holdfast.cli.project_context import Flags, mute_source_warnings, project_here, unready_reason
 from holdfast.cli.root import complete_server, with_flags
 from holdfast.factory.runtime import Project
+from holdfast.json_output import LoginOutput
 from holdfast.text.escape import escape_once
 
 if TYPE_CHECKING:

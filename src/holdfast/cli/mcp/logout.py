@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from holdfast.cli import console
-from holdfast.cli.json_output import LoginOutput
 from holdfast.cli.mcp.connection import select_remote
 from holdfast.cli.project_context import Flags, project_here
 from holdfast.cli.root import complete_server, with_flags
 from holdfast.fs.own_paths import user_state_dir
+from holdfast.json_output import LoginOutput
 
 
 @click.command()

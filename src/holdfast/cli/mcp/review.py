@@ -11,7 +11,6 @@ import click
 
 from holdfast.cli import console
 from holdfast.cli.errors import PENDING, UsageProblem
-from holdfast.cli.json_output import DefinitionOutput
 from holdfast.cli.layout import quote, wrap_sentence
 from holdfast.cli.mcp.connection import connected_bridge, is_ready, reporting_interrupt, select_servers
 from holdfast.cli.pending_view import diff_style
@@ -20,6 +19,7 @@ from holdfast.cli.prompt import confirm
 from holdfast.cli.root import complete_server, with_flags
 from holdfast.contract.names import mcp_server_name
 from holdfast.factory.runtime import Project
+from holdfast.json_output import DefinitionOutput
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.escape import escape, escape_once
 from holdfast.text.suggest import did_you_mean

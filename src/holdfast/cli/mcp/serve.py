@@ -17,7 +17,6 @@ from click.core import ParameterSource
 
 from holdfast.cli import console
 from holdfast.cli.errors import UsageProblem
-from holdfast.cli.json_output import ServingOutput
 from holdfast.cli.mcp.connection import require_sdk
 from holdfast.cli.project_context import Flags, install_warning_handler, project_here
 from holdfast.cli.root import json_option
@@ -26,6 +25,7 @@ from holdfast.contract.errors import ConfigError
 from holdfast.factory.runtime import Project, build_runtime
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.fs.replace import create_private_once, read_private
+from holdfast.json_output import ServingOutput
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.escape import escape
 

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from holdfast.cli import console
 from holdfast.cli.errors import FAILED
-from holdfast.cli.json_output import ServerOutput
 from holdfast.cli.layout import print_table, wrap_sentence
 from holdfast.cli.mcp.connection import POLL_SECONDS, connected_bridge, is_ready, reporting_interrupt, select_servers
 from holdfast.cli.project_context import Flags, mute_source_warnings, project_here, unready_reason
 from holdfast.cli.root import complete_server, with_flags
 from holdfast.config.config import McpServer
 from holdfast.factory.runtime import Project
+from holdfast.json_output import ServerOutput
 
 if TYPE_CHECKING:
     from holdfast.mcp.client.connection import ServerStatus

@@ -11,7 +11,10 @@ from holdfast.cli.reference import OUTPUTS, commands, objects
 from holdfast.cli.root import holdfast
 from holdfast.net.network_log import NETWORK_LOG, NetworkEntry, NetworkLog
 from tests.cli.command_line import Cli, Json
+from tests.cli.conftest import asking, cli
 from tests.cli.file_changes import change_files
+
+__all__ = ["asking", "cli"]  # fixtures
 
 
 def leaves() -> Iterator[str]:

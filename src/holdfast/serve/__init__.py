@@ -1,0 +1,1 @@
+"""The daemon: an HTTP API with events, the approvals page, schedules and notifications."""
