@@ -24,6 +24,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from holdfast.contract.errors import ConfigError
 from holdfast.mcp.server import http, serve_http
+from holdfast.net import server
 from tests.mcp.server.served_runtime import ERAS, Deeds, Era, running, text_of
 from tests.mcp.server.test_server import run
 
@@ -178,7 +179,7 @@ def test_a_guessed_session_is_nobodys(tmp_path: Path) -> None:
 
 
 def test_a_connection_that_never_sends_its_request_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(server, "HEADER_SECONDS", 0.2)
 
     async def body() -> None:
         async with listening(tmp_path) as address:
@@ -194,7 +195,7 @@ def test_a_connection_that_never_sends_its_request_is_closed(tmp_path: Path, mon
 
 
 def test_a_body_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(server, "BODY_SECONDS", 0.2)
 
     async def body() -> None:
         async with listening(tmp_path) as address:
@@ -249,8 +250,8 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 
 
 def test_connections_without_the_token_make_room_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MAX_NEWCOMERS", 3)
-    monkeypatch.setattr(http, "MAX_CONNECTIONS", 8)
+    monkeypatch.setattr(server, "MAX_NEWCOMERS", 3)
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 8)
 
     async def body() -> None:
         async with listening(tmp_path) as address:
@@ -276,7 +277,7 @@ def test_connections_without_the_token_make_room_for_others(tmp_path: Path, monk
 
 
 def test_a_wrong_token_makes_nobody_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MAX_NEWCOMERS", 1)
+    monkeypatch.setattr(server, "MAX_NEWCOMERS", 1)
 
     async def body() -> None:
         async with listening(tmp_path) as address:
