@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.rules.skills import Skill
     from holdfast.runtime.runtime import Runtime
     from holdfast.store.entries import Grant
+    from holdfast.store.people import Person
     from holdfast.store.queries import CallRecord
 
 JsonObject = dict[str, Any]
@@ -498,6 +499,27 @@ class ServingOutput(Output):
     url: Annotated[str, Doc("the address of the server, with --http")]
     token_file: Annotated[str, Doc("the file that holds the token")]
     token: Annotated[str | None, Doc("the token, with --show-token; otherwise null")]
+
+
+class DaemonOutput(Output):
+    url: Annotated[str, Doc("the address of the page and the API")]
+    link: Annotated[str, Doc("a link that logs in once")]
+    socket: Annotated[str, Doc("the private unix socket")]
+
+
+class LinkOutput(Output):
+    link: Annotated[str, Doc("the link")]
+
+
+class PersonOutput(Output):
+    name: Annotated[str, Doc("the person's name")]
+    right: Annotated[str | None, Doc("view or answer; null for a person who was removed")]
+    created: Annotated[float | None, Doc("when they were added, in seconds since 1970, or null")]
+    token: Annotated[str | None, Doc("the token, only when the person is added; otherwise null")]
+
+    @classmethod
+    def of(cls, person: Person) -> PersonOutput:
+        return cls(name=person.name, right=person.right, created=person.created, token=None)
 
 
 class ServerOutput(Output):

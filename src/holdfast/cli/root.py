@@ -18,7 +18,7 @@ from holdfast.text.suggest import did_you_mean
 
 SECTIONS: Final = {
     "Run": ("chat", "call", "memory", "mcp", "google", "undo"),
-    "Decide": ("pending", "approve", "reject", "respond", "grants", "trust"),
+    "Decide": ("pending", "approve", "reject", "respond", "serve", "grants", "trust"),
     "Look": ("tools", "policy", "changes", "ledger", "help"),
     "Set up": ("tour", "init", "config", "doctor", "completion"),
 }

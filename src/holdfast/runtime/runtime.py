@@ -213,14 +213,18 @@ class Runtime:
             self.registry.register(tool)
 
     async def __aenter__(self) -> Runtime:
+        await self.start()
+        if self.ledger is not None:
+            await self.lifecycle.resume_all()
+        return self
+
+    async def start(self) -> None:
+        """Start the sources of tools, and end the calls of dead processes. Approved calls are not resumed."""
         self.events.use_running_loop()
         if self.ledger is not None:
             self.ledger.recover()
         await self.registry.start()
         self.registry.on_ready(self._report_names)
-        if self.ledger is not None:
-            await self.lifecycle.resume_all()
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         # An exit stack runs the last callback first, and every one of them even if others fail: stop the calls, then

@@ -1,0 +1,35 @@
+"""The application: all routes of the daemon behind the gate."""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from holdfast.contract.errors import HoldfastError
+from holdfast.serve.html import page
+from holdfast.serve.pages import Pages
+from holdfast.serve.projects import Projects
+from holdfast.serve.requests import json_reply, on_error, wants_json
+from holdfast.serve.security import Gate, Origins
+from holdfast.serve.watch import LedgerWatch
+from holdfast.store.people import People
+
+
+def build_app(projects: Projects, watch: LedgerWatch, people: People, *, port: int) -> Starlette:
+    """The application without the gate."""
+    routes: list[BaseRoute] = [*Pages(projects, watch, people, port=port).routes()]
+    return Starlette(routes=routes, exception_handlers={HoldfastError: on_error, 404: _missing, 405: _missing})
+
+
+def guarded(app: Starlette, people: People, origins: Origins, *, port: int, local: bool = False) -> Gate:
+    return Gate(app, people, origins, port=port, local=local)
+
+
+async def _missing(request: Request, error: Exception) -> Response:
+    status = getattr(error, "status_code", 404)
+    message = "There is no such page." if status == 404 else f"{request.method} is not used here."
+    if wants_json(request):
+        return json_reply({"error": {"kind": "not_found" if status == 404 else "method", "message": message}}, status)
+    return page(request, "message.html", status=status, title="Not found", message=message)
