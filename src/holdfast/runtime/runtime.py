@@ -53,6 +53,7 @@ from holdfast.runtime.dry_run import DryRun
 from holdfast.runtime.events import QUEUE_LIMIT, Events, Subscription, Telemetry
 from holdfast.runtime.input_checks import Arguments
 from holdfast.runtime.interfaces import Asker, AttachedInterface, Interfaces, Nobody, OnAnswered
+from holdfast.runtime.live_calls import LiveCalls
 from holdfast.runtime.middleware import After, Before, Middleware, MiddlewareHandle
 from holdfast.runtime.pending import PendingCalls, PendingExpiry
 from holdfast.runtime.pipeline import CallRequest, Pipeline
@@ -143,6 +144,7 @@ class Runtime:
         self._name_warnings: list[str] = []
         self._name_warnings_revision = -1
         """Warnings about unknown names, and the registry revision they belong to."""
+        self._live: asyncio.Task[None] | None = None
         self._closers: list[Callable[[], None]] = []
         self._async_closers: list[Callable[[], Awaitable[None]]] = []
         self.registry = registry or Registry(
@@ -225,11 +227,16 @@ class Runtime:
             self.ledger.recover()
         await self.registry.start()
         self.registry.on_ready(self._report_names)
+        if self.workspace.state is not None and self._live is None:
+            live = LiveCalls(self.workspace.state, self.events, self.pipeline.executor.running.keys, self.cancel)
+            self._live = asyncio.create_task(live.run())
 
     async def __aexit__(self, *_: object) -> None:
         # An exit stack runs the last callback first, and every one of them even if others fail: stop the calls, then
         # the sources of tools, then what was registered with `on_close`.
         async with AsyncExitStack() as stack:
+            if self._live is not None:
+                stack.callback(self._live.cancel)
             for close in self._closers:
                 stack.callback(close)
             stack.callback(self.events.close)

@@ -13,6 +13,7 @@ from holdfast.contract.call import Answer, PendingCall
 from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError, NotPending, StaleApproval
 from holdfast.contract.json import Args
+from holdfast.runtime.live_calls import request_cancel
 from holdfast.runtime.runtime import Runtime
 from holdfast.serve.projects import Projects, ServedProject
 from holdfast.store.people import Person
@@ -89,12 +90,16 @@ class Actions:
             return await runtime.lifecycle.edit(pending, args, by=self.by)
 
     async def cancel(self, ref: CallRef) -> Outcome:
-        """Withdraw a pending call, or stop one that runs in this process."""
+        """Withdraw a pending call, or stop a running one: here, or by asking the process that runs it."""
         project = self._projects.get(ref.project)
+        state = project.ledger.call(ref.call_id).state
         runtime = await project.runtime()
-        cancelled = runtime.cancel(ref.call_id)
-        message = "" if cancelled else "It runs in another process, or has ended: stop it there."
-        return self._now(project, ref.call_id, ok=cancelled, message=message)
+        if runtime.cancel(ref.call_id):
+            return self._now(project, ref.call_id)
+        if state is not State.RUNNING:
+            raise NotPending(f"Call {ref.call_id} has ended: it is {state.replace('_', ' ')}.")
+        request_cancel(project.project.state, ref.call_id)
+        return self._now(project, ref.call_id, message="The process that runs it was asked to stop it.")
 
     async def _answer(self, ref: CallRef, answer: Answer) -> Outcome:
         project = self._projects.get(ref.project)
@@ -113,9 +118,9 @@ class Actions:
             state = "unknown"
         return Outcome(project=ref.project, call_id=ref.call_id, ok=False, state=state, message=str(error))
 
-    def _now(self, project: ServedProject, call_id: str, *, ok: bool = True, message: str = "") -> Outcome:
+    def _now(self, project: ServedProject, call_id: str, message: str = "") -> Outcome:
         state = project.ledger.call(call_id).state
-        return Outcome(project=project.key, call_id=call_id, ok=ok, state=state, message=message)
+        return Outcome(project=project.key, call_id=call_id, ok=True, state=state, message=message)
 
 
 def _as_shown(pending: PendingCall, ref: CallRef) -> PendingCall:

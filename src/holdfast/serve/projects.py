@@ -19,6 +19,7 @@ from holdfast.contract.errors import HoldfastError, LedgerError, UnknownCall
 from holdfast.factory.chat import open_chat
 from holdfast.factory.runtime import Project, build_runtime, load_project, open_ledger
 from holdfast.fs.own_paths import user_state_dir
+from holdfast.runtime.live_calls import unwatch_live_calls
 from holdfast.runtime.pending import PendingExpiry
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.ledger import Ledger
@@ -120,6 +121,7 @@ class ServedProject:
         if self._tasks:
             await asyncio.wait(tuple(self._tasks), timeout=5)
         await self._stack.aclose()
+        unwatch_live_calls(self.project.state)
         self.ledger.close()
 
 
