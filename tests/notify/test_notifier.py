@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
@@ -47,7 +47,7 @@ def notifier_of(
 
 
 @asynccontextmanager
-async def running(notifier: Notifier) -> AsyncIterator[None]:
+async def running(notifier: Notifier) -> AsyncGenerator[None]:
     task = asyncio.create_task(notifier.run())
     try:
         yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import time
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +21,7 @@ from holdfast.notify.message import trial_message
 from holdfast.notify.notifier import send_to
 from holdfast.notify.remote import MAX_CALLS, MAX_NTFY_BYTES, NtfyChannel, WebhookChannel, parse_ntfy, parse_webhook
 from holdfast.store.redact import Redactor
+from tests.docs.programs import ROOT, blocks_of
 from tests.notify.ntfy_server import NtfyTopics
 from tests.notify.support import message_of, pending_call
 from tests.runtime.support import run
@@ -74,6 +76,25 @@ def test_a_webhook_gets_the_calls_as_signed_json() -> None:
                     }
                 ],
             }
+
+    run(scenario())
+
+
+def test_the_program_of_the_guide_recognises_a_genuine_request() -> None:
+    (program,) = (block.text for block in blocks_of(ROOT / "docs" / "notify.md") if block.language == "python")
+    names: dict[str, Any] = {}
+    exec(program, names)
+
+    async def scenario() -> None:
+        async with serving({"/hook": Reply("ok")}) as site:
+            await webhook(site, now=time.time()).send(trial_message())
+            await webhook(site, now=time.time() - 3600).send(trial_message())
+            new, old = site.seen
+            headers = [{name.title(): value for name, value in seen.headers.items()} for seen in (new, old)]
+            assert names["is_genuine"](KEY, headers[0], new.body)
+            assert not names["is_genuine"](KEY, headers[0], new.body + b" ")
+            assert not names["is_genuine"]("another", headers[0], new.body)
+            assert not names["is_genuine"](KEY, headers[1], old.body)
 
     run(scenario())
 

@@ -9,7 +9,7 @@ import re
 import select
 import termios
 import tty
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import pyte
@@ -30,7 +30,7 @@ OSC777 = re.compile(rb"\x1b\]777;notify;holdfast: [^\x00-\x1f\x7f\x9c;]*;[^\x00-
 
 
 @contextmanager
-def raw_pty() -> Iterator[tuple[int, int]]:
+def raw_pty() -> Generator[tuple[int, int]]:
     """(our end, the terminal's end), without translation of newlines."""
     ours, theirs = pty.openpty()
     tty.setraw(theirs)
