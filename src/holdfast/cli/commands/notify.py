@@ -34,7 +34,7 @@ def notify() -> None:
 def status(flags: Flags, as_json: bool) -> int:
     """Show the channels, and why one is off. Nothing is sent.
 
-    The daemon (`holdfast serve`) sends the notifications.
+    The daemon sends the notifications.
 
     \b
     Examples:
