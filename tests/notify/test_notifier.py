@@ -266,6 +266,24 @@ def test_a_restart_neither_repeats_nor_loses_a_notification(tmp_path: Path) -> N
     run(scenario())
 
 
+def test_a_ledger_that_was_replaced_is_notified_from_its_start(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        channel = RecordingChannel()
+        notifier = notifier_of(channel, state=tmp_path)
+        add(notifier, [pending_call("a")], start=50)
+        await notifier.flush()
+        notifier.check_head(PROJECT, 50)
+        assert notifier.last_entry(PROJECT) == 50
+        again = notifier_of(channel, state=tmp_path)
+        again.check_head(PROJECT, 3)
+        add(again, [pending_call("b")], start=3)
+        await again.flush()
+        assert ids(channel) == [["a"], ["b"]]
+        assert notifier_of(channel, state=tmp_path).last_entry(PROJECT) == 3
+
+    run(scenario())
+
+
 def test_a_notifier_that_is_cancelled_while_it_sends_has_not_notified(tmp_path: Path) -> None:
     async def scenario() -> None:
         begun = asyncio.Event()
@@ -285,6 +303,19 @@ def test_a_notifier_that_is_cancelled_while_it_sends_has_not_notified(tmp_path: 
         stuck.behave = None
         await notifier.flush()
         assert ids(stuck) == [["a"]]
+
+    run(scenario())
+
+
+def test_a_call_that_is_added_again_while_it_is_sent_is_notified_once() -> None:
+    async def scenario() -> None:
+        channel = RecordingChannel()
+        notifier = notifier_of(channel)
+        channel.behave = lambda: notifier.add(1, pending_call("a"), PROJECT)
+        add(notifier, [pending_call("a")])
+        await notifier.flush()
+        assert await notifier.flush() == []
+        assert ids(channel) == [["a"]]
 
     run(scenario())
 

@@ -62,8 +62,8 @@ class Delivery(Struct, frozen=True):
 
 
 class _Waiting(NamedTuple):
-    entry: int
     project: str
+    entry: int
     pending: PendingCall
 
 
@@ -129,15 +129,20 @@ class Notifier:
         """Return the highest ledger entry of a project that was dealt with; only later ones need to be added."""
         return self._notified.last_entry(project)
 
+    def check_head(self, project: str, head: int) -> None:
+        """Forget a project whose last ledger entry is older than what was notified: its ledger was replaced."""
+        if head < self._notified.last_entry(project):
+            self._notified.forget(project)
+
     def add(self, entry: int, pending: PendingCall, project: str) -> None:
         """Add a pending call, by the number of the ledger entry that made it pending; `project` is the root's path.
 
-        Add the calls of a project in the order of their entries. A call that was notified before is ignored; a newer
-        version of a call that waits replaces it.
+        Add the calls of a project in the order of their entries. A call that was notified before is ignored, so every
+        pending call can be added again at any time; a newer version of a call that waits replaces it.
         """
         if self._notified.covers(project, entry, pending):
             return
-        self._waiting[project, pending.call.id] = _Waiting(entry, project, pending)
+        self._waiting[project, pending.call.id] = _Waiting(project, entry, pending)
         while len(self._waiting) > MAX_WAITING:
             del self._waiting[next(iter(self._waiting))]
         self._added.set()
@@ -153,7 +158,8 @@ class Notifier:
 
     async def flush(self) -> list[Delivery]:
         """Notify now of what waits, also in quiet hours. Returns an outcome per channel; none if there was nothing."""
-        burst = list(self._waiting.values())
+        # A call that was added again while the last burst was sent has been notified since.
+        burst = [each for each in self._waiting.values() if not self._notified.covers(*each)]
         self._waiting.clear()
         self._added.clear()
         calls = [each for each in burst if self._concerns(each)]

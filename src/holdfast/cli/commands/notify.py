@@ -37,9 +37,8 @@ def status(flags: Flags, as_json: bool) -> int:
     The daemon sends the notifications.
 
     \b
-    Examples:
+    Example:
       holdfast notify
-      holdfast --set notify.terminal=osc9 notify
     """
     with _channels(flags) as (channels, _):
         _print([_on(channel) for channel in channels.opened], channels, as_json=as_json)
