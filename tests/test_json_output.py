@@ -49,6 +49,8 @@ def _outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
     yield "call", ("result", cli.run("call", "calculator", "expression=1", "--json").lines)
     yield from _memory_outputs(cli)
     yield "tools", ("tool", cli.run("tools", "--json").lines + cli.run("tools", "calculator", "--json").lines)
+    yield "notify status", ("notify channel", cli.run("notify", "--json").lines)
+    yield "notify test", ("notify channel", cli.run("notify", "test", "--json").lines)
     yield "google status", ("google login", cli.run("google", "status", "--json").lines)
     yield "policy show", ("policy", cli.run("policy", "show", "--json").lines)
     yield "policy explain", ("explanation", cli.run("policy", "explain", *write, "--json").lines)

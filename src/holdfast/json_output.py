@@ -564,6 +564,13 @@ class GoogleLoginOutput(Output):
     reason: Annotated[str, Doc("why it cannot be used, or empty")]
 
 
+class NotifyChannelOutput(Output):
+    channel: Annotated[str, Doc("terminal, desktop, webhook or ntfy")]
+    state: Annotated[Literal["on", "off", "sent", "failed"], Doc("on or off; with `notify test`: sent, failed or off")]
+    target: Annotated[str, Doc("the sequence, the program or the origin of the address; empty if it is off")]
+    reason: Annotated[str, Doc("why it is off or failed, or empty")]
+
+
 class InstalledOutput(Output):
     client: Annotated[str, Doc("the MCP client")]
     path: Annotated[str, Doc("its configuration file")]

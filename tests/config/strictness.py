@@ -22,6 +22,7 @@ from holdfast.config.config import (
     MinioConfig,
     ModelConfig,
     ModelProvider,
+    NotifyConfig,
     PolicyLayer,
     Preset,
     SandboxConfig,
@@ -75,6 +76,7 @@ def looser_options(one: Config, other: Config) -> list[str]:
         ("memory.embedder", one.memory.embedder == other.memory.embedder),
         ("memory.max_item_bytes", one.memory.max_item_bytes <= other.memory.max_item_bytes),
         *_minio(one.minio, other.minio),
+        *_notify(one.notify, other.notify),
         ("google.client_id", one.google.client_id == other.google.client_id),
         ("google.account", one.google.account == other.google.account),
         ("google.families", set(one.google.families) <= set(other.google.families)),
@@ -121,6 +123,12 @@ def _minio(one: MinioConfig, other: MinioConfig) -> tuple[Check, ...]:
         *((f"minio.{name}", getattr(one, name) <= getattr(other, name)) for name in limits),
         *((f"minio.{name}", getattr(one, name) == getattr(other, name)) for name in fixed),
     )
+
+
+def _notify(one: NotifyConfig, other: NotifyConfig) -> tuple[Check, ...]:
+    """A project may neither redirect notifications nor silence them."""
+    names = NotifyConfig.__struct_fields__
+    return tuple((f"notify.{name}", getattr(one, name) == getattr(other, name)) for name in names)
 
 
 def _browser(one: BrowserConfig, other: BrowserConfig) -> tuple[Check, ...]:

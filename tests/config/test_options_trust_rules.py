@@ -174,6 +174,15 @@ LOOSER: list[tuple[str, Any]] = [
     ("minio.region", "evil-1"),
     ("minio.access_key", "evil"),
     ("minio.secret", "other"),
+    ("notify.terminal", False),
+    ("notify.desktop", False),
+    ("notify.webhook", "https://evil.example/hook"),
+    ("notify.webhook_secret", "other"),
+    ("notify.ntfy", "https://evil.example/topic"),
+    ("notify.ntfy_token", "other"),
+    ("notify.burst", 600),
+    ("notify.quiet", "00:00-23:59"),
+    ("notify.min_risk", "high"),
     ("minio.style", "virtual"),
     ("minio.ca_file", "evil.pem"),
     ("minio.timeout", 9999),
@@ -317,7 +326,8 @@ def test_a_looser_value_is_ignored_and_reported_by_key(
         "browser.executable", "media.vision_model", "media.transcription_model", "media.whisper_model",
         "minio.endpoint", "minio.public_endpoint", "minio.bucket", "minio.region", "minio.access_key", "minio.secret",
         "minio.buckets", "minio.style", "minio.ca_file", "google.client_id", "google.account", "google.endpoint",
-        "k8s.kubeconfig", "k8s.exec_plugins", "k8s.insecure",
+        "k8s.kubeconfig", "k8s.exec_plugins", "k8s.insecure", "notify.webhook", "notify.webhook_secret",
+        "notify.ntfy", "notify.ntfy_token",
     ):  # fmt: skip
         assert "only from user-level config" in notice
     else:

@@ -53,6 +53,8 @@ OUTPUTS: Final = {
     "approve": "one `result`",
     "reject": "one `result`",
     "respond": "one `result`",
+    "notify status": "a `notify channel` per line",
+    "notify test": "a `notify channel` per line",
     "grants list": "a `grant` per line",
     "grants revoke": "one `grant`",
     "changes": "a `change` per line; without CALL a `changing call` per line",

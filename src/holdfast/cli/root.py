@@ -20,7 +20,7 @@ SECTIONS: Final = {
     "Run": ("chat", "call", "memory", "mcp", "google", "undo"),
     "Decide": ("pending", "approve", "reject", "respond", "serve", "grants", "trust"),
     "Look": ("tools", "policy", "changes", "ledger", "help"),
-    "Set up": ("tour", "init", "config", "doctor", "completion"),
+    "Set up": ("tour", "init", "config", "notify", "doctor", "completion"),
 }
 """The commands under the headings of `holdfast --help`. Command NAME is `holdfast.cli.commands.NAME:NAME`."""
 COMMANDS: Final = tuple(name for names in SECTIONS.values() for name in names)
