@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html.parser import HTMLParser
 
-from msgspec import Struct, field
-
 VOID = frozenset({"input", "img", "br", "hr"})
 _ELEMENTS = (
     "div span pre label details summary del ins mark section h3 h4 dl dt dd table caption thead tbody tr th td p ul ol"
@@ -20,10 +18,11 @@ ELEMENTS = VOID | frozenset(_ELEMENTS.split())
 ATTRIBUTES = frozenset(_ATTRIBUTES.split())
 
 
-class Node(Struct):
-    name: str
-    attributes: dict[str, str]
-    children: list[Node | str] = field(default_factory=lambda: list[Node | str]())
+class Node:
+    def __init__(self, name: str, attributes: dict[str, str]) -> None:
+        self.name = name
+        self.attributes = attributes
+        self.children: list[Node | str] = []
 
     def walk(self) -> Iterator[Node]:
         yield self
