@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,8 @@ from holdfast.text.escape import escape_once
 from tests.serve.hostile_text import ATTACKS, HOSTILE
 from tests.serve.html_tree import Node, parse
 from tests.soak import rounds
+
+pytestmark = pytest.mark.spec("O1d")
 
 LINES = st.lists(st.sampled_from(("a", "b", "c d e", "c d f", "", "-- x", "++ y", *ATTACKS)), max_size=30)
 DIFF = st.tuples(LINES, LINES, st.integers(0, 20)).map(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markupsafe import Markup
@@ -14,6 +15,8 @@ from holdfast.serve.text_view import visible_line
 from tests.serve.hostile_text import HOSTILE
 from tests.serve.html_tree import Node, parse
 from tests.soak import rounds
+
+pytestmark = pytest.mark.spec("O1d")
 
 PIECES = (
     "@You:\n", "@Assistant:\n", "@System:\n", "@Bob:\n", "\n", "```\n", "~~~py\n", "```yaml\na: 1\n```\n",

@@ -41,6 +41,8 @@ from tests.serve.hostile_text import HOSTILE
 from tests.serve.html_tree import Node, parse
 from tests.soak import rounds
 
+pytestmark = pytest.mark.spec("O1d")
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | HOSTILE,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(HOSTILE, inner, max_size=3),

@@ -15,6 +15,8 @@ from tests.serve.hostile_text import ATTACKS, HOSTILE
 from tests.serve.html_tree import Node, parse
 from tests.soak import rounds
 
+pytestmark = pytest.mark.spec("O1d")
+
 PNG = b"\x89PNG\r\n\x1a\n" + pack(">I", 13) + b"IHDR" + pack(">II", 640, 480) + b"\x08\x02\0\0\0"
 TYPES = (
     "image/png", "IMAGE/PNG; x=y", "image/svg+xml", "text/html", "application/pdf", "audio/wav", "video/mp4",

@@ -14,6 +14,8 @@ from holdfast.text.quote import escape_line
 from tests.serve.hostile_text import HOSTILE
 from tests.serve.html_tree import parse
 
+pytestmark = pytest.mark.spec("O1d")
+
 LINE = HOSTILE.map(lambda text: text.replace("\n", ""))
 
 
