@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.text.times import parse_time
+from holdfast.text.times import age, parse_time
 
 NOW = datetime(2026, 3, 10, 15, 30).astimezone()
 
@@ -57,3 +57,11 @@ def test_end_applies_to_days_and_not_to_times() -> None:
 def test_an_invalid_time_is_an_error_with_examples(typed: str) -> None:
     with pytest.raises(ValueError, match="Use yesterday, 2h, 14:30, 2026-03-10 or 2026-03-10T15:30"):
         parse_time(typed, NOW)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(-5, "0 s"), (59, "59 s"), (60, "1 min"), (7199, "1 h"), (86_400, "1 d"), (8_640_000, "100 d")],
+)
+def test_an_age_has_the_largest_unit_that_fits(seconds: int, said: str) -> None:
+    assert age(1000.0, 1000.0 + seconds) == said
