@@ -161,3 +161,6 @@ class Answer(Struct, frozen=True, kw_only=True):
     """For approve and edit: access beyond the sandbox policy, for this call only."""
     user: str = ""
     """The operating-system account. The ledger sets it, independent of `by`."""
+    identity: str = ""
+    """Who authenticated: `os:ada`, `token:ann`. Set by the interface that authenticated the person, never from typed
+    text; if it is empty, the ledger sets it to the operating-system account."""

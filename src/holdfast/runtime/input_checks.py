@@ -94,6 +94,7 @@ MAX_CALL_ID: Final = 200
 _CALL_ID: Final = re.compile(rf"[A-Za-z0-9._:][A-Za-z0-9._:-]{{0,{MAX_CALL_ID - 1}}}")
 _IDS_KEPT: Final = 10_000
 MAX_MESSAGE: Final = 16 * 1024 * 1024
+MAX_IDENTITY: Final = 256
 
 
 def check_text(value: object, what: str, most: int = MAX_TEXT) -> str:
@@ -209,6 +210,7 @@ def check_answer(given: object) -> Answer:
         "message": check_text(given.message, "The message of an answer", MAX_MESSAGE),
         "args": None if given.args is None else check_new_arguments(given.args),
         "success": given.success,
+        "identity": check_text(given.identity, "The identity of who answers", MAX_IDENTITY),
     }
     try:
         fields["widen"] = None if given.widen is None else msgspec.to_builtins(given.widen)

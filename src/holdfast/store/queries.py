@@ -102,7 +102,7 @@ class CallFilter(Struct, frozen=True, kw_only=True):
     until: float | None = None
     """Exclusive."""
     by: str | None = None
-    """Who decided: `cli:ada`, `ada`, or the name of a rule."""
+    """Who decided: `cli:ada`, `os:ada`, `ada`, or the name of a rule."""
     document: str | None = None
     """The full path of the document that made the call, or its last components."""
     text: re.Pattern[str] | None = None
@@ -121,7 +121,8 @@ class CallFilter(Struct, frozen=True, kw_only=True):
         )
 
     def _is_by(self, record: CallRecord) -> bool:
-        names = {record.decided_by, *(given.answer.by for given in record.answers)}
+        answers = [given.answer for given in record.answers]
+        names = {record.decided_by, *(answer.by for answer in answers), *(answer.identity for answer in answers)}
         return any(self.by in (name, name.partition(":")[2]) for name in names if name)
 
 

@@ -22,6 +22,7 @@ from holdfast.cli.layout import label_line, print_table, quote, quoted_field_lin
 from holdfast.cli.pending_view import print_unreadable
 from holdfast.cli.project_context import Flags, project_here, read_ledger, tools_by_name, whoami
 from holdfast.cli.root import DefaultGroup, complete_call, complete_tool, with_flags, with_save
+from holdfast.contract.call import Answer
 from holdfast.contract.enums import State
 from holdfast.contract.tool import Tool
 from holdfast.factory.runtime import open_ledger
@@ -408,7 +409,7 @@ def _show(record: CallRecord) -> None:
     for given in record.answers:
         message = f": {given.answer.message}" if given.answer.message else ""
         wide = f", and {given.answer.widen.description}" if given.answer.widen else ""
-        _field("answer", f"{given.answer.kind} by {given.answer.by} at {format_time(given.at)}{wide}{message}")
+        _field("answer", f"{given.answer.kind} by {_who(given.answer)} at {format_time(given.at)}{wide}{message}")
     if record.began_at is not None:
         _field("started", format_time(record.began_at))
     if record.ended_at is not None:
@@ -417,6 +418,12 @@ def _show(record: CallRecord) -> None:
     if record.result is not None:
         _block("result" if record.result.success else "error", record.result.text)
         console.print_out_lines(map(attachment_line, record.result.attachments))
+
+
+def _who(answer: Answer) -> str:
+    """Return the name of who answered, with the identity that was authenticated if it is another."""
+    same = answer.by.rpartition(":")[2] == answer.identity.partition(":")[2]
+    return answer.by if same or not answer.identity else f"{answer.by} ({answer.identity})"
 
 
 def _field(name: str, text: str) -> None:
