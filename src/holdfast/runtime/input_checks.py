@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -16,11 +17,13 @@ from msgspec.structs import asdict
 
 from holdfast.contract.call import Answer, Caller, PendingCall
 from holdfast.contract.coercion import to_json_value
-from holdfast.contract.errors import BadJson, CallError, LedgerError, UnknownCall
+from holdfast.contract.errors import BadJson, CallError, GrantRefused, LedgerError, UnknownCall
 from holdfast.contract.json import MAX_ARGUMENT_BYTES, Args, encode_json, parse_json
 from holdfast.runtime.results import message_of
+from holdfast.text.times import MAX_TIME
 
 if TYPE_CHECKING:
+    from holdfast.store.entries import Grant
     from holdfast.store.ledger import Ledger
 
 Arguments = str | bytes | Mapping[str, Any] | None
@@ -217,6 +220,27 @@ def check_answer(given: object) -> Answer:
         return msgspec.convert(fields, Answer)
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise CallError(f"The answer cannot be used: {str(error)[:200]}.") from None
+
+
+def check_expiry(given: object) -> float | None:
+    """Check the time at which a grant ends. Raises `GrantRefused` unless it is in the future."""
+    if given is None:
+        return None
+    if type(given) not in (int, float) or not time.time() < cast(float, given) < MAX_TIME:
+        raise GrantRefused("A grant ends at a time in the future, in seconds since 1970. Give a later one, or None.")
+    return float(cast(float, given))
+
+
+def check_grant(given: object) -> Grant:
+    """Check the type of every field of a grant."""
+    from holdfast.store.entries import Grant
+
+    if not isinstance(given, Grant):
+        raise CallError(f"A grant must be a Grant, not {type(given).__name__}.")
+    try:
+        return msgspec.convert(msgspec.to_builtins(given), Grant)
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise CallError(f"The grant cannot be used: {str(error)[:200]}.") from None
 
 
 def check_pending(given: object) -> PendingCall:

@@ -36,7 +36,7 @@ from holdfast.store.retention import DAY, prune, prune_by_config
 from holdfast.text.escape import clip, escape_name
 from holdfast.text.preview import format_arguments, preview
 from holdfast.text.suggest import did_you_mean
-from holdfast.text.times import parse_time
+from holdfast.text.times import format_time, parse_time
 from holdfast.text.truncate import format_size
 
 
@@ -378,10 +378,6 @@ def _connection_row(entry: NetworkEntry) -> list[str]:
 
 def format_entries(entries: int) -> str:
     return "1 entry" if entries == 1 else f"{entries:,} entries"
-
-
-def format_time(at: float) -> str:
-    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def record_preview(record: CallRecord, tool: Tool | None) -> str:
