@@ -174,7 +174,8 @@ class CallLifecycle:
             answered = await self._pending.wait(pending, self.answer)
             if answered is None:
                 if await self._pending.release(pending):
-                    return still_pending(pending, shared=self._pending.shared)
+                    now = self._pending.get(pending.call.id) or pending
+                    return still_pending(now, shared=self._pending.shared)
                 continue  # an answer arrived at the last moment
             if isinstance(answered, Result):
                 return self._pipeline.finish(pending.call, answered)
@@ -332,7 +333,11 @@ class CallLifecycle:
         now = self._pending_call(prepared, decision, waiter=pending.waiter)
         by = pending.approver or "a person"
         approval = Approval(Decision(Verdict.APPROVE, f"person:{by}", f"approved by {by}"), pending.digest)
-        changed = now.digest != pending.digest or now.definition_only
+        changed = (
+            now.digest != pending.digest
+            or now.definition_only
+            or now.approvals_needed > pending.approvals_needed  # the configuration is stricter than it was then
+        )
         try:
             if not changed:
                 ctx.grant(tuple(map(Path, now.secrets)))
@@ -383,4 +388,5 @@ class CallLifecycle:
             definition_only=tool.definition_only,
             held_at=time.time(),
             waiter=waiter,
+            approvals_needed=1 if tool.definition_only else self._approvals.approvals_needed(tool, proposal),
         )

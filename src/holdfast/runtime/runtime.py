@@ -63,6 +63,7 @@ from holdfast.runtime.results import (
     limit_attachments,
     message_of,
     parse_result_dict,
+    still_pending,
     to_result,
 )
 from holdfast.runtime.secrets import Secrets
@@ -358,9 +359,15 @@ class Runtime:
     # Pending calls
 
     async def answer(self, call_id: str, answer: Answer, *, digest: str | None = None) -> Result:
-        """Answer a pending call. If it is approved and no other process waits to run it, it runs here."""
+        """Answer a pending call. If it is approved and no other process waits to run it, it runs here.
+
+        A call that needs two people stays pending after the first approval. The same identity cannot approve it
+        twice: `AlreadyApproved`.
+        """
         call_id = input_checks.check_call_id(call_id)
         answered = await self.lifecycle.answer(call_id, answer, digest)
+        if answered.state is State.PENDING:
+            return still_pending(answered, shared=self.pending.shared)
         if answered.state is not State.APPROVED:
             return self.pending.result(call_id) or Result(False, state=answered.state, call_id=call_id)
         ran = await self.lifecycle.resume(answered)
