@@ -61,6 +61,8 @@ class PendingOutput(Output):
     digest: Annotated[str, Doc("the digest that an approval is bound to")]
     files: Annotated[Any, Doc("project files that its command names: path, and the digest of the content")]
     approver: Annotated[str | None, Doc("who approved it, or null")]
+    approvals_needed: Annotated[int, Doc("how many different people must approve it")]
+    approved_by: Annotated[Any, Doc("the identities that approved it so far, if it needs more than one")]
     waiting_pid: Annotated[int | None, Doc("the process that waits for the answer, or null")]
 
     @classmethod
@@ -84,6 +86,8 @@ class PendingOutput(Output):
             digest=pending_call.digest,
             files=pending_call.files,
             approver=pending_call.approver,
+            approvals_needed=pending_call.approvals_needed,
+            approved_by=pending_call.approved_by,
             waiting_pid=None if pending_call.waiter is None else pending_call.waiter.pid,
         )
 
@@ -239,7 +243,13 @@ class CallOutput(Output):
     began_at: Annotated[float | None, Doc("when it started to run, or null")]
     ended_at: Annotated[float | None, Doc("when it ended, or null")]
     decisions: Annotated[Any, Doc("every decision about it: verdict, source, reason")]
-    answers: Annotated[Any, Doc("the answers of people: kind, by, user (the operating system account), message, at")]
+    answers: Annotated[
+        Any,
+        Doc(
+            "the answers of people: kind, by, user (the operating system account), identity (who authenticated), "
+            "message, at"
+        ),
+    ]
     decided_by: Annotated[str, Doc("the person who answered last, else the rule that decided; empty while pending")]
     preview: Annotated[str, Doc("one line, as shown to a person; empty if nobody was asked")]
     result: Annotated[Any, Doc("null, or an object `result`")]
@@ -253,6 +263,7 @@ class CallOutput(Output):
                 "kind": given.answer.kind,
                 "by": given.answer.by,
                 "user": given.answer.user,
+                "identity": given.answer.identity,
                 "message": given.answer.message,
                 "at": given.at,
             }

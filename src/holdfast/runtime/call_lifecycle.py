@@ -174,7 +174,8 @@ class CallLifecycle:
             answered = await self._pending.wait(pending, self.answer)
             if answered is None:
                 if await self._pending.release(pending):
-                    return still_pending(pending, shared=self._pending.shared)
+                    now = self._pending.get(pending.call.id) or pending
+                    return still_pending(now, shared=self._pending.shared)
                 continue  # an answer arrived at the last moment
             if isinstance(answered, Result):
                 return self._pipeline.finish(pending.call, answered)
@@ -211,7 +212,8 @@ class CallLifecycle:
         digest = input_checks.check_optional_text(digest, "The digest of an answer")
         if answer.kind == "edit":
             found = self._find(call_id)
-            fresh = await self.edit(replace(found, digest=digest or found.digest), answer.args or {}, by=answer.by)
+            shown = replace(found, digest=digest or found.digest)
+            fresh = await self.edit(shown, answer.args or {}, by=answer.by, identity=answer.identity)
             answer, digest = replace(answer, kind="approve", args=None), fresh.digest
         if not answer.widen:
             return self._pending.answer(call_id, answer, digest)
@@ -249,9 +251,9 @@ class CallLifecycle:
         fresh = await self._recheck(replace(pending, widened=widening), None)
         return replace(fresh, widened=widening)
 
-    async def edit(self, pending: PendingCall, args: Args, *, by: str) -> PendingCall:
+    async def edit(self, pending: PendingCall, args: Args, *, by: str, identity: str = "") -> PendingCall:
         """Replace the arguments of a pending call. The new ones are checked, and still need an approval."""
-        answer = input_checks.check_answer(Answer(kind="edit", by=by, args=args))
+        answer = input_checks.check_answer(Answer(kind="edit", by=by, args=args, identity=identity))
         fresh = await self._recheck(pending, dict(answer.args or {}))
         self._pending.ledger.answer(pending.call.id, answer, digest=pending.digest)
         await self._pending.store_changed(fresh, f"arguments changed by {answer.by}")
@@ -331,7 +333,11 @@ class CallLifecycle:
         now = self._pending_call(prepared, decision, waiter=pending.waiter)
         by = pending.approver or "a person"
         approval = Approval(Decision(Verdict.APPROVE, f"person:{by}", f"approved by {by}"), pending.digest)
-        changed = now.digest != pending.digest or now.definition_only
+        changed = (
+            now.digest != pending.digest
+            or now.definition_only
+            or now.approvals_needed > pending.approvals_needed  # the configuration is stricter than it was then
+        )
         try:
             if not changed:
                 ctx.grant(tuple(map(Path, now.secrets)))
@@ -382,4 +388,5 @@ class CallLifecycle:
             definition_only=tool.definition_only,
             held_at=time.time(),
             waiter=waiter,
+            approvals_needed=1 if tool.definition_only else self._approvals.approvals_needed(tool, proposal),
         )

@@ -22,6 +22,7 @@ from holdfast.contract.enums import State, Verdict
 from holdfast.contract.errors import LedgerCorrupt, LedgerError, UnknownCall
 from holdfast.contract.json import Json, encode_json
 from holdfast.contract.result import Result
+from holdfast.store.approval_count import APPROVALS, ApprovalCount, count_approvals
 from holdfast.store.database import Database
 from holdfast.store.entries import (
     BodyReader,
@@ -36,6 +37,7 @@ from holdfast.store.entries import (
 )
 from holdfast.store.operations import parse_state, unknown_call
 from holdfast.text.preview import format_arguments
+from holdfast.text.times import MAX_TIME
 
 _PAGE: Final = 500
 _SCAN_LIMIT: Final = 20_000
@@ -52,8 +54,6 @@ _WITH_DIGEST: Final = (
 """Only calls that were pending at some time have a digest."""
 _WITHOUT_DIGEST: Final = "SELECT call FROM open_calls WHERE digest IS NULL AND state != 'running' ORDER BY entry"
 """Calls that are neither running nor have a digest: only damaged rows look like this."""
-_MAX_TIME: Final = 253_402_300_800
-"""Unix time of the year 10,000, which `datetime` cannot represent."""
 
 
 class GivenAnswer(Struct, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ class CallFilter(Struct, frozen=True, kw_only=True):
     until: float | None = None
     """Exclusive."""
     by: str | None = None
-    """Who decided: `cli:ada`, `ada`, or the name of a rule."""
+    """Who decided: `cli:ada`, `os:ada`, `ada`, or the name of a rule."""
     document: str | None = None
     """The full path of the document that made the call, or its last components."""
     text: re.Pattern[str] | None = None
@@ -121,7 +121,8 @@ class CallFilter(Struct, frozen=True, kw_only=True):
         )
 
     def _is_by(self, record: CallRecord) -> bool:
-        names = {record.decided_by, *(given.answer.by for given in record.answers)}
+        answers = [given.answer for given in record.answers]
+        names = {record.decided_by, *(answer.by for answer in answers), *(answer.identity for answer in answers)}
         return any(self.by in (name, name.partition(":")[2]) for name in names if name)
 
 
@@ -157,7 +158,13 @@ class Queries:
         cached = self._cached.get(pending.call.id)
         if cached is None or cached.digest != pending.digest:
             return pending
-        return replace(cached, state=pending.state, approver=pending.approver)
+        return replace(
+            cached,
+            state=pending.state,
+            approver=pending.approver,
+            approvals_needed=pending.approvals_needed,
+            approved_by=pending.approved_by,
+        )
 
     def find_pending(self, call_id: str) -> PendingCall | None:
         """Return a call that needed an answer and has not ended (pending, approved or running), else None."""
@@ -199,6 +206,9 @@ class Queries:
         if kind != "pending":
             raise LedgerCorrupt(f"A ledger entry has the kind {kind!a} instead of 'pending'.")
         read = replace(self.read_body(body, CallPending).pending, state=parse_state(state), approver=approver)
+        if read.approvals_needed > 1:
+            count = count_approvals(self.rows(APPROVALS, (read.call.id,)), self.read_body)
+            read = replace(read, approved_by=count.identities)
         return self.unredacted(read)
 
     def approved_at(self, call_id: str) -> float | None:
@@ -271,6 +281,20 @@ class Queries:
                 if record and (record.call.request or "").startswith(request) and tool in (None, record.call.tool):
                     found.append(record)
         return found
+
+    def asked_calls(self, tool: str, limit: int) -> Generator[PendingCall]:
+        """Yield the calls of a tool that were pending at some time, as last shown, newest first.
+
+        Scans only the newest entries.
+        """
+        sql = """SELECT MAX(id), body FROM entries WHERE id > (SELECT MAX(id) FROM entries) - ?
+            AND kind = 'pending' AND instr(body, ?) GROUP BY call ORDER BY MAX(id) DESC LIMIT ?"""
+        called = '"tool":' + encode_json(tool).decode()
+        for _, body in self.rows(sql, (_SCAN_LIMIT, called, limit)):
+            with suppress(LedgerError):
+                asked = self.read_body(body, CallPending).pending
+                if asked.call.tool == tool:
+                    yield asked
 
     def active_since(self, at: float) -> Generator[str]:
         """Yield the calls that are running, or that began or ended at this time or later."""
@@ -393,16 +417,23 @@ class Queries:
     def _record(self, call_id: str) -> CallRecord | None:
         rows = self.rows("SELECT id, kind, at, body FROM entries WHERE call = ? ORDER BY id", (call_id,))
         record: CallRecord | None = None
+        approvals = ApprovalCount()
         with _damage_of(call_id):
             for number, kind, at, body in rows:
                 _check_time(number, at)
-                record = self._extended(record, kind, at, body)
+                if kind == "pending":
+                    approvals = approvals.after_pending(self.read_body(body, CallPending).pending)
+                elif kind == "answered":
+                    approvals = approvals.after_answer(self.read_body(body, CallAnswered))
+                record = self._extended(record, kind, at, body, approved=approvals.complete)
                 if record is not None:
                     record = replace(record, entries=(*record.entries, number))
         return record
 
-    def _extended(self, record: CallRecord | None, kind: str, at: float, body: str) -> CallRecord | None:
-        """Return the record extended by one entry."""
+    def _extended(
+        self, record: CallRecord | None, kind: str, at: float, body: str, *, approved: bool
+    ) -> CallRecord | None:
+        """Return the record extended by one entry, after which the call has all the approvals it needs or not."""
         if kind == "call":
             recorded = self.read_body(body, CallRecorded)
             return CallRecord(
@@ -431,7 +462,7 @@ class Queries:
         if kind == "answered":
             answered = self.read_body(body, CallAnswered)
             given = GivenAnswer(answer=answered.answer, digest=answered.digest, at=at)
-            state = State.APPROVED if answered.answer.kind == "approve" else record.state
+            state = State.APPROVED if answered.answer.kind == "approve" and approved else record.state
             record = replace(record, answers=(*record.answers, given), state=state)
             return record if answered.result is None else _ended(record, answered.result, at)
         return _ended(record, self.read_body(body, CallEnded).result, at) if kind == "ended" else record
@@ -468,7 +499,7 @@ def _damaged(row: tuple[Any, ...], problem: str) -> LedgerEntry:
 
 
 def _is_time(at: object) -> TypeGuard[float]:
-    return isinstance(at, float) and 0 <= at < _MAX_TIME
+    return isinstance(at, float) and 0 <= at < MAX_TIME
 
 
 def _check_time(entry: int, at: object) -> None:
