@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from msgspec import Struct
 
@@ -20,6 +20,7 @@ from holdfast.factory.runtime import Project
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.net.server import listen, listen_unix, run
 from holdfast.serve.app import build_app, guarded
+from holdfast.serve.notifications import open_notifier, report_pending
 from holdfast.serve.projects import Flags, Projects
 from holdfast.serve.security import Origins
 from holdfast.serve.watch import LedgerWatch
@@ -63,9 +64,18 @@ def check_address(address: Address, people: People) -> None:
 
 
 async def serve(
-    project: Project, address: Address, *, every: bool, flags: Flags, started: Callable[[str], None]
+    project: Project,
+    address: Address,
+    *,
+    every: bool,
+    flags: Flags,
+    started: Callable[[str], None],
+    terminal: TextIO | None = None,
 ) -> None:
-    """Serve until cancelled. `started` is called with the address when requests are answered."""
+    """Serve until cancelled. `started` is called with the address when requests are answered.
+
+    `terminal` is the stream whose terminal is notified of pending calls.
+    """
     people = People(people_file())
     check_address(address, people)
     with ExitStack() as stack:
@@ -84,7 +94,11 @@ async def serve(
                     private = stack.enter_context(listen_unix(address.unix))
                     stack.callback(address.unix.unlink, missing_ok=True)
                     tasks.create_task(run(guarded(app, people, origins, port=port, local=True), [private]))
-                started(f"http://127.0.0.1:{port}" if address.host in _LOOPBACK else next(iter(address.origins)))
+                url = f"http://127.0.0.1:{port}" if address.host in _LOOPBACK else next(iter(address.origins))
+                notifier = open_notifier(project, projects, url, terminal=terminal, state=user_state_dir())
+                tasks.create_task(notifier.run())
+                tasks.create_task(report_pending(projects, watch, notifier))
+                started(url)
                 await run(guarded(app, people, origins, port=port), sockets)
         finally:
             await projects.close()

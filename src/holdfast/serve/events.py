@@ -70,10 +70,10 @@ def format_position(position: Position, projects: Projects) -> str:
 
 def heads(projects: Projects) -> Position:
     """The position of a reader who has just read everything."""
-    return {project.key: _head(project) for project in projects}
+    return {project.key: head_of(project) for project in projects}
 
 
-def _head(project: ServedProject) -> int:
+def head_of(project: ServedProject) -> int:
     rows = project.ledger.rows("SELECT MAX(id) FROM entries")
     return int(rows[0][0] or 0)
 
@@ -87,7 +87,7 @@ async def stream(
     """Yield the events after `position`, as they happen."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
-    if any(position.get(project.key, 0) > _head(project) for project in projects):
+    if any(position.get(project.key, 0) > head_of(project) for project in projects):
         position = heads(projects)  # the ledger was replaced or restored: nothing the reader knows holds
         yield event("reload", {}, format_position(position, projects))
     yield b"retry: 1000\n\n"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Final, TextIO
+from typing import Final
 
 import click
 
@@ -82,7 +81,7 @@ def _channels(flags: Flags) -> Generator[tuple[Channels, Callable[[str], str]]]:
                     project.loaded.config.notify,
                     network,
                     runtime.secrets.get,
-                    terminal=_terminal(),
+                    terminal=console.terminal(),
                     environment=os.environ,
                     project=project.root or project.cwd,
                 ),
@@ -90,10 +89,6 @@ def _channels(flags: Flags) -> Generator[tuple[Channels, Callable[[str], str]]]:
             )
         finally:
             network.close()
-
-
-def _terminal() -> TextIO | None:
-    return next((stream for stream in (sys.stderr, sys.stdout) if console.is_terminal(stream)), None)
 
 
 def _on(channel: Channel) -> NotifyChannelOutput:

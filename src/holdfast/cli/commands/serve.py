@@ -81,7 +81,11 @@ def _run(flags: Flags, address: Address, *, every: bool, as_json: bool) -> int:
 
     with suppress(KeyboardInterrupt):
         try:
-            asyncio.run(run_server(project, address, every=every, flags=dict(flags), started=started))
+            asyncio.run(
+                run_server(
+                    project, address, every=every, flags=dict(flags), started=started, terminal=console.terminal()
+                )
+            )
         except ConfigError as error:
             raise UsageProblem(str(error)) from error
     return 0
