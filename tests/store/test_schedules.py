@@ -29,7 +29,6 @@ from holdfast.store.schedules import (
     Claim,
     RunOutcome,
     ScheduleStore,
-    describe_missed,
 )
 from holdfast.text.cron_expression import CronExpression
 from tests.soak import rounds
@@ -91,38 +90,36 @@ def test_the_same_minute_is_never_claimed_twice(ledger: Ledger) -> None:
 
 
 def test_runs_during_downtime_are_said_in_one_entry_and_not_made_up_for(ledger: Ledger) -> None:
-    store, schedule = added(ledger, "0 * * * *")
+    store, _ = added(ledger, "0 * * * *")
     claim = store.claim_due(START + 5.5 * 3600)
     (missed,) = claim.missed
     assert not claim.runs
-    assert (missed.count, missed.first, missed.last) == (5, START + 3600, START + 5 * 3600)
-    assert describe_missed(missed, schedule) == (
-        f"Missed 5 runs from 2027-01-15 09:00 +0000 to 2027-01-15 13:00 +0000: {NOT_RUNNING}."
-    )
+    assert (missed.record.count, missed.record.first, missed.record.last) == (5, START + 3600, START + 5 * 3600)
+    assert str(missed) == (f"Missed 5 runs from 2027-01-15 09:00 +0000 to 2027-01-15 13:00 +0000: {NOT_RUNNING}.")
     (listed,) = store.list()
     assert (listed.missed, listed.next_at) == (5, START + 6 * 3600)
-    assert listed.missed_note == describe_missed(missed, schedule)
+    assert listed.missed_note == str(missed)
     assert not store.claim_due(START + 5.5 * 3600).missed, "they are said once"
     assert kinds(ledger) == ["scheduled", "missed"] and ledger.verify().ok
 
 
 def test_the_newest_run_takes_place_if_it_is_less_than_a_minute_late(ledger: Ledger) -> None:
-    store, schedule = added(ledger)
+    store, _ = added(ledger)
     claim = store.claim_due(START + 10 * MINUTE + 30)
     (due,), (missed,) = claim.runs, claim.missed
     assert due.due == START + 10 * MINUTE
-    assert (missed.count, missed.first, missed.last) == (9, START + MINUTE, START + 9 * MINUTE)
+    assert (missed.record.count, missed.record.first, missed.record.last) == (9, START + MINUTE, START + 9 * MINUTE)
     store.end(due, RunOutcome(state="done"))
     (one,) = store.claim_due(START + 12 * MINUTE + 59.9).missed
-    assert describe_missed(one, schedule) == f"Missed the run of 2027-01-15 08:11 +0000: {NOT_RUNNING}."
+    assert str(one) == f"Missed the run of 2027-01-15 08:11 +0000: {NOT_RUNNING}."
 
 
 def test_a_long_downtime_is_counted_to_a_bound(ledger: Ledger) -> None:
-    store, schedule = added(ledger)
+    store, _ = added(ledger)
     now = START + 400 * 86_400
     (missed,) = store.claim_due(now).missed
-    assert (missed.count, missed.more, missed.last) == (1000, True, now)
-    assert "more than 1,000 runs" in describe_missed(missed, schedule)
+    assert (missed.record.count, missed.record.more, missed.record.last) == (1000, True, now)
+    assert "more than 1,000 runs" in str(missed)
     assert store.next_at() == now + MINUTE
 
 
@@ -130,7 +127,7 @@ def test_a_run_is_skipped_while_the_one_before_it_has_not_ended(ledger: Ledger) 
     store, _ = added(ledger)
     (due,) = store.claim_due(START + MINUTE).runs
     claim = store.claim_due(START + 2 * MINUTE)
-    assert not claim.runs and [one.why for one in claim.missed] == [STILL_RUNNING]
+    assert not claim.runs and [one.record.why for one in claim.missed] == [STILL_RUNNING]
     store.end(due, RunOutcome(state="done"))
     assert len(store.claim_due(START + 3 * MINUTE).runs) == 1
 
@@ -144,7 +141,7 @@ def test_a_run_is_skipped_while_the_last_call_is_pending(ledger: Ledger) -> None
     (due,) = store.claim_due(START + MINUTE).runs
     asyncio.run(_pending(ledger, due.call_id))
     store.end(due, RunOutcome(state="pending", call=due.call_id))
-    assert [one.why for one in store.claim_due(START + 2 * MINUTE).missed] == [STILL_PENDING]
+    assert [one.record.why for one in store.claim_due(START + 2 * MINUTE).missed] == [STILL_PENDING]
     assert store.list()[0].last_state == "pending"
     ledger.end_now(due.call_id, DONE)
     assert store.list()[0].last_state == "done", "the state of the call now"
@@ -158,7 +155,7 @@ def test_a_claimed_run_whose_call_never_began_is_missed_and_not_repeated(ledger:
     forget_owner(ledger)
     assert not store.list()[0].running
     (missed,) = store.recover()
-    assert (missed.id, missed.first, missed.why) == (schedule.id, START + MINUTE, NEVER_BEGAN)
+    assert (missed.schedule, missed.record.first, missed.record.why) == (schedule, START + MINUTE, NEVER_BEGAN)
     assert store.recover() == [] and store.list()[0].missed == 1
     assert kinds(ledger) == ["scheduled", "fired", "missed"] and ledger.verify().ok
     assert len(store.claim_due(START + 2 * MINUTE).runs) == 1
@@ -241,7 +238,7 @@ def test_downtime_across_a_change_of_the_clock_counts_each_local_time_once(ledge
     store, schedule = ScheduleStore(ledger), make_schedule("30 2 * * *", zone="Europe/Berlin")
     store.add(schedule, datetime(2026, 10, 24, 12, tzinfo=zone).timestamp())
     (missed,) = store.claim_due(datetime(2026, 10, 26, 12, tzinfo=zone).timestamp()).missed
-    assert missed.count == 2
+    assert missed.record.count == 2
     assert store.next_at() == datetime(2026, 10, 27, 2, 30, tzinfo=zone).timestamp()
 
 
@@ -260,7 +257,7 @@ def test_every_time_is_run_or_missed_exactly_once(expression: str, zone: str, st
             now += step
             claim = store.claim_due(now)
             assert len(claim.runs) <= 1, "never in a bunch"
-            seen += len(claim.runs) + sum(one.count for one in claim.missed)
+            seen += len(claim.runs) + sum(one.record.count for one in claim.missed)
             for due in claim.runs:
                 assert now - 60 < due.due <= now
                 store.end(due, RunOutcome(state="done"))
@@ -343,5 +340,5 @@ def test_kill_between_claim_and_call_is_reported_and_the_run_does_not_take_place
             store = ScheduleStore(ledger)
             claim = store.claim_due(at + 1)
             assert not claim.runs, "at most once"
-            assert [one.why for one in claim.missed] == ([] if number % 2 else [NEVER_BEGAN])
+            assert [one.record.why for one in claim.missed] == ([] if number % 2 else [NEVER_BEGAN])
             assert store.list()[0].missed == number - called and ledger.verify().ok

@@ -70,6 +70,14 @@ class ScheduleStatus(Struct, frozen=True, kw_only=True):
     running: bool = False
 
 
+class SchedulePlan(Struct, frozen=True, kw_only=True):
+    """Work that a caller may schedule, as it would be stored."""
+
+    work: ScheduledWork
+    rights: str
+    """Whose rights it would have, in words."""
+
+
 class Schedules(Protocol):
     """Lists, adds and removes schedules. The methods raise `ScheduleRefused`."""
 
@@ -77,7 +85,7 @@ class Schedules(Protocol):
         """Return all schedules of the project, oldest first."""
         ...
 
-    def check(self, work: ScheduledWork, ctx: Context) -> ScheduledWork:
+    def check(self, work: ScheduledWork, ctx: Context) -> SchedulePlan:
         """Return the work as it would be stored for this caller: canonical tool, valid arguments, absolute path."""
         ...
 

@@ -64,11 +64,25 @@ class RunOutcome(Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
+class MissedRuns(Struct, frozen=True):
+    """Runs of a schedule that did not take place. As text, a sentence that says which and why."""
+
+    schedule: Schedule
+    record: RunsMissed
+
+    def __str__(self) -> str:
+        missed, show = self.record, _expression_of(self.schedule).format_time
+        if missed.count == 1 and not missed.more:
+            return f"Missed the run of {show(missed.first)}: {missed.why}."
+        count = f"more than {missed.count:,}" if missed.more else f"{missed.count:,}"
+        return f"Missed {count} runs from {show(missed.first)} to {show(missed.last)}: {missed.why}."
+
+
 class Claim(Struct, frozen=True, kw_only=True):
     """What `claim_due` found."""
 
     runs: tuple[DueRun, ...] = ()
-    missed: tuple[RunsMissed, ...] = ()
+    missed: tuple[MissedRuns, ...] = ()
 
 
 class _Row(Struct, frozen=True):
@@ -95,10 +109,9 @@ class _Step(Struct, frozen=True):
     """What happens to one schedule that is due."""
 
     row: _Row
-    schedule: Schedule
     next_at: float | None
     run: DueRun | None
-    missed: RunsMissed | None
+    missed: MissedRuns | None
 
 
 class ScheduleStore:
@@ -170,7 +183,7 @@ class ScheduleStore:
                 if unchanged.rowcount == 0:
                     continue  # claimed by another process, or removed
                 if step.missed is not None:
-                    _record_missed(tx, encode, step.schedule, step.missed, step.missed.first)
+                    _record_missed(tx, encode, step.missed)
                     missed.append(step.missed)
                 if run is not None:
                     body = encode(RunClaimed(row.id, run.due, owner.pid, owner.started))
@@ -186,18 +199,19 @@ class ScheduleStore:
 
     def end(self, run: DueRun, outcome: RunOutcome) -> None:
         """Record what came of a run that this process claimed."""
-        ended = RunEnded(run.schedule.id, run.due, outcome.state, outcome.call, outcome.message)
+        call = outcome.call or (run.call_id if self._ledger.has_call(run.call_id) else None)
+        ended = RunEnded(run.schedule.id, run.due, outcome.state, call, outcome.message)
         body = self._ledger.encode_body(ended)
         stored = self._ledger.read_body(body, RunEnded)
         self._ledger.run(lambda tx: _end(tx, stored, body))
 
-    def recover(self) -> list[RunsMissed]:
+    def recover(self) -> list[MissedRuns]:
         """End the runs of processes that died. Returns those whose call never began, which are missed."""
         found = [row for row in self._rows("due IS NOT NULL") if not row.owner_lives]
         missed = [self._recover(row) for row in found]
         return [one for one in missed if one is not None]
 
-    def _recover(self, row: _Row) -> RunsMissed | None:
+    def _recover(self, row: _Row) -> MissedRuns | None:
         schedule, due = _read(row), row.due
         if schedule is None or due is None:
             return None
@@ -209,7 +223,7 @@ class ScheduleStore:
             ended = RunEnded(row.id, due, self._state_of(call_id) or State.UNKNOWN.value, call_id)
         else:
             ended = None
-        missed = RunsMissed(row.id, 1, due, due, NEVER_BEGAN) if ended is None else None
+        missed = MissedRuns(schedule, RunsMissed(row.id, 1, due, due, NEVER_BEGAN)) if ended is None else None
 
         def op(tx: Transaction) -> bool:
             sql = "SELECT 1 FROM schedules WHERE id = ? AND due = ? AND pid = ? AND pid_start = ?"
@@ -218,7 +232,7 @@ class ScheduleStore:
             if ended is not None:
                 _end(tx, ended, encode(ended))
             elif missed is not None:
-                _record_missed(tx, encode, schedule, missed, due)
+                _record_missed(tx, encode, missed)
                 tx.execute(f"UPDATE schedules SET {_RELEASED} WHERE id = ?", (row.id,))  # noqa: S608 - a constant
             return True
 
@@ -245,9 +259,10 @@ class ScheduleStore:
         if counted:
             more = len(counted) > MAX_COUNTED
             last = now if more else counted[-1]
-            missed = RunsMissed(row.id, min(len(counted), MAX_COUNTED), first, last, blocked or NOT_RUNNING, more)
+            count = min(len(counted), MAX_COUNTED)
+            missed = MissedRuns(schedule, RunsMissed(row.id, count, first, last, blocked or NOT_RUNNING, more))
         run = None if due is None else DueRun(schedule=schedule, due=due, call_id=_call_id(row.id, due))
-        return _Step(row, schedule, expression.next_after(now), run, missed)
+        return _Step(row, expression.next_after(now), run, missed)
 
     def _blocked(self, row: _Row) -> str:
         """Say why no run may begin now; empty if one may."""
@@ -289,15 +304,6 @@ def new_schedule_id() -> str:
     return b32encode(os.urandom(5)).decode().lower()
 
 
-def describe_missed(missed: RunsMissed, schedule: Schedule) -> str:
-    """Say in one sentence which runs were missed."""
-    show = _expression_of(schedule).format_time
-    if missed.count == 1 and not missed.more:
-        return f"Missed the run of {show(missed.first)}: {missed.why}."
-    count = f"more than {missed.count:,}" if missed.more else f"{missed.count:,}"
-    return f"Missed {count} runs from {show(missed.first)} to {show(missed.last)}: {missed.why}."
-
-
 def _read(row: _Row) -> Schedule | None:
     """Decode a schedule. One that cannot be read never runs; `verify` reports it."""
     try:
@@ -321,11 +327,12 @@ def _append(tx: Transaction, schedule_id: str, due: float, kind: str, body: str)
     tx.append(run, kind, body, first=known is None)
 
 
-def _record_missed(tx: Transaction, encode: EncodeBody, schedule: Schedule, missed: RunsMissed, due: float) -> None:
-    _append(tx, schedule.id, due, "missed", encode(missed))
+def _record_missed(tx: Transaction, encode: EncodeBody, missed: MissedRuns) -> None:
+    record = missed.record
+    _append(tx, record.id, record.first, "missed", encode(record))
     tx.execute(
         "UPDATE schedules SET missed = missed + ?, missed_note = ? WHERE id = ?",
-        (missed.count, describe_missed(missed, schedule), schedule.id),
+        (record.count, str(missed), record.id),
     )
 
 
