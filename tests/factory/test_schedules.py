@@ -210,7 +210,10 @@ def test_work_that_could_never_run_is_refused_when_it_is_added(
 
 
 def test_a_tool_that_needs_a_secret_of_another_caller_is_refused(chat_project: ChatProject) -> None:
-    tool = Tool(name="s.t", execute=lambda args: "x", required_secret_scopes=("key",))
+    async def execute(args: Args) -> str:
+        return "x"
+
+    tool = Tool(name="s.t", execute=execute, required_secret_scopes=("key",))
 
     async def work(runtime: Runtime) -> Result:
         return await add(runtime, Caller(interface="mcp"), tool="s.t")

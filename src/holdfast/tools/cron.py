@@ -223,6 +223,10 @@ def _given(work: ScheduledWork) -> Args:
     return {name: value for name, value in (work.args or {}).items() if value is not None}
 
 
+def _list_preview(args: Args, width: int) -> str:
+    return with_label("", args)
+
+
 def _add_preview(args: Args, width: int) -> str:
     what = args.get("tool") or f"document {args.get('document')}"
     return with_label(f"{args.get('expression', '')}  {what}", args)
@@ -263,6 +267,7 @@ CRON_LIST: Final = read_only_tool(
     ),
     execute=_list,
     unavailable=_missing,
+    format_preview=_list_preview,
     groups=("cron",),
 )
 CRON_ADD: Final = builtin_tool(
