@@ -21,9 +21,9 @@ from tests.docs.programs import ROOT, blocks_of
 DOCS = ROOT / "docs"
 GUIDE = DOCS / "getting-started.md"
 MEMORY = DOCS / "memory.md"
-GOOGLE, K8S, MEDIA, STORAGE = (DOCS / f"{name}.md" for name in ("google", "k8s", "media", "storage"))
+CRON, GOOGLE, K8S, MEDIA, STORAGE = (DOCS / f"{name}.md" for name in ("cron", "google", "k8s", "media", "storage"))
 CONFIGURED = [
-    GUIDE, GOOGLE, K8S, MEDIA, DOCS / "migrating.md", DOCS / "network.md", MEMORY, STORAGE, DOCS / "web.md"
+    CRON, GUIDE, GOOGLE, K8S, MEDIA, DOCS / "migrating.md", DOCS / "network.md", MEMORY, STORAGE, DOCS / "web.md"
 ]  # fmt: skip
 TABLES = [
     pytest.param(block.text, id=f"{page.name}:{block.line}")
@@ -80,7 +80,9 @@ def test_the_commands_of_getting_started_work_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "least"), [(MEMORY, 8), (STORAGE, 6), (GOOGLE, 8)], ids=["memory", "storage", "google"]
+    ("page", "least"),
+    [(CRON, 6), (MEMORY, 8), (STORAGE, 6), (GOOGLE, 8)],
+    ids=["cron", "memory", "storage", "google"],
 )
 def test_the_commands_of_a_guide_are_understood(page: Path, least: int) -> None:
     lines = list(_commands(page))

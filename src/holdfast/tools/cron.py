@@ -38,8 +38,8 @@ from holdfast.tools.schemas import (
 _SHOWN_TIMES: Final = 3
 _WORK_WIDTH: Final = 60
 _APPLIES: Final = (
-    "Every run passes policy and approval when it is due, and is pending if it needs a person. It runs while "
-    "`holdfast serve` does."
+    "Every run passes policy and approval when it is due, and is pending if it needs a person. It takes place while "
+    "the daemon (holdfast serve) runs."
 )
 _missing: Final = needs_extra("serve", "cronsim")
 

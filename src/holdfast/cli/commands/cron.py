@@ -43,7 +43,7 @@ def cron() -> None:
 def list_schedules(flags: Flags, as_json: bool) -> int:
     """List the schedules of this project.
 
-    They run while `holdfast serve` does.
+    They run while the daemon (holdfast serve) does.
 
     \b
     Example:
