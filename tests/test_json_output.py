@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from holdfast.cli.reference import OUTPUTS, commands, objects
 from holdfast.cli.root import holdfast
 from holdfast.net.network_log import NETWORK_LOG, NetworkEntry, NetworkLog
+from holdfast.store.ledger import Ledger
 from tests.cli.command_line import Cli, Json
 from tests.cli.conftest import asking, cli
 from tests.cli.file_changes import change_files
@@ -48,6 +50,7 @@ def _outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
     yield "init", ("written", cli.run("init", "--json").lines)
     yield "call", ("result", cli.run("call", "calculator", "expression=1", "--json").lines)
     yield from _memory_outputs(cli)
+    yield from _cron_outputs(cli)
     yield "tools", ("tool", cli.run("tools", "--json").lines + cli.run("tools", "calculator", "--json").lines)
     yield "notify status", ("notify channel", cli.run("notify", "--json").lines)
     yield "notify test", ("notify channel", cli.run("notify", "test", "--json").lines)
@@ -111,7 +114,7 @@ def test_the_objects_inside_a_result_have_the_fields_of_the_reference(asking: Cl
 
 @pytest.mark.spec("E1a")
 def test_an_empty_list_prints_no_line(cli: Cli) -> None:
-    for command in (("pending",), ("grants",), ("ledger",), ("changes",), ("trust", "list")):
+    for command in (("pending",), ("grants",), ("cron",), ("ledger",), ("changes",), ("trust", "list")):
         done = cli.run(*command, "--json")
         assert (done.code, done.out) == (0, ""), command
 
@@ -138,3 +141,15 @@ def _memory_outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
     yield "memory show", ("result", cli.run(*allowed, "show", item, "--json").lines)
     yield "memory export", ("written", cli.run(*allowed, "export", "out", "--json").lines)
     yield "memory forget", ("result", cli.run(*allowed, "forget", item, "--json").lines)
+
+
+def _cron_outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
+    allowed = ("--set", 'tools.allow=["cron.*"]', "--set", 'approval.auto_approve=["$default", "cron.*"]', "cron")
+    added = cli.run(*allowed, "add", "* * * * *", "system.info", "--json").lines
+    yield "cron add", ("result", added)
+    yield "cron list", ("schedule", cli.run(*allowed, "list", "--json").lines)
+    with Ledger.open(cli.ledger_file) as ledger:
+        ledger.run(lambda tx: tx.execute("UPDATE schedules SET next_at = ?", (time.time() // 60 * 60,)))
+    yield "cron run", ("schedule", cli.run(*allowed, "run", "--json").lines)
+    removed = cli.run(*allowed, "remove", added[0]["structured"]["id"], "--json").lines
+    yield "cron remove", ("result", removed)

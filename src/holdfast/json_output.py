@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.contract.call import Caller, Decision, PendingCall
     from holdfast.contract.event import Event
     from holdfast.contract.result import Attachment, Result
+    from holdfast.contract.schedules import ScheduleStatus
     from holdfast.contract.tool import Tool
     from holdfast.factory.chat import ChatSession
     from holdfast.rules.decider import DecisionExplanation
@@ -289,6 +290,53 @@ class CallOutput(Output):
             preview=record.preview,
             result=None if record.result is None else result_output(record.result),
             entries=record.entries,
+        )
+
+
+class ScheduleOutput(Output):
+    id: Annotated[str, Doc("the id of the schedule")]
+    expression: Annotated[str, Doc("when it is due: a cron expression")]
+    zone: Annotated[str, Doc("the time zone of the expression")]
+    tool: Annotated[str | None, Doc("the tool that it calls, or null")]
+    args: Annotated[Any, Doc("the arguments of the tool, or null")]
+    document: Annotated[str | None, Doc("the document that it advances, or null")]
+    message: Annotated[str, Doc("what it says in the document first")]
+    caller: Annotated[Any, Doc("whose rights it has: interface, agent, provider, skill, session")]
+    by: Annotated[str, Doc("who made it: interface and account")]
+    created: Annotated[float, Doc("when it was made, in seconds since 1970")]
+    call_id: Annotated[str, Doc("the call that added it")]
+    next_at: Annotated[float | None, Doc("when it is due next, in seconds since 1970, or null")]
+    last_at: Annotated[float | None, Doc("when it was due last and ran, or null")]
+    last_call: Annotated[str | None, Doc("the call of the last run, or null")]
+    last_state: Annotated[str, Doc("the state of that call, or the outcome of the document")]
+    last_message: Annotated[str, Doc("why the last run failed, if it did")]
+    missed: Annotated[int, Doc("how many runs did not take place")]
+    missed_note: Annotated[str, Doc("which runs were missed last, and why")]
+    running: Annotated[bool, Doc("whether a run is in progress")]
+
+    @classmethod
+    def of(cls, status: ScheduleStatus) -> ScheduleOutput:
+        schedule, work = status.schedule, status.schedule.work
+        return cls(
+            id=schedule.id,
+            expression=work.expression,
+            zone=work.zone,
+            tool=work.tool,
+            args=work.args,
+            document=work.document,
+            message=work.message,
+            caller=_caller(schedule.caller),
+            by=schedule.by,
+            created=schedule.created,
+            call_id=schedule.call,
+            next_at=status.next_at,
+            last_at=status.last_at,
+            last_call=status.last_call,
+            last_state=status.last_state,
+            last_message=status.last_message,
+            missed=status.missed,
+            missed_note=status.missed_note,
+            running=status.running,
         )
 
 

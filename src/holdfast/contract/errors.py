@@ -21,6 +21,7 @@ HoldfastError
 ├── ConfigError              a configuration file is invalid
 ├── SkillRefused             a skill does not exist, or cannot be used
 ├── SessionRefused           a session does not exist, or cannot be deleted
+├── ScheduleRefused          a schedule does not exist, or cannot be made
 ├── GrantRefused             the requested "always allow" is too broad
 ├── UndoRefused              the changes of a call cannot be undone
 ├── MemoryRefused            a namespace, an id or a size is not accepted
@@ -109,6 +110,9 @@ class SkillRefused(HoldfastError): ...
 
 
 class SessionRefused(HoldfastError): ...
+
+
+class ScheduleRefused(HoldfastError): ...
 
 
 class GrantRefused(HoldfastError): ...

@@ -41,7 +41,8 @@ class PageInbox:
         return self._url + call_address(self._find(project).key, pending.call.id)
 
     def expires_at(self, project: str, pending: PendingCall) -> float | None:
-        return self._find(project).expiry.expires_at(pending)
+        served = self._find(project)
+        return served.expiry.expires_at(served.ledger, pending)
 
     def _find(self, folder: str) -> ServedProject:
         return next(project for project in self._projects if str(project.folder) == folder)

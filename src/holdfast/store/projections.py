@@ -1,4 +1,4 @@
-"""Tables derived from the ledger entries: open calls, grants, trusted files.
+"""Tables derived from the ledger entries: open calls, grants, trusted files, schedules.
 
 They are materialised for speed. `verify` replays the entries and compares, so a tampered table is detected.
 """
@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.store.approval_count import ApprovalCount
+from holdfast.store.database import SCHEDULES_VERSION
 from holdfast.store.entries import (
     BodyReader,
     CallAnswered,
@@ -22,6 +23,8 @@ from holdfast.store.entries import (
     GrantAdded,
     GrantRevoked,
     GrantUsed,
+    ScheduleAdded,
+    ScheduleRemoved,
     TrustedContent,
     TrustRevoked,
 )
@@ -47,7 +50,9 @@ TABLES: Final = {
     "open_calls": "call, state, digest, approver, pid, pid_start, mutates, entry",
     "grants": "id, uses, body",
     "trust": "path, digest, body",
+    "schedules": "id, body",
 }
+"""The tables with their derived columns. When a schedule runs is not derived: entries of old runs are pruned."""
 
 
 class ExpectedTables:
@@ -61,6 +66,7 @@ class ExpectedTables:
         self._approvals: dict[str, ApprovalCount] = {}
         self._grants: dict[str, tuple[int | None, str]] = {}
         self._trust: dict[str, TrustedContent] = {}
+        self._schedules: dict[str, str] = {}
         self._handlers: dict[str, Callable[[int, str, str], None]] = {
             "pending": self._pending,
             "answered": self._answered,
@@ -71,6 +77,8 @@ class ExpectedTables:
             "consumed": self._consumed,
             "trusted": self._trusted,
             "untrusted": self._untrusted,
+            "scheduled": self._scheduled,
+            "unscheduled": self._unscheduled,
         }
 
     def feed(self, entry: int, call: str, kind: str, body: str) -> None:
@@ -84,6 +92,8 @@ class ExpectedTables:
             return [msgspec.structs.astuple(row) for _, row in sorted(self._open.items())]
         if table == "grants":
             return [(name, *row) for name, row in sorted(self._grants.items())]
+        if table == "schedules":
+            return sorted(self._schedules.items())
         return [(path, row.digest, encode_row(row)) for path, row in sorted(self._trust.items())]
 
     def _pending(self, entry: int, call: str, body: str) -> None:
@@ -131,6 +141,13 @@ class ExpectedTables:
     def _untrusted(self, entry: int, call: str, body: str) -> None:
         self._trust.pop(self._read(body, TrustRevoked).path, None)
 
+    def _scheduled(self, entry: int, call: str, body: str) -> None:
+        schedule = self._read(body, ScheduleAdded).schedule
+        self._schedules[schedule.id] = encode_row(schedule)
+
+    def _unscheduled(self, entry: int, call: str, body: str) -> None:
+        self._schedules.pop(self._read(body, ScheduleRemoved).id, None)
+
 
 def encode_row(row: Struct) -> str:
     return msgspec.json.encode(row).decode()
@@ -138,7 +155,11 @@ def encode_row(row: Struct) -> str:
 
 def first_mismatch(expected: ExpectedTables, execute: Callable[..., sqlite3.Cursor]) -> str | None:
     """Return the name of the first table whose rows differ from the expected ones."""
+    # A read-only ledger is not migrated, so it may predate a table.
+    has_schedules = execute("PRAGMA user_version").fetchone()[0] >= SCHEDULES_VERSION
     for table, columns in TABLES.items():
+        if table == "schedules" and not has_schedules:
+            continue
         found = execute(f"SELECT {columns} FROM {table} ORDER BY 1").fetchall()  # noqa: S608 - both are constants of this module
         if found != expected.rows(table):
             return table
