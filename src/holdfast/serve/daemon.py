@@ -22,6 +22,7 @@ from holdfast.net.server import listen, listen_unix, run
 from holdfast.serve.app import build_app, guarded
 from holdfast.serve.notifications import open_notifier, report_pending
 from holdfast.serve.projects import Flags, Projects
+from holdfast.serve.scheduler import run_schedules
 from holdfast.serve.security import Origins
 from holdfast.serve.watch import LedgerWatch
 from holdfast.store.people import People
@@ -96,6 +97,7 @@ async def serve(
                     tasks.create_task(run(guarded(app, people, origins, port=port, local=True), [private]))
                 url = f"http://127.0.0.1:{port}" if address.host in _LOOPBACK else next(iter(address.origins))
                 notifier = open_notifier(project, projects, url, terminal=terminal, state=user_state_dir())
+                tasks.create_task(run_schedules(projects, watch))
                 tasks.create_task(notifier.run())
                 tasks.create_task(report_pending(projects, watch, notifier))
                 started(url)

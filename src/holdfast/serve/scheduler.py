@@ -10,11 +10,15 @@ from typing import Final
 
 from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError, LedgerError
+from holdfast.factory.schedules import ScheduledRuns
+from holdfast.serve.projects import Projects, ServedProject
+from holdfast.serve.watch import LedgerWatch
 from holdfast.store.ledger import Ledger
 from holdfast.store.schedules import Claim, DueRun, MissedRuns, RunOutcome, ScheduleStore
 
 POLL_SECONDS: Final = 1.0
 """How often the ledger is checked for schedules that another process added. The check reads one number."""
+NEW_PROJECT_SECONDS: Final = 60.0
 MAX_RUNNING: Final = 8
 """Runs of one project at the same time; further ones wait for their turn."""
 _LOG: Final = logging.getLogger("holdfast")
@@ -155,3 +159,22 @@ class Scheduler:
         late, self._unrecorded = self._unrecorded, []
         for due, outcome in late:
             self._record(due, outcome)
+
+
+async def run_schedules(projects: Projects, watch: LedgerWatch) -> None:
+    """Run the schedules of every project, also of those that are found later, until cancelled."""
+    begun: set[str] = set()
+    while True:
+        seen = watch.count
+        for project in projects:
+            if project.key not in begun:
+                begun.add(project.key)
+                project.start(_scheduler_of(project).run())
+        await watch.wait(seen, NEW_PROJECT_SECONDS)
+
+
+def _scheduler_of(project: ServedProject) -> Scheduler:
+    async def run(due: DueRun) -> RunOutcome:
+        return await ScheduledRuns(await project.runtime()).run(due)
+
+    return Scheduler(project.ledger, run)
