@@ -1,4 +1,4 @@
-"""The schedules of a project, as the tools see them, and what the daemon runs for one that is due."""
+"""The schedules of a project, as the tools see them: who may schedule what."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ from msgspec.structs import replace
 
 from holdfast.contract.call import Caller
 from holdfast.contract.context import Context
-from holdfast.contract.enums import State
 from holdfast.contract.errors import CallError, InvalidArguments, PathRefused, ScheduleRefused
 from holdfast.contract.json import encode_json
-from holdfast.contract.result import Result
 from holdfast.contract.schedules import CRON, MAX_WORK_BYTES, Schedule, ScheduledWork, SchedulePlan, ScheduleStatus
 from holdfast.contract.tool import Tool
-from holdfast.factory.chat import advance_document, open_document_rules
 from holdfast.runtime.context import RunContext
 from holdfast.runtime.input_checks import copy_json
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.process_identity import os_user
-from holdfast.store.schedules import DueRun, RunOutcome, ScheduleStore, new_schedule_id
+from holdfast.store.schedules import ScheduleStore, new_schedule_id
 from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean
 
@@ -122,53 +119,6 @@ class ProjectSchedules:
         if self._runtime.ledger is None:
             raise ScheduleRefused("The ledger is disabled (ledger.enabled = false), so nothing can be scheduled.")
         return self._runtime.ledger
-
-
-class ScheduledRuns:
-    """Runs what is due, in a runtime of the project. Asks nobody: what needs a person stays pending."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-
-    async def run(self, run: DueRun) -> RunOutcome:
-        """Make the call or advance the document. Raises `HoldfastError` if it could not begin."""
-        schedule = run.schedule
-        if schedule.work.document is not None:
-            path, message = Path(schedule.work.document), schedule.work.message
-            outcome = await advance_document(path, message=message, by=schedule.by, interface=CRON)
-            return RunOutcome(state=outcome.kind, message=outcome.message)
-        result = await self._call(run)
-        call_id = result.call_id or run.call_id
-        finished = result.success or result.state in (State.PENDING, State.APPROVED)
-        return RunOutcome(state=result.state.value, call=call_id, message="" if finished else result.error or "")
-
-    async def _call(self, run: DueRun) -> Result:
-        caller = run.schedule.caller
-        if caller.document is None:
-            return await _make_call(self._runtime, run, caller)
-        # Made in a document: its rules, as they are now, apply beside those of the project.
-        async with open_document_rules(Path(caller.document), interface=CRON) as runtime:
-            return await _make_call(
-                runtime, run, replace(caller, document=None, only=_narrower(caller, runtime.caller))
-            )
-
-
-async def _make_call(runtime: Runtime, run: DueRun, caller: Caller) -> Result:
-    schedule = run.schedule
-    return await runtime.call(
-        schedule.work.tool or "",
-        copy_json(schedule.work.args or {}),
-        caller=caller,
-        request=f"{CRON}:{schedule.id}",
-        cwd=schedule.cwd,
-        call_id=run.call_id,
-    )
-
-
-def _narrower(one: Caller, other: Caller) -> frozenset[str] | None:
-    if one.only is None or other.only is None:
-        return one.only if other.only is None else other.only
-    return one.only & other.only
 
 
 def _caller_of(ctx: Context) -> Caller:

@@ -169,7 +169,7 @@ def run(flags: Flags, as_json: bool) -> int:
     Example:
       holdfast cron run
     """
-    from holdfast.factory.schedules import ScheduledRuns
+    from holdfast.factory.scheduled_runs import ScheduledRuns
     from holdfast.serve.scheduler import Scheduler
 
     with open_runtime(flags, servers=None) as runtime:
