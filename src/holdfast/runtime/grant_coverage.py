@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from holdfast.contract.call import PendingCall
 from holdfast.contract.enums import State
@@ -44,7 +44,7 @@ class GrantPreview(Struct, frozen=True, kw_only=True):
 
     spec: GrantSpec
     past: tuple[CallRecord, ...]
-    """Ended calls that a person was asked about and that it would have approved, newest first."""
+    """Calls that a person was asked about before, and that it would have approved, newest first."""
     compared: int
     """How many past calls of the tool were compared; at most `COMPARED`."""
     pending: tuple[PendingCall, ...]
@@ -88,16 +88,17 @@ class GrantCoverage:
 
         past: list[CallRecord] = []
         compared = 0
+        unanswered = {pending.call.id for pending in self._pending.list()}
         for asked in self._pending.ledger.asked_calls(spec.tool, COMPARED):
-            if len(past) == limit:
+            if len(past) >= limit:
                 break
-            await asyncio.sleep(0)  # judging a long command takes time, and other calls must go on
-            record = self._ended(asked)
-            if record is None:
+            if asked.call.id in unanswered:
                 continue
+            await asyncio.sleep(0)  # judging a long command takes time, and other calls must go on
             compared += 1
             if self._approvals.is_covered(asked, covers, files_then=True):
-                past.append(record)
+                with suppress(LedgerError):
+                    past.append(self._pending.ledger.call(asked.call.id))
         pending = tuple(await self._covered(covers))
         return GrantPreview(spec=spec, past=tuple(past), compared=compared, pending=pending)
 
@@ -119,12 +120,3 @@ class GrantCoverage:
             if pending.state is State.PENDING and self._approvals.is_covered(pending, covers):
                 found.append(pending)
         return found
-
-    def _ended(self, asked: PendingCall) -> CallRecord | None:
-        try:
-            record = self._pending.ledger.call(asked.call.id)
-        except LedgerError:
-            return None
-        result = record.result
-        # Without the content of attachments: a preview keeps many records.
-        return None if result is None else replace(record, result=replace(result, attachments=()))
