@@ -18,7 +18,9 @@ from holdfast.contract.enums import State
 from holdfast.contract.errors import GrantRefused, HoldfastError, LedgerError
 from holdfast.contract.result import Result
 from holdfast.rules.chain import ApprovalRequest
+from holdfast.runtime import input_checks
 from holdfast.runtime.approvals import Approvals
+from holdfast.runtime.call_lifecycle import CallLifecycle
 from holdfast.runtime.pending import PendingCalls
 
 if TYPE_CHECKING:
@@ -61,9 +63,10 @@ class CoveredCall(Struct, frozen=True, kw_only=True):
 class GrantCoverage:
     """Finds the calls that a grant covers."""
 
-    def __init__(self, approvals: Approvals, pending: PendingCalls) -> None:
+    def __init__(self, approvals: Approvals, pending: PendingCalls, lifecycle: CallLifecycle) -> None:
         self._approvals = approvals
         self._pending = pending
+        self._lifecycle = lifecycle
 
     def options(self, pending: PendingCall, by: str, scopes: Sequence[Scope] = _LASTING) -> list[GrantOption]:
         """The grants that may be created for this call: for its hosts, then narrowest first."""
@@ -79,16 +82,24 @@ class GrantCoverage:
                 found.append(GrantOption(scope=scope, width=width, spec=spec))
         return found
 
-    async def preview(self, spec: GrantSpec, limit: int) -> GrantPreview:
-        """The calls that a new grant would cover, with at most `limit` past ones."""
+    async def preview(
+        self, pending: PendingCall, scope: Scope, *, by: str, width: Width = "exact", limit: int = 20
+    ) -> GrantPreview:
+        """The grant that `Runtime.allow` would store, with the calls it covers, at most `limit` of them past ones.
+
+        Nothing is stored. Raises as `Runtime.allow` does.
+        """
         from holdfast.rules.grants import spec_covers
+
+        by = input_checks.check_text(by, "The name of who allows it")
+        spec = self._approvals.grant_for(await self._lifecycle.as_shown(pending), scope, by, width)
 
         def covers(request: ApprovalRequest) -> bool:
             return spec_covers(spec, request)
 
         past: list[CallRecord] = []
         compared = 0
-        unanswered = {pending.call.id for pending in self._pending.list()}
+        unanswered = {item.call.id for item in self._pending.list()}
         for asked in self._pending.ledger.asked_calls(spec.tool, COMPARED):
             if len(past) >= limit:
                 break
@@ -99,8 +110,8 @@ class GrantCoverage:
             if self._approvals.is_covered(asked, covers, files_then=True):
                 with suppress(LedgerError):
                     past.append(self._pending.ledger.call(asked.call.id))
-        pending = tuple(await self._covered(covers))
-        return GrantPreview(spec=spec, past=tuple(past), compared=compared, pending=pending)
+        covered = tuple(await self._covered(covers))
+        return GrantPreview(spec=spec, past=tuple(past), compared=compared, pending=covered)
 
     async def pending_calls(self, grant: Grant) -> list[PendingCall]:
         """The pending calls that a stored grant covers, oldest first. Raises `GrantRefused` if it is not in force."""
