@@ -290,6 +290,15 @@ class CallLifecycle:
             raise CallError(f"Call {pending.call.id} would not run: {prepared.text}")
         return self._pending_call(prepared, await self._pipeline.decide(prepared), waiter=pending.waiter)
 
+    async def as_shown(self, pending: PendingCall) -> PendingCall:
+        """The call as it would be pending now. Raises `StaleApproval` if that is not what was shown."""
+        pending = input_checks.check_pending(pending)
+        now = await self.current(pending)
+        if now.digest != pending.digest:
+            changed = describe_changes(pending, now)
+            raise StaleApproval(f"Call {pending.call.id} has changed since it was shown ({changed}). Review it again.")
+        return now
+
     # -------------------------------------------------------------- approved calls
 
     async def resume(self, pending: PendingCall) -> Result | None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError, LedgerError
-from holdfast.factory.schedules import ScheduledRuns
+from holdfast.factory.scheduled_runs import ScheduledRuns
 from holdfast.serve.projects import Projects, ServedProject
 from holdfast.serve.watch import LedgerWatch
 from holdfast.store.ledger import Ledger
