@@ -11,9 +11,12 @@ from msgspec.structs import asdict
 from holdfast.contract.json import Doc
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from holdfast.agent.conversation import Slot
     from holdfast.agent.events import AgentEvent, Outcome
     from holdfast.chat.turns import Position
+    from holdfast.config.layers import LayerReport
     from holdfast.contract.call import Caller, Decision, PendingCall
     from holdfast.contract.event import Event
     from holdfast.contract.result import Attachment, Result
@@ -323,6 +326,23 @@ class PolicyOutput(Output):
     layers: Annotated[
         list[JsonObject], Doc("the configuration files: name, path, digest, trusted, applied, keys, ignored")
     ]
+
+    @classmethod
+    def of(cls, runtime: Runtime, layers: Iterable[LayerReport]) -> PolicyOutput:
+        from holdfast.rules.policy_text import SECTIONS, policy_words
+
+        config = runtime.config
+        return cls(
+            words=policy_words(config),
+            **{section: to_builtins(getattr(config, section)) for section in SECTIONS},
+            protected=config.protected,
+            chain=[
+                {"name": voice.name, "priority": voice.priority, "description": voice.description}
+                for voice in runtime.approvals.chain.get_all()
+            ],
+            caps=[cap.name for cap in runtime.approvals.caps],
+            layers=[to_builtins(layer) for layer in layers],
+        )
 
 
 class FuzzingOutput(Output):

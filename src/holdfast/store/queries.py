@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.contract.call import Answer, Call, Decision, PendingCall
+from holdfast.contract.call import Answer, Call, Decision, PendingCall, ProcessIdentity
 from holdfast.contract.enums import State, Verdict
 from holdfast.contract.errors import LedgerCorrupt, LedgerError, UnknownCall
 from holdfast.contract.json import Json, encode_json
@@ -39,6 +39,9 @@ from holdfast.text.preview import format_arguments
 from holdfast.text.times import MAX_TIME
 
 _PAGE: Final = 500
+_SMALL_PAGE: Final = 100
+_LAST: Final = 2**63 - 1
+"""Larger than the number of any entry."""
 _SCAN_LIMIT: Final = 20_000
 """The number of newest entries that a query without an index scans."""
 _CANDIDATES: Final = 5
@@ -239,7 +242,7 @@ class Queries:
     def _matching(self, wanted: CallFilter, unreadable: list[str] | None) -> Generator[CallRecord]:
         sql = "SELECT id, call FROM entries WHERE id < ? AND call != '' AND (at < ?) IS NOT 1 ORDER BY id DESC LIMIT ?"
         seen: set[str] = set()
-        before = 2**63 - 1
+        before = _LAST
         while page := self.rows(sql, (before, -inf if wanted.since is None else wanted.since, _PAGE)):
             before = page[-1][0]
             fresh = [call for call in dict.fromkeys(call for _, call in page) if call not in seen]
@@ -253,6 +256,52 @@ class Queries:
                     continue
                 if record and wanted.matches(record):
                     yield record
+
+    def received_calls(
+        self, before: int | None = None, since: float | None = None, *, unreadable: list[str] | None = None
+    ) -> Generator[CallRecord]:
+        """Yield call records, last received first, without the bytes of attachments.
+
+        The order never changes, so the number of a call's first entry (`record.entries[0]`) is a position: `before`
+        continues after it. The ids of unreadable calls are appended to `unreadable`.
+        """
+        sql = "SELECT id, call FROM entries WHERE id < ? AND place = 0 AND (at < ?) IS NOT 1 ORDER BY id DESC LIMIT ?"
+        before = _LAST if before is None else before
+        while page := self.rows(sql, (before, -inf if since is None else since, _SMALL_PAGE)):
+            for number, call in page:
+                before = number
+                try:
+                    record = self._record(call)
+                except LedgerError:
+                    if unreadable is not None:
+                        unreadable.append(str(call))
+                    continue
+                if record is not None and record.entries[0] == number:
+                    yield record
+
+    def nested_calls(self, call_id: str, limit: int) -> list[CallRecord]:
+        """Return the calls that a call made, in order. Scans only the entries after it that name it."""
+        sql = """SELECT DISTINCT call FROM entries WHERE id > (SELECT MIN(id) FROM entries WHERE call = ?)
+            AND place = 0 AND instr(body, ?) ORDER BY id LIMIT ?"""
+        named = '"parent":' + encode_json(call_id).decode()
+        found: list[CallRecord] = []
+        for (call,) in self.rows(sql, (call_id, named, limit)):
+            with suppress(LedgerError):
+                record = self._record(call)
+                if record is not None and record.call.parent == call_id:
+                    found.append(record)
+        return found
+
+    def running(self) -> list[tuple[CallRecord, ProcessIdentity | None]]:
+        """Return the calls that run, oldest first, with the process that runs each. Unreadable ones are left out."""
+        sql = "SELECT call, pid, pid_start FROM open_calls WHERE state = 'running' ORDER BY entry"
+        found: list[tuple[CallRecord, ProcessIdentity | None]] = []
+        for call, pid, started in self.rows(sql):
+            with suppress(LedgerError):
+                record = self._record(call)
+                if record is not None:
+                    found.append((record, ProcessIdentity(pid, started) if isinstance(pid, int) else None))
+        return found
 
     def calls_for(self, request: str, limit: int, tool: str | None = None) -> list[CallRecord]:
         """Return calls whose request id starts with `request`, newest first, optionally of one tool.
@@ -291,7 +340,7 @@ class Queries:
         running = [call for (call,) in self.rows("SELECT call FROM open_calls WHERE state = 'running'")]
         yield from running
         sql = "SELECT id, call, kind, at FROM entries WHERE id < ? AND call != '' ORDER BY id DESC LIMIT ?"
-        before, seen = 2**63 - 1, set(running)
+        before, seen = _LAST, set(running)
         while page := self.rows(sql, (before, _PAGE)):
             for _, call, kind, when in page:
                 if isinstance(when, float) and when < at:
@@ -389,12 +438,12 @@ class Queries:
         """
         calls = None if wanted is None else {record.call.id for record in self._matching(wanted, unreadable)}
         for entry in self._entries():
-            if calls is not None and entry.call not in calls:
-                continue
-            try:
+            if calls is None or entry.call in calls:
                 yield _line(entry)
-            except (RecursionError, ValueError) as error:  # nested just within the decoder's limit, not the encoder's
-                yield _line(replace(entry, body=None, problem=str(error)))
+
+    def export_call(self, call_id: str) -> Generator[bytes]:
+        """Yield each entry of one call like `export`."""
+        return (_line(entry) for entry in self._entries(call=call_id))
 
     def _pages(self, after: int, call: str | None) -> Generator[tuple[Any, ...]]:
         sql = f"SELECT {_COLUMNS} FROM entries WHERE id > ? AND ? IN ('', call) ORDER BY id LIMIT {_PAGE}"  # noqa: S608
@@ -491,7 +540,11 @@ def _check_time(entry: int, at: object) -> None:
 
 
 def _line(entry: LedgerEntry) -> bytes:
-    return dumps(msgspec.to_builtins(entry), separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    try:
+        text = dumps(msgspec.to_builtins(entry), separators=(",", ":"), allow_nan=False)
+    except (RecursionError, ValueError) as error:  # nested just within the decoder's limit, not the encoder's
+        return _line(replace(entry, body=None, problem=str(error)))
+    return text.encode() + b"\n"
 
 
 def _printable(text: object) -> str:
