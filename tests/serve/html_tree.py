@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 VOID = frozenset({"input", "img", "br", "hr"})
 _ELEMENTS = (
     "div span pre label details summary del ins mark section h3 h4 dl dt dd table caption thead tbody tr th td p ul ol"
-    " li strong code a audio article header figure figcaption"
+    " li strong em code a audio article header figure figcaption"
 )
 _ATTRIBUTES = (
     "class dir translate open data-fold data-line data-o data-n data-kind data-role aria-hidden title type scope href"

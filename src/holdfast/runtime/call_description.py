@@ -6,6 +6,7 @@ The texts come from the call, the tool and the caller. Interfaces escape them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -134,6 +135,7 @@ def touches(pending: PendingCall, tool: Tool | None = None) -> Touches:
     )
 
 
+@lru_cache(1024)
 def _programs(command: str) -> tuple[tuple[str, ...], bool]:
     if len(command) > _MAX_COMMAND:
         return (), True

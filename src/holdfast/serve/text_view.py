@@ -14,7 +14,7 @@ from typing import Final
 from markupsafe import Markup
 from markupsafe import escape as escape_html
 
-from holdfast.text.escape import escape
+from holdfast.text.escape import escape, escape_once
 from holdfast.text.quote import EscapeLine, escape_line
 
 FOLD_LINES: Final = 40
@@ -67,6 +67,11 @@ def escapes_html(shown: str) -> str:
 def line_html(line: str) -> Markup:
     """Return one line of a multi-line text."""
     return Markup(escapes_html(visible_line(line)))  # noqa: S704 - escaped there
+
+
+def visible_html(shown: str) -> Markup:
+    """Return text that is escaped for display already, such as the words about an attachment."""
+    return Markup(escapes_html(escape_once(shown)))  # noqa: S704 - escaped there
 
 
 def inline_html(text: str) -> Markup:
