@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Struct, to_builtins
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.rules.decider import DecisionExplanation
     from holdfast.rules.skills import Skill
     from holdfast.runtime.runtime import Runtime
+    from holdfast.runtime.undo.restore import PathUndo
     from holdfast.store.entries import Grant
     from holdfast.store.people import Person
     from holdfast.store.queries import CallRecord
@@ -383,6 +385,16 @@ class ChangeOutput(Output):
     undo: Annotated[str, Doc("put_back (as the call left it), already (as before the call) or refused")]
     why: Annotated[str | None, Doc("why it cannot be put back, or null")]
     diff: Annotated[str | None, Doc("the diff, with --diff; otherwise null")]
+
+    @classmethod
+    def of(cls, item: PathUndo, call_id: str, diff: str | None) -> ChangeOutput:
+        path, why = json_path(item.path), json_path(item.why) or None
+        return cls(call_id=call_id, path=path, kind=item.change.kind, undo=item.action, why=why, diff=diff)
+
+
+def json_path(path: str) -> str:
+    """Escape bytes that are not UTF-8, which JSON cannot hold."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 class ChangingCallOutput(Output):

@@ -17,9 +17,9 @@ from holdfast.cli.project_context import Flags, project_here, tools_by_name
 from holdfast.cli.root import complete_call, with_flags
 from holdfast.contract.errors import LedgerCorrupt
 from holdfast.factory.runtime import Project, open_ledger
-from holdfast.json_output import ChangeOutput, ChangingCallOutput
+from holdfast.json_output import ChangeOutput, ChangingCallOutput, json_path
 from holdfast.runtime.call_story import record_preview
-from holdfast.runtime.undo.restore import PathUndo, Undo, describe_state, diff_of, display_name, utf8_path
+from holdfast.runtime.undo.restore import Undo, describe_state, diff_of, display_name
 from holdfast.store.changes import changing_calls, net_changes, undone_by
 from holdfast.store.ledger import Ledger
 from holdfast.text.escape import escape, escape_name
@@ -36,11 +36,6 @@ def ledger_and_undo(flags: Flags, *, read_only: bool) -> Generator[tuple[Project
         if exists and not read_only:
             ledger.recover()
         yield project, ledger, Undo(ledger, [project.root or project.cwd], project.state)
-
-
-def change_output(item: PathUndo, call_id: str, diff: str | None) -> ChangeOutput:
-    path, why = utf8_path(item.path), utf8_path(item.why) or None
-    return ChangeOutput(call_id=call_id, path=path, kind=item.change.kind, undo=item.action, why=why, diff=diff)
 
 
 def diff_lines(diff: str, stream: TextIO, limit: int | None = None, more: str = "") -> list[str]:
@@ -80,18 +75,18 @@ def changes(flags: Flags, call_id: str | None, diff: bool, limit: int, as_json: 
         plan = undo.plan(ledger.find(call_id))
         names = [display_name(item, project.root or project.cwd) for item in plan.items]
         diffs = [
-            diff_of(item, ledger.blobs, utf8_path(name)) if diff else None
+            diff_of(item, ledger.blobs, json_path(name)) if diff else None
             for item, name in zip(plan.items, names, strict=True)
         ]
         if as_json:
             for item, text in zip(plan.items, diffs, strict=True):
-                console.print_json(change_output(item, plan.call_id, text))
+                console.print_json(ChangeOutput.of(item, plan.call_id, text))
             return 0
         if not plan.items:
             console.print_out(f"No file changes are recorded for call {escape_name(plan.call_id)}.")
             return 0
         rows = [
-            [item.change.kind, escape(describe_state(item)), escape(utf8_path(name))]
+            [item.change.kind, escape(describe_state(item)), escape(json_path(name))]
             for item, name in zip(plan.items, names, strict=True)
         ]
         print_table(["change", "now", "path"], rows)

@@ -9,14 +9,14 @@ from typing import Final
 import click
 
 from holdfast.cli import console
-from holdfast.cli.commands.changes import change_output, diff_lines, ledger_and_undo
+from holdfast.cli.commands.changes import diff_lines, ledger_and_undo
 from holdfast.cli.errors import FAILED, REJECTED, UsageProblem, report
 from holdfast.cli.layout import print_message, quoted_field_lines, wrap_sentence
 from holdfast.cli.project_context import Flags, whoami
 from holdfast.cli.prompt import confirm
 from holdfast.cli.root import complete_call, with_flags
 from holdfast.factory.runtime import Project
-from holdfast.json_output import UndoOutput
+from holdfast.json_output import ChangeOutput, UndoOutput, json_path
 from holdfast.runtime.undo.restore import (
     UndoPlan,
     check_plan,
@@ -26,7 +26,6 @@ from holdfast.runtime.undo.restore import (
     diff_of,
     display_name,
     last_to_undo,
-    utf8_path,
 )
 from holdfast.store.ledger import Ledger
 from holdfast.text.escape import escape, escape_once
@@ -69,8 +68,8 @@ def undo(flags: Flags, call_id: str | None, yes: bool, partial: bool, as_json: b
             return _report_declined(as_json=as_json)
         result = undoing.run(plan, by=whoami(), partial=partial)
     if as_json:
-        changes = [change_output(item, plan.call_id, None) for item in plan.items]
-        error = None if result.error is None else utf8_path(result.error)
+        changes = [ChangeOutput.of(item, plan.call_id, None) for item in plan.items]
+        error = None if result.error is None else json_path(result.error)
         console.print_json(
             UndoOutput(
                 call_id=plan.call_id, undo_id=result.call_id, success=result.success, error=error, changes=changes
@@ -89,7 +88,7 @@ def _show(plan: UndoPlan, project: Project, ledger: Ledger) -> None:
         console.print_err(console.paint(f"Undo {escape(describe_calls(plan)).rstrip(',')}:", "bold"))
     room = _MAX_DIFF_LINES
     for item in plan.items[:_MAX_PATHS]:
-        name = utf8_path(display_name(item, project.root or project.cwd))
+        name = json_path(display_name(item, project.root or project.cwd))
         for label, text in ((item.change.kind, name), ("now", escape(describe_state(item)))):
             console.print_err_lines(quoted_field_lines(label, text, sys.stderr, width=_LABEL_WIDTH, show=escape_once))
         if item.action == "put_back" and room > 0:

@@ -328,11 +328,6 @@ def display_name(item: PathUndo, root: Path) -> str:
     return os.path.relpath(item.path, root) if item.path.startswith(f"{root}/") else item.path
 
 
-def utf8_path(path: str) -> str:
-    """The path with bytes that are not UTF-8 escaped, which JSON and HTML cannot hold."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
 def plan_digest(plan: UndoPlan) -> str:
     """A digest of everything that the plan would do. It changes when a file does, so a plan that was shown is bound."""
     return sha256(repr(plan).encode("utf-8", "surrogateescape")).hexdigest()
