@@ -7,14 +7,18 @@ approval, and the daemon resumes it when it starts.
 
 from __future__ import annotations
 
+import asyncio
+
 from msgspec import Struct
 
 from holdfast.contract.call import Answer, PendingCall
 from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError, NotPending, StaleApproval
 from holdfast.contract.json import Args
+from holdfast.contract.result import Result
 from holdfast.runtime.runtime import Runtime
-from holdfast.serve.projects import Projects, ServedProject
+from holdfast.runtime.undo.restore import Undo, plan_digest
+from holdfast.serve.projects import INTERFACE, Projects, ServedProject
 from holdfast.store.people import Person
 
 
@@ -45,6 +49,10 @@ def find_call(project: ServedProject, call_id: str) -> PendingCall:
         return found
     state = project.ledger.call(call_id).state.replace("_", " ")
     raise NotPending(f"Call {call_id} is not pending any more: it is {state}.")
+
+
+def undo_of(project: ServedProject) -> Undo:
+    return Undo(project.ledger, [project.folder], project.project.state)
 
 
 class Actions:
@@ -95,6 +103,18 @@ class Actions:
         cancelled = runtime.cancel(ref.call_id)
         message = "" if cancelled else "It runs in another process, or has ended: stop it there."
         return self._now(project, ref.call_id, ok=cancelled, message=message)
+
+    async def undo(self, project_key: str, call_id: str, digest: str, *, partial: bool = False) -> Result:
+        """Put back what a call changed, by the plan that was shown. The result is that of the undo, a call itself."""
+        project = self._projects.get(project_key)
+        return await asyncio.to_thread(self._undo, project, call_id, digest, partial)
+
+    def _undo(self, project: ServedProject, call_id: str, digest: str, partial: bool) -> Result:
+        undoing = undo_of(project)
+        plan = undoing.plan(call_id)
+        if plan_digest(plan) != digest:
+            raise StaleApproval(f"What the undo of call {call_id} would do has changed since it was shown. Look again.")
+        return undoing.run(plan, by=self.by, partial=partial, interface=INTERFACE, cwd=project.folder)
 
     async def _answer(self, ref: CallRef, answer: Answer) -> Outcome:
         project = self._projects.get(ref.project)

@@ -258,16 +258,23 @@ class Queries:
                     yield record
 
     def received_calls(
-        self, before: int | None = None, since: float | None = None, *, unreadable: list[str] | None = None
+        self,
+        before: int | None = None,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        unreadable: list[str] | None = None,
     ) -> Generator[CallRecord]:
         """Yield call records, last received first, without the bytes of attachments.
 
         The order never changes, so the number of a call's first entry (`record.entries[0]`) is a position: `before`
         continues after it. The ids of unreadable calls are appended to `unreadable`.
         """
-        sql = "SELECT id, call FROM entries WHERE id < ? AND place = 0 AND (at < ?) IS NOT 1 ORDER BY id DESC LIMIT ?"
+        sql = """SELECT id, call FROM entries WHERE id < ? AND place = 0 AND (at < ?) IS NOT 1 AND (at >= ?) IS NOT 1
+            ORDER BY id DESC LIMIT ?"""
         before = _LAST if before is None else before
-        while page := self.rows(sql, (before, -inf if since is None else since, _SMALL_PAGE)):
+        times = (-inf if since is None else since, inf if until is None else until)
+        while page := self.rows(sql, (before, *times, _SMALL_PAGE)):
             for number, call in page:
                 before = number
                 try:
