@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.text.times import format_time, parse_duration, parse_time
+from holdfast.text.times import age, format_time, parse_duration, parse_time
 
 NOW = datetime(2026, 3, 10, 15, 30).astimezone()
 
@@ -74,3 +74,11 @@ def test_what_is_no_duration_is_refused_with_examples(typed: str) -> None:
 
 def test_a_time_is_shown_in_local_time() -> None:
     assert format_time(local(2026, 3, 10, 15, 30, 5)) == "2026-03-10 15:30:05"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(-5, "0 s"), (59, "59 s"), (60, "1 min"), (7199, "1 h"), (86_400, "1 d"), (8_640_000, "100 d")],
+)
+def test_an_age_has_the_largest_unit_that_fits(seconds: int, said: str) -> None:
+    assert age(1000.0, 1000.0 + seconds) == said

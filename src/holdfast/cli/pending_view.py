@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO
-
-from msgspec.structs import asdict
 
 from holdfast.cli import console
 from holdfast.cli.errors import Cancelled, UsageProblem
@@ -20,16 +17,26 @@ from holdfast.cli.prompt import PromptDismissed, confirm, page
 from holdfast.contract.call import PendingCall
 from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError, NotPending, StaleApproval
-from holdfast.contract.json import parse_json
+from holdfast.contract.json import Args, parse_json
 from holdfast.json_output import waits_for
 from holdfast.rules.chain import reason_with_source
-from holdfast.rules.decider import CHANGED
 from holdfast.runtime.approvals import describe_changes
+from holdfast.runtime.call_description import (
+    arguments_beside_preview,
+    bound_facts,
+    caller_facts,
+    intentions,
+    is_definition,
+    preview_label,
+    preview_text,
+    run_conditions,
+)
 from holdfast.store.ledger import Ledger
 from holdfast.store.shown_calls import ShownCalls
 from holdfast.text.escape import escape, escape_name, escape_once
 from holdfast.text.preview import display_path, format_arguments
 from holdfast.text.quote import EscapeLine
+from holdfast.text.times import age
 
 _MAX_DIFF: Final = 40
 """Lines of a diff in the short view."""
@@ -119,7 +126,9 @@ class PendingView:
     def _content(self) -> list[str]:
         if not self._preview:
             return self._arguments(None).lines
-        return [*self._arguments(None, but=self._preview).lines, *self._preview_lines(None).lines]
+        left = arguments_beside_preview(self._pending)
+        shown = self._quoted_arguments(left, None).lines if left or not self._pending.call.args else []
+        return [*shown, *self._preview_lines(None).lines]
 
     def _bound_to(self) -> list[str]:
         pending, call = self._pending, self._pending.call
@@ -129,11 +138,8 @@ class PendingView:
             *self._field("cwd", call.cwd),
             *self._own("digest", escape_name(pending.digest)),
         ]
-        for file in pending.files:
-            lines += self._field("file", f"{file.path} = {file.digest}")
-        proposal = pending.proposal
-        for fact in () if proposal is None else proposal.preconditions:
-            lines += self._field("needs", f"{fact.kind} {fact.subject} = {fact.value}")
+        for label, text in bound_facts(pending):
+            lines += self._field(label, text)
         return lines
 
     def _shown(self, title: Iterator[str], limit: int | None) -> _Lines:
@@ -164,27 +170,14 @@ class PendingView:
             yield from self._field("why", reason_with_source(pending.decision), limit)
         if self._risk is not None:
             yield from self._own("risk", escape_name(self._risk), _RISK_COLOURS.get(self._risk, "yellow"))
-        proposal = pending.proposal
-        around = None if proposal is None else proposal.surroundings
-        if around is not None:
-            for label, words in asdict(around).items():
-                yield from self._field(label, words) if words else ()
-        if proposal is None or not proposal.preview:
-            return
-        label = pending.call.args.get("label")
-        if isinstance(label, str) and label.strip():
-            yield from self._field("label", label, limit)
-        if proposal.summary and proposal.summary not in proposal.preview:
-            yield from self._field("does", proposal.summary, limit)
+        for label, words in run_conditions(pending):
+            yield from self._field(label, words)
+        for label, words in intentions(pending):
+            yield from self._field(label, words, limit)
 
     def _caller_words(self) -> Iterator[str]:
-        caller = self._pending.call.caller
-        yield caller.interface
-        for kind in ("agent", "provider", "skill", "session"):
-            if (name := getattr(caller, kind)) is not None:
-                yield f"{kind} {name}"
-        if caller.document is not None:
-            yield f"document {display_path(caller.document, str(Path.cwd()))}"
+        for kind, name in caller_facts(self._pending.call.caller, str(Path.cwd())):
+            yield name if kind == "interface" else f"{kind} {name}"
 
     @property
     def _is_diff(self) -> bool:
@@ -201,31 +194,24 @@ class PendingView:
 
     @property
     def _is_definition(self) -> bool:
-        return self._pending.decision.source == CHANGED
+        return is_definition(self._pending)
 
     @property
     def _preview(self) -> str:
-        proposal = self._pending.proposal
-        return "" if proposal is None else proposal.preview.rstrip("\n")
+        return preview_text(self._pending)
 
     def _preview_lines(self, limit: int | None) -> Quote:
         """The tool's preview of what would be done."""
-        proposal = self._pending.proposal
-        assert proposal is not None
-        is_diff, around = proposal.preview_kind == "diff", proposal.surroundings
-        label = "diff" if is_diff else "runs" if around is not None and around.sandbox else "preview"
+        label = preview_label(self._pending)
         show: EscapeLine | None = escape_once if self._is_definition else None  # it is escaped already
-        style = diff_style if is_diff else None
+        style = diff_style if label == "diff" else None
         return self._labelled(label, quote(self._preview, self._stream, limit, style=style, show=show, more=self._more))
 
-    def _arguments(self, limit: int | None, *, but: str | None = None) -> Quote:
-        """The arguments. Beside a preview: without the one whose value is `but` and those that are null, and nothing if
-        none is left."""
-        args = self._pending.call.args
-        left = args if but is None else {name: value for name, value in args.items() if value not in (but, None)}
-        if args and not left:
-            return Quote([], 0)
-        return self._labelled("with", quote(format_arguments(left), self._stream, limit, more=self._more))
+    def _arguments(self, limit: int | None) -> Quote:
+        return self._quoted_arguments(self._pending.call.args, limit)
+
+    def _quoted_arguments(self, args: Args, limit: int | None) -> Quote:
+        return self._labelled("with", quote(format_arguments(args), self._stream, limit, more=self._more))
 
     def _labelled(self, label: str, shown: Quote) -> Quote:
         """Put a label before the untrusted text, since other untrusted text may stand above it."""
@@ -244,15 +230,6 @@ class PendingView:
 
     def _field(self, label: str, text: str, limit: int | None = None) -> Iterator[str]:
         return quoted_field_lines(label, text, self._stream, limit)
-
-
-def age(since: float, now: float | None = None) -> str:
-    """Return how long ago, in the largest unit that fits."""
-    seconds = max(0, int((time.time() if now is None else now) - since))
-    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"
 
 
 def diff_style(line: str, number: int) -> tuple[str, ...]:

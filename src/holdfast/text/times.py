@@ -1,9 +1,10 @@
-"""Times and durations that users type (`yesterday`, `2h`, `14:30`, ISO dates), and times that they read."""
+"""Times and durations that users type (`yesterday`, `2h`, `14:30`, ISO dates), and times and ages that they read."""
 
 from __future__ import annotations
 
 import re
 from datetime import date, datetime, time, timedelta
+from time import time as unix_time
 from typing import Final
 
 _DURATION: Final = re.compile(
@@ -78,3 +79,12 @@ def _day(on: date, *, end: bool) -> float:
 
 def _local(on: date, at: time) -> float:
     return datetime.combine(on, at).timestamp()
+
+
+def age(since: float, now: float | None = None) -> str:
+    """Return how long ago, in the largest unit that fits."""
+    seconds = max(0, int((unix_time() if now is None else now) - since))
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"

@@ -6,14 +6,13 @@ import click
 
 from holdfast.cli import console
 from holdfast.cli.layout import print_table
-from holdfast.cli.pending_view import age
 from holdfast.cli.project_context import Flags, open_grants, whoami
 from holdfast.cli.root import DefaultGroup, complete_grant, with_flags
 from holdfast.contract.errors import GrantRefused
 from holdfast.json_output import GrantOutput
 from holdfast.rules.grant_text import describe_grant
 from holdfast.text.escape import escape
-from holdfast.text.times import format_time
+from holdfast.text.times import age, format_time
 
 
 @click.group(cls=DefaultGroup)
