@@ -7,14 +7,19 @@ approval, and the daemon resumes it when it starts.
 
 from __future__ import annotations
 
+import time
+
 from msgspec import Struct
 
 from holdfast.contract.call import Answer, PendingCall
 from holdfast.contract.enums import State
 from holdfast.contract.errors import HoldfastError, NotPending, StaleApproval
 from holdfast.contract.json import Args
+from holdfast.rules.grants import Width
+from holdfast.runtime.grant_coverage import GrantPreview
 from holdfast.runtime.runtime import Runtime
 from holdfast.serve.projects import Projects, ServedProject
+from holdfast.store.entries import Scope
 from holdfast.store.people import Person
 
 
@@ -59,34 +64,60 @@ class Actions:
         """The name under which the ledger records what this person does."""
         return f"page:{self._person.name}"
 
-    async def approve(self, ref: CallRef) -> Outcome:
+    async def approve(self, ref: CallRef, message: str = "") -> Outcome:
         """Approve a call as it was shown. It runs now, unless its own program or document runs it."""
-        return await self._answer(ref, Answer(kind="approve", by=self.by))
+        answer = Answer(kind="approve", by=self.by, identity=self._person.identity, message=message)
+        return await self._answer(ref, answer)
 
-    async def approve_all(self, refs: list[CallRef]) -> list[Outcome]:
+    async def approve_all(self, refs: list[CallRef], message: str = "") -> list[Outcome]:
         """Approve several calls, each by its own digest and with its own outcome."""
         outcomes: list[Outcome] = []
         for ref in refs:
             try:
-                outcomes.append(await self.approve(ref))
+                outcomes.append(await self.approve(ref, message))
             except HoldfastError as error:
                 outcomes.append(self._refused(ref, error))
         return outcomes
 
     async def reject(self, ref: CallRef, message: str) -> Outcome:
         """Reject a call; the model sees the message."""
-        return await self._answer(ref, Answer(kind="reject", by=self.by, message=message))
+        answer = Answer(kind="reject", by=self.by, identity=self._person.identity, message=message)
+        return await self._answer(ref, answer)
 
     async def respond(self, ref: CallRef, output: str, *, success: bool = True) -> Outcome:
         """Give the result of a call in the tool's place."""
-        return await self._answer(ref, Answer(kind="respond", by=self.by, message=output, success=success))
+        answer = Answer(kind="respond", by=self.by, identity=self._person.identity, message=output, success=success)
+        return await self._answer(ref, answer)
 
     async def edit(self, ref: CallRef, args: Args) -> PendingCall:
         """Replace the arguments. The call is checked again and stays pending: it is approved as it is shown then."""
         project = self._projects.get(ref.project)
         pending = _as_shown(find_call(project, ref.call_id), ref)
         async with project.runtime_for(pending) as runtime:
-            return await runtime.lifecycle.edit(pending, args, by=self.by)
+            return await runtime.lifecycle.edit(pending, args, by=self.by, identity=self._person.identity)
+
+    async def preview_grant(self, ref: CallRef, scope: Scope, width: Width) -> GrantPreview:
+        """What a grant for calls like this one would cover. Nothing is stored."""
+        project = self._projects.get(ref.project)
+        pending = _as_shown(find_call(project, ref.call_id), ref)
+        async with project.runtime_for(pending) as runtime:
+            return await runtime.preview_grant(pending, scope, by=self.by, width=width)
+
+    async def always(
+        self, ref: CallRef, scope: Scope, width: Width, *, lifetime: float | None, covered: list[CallRef]
+    ) -> list[Outcome]:
+        """Store a grant for calls like this one, then approve it and those of `covered` that the grant covers.
+
+        Every call is answered by its own digest and has its own outcome, the first one that of the call itself.
+        """
+        project = self._projects.get(ref.project)
+        pending = _as_shown(find_call(project, ref.call_id), ref)
+        expires = None if lifetime is None else time.time() + lifetime
+        async with project.runtime_for(pending) as runtime:
+            grant = await runtime.allow(pending, scope, by=self.by, width=width, expires=expires)
+            found = {(item.call.id, item.digest) for item in await runtime.grant_coverage.pending_calls(grant)}
+        refs = [item for item in covered if (item.call_id, item.digest) in found and item.call_id != ref.call_id]
+        return [await self.approve(ref), *await self.approve_all(refs, message=f"covered by grant {grant.id}")]
 
     async def cancel(self, ref: CallRef) -> Outcome:
         """Withdraw a pending call, or stop one that runs in this process."""

@@ -22,6 +22,7 @@ from holdfast.fs.own_paths import user_state_dir
 from holdfast.runtime.pending import PendingExpiry
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.ledger import Ledger
+from holdfast.store.redact import Redactor
 
 INTERFACE: Final = "page"
 CONFIG_SECONDS: Final = 2.0
@@ -52,6 +53,11 @@ class ServedProject:
     @property
     def expiry(self) -> PendingExpiry:
         return PendingExpiry(self.project.loaded.config)
+
+    @property
+    def redactor(self) -> Redactor | None:
+        """What masks the secrets of the open runtime; None before it is opened."""
+        return None if self._runtime is None else self._runtime.redactor
 
     def on_runtime(self, opened: Callable[[Runtime], None]) -> None:
         """Call a function with the runtime now, if there is one, and with every one that replaces it."""
