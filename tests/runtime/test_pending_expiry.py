@@ -126,3 +126,24 @@ def test_a_waiting_program_gets_the_expired_result(tmp_path: Path) -> None:
     result = run(runtime.call("note", {"text": "x"}))
     assert result.state is State.EXPIRED
     assert seen == []
+
+
+@pytest.mark.spec("A21")
+def test_the_time_at_which_a_call_expires_is_known_in_each_state(tmp_path: Path) -> None:
+    clock, (note, _) = Clock(), recorder()
+    config = Config(pending=PendingConfig(ttl=60), approval=ApprovalConfig(expires=600))
+    runtime, pending = _waiting(tmp_path, clock, note, config=config)
+    assert runtime.pending.expires_at(pending) == pending.held_at + 60
+    assert runtime.ledger is not None
+    approved = runtime.ledger.answer(pending.call.id, Answer(kind="approve", by="ann"), digest=pending.digest)
+    ends = runtime.pending.expires_at(approved)
+    assert ends is not None and ends >= pending.held_at + 600
+    clock.ahead = ends - time.time() + 1
+    assert runtime.pending.list() == []
+
+
+@pytest.mark.spec("A21")
+def test_a_call_of_a_document_has_no_time_at_which_it_expires(tmp_path: Path) -> None:
+    clock, (note, _) = Clock(), recorder()
+    runtime, pending = _waiting(tmp_path, clock, note, caller=Caller(document="/project/a.chat"))
+    assert runtime.pending.expires_at(pending) is None

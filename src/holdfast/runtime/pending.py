@@ -99,6 +99,10 @@ class PendingCalls:
         """The result of a call that has ended, from the ledger; None if it has not."""
         return None if self._ledger is None else self._ledger.result(input_checks.check_call_id(call_id))
 
+    def expires_at(self, pending: PendingCall) -> float | None:
+        """The Unix time at which the call expires in its present state; None if it does not."""
+        return self._expiry.expires_at(self.ledger, pending)
+
     def expire(self) -> list[str]:
         """Expire calls that were pending or approved for too long; returns their ids."""
         return [] if self._ledger is None else self._expiry.expire(self._ledger)
@@ -310,6 +314,16 @@ class PendingExpiry:
             return None if pending.call.caller.document is not None else PENDING_TTL
         return self._answer
 
+    def expires_at(self, ledger: Ledger, pending: PendingCall) -> float | None:
+        """The Unix time at which the call expires in its present state; None if it does not."""
+        if pending.state not in (State.PENDING, State.APPROVED):
+            return None
+        seconds = self.lifetime_of(pending)
+        if seconds is None:
+            return None
+        since = ledger.approved_at(pending.call.id) if pending.state is State.APPROVED else pending.held_at
+        return None if since is None else since + seconds
+
     def current(self, ledger: Ledger, pending: PendingCall | None) -> PendingCall | None:
         """Return the call, or expire it if its time is over."""
         if pending is None or not self._is_over(ledger, pending):
@@ -322,16 +336,11 @@ class PendingExpiry:
         return [pending.call.id for pending in over if self._end(ledger, pending)]
 
     def _is_over(self, ledger: Ledger, pending: PendingCall) -> bool:
-        if pending.state not in (State.PENDING, State.APPROVED):
-            return False
-        seconds = self.lifetime_of(pending)
-        if seconds is None:
-            return False
-        now = self._clock()
-        if now - pending.held_at < seconds:
+        seconds, now = self.lifetime_of(pending), self._clock()
+        if seconds is None or now < pending.held_at + seconds:
             return False  # an approval is never older than its call, so its time need not be looked up
-        since = ledger.approved_at(pending.call.id) if pending.state is State.APPROVED else pending.held_at
-        return since is not None and now - since >= seconds
+        ends = self.expires_at(ledger, pending)
+        return ends is not None and now >= ends
 
     def _end(self, ledger: Ledger, pending: PendingCall) -> bool:
         return ledger.expire(pending, expired(pending, self.lifetime_of(pending) or 0.0))

@@ -8,17 +8,21 @@ approval, and the daemon resumes it when it starts.
 from __future__ import annotations
 
 import asyncio
+import time
 
 from msgspec import Struct
 
 from holdfast.contract.call import Answer, PendingCall
 from holdfast.contract.enums import State
-from holdfast.contract.errors import HoldfastError, NotPending, StaleApproval
+from holdfast.contract.errors import GrantRefused, HoldfastError, NotPending, StaleApproval
 from holdfast.contract.json import Args
 from holdfast.contract.result import Result
+from holdfast.rules.grants import Width
+from holdfast.runtime.grant_coverage import GrantPreview
 from holdfast.runtime.runtime import Runtime
-from holdfast.runtime.undo.restore import Undo, plan_digest
+from holdfast.runtime.undo.restore import plan_digest
 from holdfast.serve.projects import INTERFACE, Projects, ServedProject
+from holdfast.store.entries import Grant, Scope
 from holdfast.store.people import Person
 
 
@@ -51,10 +55,6 @@ def find_call(project: ServedProject, call_id: str) -> PendingCall:
     raise NotPending(f"Call {call_id} is not pending any more: it is {state}.")
 
 
-def undo_of(project: ServedProject) -> Undo:
-    return Undo(project.ledger, [project.folder], project.project.state)
-
-
 class Actions:
     """Answers, cancellations and the like, on behalf of one person."""
 
@@ -67,34 +67,60 @@ class Actions:
         """The name under which the ledger records what this person does."""
         return f"page:{self._person.name}"
 
-    async def approve(self, ref: CallRef) -> Outcome:
+    async def approve(self, ref: CallRef, message: str = "") -> Outcome:
         """Approve a call as it was shown. It runs now, unless its own program or document runs it."""
-        return await self._answer(ref, Answer(kind="approve", by=self.by))
+        answer = Answer(kind="approve", by=self.by, identity=self._person.identity, message=message)
+        return await self._answer(ref, answer)
 
-    async def approve_all(self, refs: list[CallRef]) -> list[Outcome]:
+    async def approve_all(self, refs: list[CallRef], message: str = "") -> list[Outcome]:
         """Approve several calls, each by its own digest and with its own outcome."""
         outcomes: list[Outcome] = []
         for ref in refs:
             try:
-                outcomes.append(await self.approve(ref))
+                outcomes.append(await self.approve(ref, message))
             except HoldfastError as error:
                 outcomes.append(self._refused(ref, error))
         return outcomes
 
     async def reject(self, ref: CallRef, message: str) -> Outcome:
         """Reject a call; the model sees the message."""
-        return await self._answer(ref, Answer(kind="reject", by=self.by, message=message))
+        answer = Answer(kind="reject", by=self.by, identity=self._person.identity, message=message)
+        return await self._answer(ref, answer)
 
     async def respond(self, ref: CallRef, output: str, *, success: bool = True) -> Outcome:
         """Give the result of a call in the tool's place."""
-        return await self._answer(ref, Answer(kind="respond", by=self.by, message=output, success=success))
+        answer = Answer(kind="respond", by=self.by, identity=self._person.identity, message=output, success=success)
+        return await self._answer(ref, answer)
 
     async def edit(self, ref: CallRef, args: Args) -> PendingCall:
         """Replace the arguments. The call is checked again and stays pending: it is approved as it is shown then."""
         project = self._projects.get(ref.project)
         pending = _as_shown(find_call(project, ref.call_id), ref)
         async with project.runtime_for(pending) as runtime:
-            return await runtime.lifecycle.edit(pending, args, by=self.by)
+            return await runtime.lifecycle.edit(pending, args, by=self.by, identity=self._person.identity)
+
+    async def preview_grant(self, ref: CallRef, scope: Scope, width: Width) -> GrantPreview:
+        """What a grant for calls like this one would cover. Nothing is stored."""
+        project = self._projects.get(ref.project)
+        pending = _as_shown(find_call(project, ref.call_id), ref)
+        async with project.runtime_for(pending) as runtime:
+            return await runtime.preview_grant(pending, scope, by=self.by, width=width)
+
+    async def always(
+        self, ref: CallRef, scope: Scope, width: Width, *, lifetime: float | None, covered: list[CallRef]
+    ) -> list[Outcome]:
+        """Store a grant for calls like this one, then approve it and those of `covered` that the grant covers.
+
+        Every call is answered by its own digest and has its own outcome, the first one that of the call itself.
+        """
+        project = self._projects.get(ref.project)
+        pending = _as_shown(find_call(project, ref.call_id), ref)
+        expires = None if lifetime is None else time.time() + lifetime
+        async with project.runtime_for(pending) as runtime:
+            grant = await runtime.allow(pending, scope, by=self.by, width=width, expires=expires)
+            found = {(item.call.id, item.digest) for item in await runtime.grant_coverage.pending_calls(grant)}
+        refs = [item for item in covered if (item.call_id, item.digest) in found and item.call_id != ref.call_id]
+        return [await self.approve(ref), *await self.approve_all(refs, message=f"covered by grant {grant.id}")]
 
     async def cancel(self, ref: CallRef) -> Outcome:
         """Withdraw a pending call, or stop one that runs in this process."""
@@ -104,17 +130,26 @@ class Actions:
         message = "" if cancelled else "It runs in another process, or has ended: stop it there."
         return self._now(project, ref.call_id, ok=cancelled, message=message)
 
-    async def undo(self, project_key: str, call_id: str, digest: str, *, partial: bool = False) -> Result:
+    async def undo(self, project: str, call_id: str, *, digest: str, partial: bool = False) -> Result:
         """Put back what a call changed, by the plan that was shown. The result is that of the undo, a call itself."""
-        project = self._projects.get(project_key)
-        return await asyncio.to_thread(self._undo, project, call_id, digest, partial)
+        served = self._projects.get(project)
 
-    def _undo(self, project: ServedProject, call_id: str, digest: str, partial: bool) -> Result:
-        undoing = undo_of(project)
-        plan = undoing.plan(call_id)
-        if plan_digest(plan) != digest:
-            raise StaleApproval(f"What the undo of call {call_id} would do has changed since it was shown. Look again.")
-        return undoing.run(plan, by=self.by, partial=partial, interface=INTERFACE, cwd=project.folder)
+        def run() -> Result:
+            undo = served.undo()
+            plan = undo.plan(call_id)
+            if plan_digest(plan) != digest:
+                raise StaleApproval(f"What undoing call {call_id} would do has changed since it was shown. Look again.")
+            return undo.run(plan, by=self.by, partial=partial, interface=INTERFACE, cwd=served.folder)
+
+        return await asyncio.to_thread(run)
+
+    async def revoke(self, project: str, grant_id: str) -> Grant:
+        """Revoke a grant of the project or of the user."""
+        with self._projects.get(project).grants() as grants:
+            found = next((grant for grant in grants.list(every=True) if grant.id == grant_id), None)
+            if found is None or not grants.revoke(grant_id, by=self.by):
+                raise GrantRefused(f"There is no grant '{grant_id}'. It may have been revoked or used up.")
+        return found
 
     async def _answer(self, ref: CallRef, answer: Answer) -> Outcome:
         project = self._projects.get(ref.project)

@@ -29,7 +29,6 @@ from holdfast.runtime.undo.restore import (
     display_name,
     plan_digest,
 )
-from holdfast.serve.actions import undo_of
 from holdfast.serve.diff_view import diff_html
 from holdfast.serve.history_query import HistoryRow, history_address
 from holdfast.serve.inbox import call_address
@@ -83,7 +82,7 @@ class UndoView(Struct, frozen=True, kw_only=True):
 
 def read_changes(project: ServedProject, call_id: str, *, back: bool) -> UndoView:
     """Plan the undo of a call, with the diff of what it did or, with `back`, of what undo does. Blocks."""
-    plan = undo_of(project).plan(call_id)
+    plan = project.undo().plan(call_id)
     return UndoView(
         plan=plan,
         paths=_paths(project, plan, back=back),

@@ -100,7 +100,7 @@ class History:
         form = await read_form(request)
         try:
             result = await Actions(self._projects, person).undo(
-                project.key, call_id, form.get("digest", ""), partial="partial" in form
+                project.key, call_id, digest=form.get("digest", ""), partial="partial" in form
             )
         except StaleApproval as error:
             return await self._undo_page(request, project, call_id, problem=str(error), status=409)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,9 @@ from holdfast.factory.runtime import Project, build_runtime, load_project, open_
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.runtime.pending import PendingExpiry
 from holdfast.runtime.runtime import Runtime
-from holdfast.store.ledger import Ledger
+from holdfast.runtime.undo.restore import Undo
+from holdfast.store.ledger import Grants, Ledger
+from holdfast.store.redact import Redactor
 
 INTERFACE: Final = "page"
 CONFIG_SECONDS: Final = 2.0
@@ -52,6 +54,11 @@ class ServedProject:
     @property
     def expiry(self) -> PendingExpiry:
         return PendingExpiry(self.project.loaded.config)
+
+    @property
+    def redactor(self) -> Redactor | None:
+        """What masks the secrets of the open runtime; None before it is opened."""
+        return None if self._runtime is None else self._runtime.redactor
 
     def on_runtime(self, opened: Callable[[Runtime], None]) -> None:
         """Call a function with the runtime now, if there is one, and with every one that replaces it."""
@@ -92,6 +99,18 @@ class ServedProject:
         if others:
             await asyncio.wait(others)
         await stack.aclose()
+
+    @contextmanager
+    def grants(self) -> Generator[Grants]:
+        """The grants of the project and of the user."""
+        grants = self.ledger.grants.with_user(self.project.user_db)
+        try:
+            yield grants
+        finally:
+            grants.close()
+
+    def undo(self) -> Undo:
+        return Undo(self.ledger, [self.folder], self.project.state)
 
     @asynccontextmanager
     async def runtime_for(self, pending: PendingCall) -> AsyncGenerator[Runtime]:

@@ -1,4 +1,4 @@
-"""Times and durations that users type (`yesterday`, `2h`, `14:30`, ISO dates), and times that they read."""
+"""Times and durations that users type (`yesterday`, `2h`, `14:30`, ISO dates), and times and ages that they read."""
 
 from __future__ import annotations
 

@@ -47,3 +47,25 @@ def test_pending_calls_are_listed_by_origin_with_the_same_ones_together(asking: 
     assert asking.run("pending", cwd=other).out == "Nothing is pending.\n"
     everywhere = asking.run("pending", "--project", "all", cwd=other)
     assert third in everywhere.out and str(asking.project) in everywhere.out.replace("\n│↳", "")
+
+
+@pytest.mark.spec("E7d")
+def test_three_calls_of_the_same_shape_are_listed_as_one_group(asking: Cli) -> None:
+    ids = [asking.make_pending("file.write", f"path={name}.txt", "content=hello") for name in ("a", "b", "c")]
+    other = asking.make_pending("shell.exec", "command=touch x")
+    shown = asking.run("pending").out
+    assert "3 calls of file.write with the same shape wait for approval" in shown
+    assert f"  ids     {', '.join(ids)}\n" in shown and "  differ  path\n" in shown
+    assert other in shown and "+hello" not in shown
+    flat = asking.run("pending", "--flat").out
+    assert flat.count("+hello") == 3 and "same shape" not in flat
+    assert [pending["call_id"] for pending in asking.run("pending", "--json").lines] == [*ids, other]
+
+
+@pytest.mark.spec("E7d", "A12")
+def test_a_call_in_a_group_was_not_shown_and_cannot_be_approved_unseen(asking: Cli) -> None:
+    ids = [asking.make_pending("file.write", f"path={name}.txt", "content=hello") for name in ("a", "b", "c")]
+    asking.forget_shown()
+    asking.run("pending")
+    refused = asking.run("approve", ids[0])
+    assert refused.code != 0 and not (asking.project / "a.txt").exists()
