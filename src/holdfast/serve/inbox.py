@@ -22,6 +22,7 @@ from holdfast.serve.proposal_view import (
     proposal_html,
     risk_html,
     touches_html,
+    value_html,
 )
 from holdfast.store.process_identity import is_alive
 from holdfast.store.redact import Redactor
@@ -151,13 +152,13 @@ def _group(views: Sequence[CallView], differing: Sequence[Difference]) -> GroupV
     redactor = redactor_of(views[0].project)
     rows: list[GroupRow] = []
     for place, view in enumerate(views):
-        values = {each.path: each.values[place] for each in differing}
+        values: Args = {each.path: each.values[place] for each in differing}
         shown = [(path, value_html(path, value, redactor=redactor)) for path, value in values.items()]
         proposal = None if _shown_by(view.pending, values) else view.proposal
         rows.append(GroupRow(view=view, differing=shown, proposal=proposal))
     tops = {each.path.partition(".")[0] for each in differing}
     given = views[0].pending.call.args
-    shared = {name: value for name, value in given.items() if name not in tops and value is not None}
+    shared: Args = {name: value for name, value in given.items() if name not in tops and value is not None}
     return GroupView(
         views=views,
         names=[each.path for each in differing],
