@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Final, Self
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 from holdfast.contract.call import Call, Caller, Decision
 from holdfast.contract.enums import Verdict
@@ -71,6 +73,11 @@ class DaemonClient:
                 await client.log_in(People(people_file()).add(f"person-{right}", right))
             yield client
 
+    async def approve(self, call_id: str) -> None:
+        """Approve a pending call as its card shows it."""
+        address = f"/calls/{self.key}/{call_id}"
+        await self.post(f"{address}/approve", digest=digest_in(await self.page(address)))
+
     # What other processes do in the project
 
     def ledger(self) -> Ledger:
@@ -91,8 +98,15 @@ class DaemonClient:
             return await runtime.call(tool, args)
 
 
+def digest_in(page: str) -> str:
+    """The first digest that a form of the page carries."""
+    found = re.search(r'name="digest" value="([0-9a-f]+)"', page)
+    assert found is not None, page
+    return found[1]
+
+
 def made_call(project: Project, tool: str, args: Args, call_id: str, **caller: Any) -> Call:
-    about = Caller(**{"interface": "test", **caller})
+    about = replace(Caller(interface="test"), **caller)
     return Call(id=call_id, tool=tool, name_used=tool, args=args, caller=about, cwd=str(project.root), group=call_id)
 
 

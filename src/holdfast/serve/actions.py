@@ -125,8 +125,7 @@ class Actions:
     async def cancel(self, ref: CallRef) -> Outcome:
         """Withdraw a pending call, or stop one that runs in this process."""
         project = self._projects.get(ref.project)
-        runtime = await project.runtime()
-        cancelled = runtime.cancel(ref.call_id)
+        cancelled = await project.cancel(ref.call_id)
         message = "" if cancelled else "It runs in another process, or has ended: stop it there."
         return self._now(project, ref.call_id, ok=cancelled, message=message)
 

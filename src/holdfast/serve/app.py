@@ -10,6 +10,7 @@ from starlette.routing import BaseRoute
 from holdfast.contract.errors import HoldfastError
 from holdfast.serve.history import History
 from holdfast.serve.html import page
+from holdfast.serve.live import Live
 from holdfast.serve.media import Media
 from holdfast.serve.pages import Pages
 from holdfast.serve.projects import Projects
@@ -25,6 +26,7 @@ def build_app(projects: Projects, watch: LedgerWatch, people: People, *, port: i
         *Pages(projects, watch, people, port=port).routes(),
         *History(projects).routes(),
         *Media(projects).routes(),
+        *Live(projects).routes(),
     ]
     return Starlette(routes=routes, exception_handlers={HoldfastError: on_error, 404: _missing, 405: _missing})
 

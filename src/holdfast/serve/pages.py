@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from holdfast.contract.enums import State
-from holdfast.contract.errors import HoldfastError, UnknownCall
+from holdfast.contract.errors import HoldfastError, NotPending, UnknownCall
 from holdfast.contract.json import parse_json
 from holdfast.rules.grant_text import FULL_WIDTH, describe_grant
 from holdfast.rules.grants import Width
@@ -173,7 +173,10 @@ class Pages:
 
     async def cancel(self, request: Request) -> Response:
         actions, ref, _ = await self._answered(request)
-        return self._told(request, await actions.cancel(ref))
+        outcome = await actions.cancel(ref)
+        if not outcome.ok and not wants_json(request):
+            raise NotPending(outcome.message)
+        return self._told(request, outcome)
 
     async def approve_all(self, request: Request) -> Response:
         person = require_answer(request)

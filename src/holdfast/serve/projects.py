@@ -50,6 +50,8 @@ class ServedProject:
         self._checked = 0.0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._on_runtime: list[Callable[[Runtime], None]] = []
+        self._runtimes: list[Runtime] = []
+        """The open runtimes: the present one, those that it replaced while their calls run, and those of documents."""
 
     @property
     def expiry(self) -> PendingExpiry:
@@ -61,10 +63,26 @@ class ServedProject:
         return None if self._runtime is None else self._runtime.redactor
 
     def on_runtime(self, opened: Callable[[Runtime], None]) -> None:
-        """Call a function with the runtime now, if there is one, and with every one that replaces it."""
+        """Call a function with every runtime that is open now or opened later."""
         self._on_runtime.append(opened)
-        if self._runtime is not None:
-            opened(self._runtime)
+        for runtime in self._runtimes:
+            opened(runtime)
+
+    @contextmanager
+    def opened(self, runtime: Runtime) -> Generator[None]:
+        """Count a runtime among those of this project while it is open."""
+        self._runtimes.append(runtime)
+        for opened in self._on_runtime:
+            opened(runtime)
+        try:
+            yield
+        finally:
+            self._runtimes.remove(runtime)
+
+    async def cancel(self, call_id: str) -> bool:
+        """Withdraw a pending call or stop one that runs here; False if it does neither."""
+        await self.runtime()
+        return any(runtime.cancel(call_id) for runtime in self._runtimes)
 
     async def runtime(self) -> Runtime:
         """The runtime by the rules that are on disk now. Raises `ConfigError` if they cannot be read."""
@@ -86,9 +104,8 @@ class ServedProject:
         stack = AsyncExitStack()
         await runtime.start()
         stack.push_async_exit(runtime.__aexit__)
+        stack.enter_context(self.opened(runtime))
         old, self._stack, self._runtime, self.project = self._stack, stack, runtime, project
-        for opened in self._on_runtime:
-            opened(runtime)
         self.start(runtime.lifecycle.resume_all())
         if old is not stack:
             self.start(self._close_idle(old))
@@ -151,6 +168,7 @@ class Projects:
         self._here = here
         self._found: dict[str, ServedProject] = {}
         self._ignored: set[Path] = set()
+        self._on_added: list[Callable[[ServedProject], None]] = []
         self.problems: dict[str, str] = {}
         """Ledgers that cannot be served, by folder, and why."""
 
@@ -185,6 +203,14 @@ class Projects:
     def _add(self, project: Project) -> None:
         served = ServedProject(project, self._flags)
         self._found[served.key] = served
+        for added in self._on_added:
+            added(served)
+
+    def on_added(self, added: Callable[[ServedProject], None]) -> None:
+        """Call a function with every project that is served now or later."""
+        self._on_added.append(added)
+        for project in self:
+            added(project)
 
     def get(self, key: str) -> ServedProject:
         """Raises `UnknownCall`, since a project is only ever named as part of a call's address."""
