@@ -13,6 +13,7 @@ from holdfast.serve.html import page
 from holdfast.serve.live import Live
 from holdfast.serve.media import Media
 from holdfast.serve.pages import Pages
+from holdfast.serve.policy_page import PolicyPage
 from holdfast.serve.projects import Projects
 from holdfast.serve.requests import json_reply, on_error, wants_json
 from holdfast.serve.security import Gate, Origins
@@ -27,6 +28,7 @@ def build_app(projects: Projects, watch: LedgerWatch, people: People, *, port: i
         *History(projects).routes(),
         *Media(projects).routes(),
         *Live(projects).routes(),
+        *PolicyPage(projects).routes(),
     ]
     return Starlette(routes=routes, exception_handlers={HoldfastError: on_error, 404: _missing, 405: _missing})
 
