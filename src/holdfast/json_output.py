@@ -239,7 +239,13 @@ class CallOutput(Output):
     began_at: Annotated[float | None, Doc("when it started to run, or null")]
     ended_at: Annotated[float | None, Doc("when it ended, or null")]
     decisions: Annotated[Any, Doc("every decision about it: verdict, source, reason")]
-    answers: Annotated[Any, Doc("the answers of people: kind, by, user (the operating system account), message, at")]
+    answers: Annotated[
+        Any,
+        Doc(
+            "the answers of people: kind, by, user (the operating system account), identity (who authenticated), "
+            "message, at"
+        ),
+    ]
     decided_by: Annotated[str, Doc("the person who answered last, else the rule that decided; empty while pending")]
     preview: Annotated[str, Doc("one line, as shown to a person; empty if nobody was asked")]
     result: Annotated[Any, Doc("null, or an object `result`")]
@@ -253,6 +259,7 @@ class CallOutput(Output):
                 "kind": given.answer.kind,
                 "by": given.answer.by,
                 "user": given.answer.user,
+                "identity": given.answer.identity,
                 "message": given.answer.message,
                 "at": given.at,
             }

@@ -6,6 +6,8 @@ import pytest
 
 from holdfast import Answer, PendingCall, open_runtime
 from holdfast.factory.chat import open_chat
+from holdfast.json_output import CallOutput
+from holdfast.store.process_identity import os_user
 from tests.agent.scripted_model import ScriptedModel, scripted_reply
 from tests.factory.chat_project import ChatProject, asking_model, mark_approved
 from tests.runtime.support import run
@@ -56,3 +58,35 @@ def test_a_status_typed_into_a_document_records_who_runs_it(chat_project: ChatPr
             return [given.answer.by for call in ledger.calls() for given in ledger.call(call.call.id).answers]
 
     assert run(work()) == ["cleo"]
+
+
+@pytest.mark.spec("E7b")
+def test_an_answer_records_the_account_whatever_name_was_typed(chat_project: ChatProject) -> None:
+    async def work() -> list[Answer]:
+        async with open_runtime(chat_project.root, nobody="pending") as runtime:
+            held = await runtime.call("file.write", MAKEFILE)
+            await runtime.approve(held.call_id, by="the president")
+            assert runtime.ledger is not None
+            return [given.answer for given in runtime.ledger.call(held.call_id).answers]
+
+    (answer,) = run(work())
+    assert answer.by == "the president"
+    assert answer.identity == f"os:{os_user()}"
+
+
+@pytest.mark.spec("E7b")
+def test_an_answer_keeps_the_identity_that_its_interface_authenticated(chat_project: ChatProject) -> None:
+    async def work() -> CallOutput:
+        async with open_runtime(chat_project.root, nobody="pending") as runtime:
+            held = await runtime.call("file.write", MAKEFILE)
+            edited = Answer(kind="edit", by="Ann", args={**MAKEFILE, "content": "none:\n"}, identity="token:ann")
+            await runtime.answer(held.call_id, edited)
+            assert runtime.ledger is not None
+            return CallOutput.of(runtime.ledger.call(held.call_id))
+
+    shown = run(work())
+    assert [(answer["kind"], answer["identity"]) for answer in shown.answers] == [
+        ("edit", "token:ann"),
+        ("approve", "token:ann"),
+    ]
+    assert shown.answers[0]["user"] == os_user()

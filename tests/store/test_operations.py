@@ -48,7 +48,7 @@ def test_an_approval_is_recorded_with_its_approver_and_used_once(ledger: Ledger)
     asyncio.run(scenario())
     record = ledger.call(call_id)
     account = pwd.getpwuid(os.getuid()).pw_name
-    assert [given.answer for given in record.answers] == [structs.replace(YES, user=account)]
+    assert [given.answer for given in record.answers] == [structs.replace(YES, user=account, identity=f"os:{account}")]
     assert record.answers[0].digest == pending_call.digest
     assert record.decisions == (ASKED, APPROVED)
     assert ledger.find_pending(call_id) is None

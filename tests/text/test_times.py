@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.text.times import parse_time
+from holdfast.text.times import format_time, parse_duration, parse_time
 
 NOW = datetime(2026, 3, 10, 15, 30).astimezone()
 
@@ -57,3 +57,20 @@ def test_end_applies_to_days_and_not_to_times() -> None:
 def test_an_invalid_time_is_an_error_with_examples(typed: str) -> None:
     with pytest.raises(ValueError, match="Use yesterday, 2h, 14:30, 2026-03-10 or 2026-03-10T15:30"):
         parse_time(typed, NOW)
+
+
+@pytest.mark.parametrize(
+    ("typed", "seconds"), [("30s", 30), ("90 min", 5400), ("8h", 28_800), ("1.5 Days", 129_600), ("2w", 1_209_600)]
+)
+def test_a_duration_is_read_in_any_unit(typed: str, seconds: float) -> None:
+    assert parse_duration(typed) == seconds
+
+
+@pytest.mark.parametrize("typed", ["", "0s", "-1h", "8", "8h ago", "tomorrow", "999999999w", "11000d"])
+def test_what_is_no_duration_is_refused_with_examples(typed: str) -> None:
+    with pytest.raises(ValueError, match="30min, 8h, 30d or 2w"):
+        parse_duration(typed)
+
+
+def test_a_time_is_shown_in_local_time() -> None:
+    assert format_time(local(2026, 3, 10, 15, 30, 5)) == "2026-03-10 15:30:05"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from typing import NamedTuple
 
 import click
 from msgspec.structs import replace
 
 from holdfast.cli import console
-from holdfast.cli.approval_prompt import LastingScope, create_grant
+from holdfast.cli.approval_prompt import create_grant
 from holdfast.cli.call_runner import show_result, shown_progress
 from holdfast.cli.chat.documents import location
 from holdfast.cli.elicitation import TerminalElicitor, attach_silent_elicitor
+from holdfast.cli.layout import print_message
 from holdfast.cli.pending_view import PendingView, find_pending, print_pending, review
 from holdfast.cli.project_context import Flags, is_builtin, open_runtime, require_ledger, servers_for
 from holdfast.cli.projects import locate_unknown_call
@@ -23,14 +25,25 @@ from holdfast.contract.enums import State
 from holdfast.contract.errors import UnknownCall
 from holdfast.contract.result import Result
 from holdfast.runtime.runtime import Runtime
+from holdfast.store.entries import Scope
 from holdfast.store.ledger import Ledger
 from holdfast.store.process_identity import is_alive
+from holdfast.text.escape import escape_name
 
 by_option = click.option("--by", metavar="NAME", help="Answer under this name instead of your user name.")
 project_option = click.option(
     "--project", type=click.Choice(["this", "all"]), default="this", help="Find the call in all your projects."
 )
 optional_id_argument = click.argument("call_id", metavar="[ID]", required=False, shell_complete=complete_pending)
+
+
+class Always(NamedTuple):
+    """The grant that an approval also creates."""
+
+    scope: Scope
+    expires: float | None = None
+    """Unix time."""
+
 
 Delivered = tuple[Result, PendingCall | None, str]
 """The result, the call if it is still pending, and the digest of the call as it was shown here."""
@@ -49,9 +62,12 @@ def find_id(flags: Flags, ledger: Ledger, call_id: str, command: str) -> str:
 
 
 def deliver_answer(
-    flags: Flags, pending: PendingCall, answer: Answer, *, quiet: bool, always: LastingScope | None = None
+    flags: Flags, pending: PendingCall, answer: Answer, *, quiet: bool, always: Always | None = None
 ) -> Delivered:
-    """Answer the call, showing it first unless `quiet`. An approved call runs here unless its own process runs it."""
+    """Answer the call, showing it first unless `quiet`. An approved call runs here unless its own process runs it.
+
+    With `always`, the other pending calls that the new grant covers are approved as well.
+    """
     if answer.kind != "edit" and not answer.widen and not quiet:
         print_pending(pending, sys.stderr, whole=answer.kind == "approve")
     runs_here = answer.kind in ("approve", "edit") and not _has_live_waiter(pending)
@@ -65,7 +81,7 @@ def deliver_answer(
 
 
 async def _deliver(
-    runtime: Runtime, pending: PendingCall, answer: Answer, *, quiet: bool, always: LastingScope | None
+    runtime: Runtime, pending: PendingCall, answer: Answer, *, quiet: bool, always: Always | None
 ) -> Delivered:
     async with runtime:
         if runtime.registry.find(pending.call.tool) is None:
@@ -79,10 +95,15 @@ async def _deliver(
         if answer.widen:
             wide = await runtime.lifecycle.with_widening(pending, answer.widen)
             digest = await _show_widened(wide, pending)
+        grant = None
         if always is not None:
-            await create_grant(runtime, pending, always, answer.by)
+            grant = await create_grant(runtime, pending, always.scope, answer.by, expires=always.expires)
         with shown_progress(runtime):
             result = await runtime.answer(pending.call.id, answer, digest=digest)
+            covered = [] if grant is None else await runtime.approve_covered(grant, by=answer.by)
+        for item in covered:
+            state = item.result.state.replace("_", " ")
+            print_message(f"The grant also approves call {escape_name(item.pending.call.id)}, which is {state}.")
         return _explain_approved(result, pending), require_ledger(runtime).find_pending(pending.call.id), pending.digest
 
 

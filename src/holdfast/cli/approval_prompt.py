@@ -8,9 +8,7 @@ import sys
 import textwrap
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, cast
-
-from msgspec import ValidationError, convert
+from typing import Any, Final, NamedTuple, cast
 
 from holdfast.cli.arguments import parse_object
 from holdfast.cli.console import print_err, print_err_lines, screen_width
@@ -21,14 +19,15 @@ from holdfast.cli.prompt import PromptDismissed, exclusive_terminal, page, read_
 from holdfast.cli.prompt import edit_text as edit_text
 from holdfast.contract.call import Answer, PendingCall
 from holdfast.contract.errors import CallError, HoldfastError, NotPending, UnknownCall
-from holdfast.contract.json import Args
 from holdfast.contract.widening import Widening, merge_widenings
-from holdfast.rules.grants import PROJECT, GrantPattern, Width
+from holdfast.rules.grant_text import FULL_WIDTH, describe_grant
+from holdfast.rules.grants import Width
 from holdfast.runtime.approvals import describe_changes
+from holdfast.runtime.grant_coverage import GrantOption
 from holdfast.runtime.runtime import Runtime
-from holdfast.text.escape import clip_middle, escape, escape_once
-from holdfast.text.preview import arguments_preview
-from holdfast.tools.shell import SHELL_EXEC
+from holdfast.store.entries import Grant, Scope
+from holdfast.text.escape import escape, escape_once
+from holdfast.text.times import format_time
 
 ASK_USER: Final = "ask.user"
 _WIDEN: Final = "Type a host, network, read PATH, write PATH or outside. Separate several with commas."
@@ -72,42 +71,15 @@ def _questions_of(pending: PendingCall) -> list[tuple[str, list[str]]]:
     return [(str(item.get("question", "")), list(item.get("options") or [])) for item in given]
 
 
-LastingScope = Literal["project", "user"]
-"""The scopes that outlive a command; a session ends with it."""
-
-_SCOPES: Final[dict[LastingScope, str]] = {"project": "in this project", "user": "in all your projects"}
-_WIDTHS: Final[tuple[Width, ...]] = ("host", "exact", "folder", "tool", "command")
-_LIST_WIDTH: Final = 160
-_FULL_WIDTH: Final = 1_000_000
-"""The most characters of a grant's arguments: in a list, and before the person creates it."""
-
-
-class GrantOption(NamedTuple):
-    """A grant that the person may create for the pending call."""
-
-    scope: LastingScope
-    width: Width
-    description: str
-
-
-def grant_options(runtime: Runtime, pending: PendingCall, by: str) -> list[GrantOption]:
-    """Return the grants that may be created for this call: for its hosts, then narrowest first."""
-    found: list[GrantOption] = []
-    for width in _WIDTHS:
-        for scope, where in _SCOPES.items():
-            try:
-                spec = runtime.approvals.grant_for(pending, scope, by, width)
-            except HoldfastError:
-                continue
-            found.append(GrantOption(scope, width, f"{describe_grant(spec.tool, spec.pattern, _FULL_WIDTH)}, {where}"))
-    return found
+_SCOPES: Final[dict[Scope, str]] = {"project": "in this project", "user": "in all your projects"}
 
 
 async def choose_grant(runtime: Runtime, pending: PendingCall, found: Sequence[GrantOption], by: str) -> bool:
     """List the possible grants and read a number; return whether a grant was created."""
     print_err("Always allow, without asking:")
     for number, option in enumerate(found, 1):
-        print_err_lines(quote(f"{number}. {option.description}", sys.stderr, show=escape_once).lines)
+        words = describe_grant(option.spec.tool, option.spec.pattern, FULL_WIDTH)
+        print_err_lines(quote(f"{number}. {words}, {_SCOPES[option.scope]}", sys.stderr, show=escape_once).lines)
     numbers = [str(number) for number in range(1, len(found) + 1)]
     span = "1" if len(numbers) == 1 else f"1-{len(numbers)}"
     legend = _key_legend([(span, "create this grant and run the call"), ("n", "back")])
@@ -120,66 +92,19 @@ async def choose_grant(runtime: Runtime, pending: PendingCall, found: Sequence[G
 
 
 async def create_grant(
-    runtime: Runtime, pending: PendingCall, scope: LastingScope, by: str, width: Width = "exact"
-) -> None:
+    runtime: Runtime,
+    pending: PendingCall,
+    scope: Scope,
+    by: str,
+    width: Width = "exact",
+    *,
+    expires: float | None = None,
+) -> Grant:
     """Create a grant for this call, and print how to revoke it."""
-    grant = await runtime.allow(pending, scope, by=by, width=width)
-    print_message(f"Created grant {grant.id}. Revoke it with `holdfast grants revoke {grant.id}`.")
-
-
-def describe_grant(tool: str, stored: Args, width: int = _LIST_WIDTH) -> str:
-    """Describe the calls that a grant covers, with at most `width` characters of arguments, and their sandbox."""
-    try:
-        pattern = convert(stored, GrantPattern)
-    except ValidationError:
-        return f"{escape(tool)}: this version cannot read the grant, so it allows nothing"
-    words = _covered(tool, pattern, width)
-    if pattern.given_under is None:
-        return f"{words}: an earlier version stored the grant without its sandbox, so it allows nothing"
-    if pattern.files:
-        words += f", with {', '.join(escape(file.path) for file in pattern.files)} unchanged"
-    pending = escape(str(pattern.given_under))
-    return f"{words}, {pending}" if pending else words
-
-
-def _covered(tool: str, pattern: GrantPattern, width: int) -> str:
-    if pattern.any_args:
-        return f"any call of {escape(tool)}"
-    if pattern.hosts:
-        return f"{escape(tool)} that only reads from {' and '.join(map(escape, pattern.hosts))}"
-    given = {name: value for name, value in pattern.args.items() if value is not None}
-    command = given.pop("command", None)
-    if pattern.command:
-        words = _covered_commands(pattern)
-    elif isinstance(command, str) and tool == SHELL_EXEC.name:
-        words = f"`{escape(clip_middle(command, width))}` with any timeout"
-    else:
-        words = f"{escape(tool)} with {arguments_preview(given, width) or 'no arguments'}"
-        given = {}
-    if given:
-        words += f" and {arguments_preview(given, width)}"
-    if pattern.free:
-        folders = " or ".join(map(_in_project, pattern.folders))
-        words += f" and for {', '.join(map(escape, pattern.free))} any file directly in {folders}"
-    if pattern.cwd is None or pattern.cwd in (pattern.root, PROJECT):
-        return words
-    return f"{words}, from {_in_project(pattern.cwd)}"
-
-
-def _covered_commands(pattern: GrantPattern) -> str:
-    command = escape(" ".join((*pattern.command, *pattern.options)))
-    match pattern.rest:
-        case "files":
-            return f"`{command}` with any files of the project and any timeout"
-        case "script":
-            return f"`{command}*` with any timeout"
-        case "reads":
-            return f"any plain `{command}` command that only reads in the project"
-
-
-def _in_project(path: str) -> str:
-    """Show the folder of a grant for all projects relative to the project's root."""
-    return escape(f".{path.removeprefix(PROJECT)}" if path.startswith(PROJECT) else path)
+    grant = await runtime.allow(pending, scope, by=by, width=width, expires=expires)
+    until = "" if expires is None else f", until {format_time(expires)}"
+    print_message(f"Created grant {grant.id}{until}. Revoke it with `holdfast grants revoke {grant.id}`.")
+    return grant
 
 
 Step = Callable[["TerminalAsker", PendingCall], Awaitable["Answer | PendingCall | None"]]
@@ -270,7 +195,7 @@ class TerminalAsker:
         view = PendingView(pending, risk=None if tool is None else tool.risk)
         await page(view.short())
         self._cut = not view.short_is_whole
-        self._grant_options = [] if pending.definition_only else grant_options(self._runtime, pending, self._by)
+        self._grant_options = [] if pending.definition_only else self._runtime.grant_coverage.options(pending, self._by)
         print_err()
         if view.short_is_whole:
             self._whole_was_shown(pending)

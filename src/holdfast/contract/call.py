@@ -152,7 +152,8 @@ class Answer(Struct, frozen=True, kw_only=True):
     by: str
     """The source of the answer: a user name, a program, a web session."""
     message: str = ""
-    """For reject: the message to the model. For respond: the output used in place of the tool's."""
+    """For reject: the message to the model. For respond: the output used in place of the tool's. For approve: the
+    grant that covers the call, if that is why it is approved."""
     args: Args | None = field(default=None)
     """For edit: the replacement arguments."""
     success: bool = True
@@ -161,3 +162,6 @@ class Answer(Struct, frozen=True, kw_only=True):
     """For approve and edit: access beyond the sandbox policy, for this call only."""
     user: str = ""
     """The operating-system account. The ledger sets it, independent of `by`."""
+    identity: str = ""
+    """Who authenticated: `os:ada`, `token:ann`. Set by the interface that authenticated the person, never from typed
+    text; if it is empty, the ledger sets it to the operating-system account."""

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from holdfast.store.ledger import Grant, Grants, Scope
 
 Width = Literal["exact", "folder", "host", "tool", "command"]
+WIDTHS: Final[tuple[Width, ...]] = ("host", "exact", "folder", "tool", "command")
+"""The order in which grants are offered: for one host, then narrowest first."""
 
 MAX_PATTERN_BYTES: Final = 64 * 1024
 FILE_EFFECTS: Final = frozenset({"fs.read", "fs.write"})
@@ -109,6 +111,10 @@ class GrantMatcher:
         grant = self.find(request)
         return grant is not None and self._grants.consume(grant.id, request.call_id)
 
+    def get(self, grant_id: str) -> Grant | None:
+        """The stored grant with this id."""
+        return next((grant for grant in self._grants.list(every=True) if grant.id == grant_id), None)
+
     def supports(self, scope: Scope) -> bool:
         """Whether grants of this scope can be stored."""
         return scope != "user" or self._grants.has_user
@@ -172,7 +178,9 @@ def matches(grant: Grant, request: ApprovalRequest, *, now: float | None = None)
 
 
 def spec_covers(spec: GrantSpec, request: ApprovalRequest) -> bool:
-    """Whether a new grant covers the call it was made for."""
+    """Whether a grant that is not stored yet covers this call."""
+    if spec.tool != request.tool.name or spec.session not in (None, request.session):
+        return False
     return covers(msgspec.convert(spec.pattern, GrantPattern), request)
 
 

@@ -227,11 +227,31 @@ class Approvals:
         """Use the grant that approved the call; False if it is used up or gone."""
         return self.grants is not None and self.grants.consume(self.approval_request(tool, call, proposal))
 
-    def remember(self, pending: PendingCall, scope: Scope, by: str, width: Width) -> Grant:
+    def remember(
+        self, pending: PendingCall, scope: Scope, by: str, width: Width, expires: float | None = None
+    ) -> Grant:
         """Store the grant that `grant_for` returns."""
         spec = self.grant_for(pending, scope, by, width)
         assert self.grants is not None
-        return self.grants.add(spec)
+        return self.grants.add(spec, expires=expires)
+
+    def is_covered(
+        self, pending: PendingCall, covers: Callable[[ApprovalRequest], bool], *, files_then: bool = False
+    ) -> bool:
+        """Whether a grant, matched by `covers`, approves this call; False if it needs a person whatever is granted.
+
+        With `files_then` the files that its command names count as they were when the call was shown.
+        """
+        tool = self._registry.find(pending.call.tool)
+        if tool is None or pending.definition_only:
+            return False
+        try:
+            request = self.approval_request(tool, pending.call, pending.proposal)
+            if files_then:
+                request = replace(request, files=lambda: pending.files)
+            return covers(request) and self._overrides_grants(request) is None
+        except HoldfastError:
+            return False  # it cannot be judged, so it waits for a person
 
     def grant_for(self, pending: PendingCall, scope: Scope, by: str, width: Width) -> GrantSpec:
         """The grant that "always allow" would store for this call.

@@ -211,7 +211,8 @@ class CallLifecycle:
         digest = input_checks.check_optional_text(digest, "The digest of an answer")
         if answer.kind == "edit":
             found = self._find(call_id)
-            fresh = await self.edit(replace(found, digest=digest or found.digest), answer.args or {}, by=answer.by)
+            shown = replace(found, digest=digest or found.digest)
+            fresh = await self.edit(shown, answer.args or {}, by=answer.by, identity=answer.identity)
             answer, digest = replace(answer, kind="approve", args=None), fresh.digest
         if not answer.widen:
             return self._pending.answer(call_id, answer, digest)
@@ -249,9 +250,9 @@ class CallLifecycle:
         fresh = await self._recheck(replace(pending, widened=widening), None)
         return replace(fresh, widened=widening)
 
-    async def edit(self, pending: PendingCall, args: Args, *, by: str) -> PendingCall:
+    async def edit(self, pending: PendingCall, args: Args, *, by: str, identity: str = "") -> PendingCall:
         """Replace the arguments of a pending call. The new ones are checked, and still need an approval."""
-        answer = input_checks.check_answer(Answer(kind="edit", by=by, args=args))
+        answer = input_checks.check_answer(Answer(kind="edit", by=by, args=args, identity=identity))
         fresh = await self._recheck(pending, dict(answer.args or {}))
         self._pending.ledger.answer(pending.call.id, answer, digest=pending.digest)
         await self._pending.store_changed(fresh, f"arguments changed by {answer.by}")

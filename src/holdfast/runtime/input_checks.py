@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -16,11 +17,13 @@ from msgspec.structs import asdict
 
 from holdfast.contract.call import Answer, Caller, PendingCall
 from holdfast.contract.coercion import to_json_value
-from holdfast.contract.errors import BadJson, CallError, LedgerError, UnknownCall
+from holdfast.contract.errors import BadJson, CallError, GrantRefused, LedgerError, UnknownCall
 from holdfast.contract.json import MAX_ARGUMENT_BYTES, Args, encode_json, parse_json
 from holdfast.runtime.results import message_of
+from holdfast.text.times import MAX_TIME
 
 if TYPE_CHECKING:
+    from holdfast.store.entries import Grant
     from holdfast.store.ledger import Ledger
 
 Arguments = str | bytes | Mapping[str, Any] | None
@@ -94,6 +97,7 @@ MAX_CALL_ID: Final = 200
 _CALL_ID: Final = re.compile(rf"[A-Za-z0-9._:][A-Za-z0-9._:-]{{0,{MAX_CALL_ID - 1}}}")
 _IDS_KEPT: Final = 10_000
 MAX_MESSAGE: Final = 16 * 1024 * 1024
+MAX_IDENTITY: Final = 256
 
 
 def check_text(value: object, what: str, most: int = MAX_TEXT) -> str:
@@ -209,12 +213,34 @@ def check_answer(given: object) -> Answer:
         "message": check_text(given.message, "The message of an answer", MAX_MESSAGE),
         "args": None if given.args is None else check_new_arguments(given.args),
         "success": given.success,
+        "identity": check_text(given.identity, "The identity of who answers", MAX_IDENTITY),
     }
     try:
         fields["widen"] = None if given.widen is None else msgspec.to_builtins(given.widen)
         return msgspec.convert(fields, Answer)
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise CallError(f"The answer cannot be used: {str(error)[:200]}.") from None
+
+
+def check_expiry(given: object) -> float | None:
+    """Check the time at which a grant ends. Raises `GrantRefused` unless it is in the future."""
+    if given is None:
+        return None
+    if type(given) not in (int, float) or not time.time() < cast(float, given) < MAX_TIME:
+        raise GrantRefused("A grant ends at a time in the future, in seconds since 1970. Give a later one, or None.")
+    return float(cast(float, given))
+
+
+def check_grant(given: object) -> Grant:
+    """Check the type of every field of a grant."""
+    from holdfast.store.entries import Grant
+
+    if not isinstance(given, Grant):
+        raise CallError(f"A grant must be a Grant, not {type(given).__name__}.")
+    try:
+        return msgspec.convert(msgspec.to_builtins(given), Grant)
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise CallError(f"The grant cannot be used: {str(error)[:200]}.") from None
 
 
 def check_pending(given: object) -> PendingCall:

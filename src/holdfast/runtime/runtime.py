@@ -29,7 +29,7 @@ from holdfast.config.config import Config
 from holdfast.contract.call import Answer, Call, Caller, Decision, PendingCall
 from holdfast.contract.elicitation import Elicitor
 from holdfast.contract.enums import Failure, State
-from holdfast.contract.errors import CallError, ConfigError, StaleApproval, UnknownCall
+from holdfast.contract.errors import CallError, ConfigError, HoldfastError, NotPending, StaleApproval, UnknownCall
 from holdfast.contract.json import Args
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool, suggest_choices
@@ -51,6 +51,7 @@ from holdfast.runtime.commands import Commands
 from holdfast.runtime.context import Environment, RunContext
 from holdfast.runtime.dry_run import DryRun
 from holdfast.runtime.events import QUEUE_LIMIT, Events, Subscription, Telemetry
+from holdfast.runtime.grant_coverage import CoveredCall, GrantCoverage, GrantPreview
 from holdfast.runtime.input_checks import Arguments
 from holdfast.runtime.interfaces import Asker, AttachedInterface, Interfaces, Nobody, OnAnswered
 from holdfast.runtime.middleware import After, Before, Middleware, MiddlewareHandle
@@ -104,8 +105,8 @@ class Request(Struct, frozen=True):
 class Runtime:
     """Runs calls of tools: `async with Runtime(tools=[...]) as runtime: await runtime.call("add", {"a": 1})`.
 
-    Its parts are attributes: `registry`, `approvals`, `pending`, `pipeline`, `lifecycle`, `ledger`, `events`,
-    `sandbox`, `interfaces`, `services` and `secrets`.
+    Its parts are attributes: `registry`, `approvals`, `pending`, `grant_coverage`, `pipeline`, `lifecycle`, `ledger`,
+    `events`, `sandbox`, `interfaces`, `services` and `secrets`.
     """
 
     def __init__(
@@ -171,6 +172,7 @@ class Runtime:
         self.middleware = Middleware()
         expiry = PendingExpiry(config) if rules.clock is None else PendingExpiry(config, rules.clock)
         self.pending = PendingCalls(ledger, self.redactor, self.events, self.interfaces, expiry)
+        self.grant_coverage = GrantCoverage(self.approvals, self.pending)
         plans = CallPlans(
             self.access,
             self.middleware,
@@ -428,15 +430,62 @@ class Runtime:
             raise CallError(f"Call {call.id} is not resolved: {done.error}")
         return limit_attachments(done, self.config.output) if done.attachments else done
 
-    async def allow(self, pending: PendingCall, scope: Scope, *, by: str = "program", width: Width = "exact") -> Grant:
-        """Store a grant for calls like this one. Raises `GrantRefused` if the grant would be too wide, and
-        `StaleApproval` if the call changed since it was shown: a grant covers only what the person has seen."""
-        by, pending = input_checks.check_text(by, "The name of who allows it"), input_checks.check_pending(pending)
+    async def allow(
+        self,
+        pending: PendingCall,
+        scope: Scope,
+        *,
+        by: str = "program",
+        width: Width = "exact",
+        expires: float | None = None,
+    ) -> Grant:
+        """Store a grant for calls like this one, until the Unix time `expires`. Raises `GrantRefused` if the grant
+        would be too wide, and `StaleApproval` if the call changed since it was shown: a grant covers only what the
+        person has seen."""
+        by = input_checks.check_text(by, "The name of who allows it")
+        expires = input_checks.check_expiry(expires)
+        return self.approvals.remember(await self._as_shown(pending), scope, by, width, expires)
+
+    async def preview_grant(
+        self, pending: PendingCall, scope: Scope, *, by: str = "program", width: Width = "exact", limit: int = 20
+    ) -> GrantPreview:
+        """The grant that `allow` would store, with the pending calls it covers and the newest past calls, at most
+        `limit`, that it would have approved. Nothing is stored. Raises as `allow` does."""
+        by = input_checks.check_text(by, "The name of who allows it")
+        spec = self.approvals.grant_for(await self._as_shown(pending), scope, by, width)
+        return await self.grant_coverage.preview(spec, limit)
+
+    async def approve_covered(self, grant: Grant, *, by: str, identity: str = "") -> list[CoveredCall]:
+        """Approve the pending calls that a stored grant covers, each with an answer of its own that names the grant,
+        and run them as `answer` does. Calls that need a person whatever is granted stay pending."""
+        grant = input_checks.check_grant(grant)
+        answer = Answer(kind="approve", by=by, identity=identity, message=f"covered by grant {grant.id}")
+        answer = input_checks.check_answer(answer)
+        limit = asyncio.Semaphore(self.config.tools.max_concurrent)
+
+        async def approve(pending: PendingCall) -> CoveredCall | None:
+            async with limit:
+                try:
+                    result = await self.answer(pending.call.id, answer, digest=pending.digest)
+                except (NotPending, UnknownCall):
+                    return None  # another answer was faster
+                except HoldfastError as error:
+                    result = failed(str(error), State.PENDING, Failure.STALE, pending.call.id)
+            return CoveredCall(pending=pending, result=result)
+
+        covered = await self.grant_coverage.pending_calls(grant)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(approve(pending)) for pending in covered]
+        return [done for task in tasks if (done := task.result()) is not None]
+
+    async def _as_shown(self, pending: PendingCall) -> PendingCall:
+        """The call as it would be pending now. Raises `StaleApproval` if it is not what was shown."""
+        pending = input_checks.check_pending(pending)
         now = await self.lifecycle.current(pending)
         if now.digest != pending.digest:
             changed = describe_changes(pending, now)
             raise StaleApproval(f"Call {pending.call.id} has changed since it was shown ({changed}). Review it again.")
-        return self.approvals.remember(now, scope, by, width)
+        return now
 
     def attach(
         self,

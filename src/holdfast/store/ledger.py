@@ -130,7 +130,8 @@ class Ledger(Queries):
         `result` is the full result if the answer gives one. `becomes` is the widened call that an approval produces;
         it is stored in the same transaction, so it is never pending itself.
         """
-        signed = replace(answer, user=os_user())
+        account = os_user()
+        signed = replace(answer, user=account, identity=answer.identity or f"os:{account}")
         answered = self.run(
             operations.answer(self.encode_body, self.read_body, call_id, signed, digest, result, becomes)
         )

@@ -36,6 +36,7 @@ from holdfast.store.entries import (
 )
 from holdfast.store.operations import parse_state, unknown_call
 from holdfast.text.preview import format_arguments
+from holdfast.text.times import MAX_TIME
 
 _PAGE: Final = 500
 _SCAN_LIMIT: Final = 20_000
@@ -52,8 +53,6 @@ _WITH_DIGEST: Final = (
 """Only calls that were pending at some time have a digest."""
 _WITHOUT_DIGEST: Final = "SELECT call FROM open_calls WHERE digest IS NULL AND state != 'running' ORDER BY entry"
 """Calls that are neither running nor have a digest: only damaged rows look like this."""
-_MAX_TIME: Final = 253_402_300_800
-"""Unix time of the year 10,000, which `datetime` cannot represent."""
 
 
 class GivenAnswer(Struct, frozen=True, kw_only=True):
@@ -102,7 +101,7 @@ class CallFilter(Struct, frozen=True, kw_only=True):
     until: float | None = None
     """Exclusive."""
     by: str | None = None
-    """Who decided: `cli:ada`, `ada`, or the name of a rule."""
+    """Who decided: `cli:ada`, `os:ada`, `ada`, or the name of a rule."""
     document: str | None = None
     """The full path of the document that made the call, or its last components."""
     text: re.Pattern[str] | None = None
@@ -121,7 +120,8 @@ class CallFilter(Struct, frozen=True, kw_only=True):
         )
 
     def _is_by(self, record: CallRecord) -> bool:
-        names = {record.decided_by, *(given.answer.by for given in record.answers)}
+        answers = [given.answer for given in record.answers]
+        names = {record.decided_by, *(answer.by for answer in answers), *(answer.identity for answer in answers)}
         return any(self.by in (name, name.partition(":")[2]) for name in names if name)
 
 
@@ -271,6 +271,20 @@ class Queries:
                 if record and (record.call.request or "").startswith(request) and tool in (None, record.call.tool):
                     found.append(record)
         return found
+
+    def asked_calls(self, tool: str, limit: int) -> Generator[PendingCall]:
+        """Yield the calls of a tool that were pending at some time, as last shown, newest first.
+
+        Scans only the newest entries.
+        """
+        sql = """SELECT MAX(id), body FROM entries WHERE id > (SELECT MAX(id) FROM entries) - ?
+            AND kind = 'pending' AND instr(body, ?) GROUP BY call ORDER BY MAX(id) DESC LIMIT ?"""
+        called = '"tool":' + encode_json(tool).decode()
+        for _, body in self.rows(sql, (_SCAN_LIMIT, called, limit)):
+            with suppress(LedgerError):
+                asked = self.read_body(body, CallPending).pending
+                if asked.call.tool == tool:
+                    yield asked
 
     def active_since(self, at: float) -> Generator[str]:
         """Yield the calls that are running, or that began or ended at this time or later."""
@@ -468,7 +482,7 @@ def _damaged(row: tuple[Any, ...], problem: str) -> LedgerEntry:
 
 
 def _is_time(at: object) -> TypeGuard[float]:
-    return isinstance(at, float) and 0 <= at < _MAX_TIME
+    return isinstance(at, float) and 0 <= at < MAX_TIME
 
 
 def _check_time(entry: int, at: object) -> None:

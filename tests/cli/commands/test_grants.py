@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.cli.command_line import Cli
@@ -55,3 +57,33 @@ def test_a_grant_for_all_projects_applies_in_another_project(careful: Cli) -> No
     assert careful.run("call", "shell.exec", "command=touch made.txt", "timeout:=60000", cwd=other).code == 0
     assert (other / "made.txt").exists()
     assert careful.run("call", "--json", "shell.exec", "command=touch other.txt", cwd=other).code == 4
+
+
+@pytest.mark.spec("E7c")
+def test_always_also_approves_the_pending_calls_it_covers_and_names_them(asking: Cli) -> None:
+    first, second = asking.make_pending(*WRITE), asking.make_pending(*WRITE)
+    other = asking.make_pending("file.write", "path=other.txt", "content=hello")
+    done = asking.run("approve", first, "--always", "project")
+    assert done.code == 0
+    assert f"The grant also approves call {second}" in " ".join(done.err.split())
+    assert [pending["call_id"] for pending in asking.run("pending", "--json").lines] == [other]
+    (grant,) = asking.run("grants", "--json").lines
+    (record,) = asking.run("ledger", "show", second, "--json").lines
+    assert [answer["message"] for answer in record["answers"]] == [f"covered by grant {grant['id']}"]
+
+
+@pytest.mark.spec("E7c")
+def test_always_can_be_limited_in_time(asking: Cli) -> None:
+    now = time.time()
+    done = asking.run("approve", asking.make_pending(*WRITE), "--always", "project", "--for", "8h")
+    assert done.code == 0 and ", until " in " ".join(done.err.split())
+    (grant,) = asking.run("grants", "--json").lines
+    assert now + 8 * 3600 <= grant["expires"] <= time.time() + 8 * 3600
+    assert time.strftime("%Y-%m-%d", time.localtime(grant["expires"])) in asking.run("grants").out
+
+
+@pytest.mark.parametrize("given", [("--for", "8h"), ("--always", "project", "--for", "soon")])
+def test_a_lifetime_needs_a_grant_and_a_duration(asking: Cli, given: tuple[str, ...]) -> None:
+    call_id = asking.make_pending(*WRITE)
+    assert asking.run("approve", call_id, *given).code == 2
+    assert asking.run("pending", "--json").lines[0]["state"] == "pending"

@@ -12,6 +12,7 @@ from holdfast.contract.call import Caller
 from holdfast.contract.json import Args
 from holdfast.contract.result import Result
 from holdfast.store.ledger import Ledger
+from holdfast.store.process_identity import os_user
 from tests.cli.command_line import Cli
 from tests.store.calls import APPROVED, make_call
 
@@ -105,6 +106,16 @@ def test_a_person_who_answered_is_named_and_found(asking: Cli) -> None:
     assert (found["call_id"], found["decided_by"]) == (call_id, "cli:ada")
     assert found["preview"] == "file.write: a.txt  (1B)"
     assert json.loads(asking.run("ledger", "export", "--by", "nobody").out or "null") is None
+
+
+@pytest.mark.spec("E7b")
+def test_a_typed_name_is_shown_with_the_account_that_answered(asking: Cli) -> None:
+    call_id = asking.make_pending("file.write", "path=a.txt", "content=b")
+    asking.run("approve", call_id, "--by", "the president")
+    shown = " ".join(asking.run("ledger", "show", call_id).out.split())
+    assert f"approve by cli:the president (os:{os_user()}) at" in shown
+    (found,) = asking.run("ledger", "--by", f"os:{os_user()}", "--json").lines
+    assert [answer["identity"] for answer in found["answers"]] == [f"os:{os_user()}"]
 
 
 @pytest.mark.spec("E1a")

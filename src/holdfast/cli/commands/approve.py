@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import click
 
 from holdfast.cli import console
 from holdfast.cli.answers import (
+    Always,
     by_option,
     deliver_answer,
     find_by_id,
@@ -17,7 +19,7 @@ from holdfast.cli.answers import (
     project_option,
     review_or_dismiss,
 )
-from holdfast.cli.approval_prompt import LastingScope, absolute_paths
+from holdfast.cli.approval_prompt import absolute_paths
 from holdfast.cli.arguments import parse_object
 from holdfast.cli.call_runner import show_result
 from holdfast.cli.errors import PENDING, UsageProblem
@@ -31,6 +33,7 @@ from holdfast.contract.enums import State
 from holdfast.contract.errors import NotPending
 from holdfast.contract.widening import Widening
 from holdfast.text.escape import escape_name
+from holdfast.text.times import parse_duration
 
 
 @click.command()
@@ -39,6 +42,7 @@ from holdfast.text.escape import escape_name
 @click.option("--args", "new_args", metavar="JSON", help="Approve it with these arguments instead (- reads stdin).")
 @click.option("--digest", metavar="DIGEST", help="Approve the call with this digest: 12 or more of its digits.")
 @click.option("--always", type=click.Choice(["project", "user"]), help="Also allow this exact call from now on.")
+@click.option("--for", "lifetime", metavar="DURATION", help="With --always: only for this long (8h, 30d).")
 @click.option("--host", "hosts", metavar="HOST", multiple=True, help="Let this call reach a host by HTTP and HTTPS.")
 @click.option("--network", is_flag=True, help="Let this call reach every host.")
 @click.option("--read", metavar="PATH", multiple=True, help="Let this call read a path that the sandbox hides.")
@@ -54,7 +58,8 @@ def approve(
     every: bool,
     new_args: str | None,
     digest: str | None,
-    always: LastingScope | None,
+    always: Literal["project", "user"] | None,
+    lifetime: str | None,
     save: str | None,
     project: ProjectScope,
     by: str | None,
@@ -79,13 +84,18 @@ def approve(
     confirm again. To widen a command every time, write a rule with `network`,
     `read` or `write` (approval.commands).
 
+    --always creates a grant, which also approves the other pending calls that it
+    covers. `holdfast grants` lists and revokes grants.
+
     \b
     Example:
       holdfast approve 3f2a
+      holdfast approve 3f2a --always project --for 8h
       holdfast approve 3f2a --host pypi.org
     """
     if every:
-        if any(given is not None for given in (call_id, new_args, digest, always)) or any(wider.values()):
+        about_one = (call_id, new_args, digest, always, lifetime)
+        if any(given is not None for given in about_one) or any(wider.values()):
             raise UsageProblem("--all cannot be combined with options that are about one call.")
         codes = (_approve_all(flags, by, save, as_json=as_json) for _ in each_project(flags, project))
         return max(codes, default=PENDING)
@@ -95,6 +105,7 @@ def approve(
         raise UsageProblem(
             "--always cannot remember a wider sandbox. Write a rule with network, read or write (approval.commands)."
         )
+    grant = _grant(always, lifetime)
     answer = Answer(kind="approve" if args is None else "edit", by=whoami(by), args=args, widen=widen or None)
     if project == "all":
         enter_project(flags, call_id, "approve")
@@ -109,7 +120,7 @@ def approve(
         if unseen and not widen:
             asyncio.run(review_or_dismiss(pending))
             record_shown(state, [pending])
-        result, now, shown = deliver_answer(flags, pending, answer, quiet=as_json or unseen, always=always)
+        result, now, shown = deliver_answer(flags, pending, answer, quiet=as_json or unseen, always=grant)
     except PromptDismissed:
         console.print_err(f"Call {escape_name(pending.call.id)} is still pending.")
         return PENDING
@@ -137,6 +148,17 @@ def _approve_all(flags: Flags, by: str | None, save: str | None, *, as_json: boo
         result, now, _ = deliver_answer(flags, item, Answer(kind="approve", by=whoami(by)), quiet=True)
         code = max(code, show_result(result, now, as_json=as_json, state=state, seen=True, save=save))
     return code
+
+
+def _grant(scope: Literal["project", "user"] | None, lifetime: str | None) -> Always | None:
+    if lifetime is None:
+        return None if scope is None else Always(scope)
+    if scope is None:
+        raise UsageProblem("--for says how long --always lasts. Add --always project or --always user.")
+    try:
+        return Always(scope, time.time() + parse_duration(lifetime))
+    except ValueError as error:
+        raise UsageProblem(str(error)) from None
 
 
 def _widening(

@@ -11,7 +11,7 @@ from typing import Final, TextIO
 import click
 
 from holdfast.cli import console
-from holdfast.cli.commands.ledger import format_time, record_preview
+from holdfast.cli.commands.ledger import record_preview
 from holdfast.cli.layout import print_table, quote
 from holdfast.cli.pending_view import print_unreadable
 from holdfast.cli.project_context import Flags, project_here, tools_by_name
@@ -23,6 +23,7 @@ from holdfast.runtime.undo.restore import PathUndo, Undo, diff_of
 from holdfast.store.changes import changing_calls, net_changes, undone_by
 from holdfast.store.ledger import Ledger
 from holdfast.text.escape import escape, escape_name
+from holdfast.text.times import format_time
 
 _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan", "[": "yellow"}
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import click
 
 from holdfast.cli import console
-from holdfast.cli.approval_prompt import describe_grant
 from holdfast.cli.layout import print_table
 from holdfast.cli.pending_view import age
 from holdfast.cli.project_context import Flags, open_grants, whoami
 from holdfast.cli.root import DefaultGroup, complete_grant, with_flags
 from holdfast.contract.errors import GrantRefused
 from holdfast.json_output import GrantOutput
+from holdfast.rules.grant_text import describe_grant
 from holdfast.text.escape import escape
+from holdfast.text.times import format_time
 
 
 @click.group(cls=DefaultGroup)
@@ -38,10 +39,17 @@ def list_grants(flags: Flags, as_json: bool) -> int:
         console.print_out("There are no grants here.")
     else:
         rows = [
-            [grant.id, grant.scope, describe_grant(grant.tool, grant.pattern), escape(grant.by), age(grant.created)]
+            [
+                grant.id,
+                grant.scope,
+                describe_grant(grant.tool, grant.pattern),
+                escape(grant.by),
+                age(grant.created),
+                "" if grant.expires is None else format_time(grant.expires),
+            ]
             for grant in found
         ]
-        print_table(["id", "scope", "always allowed", "by", "since"], rows)
+        print_table(["id", "scope", "always allowed", "by", "since", "until"], rows)
     return 0
 
 

@@ -22,6 +22,7 @@ from holdfast.cli.layout import label_line, print_table, quote, quoted_field_lin
 from holdfast.cli.pending_view import print_unreadable
 from holdfast.cli.project_context import Flags, project_here, read_ledger, tools_by_name, whoami
 from holdfast.cli.root import DefaultGroup, complete_call, complete_tool, with_flags, with_save
+from holdfast.contract.call import Answer
 from holdfast.contract.enums import State
 from holdfast.contract.tool import Tool
 from holdfast.factory.runtime import open_ledger
@@ -35,7 +36,7 @@ from holdfast.store.retention import DAY, prune, prune_by_config
 from holdfast.text.escape import clip, escape_name
 from holdfast.text.preview import format_arguments, preview
 from holdfast.text.suggest import did_you_mean
-from holdfast.text.times import parse_time
+from holdfast.text.times import format_time, parse_time
 from holdfast.text.truncate import format_size
 
 
@@ -379,10 +380,6 @@ def format_entries(entries: int) -> str:
     return "1 entry" if entries == 1 else f"{entries:,} entries"
 
 
-def format_time(at: float) -> str:
-    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
 def record_preview(record: CallRecord, tool: Tool | None) -> str:
     """Return one line about the call: the tool's own preview, else the recorded one, else one made of the arguments."""
     width = max(40, console.screen_width())
@@ -408,7 +405,7 @@ def _show(record: CallRecord) -> None:
     for given in record.answers:
         message = f": {given.answer.message}" if given.answer.message else ""
         wide = f", and {given.answer.widen.description}" if given.answer.widen else ""
-        _field("answer", f"{given.answer.kind} by {given.answer.by} at {format_time(given.at)}{wide}{message}")
+        _field("answer", f"{given.answer.kind} by {_who(given.answer)} at {format_time(given.at)}{wide}{message}")
     if record.began_at is not None:
         _field("started", format_time(record.began_at))
     if record.ended_at is not None:
@@ -417,6 +414,12 @@ def _show(record: CallRecord) -> None:
     if record.result is not None:
         _block("result" if record.result.success else "error", record.result.text)
         console.print_out_lines(map(attachment_line, record.result.attachments))
+
+
+def _who(answer: Answer) -> str:
+    """Return the name of who answered, with the identity that was authenticated if it is another."""
+    same = answer.by.rpartition(":")[2] == answer.identity.partition(":")[2]
+    return answer.by if same or not answer.identity else f"{answer.by} ({answer.identity})"
 
 
 def _field(name: str, text: str) -> None:

@@ -1,0 +1,130 @@
+"""What a grant covers: the grants offered for a pending call, and the calls that one approves, past and pending.
+
+Only the matcher of `rules.grants` decides what is covered. A call that needs a person whatever is granted, because of
+a cap or a confirmation, is covered by nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.contract.call import PendingCall
+from holdfast.contract.enums import State
+from holdfast.contract.errors import GrantRefused, HoldfastError, LedgerError
+from holdfast.contract.result import Result
+from holdfast.rules.chain import ApprovalRequest
+from holdfast.runtime.approvals import Approvals
+from holdfast.runtime.pending import PendingCalls
+
+if TYPE_CHECKING:
+    from holdfast.rules.grants import GrantSpec, Width
+    from holdfast.store.ledger import Grant, Scope
+    from holdfast.store.queries import CallRecord
+
+COMPARED: Final = 500
+"""The number of newest calls of a tool that a preview compares with a grant."""
+_LASTING: Final[tuple[Scope, ...]] = ("project", "user")
+
+
+class GrantOption(Struct, frozen=True, kw_only=True):
+    """A grant that a person may create for a pending call."""
+
+    scope: Scope
+    width: Width
+    spec: GrantSpec
+
+
+class GrantPreview(Struct, frozen=True, kw_only=True):
+    """A grant before it is stored, with the calls it covers."""
+
+    spec: GrantSpec
+    past: tuple[CallRecord, ...]
+    """Ended calls that a person was asked about and that it would have approved, newest first."""
+    compared: int
+    """How many past calls of the tool were compared; at most `COMPARED`."""
+    pending: tuple[PendingCall, ...]
+    """Pending calls that it covers now, oldest first, including the one it was made for."""
+
+
+class CoveredCall(Struct, frozen=True, kw_only=True):
+    """A pending call that was approved because a new grant covers it."""
+
+    pending: PendingCall
+    result: Result
+
+
+class GrantCoverage:
+    """Finds the calls that a grant covers."""
+
+    def __init__(self, approvals: Approvals, pending: PendingCalls) -> None:
+        self._approvals = approvals
+        self._pending = pending
+
+    def options(self, pending: PendingCall, by: str, scopes: Sequence[Scope] = _LASTING) -> list[GrantOption]:
+        """The grants that may be created for this call: for its hosts, then narrowest first."""
+        from holdfast.rules.grants import WIDTHS
+
+        found: list[GrantOption] = []
+        for width in WIDTHS:
+            for scope in scopes:
+                try:
+                    spec = self._approvals.grant_for(pending, scope, by, width)
+                except HoldfastError:
+                    continue
+                found.append(GrantOption(scope=scope, width=width, spec=spec))
+        return found
+
+    async def preview(self, spec: GrantSpec, limit: int) -> GrantPreview:
+        """The calls that a new grant would cover, with at most `limit` past ones."""
+        from holdfast.rules.grants import spec_covers
+
+        def covers(request: ApprovalRequest) -> bool:
+            return spec_covers(spec, request)
+
+        past: list[CallRecord] = []
+        compared = 0
+        for asked in self._pending.ledger.asked_calls(spec.tool, COMPARED):
+            if len(past) == limit:
+                break
+            await asyncio.sleep(0)  # judging a long command takes time, and other calls must go on
+            record = self._ended(asked)
+            if record is None:
+                continue
+            compared += 1
+            if self._approvals.is_covered(asked, covers, files_then=True):
+                past.append(record)
+        pending = tuple(await self._covered(covers))
+        return GrantPreview(spec=spec, past=tuple(past), compared=compared, pending=pending)
+
+    async def pending_calls(self, grant: Grant) -> list[PendingCall]:
+        """The pending calls that a stored grant covers, oldest first. Raises `GrantRefused` if it is not in force."""
+        from holdfast.rules.grants import matches
+
+        stored = None if self._approvals.grants is None else self._approvals.grants.get(grant.id)
+        if stored is None:
+            raise GrantRefused(f"There is no grant '{grant.id}'. `holdfast grants` lists the grants.")
+        if stored.uses is not None:
+            return []  # a grant for once is for the call that comes next
+        return await self._covered(lambda request: matches(stored, request))
+
+    async def _covered(self, covers: Callable[[ApprovalRequest], bool]) -> list[PendingCall]:
+        found: list[PendingCall] = []
+        for pending in self._pending.list():
+            await asyncio.sleep(0)
+            if pending.state is State.PENDING and self._approvals.is_covered(pending, covers):
+                found.append(pending)
+        return found
+
+    def _ended(self, asked: PendingCall) -> CallRecord | None:
+        try:
+            record = self._pending.ledger.call(asked.call.id)
+        except LedgerError:
+            return None
+        result = record.result
+        # Without the content of attachments: a preview keeps many records.
+        return None if result is None else replace(record, result=replace(result, attachments=()))
