@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from holdfast.contract.errors import HoldfastError
+from holdfast.serve.api import Api
 from holdfast.serve.html import page
 from holdfast.serve.pages import Pages
 from holdfast.serve.projects import Projects
@@ -19,7 +20,7 @@ from holdfast.store.people import People
 
 def build_app(projects: Projects, watch: LedgerWatch, people: People, *, port: int) -> Starlette:
     """The application without the gate."""
-    routes: list[BaseRoute] = [*Pages(projects, watch, people, port=port).routes()]
+    routes: list[BaseRoute] = [*Pages(projects, watch, people, port=port).routes(), *Api(projects, watch).routes()]
     return Starlette(routes=routes, exception_handlers={HoldfastError: on_error, 404: _missing, 405: _missing})
 
 

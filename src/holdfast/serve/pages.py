@@ -15,8 +15,16 @@ from holdfast.serve.actions import Actions, CallRef, Outcome, find_call
 from holdfast.serve.events import CallChange, format_position, heads, parse_position, stream
 from holdfast.serve.inbox import CallView, Choices, Filters, call_address, pending_views
 from holdfast.serve.projects import Projects, ServedProject
-from holdfast.serve.requests import BadRequest, json_reply, person_of, read_form, require_answer, wants_json
-from holdfast.serve.security import cookie_name, session_secret
+from holdfast.serve.requests import (
+    BadRequest,
+    json_reply,
+    person_of,
+    read_form,
+    require_answer,
+    still_allowed,
+    wants_json,
+)
+from holdfast.serve.security import cookie_name, session_secrets
 from holdfast.serve.watch import LedgerWatch
 from holdfast.store.people import SESSION_SECONDS, People
 
@@ -66,7 +74,7 @@ class Pages:
     async def events(self, request: Request) -> Response:
         given = request.headers.get("last-event-id") or request.query_params.get("after")
         position = heads(self._projects) if given is None else parse_position(given, self._projects)
-        body = stream(self._projects, self._watch, position, self._describe)
+        body = stream(self._projects, self._watch, position, self._describe, still_allowed(request))
         return StreamingResponse(body, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     def _describe(self, project: ServedProject, call_id: str) -> CallChange:
@@ -78,7 +86,7 @@ class Pages:
                 return CallChange(
                     project=project.key, call_id=call_id, state="pending", digest=pending.digest, html=row
                 )
-            record = project.ledger.call(call_id)
+            record = project.ledger.record(call_id)
         except HoldfastError:
             return CallChange(project=project.key, call_id=call_id, state="unreadable")
         return CallChange(project=project.key, call_id=call_id, state=record.state, by=record.decided_by)
@@ -125,7 +133,7 @@ class Pages:
 
     async def cancel(self, request: Request) -> Response:
         actions, ref, _ = await self._answered(request)
-        return self._told(request, await actions.cancel(ref))
+        return self._told(request, await actions.cancel(ref.project, ref.call_id))
 
     async def _answered(self, request: Request) -> tuple[Actions, CallRef, dict[str, str]]:
         person = require_answer(request)
@@ -167,8 +175,7 @@ class Pages:
         return reply
 
     async def log_out(self, request: Request) -> Response:
-        secret = session_secret(request.headers, self._cookie)
-        if secret is not None:
+        for secret in session_secrets(request.headers, self._cookie):
             self._people.log_out(secret)
         reply = RedirectResponse("/login", 303)
         reply.delete_cookie(self._cookie, httponly=True, samesite="strict")

@@ -18,7 +18,7 @@ from holdfast.cli.project_context import Flags, project_here, tools_by_name
 from holdfast.cli.root import complete_call, with_flags
 from holdfast.contract.errors import LedgerCorrupt
 from holdfast.factory.runtime import Project, open_ledger
-from holdfast.json_output import ChangeOutput, ChangingCallOutput
+from holdfast.json_output import ChangeOutput, ChangingCallOutput, json_path
 from holdfast.runtime.undo.restore import PathUndo, Undo, diff_of
 from holdfast.store.changes import changing_calls, net_changes, undone_by
 from holdfast.store.ledger import Ledger
@@ -42,16 +42,6 @@ def display_name(item: PathUndo, project: Project) -> str:
     """Return the path, relative to the project root if it lies below it."""
     root = str(project.root or project.cwd)
     return os.path.relpath(item.path, root) if item.path.startswith(f"{root}/") else item.path
-
-
-def change_output(item: PathUndo, call_id: str, diff: str | None) -> ChangeOutput:
-    path, why = json_path(item.path), json_path(item.why) or None
-    return ChangeOutput(call_id=call_id, path=path, kind=item.change.kind, undo=item.action, why=why, diff=diff)
-
-
-def json_path(path: str) -> str:
-    """Escape bytes that are not UTF-8, which JSON cannot hold."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def describe_state(item: PathUndo) -> str:
@@ -102,7 +92,7 @@ def changes(flags: Flags, call_id: str | None, diff: bool, limit: int, as_json: 
         ]
         if as_json:
             for item, text in zip(plan.items, diffs, strict=True):
-                console.print_json(change_output(item, plan.call_id, text))
+                console.print_json(ChangeOutput.of(item, plan.call_id, text))
             return 0
         if not plan.items:
             console.print_out(f"No file changes are recorded for call {escape_name(plan.call_id)}.")

@@ -11,11 +11,9 @@ import click
 
 from holdfast.cli import console
 from holdfast.cli.commands.changes import (
-    change_output,
     describe_state,
     diff_lines,
     display_name,
-    json_path,
     ledger_and_undo,
 )
 from holdfast.cli.errors import FAILED, REJECTED, UsageProblem, report
@@ -25,7 +23,7 @@ from holdfast.cli.prompt import confirm
 from holdfast.cli.root import complete_call, with_flags
 from holdfast.contract.errors import LedgerCorrupt, UndoRefused
 from holdfast.factory.runtime import Project
-from holdfast.json_output import UndoOutput
+from holdfast.json_output import ChangeOutput, UndoOutput, json_path
 from holdfast.runtime.undo.restore import TOOL, UndoPlan, check_plan, describe_calls, diff_of
 from holdfast.store.changes import changing_calls, undone_by
 from holdfast.store.ledger import Ledger
@@ -69,7 +67,7 @@ def undo(flags: Flags, call_id: str | None, yes: bool, partial: bool, as_json: b
             return _report_declined(as_json=as_json)
         result = undoing.run(plan, by=whoami(), partial=partial)
     if as_json:
-        changes = [change_output(item, plan.call_id, None) for item in plan.items]
+        changes = [ChangeOutput.of(item, plan.call_id, None) for item in plan.items]
         error = None if result.error is None else json_path(result.error)
         console.print_json(
             UndoOutput(
