@@ -21,7 +21,7 @@ from holdfast.contract.enums import Verdict
 from holdfast.contract.json import Args
 from holdfast.contract.result import Result
 from holdfast.factory.runtime import Project, build_runtime, load_project, open_ledger
-from holdfast.serve.daemon import Address, people_file, serve
+from holdfast.serve.daemon import Address, Started, people_file, serve
 from holdfast.serve.projects import project_key
 from holdfast.store.ledger import Ledger
 from holdfast.store.people import People, Right
@@ -127,14 +127,14 @@ def make_project(folder: Path, monkeypatch: pytest.MonkeyPatch, config: str = ""
 @asynccontextmanager
 async def daemon(project: Project, *, every: bool = False) -> AsyncGenerator[DaemonClient]:
     """A started daemon with a client of the user who started it."""
-    started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    started: asyncio.Future[Started] = asyncio.get_running_loop().create_future()
     address = Address(port=0)
     serving = asyncio.create_task(serve(project, address, every=every, flags={}, started=started.set_result))
     try:
         await asyncio.wait((serving, started), return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
             serving.result()
-        async with DaemonClient(started.result(), project) as client:
+        async with DaemonClient(started.result().url, project) as client:
             await client.log_in(People(people_file()).create_code())
             yield client
     finally:

@@ -112,7 +112,7 @@ def test_a_slow_reader_loses_the_oldest_output_and_is_told_how_much() -> None:
             emit(Finished("ended before", ok(""), State.DONE))
             emit(Started("c", "t"))
             emit(Output("c", "first", "c"))
-            blocks = output_stream(output)
+            blocks = output_stream(output, lambda: True)
             event = await received(blocks)
             assert (event["call_id"], event["text"], event["reset"]) == ("c", "first", True)
             for _ in range(10):
@@ -128,9 +128,11 @@ def test_a_slow_reader_loses_the_oldest_output_and_is_told_how_much() -> None:
     asyncio.run(body())
 
 
-def test_a_stream_ends_by_itself_so_that_the_reader_is_checked_again() -> None:
+def test_a_stream_ends_by_itself_and_when_the_reader_may_not_read_any_more() -> None:
     async def body() -> None:
-        blocks = [block async for block in output_stream(LiveOutput(), seconds=0.01)]
+        blocks = [block async for block in output_stream(LiveOutput(), lambda: True, seconds=0.01)]
+        assert blocks == [b"retry: 1000\n\n"]
+        blocks = [block async for block in output_stream(LiveOutput(), lambda: False)]
         assert blocks == [b"retry: 1000\n\n"]
 
     asyncio.run(body())

@@ -104,7 +104,7 @@ class History:
             )
         except StaleApproval as error:
             return await self._undo_page(request, project, call_id, problem=str(error), status=409)
-        return RedirectResponse(history_address(project.key, result.call_id), 303)
+        return RedirectResponse(history_address(project.key, result.undo_id), 303)
 
     async def undo_last(self, _: Request) -> Response:
         """The undo of the last call of all projects that can be undone."""

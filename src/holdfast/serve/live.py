@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
 from msgspec import Struct
@@ -18,7 +18,7 @@ from holdfast.serve.history_query import HistoryRow
 from holdfast.serve.inbox import call_address
 from holdfast.serve.live_output import CallKey, LiveOutput, Tail
 from holdfast.serve.projects import Projects
-from holdfast.serve.requests import person_of
+from holdfast.serve.requests import person_of, still_allowed
 from holdfast.store.process_identity import this_process
 from holdfast.text.escape import escape, escape_block
 
@@ -92,8 +92,8 @@ class Live:
             may_answer=person_of(request).may_answer,
         )
 
-    async def events(self, _: Request) -> Response:
-        body = output_stream(self.output)
+    async def events(self, request: Request) -> Response:
+        body = output_stream(self.output, still_allowed(request))
         return StreamingResponse(body, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     def _running(self) -> list[RunningCall]:
@@ -110,15 +110,17 @@ class Live:
         return sorted(found, key=lambda call: call.since)
 
 
-async def output_stream(output: LiveOutput, *, seconds: float = STREAM_SECONDS) -> AsyncGenerator[bytes]:
-    """Yield the output of all calls of this process as it appears, from the part that is kept."""
+async def output_stream(
+    output: LiveOutput, allowed: Callable[[], bool], *, seconds: float = STREAM_SECONDS
+) -> AsyncGenerator[bytes]:
+    """Yield the output of all calls of this process as it appears, until the reader is not `allowed` to read it."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     told: dict[CallKey, tuple[int, str, str]] = {}
     """The position, the progress and the state that the reader knows."""
     yield b"retry: 1000\n\n"
     beat = loop.time()
-    while loop.time() < end:
+    while loop.time() < end and allowed():
         count = output.count
         tails = output.tails()
         for key, tail in tails.items():

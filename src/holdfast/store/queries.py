@@ -40,8 +40,6 @@ from holdfast.text.times import MAX_TIME
 
 _PAGE: Final = 500
 _SMALL_PAGE: Final = 100
-_LAST: Final = 2**63 - 1
-"""Larger than the number of any entry."""
 _SCAN_LIMIT: Final = 20_000
 """The number of newest entries that a query without an index scans."""
 _CANDIDATES: Final = 5
@@ -56,6 +54,8 @@ _WITH_DIGEST: Final = (
 """Only calls that were pending at some time have a digest."""
 _WITHOUT_DIGEST: Final = "SELECT call FROM open_calls WHERE digest IS NULL AND state != 'running' ORDER BY entry"
 """Calls that are neither running nor have a digest: only damaged rows look like this."""
+MAX_ENTRY: Final = 2**63 - 1
+"""Above the number of every entry."""
 
 
 class GivenAnswer(Struct, frozen=True, kw_only=True):
@@ -225,24 +225,38 @@ class Queries:
 
     def call(self, call_id: str) -> CallRecord:
         """Return the record of one call, with the bytes of its attachments."""
+        record = self.record(call_id)
+        return record if record.result is None else replace(record, result=self.read_body.with_bytes(record.result))
+
+    def record(self, call_id: str) -> CallRecord:
+        """Return the record of one call, without the bytes of its attachments."""
         record = self._record(call_id)
         if record is None:
             raise self._unknown_call(call_id)
-        return record if record.result is None else replace(record, result=self.read_body.with_bytes(record.result))
+        return record
 
     def calls(
-        self, limit: int = 50, wanted: CallFilter | None = None, *, unreadable: list[str] | None = None
+        self,
+        limit: int = 50,
+        wanted: CallFilter | None = None,
+        *,
+        before: int = MAX_ENTRY,
+        unreadable: list[str] | None = None,
     ) -> list[CallRecord]:
         """Return call records, newest entry first, without the bytes of attachments.
 
-        The ids of unreadable calls are appended to `unreadable`.
+        For the next page, `before` is the number of the last entry of the last record. The ids of unreadable calls are
+        appended to `unreadable`.
         """
-        return list(islice(self._matching(wanted or CallFilter(), unreadable), min(limit, sys.maxsize)))
+        found = self._matching(wanted or CallFilter(), unreadable, before)
+        return list(islice(found, min(limit, sys.maxsize)))
 
-    def _matching(self, wanted: CallFilter, unreadable: list[str] | None) -> Generator[CallRecord]:
+    def _matching(
+        self, wanted: CallFilter, unreadable: list[str] | None, start: int = MAX_ENTRY
+    ) -> Generator[CallRecord]:
         sql = "SELECT id, call FROM entries WHERE id < ? AND call != '' AND (at < ?) IS NOT 1 ORDER BY id DESC LIMIT ?"
         seen: set[str] = set()
-        before = _LAST
+        before = start
         while page := self.rows(sql, (before, -inf if wanted.since is None else wanted.since, _PAGE)):
             before = page[-1][0]
             fresh = [call for call in dict.fromkeys(call for _, call in page) if call not in seen]
@@ -254,7 +268,8 @@ class Queries:
                     if unreadable is not None:
                         unreadable.append(str(call))
                     continue
-                if record and wanted.matches(record):
+                # A call with an entry after `start` was on an earlier page.
+                if record and record.entries[-1] < start and wanted.matches(record):
                     yield record
 
     def received_calls(
@@ -272,7 +287,7 @@ class Queries:
         """
         sql = """SELECT id, call FROM entries WHERE id < ? AND place = 0 AND (at < ?) IS NOT 1 AND (at >= ?) IS NOT 1
             ORDER BY id DESC LIMIT ?"""
-        before = _LAST if before is None else before
+        before = MAX_ENTRY if before is None else before
         times = (-inf if since is None else since, inf if until is None else until)
         while page := self.rows(sql, (before, *times, _SMALL_PAGE)):
             for number, call in page:
@@ -347,7 +362,7 @@ class Queries:
         running = [call for (call,) in self.rows("SELECT call FROM open_calls WHERE state = 'running'")]
         yield from running
         sql = "SELECT id, call, kind, at FROM entries WHERE id < ? AND call != '' ORDER BY id DESC LIMIT ?"
-        before, seen = _LAST, set(running)
+        before, seen = MAX_ENTRY, set(running)
         while page := self.rows(sql, (before, _PAGE)):
             for _, call, kind, when in page:
                 if isinstance(when, float) and when < at:
