@@ -35,7 +35,8 @@ def test_the_reference_names_the_output_of_every_command() -> None:
 def test_every_command_writes_the_fields_of_the_reference(asking: Cli) -> None:
     seen = dict(_outputs(asking))
     # They need more than a place: see test_cli_mcp* and test_cli_config.
-    elsewhere = {"mcp serve", "mcp review", "mcp login", "google login", "google logout", "config edit", "memory edit"}
+    servers = {"mcp serve", "mcp review", "mcp login", "serve run"}
+    elsewhere = servers | {"google login", "google logout", "config edit", "memory edit"}
     assert set(seen) == set(OUTPUTS) - {"config schema", "ledger export"} - elsewhere
     for command, (kind, written) in seen.items():
         assert f"`{kind}`" in OUTPUTS[command], command
@@ -92,6 +93,10 @@ def _outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
     yield "trust file", ("trust", cli.run("trust", "--yes", "--json").lines)
     yield "trust list", ("trust", cli.run("trust", "list", "--json").lines)
     yield "trust revoke", ("trust", cli.run("trust", "revoke", "--json").lines)
+    yield "serve people add", ("person", cli.run("serve", "people", "add", "ann", "--json").lines)
+    yield "serve people list", ("person", cli.run("serve", "people", "--json").lines)
+    yield "serve link", ("link", cli.run("serve", "link", "--as", "ann", "--json").lines)
+    yield "serve people remove", ("person", cli.run("serve", "people", "remove", "ann", "--json").lines)
     yield "doctor", ("finding", cli.run("--set", "sandbox.mode=off", "doctor", "--json").lines)
     yield "mcp install", ("installed", cli.run("mcp", "install", "claude", "--yes", "--json").lines)
     cli.configure('[mcp.servers.off]\nurl = "https://mcp.example/"\nenabled = false\n')

@@ -23,7 +23,7 @@ MAX_ENTRIES: Final = 500
 """Ledger entries that one event covers."""
 HEARTBEAT_SECONDS: Final = 15.0
 STREAM_SECONDS: Final = 300.0
-"""A stream ends after this time, and the browser opens another one: then it is checked again who reads."""
+"""A stream ends after this time, and the browser opens another one: then a session may have expired."""
 _POSITION: Final = re.compile(r"(?:[0-9a-f]{16}:[0-9]{1,15})(?:,[0-9a-f]{16}:[0-9]{1,15})*|[0-9]{1,15}|", re.ASCII)
 
 Position = dict[str, int]
@@ -82,9 +82,15 @@ Describe = Callable[[ServedProject, str], CallChange]
 
 
 async def stream(
-    projects: Projects, watch: LedgerWatch, position: Position, describe: Describe, *, seconds: float = STREAM_SECONDS
+    projects: Projects,
+    watch: LedgerWatch,
+    position: Position,
+    describe: Describe,
+    allowed: Callable[[], bool],
+    *,
+    seconds: float = STREAM_SECONDS,
 ) -> AsyncGenerator[bytes]:
-    """Yield the events after `position`, as they happen."""
+    """Yield the events after `position`, as they happen, until the reader is not `allowed` to read any more."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     if any(position.get(project.key, 0) > head_of(project) for project in projects):
@@ -92,7 +98,7 @@ async def stream(
         yield event("reload", {}, format_position(position, projects))
     yield b"retry: 1000\n\n"
     beat = loop.time()
-    while loop.time() < end:
+    while loop.time() < end and allowed():
         seen = watch.count
         for project in projects:
             position.setdefault(project.key, 0)
@@ -101,7 +107,7 @@ async def stream(
                     "SELECT id, call FROM entries WHERE id > ? ORDER BY id LIMIT ?",
                     (position[project.key], MAX_ENTRIES),
                 )
-                if not rows:
+                if not rows or not allowed():
                     break
                 position[project.key] = rows[-1][0]
                 changed = [describe(project, call) for call in dict.fromkeys(call for _, call in rows) if call]

@@ -1,21 +1,40 @@
-"""The inbox: the pending calls of all projects as rows, grouped by shape, and what the card of one shows."""
+"""The inbox: the pending calls of all projects as rows, grouped by shape."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 from urllib.parse import quote
 
+from markupsafe import Markup
 from msgspec import Struct
 
 from holdfast.contract.call import PendingCall
 from holdfast.contract.enums import State
+from holdfast.contract.json import Args
+from holdfast.rules.shapes import Difference, group_by_shape
+from holdfast.runtime.call_description import preview_text
 from holdfast.serve.projects import Projects, ServedProject
+from holdfast.serve.proposal_view import (
+    arguments_html,
+    caller_html,
+    masked_call,
+    proposal_html,
+    risk_html,
+    touches_html,
+    value_html,
+)
 from holdfast.store.process_identity import is_alive
-from holdfast.text.preview import display_path
+from holdfast.store.redact import Redactor
+from holdfast.text.pretty_json import pretty_json
+
+FEWEST: Final = 3
+"""Calls of the same shape that are shown as one group."""
+_TOKENS: Final = Redactor()
 
 
 class CallView(Struct, frozen=True, kw_only=True):
-    """A pending call as the page shows it."""
+    """A pending call as the page shows it, with secrets masked."""
 
     project: ServedProject
     pending: PendingCall
@@ -27,7 +46,8 @@ class CallView(Struct, frozen=True, kw_only=True):
     def of(cls, project: ServedProject, pending: PendingCall) -> CallView:
         lifetime = project.expiry.lifetime_of(pending)
         expires = None if lifetime is None else pending.held_at + lifetime
-        return cls(project=project, pending=pending, waits=_waits(pending), expires_at=expires)
+        shown = masked_call(pending, redactor_of(project))
+        return cls(project=project, pending=shown, waits=_waits(pending), expires_at=expires)
 
     @property
     def element(self) -> str:
@@ -39,18 +59,38 @@ class CallView(Struct, frozen=True, kw_only=True):
         return call_address(self.project.key, self.pending.call.id)
 
     @property
+    def is_pending(self) -> bool:
+        return self.pending.state is State.PENDING
+
+    @property
     def risk(self) -> str | None:
         return None if self.pending.proposal is None else self.pending.proposal.risk
 
     @property
-    def asks(self) -> list[str]:
-        """Who asks: interface, agent, model, skill and document."""
-        caller = self.pending.call.caller
-        named = (caller.interface, caller.agent, caller.provider, caller.skill)
-        words = [name for name in named if name]
-        if caller.document is not None:
-            words.append(display_path(caller.document, str(self.project.folder)))
-        return words
+    def risk_mark(self) -> Markup:
+        return risk_html(None if self.pending.proposal is None else self.pending.proposal.risk)
+
+    @property
+    def caller(self) -> Markup:
+        return caller_html(self.pending)
+
+    @property
+    def touches(self) -> Markup:
+        return touches_html(self.pending)
+
+    @property
+    def proposal(self) -> Markup:
+        return proposal_html(self.pending, redactor=redactor_of(self.project))
+
+    @property
+    def arguments(self) -> str:
+        """The arguments as JSON, to be edited."""
+        return pretty_json(self.pending.call.args)
+
+
+def redactor_of(project: ServedProject) -> Redactor:
+    """What masks secrets in a project's calls: by value while its runtime is open, and always by form."""
+    return project.redactor or _TOKENS
 
 
 def call_address(project: str, call_id: str) -> str:
@@ -61,6 +101,76 @@ def _waits(pending: PendingCall) -> str:
     if pending.waiter is not None:
         return "a program" if is_alive(pending.waiter) else "a program that has ended"
     return "nobody" if pending.call.caller.document is None else "its document"
+
+
+class GroupView(Struct, frozen=True, kw_only=True):
+    """Three or more calls of the same shape: what they share, and what differs as a table."""
+
+    views: Sequence[CallView]
+    names: Sequence[str]
+    """The arguments that differ."""
+    rows: Sequence[GroupRow]
+    common: Markup
+    """The arguments that are the same in all calls."""
+
+    @property
+    def first(self) -> CallView:
+        return self.views[0]
+
+    @property
+    def element(self) -> str:
+        return f"g-{self.first.element}"
+
+
+class GroupRow(Struct, frozen=True, kw_only=True):
+    """One call of a group."""
+
+    view: CallView
+    differing: Sequence[tuple[str, Markup]]
+    """The arguments that differ with its values, whole."""
+    proposal: Markup | None
+    """What it would do, if the arguments do not show it: a diff, or a preview that says more."""
+
+
+def grouped(views: Iterable[CallView]) -> list[CallView | GroupView]:
+    """Put calls of the same shape together, each group where its oldest call is."""
+    items: list[CallView | GroupView] = []
+    by_call = {(view.project.key, view.pending.call.id): view for view in views}
+    keys = dict.fromkeys(key for key, _ in by_call)
+    for key in keys:
+        calls = [view.pending for view in by_call.values() if view.project.key == key]
+        for group in group_by_shape(calls):
+            members = [by_call[key, pending.call.id] for pending in group.calls]
+            if len(members) >= FEWEST and not group.calls[0].definition_only:
+                items.append(_group(members, group.differing))
+            else:
+                items.extend(members)
+    return sorted(items, key=lambda item: (item if isinstance(item, CallView) else item.first).pending.held_at)
+
+
+def _group(views: Sequence[CallView], differing: Sequence[Difference]) -> GroupView:
+    redactor = redactor_of(views[0].project)
+    rows: list[GroupRow] = []
+    for place, view in enumerate(views):
+        values: Args = {each.path: each.values[place] for each in differing}
+        shown = [(path, value_html(path, value, redactor=redactor)) for path, value in values.items()]
+        proposal = None if _shown_by(view.pending, values) else view.proposal
+        rows.append(GroupRow(view=view, differing=shown, proposal=proposal))
+    tops = {each.path.partition(".")[0] for each in differing}
+    given = views[0].pending.call.args
+    shared: Args = {name: value for name, value in given.items() if name not in tops and value is not None}
+    return GroupView(
+        views=views,
+        names=[each.path for each in differing],
+        rows=rows,
+        common=arguments_html(shared, redactor=redactor) if shared else Markup(""),
+    )
+
+
+def _shown_by(pending: PendingCall, values: Args) -> bool:
+    """Whether the preview of a call is one of these values, so that the value shows it."""
+    preview = preview_text(pending)
+    return not preview or preview in values.values()
 
 
 class Filters(Struct, frozen=True, kw_only=True):
@@ -106,6 +216,6 @@ class Choices(Struct, frozen=True, kw_only=True):
         kept = list(views)
         return cls(
             projects=sorted({(view.project.key, view.project.name) for view in kept}, key=lambda pair: pair[1]),
-            agents=sorted({view.pending.call.caller.agent for view in kept} - {None}, key=str),  # type: ignore[arg-type]
+            agents=sorted({name for view in kept if (name := view.pending.call.caller.agent) is not None}),
             tools=sorted({view.pending.call.tool for view in kept}),
         )

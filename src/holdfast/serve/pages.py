@@ -2,23 +2,51 @@
 
 from __future__ import annotations
 
-from msgspec.structs import fields
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import msgspec
+from msgspec.structs import asdict, fields
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from holdfast.contract.enums import State
-from holdfast.contract.errors import HoldfastError, UnknownCall
+from holdfast.contract.errors import HoldfastError, NotPending, UnknownCall
 from holdfast.contract.json import parse_json
+from holdfast.rules.grant_text import FULL_WIDTH, describe_grant
+from holdfast.rules.grants import Width
 from holdfast.serve import html
 from holdfast.serve.actions import Actions, CallRef, Outcome, find_call
-from holdfast.serve.events import CallChange, format_position, heads, parse_position, stream
-from holdfast.serve.inbox import CallView, Choices, Filters, call_address, pending_views
+from holdfast.serve.call_context import CallContext
+from holdfast.serve.events import CallChange, count_pending, format_position, heads, parse_position, stream
+from holdfast.serve.inbox import CallView, Choices, Filters, call_address, grouped, pending_views
 from holdfast.serve.projects import Projects, ServedProject
-from holdfast.serve.requests import BadRequest, json_reply, person_of, read_form, require_answer, wants_json
-from holdfast.serve.security import cookie_name, session_secret
+from holdfast.serve.requests import (
+    BadRequest,
+    json_reply,
+    person_of,
+    read_fields,
+    read_form,
+    require_answer,
+    still_allowed,
+    wants_json,
+)
+from holdfast.serve.security import cookie_name, session_secrets
 from holdfast.serve.watch import LedgerWatch
+from holdfast.store.entries import Scope
 from holdfast.store.people import SESSION_SECONDS, People
+from holdfast.text.times import parse_duration
+
+_WHERE: Final[Mapping[Scope, str]] = {
+    "once": "once, in this session,",
+    "session": "in this session",
+    "project": "in this project",
+    "user": "in all your projects",
+}
 
 
 class Pages:
@@ -46,58 +74,79 @@ class Pages:
             Route(f"{call}/respond", self.respond, methods=["POST"]),
             Route(f"{call}/edit", self.edit, methods=["POST"]),
             Route(f"{call}/cancel", self.cancel, methods=["POST"]),
+            Route(f"{call}/always", self.rule),
+            Route(f"{call}/always", self.always, methods=["POST"]),
+            Route("/approve-all", self.approve_all, methods=["POST"]),
         ]
 
     async def inbox(self, request: Request) -> Response:
-        names = {field.name for field in fields(Filters)}
-        filters = Filters(**{name: value for name, value in request.query_params.items() if name in names})
-        position = heads(self._projects)  # before the calls are read, so that none is missed
+        return self._inbox(request)
+
+    def _inbox(self, request: Request, outcomes: Sequence[Outcome] = ()) -> Response:
+        filters = _filters(request)
+        position = format_position(heads(self._projects), self._projects)  # before the calls, so that none is missed
         everything = pending_views(self._projects)
         return html.page(
             request,
             "inbox.html",
-            views=list(filter(filters.keeps, everything)),
+            items=grouped(filter(filters.keeps, everything)),
+            pending=len(everything),
             choices=Choices.of(everything),
             filters=filters,
             none_set=Filters(),
-            position=format_position(position, self._projects),
+            outcomes=outcomes,
+            query=urlencode({"after": position, **_set_fields(filters)}),
+            **self._around(request),
         )
+
+    def _around(self, request: Request) -> dict[str, Any]:
+        """What rows and cards use beside the call."""
+        may_answer = person_of(request).may_answer
+        return {"may_answer": may_answer, "several": self._projects.every, "now": time.time(), "context": None}
 
     async def events(self, request: Request) -> Response:
         given = request.headers.get("last-event-id") or request.query_params.get("after")
         position = heads(self._projects) if given is None else parse_position(given, self._projects)
-        body = stream(self._projects, self._watch, position, self._describe)
+        describe = partial(self._describe, _filters(request))
+        body = stream(self._projects, self._watch, position, describe, still_allowed(request))
         return StreamingResponse(body, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
-    def _describe(self, project: ServedProject, call_id: str) -> CallChange:
-        """The present state of a call, with its row while it is pending."""
+    def _describe(self, filters: Filters, project: ServedProject, call_id: str) -> CallChange:
+        """The present state of a call, with its row while it is pending and the filters keep it."""
         try:
             pending = project.ledger.find_pending(call_id)
             if pending is not None and pending.state is State.PENDING:
-                row = html.render("row.html", view=CallView.of(project, pending))
+                view = CallView.of(project, pending)
+                values = {"several": self._projects.every, "now": time.time(), "context": None}
+                row = html.render("row.html", view=view, **values) if filters.keeps(view) else ""
                 return CallChange(
                     project=project.key, call_id=call_id, state="pending", digest=pending.digest, html=row
                 )
-            record = project.ledger.call(call_id)
+            record = project.ledger.record(call_id)
         except HoldfastError:
             return CallChange(project=project.key, call_id=call_id, state="unreadable")
         return CallChange(project=project.key, call_id=call_id, state=record.state, by=record.decided_by)
 
     async def call(self, request: Request) -> Response:
         project, call_id = self._named(request)
+        position = format_position(heads(self._projects), self._projects)
         try:
-            view = CallView.of(project, find_call(project, call_id))
+            pending = find_call(project, call_id)
         except UnknownCall:
             raise
         except HoldfastError:
-            return RedirectResponse(f"/history/{project.key}/{call_id}", 303)
-        return html.page(request, "call.html", view=view, may_answer=person_of(request).may_answer)
+            return RedirectResponse(f"/history/{project.key}/{quote(call_id, safe='')}", 303)
+        values: dict[str, Any] = {**self._around(request), "context": await CallContext.of(project, pending)}
+        query = urlencode({"after": position})
+        count = count_pending(self._projects)
+        return html.page(request, "call.html", view=CallView.of(project, pending), query=query, pending=count, **values)
 
     async def card(self, request: Request) -> Response:
         """The card without the page around it."""
         project, call_id = self._named(request)
-        view = CallView.of(project, find_call(project, call_id))
-        return html.page(request, "card.html", view=view, may_answer=person_of(request).may_answer)
+        pending = find_call(project, call_id)
+        values: dict[str, Any] = {**self._around(request), "context": await CallContext.of(project, pending)}
+        return html.page(request, "row.html", view=CallView.of(project, pending), **values)
 
     # Answers
 
@@ -125,7 +174,49 @@ class Pages:
 
     async def cancel(self, request: Request) -> Response:
         actions, ref, _ = await self._answered(request)
-        return self._told(request, await actions.cancel(ref))
+        outcome = await actions.cancel(ref.project, ref.call_id)
+        if not outcome.ok and not wants_json(request):
+            raise NotPending(outcome.message)
+        return self._told(request, outcome)
+
+    async def approve_all(self, request: Request) -> Response:
+        person = require_answer(request)
+        refs = _refs(await read_fields(request))
+        outcomes = await Actions(self._projects, person).approve_all(refs)
+        return json_reply(outcomes) if wants_json(request) else self._inbox(request, outcomes)
+
+    async def rule(self, request: Request) -> Response:
+        """The rule that "always" would store, with the calls that it covers: a page, or the part for a card."""
+        person = require_answer(request)
+        project, call_id = self._named(request)
+        pending = find_call(project, call_id)
+        given = request.query_params
+        scope, width, lifetime = _grant_fields(given)
+        ref = CallRef(project=project.key, call_id=call_id, digest=given.get("digest", pending.digest))
+        preview = await Actions(self._projects, person).preview_grant(ref, scope, width)
+        values: dict[str, Any] = {
+            "view": CallView.of(project, pending),
+            "preview": preview,
+            "covered": [item for item in preview.pending if item.call.id != call_id] if scope != "once" else [],
+            "rule": describe_grant(preview.spec.tool, preview.spec.pattern, FULL_WIDTH),
+            "where": _WHERE[scope],
+            "scope": scope,
+            "width": width,
+            "lifetime": given.get("lifetime", "") if lifetime else "",
+            "address": call_address,
+        }
+        return html.page(request, "rule.html" if "part" in given else "always.html", **values)
+
+    async def always(self, request: Request) -> Response:
+        person = require_answer(request)
+        project, call_id = self._named(request)
+        fields = await read_fields(request)
+        form = dict(fields)
+        scope, width, lifetime = _grant_fields(form)
+        ref = CallRef(project=project.key, call_id=call_id, digest=form.get("digest", ""))
+        actions = Actions(self._projects, person)
+        outcomes = await actions.always(ref, scope, width, lifetime=lifetime, covered=_refs(fields))
+        return json_reply(outcomes) if wants_json(request) else self._inbox(request, outcomes)
 
     async def _answered(self, request: Request) -> tuple[Actions, CallRef, dict[str, str]]:
         person = require_answer(request)
@@ -167,12 +258,42 @@ class Pages:
         return reply
 
     async def log_out(self, request: Request) -> Response:
-        secret = session_secret(request.headers, self._cookie)
-        if secret is not None:
+        for secret in session_secrets(request.headers, self._cookie):
             self._people.log_out(secret)
         reply = RedirectResponse("/login", 303)
         reply.delete_cookie(self._cookie, httponly=True, samesite="strict")
         return reply
+
+
+def _filters(request: Request) -> Filters:
+    names = {field.name for field in fields(Filters)}
+    return Filters(**{name: value for name, value in request.query_params.items() if name in names})
+
+
+def _set_fields(filters: Filters) -> dict[str, str]:
+    return {name: value for name, value in asdict(filters).items() if value}
+
+
+def _refs(given: Sequence[tuple[str, str]]) -> list[CallRef]:
+    """The calls that a form names, as `PROJECT DIGEST CALL`."""
+    refs: list[CallRef] = []
+    for name, value in given:
+        if name == "call":
+            parts = value.split(" ", 2)
+            if len(parts) != 3:
+                raise BadRequest("A call is named by its project, its digest and its id.")
+            refs.append(CallRef(project=parts[0], digest=parts[1], call_id=parts[2]))
+    return refs
+
+
+def _grant_fields(given: Mapping[str, str]) -> tuple[Scope, Width, float | None]:
+    try:
+        scope = msgspec.convert(given.get("scope", "project"), Scope)
+        width = msgspec.convert(given.get("width", "exact"), Width)
+        lifetime = given.get("lifetime", "")
+        return scope, width, parse_duration(lifetime) if lifetime else None
+    except (msgspec.ValidationError, ValueError) as error:
+        raise BadRequest(f"The rule cannot be read: {error}") from None
 
 
 def _local(address: str) -> str:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from holdfast.contract.call import Decision, PendingCall
 from holdfast.contract.enums import Risk
-from holdfast.contract.json import Args
+from holdfast.contract.json import Args, Json
 from holdfast.contract.tool import Tool
 from holdfast.rules.chain import PASSED, reason_with_source, source_name
 from holdfast.rules.decider import NOT_ASKED, DecisionExplanation, ExplainedStep
@@ -143,6 +143,11 @@ def _arguments_table(args: Args) -> Markup:
         for name, value in args.items()
     )
     return Markup('<table class="arguments"><tbody>{}</tbody></table>').format(rows)
+
+
+def value_html(name: str, value: Json, *, redactor: Redactor) -> Markup:
+    """Return one argument, whole, with secrets as `[secret NAME]`."""
+    return _value(name, redactor.value(value))
 
 
 def _value(name: str, value: object) -> Markup:

@@ -24,7 +24,7 @@ from holdfast.store.people import People, Right
 from holdfast.text.escape import escape
 
 if TYPE_CHECKING:
-    from holdfast.serve.daemon import Address
+    from holdfast.serve.daemon import Address, Started
 
 _PORT = 4632
 port_option = click.option(
@@ -70,12 +70,13 @@ def _run(flags: Flags, address: Address, *, every: bool, as_json: bool) -> int:
     project = project_here(flags)
     install_warning_handler()
 
-    def started(url: str) -> None:
-        link = f"{url}/login#{People(people_file()).create_code()}"
+    def started(daemon: Started) -> None:
+        link = f"{daemon.url}/login#{People(people_file()).create_code()}"
         if as_json:
-            console.print_json(DaemonOutput(url=url, link=link, socket=str(address.unix)))
+            socket = None if daemon.unix is None else str(daemon.unix)
+            console.print_json(DaemonOutput(url=daemon.url, link=link, socket=socket))
         else:
-            console.print_out(f"Serving {escape(url)}. Press Ctrl-C to end.")
+            console.print_out(f"Serving {escape(daemon.url)}. Press Ctrl-C to end.")
             console.print_out(f"Open {escape(link)} (it logs you in once, within 10 minutes).")
         sys.stdout.flush()
 
