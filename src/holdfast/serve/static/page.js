@@ -163,7 +163,7 @@ function mark(element, kind, text) {
 }
 
 function countRows(group) {
-	const { length } = $$('input:checked', group);
+	const { length } = $$(':checked', group);
 	for (const button of $$('.approve', group)) button.textContent = `Approve these ${length}`;
 	group.classList.toggle('done', $$('[data-call]', group).every((row) => row.matches('.done')));
 }
@@ -365,7 +365,7 @@ on('keydown', (event) => {
 	}
 	if (key === 'Enter' && target.matches('.approve')) {
 		event.preventDefault();
-		return say(card, 'Enter alone never approves. Click, or press Space twice.');
+		return say(card, 'Enter never approves. Click, or press Space twice.');
 	}
 	if (control || event.altKey || $('dialog[open]')) return;
 	const action = key === 'Enter' && target === card ? 'open' : fields.find((field) => field.value === key)?.name;
