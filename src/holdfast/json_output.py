@@ -622,8 +622,19 @@ class DocumentOutput(Output):
         )
 
 
+NEXT_STEPS = {
+    "categorise": "new calls are judged",
+    "execute": "answered calls run",
+    "pending": "you answer the pending calls",
+    "edited": "you remove the fence around your text",
+    "send": "the model replies",
+    "yours": "you write a message",
+}
+"""What happens next to a document, in words."""
+
+
 def _next_step(conversation: DocumentConversation, slots: Sequence[Slot]) -> str:
-    """Return what happens when the document is advanced."""
+    """Return what happens when the document is advanced: a key of `NEXT_STEPS`."""
     from holdfast.agent.conversation import Status
 
     if not slots:

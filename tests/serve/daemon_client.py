@@ -56,7 +56,7 @@ class DaemonClient:
         assert reply.status_code == status, (reply.status_code, reply.text)
         return reply
 
-    async def post(self, path: str, status: int = 303, **form: str) -> httpx2.Response:
+    async def post(self, path: str, status: int = 303, /, **form: str) -> httpx2.Response:
         # An empty form has no content type, which the daemon asks for.
         reply = await self.http.post(path, data=form or {"_": ""})
         assert reply.status_code == status, (reply.status_code, reply.text)
@@ -91,11 +91,11 @@ class DaemonClient:
             ledger.record_call_now(call, decision, result)
         return call_id
 
-    async def call(self, tool: str, args: Args, **options: Any) -> Result:
+    async def call(self, tool: str, args: Args, **caller: Any) -> Result:
         """Make a call in the project like another program does; it stays pending if it needs approval."""
-        runtime = build_runtime(load_project(self.project.root), nobody="pending", interface="test", **options)
+        runtime = build_runtime(load_project(self.project.root), nobody="pending", interface="test")
         async with runtime:
-            return await runtime.call(tool, args)
+            return await runtime.call(tool, args, caller=replace(runtime.caller, **caller))
 
 
 def digest_in(page: str) -> str:

@@ -29,6 +29,7 @@ from holdfast.rules.grants import Width
 from holdfast.runtime.grant_coverage import GrantPreview
 from holdfast.runtime.live_calls import request_cancel
 from holdfast.runtime.undo.restore import check_plan, plan_digest
+from holdfast.serve.document_status import find_document
 from holdfast.serve.projects import Projects, ServedProject
 from holdfast.store.entries import Scope
 from holdfast.store.people import Person
@@ -197,7 +198,7 @@ class Actions:
     async def advance(self, project: str, document: str, message: str | None, seconds: float) -> OutcomeOutput | None:
         """Advance a document until it needs a person; None if that takes longer, and then it goes on by itself."""
         served = self._projects.get(project)
-        path = served.document(document)
+        path = find_document(served, document)
         return await _within(served, self._advance(served, path, message), seconds)
 
     async def _advance(self, served: ServedProject, path: Path, message: str | None) -> OutcomeOutput:

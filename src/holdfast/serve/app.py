@@ -9,6 +9,7 @@ from starlette.routing import BaseRoute
 
 from holdfast.contract.errors import HoldfastError
 from holdfast.serve.api import Api
+from holdfast.serve.documents import Documents
 from holdfast.serve.history import History
 from holdfast.serve.html import page
 from holdfast.serve.live import Live
@@ -30,6 +31,7 @@ def build_app(projects: Projects, watch: LedgerWatch, people: People, *, port: i
         *Media(projects).routes(),
         *Live(projects).routes(),
         *PolicyPage(projects).routes(),
+        *Documents(projects).routes(),
         *Api(projects, watch).routes(),
     ]
     return Starlette(routes=routes, exception_handlers={HoldfastError: on_error, 404: _missing, 405: _missing})

@@ -136,13 +136,6 @@ class ServedProject:
     def undo(self) -> Undo:
         return Undo(self.ledger, [self.folder], self.project.state)
 
-    def document(self, name: str) -> Path:
-        """The document of this name in the project. Raises `CallError` for any other file."""
-        path = (self.folder / name).resolve() if "\0" not in name else self.folder
-        if path.suffix != ".chat" or not path.is_relative_to(self.folder) or not path.is_file():
-            raise CallError(f"There is no document '{name}' in {self.name}. Name a .chat file of the project.")
-        return path
-
     @asynccontextmanager
     async def runtime_for(self, pending: PendingCall) -> AsyncGenerator[Runtime]:
         """The runtime that checks a call: of its document, whose rules apply to it, or of the project."""

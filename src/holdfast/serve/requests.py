@@ -11,6 +11,7 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from holdfast.chat.state_file import DocumentBusy
 from holdfast.contract.errors import (
     ArgumentsError,
     CallError,
@@ -39,6 +40,7 @@ _STATUS: Final[tuple[tuple[type[HoldfastError], int, str], ...]] = (
     (ArgumentsError, 422, "invalid_arguments"),
     (GrantRefused, 409, "grant_refused"),
     (UndoRefused, 409, "undo_refused"),
+    (DocumentBusy, 409, "busy"),
     (CallError, 400, "refused"),
     (ConfigError, 400, "config"),
     (LedgerError, 503, "ledger"),

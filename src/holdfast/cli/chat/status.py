@@ -27,16 +27,7 @@ from holdfast.config.config import Config
 from holdfast.contract.call import PendingCall
 from holdfast.contract.errors import HoldfastError
 from holdfast.factory.chat import review_trust
-from holdfast.json_output import DocumentOutput
-
-_NEXT: Final = {
-    "categorise": "new calls are judged",
-    "execute": "answered calls run",
-    "pending": "you answer the pending calls",
-    "edited": "you remove the fence around your text",
-    "send": "the model replies",
-    "yours": "you write a message",
-}
+from holdfast.json_output import NEXT_STEPS, DocumentOutput
 
 _COLOURS: Final = {
     "pending": "yellow",
@@ -108,7 +99,7 @@ def _frontmatter(path: Path, flags: Flags) -> tuple[Config | None, list[Diagnost
 def _show(found: DocumentOutput) -> None:
     console.print_out_lines(wrap_sentence(f"Document {location(found.path)}", sys.stdout, "bold"))
     by = "" if found.pid is None else f" (process {found.pid} is working on it)"
-    _row("next", f"{_NEXT[found.next]}{by}")
+    _row("next", f"{NEXT_STEPS[found.next]}{by}")
     _quote("model", found.model)
     if found.trusted is False:
         _row("trust", f"its frontmatter can only tighten; see `holdfast trust {location(found.path)}`")
