@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast.contract.call import Decision, ProcessIdentity
+from holdfast.contract.call import Decision
 from holdfast.contract.enums import State, Verdict
 from holdfast.contract.event import Finished, Output, Started
 from holdfast.contract.result import ok
 from holdfast.runtime.runtime import Runtime
 from holdfast.serve.live import output_stream
 from holdfast.serve.live_output import TAIL_CHARS, LiveOutput
-from holdfast.store import operations
-from tests.serve.daemon_client import DaemonClient, made_call, run, until
+from tests.serve.daemon_client import DaemonClient, run, until
 
 pytestmark = pytest.mark.spec("E3")
 
@@ -75,22 +75,32 @@ def test_output_is_streamed_and_the_call_can_be_cancelled(tmp_path: Path, monkey
     run(body, tmp_path, monkeypatch, UNSANDBOXED)
 
 
-def test_a_call_of_another_process_is_listed_and_cannot_be_cancelled_here(
+def test_the_output_of_another_process_is_streamed_and_it_is_asked_to_stop_the_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def body(client: DaemonClient) -> None:
-        call = made_call(client.project, "shell.exec", {"command": "<i>make</i>"}, "made-1")
-        other = ProcessIdentity(1, "")  # a process that cannot be checked counts as alive
-        with client.ledger() as ledger:
-            ledger.run(operations.begin(ledger.encode_body, other, call, None, "", True, DECISION))
-        page = await client.page("/live")
-        assert "Process 1 runs it." in page
-        assert "&lt;i&gt;make" in page
-        assert ">Cancel<" not in page
-        reply = await client.post(f"/calls/{client.key}/made-1/cancel", 409, digest="")
-        assert "another process" in reply.text
+        command = "printf '<b>afar\\n'; sleep 50"
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "holdfast", "call", "--json", "shell.exec", f"command={command}",
+            cwd=client.project.cwd, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        async with client.http.stream("GET", "/live/events") as reply:
+            blocks = reply.aiter_bytes()
+            text, call_id = "", ""
+            while "afar" not in text:
+                event = await received(blocks)
+                text, call_id = text + event.get("text", ""), event["call_id"]
+            page = await client.page("/live")
+            assert f"Process {process.pid} runs it." in page
+            assert "&lt;b&gt;afar" in page
+            await client.post(f"/calls/{client.key}/{call_id}/cancel", digest="")
+            while not (event := await received(blocks)).get("state"):
+                pass
+            assert event["state"] == "cancelled"
+        written, _ = await asyncio.wait_for(process.communicate(), 60)
+        assert json.loads(written)["state"] == "cancelled"
 
-    run(body, tmp_path, monkeypatch)
+    run(body, tmp_path, monkeypatch, '[sandbox]\nmode = "off"\n[approval]\nauto_approve = ["shell.exec"]\n')
 
 
 def test_nobody_reads_the_output_without_logging_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,10 @@
-"""The calls that run now, in all projects, with the output of those that run in this process."""
+"""The calls that run now, in all projects and processes, with their output."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from typing import Final
 
 from msgspec import Struct
@@ -12,6 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from holdfast.contract.call import ProcessIdentity
+from holdfast.contract.errors import HoldfastError
 from holdfast.serve import html
 from holdfast.serve.events import HEARTBEAT_SECONDS, STREAM_SECONDS, event
 from holdfast.serve.history_query import HistoryRow
@@ -22,6 +24,8 @@ from holdfast.serve.requests import person_of, still_allowed
 from holdfast.store.process_identity import this_process
 from holdfast.text.escape import escape, escape_block
 
+POLL_SECONDS: Final = 0.25
+"""How often the output of other processes is read."""
 BATCH_SECONDS: Final = 0.05
 """Output is collected for this long, so that a call that prints much makes few events."""
 
@@ -33,9 +37,9 @@ class RunningCall(HistoryRow, frozen=True, kw_only=True):
     tail: Tail | None
 
     @property
-    def is_here(self) -> bool:
-        """Whether this process runs it, so that it can be stopped here."""
-        return self.process == this_process()
+    def runs_elsewhere(self) -> bool:
+        """Whether another process runs it."""
+        return self.process != this_process()
 
     @property
     def since(self) -> float:
@@ -77,12 +81,25 @@ class Live:
     def __init__(self, projects: Projects) -> None:
         self._projects = projects
         self.output = LiveOutput()
+        self._readers = 0
+        self._following: asyncio.Task[None] | None = None
         projects.on_added(self.output.follow)
 
     def routes(self) -> list[Route]:
         return [Route("/live", self.page), Route("/live/events", self.events)]
 
+    async def _follow_others(self) -> None:
+        while True:
+            self._read_others()
+            await asyncio.sleep(POLL_SECONDS)
+
+    def _read_others(self) -> None:
+        for project in self._projects:
+            with suppress(HoldfastError):  # a damaged ledger is reported where it is shown
+                self.output.read_others(project)
+
     async def page(self, request: Request) -> Response:
+        self._read_others()
         calls = await asyncio.to_thread(self._running)
         return html.page(
             request,
@@ -93,8 +110,22 @@ class Live:
         )
 
     async def events(self, request: Request) -> Response:
-        body = output_stream(self.output, still_allowed(request))
+        body = self._read(output_stream(self.output, still_allowed(request)))
         return StreamingResponse(body, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+    async def _read(self, stream: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+        """The stream. While there is a reader, the output of other processes is followed too."""
+        self._readers += 1
+        if self._following is None:
+            self._following = asyncio.create_task(self._follow_others())
+        try:
+            async for block in stream:
+                yield block
+        finally:
+            self._readers -= 1
+            if self._readers == 0:
+                self._following.cancel()
+                self._following = None
 
     def _running(self) -> list[RunningCall]:
         found = [
@@ -113,7 +144,7 @@ class Live:
 async def output_stream(
     output: LiveOutput, allowed: Callable[[], bool], *, seconds: float = STREAM_SECONDS
 ) -> AsyncGenerator[bytes]:
-    """Yield the output of all calls of this process as it appears, until the reader is not `allowed` to read it."""
+    """Yield the output of all running calls as it appears, until the reader is not `allowed` to read it."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     told: dict[CallKey, tuple[int, str, str]] = {}
