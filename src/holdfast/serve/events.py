@@ -24,6 +24,8 @@ MAX_ENTRIES: Final = 500
 HEARTBEAT_SECONDS: Final = 15.0
 STREAM_SECONDS: Final = 300.0
 """A stream ends after this time, and the browser opens another one: then a session may have expired."""
+BRIEF_SECONDS: Final = 5
+"""After this time a page in the background asks again."""
 _POSITION: Final = re.compile(r"(?:[0-9a-f]{16}:[0-9]{1,15})(?:,[0-9a-f]{16}:[0-9]{1,15})*|[0-9]{1,15}|", re.ASCII)
 
 Position = dict[str, int]
@@ -88,15 +90,20 @@ async def stream(
     describe: Describe,
     allowed: Callable[[], bool],
     *,
+    brief: bool = False,
     seconds: float = STREAM_SECONDS,
 ) -> AsyncGenerator[bytes]:
-    """Yield the events after `position`, as they happen, until the reader is not `allowed` to read any more."""
+    """Yield the events after `position`, as they happen, until the reader is not `allowed` to read any more.
+
+    A `brief` stream ends when the reader has caught up, and the browser asks again after a while: for pages in the
+    background, because a browser has only six connections to a server, for all its tabs.
+    """
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     if any(position.get(project.key, 0) > head_of(project) for project in projects):
         position = heads(projects)  # the ledger was replaced or restored: nothing the reader knows holds
         yield event("reload", {}, format_position(position, projects))
-    yield b"retry: 1000\n\n"
+    yield b"retry: %d\n\n" % (1000 * BRIEF_SECONDS if brief else 1000)
     beat = loop.time()
     while loop.time() < end and allowed():
         seen = watch.count
@@ -115,6 +122,8 @@ async def stream(
                 yield event("calls", data, format_position(position, projects))
                 beat = loop.time()
                 await asyncio.sleep(0)  # a reader that catches up leaves room for others
+        if brief:
+            return
         if loop.time() - beat >= HEARTBEAT_SECONDS:
             yield b": still here\n\n"
             beat = loop.time()

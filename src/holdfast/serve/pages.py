@@ -108,7 +108,8 @@ class Pages:
         given = request.headers.get("last-event-id") or request.query_params.get("after")
         position = heads(self._projects) if given is None else parse_position(given, self._projects)
         describe = partial(self._describe, _filters(request))
-        body = stream(self._projects, self._watch, position, describe, still_allowed(request))
+        brief = "brief" in request.query_params
+        body = stream(self._projects, self._watch, position, describe, still_allowed(request), brief=brief)
         return StreamingResponse(body, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     def _describe(self, filters: Filters, project: ServedProject, call_id: str) -> CallChange:
