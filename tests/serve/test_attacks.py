@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from collections.abc import Generator
 
 import pytest
@@ -16,7 +17,7 @@ from playwright.sync_api import Browser, Page
 from holdfast.serve.api import ENDPOINTS
 from tests.cli.command_line import Cli, Json
 from tests.serve.chromium import Attacker, attacker, chromium, log_in
-from tests.serve.served import WRITE, Daemon, daemon, pending, wait_for
+from tests.serve.served import PATIENCE, WRITE, Daemon, daemon, pending, wait_for
 from tests.tools.browser.browsing import needs_chromium
 
 SITES = ("localhost", "127.0.0.1")
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.spec("E3c")
 
 @pytest.fixture(scope="module")
 def browser() -> Generator[Browser]:
-    with chromium() as found:
+    with chromium("--host-resolver-rules=MAP evil.example 127.0.0.1") as found:
         yield found
 
 
@@ -75,6 +76,21 @@ def raw(served: Daemon, method: str, path: str, body: str | None = None, **heade
         connection.close()
 
 
+def posts_of(page: Page) -> list[str]:
+    """Filled with the addresses of forms that the page has sent, when each was answered or refused."""
+    sent: list[str] = []
+    for event in ("requestfinished", "requestfailed"):
+        page.on(event, lambda request: sent.append(request.url) if request.method == "POST" else None)  # pyright: ignore
+    return sent
+
+
+def wait_until(page: Page, sent: list[str]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not sent and time.monotonic() < end:
+        page.wait_for_timeout(10)  # also lets events in
+    assert sent, "the browser has sent the form"
+
+
 def assert_nothing_happened(served: Daemon, item: Json) -> None:
     assert pending(served.local()) == [item]
     assert not (served.cli.project / "notes.txt").exists()
@@ -110,9 +126,9 @@ def test_attack_2_a_form_on_another_site_is_refused(
 ) -> None:
     evil.pages["/"] = f"""<form id=f method=post action="{served.url}{address(item, "approve")}">
         <input name=digest value="{item["call"]["digest"]}"></form><script>f.submit()</script>"""
-    with page.expect_response(lambda reply: reply.request.method == "POST") as reply:
-        page.goto(evil.url(host))
-    assert reply.value.status == 403
+    sent = posts_of(page)
+    page.goto(evil.url(host))
+    wait_until(page, sent)
     assert_nothing_happened(served, item)
 
 
@@ -129,9 +145,7 @@ def test_attack_3_json_that_passes_as_text_is_refused(
         method: 'POST', mode: 'no-cors', credentials: 'include', headers: {'Content-Type': kind}, body
     }).then(reply => reply.type, error => 'failed')"""
     for path in (f"/api{address(item, 'approve')}", address(item, "approve")):
-        with page.expect_response(lambda reply: reply.request.method == "POST") as reply:
-            page.evaluate(send, [f"{served.url}{path}", kind, body])
-        assert reply.value.status == 403
+        assert page.evaluate(send, [f"{served.url}{path}", kind, body]) in ("opaque", "failed")
     token = served.add("ann")
     for wrong in ("text/plain", "application/x-www-form-urlencoded", "", "application/json+x"):
         status, _ = raw(
@@ -151,10 +165,10 @@ def test_attack_4_a_wrong_or_null_origin_is_refused(served: Daemon, item: Json, 
     evil.pages["/"] = f"""<iframe sandbox="allow-scripts allow-forms" srcdoc='<form id=f method=post
         action="{served.url}{address(item, "approve")}"><input name=digest value="{item["call"]["digest"]}"></form>
         <script>f.submit()</script>'></iframe>"""
-    with page.expect_response(lambda reply: reply.request.method == "POST") as reply:
-        page.goto(evil.url("127.0.0.1"))
-    assert reply.value.request.all_headers()["origin"] == "null"
-    assert reply.value.status == 403
+    sent = posts_of(page)
+    page.goto(evil.url("127.0.0.1"))
+    wait_until(page, sent)
+    assert_nothing_happened(served, item)
     cookie = f"holdfast-{served.port}={served.logged_in().cookies[f'holdfast-{served.port}']}"
     body = f"digest={item['call']['digest']}"
     form = {"Content_Type": "application/x-www-form-urlencoded", "Cookie": cookie}
@@ -193,7 +207,8 @@ def test_attack_6_events_cannot_be_read_from_another_origin(
     page.goto(evil.url(host))
     listen = """url => new Promise(done => {
         const source = new EventSource(url, {withCredentials: true});
-        for (const name of ['message', 'calls', 'reload', 'open']) source.addEventListener(name, e => done('read ' + name));
+        for (const name of ['message', 'calls', 'reload', 'open'])
+            source.addEventListener(name, event => done('read ' + name));
         source.onerror = () => { source.close(); done('refused'); };
     })"""
     read = """url => fetch(url, {credentials: 'include'}).then(reply => reply.text(), () => 'refused')"""
@@ -206,13 +221,11 @@ def test_attack_6_events_cannot_be_read_from_another_origin(
 @needs_chromium
 @pytest.mark.parametrize("host", SITES)
 def test_attack_7_the_page_cannot_be_framed(served: Daemon, item: Json, page: Page, evil: Attacker, host: str) -> None:
-    shown: list[str] = []
-    page.on("console", lambda message: shown.append(message.text))
     for tag in ("iframe src", "object data", "embed src"):
         evil.pages["/"] = f'<{tag}="{served.url}/" id=framed>'
         page.goto(evil.url(host))
         framed = [frame for frame in page.frames if frame.parent_frame is not None]
-        assert not any("Inbox" in frame.content() for frame in framed), tag
+        assert not any(frame.url.startswith(served.url) for frame in framed), tag
     headers = served.logged_in().get("/").headers
     assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
     assert headers["X-Frame-Options"] == "DENY"
@@ -290,7 +303,8 @@ def test_attack_10_a_stale_digest_or_a_dead_session_answers_nothing(served: Daem
 
 HOSTILE = (
     "<script>window.pwned=1</script><img src=x onerror='window.pwned=1'><svg onload='window.pwned=1'></svg>"
-    "</title></textarea></pre><style>body{background:url(http://localhost:1/css)}</style>\"'><a href='javascript:window.pwned=1'>x</a>"
+    "</title></textarea></pre><style>body{background:url(http://localhost:1/css)}</style>\"'>"
+    "<a href='javascript:window.pwned=1'>x</a>"
     "{{7*7}}\u202e\x1b[31m"
 )
 
