@@ -162,21 +162,27 @@ def test_attack_3_json_that_passes_as_text_is_refused(
 
 @needs_chromium
 def test_attack_4_a_wrong_or_null_origin_is_refused(served: Daemon, item: Json, page: Page, evil: Attacker) -> None:
+    fields = f"digest={item['call']['digest']}"
     evil.pages["/"] = f"""<iframe sandbox="allow-scripts allow-forms" srcdoc='<form id=f method=post
         action="{served.url}{address(item, "approve")}"><input name=digest value="{item["call"]["digest"]}"></form>
-        <script>f.submit()</script>'></iframe>"""
-    sent = posts_of(page)
+        <script>
+        const sent = fetch("{served.url}{address(item, "approve")}", {{method: "POST", mode: "no-cors",
+            credentials: "include", body: new URLSearchParams("{fields}")}});
+        sent.finally(() => {{ parent.postMessage(origin, "*"); f.submit(); }});
+        </script>'></iframe><script>onmessage = event => {{ document.title = event.data }}</script>"""
     page.goto(evil.url("127.0.0.1"))
-    wait_until(page, sent)
+    page.wait_for_function("document.title == 'null'")
+    page.wait_for_load_state("networkidle")
     assert_nothing_happened(served, item)
     cookie = f"holdfast-{served.port}={served.logged_in().cookies[f'holdfast-{served.port}']}"
-    body = f"digest={item['call']['digest']}"
     form = {"Content_Type": "application/x-www-form-urlencoded", "Cookie": cookie}
     for origin in ("null", "", evil.url("127.0.0.1"), f"https://{served.host}", "http://127.0.0.1", "file://"):
-        assert raw(served, "POST", address(item, "approve"), body, Origin=origin, **form)[0] == 403, origin
-    assert raw(served, "POST", address(item, "approve"), body, **form)[0] == 403, "without any origin"
+        assert raw(served, "POST", address(item, "approve"), fields, Origin=origin, **form)[0] == 403, origin
+    assert raw(served, "POST", address(item, "approve"), fields, **form)[0] == 403, "without any origin"
     for site in ("cross-site", "same-site", "none, cross-site"):
-        status, _ = raw(served, "POST", address(item, "approve"), body, Origin=served.url, Sec_Fetch_Site=site, **form)
+        status, _ = raw(
+            served, "POST", address(item, "approve"), fields, Origin=served.url, Sec_Fetch_Site=site, **form
+        )
         assert status == 403, site
     assert_nothing_happened(served, item)
 
