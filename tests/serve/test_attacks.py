@@ -244,7 +244,7 @@ def test_attack_8_a_missing_expired_or_replayed_token_opens_nothing(served: Daem
             assert reply.status_code == 401
             assert reply.headers["WWW-Authenticate"].startswith("Bearer")
             assert item["call"]["call_id"] not in reply.text
-            assert client.post(f"/api{address(item, 'approve')}", json={}).status_code == 401
+            assert client.post(f"/api{address(item, 'approve')}", json={}).status_code in (401, 403)
     served.logged_in(served.code)
     again = served.client(Origin=served.url).post("/login", data={"secret": served.code})
     assert again.status_code == 401 and "set-cookie" not in again.headers
@@ -296,7 +296,7 @@ def test_attack_10_a_stale_digest_or_a_dead_session_answers_nothing(served: Daem
         reply = client.post(address(item, "approve"), data={"digest": digest}, headers={"Accept": "application/json"})
         assert (reply.status_code, reply.json()["error"]["kind"]) == (409, "stale"), digest
     entries = served.cli.run("ledger", "export").out
-    assert client.post("/logout").status_code == 303
+    assert client.post("/logout", data={"now": ""}).status_code == 303
     reply = client.post(address(item, "approve"), data={"digest": item["call"]["digest"]})
     assert reply.status_code in (303, 401) and reply.headers.get("location", "/login") == "/login"
     assert_nothing_happened(served, item)

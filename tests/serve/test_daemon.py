@@ -5,14 +5,18 @@ from __future__ import annotations
 import random
 import socket
 import stat
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from holdfast.contract.call import Answer
 from holdfast.contract.errors import ConfigError
 from holdfast.serve.daemon import Address, check_address
+from holdfast.store.ledger import Ledger
 from holdfast.store.people import People
 from tests.cli.command_line import Cli
 from tests.serve.served import WRITE, Daemon, answer, daemon, ended, pending, state_of, wait_for
@@ -40,9 +44,6 @@ async def main():
         print(result.success)
 asyncio.run(main())
 """
-    import subprocess
-    import sys
-
     process = subprocess.Popen(
         [sys.executable, "-c", program],
         cwd=served.cli.project, env=served.cli.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -133,9 +134,6 @@ def test_a_restart_resumes_what_was_approved(asking: Cli) -> None:
         code = first.new_code()
         first.kill()
     # Approved by a process that cannot run it: without tools, like a page whose runtime was never built.
-    from holdfast.contract.call import Answer
-    from holdfast.store.ledger import Ledger
-
     with Ledger.open(asking.ledger_file) as ledger:
         ledger.answer(item["call"]["call_id"], Answer(kind="approve", by="page:ann"), digest=item["call"]["digest"])
     with daemon(asking) as second:

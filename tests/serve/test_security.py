@@ -221,7 +221,19 @@ def test_an_origin_is_trusted_in_the_form_browsers_send(given: str, origin: str)
 
 @pytest.mark.spec("E3b")
 @pytest.mark.parametrize(
-    "given", ["http://box.example", "https://", "https://a/b", "https://a?b", "https://u@a", "*", "https://a:x"]
+    "given",
+    [
+        "http://box.example",
+        "https://",
+        "https://a/b",
+        "https://a?b",
+        "https://u@a",
+        "https://@a",
+        "*",
+        "https://*",
+        "https://a b",
+        "https://a:x",
+    ],
 )
 def test_anything_else_is_no_origin(given: str) -> None:
     with pytest.raises(ConfigError, match="is not an origin"):
