@@ -74,6 +74,8 @@ class PendingOutput(Output):
         tuple[NamedFile, ...], Doc("project files that its command names: path, and the digest of the content")
     ]
     approver: Annotated[str | None, Doc("who approved it, or null")]
+    approvals_needed: Annotated[int, Doc("how many different people must approve it")]
+    approved_by: Annotated[Any, Doc("the identities that approved it so far, if it needs more than one")]
     waiting_pid: Annotated[int | None, Doc("the process that waits for the answer, or null")]
 
     @classmethod
@@ -97,6 +99,8 @@ class PendingOutput(Output):
             digest=pending_call.digest,
             files=pending_call.files,
             approver=pending_call.approver,
+            approvals_needed=pending_call.approvals_needed,
+            approved_by=pending_call.approved_by,
             waiting_pid=None if pending_call.waiter is None else pending_call.waiter.pid,
         )
 

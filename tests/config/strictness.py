@@ -170,6 +170,10 @@ def _approval(one: ApprovalConfig, other: ApprovalConfig) -> tuple[Check, ...]:
             "approval.max_risk",
             other.max_risk is None or (one.max_risk is not None and one.max_risk.level <= other.max_risk.level),
         ),
+        (
+            "approval.two_people",
+            other.two_people is None or (one.two_people is not None and one.two_people.level <= other.two_people.level),
+        ),
         ("approval.on_error", one.on_error == "ask" or other.on_error == "skip"),
         ("approval.narrow", all(names in one.narrow for names in other.narrow)),
         ("approval.expires", _within(one.expires, other.expires)),

@@ -107,6 +107,7 @@ LOOSER: list[tuple[str, Any]] = [
     ("approval.commands", [{"rule": "make test", "verdict": "approve"}]),
     ("approval.widen", ["hosts", "network", "outside"]),
     ("approval.max_risk", "high"),
+    ("approval.two_people", "high"),
     ("approval.on_error", "skip"),
     ("approval.expires", 99_999),
     ("pending.ttl", 9_999_999),
@@ -232,7 +233,14 @@ STRICT: Table = {
         "providers": {"p": {"deny": ["web.*"]}},
         "skills": {"s": "here"},
     },
-    "approval": {"auto_approve_sandboxed": False, "max_risk": "low", "on_error": "ask", "expires": 60, "widen": []},
+    "approval": {
+        "auto_approve_sandboxed": False,
+        "max_risk": "low",
+        "two_people": "low",
+        "on_error": "ask",
+        "expires": 60,
+        "widen": [],
+    },
     "pending": {"ttl": 60},
     "confirmation": {"autonomy": "cautious", "actions": {"file.*": "confirm"}},
     "sandbox": {"mode": "required", "cpu_seconds": 10},
@@ -354,6 +362,7 @@ def test_a_stricter_value_applies_without_trust(load_here: LoadHere, write_proje
         tools.default_timeout = 5
         tools.agents.bot.profile = "minimal"
         approval.max_risk = "low"
+        approval.two_people = "medium"
         approval.on_error = "ask"
         approval.auto_approve_sandboxed = false
         approval.presets."$locked".deny = ["shell.exec"]
@@ -373,6 +382,7 @@ def test_a_stricter_value_applies_without_trust(load_here: LoadHere, write_proje
     assert config.tools.deny == ("web.*",) and config.tools.default_timeout == 5
     assert config.tools.agents == {"bot": PolicyLayer(profile="minimal")}
     assert config.approval.max_risk is Risk.LOW and config.approval.on_error == "ask"
+    assert config.approval.two_people is Risk.MEDIUM
     assert not config.approval.auto_approve_sandboxed
     assert config.approval.presets == {"$locked": Preset(deny=("shell.exec",))}
     assert config.confirmation.autonomy == "cautious" and config.confirmation.actions == {"file.*": "confirm"}

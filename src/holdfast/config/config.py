@@ -293,6 +293,12 @@ def _higher_risk(before: Risk | None, after: Risk | None) -> list[str]:
     return [f"a list can approve calls of {'any' if after is None else after} risk"]
 
 
+def _fewer_people(before: Risk | None, after: Risk | None) -> list[str]:
+    if before is None or (after is not None and after.level <= before.level):
+        return []
+    return [f"calls {'of any risk' if after is None else f'below {after} risk'} no longer need two people"]
+
+
 def _is_in(rule: CommandRule, rules: tuple[CommandRule, ...]) -> bool:
     return any(replace(other, network=(), read=(), write=()) == rule for other in rules)
 
@@ -359,6 +365,13 @@ class ApprovalConfig(Section, frozen=True, kw_only=True):
         ordered(*Risk),
         Approves("calls above the risk limit", _higher_risk),
         "The highest risk that a list may approve.",
+    ] = None
+    two_people: Annotated[
+        Risk | None,
+        ordered(*Risk),
+        Approves("calls that two people must approve", _fewer_people),
+        "Calls of this risk or more are asked about whatever else approves them, and run only after two different "
+        "people have approved them.",
     ] = None
     on_error: Annotated[
         Literal["skip", "ask"],

@@ -13,6 +13,7 @@ HoldfastError
 │   ├── UnknownCall          no call has that id
 │   ├── NotPending           the call is not waiting for an answer
 │   ├── StaleApproval        the call changed after it was approved
+│   ├── AlreadyApproved      the same person approved it before, and another must
 │   └── SecretUnavailable    a secret is not granted or has no value
 ├── PathRefused              the path is outside the allowed folders
 ├── SandboxRefused           a command cannot be sandboxed as required
@@ -84,6 +85,9 @@ class NotPending(CallError): ...
 
 
 class StaleApproval(CallError): ...
+
+
+class AlreadyApproved(CallError): ...
 
 
 class SecretUnavailable(CallError): ...

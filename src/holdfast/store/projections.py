@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.store.approval_count import ApprovalCount
 from holdfast.store.entries import (
     BodyReader,
     CallAnswered,
@@ -57,6 +58,7 @@ class ExpectedTables:
         self.stray_end: int | None = None
         """The first entry that ends a call which is not open."""
         self._open: dict[str, OpenCallRow] = {}
+        self._approvals: dict[str, ApprovalCount] = {}
         self._grants: dict[str, tuple[int | None, str]] = {}
         self._trust: dict[str, TrustedContent] = {}
         self._handlers: dict[str, Callable[[int, str, str], None]] = {
@@ -85,14 +87,17 @@ class ExpectedTables:
         return [(path, row.digest, encode_row(row)) for path, row in sorted(self._trust.items())]
 
     def _pending(self, entry: int, call: str, body: str) -> None:
-        digest = self._read(body, CallPending).pending.digest
-        self._open[call] = OpenCallRow(call, "pending", digest, None, None, None, 1, entry)
+        pending = self._read(body, CallPending).pending
+        self._approvals[call] = self._approvals.get(call, ApprovalCount()).after_pending(pending)
+        self._open[call] = OpenCallRow(call, "pending", pending.digest, None, None, None, 1, entry)
 
     def _answered(self, entry: int, call: str, body: str) -> None:
         answered = self._read(body, CallAnswered)
+        count = self._approvals.get(call, ApprovalCount()).after_answer(answered)
+        self._approvals[call] = count
         if answered.result is not None:
             self._open.pop(call, None)
-        elif answered.answer.kind == "approve" and call in self._open:
+        elif answered.answer.kind == "approve" and count.complete and call in self._open:
             self._open[call] = replace(self._open[call], state="approved", approver=answered.answer.by)
 
     def _intent(self, entry: int, call: str, body: str) -> None:

@@ -22,6 +22,7 @@ from holdfast.contract.enums import State, Verdict
 from holdfast.contract.errors import LedgerCorrupt, LedgerError, UnknownCall
 from holdfast.contract.json import Json, encode_json
 from holdfast.contract.result import Result
+from holdfast.store.approval_count import APPROVALS, ApprovalCount, count_approvals
 from holdfast.store.database import Database
 from holdfast.store.entries import (
     BodyReader,
@@ -160,7 +161,13 @@ class Queries:
         cached = self._cached.get(pending.call.id)
         if cached is None or cached.digest != pending.digest:
             return pending
-        return replace(cached, state=pending.state, approver=pending.approver)
+        return replace(
+            cached,
+            state=pending.state,
+            approver=pending.approver,
+            approvals_needed=pending.approvals_needed,
+            approved_by=pending.approved_by,
+        )
 
     def find_pending(self, call_id: str) -> PendingCall | None:
         """Return a call that needed an answer and has not ended (pending, approved or running), else None."""
@@ -202,6 +209,9 @@ class Queries:
         if kind != "pending":
             raise LedgerCorrupt(f"A ledger entry has the kind {kind!a} instead of 'pending'.")
         read = replace(self.read_body(body, CallPending).pending, state=parse_state(state), approver=approver)
+        if read.approvals_needed > 1:
+            count = count_approvals(self.rows(APPROVALS, (read.call.id,)), self.read_body)
+            read = replace(read, approved_by=count.identities)
         return self.unredacted(read)
 
     def approved_at(self, call_id: str) -> float | None:
@@ -478,16 +488,23 @@ class Queries:
     def _record(self, call_id: str) -> CallRecord | None:
         rows = self.rows("SELECT id, kind, at, body FROM entries WHERE call = ? ORDER BY id", (call_id,))
         record: CallRecord | None = None
+        approvals = ApprovalCount()
         with _damage_of(call_id):
             for number, kind, at, body in rows:
                 _check_time(number, at)
-                record = self._extended(record, kind, at, body)
+                if kind == "pending":
+                    approvals = approvals.after_pending(self.read_body(body, CallPending).pending)
+                elif kind == "answered":
+                    approvals = approvals.after_answer(self.read_body(body, CallAnswered))
+                record = self._extended(record, kind, at, body, approved=approvals.complete)
                 if record is not None:
                     record = replace(record, entries=(*record.entries, number))
         return record
 
-    def _extended(self, record: CallRecord | None, kind: str, at: float, body: str) -> CallRecord | None:
-        """Return the record extended by one entry."""
+    def _extended(
+        self, record: CallRecord | None, kind: str, at: float, body: str, *, approved: bool
+    ) -> CallRecord | None:
+        """Return the record extended by one entry, after which the call has all the approvals it needs or not."""
         if kind == "call":
             recorded = self.read_body(body, CallRecorded)
             return CallRecord(
@@ -516,7 +533,7 @@ class Queries:
         if kind == "answered":
             answered = self.read_body(body, CallAnswered)
             given = GivenAnswer(answer=answered.answer, digest=answered.digest, at=at)
-            state = State.APPROVED if answered.answer.kind == "approve" else record.state
+            state = State.APPROVED if answered.answer.kind == "approve" and approved else record.state
             record = replace(record, answers=(*record.answers, given), state=state)
             return record if answered.result is None else _ended(record, answered.result, at)
         return _ended(record, self.read_body(body, CallEnded).result, at) if kind == "ended" else record
