@@ -52,7 +52,7 @@ class CallView(Struct, frozen=True, kw_only=True):
     @property
     def element(self) -> str:
         """The id of its element in the page."""
-        return f"c-{self.project.key}-{quote(self.pending.call.id, safe='')}"
+        return f"c-{self.project.key}-{self.pending.call.id}"
 
     @property
     def address(self) -> str:

@@ -1,538 +1,396 @@
-// The page works without this module. It keeps the list current, opens cards in place, and adds keys.
-// Two rules hold everywhere: nothing that arrives moves focus, scroll position or a button, and no answer is
-// accepted from a hand that cannot have seen what it answers.
+// Keeps the list current, opens cards in place and adds keys; the page works without it. Nothing that arrives moves
+// focus, scroll position or a button, and no answer counts before a hand can follow what is shown.
 
-const QUIET_MS = 600; // after a card appears, changes or gains focus
-const ARMED_MS = 10_000;
+const QUIET_MS = 600;
+const SOON = 'Too soon after a change. Press again.';
+const GONE = 'This call was answered or has changed.';
 const $ = (selector, root = document) => root.querySelector(selector);
 const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+const now = () => performance.now();
+const on = (type, handler, capture) => document.addEventListener(type, handler, capture);
 // HTML comes from our own server only, which escapes what it shows.
 const policy = window.trustedTypes?.createPolicy('holdfast', { createHTML: (text) => text });
 const list = $('#list');
-const elements = new Map(); // call -> its card, or its row in a group
-const keyOf = (project, call) => `${project} ${call}`;
+const alone = $('#list[data-single]');
+const find = ({ project, call_id }) => document.getElementById(`c-${project}-${call_id}`); // a card or a row of a group
 
 function parse(html) {
-  const template = document.createElement('template');
-  template.innerHTML = policy ? policy.createHTML(html) : html;
-  return template.content;
+	const template = document.createElement('template');
+	template.innerHTML = policy ? policy.createHTML(html) : html;
+	return template.content;
 }
 
-// ---- The safe hand
+// The safe hand
 
-const changed = new WeakMap(); // card -> when it last appeared, changed or gained focus
-let shown = performance.now(); // when the window came to the front
-let pressed = 0; // when the pointer went down, or the key of a click
-let armed = null;
-let current = null;
+const changed = new WeakMap(); // card -> when it last appeared or changed
+let current; // the card that has the focus
+let entered = 0; // when it gained the focus
+let shown = 0; // when the window came to the front
+let pressed = 0; // when the pointer or the key went down
+let armed = null; // the button that a second press triggers
 
 function touch(card) {
-  const now = () => changed.set(card, performance.now());
-  now();
-  requestAnimationFrame(now); // a change counts from when it is on the screen
-  if (armed && card.contains(armed)) disarm();
+	const stamp = () => changed.set(card, now());
+	stamp();
+	requestAnimationFrame(stamp); // it counts from when it is on the screen
+	if (card.contains(armed)) disarm();
 }
 
-// The time of the event, not of its handling: a key that was pressed before a change is handled after it on a busy page.
-const isReady = (card, at) => at - Math.max(changed.get(card) ?? 0, shown) >= QUIET_MS;
+// `at` is the time of the event: a busy page may handle a key after a change that followed it.
+const isReady = (card, at, since = entered) => at - Math.max(changed.get(card) ?? 0, shown, since) >= QUIET_MS;
+const isOff = (button) => button.disabled || button.closest('.done, .stale, [aria-busy=true]');
+
+function arm(button) {
+	disarm();
+	armed = button;
+	button.dataset.armed = '';
+	setTimeout(disarm, 10_000);
+	say(button.closest('.card'), `Press again to ${button.textContent.trim().toLowerCase()}.`);
+}
 
 function disarm() {
-  armed?.removeAttribute('data-armed');
-  armed = null;
+	armed?.removeAttribute('data-armed');
+	armed = null;
 }
-
-function arm(button, how) {
-  disarm();
-  armed = button;
-  button.dataset.armed = performance.now();
-  say(button.closest('.card'), `${how} again to ${button.textContent.trim().toLowerCase()}.`);
-}
-
-const isArmed = (button) => armed === button && performance.now() - button.dataset.armed < ARMED_MS;
 
 function say(card, text) {
-  const said = card && $('.said', card);
-  if (said) said.textContent = text;
-  $('#status').textContent = text;
+	for (const place of [$('#status'), ...(card ? $$('.said', card) : [])]) place.textContent = text;
+	setTimeout(() => { $('#status').textContent = ''; }, 5000);
 }
 
-document.addEventListener('focusin', ({ target }) => {
-  const card = target.closest('.card');
-  if (card !== current) disarm();
-  if (card && card !== current) touch(card);
-  current = card;
-});
-document.addEventListener('focusout', ({ relatedTarget }) => {
-  if (relatedTarget) return;
-  current = null;
-  disarm();
-});
-const cameToFront = () => { shown = performance.now(); };
-addEventListener('focus', cameToFront);
-addEventListener('pointerdown', (event) => { pressed = event.timeStamp; }, true);
-document.addEventListener('click', (event) => {
-  if (event.detail) return;
-  // By keyboard or a screen reader: approving takes two presses, as with the key.
-  pressed = event.timeStamp;
-  const button = event.target.closest('button.approve');
-  if (!button?.closest('.card') || isOff(button) || isArmed(button)) return;
-  event.preventDefault();
-  if (isReady(button.closest('.card'), pressed)) arm(button, 'Press');
+function enter(card) {
+	if (card === current) return;
+	disarm();
+	current = card;
+	entered = now();
+}
+
+on('focusin', ({ target }) => enter(target.closest('.card')));
+on('focusout', ({ relatedTarget }) => relatedTarget || enter(null));
+on('pointerdown', (event) => { pressed = event.timeStamp; }, true);
+on('click', (event) => {
+	if (event.detail) return;
+	pressed = event.timeStamp; // by the keyboard: a second press approves, as with the key
+	const button = event.target.closest('.card .approve');
+	if (!button || isOff(button) || armed === button) return;
+	event.preventDefault();
+	if (isReady(button.closest('.card'), pressed)) arm(button);
 }, true);
 
-// ---- Cards
+// Cards
 
-const isOff = (button) => button.disabled || button.closest('.done, .stale, [aria-busy=true]');
-const isOpen = (card) => card.matches('.group') || !$('.body', card).hidden;
-const cards = () => $$('.card:not([hidden])');
-
-function register(root) {
-  for (const element of $$('[data-call]', root)) {
-    elements.set(keyOf(element.dataset.project, element.dataset.call), element);
-  }
-}
+const isGroup = (card) => card.matches('.group');
+const isOpen = (card) => isGroup(card) || !$('.body', card).hidden;
+const waiting = () => $$('.card:not(.done)');
+const unseen = (card) => $$('details[data-fold]:not([data-seen])', card);
 
 function prepare(card) {
-  for (const fold of $$('details[data-fold]', card)) fold.open = false;
-  gate(card);
-  touch(card);
+	for (const fold of unseen(card)) fold.open = false;
+	gate(card);
+	touch(card);
 }
 
 function gate(card) {
-  const left = $$('details[data-fold]:not([data-seen])', card).length;
-  for (const button of $$('button.approve', card)) button.disabled = left > 0;
-  const hint = $('.folds', card);
-  if (hint) hint.textContent = left ? `Open the folded parts to approve: ${left} left.` : '';
+	const left = unseen(card).length;
+	for (const button of $$('.approve', card)) button.disabled = left > 0;
+	for (const hint of $$('.folds', card)) hint.textContent = left ? `Open the folded parts first: ${left} left.` : '';
 }
 
-document.addEventListener('toggle', ({ target }) => {
-  if (!target.matches('details[data-fold]') || !target.open) return;
-  target.dataset.seen = '1';
-  const card = target.closest('.card');
-  if (card) gate(card);
+on('toggle', ({ target }) => {
+	const card = target.open && target.matches('[data-fold]') && target.closest('.card');
+	if (!card) return;
+	target.dataset.seen = '1';
+	gate(card);
 }, true);
 
 async function load(address) {
-  const response = await fetch(address, { headers: { Accept: 'text/html' } });
-  if (response.redirected && new URL(response.url).pathname === '/login') location.reload();
-  const content = parse(await response.text());
-  if (!response.ok) throw new Error($('[role=alert]', content)?.textContent ?? `Error ${response.status}.`);
-  return content;
+	const response = await fetch(address);
+	const content = parse(await response.text());
+	if (response.ok) return content;
+	throw new Error($('[role=alert]', content)?.textContent ?? `Error ${response.status}. Reload the page.`);
 }
 
-const isTyped = (field) => field.matches('textarea, input[type=text]') && field.name !== 'args';
+const typed = (card) => $$('textarea:not([name=args])', card);
 
-// Shows the newest version of a card, with its body. Text that was typed into it stays.
+// Shows the newest version of a card. Words that were typed into it stay.
 async function refresh(card) {
-  if (card.ariaBusy === 'true') return false;
-  card.ariaBusy = 'true';
-  try {
-    const fresh = $('.card', await load(`${card.dataset.address}/card`));
-    const typed = new Map($$('textarea, input', card).filter(isTyped).map((field) => [field.name, field.value]));
-    const hadFocus = card.contains(document.activeElement);
-    card.replaceChildren(...fresh.childNodes);
-    card.dataset.digest = fresh.dataset.digest;
-    card.classList.remove('stale', 'done');
-    for (const field of $$('textarea, input', card).filter(isTyped)) field.value = typed.get(field.name) ?? field.value;
-    show(card, true);
-    prepare(card);
-    if (hadFocus) card.focus({ preventScroll: true });
-    tick();
-    return true;
-  } catch (error) {
-    say(card, error.message);
-    return false;
-  } finally {
-    card.ariaBusy = 'false';
-  }
+	if (card.ariaBusy === 'true') return false;
+	card.ariaBusy = 'true';
+	const content = await load(`${card.dataset.address}/card`).catch((error) => say(card, error.message));
+	card.ariaBusy = 'false';
+	if (!content) return false;
+	const fresh = $('.card', content);
+	const words = typed(card).map((field) => field.value);
+	const hadFocus = card.contains(document.activeElement);
+	card.replaceChildren(...fresh.childNodes);
+	card.dataset.digest = fresh.dataset.digest;
+	card.className = fresh.className;
+	typed(card).forEach((field, place) => { field.value = words[place] ?? ''; });
+	prepare(card);
+	if (hadFocus) card.focus({ preventScroll: true });
+	return show(card, true);
 }
 
 function show(card, open) {
-  $('.body', card).hidden = !open;
-  $('.open', card).ariaExpanded = String(open);
+	$('.body', card).hidden = !open;
+	$('.open', card).ariaExpanded = String(open);
+	touch(card);
+	return true;
 }
 
-async function open(card) {
-  if (isOpen(card)) return true;
-  if (!$('.body', card).childElementCount) return refresh(card);
-  show(card, true);
-  touch(card);
-  return true;
-}
+const open = async (card) => isOpen(card) || ($('.body', card).childElementCount ? show(card, true) : refresh(card));
 
 function toggle(card) {
-  const fold = isOpen(card) && $('details[data-fold]:not([data-seen])', card);
-  if (fold) {
-    fold.open = true;
-    fold.scrollIntoView({ block: 'nearest' });
-  } else if (!isOpen(card)) open(card);
-  else if (!card.matches('.group')) show(card, false);
+	const [fold] = unseen(card);
+	if (!isOpen(card)) open(card);
+	else if (fold) {
+		fold.open = true;
+		fold.scrollIntoView({ block: 'nearest' });
+	} else if (!isGroup(card)) show(card, false);
 }
 
-function note(element, text) {
-  const slot = $('.note', element);
-  slot.hidden = false;
-  slot.textContent = slot.title = text;
-}
-
-// Buttons are off without `disabled`, which would take the focus away from them.
-function settle(element, text) {
-  element.classList.remove('stale');
-  element.classList.add('done');
-  note(element, text);
-  for (const button of $$('button, summary', element)) button.ariaDisabled = 'true';
-  if (armed && element.contains(armed)) disarm();
-  const box = $('input[name=call]', element);
-  if (box) box.checked = false;
-  const group = element.closest('.group');
-  if (group && group !== element) countRows(group);
-}
-
-function stale(element) {
-  element.classList.remove('done');
-  element.classList.add('stale');
-  note(element, 'changed');
-  const box = $('input[name=call]', element);
-  if (box) box.checked = false;
-  else {
-    const button = Object.assign(document.createElement('button'), { className: 'renew', type: 'button' });
-    button.textContent = 'Show the new version';
-    $('.note', element).replaceChildren(button);
-    for (const other of $$('.body button', element)) other.ariaDisabled = 'true';
-  }
-  touch(element.closest('.card'));
+function mark(element, kind, text) {
+	element.classList.remove('stale', 'done');
+	if (kind) element.classList.add(kind);
+	const note = $('.note', element);
+	note.hidden = false;
+	note.textContent = note.title = text;
+	for (const box of kind ? $$('[name=call]', element) : []) box.checked = false;
+	for (const button of $$('.body button', element)) button.ariaDisabled = String(!!kind); // `disabled` loses the focus
+	const card = element.closest('.card');
+	if (isGroup(card)) countRows(card);
+	touch(card);
 }
 
 function countRows(group) {
-  const button = $('button.approve', group);
-  const boxes = $$('input[name=call]', group);
-  const count = boxes.filter((box) => box.checked).length;
-  button.textContent = `Approve these ${count}`;
-  if (boxes.every((box) => box.closest('.done'))) group.classList.add('done');
+	const { length } = $$(':checked', group);
+	for (const button of $$('.approve', group)) button.textContent = `Approve these ${length}`;
+	group.classList.toggle('done', $$('[data-call]', group).every((row) => row.matches('.done')));
 }
 
-function moveOn(card) {
-  const all = cards();
-  const at = all.indexOf(card);
-  const waits = (other) => !other.matches('.done');
-  const next = all.slice(at + 1).find(waits) ?? all.slice(0, Math.max(at, 0)).reverse().find(waits);
-  (next ?? $('#main')).focus();
-}
+// Answers
 
-// ---- Answers
-
-function words({ state, by }) {
-  const plain = state.replaceAll('_', ' ');
-  if (!by) return plain;
-  return ['approved', 'rejected', 'denied'].includes(state) ? `${plain} by ${by}` : `${plain}, answered by ${by}`;
-}
+const words = ({ state, by }) => state.replaceAll('_', ' ') + (by ? `, by ${by}` : '');
 
 async function send(card, form, button) {
-  const answer = form.dataset.answer;
-  const body = new URLSearchParams(new FormData(form, button));
-  card.ariaBusy = 'true';
-  let reply;
-  try {
-    const response = await fetch(form.action, { method: 'POST', body, headers: { Accept: 'application/json' } });
-    reply = await response.json();
-  } catch {
-    reply = { error: { message: 'No reply came from holdfast. The list shows whether the answer arrived.' } };
-  }
-  card.ariaBusy = 'false';
-  if (reply.error) {
-    if (reply.error.kind === 'stale') stale(card);
-    if (reply.error.kind === 'not_pending') settle(card, 'answered elsewhere');
-    say(card, reply.error.message);
-    return;
-  }
-  if (answer === 'edit') {
-    if (await refresh(card)) say(card, 'Changed. Review it, then approve it.');
-    return;
-  }
-  const outcomes = [reply].flat();
-  for (const outcome of outcomes) tell(outcome);
-  const refused = outcomes.filter((outcome) => !outcome.ok);
-  const undone = outcomes.findLast((outcome) => outcome.ok && answer !== 'reject');
-  if (undone) sessionStorage.setItem('holdfast.last', `/history/${undone.project}/${encodeURIComponent(undone.call_id)}/undo`);
-  if (refused.length) say(card, `${refused.length} of ${outcomes.length} not done: ${refused[0].message}`);
-  else {
-    say(card, outcomes[0].message || `${outcomes.length > 1 ? `${outcomes.length} calls: ` : ''}${outcomes[0].state}`);
-    finish(card);
-  }
+	const { answer } = form.dataset;
+	const body = new URLSearchParams(new FormData(form, button));
+	disarm();
+	card.ariaBusy = 'true';
+	const reply = await fetch(form.action, { method: 'POST', body, headers: { Accept: 'application/json' } })
+		.then((response) => response.json())
+		.catch(() => ({ error: { message: 'No reply. The list shows whether the answer arrived.' } }));
+	card.ariaBusy = 'false';
+	if (reply.error) {
+		if (reply.error.kind === 'stale') mark(card, 'stale', 'changed');
+		if (reply.error.kind === 'not_pending') mark(card, 'done', 'answered elsewhere');
+		return say(card, reply.error.message);
+	}
+	if (answer === 'edit') return (await refresh(card)) && say(card, 'Changed. Review it, then approve.');
+	const outcomes = [reply].flat();
+	for (const outcome of outcomes) {
+		const element = find(outcome);
+		if (element) mark(element, outcome.ok && 'done', outcome.ok ? words(outcome) : outcome.message);
+		if (answer !== 'reject') sessionStorage.undo = `/history/${outcome.project}/${encodeURIComponent(outcome.call_id)}/undo`;
+	}
+	const refused = outcomes.find((outcome) => !outcome.ok);
+	if (refused) say(card, `Not all is done: ${refused.message}`);
+	else finish(card, outcomes[0].message || `${outcomes.length} answered.`);
 }
 
-function tell(outcome) {
-  const element = elements.get(keyOf(outcome.project, outcome.call_id));
-  if (!element) return;
-  if (outcome.ok) settle(element, words(outcome));
-  else note(element, outcome.message);
+function finish(card, text) {
+	if (!list) location.assign('/');
+	const advance = $('form.advance', card);
+	if (advance) advance.hidden = false;
+	else if (!isGroup(card) && !alone) show(card, false);
+	const others = waiting();
+	const follows = (other) => card.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING;
+	(others.find(follows) ?? others.at(-1) ?? $('#main')).focus();
+	say(card, text);
 }
 
-function finish(card) {
-  const advance = $('form.advance', card);
-  if (advance && card.matches('.done')) advance.hidden = false;
-  else if (list && !card.matches('.group') && !('single' in list.dataset)) show(card, false);
-  moveOn(card);
-}
-
-document.addEventListener('submit', async (event) => {
-  const form = event.target;
-  const card = form.closest('.card');
-  if (!card || !(form.dataset.answer || form.dataset.part)) return;
-  event.preventDefault();
-  if (form.dataset.part) {
-    const query = new URLSearchParams(new FormData(form));
-    const slot = $(form.dataset.part, card);
-    try {
-      slot.replaceChildren(...(await load(`${form.action}?part=1&${query}`)).childNodes);
-      for (const fold of $$('details[data-fold]', slot)) fold.open = false;
-    } catch (error) {
-      slot.textContent = error.message;
-    }
-    gate(card);
-    touch(card);
-  } else if (card.matches('.done, .stale') || card.ariaBusy === 'true') {
-    say(card, 'This call has changed or was answered.');
-  } else if (!isReady(card, pressed)) {
-    say(card, 'This card has just changed. Look at it, then press again.');
-  } else send(card, form, event.submitter);
+on('submit', async (event) => {
+	const form = event.target;
+	const card = form.closest('.card');
+	const { answer, part } = form.dataset;
+	if (!card || !(answer || part)) return;
+	event.preventDefault();
+	if (part) {
+		const query = new URLSearchParams(new FormData(form));
+		$(part, card).replaceChildren(await load(`${form.action}?part=1&${query}`).catch((error) => error.message));
+		prepare(card);
+	} else if (card.matches('.done, .stale')) say(card, GONE);
+	else if (!isReady(card, pressed, 0)) say(card, SOON); // a click gives the card the focus
+	else if (card.ariaBusy !== 'true') send(card, form, event.submitter);
 });
 
-document.addEventListener('click', (event) => {
-  const { target } = event;
-  const card = target.closest('.card');
-  const link = target.closest('a.open');
-  if (link && card && !(event.ctrlKey || event.metaKey || event.shiftKey)) {
-    event.preventDefault();
-    if (isOpen(card)) show(card, false);
-    else open(card);
-  } else if (target.closest('.renew')) refresh(card);
-  else if (target.closest('.leave') && list) {
-    event.preventDefault();
-    show(card, false);
-    moveOn(card);
-  } else if (target.closest('#clear')) {
-    for (const done of $$('.card.done')) done.remove();
-  } else if (target.closest('[data-help]')) help.showModal();
-  else if (target.closest('[data-close]')) target.closest('dialog').close();
+on('click', (event) => {
+	const at = (selector) => event.target.closest(selector);
+	const card = at('.card');
+	if (at('a.open, .leave') && !alone && !event.ctrlKey && !event.metaKey) {
+		event.preventDefault();
+		if (isOpen(card)) show(card, false);
+		else open(card);
+	} else if (at('.renew')) refresh(card);
+	else if (at('#clear')) $$('.card.done').forEach((done) => done.remove());
+	else if (at('[data-help]')) help.showModal();
 });
 
-document.addEventListener('change', ({ target }) => {
-  if (target.name === 'call' && target.closest('.group')) countRows(target.closest('.group'));
-});
+on('change', ({ target }) => target.matches('.group input') && countRows(target.closest('.group')));
 
-// ---- What happens elsewhere
+// What happens elsewhere
 
 function apply(change) {
-  const element = elements.get(keyOf(change.project, change.call_id));
-  if (!element) {
-    if (change.html && !('single' in list.dataset)) add(change.html);
-  } else if (change.state !== 'pending') settle(element, words(change));
-  else if (element.dataset.digest !== change.digest || element.matches('.done')) stale(element);
-}
-
-function add(html) {
-  const card = $('.card', parse(html));
-  list.append(card);
-  register(list);
-  filter(card);
-  touch(card);
-  $('#empty').hidden = true;
+	const element = find(change);
+	if (!element) {
+		if (!change.html || alone) return;
+		list.append(parse(change.html));
+		touch(find(change));
+	} else if (change.state !== 'pending') mark(element, 'done', words(change));
+	else if (element.dataset.digest !== change.digest || element.matches('.done')) mark(element, 'stale', 'changed');
 }
 
 let source;
 let last;
 function connect() {
-  source?.close();
-  const address = new URL(list.dataset.events, location);
-  if (last) address.searchParams.set('after', last);
-  source = new EventSource(address);
-  const bar = $('#bar');
-  source.addEventListener('open', () => { bar.hidden = !bar.dataset.stays; });
-  source.addEventListener('calls', (event) => {
-    last = event.lastEventId;
-    const { calls, pending } = JSON.parse(event.data);
-    calls.forEach(apply);
-    count(pending);
-    tick();
-  });
-  source.addEventListener('reload', (event) => {
-    last = event.lastEventId;
-    bar.dataset.stays = '1';
-    bar.hidden = false;
-  });
-  source.addEventListener('error', ({ target }) => {
-    bar.hidden = false;
-    if (target.readyState === EventSource.CLOSED) setTimeout(() => target === source && connect(), 5000);
-  });
+	source?.close();
+	const address = new URL(list.dataset.events, location);
+	if (last) address.searchParams.set('after', last);
+	source = new EventSource(address);
+	const bar = $('#bar');
+	source.onopen = () => { bar.hidden = true; };
+	source.onerror = ({ target }) => {
+		bar.hidden = false;
+		if (target.readyState === EventSource.CLOSED) setTimeout(() => target === source && connect(), 5000);
+	};
+	source.addEventListener('calls', (event) => {
+		last = event.lastEventId;
+		const { calls, pending } = JSON.parse(event.data);
+		calls.forEach(apply);
+		count(pending);
+	});
+	source.addEventListener('reload', () => {
+		source = source.close();
+		bar.hidden = false;
+	});
 }
 
 function count(pending) {
-  document.title = document.title.replace(/^(\(\d+\) )?/, pending ? `(${pending}) ` : '');
-  const number = $('[data-count]');
-  if (number) number.textContent = pending;
-  const icon = $('#icon');
-  icon.dataset.plain ??= icon.href;
-  icon.href = pending ? badge(pending) : icon.dataset.plain;
+	document.title = document.title.replace(/^(\(\d+\) )?/, pending ? `(${pending}) ` : '');
+	for (const number of $$('[data-count]')) number.textContent = pending;
+	const icon = $('#icon');
+	icon.dataset.plain ??= icon.href;
+	const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 20 20"><rect width="20" height="20" rx="5" fill="#a40e26"/>
+		<text x="10" y="15" font-size="14" text-anchor="middle" fill="#fff">${Math.min(pending, 99)}</text></svg>`;
+	icon.href = pending ? `data:image/svg+xml,${encodeURIComponent(svg)}` : icon.dataset.plain;
 }
 
-function badge(pending) {
-  const canvas = Object.assign(document.createElement('canvas'), { width: 32, height: 32 });
-  const pen = canvas.getContext('2d');
-  pen.fillStyle = '#a40e26';
-  pen.beginPath();
-  pen.roundRect(0, 0, 32, 32, 8);
-  pen.fill();
-  Object.assign(pen, { fillStyle: '#fff', font: 'bold 20px system-ui', textAlign: 'center', textBaseline: 'middle' });
-  pen.fillText(pending > 99 ? '99' : pending, 16, 17, 30);
-  return canvas.toDataURL();
-}
+// Time
 
-// ---- Time. Every text that ticks has room of a fixed width.
-
-const skew = list?.dataset.now ? list.dataset.now - Date.now() / 1000 : 0;
+const skew = list?.dataset.now - Date.now() / 1000 || 0;
 let ticked = Date.now();
 
 function span(seconds) {
-  for (const [unit, size] of [['d', 86400], ['h', 3600], ['min', 60]]) {
-    if (seconds >= size) return `${Math.floor(seconds / size)} ${unit}`;
-  }
-  return `${Math.max(0, Math.floor(seconds))} s`;
+	const [unit, size] = [['d', 86400], ['h', 3600], ['min', 60]].find((pair) => seconds >= pair[1]) ?? ['s', 1];
+	return `${Math.max(0, Math.floor(seconds / size))} ${unit}`;
 }
 
 function tick() {
-  if (document.hidden) return;
-  const now = Date.now() / 1000 + skew;
-  for (const time of $$('time[data-age], time[data-left]')) {
-    const { age, left } = time.dataset;
-    const text = age ? span(now - age) : span(left - now);
-    if (time.textContent !== text) time.textContent = text;
-  }
-  for (const bar of $$('progress[data-from]')) bar.value = now - bar.dataset.from;
-  // The machine slept: the connection may be dead without knowing it.
-  if (Date.now() - ticked > 30_000 && source) connect();
-  ticked = Date.now();
+	if (document.hidden) return;
+	const at = Date.now() / 1000 + skew;
+	for (const time of $$('time[data-age], time[data-left]')) {
+		const text = span(time.dataset.age ? at - time.dataset.age : time.dataset.left - at);
+		if (time.textContent !== text) time.textContent = text;
+	}
+	for (const bar of $$('progress')) bar.value = at - bar.dataset.from;
+	// After a sleep of the machine the connection may be dead.
+	if (source && Date.now() - ticked > 30_000) connect();
+	ticked = Date.now();
 }
 
-// ---- Keys
+// Keys
 
 const help = $('#help');
-const fields = $$('input[data-key]', help ?? undefined);
-const stored = JSON.parse(localStorage.getItem('holdfast.keys') ?? '{}');
-for (const field of fields) field.value = stored[field.dataset.key] ?? field.value;
-const actionOf = (key) => fields.find((field) => field.value === key)?.dataset.key;
+const fields = $$('#help input');
+for (const field of fields) field.value = localStorage[field.id] ?? field.value;
 
 help?.addEventListener('input', ({ target }) => {
-  const taken = fields.some((field) => field !== target && field.value === target.value);
-  target.setCustomValidity(taken ? 'This key is used already.' : '');
-  if (!target.reportValidity()) return;
-  localStorage.setItem('holdfast.keys', JSON.stringify(Object.fromEntries(fields.map((f) => [f.dataset.key, f.value]))));
+	const taken = fields.filter((field) => field.value === target.value).length > 1;
+	target.setCustomValidity(taken ? 'This key is used already.' : '');
+	if (target.reportValidity()) localStorage[target.id] = target.value;
 });
-help?.addEventListener('reset', () => localStorage.removeItem('holdfast.keys'));
+help?.addEventListener('reset', () => fields.forEach((field) => localStorage.removeItem(field.id)));
 
 function move(card, step) {
-  const all = cards().filter((other) => other === card || !other.matches('.done'));
-  const at = all.indexOf(card);
-  const to = at < 0 ? 0 : Math.min(Math.max(at + step, 0), all.length - 1);
-  all[to]?.focus();
+	const all = waiting();
+	all[card ? Math.min(Math.max(all.indexOf(card) + step, 0), all.length - 1) : 0]?.focus();
 }
 
-async function approve(card, at) {
-  const group = card.matches('.group');
-  if (!group && !isOpen(card) && !(await open(card))) return;
-  const button = $('button.approve', card);
-  if (!button) return;
-  if (isOff(button)) say(card, $('.folds', card)?.textContent || 'This call has changed or was answered.');
-  else if (!isArmed(button)) arm(button, 'Press the key');
-  else if (isReady(card, at)) {
-    disarm();
-    send(card, button.form, button);
-  }
+async function approve(card, at, action) {
+	const button = isGroup(card) === (action === 'group') && (await open(card)) && $('.approve', card);
+	if (card !== current) return;
+	if (!button) say(card, 'This key approves nothing here.');
+	else if (isOff(button)) say(card, $('.folds', card).textContent || GONE);
+	else if (armed !== button) arm(button);
+	else if (isReady(card, at)) send(card, button.form, button);
 }
 
-async function write(card, part) {
-  if (card.matches('.group') || !(await open(card))) return;
-  const details = $(`details[data-more=${part}]`, card);
-  if (!details || card.matches('.done')) return;
-  details.open = true;
-  $('textarea', details).focus();
+async function write(card, at, action) {
+	const details = (await open(card)) && $(`[data-more=${action}]`, card);
+	if (!details || card !== current) return;
+	details.open = true;
+	$('textarea', details).focus();
 }
 
 const actions = {
-  next: (card) => move(card, 1),
-  previous: (card) => move(card, -1),
-  filter: () => $('[data-filter]')?.focus(),
-  help: () => help.showModal(),
-  undo: () => {
-    const address = sessionStorage.getItem('holdfast.last');
-    if (address) location.assign(address);
-    else say(null, 'You have approved nothing here yet.');
-  },
-  open: (card) => card && toggle(card),
+	next: (card) => move(card, 1),
+	previous: (card) => move(card, -1),
+	open: (card) => card && toggle(card),
+	filter: () => $('[data-filter]')?.focus(),
+	help: () => help.showModal(),
+	undo: () => sessionStorage.undo && location.assign(sessionStorage.undo),
 };
-const answers = {
-  approve: (card, at) => (card.matches('.group') ? say(card, 'This is a group, which has a key of its own.') : approve(card, at)),
-  group: (card, at) => (card.matches('.group') ? approve(card, at) : say(card, 'This is not a group.')),
-  edit: (card) => write(card, 'edit'),
-  reject: (card) => write(card, 'reject'),
-};
+const answers = { approve, group: approve, edit: write, reject: write };
 
-document.addEventListener('keydown', (event) => {
-  const { key, timeStamp, target } = event;
-  const card = document.activeElement?.closest('.card');
-  if (event.isComposing || event.defaultPrevented) return;
-  const modified = event.ctrlKey || event.metaKey;
-  if (target.matches('input:not([type=checkbox], [type=radio]), textarea, select')) {
-    if (key === 'Escape' && card) card.focus();
-    if (key === 'Enter' && modified && target.form?.dataset.answer && !event.repeat) {
-      pressed = timeStamp;
-      target.form.requestSubmit($('button', target.form));
-    }
-    return;
-  }
-  if (key === 'Enter' && target.matches('button.approve')) {
-    event.preventDefault();
-    say(card, 'Enter alone never approves. Click, or press Space twice.');
-    return;
-  }
-  if (modified || event.altKey || $('dialog[open]')) return;
-  const action = key === 'Enter' && target === card ? 'open' : actionOf(key);
-  if (!action) {
-    if (key !== 'Shift' && key !== ' ') disarm();
-    return;
-  }
-  event.preventDefault();
-  if (event.repeat && action !== 'next' && action !== 'previous') return;
-  if (action in actions) {
-    disarm();
-    actions[action](card);
-  } else if (!card) say(null, 'Move to a card first.');
-  else if (!isReady(card, timeStamp)) say(card, 'Too soon after a change. Press again.');
-  else answers[action](card, timeStamp);
+on('keydown', (event) => {
+	const { key, target, timeStamp } = event;
+	const card = document.activeElement?.closest('.card');
+	const control = event.ctrlKey || event.metaKey;
+	if (event.isComposing) return;
+	if (target.matches('input:not([type=checkbox]), textarea, select')) {
+		if (key === 'Escape') card?.focus();
+		if (key !== 'Enter' || !control || event.repeat || !target.form?.dataset.answer) return;
+		pressed = timeStamp;
+		return target.form.requestSubmit();
+	}
+	if (key === 'Enter' && target.matches('.approve')) {
+		event.preventDefault();
+		return say(card, 'Enter never approves. Click, or press Space twice.');
+	}
+	if (control || event.altKey || $('dialog[open]')) return;
+	const action = key === 'Enter' && target === card ? 'open' : fields.find((field) => field.value === key)?.name;
+	if (key !== 'Shift' && key !== ' ' && !(action in answers)) disarm();
+	if (!action) return;
+	event.preventDefault();
+	if (event.repeat && action !== 'next' && action !== 'previous') return;
+	if (action in actions) actions[action](card);
+	else if (!card) say(null, 'Move to a card first.');
+	else if (!isReady(card, timeStamp)) say(card, SOON);
+	else answers[action](card, timeStamp, action);
 });
 
-function filter(card) {
-  const text = $('[data-filter]')?.value.trim().toLowerCase() ?? '';
-  card.hidden = !card.textContent.toLowerCase().includes(text);
+// Start
+
+const login = $('[data-login]');
+if (login && location.hash) {
+	$('#secret').value = location.hash.slice(1);
+	history.replaceState(null, '', location.pathname); // the code stays in no history
+	login.requestSubmit();
 }
-
-$('[data-filter]')?.addEventListener('input', () => $$('.card').forEach(filter));
-
-// ---- Start
-
-const login = $('form[data-login]');
-if (login && location.hash.length > 1) {
-  $('#secret').value = location.hash.slice(1);
-  history.replaceState(null, '', location.pathname + location.search); // the code stays in no history
-  login.requestSubmit();
-}
-document.documentElement.classList.add('scripted');
-register(document);
-for (const card of $$('.card')) prepare(card);
+$$('.card').forEach(prepare);
 if (list) {
-  connect();
-  count(Number(list.dataset.pending));
-  document.addEventListener('visibilitychange', () => { if (!document.hidden) { cameToFront(); tick(); } });
-  addEventListener('pageshow', (event) => { if (event.persisted) connect(); });
+	connect();
+	count(+list.dataset.pending);
 }
+addEventListener('focus', () => { shown = now(); });
 setInterval(tick, 1000);
