@@ -41,7 +41,7 @@ _CSP: Final = (
 HEADERS: Final = {
     "Content-Security-Policy": _CSP,
     "X-Content-Type-Options": "nosniff",
-    # Not `no-referrer`: with it browsers send `Origin: null` with forms, which the gate refuses.
+    # Not `no-referrer`: with that, browsers send `Origin: null` with the page's own forms.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",

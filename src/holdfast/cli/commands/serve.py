@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -80,9 +81,15 @@ def _run(flags: Flags, address: Address, *, every: bool, as_json: bool) -> int:
             console.print_out(f"Open {escape(link)} (it logs you in once, within 10 minutes).")
         sys.stdout.flush()
 
-    with suppress(KeyboardInterrupt):
+    async def serve_until_stopped() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # a service manager stops it
+        await run_server(project, address, every=every, flags=dict(flags), started=started)
+
+    with suppress(KeyboardInterrupt, asyncio.CancelledError):
         try:
-            asyncio.run(run_server(project, address, every=every, flags=dict(flags), started=started))
+            asyncio.run(serve_until_stopped())
         except ConfigError as error:
             raise UsageProblem(str(error)) from error
     return 0
