@@ -120,7 +120,7 @@ class Actions:
         project = self._projects.get(ref.project)
         pending = _as_shown(find_call(project, ref.call_id), ref)
         async with project.runtime_for(pending) as runtime:
-            return await runtime.preview_grant(pending, scope, by=self.by, width=width)
+            return await runtime.grant_coverage.preview(pending, scope, by=self.by, width=width)
 
     async def always(
         self, ref: CallRef, scope: Scope, width: Width, *, lifetime: float | None, covered: list[CallRef]
