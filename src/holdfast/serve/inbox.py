@@ -13,7 +13,8 @@ from holdfast.contract.call import PendingCall
 from holdfast.contract.enums import State
 from holdfast.contract.json import Args
 from holdfast.rules.shapes import Difference, group_by_shape
-from holdfast.runtime.call_description import preview_text
+from holdfast.runtime.call_description import is_definition, preview_text, widening_of
+from holdfast.serve.diff_view import diff_html
 from holdfast.serve.projects import Projects, ServedProject
 from holdfast.serve.proposal_view import (
     arguments_html,
@@ -24,6 +25,7 @@ from holdfast.serve.proposal_view import (
     touches_html,
     value_html,
 )
+from holdfast.serve.text_view import fold_html
 from holdfast.store.process_identity import is_alive
 from holdfast.store.redact import Redactor
 from holdfast.text.pretty_json import pretty_json
@@ -154,7 +156,7 @@ def _group(views: Sequence[CallView], differing: Sequence[Difference]) -> GroupV
     for place, view in enumerate(views):
         values: Args = {each.path: each.values[place] for each in differing}
         shown = [(path, value_html(path, value, redactor=redactor)) for path, value in values.items()]
-        proposal = None if _shown_by(view.pending, values) else view.proposal
+        proposal = None if _shown_by(view.pending, values) else _preview(view)
         rows.append(GroupRow(view=view, differing=shown, proposal=proposal))
     tops = {each.path.partition(".")[0] for each in differing}
     given = views[0].pending.call.args
@@ -167,10 +169,19 @@ def _group(views: Sequence[CallView], differing: Sequence[Difference]) -> GroupV
     )
 
 
+def _preview(view: CallView) -> Markup:
+    """The diff of a call that only changes files; the whole proposal of any other."""
+    pending, proposal = view.pending, view.pending.proposal
+    warns = pending.secrets or widening_of(pending) or is_definition(pending)
+    if proposal is None or proposal.preview_kind != "diff" or proposal.preview_cut or warns:
+        return view.proposal
+    return fold_html("Diff", proposal.preview, diff_html(preview_text(pending)))
+
+
 def _shown_by(pending: PendingCall, values: Args) -> bool:
     """Whether the preview of a call is one of these values, so that the value shows it."""
     preview = preview_text(pending)
-    return not preview or preview in values.values()
+    return not pending.secrets and (not preview or preview in values.values())
 
 
 class Filters(Struct, frozen=True, kw_only=True):
