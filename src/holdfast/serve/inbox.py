@@ -32,14 +32,59 @@ from holdfast.text.pretty_json import pretty_json
 
 FEWEST: Final = 3
 """Calls of the same shape that are shown as one group."""
+MAX_CACHED: Final = 5000
 _TOKENS: Final = Redactor()
+
+
+class RowParts(Struct, frozen=True, kw_only=True):
+    """What the row of a call shows for as long as its digest is the same."""
+
+    pending: PendingCall
+    """With secrets masked."""
+    risk: Markup
+    caller: Markup
+    touches: Markup
+
+    @classmethod
+    def of(cls, pending: PendingCall, redactor: Redactor) -> RowParts:
+        shown = masked_call(pending, redactor)
+        risk = risk_html(None if shown.proposal is None else shown.proposal.risk)
+        return cls(pending=shown, risk=risk, caller=caller_html(shown), touches=touches_html(shown))
+
+
+class RowCache:
+    """Keeps the parts of rows: a page lists the same calls again and again."""
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[object, ...], RowParts] = {}
+
+    def parts(self, project: ServedProject, pending: PendingCall) -> RowParts:
+        redactor = redactor_of(project)
+        key = (
+            project.key,
+            pending.call.id,
+            pending.digest,
+            pending.state,
+            pending.held_at,
+            redactor,
+            len(redactor.forms),
+        )
+        found = self._parts.get(key)
+        if found is None:
+            if len(self._parts) >= MAX_CACHED:
+                self._parts.clear()
+            found = self._parts[key] = RowParts.of(pending, redactor)
+        return found
+
+
+_ROWS: Final = RowCache()
 
 
 class CallView(Struct, frozen=True, kw_only=True):
     """A pending call as the page shows it, with secrets masked."""
 
     project: ServedProject
-    pending: PendingCall
+    parts: RowParts
     waits: str
     """What waits for the answer: `a program`, `its document`, `nobody` or `a program that has ended`."""
     expires_at: float | None
@@ -48,8 +93,12 @@ class CallView(Struct, frozen=True, kw_only=True):
     def of(cls, project: ServedProject, pending: PendingCall) -> CallView:
         lifetime = project.expiry.lifetime_of(pending)
         expires = None if lifetime is None else pending.held_at + lifetime
-        shown = masked_call(pending, redactor_of(project))
-        return cls(project=project, pending=shown, waits=_waits(pending), expires_at=expires)
+        parts = _ROWS.parts(project, pending)
+        return cls(project=project, parts=parts, waits=_waits(pending), expires_at=expires)
+
+    @property
+    def pending(self) -> PendingCall:
+        return self.parts.pending
 
     @property
     def element(self) -> str:
@@ -67,18 +116,6 @@ class CallView(Struct, frozen=True, kw_only=True):
     @property
     def risk(self) -> str | None:
         return None if self.pending.proposal is None else self.pending.proposal.risk
-
-    @property
-    def risk_mark(self) -> Markup:
-        return risk_html(None if self.pending.proposal is None else self.pending.proposal.risk)
-
-    @property
-    def caller(self) -> Markup:
-        return caller_html(self.pending)
-
-    @property
-    def touches(self) -> Markup:
-        return touches_html(self.pending)
 
     @property
     def proposal(self) -> Markup:

@@ -170,7 +170,7 @@ function countRows(group) {
 
 // Answers
 
-const words = ({ state, by }) => state.replaceAll('_', ' ') + (by ? `, by ${by}` : '');
+const words = ({ state, by }) => state.replace('_', ' ') + (by ? `, by ${by}` : '');
 
 async function send(card, form, button) {
 	const { answer } = form.dataset;
@@ -179,7 +179,7 @@ async function send(card, form, button) {
 	card.ariaBusy = 'true';
 	const reply = await fetch(form.action, { method: 'POST', body, headers: { Accept: 'application/json' } })
 		.then((response) => response.json())
-		.catch(() => ({ error: { message: 'No reply. The list shows whether the answer arrived.' } }));
+		.catch(() => ({ error: { message: 'No reply. The list shows whether it arrived.' } }));
 	card.ariaBusy = 'false';
 	if (reply.error) {
 		if (reply.error.kind === 'stale') mark(card, 'stale', 'changed');
