@@ -36,7 +36,7 @@ class CallContext(Struct, frozen=True, kw_only=True):
     """Why a person is asked, with every rule that took part."""
     before: str
     """What was decided about calls of the same shape."""
-    words: Sequence[tuple[str, Markup]]
+    words: Sequence[Markup]
     """The last words of the person and of the model before the call, in its document."""
     ancestors: Sequence[str]
     """The calls that it is part of, outermost first."""
@@ -52,7 +52,7 @@ class CallContext(Struct, frozen=True, kw_only=True):
         return cls(
             decision=decision,
             before=before,
-            words=[(who, _shown(who, redactor(text))) for who, text in words],
+            words=[_shown(who, redactor(text)) for who, text in words],
             ancestors=_ancestors(project, pending),
             siblings=_siblings(project, pending),
         )

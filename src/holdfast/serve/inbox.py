@@ -13,7 +13,8 @@ from holdfast.contract.call import PendingCall
 from holdfast.contract.enums import State
 from holdfast.contract.json import Args
 from holdfast.rules.shapes import Difference, group_by_shape
-from holdfast.runtime.call_description import preview_text
+from holdfast.runtime.call_description import is_definition, preview_text, widening_of
+from holdfast.serve.diff_view import diff_html
 from holdfast.serve.projects import Projects, ServedProject
 from holdfast.serve.proposal_view import (
     arguments_html,
@@ -24,20 +25,66 @@ from holdfast.serve.proposal_view import (
     touches_html,
     value_html,
 )
+from holdfast.serve.text_view import fold_html
 from holdfast.store.process_identity import is_alive
 from holdfast.store.redact import Redactor
 from holdfast.text.pretty_json import pretty_json
 
 FEWEST: Final = 3
 """Calls of the same shape that are shown as one group."""
+MAX_CACHED: Final = 5000
 _TOKENS: Final = Redactor()
+
+
+class RowParts(Struct, frozen=True, kw_only=True):
+    """What the row of a call shows for as long as its digest is the same."""
+
+    pending: PendingCall
+    """With secrets masked."""
+    risk: Markup
+    caller: Markup
+    touches: Markup
+
+    @classmethod
+    def of(cls, pending: PendingCall, redactor: Redactor) -> RowParts:
+        shown = masked_call(pending, redactor)
+        risk = risk_html(None if shown.proposal is None else shown.proposal.risk)
+        return cls(pending=shown, risk=risk, caller=caller_html(shown), touches=touches_html(shown))
+
+
+class RowCache:
+    """Keeps the parts of rows: a page lists the same calls again and again."""
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[object, ...], RowParts] = {}
+
+    def parts(self, project: ServedProject, pending: PendingCall) -> RowParts:
+        redactor = redactor_of(project)
+        key = (
+            project.key,
+            pending.call.id,
+            pending.digest,
+            pending.state,
+            pending.held_at,
+            redactor,
+            len(redactor.forms),
+        )
+        found = self._parts.get(key)
+        if found is None:
+            if len(self._parts) >= MAX_CACHED:
+                self._parts.clear()
+            found = self._parts[key] = RowParts.of(pending, redactor)
+        return found
+
+
+_ROWS: Final = RowCache()
 
 
 class CallView(Struct, frozen=True, kw_only=True):
     """A pending call as the page shows it, with secrets masked."""
 
     project: ServedProject
-    pending: PendingCall
+    parts: RowParts
     waits: str
     """What waits for the answer: `a program`, `its document`, `nobody` or `a program that has ended`."""
     expires_at: float | None
@@ -46,8 +93,12 @@ class CallView(Struct, frozen=True, kw_only=True):
     def of(cls, project: ServedProject, pending: PendingCall) -> CallView:
         lifetime = project.expiry.lifetime_of(pending)
         expires = None if lifetime is None else pending.held_at + lifetime
-        shown = masked_call(pending, redactor_of(project))
-        return cls(project=project, pending=shown, waits=_waits(pending), expires_at=expires)
+        parts = _ROWS.parts(project, pending)
+        return cls(project=project, parts=parts, waits=_waits(pending), expires_at=expires)
+
+    @property
+    def pending(self) -> PendingCall:
+        return self.parts.pending
 
     @property
     def element(self) -> str:
@@ -65,18 +116,6 @@ class CallView(Struct, frozen=True, kw_only=True):
     @property
     def risk(self) -> str | None:
         return None if self.pending.proposal is None else self.pending.proposal.risk
-
-    @property
-    def risk_mark(self) -> Markup:
-        return risk_html(None if self.pending.proposal is None else self.pending.proposal.risk)
-
-    @property
-    def caller(self) -> Markup:
-        return caller_html(self.pending)
-
-    @property
-    def touches(self) -> Markup:
-        return touches_html(self.pending)
 
     @property
     def proposal(self) -> Markup:
@@ -154,7 +193,7 @@ def _group(views: Sequence[CallView], differing: Sequence[Difference]) -> GroupV
     for place, view in enumerate(views):
         values: Args = {each.path: each.values[place] for each in differing}
         shown = [(path, value_html(path, value, redactor=redactor)) for path, value in values.items()]
-        proposal = None if _shown_by(view.pending, values) else view.proposal
+        proposal = None if _shown_by(view.pending, values) else _preview(view)
         rows.append(GroupRow(view=view, differing=shown, proposal=proposal))
     tops = {each.path.partition(".")[0] for each in differing}
     given = views[0].pending.call.args
@@ -167,10 +206,19 @@ def _group(views: Sequence[CallView], differing: Sequence[Difference]) -> GroupV
     )
 
 
+def _preview(view: CallView) -> Markup:
+    """The diff of a call that only changes files; the whole proposal of any other."""
+    pending, proposal = view.pending, view.pending.proposal
+    warns = pending.secrets or widening_of(pending) or is_definition(pending)
+    if proposal is None or proposal.preview_kind != "diff" or proposal.preview_cut or warns:
+        return view.proposal
+    return fold_html("Diff", proposal.preview, diff_html(preview_text(pending)))
+
+
 def _shown_by(pending: PendingCall, values: Args) -> bool:
     """Whether the preview of a call is one of these values, so that the value shows it."""
     preview = preview_text(pending)
-    return not preview or preview in values.values()
+    return not pending.secrets and (not preview or preview in values.values())
 
 
 class Filters(Struct, frozen=True, kw_only=True):

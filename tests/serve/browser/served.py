@@ -158,7 +158,7 @@ class Served:
         return page.locator(f"[id='c-{self.key}-{call_id}']")
 
     def reset(self) -> None:
-        """Close the pages, and end every pending call."""
+        """Close the pages, end every pending call, and remove what calls have written."""
         for context in self.contexts:
             context.close()
         self.contexts.clear()
@@ -170,6 +170,9 @@ class Served:
                 runtime.cancel(item.call.id)
 
         self.run(end)
+        for path in self.folder.iterdir():
+            if path.is_file():
+                path.unlink()
 
 
 @contextmanager
@@ -177,7 +180,8 @@ def serving(folder: Path) -> Generator[Served]:
     """Start the daemon in a new project where every call needs approval, and a browser."""
     project = folder / "project"
     (project / ".git").mkdir(parents=True)
-    (project / "holdfast.toml").write_text("[approval]\nauto_approve = []\n")
+    (folder / "config/holdfast").mkdir(parents=True)
+    (folder / "config/holdfast/config.toml").write_text("[approval]\nauto_approve = []\n")
     names = {"HOME": "home", "XDG_STATE_HOME": "state", "XDG_CONFIG_HOME": "config"}
     own = {name: str(folder / value) for name, value in names.items()}
     (folder / "home").mkdir()

@@ -150,7 +150,7 @@ def test_a_group_is_approved_by_one_digest_for_each_row(served: Served) -> None:
     group = page.locator(".card.group")
     expect(group.locator("h2")).to_have_text("4 × file.write")
     expect(group).to_contain_text("part-2.txt")
-    served.card(page, ids[1]).locator("input").uncheck()
+    served.card(page, ids[1]).locator("[name=call]").uncheck()
     expect(group.locator(".approve")).to_have_text("Approve these 3")
     served.edit(ids[2], {"path": "part-2.txt", "content": "something else"})
     expect(served.card(page, ids[2]).locator(".note")).to_have_text("changed")
@@ -168,7 +168,7 @@ def test_a_group_is_approved_by_one_digest_for_each_row(served: Served) -> None:
 
 @pytest.mark.spec("E7")
 def test_always_shows_the_rule_and_covers_pending_calls(served: Served) -> None:
-    first, same, other = served.ask(write("log/a.txt"), write("log/a.txt"), shell("make all"))
+    first, same, other = served.ask(write("a.txt"), write("a.txt"), shell("make all"))
     page = served.open(clock=True)
     card = served.card(page, first)
     card.locator("a.open").click()

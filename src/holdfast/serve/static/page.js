@@ -8,7 +8,7 @@ const $ = (selector, root = document) => root.querySelector(selector);
 const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
 const now = () => performance.now();
 const on = (type, handler, capture) => document.addEventListener(type, handler, capture);
-// HTML comes from our own server only, which escapes what it shows.
+// HTML comes only from our server, which escapes what it shows.
 const policy = window.trustedTypes?.createPolicy('holdfast', { createHTML: (text) => text });
 const list = $('#list');
 const alone = $('#list[data-single]');
@@ -163,14 +163,14 @@ function mark(element, kind, text) {
 }
 
 function countRows(group) {
-	const { length } = $$(':checked', group);
+	const { length } = $$('[name=call]:checked', group);
 	for (const button of $$('.approve', group)) button.textContent = `Approve these ${length}`;
 	group.classList.toggle('done', $$('[data-call]', group).every((row) => row.matches('.done')));
 }
 
 // Answers
 
-const words = ({ state, by }) => state.replaceAll('_', ' ') + (by ? `, by ${by}` : '');
+const words = ({ state, by }) => state.replace('_', ' ') + (by ? `, by ${by}` : '');
 
 async function send(card, form, button) {
 	const { answer } = form.dataset;
@@ -179,7 +179,7 @@ async function send(card, form, button) {
 	card.ariaBusy = 'true';
 	const reply = await fetch(form.action, { method: 'POST', body, headers: { Accept: 'application/json' } })
 		.then((response) => response.json())
-		.catch(() => ({ error: { message: 'No reply. The list shows whether the answer arrived.' } }));
+		.catch(() => ({ error: { message: 'No reply. The list shows whether it arrived.' } }));
 	card.ariaBusy = 'false';
 	if (reply.error) {
 		if (reply.error.kind === 'stale') mark(card, 'stale', 'changed');
@@ -190,7 +190,7 @@ async function send(card, form, button) {
 	const outcomes = [reply].flat();
 	for (const outcome of outcomes) {
 		const element = find(outcome);
-		if (element) mark(element, outcome.ok && 'done', outcome.ok ? words(outcome) : outcome.message);
+		if (element?.matches(':not(.done)')) mark(element, outcome.ok && 'done', outcome.ok ? words(outcome) : outcome.message);
 		if (answer !== 'reject') sessionStorage.undo = `/history/${outcome.project}/${encodeURIComponent(outcome.call_id)}/undo`;
 	}
 	const refused = outcomes.find((outcome) => !outcome.ok);
@@ -303,7 +303,7 @@ function tick() {
 		if (time.textContent !== text) time.textContent = text;
 	}
 	for (const bar of $$('progress')) bar.value = at - bar.dataset.from;
-	// After a sleep of the machine the connection may be dead.
+	// After a sleep the connection may be dead.
 	if (source && Date.now() - ticked > 30_000) connect();
 	ticked = Date.now();
 }
