@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from holdfast.cli.reference import OUTPUTS, commands, objects
 from holdfast.cli.root import holdfast
 from holdfast.net.network_log import NETWORK_LOG, NetworkEntry, NetworkLog
+from holdfast.store.ledger import Ledger
 from tests.cli.command_line import Cli, Json
 from tests.cli.conftest import asking, cli
 from tests.cli.file_changes import change_files
@@ -33,7 +35,8 @@ def test_the_reference_names_the_output_of_every_command() -> None:
 def test_every_command_writes_the_fields_of_the_reference(asking: Cli) -> None:
     seen = dict(_outputs(asking))
     # They need more than a place: see test_cli_mcp* and test_cli_config.
-    elsewhere = {"mcp serve", "mcp review", "mcp login", "google login", "google logout", "config edit", "memory edit"}
+    servers = {"mcp serve", "mcp review", "mcp login", "serve run"}
+    elsewhere = servers | {"google login", "google logout", "config edit", "memory edit"}
     assert set(seen) == set(OUTPUTS) - {"config schema", "ledger export"} - elsewhere
     for command, (kind, written) in seen.items():
         assert f"`{kind}`" in OUTPUTS[command], command
@@ -48,7 +51,10 @@ def _outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
     yield "init", ("written", cli.run("init", "--json").lines)
     yield "call", ("result", cli.run("call", "calculator", "expression=1", "--json").lines)
     yield from _memory_outputs(cli)
+    yield from _cron_outputs(cli)
     yield "tools", ("tool", cli.run("tools", "--json").lines + cli.run("tools", "calculator", "--json").lines)
+    yield "notify status", ("notify channel", cli.run("notify", "--json").lines)
+    yield "notify test", ("notify channel", cli.run("notify", "test", "--json").lines)
     yield "google status", ("google login", cli.run("google", "status", "--json").lines)
     yield "policy show", ("policy", cli.run("policy", "show", "--json").lines)
     yield "policy explain", ("explanation", cli.run("policy", "explain", *write, "--json").lines)
@@ -87,6 +93,10 @@ def _outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
     yield "trust file", ("trust", cli.run("trust", "--yes", "--json").lines)
     yield "trust list", ("trust", cli.run("trust", "list", "--json").lines)
     yield "trust revoke", ("trust", cli.run("trust", "revoke", "--json").lines)
+    yield "serve people add", ("person", cli.run("serve", "people", "add", "ann", "--json").lines)
+    yield "serve people list", ("person", cli.run("serve", "people", "--json").lines)
+    yield "serve link", ("link", cli.run("serve", "link", "--as", "ann", "--json").lines)
+    yield "serve people remove", ("person", cli.run("serve", "people", "remove", "ann", "--json").lines)
     yield "doctor", ("finding", cli.run("--set", "sandbox.mode=off", "doctor", "--json").lines)
     yield "mcp install", ("installed", cli.run("mcp", "install", "claude", "--yes", "--json").lines)
     cli.configure('[mcp.servers.off]\nurl = "https://mcp.example/"\nenabled = false\n')
@@ -109,7 +119,7 @@ def test_the_objects_inside_a_result_have_the_fields_of_the_reference(asking: Cl
 
 @pytest.mark.spec("E1a")
 def test_an_empty_list_prints_no_line(cli: Cli) -> None:
-    for command in (("pending",), ("grants",), ("ledger",), ("changes",), ("trust", "list")):
+    for command in (("pending",), ("grants",), ("cron",), ("ledger",), ("changes",), ("trust", "list")):
         done = cli.run(*command, "--json")
         assert (done.code, done.out) == (0, ""), command
 
@@ -136,3 +146,15 @@ def _memory_outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
     yield "memory show", ("result", cli.run(*allowed, "show", item, "--json").lines)
     yield "memory export", ("written", cli.run(*allowed, "export", "out", "--json").lines)
     yield "memory forget", ("result", cli.run(*allowed, "forget", item, "--json").lines)
+
+
+def _cron_outputs(cli: Cli) -> Iterator[tuple[str, tuple[str, list[Json]]]]:
+    allowed = ("--set", 'tools.allow=["cron.*"]', "--set", 'approval.auto_approve=["$default", "cron.*"]', "cron")
+    added = cli.run(*allowed, "add", "* * * * *", "system.info", "--json").lines
+    yield "cron add", ("result", added)
+    yield "cron list", ("schedule", cli.run(*allowed, "list", "--json").lines)
+    with Ledger.open(cli.ledger_file) as ledger:
+        ledger.run(lambda tx: tx.execute("UPDATE schedules SET next_at = ?", (time.time() // 60 * 60,)))
+    yield "cron run", ("schedule", cli.run(*allowed, "run", "--json").lines)
+    removed = cli.run(*allowed, "remove", added[0]["structured"]["id"], "--json").lines
+    yield "cron remove", ("result", removed)

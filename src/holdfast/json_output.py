@@ -3,30 +3,40 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 
-from holdfast.contract.json import Doc
+from holdfast.contract.call import Decision, NamedFile, RunConditions
+from holdfast.contract.json import Args, Doc, Json
+from holdfast.contract.widening import Widening
 
 if TYPE_CHECKING:
-    from holdfast.agent.conversation import Slot
+    from collections.abc import Iterable, Sequence
+
+    from holdfast.agent.conversation import Diagnostic, Slot
     from holdfast.agent.events import AgentEvent, Outcome
+    from holdfast.chat.conversation import DocumentConversation
     from holdfast.chat.turns import Position
-    from holdfast.contract.call import Caller, Decision, PendingCall
+    from holdfast.config.layers import LayerReport
+    from holdfast.contract.call import Caller, PendingCall, ProcessIdentity
     from holdfast.contract.event import Event
     from holdfast.contract.result import Attachment, Result
+    from holdfast.contract.schedules import ScheduleStatus
     from holdfast.contract.tool import Tool
     from holdfast.factory.chat import ChatSession
     from holdfast.rules.decider import DecisionExplanation
     from holdfast.rules.skills import Skill
     from holdfast.runtime.runtime import Runtime
+    from holdfast.runtime.undo.restore import PathUndo
     from holdfast.store.entries import Grant
     from holdfast.store.people import Person
     from holdfast.store.queries import CallRecord
 
 JsonObject = dict[str, Any]
+CallerObject = dict[str, str | None]
 
 
 class Output(Struct):
@@ -49,18 +59,24 @@ class PendingOutput(Output):
     state: Annotated[str, Doc("pending or approved")]
     waits_for: Annotated[str, Doc("approval, result, or program (approved; the program that called it runs it)")]
     preview: Annotated[str, Doc("one line: what the call would do")]
-    args: Annotated[Any, Doc("the arguments")]
+    args: Annotated[Args, Doc("the arguments")]
     summary: Annotated[str, Doc("what it would do, in a few words")]
-    risk: Annotated[Any, Doc("the proposal's risk, or null")]
+    risk: Annotated[str | None, Doc("the proposal's risk, or null")]
     diff: Annotated[str | None, Doc("what it would change or run, or null")]
-    surroundings: Annotated[Any, Doc("of a command: where it runs, its sandbox, whether it can be undone; or null")]
-    decision: Annotated[Any, Doc("why it needs approval: verdict, source, reason")]
-    caller: Annotated[Any, Doc("the caller: interface, agent, provider, skill, session")]
+    surroundings: Annotated[
+        RunConditions | None, Doc("of a command: where it runs, its sandbox, whether it can be undone; or null")
+    ]
+    decision: Annotated[Decision, Doc("why it needs approval: verdict, source, reason")]
+    caller: Annotated[CallerObject, Doc("the caller: interface, agent, provider, skill, session")]
     cwd: Annotated[str, Doc("the directory it would run in")]
     held_at: Annotated[float, Doc("when it became pending, in seconds since 1970")]
     digest: Annotated[str, Doc("the digest that an approval is bound to")]
-    files: Annotated[Any, Doc("project files that its command names: path, and the digest of the content")]
+    files: Annotated[
+        tuple[NamedFile, ...], Doc("project files that its command names: path, and the digest of the content")
+    ]
     approver: Annotated[str | None, Doc("who approved it, or null")]
+    approvals_needed: Annotated[int, Doc("how many different people must approve it")]
+    approved_by: Annotated[Any, Doc("the identities that approved it so far, if it needs more than one")]
     waiting_pid: Annotated[int | None, Doc("the process that waits for the answer, or null")]
 
     @classmethod
@@ -84,6 +100,8 @@ class PendingOutput(Output):
             digest=pending_call.digest,
             files=pending_call.files,
             approver=pending_call.approver,
+            approvals_needed=pending_call.approvals_needed,
+            approved_by=pending_call.approved_by,
             waiting_pid=None if pending_call.waiter is None else pending_call.waiter.pid,
         )
 
@@ -138,18 +156,18 @@ def result_output(result: Result, pending_call: PendingCall | None = None) -> Js
 class ToolOutput(Output):
     name: Annotated[str, Doc("the tool's name")]
     api_name: Annotated[str, Doc("its name for model providers")]
-    aliases: Annotated[Any, Doc("its other names")]
+    aliases: Annotated[tuple[str, ...], Doc("its other names")]
     description: Annotated[str, Doc("what it does")]
     risk: Annotated[str, Doc("low, medium or high")]
     effects: Annotated[list[str] | None, Doc("its effects; [] is none, null is unknown")]
     source: Annotated[str, Doc("its source")]
-    groups: Annotated[Any, Doc("its groups")]
+    groups: Annotated[list[str], Doc("its groups")]
     timeout: Annotated[float | None, Doc("seconds, or null for the configured default")]
-    secrets: Annotated[Any, Doc("the secret scopes it needs")]
-    input_schema: Annotated[Any, Doc("JSON Schema of the arguments")]
-    output_schema: Annotated[Any, Doc("JSON Schema of `structured`, or null")]
+    secrets: Annotated[list[str], Doc("the secret scopes it needs")]
+    input_schema: Annotated[JsonObject, Doc("JSON Schema of the arguments")]
+    output_schema: Annotated[JsonObject | None, Doc("JSON Schema of `structured`, or null")]
     digest: Annotated[str, Doc("the digest of its definition")]
-    policy: Annotated[Any, Doc("the policy's decision about it: verdict, source, reason")]
+    policy: Annotated[Decision, Doc("the policy's decision about it: verdict, source, reason")]
     unavailable: Annotated[str | None, Doc("why it cannot be used on this machine, or null")]
 
     @classmethod
@@ -162,11 +180,11 @@ class ToolOutput(Output):
             risk=tool.risk,
             effects=None if tool.effects is None else sorted(tool.effects),
             source=tool.source,
-            groups=tool.groups,
+            groups=list(tool.groups),
             timeout=tool.timeout,
-            secrets=tool.required_secret_scopes,
-            input_schema=tool.input_schema,
-            output_schema=tool.output_schema,
+            secrets=list(tool.required_secret_scopes),
+            input_schema=dict(tool.input_schema),
+            output_schema=None if tool.output_schema is None else dict(tool.output_schema),
             digest=tool.digest,
             policy=policy,
             unavailable=None if tool.unavailable is None else tool.unavailable(),
@@ -210,17 +228,22 @@ class SkillOutput(Output):
 
 class ExplanationOutput(Output):
     tool: Annotated[str, Doc("the tool's name")]
-    decision: Annotated[Any, Doc("verdict, source and reason")]
-    steps: Annotated[Any, Doc("every stage: stage, source, priority, answer, reason, decided")]
+    decision: Annotated[Decision, Doc("verdict, source and reason")]
+    steps: Annotated[list[JsonObject], Doc("every stage: stage, source, priority, answer, reason, decided")]
     parts: Annotated[
-        Any, Doc("of a shell command: kind, text, inside (what contains it), verdict or null, rule, reason")
+        list[JsonObject],
+        Doc("of a shell command: kind, text, inside (what contains it), verdict or null, rule, reason"),
     ]
     depends: Annotated[bool, Doc("whether it was judged without arguments, which could change the decision")]
 
     @classmethod
     def of(cls, found: DecisionExplanation) -> ExplanationOutput:
         return cls(
-            tool=found.tool, decision=found.decision, steps=found.steps, parts=found.parts, depends=found.depends
+            tool=found.tool,
+            decision=found.decision,
+            steps=to_builtins(found.steps),
+            parts=to_builtins(found.parts),
+            depends=found.depends,
         )
 
 
@@ -229,18 +252,18 @@ class CallOutput(Output):
     tool: Annotated[str, Doc("the tool's name")]
     name_used: Annotated[str, Doc("the name the caller used")]
     state: Annotated[str, Doc("the state of the call")]
-    args: Annotated[Any, Doc("the arguments that were used")]
-    original_args: Annotated[Any, Doc("what the caller sent, if that differs")]
-    caller: Annotated[Any, Doc("the caller: interface, agent, provider, skill, session")]
+    args: Annotated[Args, Doc("the arguments that were used")]
+    original_args: Annotated[Json, Doc("what the caller sent, if that differs")]
+    caller: Annotated[CallerObject, Doc("the caller: interface, agent, provider, skill, session")]
     cwd: Annotated[str, Doc("the directory it ran in")]
-    widening: Annotated[Any, Doc("how its sandbox was widened, or null")]
+    widening: Annotated[Widening | None, Doc("how its sandbox was widened, or null")]
     parent: Annotated[str | None, Doc("the call it is nested in, or null")]
     received_at: Annotated[float, Doc("when it was received, in seconds since 1970")]
     began_at: Annotated[float | None, Doc("when it started to run, or null")]
     ended_at: Annotated[float | None, Doc("when it ended, or null")]
-    decisions: Annotated[Any, Doc("every decision about it: verdict, source, reason")]
+    decisions: Annotated[tuple[Decision, ...], Doc("every decision about it: verdict, source, reason")]
     answers: Annotated[
-        Any,
+        list[JsonObject],
         Doc(
             "the answers of people: kind, by, user (the operating system account), identity (who authenticated), "
             "message, at"
@@ -248,13 +271,13 @@ class CallOutput(Output):
     ]
     decided_by: Annotated[str, Doc("the person who answered last, else the rule that decided; empty while pending")]
     preview: Annotated[str, Doc("one line, as shown to a person; empty if nobody was asked")]
-    result: Annotated[Any, Doc("null, or an object `result`")]
-    entries: Annotated[Any, Doc("the numbers of its entries in the ledger")]
+    result: Annotated[JsonObject | None, Doc("null, or an object `result`")]
+    entries: Annotated[tuple[int, ...], Doc("the numbers of its entries in the ledger")]
 
     @classmethod
     def of(cls, record: CallRecord) -> CallOutput:
         call = record.call
-        answers = [
+        answers: list[JsonObject] = [
             {
                 "kind": given.answer.kind,
                 "by": given.answer.by,
@@ -288,11 +311,58 @@ class CallOutput(Output):
         )
 
 
+class ScheduleOutput(Output):
+    id: Annotated[str, Doc("the id of the schedule")]
+    expression: Annotated[str, Doc("when it is due: a cron expression")]
+    zone: Annotated[str, Doc("the time zone of the expression")]
+    tool: Annotated[str | None, Doc("the tool that it calls, or null")]
+    args: Annotated[Any, Doc("the arguments of the tool, or null")]
+    document: Annotated[str | None, Doc("the document that it advances, or null")]
+    message: Annotated[str, Doc("what it says in the document first")]
+    caller: Annotated[Any, Doc("whose rights it has: interface, agent, provider, skill, session")]
+    by: Annotated[str, Doc("who made it: interface and account")]
+    created: Annotated[float, Doc("when it was made, in seconds since 1970")]
+    call_id: Annotated[str, Doc("the call that added it")]
+    next_at: Annotated[float | None, Doc("when it is due next, in seconds since 1970, or null")]
+    last_at: Annotated[float | None, Doc("when it was due last and ran, or null")]
+    last_call: Annotated[str | None, Doc("the call of the last run, or null")]
+    last_state: Annotated[str, Doc("the state of that call, or the outcome of the document")]
+    last_message: Annotated[str, Doc("why the last run failed, if it did")]
+    missed: Annotated[int, Doc("how many runs did not take place")]
+    missed_note: Annotated[str, Doc("which runs were missed last, and why")]
+    running: Annotated[bool, Doc("whether a run is in progress")]
+
+    @classmethod
+    def of(cls, status: ScheduleStatus) -> ScheduleOutput:
+        schedule, work = status.schedule, status.schedule.work
+        return cls(
+            id=schedule.id,
+            expression=work.expression,
+            zone=work.zone,
+            tool=work.tool,
+            args=work.args,
+            document=work.document,
+            message=work.message,
+            caller=_caller(schedule.caller),
+            by=schedule.by,
+            created=schedule.created,
+            call_id=schedule.call,
+            next_at=status.next_at,
+            last_at=status.last_at,
+            last_call=status.last_call,
+            last_state=status.last_state,
+            last_message=status.last_message,
+            missed=status.missed,
+            missed_note=status.missed_note,
+            running=status.running,
+        )
+
+
 class GrantOutput(Output):
     id: Annotated[str, Doc("the id of the grant")]
     tool: Annotated[str, Doc("the tool it allows")]
     scope: Annotated[str, Doc("once, session, project or user")]
-    rule: Annotated[Any, Doc("the calls that it covers")]
+    rule: Annotated[Args, Doc("the calls that it covers")]
     by: Annotated[str, Doc("who created it")]
     created: Annotated[float, Doc("when, in seconds since 1970")]
     expires: Annotated[float | None, Doc("until when, or null")]
@@ -323,6 +393,23 @@ class PolicyOutput(Output):
     layers: Annotated[
         list[JsonObject], Doc("the configuration files: name, path, digest, trusted, applied, keys, ignored")
     ]
+
+    @classmethod
+    def of(cls, runtime: Runtime, layers: Iterable[LayerReport]) -> PolicyOutput:
+        from holdfast.rules.policy_text import SECTIONS, policy_words
+
+        config = runtime.config
+        return cls(
+            words=policy_words(config),
+            **{section: to_builtins(getattr(config, section)) for section in SECTIONS},
+            protected=config.protected,
+            chain=[
+                {"name": voice.name, "priority": voice.priority, "description": voice.description}
+                for voice in runtime.approvals.chain.get_all()
+            ],
+            caps=[cap.name for cap in runtime.approvals.caps],
+            layers=[to_builtins(layer) for layer in layers],
+        )
 
 
 class FuzzingOutput(Output):
@@ -363,6 +450,16 @@ class ChangeOutput(Output):
     undo: Annotated[str, Doc("put_back (as the call left it), already (as before the call) or refused")]
     why: Annotated[str | None, Doc("why it cannot be put back, or null")]
     diff: Annotated[str | None, Doc("the diff, with --diff; otherwise null")]
+
+    @classmethod
+    def of(cls, item: PathUndo, call_id: str, diff: str | None) -> ChangeOutput:
+        path, why = json_path(item.path), json_path(item.why) or None
+        return cls(call_id=call_id, path=path, kind=item.change.kind, undo=item.action, why=why, diff=diff)
+
+
+def json_path(path: str) -> str:
+    """Escape bytes that are not UTF-8, which JSON cannot hold."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 class ChangingCallOutput(Output):
@@ -495,6 +592,61 @@ class DocumentOutput(Output):
     since_you: Annotated[int, Doc("how many of them since your last message")]
     usage: Annotated[Any, Doc("the tokens of all its replies, as in `outcome`")]
 
+    @classmethod
+    def of(
+        cls,
+        conversation: DocumentConversation,
+        runtime: Runtime,
+        *,
+        driver: ProcessIdentity | None,
+        model: str,
+        trusted: bool | None,
+        problems: Sequence[Diagnostic],
+    ) -> DocumentOutput:
+        """Build the object. `driver` is the process that advances it, `problems` are those of its frontmatter."""
+        from holdfast.chat.turns import first_pending, reply_indexes
+
+        slots = conversation.slots()
+        return cls(
+            path=str(conversation.path),
+            next=_next_step(conversation, slots),
+            pid=None if driver is None else driver.pid,
+            model=model,
+            trusted=trusted,
+            slots=[SlotOutput.of(slot, runtime) for slot in slots],
+            diagnostics=to_builtins([*problems, *conversation.diagnostics()]),
+            cursor=position(first_pending(conversation.document)),
+            replies=len(reply_indexes(conversation.document)),
+            since_you=conversation.turns_since_user(),
+            usage=conversation.usage,
+        )
+
+
+NEXT_STEPS = {
+    "categorise": "new calls are judged",
+    "execute": "answered calls run",
+    "pending": "you answer the pending calls",
+    "edited": "you remove the fence around your text",
+    "send": "the model replies",
+    "yours": "you write a message",
+}
+"""What happens next to a document, in words."""
+
+
+def _next_step(conversation: DocumentConversation, slots: Sequence[Slot]) -> str:
+    """Return what happens when the document is advanced: a key of `NEXT_STEPS`."""
+    from holdfast.agent.conversation import Status
+
+    if not slots:
+        return "send" if conversation.awaits_reply() else "yours"
+    if any(slot.status is None for slot in slots):
+        return "categorise"
+    if all(slot.status is Status.PENDING and not slot.text.strip() for slot in slots):
+        return "pending"
+    if any(slot.status is Status.APPROVED and slot.text.strip() for slot in slots):
+        return "edited"
+    return "execute"
+
 
 class StopOutput(Output):
     path: Annotated[str | None, Doc("the document")]
@@ -511,7 +663,7 @@ class ServingOutput(Output):
 class DaemonOutput(Output):
     url: Annotated[str, Doc("the address of the page and the API")]
     link: Annotated[str, Doc("a link that logs in once")]
-    socket: Annotated[str, Doc("the private unix socket")]
+    socket: Annotated[str | None, Doc("the private unix socket; null if another daemon has it")]
 
 
 class LinkOutput(Output):
@@ -569,6 +721,13 @@ class GoogleLoginOutput(Output):
     families: Annotated[list[str], Doc("the families that it covers")]
     granted_at: Annotated[str | None, Doc("when access was granted, or null")]
     reason: Annotated[str, Doc("why it cannot be used, or empty")]
+
+
+class NotifyChannelOutput(Output):
+    channel: Annotated[str, Doc("terminal, desktop, webhook or ntfy")]
+    state: Annotated[Literal["on", "off", "sent", "failed"], Doc("on or off; with `notify test`: sent, failed or off")]
+    target: Annotated[str, Doc("the sequence, the program or the origin of the address; empty if it is off")]
+    reason: Annotated[str, Doc("why it is off or failed, or empty")]
 
 
 class InstalledOutput(Output):
@@ -648,6 +807,6 @@ def call_preview(name: str, arguments: str, runtime: Runtime, width: int = 160) 
     return preview(name, args, width, None if tool is None else tool.format_preview)
 
 
-def _caller(caller: Caller) -> JsonObject:
+def _caller(caller: Caller) -> CallerObject:
     names = ("interface", "agent", "provider", "skill", "session")
     return {name: getattr(caller, name) for name in names}

@@ -321,3 +321,22 @@ def test_all_pending_calls_are_shown_before_one_yes_approves_them(asking: Cli) -
         person.press(b"y")
         assert person.finish() == 0
     assert (asking.project / "a").exists() and (asking.project / "b").exists()
+
+
+@pytest.mark.spec("E7e")
+def test_the_first_of_two_approvals_leaves_the_call_pending_and_is_not_asked_for_again(asking: Cli) -> None:
+    asking.configure('[approval]\nauto_approve = []\ntwo_people = "low"\n')
+    with Terminal(asking, *WRITE, columns=120) as person:
+        person.expect("0 of 2 approvals; two people must approve")
+        person.expect(PROMPT)
+        person.type("y")
+        person.expect("1 of 2 approvals; another person must approve")
+        assert person.finish() == 4
+    (pending,) = asking.run("pending", "--json").lines
+    assert pending["approvals_needed"] == 2 and len(pending["approved_by"]) == 1
+    refused = asking.run("approve", pending["call_id"], "--by", "another")
+    assert refused.code == 2 and "have already approved call" in refused.err
+    assert "1 of 2 approvals" in asking.run("pending").out
+    assert not (asking.project / "notes.txt").exists()
+    assert asking.run("reject", pending["call_id"]).code == 0
+    assert asking.run("pending").out == "Nothing is pending.\n"

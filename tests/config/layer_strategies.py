@@ -115,6 +115,7 @@ layers: st.SearchStrategy[Table] = _table(
             max_size=2,
         ),
         max_risk=st.sampled_from(["low", "medium", "high"]),
+        two_people=st.sampled_from(["low", "medium", "high"]),
         on_error=st.sampled_from(["skip", "ask"]),
         widen=st.lists(st.sampled_from(["hosts", "network", "outside"]), max_size=2, unique=True),
         expires=st.sampled_from([60, 3600]),
@@ -215,7 +216,12 @@ def _leaves(layer: PolicyLayer, tool: str) -> bool:
 
 
 def severity(config: Config, tool: str) -> int:
-    """0 approve, 1 ask, 2 deny: the chain of list, sandbox and catch-all under `max_risk`."""
+    """0 approve, 1 ask, 2 deny: the chain of list, sandbox and catch-all under `max_risk` and `two_people`."""
+    two = config.approval.two_people
+    return max(_chain_severity(config, tool), int(two is not None and RISKS[tool].level >= two.level))
+
+
+def _chain_severity(config: Config, tool: str) -> int:
     approval = config.approval
     presets = {**BUILTIN_PRESETS, **approval.presets}
     names = approval.auto_approve

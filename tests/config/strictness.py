@@ -22,6 +22,7 @@ from holdfast.config.config import (
     MinioConfig,
     ModelConfig,
     ModelProvider,
+    NotifyConfig,
     PolicyLayer,
     Preset,
     SandboxConfig,
@@ -75,6 +76,7 @@ def looser_options(one: Config, other: Config) -> list[str]:
         ("memory.embedder", one.memory.embedder == other.memory.embedder),
         ("memory.max_item_bytes", one.memory.max_item_bytes <= other.memory.max_item_bytes),
         *_minio(one.minio, other.minio),
+        *_notify(one.notify, other.notify),
         ("google.client_id", one.google.client_id == other.google.client_id),
         ("google.account", one.google.account == other.google.account),
         ("google.families", set(one.google.families) <= set(other.google.families)),
@@ -123,6 +125,12 @@ def _minio(one: MinioConfig, other: MinioConfig) -> tuple[Check, ...]:
     )
 
 
+def _notify(one: NotifyConfig, other: NotifyConfig) -> tuple[Check, ...]:
+    """A project may neither redirect notifications nor silence them."""
+    names = NotifyConfig.__struct_fields__
+    return tuple((f"notify.{name}", getattr(one, name) == getattr(other, name)) for name in names)
+
+
 def _browser(one: BrowserConfig, other: BrowserConfig) -> tuple[Check, ...]:
     limits = ("navigation_timeout", "action_timeout", "max_browsers", "max_downloads", "max_download_bytes")
     fixed = ("executable", "user_agent")
@@ -169,6 +177,10 @@ def _approval(one: ApprovalConfig, other: ApprovalConfig) -> tuple[Check, ...]:
         (
             "approval.max_risk",
             other.max_risk is None or (one.max_risk is not None and one.max_risk.level <= other.max_risk.level),
+        ),
+        (
+            "approval.two_people",
+            other.two_people is None or (one.two_people is not None and one.two_people.level <= other.two_people.level),
         ),
         ("approval.on_error", one.on_error == "ask" or other.on_error == "skip"),
         ("approval.narrow", all(names in one.narrow for names in other.narrow)),

@@ -107,6 +107,7 @@ LOOSER: list[tuple[str, Any]] = [
     ("approval.commands", [{"rule": "make test", "verdict": "approve"}]),
     ("approval.widen", ["hosts", "network", "outside"]),
     ("approval.max_risk", "high"),
+    ("approval.two_people", "high"),
     ("approval.on_error", "skip"),
     ("approval.expires", 99_999),
     ("pending.ttl", 9_999_999),
@@ -174,6 +175,15 @@ LOOSER: list[tuple[str, Any]] = [
     ("minio.region", "evil-1"),
     ("minio.access_key", "evil"),
     ("minio.secret", "other"),
+    ("notify.terminal", False),
+    ("notify.desktop", False),
+    ("notify.webhook", "https://evil.example/hook"),
+    ("notify.webhook_secret", "other"),
+    ("notify.ntfy", "https://evil.example/topic"),
+    ("notify.ntfy_token", "other"),
+    ("notify.burst", 600),
+    ("notify.quiet", "00:00-23:59"),
+    ("notify.min_risk", "high"),
     ("minio.style", "virtual"),
     ("minio.ca_file", "evil.pem"),
     ("minio.timeout", 9999),
@@ -232,7 +242,14 @@ STRICT: Table = {
         "providers": {"p": {"deny": ["web.*"]}},
         "skills": {"s": "here"},
     },
-    "approval": {"auto_approve_sandboxed": False, "max_risk": "low", "on_error": "ask", "expires": 60, "widen": []},
+    "approval": {
+        "auto_approve_sandboxed": False,
+        "max_risk": "low",
+        "two_people": "low",
+        "on_error": "ask",
+        "expires": 60,
+        "widen": [],
+    },
     "pending": {"ttl": 60},
     "confirmation": {"autonomy": "cautious", "actions": {"file.*": "confirm"}},
     "sandbox": {"mode": "required", "cpu_seconds": 10},
@@ -317,7 +334,8 @@ def test_a_looser_value_is_ignored_and_reported_by_key(
         "browser.executable", "media.vision_model", "media.transcription_model", "media.whisper_model",
         "minio.endpoint", "minio.public_endpoint", "minio.bucket", "minio.region", "minio.access_key", "minio.secret",
         "minio.buckets", "minio.style", "minio.ca_file", "google.client_id", "google.account", "google.endpoint",
-        "k8s.kubeconfig", "k8s.exec_plugins", "k8s.insecure",
+        "k8s.kubeconfig", "k8s.exec_plugins", "k8s.insecure", "notify.webhook", "notify.webhook_secret",
+        "notify.ntfy", "notify.ntfy_token",
     ):  # fmt: skip
         assert "only from user-level config" in notice
     else:
@@ -354,6 +372,7 @@ def test_a_stricter_value_applies_without_trust(load_here: LoadHere, write_proje
         tools.default_timeout = 5
         tools.agents.bot.profile = "minimal"
         approval.max_risk = "low"
+        approval.two_people = "medium"
         approval.on_error = "ask"
         approval.auto_approve_sandboxed = false
         approval.presets."$locked".deny = ["shell.exec"]
@@ -373,6 +392,7 @@ def test_a_stricter_value_applies_without_trust(load_here: LoadHere, write_proje
     assert config.tools.deny == ("web.*",) and config.tools.default_timeout == 5
     assert config.tools.agents == {"bot": PolicyLayer(profile="minimal")}
     assert config.approval.max_risk is Risk.LOW and config.approval.on_error == "ask"
+    assert config.approval.two_people is Risk.MEDIUM
     assert not config.approval.auto_approve_sandboxed
     assert config.approval.presets == {"$locked": Preset(deny=("shell.exec",))}
     assert config.confirmation.autonomy == "cautious" and config.confirmation.actions == {"file.*": "confirm"}

@@ -1,4 +1,4 @@
-"""References to secrets (`${secret:SCOPE}`) in the configuration of MCP servers."""
+"""References to secrets: `${secret:SCOPE}` in the configuration of MCP servers, and names in `[notify]`."""
 
 from __future__ import annotations
 
@@ -34,6 +34,15 @@ def test_a_reference_to_an_unknown_secret_is_an_error(load_here: LoadHere) -> No
         config = load_here(flags={f"mcp.servers.{name}": said}).config
         with pytest.raises(ConfigError, match=rf"^{where}: there is no secret 'tokne'. Did you mean 'token'\?"):
             check_references(config)
+
+
+@pytest.mark.spec("E7n")
+@pytest.mark.parametrize("option", ["webhook_secret", "ntfy_token"])
+def test_a_secret_pasted_into_notify_is_an_error_that_does_not_repeat_it(load_here: LoadHere, option: str) -> None:
+    check_references(load_here(flags={f"notify.{option}": "token"}).config)
+    with pytest.raises(ConfigError, match=rf"^notify\.{option} is not the name of a secret\.") as found:
+        check_references(load_here(flags={f"notify.{option}": "tk_pasted"}).config)
+    assert "tk_pasted" not in str(found.value)
 
 
 @pytest.mark.spec("K1", "A5a")

@@ -7,9 +7,9 @@ import pytest
 from holdfast import Answer, PendingCall, open_runtime
 from holdfast.factory.chat import open_chat
 from holdfast.json_output import CallOutput
-from holdfast.store.process_identity import os_user
+from holdfast.store.process_identity import os_user, own_identity
 from tests.agent.scripted_model import ScriptedModel, scripted_reply
-from tests.factory.chat_project import ChatProject, asking_model, mark_approved
+from tests.factory.chat_project import ChatProject, advance_again, asking_model, make_pending, mark_approved
 from tests.runtime.support import run
 
 pytestmark = pytest.mark.spec("E7a")
@@ -90,3 +90,27 @@ def test_an_answer_keeps_the_identity_that_its_interface_authenticated(chat_proj
         ("approve", "token:ann"),
     ]
     assert shown.answers[0]["user"] == os_user()
+
+
+@pytest.mark.spec("E7e")
+def test_an_approval_in_a_document_leaves_a_call_for_two_people_pending(chat_project: ChatProject) -> None:
+    (chat_project.root / "holdfast.toml").write_text('[approval]\ntwo_people = "low"\n')
+    make_pending(chat_project)
+    for _ in range(2):
+        mark_approved(chat_project)
+        outcome, warned, _ = advance_again(chat_project)
+        assert outcome.kind == "pending"
+        assert any("another person must approve" in text.lower() for text in warned), warned
+        assert "status=pending" in chat_project.document.read_text()
+        assert not (chat_project.root / "Makefile").exists()
+
+    async def second() -> None:
+        async with open_runtime(chat_project.root) as runtime:
+            (held,) = runtime.pending.list()
+            assert held.approved_by == (own_identity(),)
+            await runtime.answer(held.call.id, Answer(kind="approve", by="Bob", identity="token:bob"))
+
+    run(second())
+    assert not (chat_project.root / "Makefile").exists(), "it runs where its document is open"
+    chat_project.advance(ScriptedModel(scripted_reply("Done.")))
+    assert (chat_project.root / "Makefile").read_text() == "x"

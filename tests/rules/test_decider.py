@@ -27,6 +27,7 @@ from holdfast.rules.decider import (
     max_risk_cap,
     protected_path_cap,
     sending_cap,
+    two_people_cap,
 )
 from holdfast.rules.from_config import SHELL_PARTS, standard_caps, standard_chain
 from holdfast.rules.resolvers import CONFIG, GRANTS, PURE
@@ -128,6 +129,15 @@ def test_a_list_approves_up_to_the_configured_risk(limit: Risk, risk: Risk, verd
     chain = standard_chain(ApprovalConfig(max_risk=limit))
     decider = Decider(chain, standard_caps(ApprovalConfig(max_risk=limit), chain))
     assert decider.decide(approval_request(WRITE, {"path": "a"}, risk=risk)).verdict is verdict
+
+
+@pytest.mark.spec("E7e")
+@pytest.mark.parametrize("source", [CONFIG, PURE, GRANTS, "a program"])
+def test_two_people_applies_to_every_approval_from_its_risk_on(source: str) -> None:
+    cap = two_people_cap(Risk.MEDIUM)
+    for risk, verdict in ((Risk.LOW, Verdict.APPROVE), (Risk.MEDIUM, Verdict.ASK), (Risk.HIGH, Verdict.ASK)):
+        request = approval_request(WRITE, risk=risk)
+        assert apply_caps(Decision(Verdict.APPROVE, source, ""), [cap], request).decision.verdict is verdict
 
 
 @pytest.mark.spec("A6")

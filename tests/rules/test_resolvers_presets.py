@@ -24,7 +24,8 @@ def test_the_readonly_preset_approves_local_tools_that_only_read() -> None:
     policy = ListPolicy(["$readonly"])
     assert {about.name for about in builtin_tools() if verdict(policy, about) is Verdict.APPROVE} == {
         "file.read", "file.list", "file.find", "code.search", "git.status", "git.diff", "git.log", "system.info",
-        "output.read", "process.status", "process.output", "process.list", "skill.load", "sessions.list", "memory.read",
+        "output.read", "process.status", "process.output", "process.list", "skill.load", "sessions.list", "cron.list",
+        "memory.read",
         "memory.list", "memory.search", "browser.find", "browser.screenshot", "browser.text", "browser.wait",
         "media.send", "image.analyze", "audio.transcribe",
     }  # fmt: skip

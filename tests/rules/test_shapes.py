@@ -31,8 +31,8 @@ def _command(text: str) -> str:
 
 
 def test_calls_that_differ_only_in_values_have_the_same_shape() -> None:
-    one = {"path": "a.txt", "lines": [1, 2], "options": {"mode": "fast", "depth": 3}}
-    other = {"path": "b/c.txt", "lines": [7], "options": {"mode": "slow", "depth": 4}}
+    one: Args = {"path": "a.txt", "lines": [1, 2], "options": {"mode": "fast", "depth": 3}}
+    other: Args = {"path": "b/c.txt", "lines": [7], "options": {"mode": "slow", "depth": 4}}
     assert _shape(one) == _shape(other)
 
 

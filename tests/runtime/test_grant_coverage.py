@@ -55,16 +55,16 @@ def test_a_preview_names_the_past_and_pending_calls_that_the_grant_covers(tmp_pa
     asked, also = _held(runtime, "look", "three"), _held(runtime, "look", "six")
     _held(runtime, "other", "one")
 
-    wide = run(runtime.preview_grant(asked, "project", by="ann", width="tool"))
+    wide = run(runtime.grant_coverage.preview(asked, "project", by="ann", width="tool"))
     assert [record.call.args["text"] for record in wide.past] == ["four", "three", "two", "one"]
     assert [record.state for record in wide.past][:2] == [State.REJECTED, State.DONE]
     assert [pending.call.id for pending in wide.pending] == [asked.call.id, also.call.id]
     assert wide.compared == 4
 
-    narrow = run(runtime.preview_grant(asked, "project", by="ann"))
+    narrow = run(runtime.grant_coverage.preview(asked, "project", by="ann"))
     assert [record.call.args["text"] for record in narrow.past] == ["three"]
     assert [pending.call.id for pending in narrow.pending] == [asked.call.id]
-    assert len(run(runtime.preview_grant(asked, "project", by="ann", width="tool", limit=2)).past) == 2
+    assert len(run(runtime.grant_coverage.preview(asked, "project", by="ann", width="tool", limit=2)).past) == 2
     assert runtime.ledger is not None and runtime.ledger.grants.list(every=True) == []
 
 
@@ -73,10 +73,10 @@ def test_a_preview_is_refused_for_what_was_not_shown_and_for_what_is_too_wide(tm
     runtime = runtime_in(tmp_path, note, nobody="pending")
     asked = _held(runtime, "note", "a")
     with pytest.raises(GrantRefused):
-        run(runtime.preview_grant(asked, "project", width="tool"))
+        run(runtime.grant_coverage.preview(asked, "project", by="ann", width="tool"))
     changed = runtime_in(tmp_path, note.with_(description="Something else."), nobody="pending")
     with pytest.raises(StaleApproval):
-        run(changed.preview_grant(asked, "project"))
+        run(changed.grant_coverage.preview(asked, "project", by="ann"))
 
 
 def _allow_and_apply(runtime: Runtime, asked: PendingCall, **options: Any) -> tuple[Grant, list[CoveredCall]]:

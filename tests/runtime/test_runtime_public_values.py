@@ -100,7 +100,6 @@ async def _used(runtime: Runtime, method: str, given: dict[str, Any]) -> object:
         "respond": {"call_id": pending.call_id, "output": "x"},
         "resolve": {"request_id": pending_call.call.request, "call_id": pending.call_id, "result": "x"},
         "allow": {"pending": pending_call, "scope": "session"},
-        "preview_grant": {"pending": pending_call, "scope": "session"},
         "approve_covered": {"grant": None, "by": "ann"},
         "cancel": {"call_id": pending.call_id},
         "undo": {"call_id": pending.call_id},

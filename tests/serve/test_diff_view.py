@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,8 @@ from holdfast.text.escape import escape_once
 from tests.serve.hostile_text import ATTACKS, HOSTILE
 from tests.serve.html_tree import Node, parse
 from tests.soak import rounds
+
+pytestmark = pytest.mark.spec("O1d")
 
 LINES = st.lists(st.sampled_from(("a", "b", "c d e", "c d f", "", "-- x", "++ y", *ATTACKS)), max_size=30)
 DIFF = st.tuples(LINES, LINES, st.integers(0, 20)).map(
@@ -119,7 +122,17 @@ def test_text_that_is_escaped_already_is_not_escaped_again() -> None:
 
 
 def test_megabytes_are_shown_whole_and_at_a_bounded_size() -> None:
-    text = unified_diff(None, "<b>\x1b\u202e " * 200_000, "a.txt", max_lines=None)
+    long, hostile = "x" * 1_000_000, "<b>\x1b\u202e " * 20_000
+    text = unified_diff(None, f"{long}\n{hostile}", "a.txt", max_lines=None)
     shown = diff_html(text)
-    assert len(shown) < 20 * len(text)
-    assert rows(parse(shown))[3].text() == f"{visible_line(text.split(chr(10))[3])}\n"
+    assert len(shown) < 3 * len(text)
+    assert texts(parse(shown).all("ins")) == [f"+{long}\n", f"{visible_line(f'+{hostile}')}\n"]
+
+
+def test_no_words_are_compared_beyond_the_limit() -> None:
+    before = [f"{number} a b c d e f {number}" for number in range(990)]
+    after = [line.replace("a b", "b a").replace("e f", "f e") for line in before]
+    root = diff_of("\n".join(before), "\n".join(after))
+    marked = [row for row in rows(root) if row.all("mark")]
+    assert 0 < len(marked) < 1980
+    assert rows(root)[3].all("mark") and not rows(root)[-1].all("mark")

@@ -10,14 +10,18 @@ from holdfast.contract.call import Answer, Call, Caller, Decision, PendingCall, 
 from holdfast.contract.enums import State, Verdict
 from holdfast.contract.json import Args, digest_of
 from holdfast.contract.result import Result
+from holdfast.contract.schedules import Schedule, ScheduledWork
 from holdfast.store.entries import BeforeImage
 from holdfast.store.ledger import Ledger
 from holdfast.store.process_identity import this_process
+from holdfast.store.schedules import new_schedule_id
 
 APPROVED = Decision(Verdict.APPROVE, "urn:holdfast:approval:config", "It is in the list.")
 ASKED = Decision(Verdict.ASK, "urn:holdfast:approval:config", "No rule covers it.")
 DONE = Result(True, "done\n")
 YES = Answer(kind="approve", by="ada")
+SCHEDULED = 1_800_000_000.0
+"""When schedules are made, a full hour: 2027-01-15 08:00 UTC."""
 _numbers = count(1)
 
 
@@ -60,3 +64,21 @@ def dead_process() -> ProcessIdentity:
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait(30)
     return ProcessIdentity(child.pid, this_process().started)
+
+
+def make_schedule(expression: str = "* * * * *", *, zone: str = "UTC", document: str | None = None) -> Schedule:
+    return Schedule(
+        id=new_schedule_id(),
+        work=ScheduledWork(
+            expression=expression,
+            zone=zone,
+            document=document,
+            tool=None if document else "note",
+            args=None if document else {"text": "x"},
+        ),
+        caller=Caller(interface="cron"),
+        cwd="/project",
+        by="cli:ada",
+        call="c1",
+        created=SCHEDULED,
+    )

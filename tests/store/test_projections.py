@@ -9,8 +9,9 @@ import pytest
 
 from holdfast.store.ledger import Ledger
 from holdfast.store.projections import TABLES, ExpectedTables, first_mismatch
+from holdfast.store.schedules import ScheduleStore
 from holdfast.store.trust import TrustStore
-from tests.store.calls import APPROVED, DONE, YES, begin, make_call, make_pending
+from tests.store.calls import APPROVED, DONE, YES, begin, make_call, make_pending, make_schedule
 
 
 def replay(ledger: Ledger) -> ExpectedTables:
@@ -36,6 +37,10 @@ async def fill(ledger: Ledger) -> None:
     revoked = ledger.grants.add(tool="b", pattern={}, scope="project", by="ada")
     ledger.grants.revoke(revoked.id, by="ada")
     ledger.grants.add(tool="c", pattern={"path": "x"}, scope="project", by="ada")
+    store, kept, removed = ScheduleStore(ledger), make_schedule(), make_schedule()
+    for schedule in (kept, removed):
+        store.add(schedule, schedule.created)
+    store.remove(removed.id, by="ada", call=ended.id)
 
 
 @pytest.mark.spec("X10")

@@ -37,7 +37,8 @@ CODING = MINIMAL | PROCESSES | MEMORY | BROWSER | {"file.write", "file.edit", "s
 K8S = {"k8s.pods", "k8s.deployments", "k8s.logs"}
 MEDIA = {"media.send", "image.analyze", "audio.transcribe"}
 STORAGE = {"minio.share", "minio.ingest", "minio.sync"}
-FULL = CODING | GOOGLE | K8S | MEDIA | STORAGE | {"sessions.list", "sessions.delete", "web.search"}
+CRON = {"cron.list", "cron.add", "cron.remove"}
+FULL = CODING | CRON | GOOGLE | K8S | MEDIA | STORAGE | {"sessions.list", "sessions.delete", "web.search"}
 NEW = """
 from holdfast.contract.tool import Tool
 
@@ -87,6 +88,7 @@ def test_each_profile_has_the_built_ins_that_the_specification_names() -> None:
         ("web", BROWSER | {"web.fetch", "web.search"}),
         ("browser", BROWSER),
         ("k8s", K8S),
+        ("cron", CRON),
         ("gmail", {"gmail.search", "gmail.read"}),
         ("gcal", {"gcal.events"}),
         ("gdocs", {"gdocs.read"}),
@@ -101,7 +103,7 @@ def test_each_group_has_the_built_ins_that_the_specification_names(group: str, n
 
 @pytest.mark.spec("A6")
 def test_each_preset_has_the_built_ins_that_the_specification_names() -> None:
-    reading = READING | {"process.status", "process.output", "process.list", "skill.load", "sessions.list"}
+    reading = READING | {"process.status", "process.output", "process.list", "skill.load", "sessions.list", "cron.list"}
     reading |= MEDIA | LOOKING | MEMORY - {"memory.write", "memory.forget"}
     assert approved_by("$readonly") == reading
     assert approved_by("$default") == reading | {"file.write", "file.edit", "browser.close"}

@@ -19,7 +19,7 @@ from holdfast.contract.enums import ENDS, Failure, State, Verdict
 from holdfast.contract.errors import CallError, NotPending, StaleApproval, UnknownCall
 from holdfast.contract.result import Result
 from holdfast.runtime.pending import POLL_SECONDS
-from holdfast.runtime.results import ABORTED
+from holdfast.runtime.results import ABORTED, approvals_so_far
 from holdfast.store import process_identity
 
 RUN_ACTIONS: Final = frozenset({SlotAction.RUN, SlotAction.APPROVE, SlotAction.RESUME, SlotAction.AWAIT})
@@ -227,6 +227,9 @@ class CallRunner:
                 context.warn(f"{changed}, so the approval no longer counts. Review it again.")
             if result.failure is Failure.STALE:
                 context.warn(f"Call '{slot.use.id}' was not run: {result.error}")
+            elif state.pending is not None and state.pending.approved_by:
+                approvals = approvals_so_far(state.pending)
+                context.warn(f"Call '{slot.use.id}' has {approvals}: holdfast approve {slot.call.call_id}")
             return None if state.pending is None else SetStatus(slot, Status.PENDING)
         if result.state not in ENDS:
             context.deferred.add((slot.turn, slot.use))

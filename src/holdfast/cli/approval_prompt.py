@@ -18,15 +18,18 @@ from holdfast.cli.project_context import whoami
 from holdfast.cli.prompt import PromptDismissed, exclusive_terminal, page, read_key, read_line
 from holdfast.cli.prompt import edit_text as edit_text
 from holdfast.contract.call import Answer, PendingCall
+from holdfast.contract.enums import State
 from holdfast.contract.errors import CallError, HoldfastError, NotPending, UnknownCall
 from holdfast.contract.widening import Widening, merge_widenings
 from holdfast.rules.grant_text import FULL_WIDTH, describe_grant
 from holdfast.rules.grants import Width
 from holdfast.runtime.approvals import describe_changes
 from holdfast.runtime.grant_coverage import GrantOption
+from holdfast.runtime.results import approvals_so_far
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.entries import Grant, Scope
-from holdfast.text.escape import escape, escape_once
+from holdfast.store.process_identity import own_identity
+from holdfast.text.escape import escape, escape_name, escape_once
 from holdfast.text.times import format_time
 
 ASK_USER: Final = "ask.user"
@@ -152,6 +155,9 @@ class TerminalAsker:
             await self._ask_until_answered(pending)
 
     async def _ask_until_answered(self, pending: PendingCall) -> None:
+        if own_identity() in pending.approved_by:
+            print_message(f"You have approved call {escape_name(pending.call.id)}: {approvals_so_far(pending)}.")
+            return
         shown: PendingCall | None = None
         try:
             while True:
@@ -177,7 +183,9 @@ class TerminalAsker:
                 return pending if answer is None else answer
             about = pending if answer.widen else self._unwidened(pending)
             self.answered = True  # set first: the call may run even if this is cancelled before `answer` returns
-            await self._runtime.lifecycle.answer(pending.call.id, answer, digest=about.digest)
+            answered = await self._runtime.lifecycle.answer(pending.call.id, answer, digest=about.digest)
+            if answered.state is State.PENDING:
+                print_message(f"Call {escape_name(pending.call.id)} has {approvals_so_far(answered)}.")
         except (NotPending, UnknownCall) as error:
             print_message(escape_once(str(error)))
         except HoldfastError as error:

@@ -66,11 +66,11 @@ def run_call(
         args = _parse(runtime, name, words) if runtime.registry.ready else tuple(words)
         call = _call_and_ask if console.can_ask() and not pending and not headless else _call
         result, pending_call, seen = asyncio.run(call(runtime, name, args))
-        state, hint = runtime.workspace.state, _hint(runtime, name, result)
+        state, hint = runtime.workspace.state, refusal_hint(runtime, name, result)
     return show_result(result, pending_call, as_json=as_json, state=state, seen=seen, raw=raw, hint=hint, save=save)
 
 
-def _hint(runtime: Runtime, name: str, result: Result) -> str:
+def refusal_hint(runtime: Runtime, name: str, result: Result) -> str:
     """Return what the user can change so that a refused call is allowed; empty if nothing is known."""
     tool = runtime.registry.find(name)
     if tool is None:

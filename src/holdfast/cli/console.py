@@ -222,5 +222,10 @@ def is_terminal(stream: TextIO | None) -> bool:
         return False
 
 
+def terminal() -> TextIO | None:
+    """The stream that reaches the user's terminal, if one does."""
+    return next((stream for stream in (sys.stderr, sys.stdout) if is_terminal(stream)), None)
+
+
 def _has_colour(stream: TextIO) -> bool:
     return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

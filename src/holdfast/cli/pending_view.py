@@ -31,6 +31,7 @@ from holdfast.runtime.call_description import (
     preview_text,
     run_conditions,
 )
+from holdfast.runtime.results import approvals_so_far
 from holdfast.store.ledger import Ledger
 from holdfast.store.shown_calls import ShownCalls
 from holdfast.text.escape import escape, escape_name, escape_once
@@ -168,6 +169,9 @@ class PendingView:
         yield from self._field("asks", ", ".join(self._caller_words()), limit)
         if not pending.definition_only:
             yield from self._field("why", reason_with_source(pending.decision), limit)
+        if pending.approvals_needed > 1 and pending.state is State.PENDING:
+            names = f" (approved by {', '.join(pending.approved_by)})" if pending.approved_by else ""
+            yield from self._field("people", f"{approvals_so_far(pending)}{names}", limit)
         if self._risk is not None:
             yield from self._own("risk", escape_name(self._risk), _RISK_COLOURS.get(self._risk, "yellow"))
         for label, words in run_conditions(pending):

@@ -17,10 +17,10 @@ from holdfast.text.escape import escape
 from holdfast.text.suggest import did_you_mean
 
 SECTIONS: Final = {
-    "Run": ("chat", "call", "memory", "mcp", "google", "undo"),
+    "Run": ("chat", "call", "memory", "cron", "mcp", "google", "undo"),
     "Decide": ("pending", "approve", "reject", "respond", "serve", "grants", "trust"),
     "Look": ("tools", "policy", "changes", "ledger", "help"),
-    "Set up": ("tour", "init", "config", "doctor", "completion"),
+    "Set up": ("tour", "init", "config", "notify", "doctor", "completion"),
 }
 """The commands under the headings of `holdfast --help`. Command NAME is `holdfast.cli.commands.NAME:NAME`."""
 COMMANDS: Final = tuple(name for names in SECTIONS.values() for name in names)
@@ -170,6 +170,14 @@ def complete_call() -> list[str]:
 def complete_grant() -> list[str]:
     with open_grants({}, read_only=True) as grants:
         return [grant.id for grant in grants.list(every=True)]
+
+
+@_completer
+def complete_schedule() -> list[str]:
+    from holdfast.store.schedules import ScheduleStore
+
+    with read_ledger({}) as ledger:
+        return [status.schedule.id for status in ScheduleStore(ledger).list()]
 
 
 @_completer

@@ -293,6 +293,12 @@ def _higher_risk(before: Risk | None, after: Risk | None) -> list[str]:
     return [f"a list can approve calls of {'any' if after is None else after} risk"]
 
 
+def _fewer_people(before: Risk | None, after: Risk | None) -> list[str]:
+    if before is None or (after is not None and after.level <= before.level):
+        return []
+    return [f"calls {'of any risk' if after is None else f'below {after} risk'} no longer need two people"]
+
+
 def _is_in(rule: CommandRule, rules: tuple[CommandRule, ...]) -> bool:
     return any(replace(other, network=(), read=(), write=()) == rule for other in rules)
 
@@ -360,6 +366,13 @@ class ApprovalConfig(Section, frozen=True, kw_only=True):
         Approves("calls above the risk limit", _higher_risk),
         "The highest risk that a list may approve.",
     ] = None
+    two_people: Annotated[
+        Risk | None,
+        ordered(*Risk),
+        Approves("calls that two people must approve", _fewer_people),
+        "Calls of this risk or more are asked about whatever else approves them, and run only after two different "
+        "people have approved them.",
+    ] = None
     on_error: Annotated[
         Literal["skip", "ask"],
         ordered("ask", "skip"),
@@ -396,6 +409,54 @@ class PendingConfig(Section, frozen=True, kw_only=True):
         "Seconds that a pending call waits for an answer before it ends as `expired`. Without it 7 days, and no limit "
         "for calls of a document.",
     ] = None
+
+
+QuietHours = Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9](?!\n)$")]
+
+
+class NotifyConfig(Section, frozen=True, kw_only=True):
+    terminal: Annotated[
+        bool | Literal["osc9", "osc777", "bell"],
+        KEEP,
+        "Notify on the terminal of the daemon: `osc9` or `osc777` (a desktop notification by the terminal), `bell`, "
+        "`false`, or `true`, which chooses by `TERM_PROGRAM` and `TERM`.",
+    ] = True
+    desktop: Annotated[bool, KEEP, "Notify with `notify-send`, where it is installed and a desktop session runs."] = (
+        True
+    )
+    webhook: Annotated[
+        Name | None, USER_ONLY, "The address that gets a signed POST request with the pending calls as JSON."
+    ] = None
+    webhook_secret: Annotated[
+        Name | None,
+        USER_ONLY,
+        "The secret that signs requests to `webhook`, which needs it: `hook` stands for the table `[secrets.hook]`.",
+    ] = None
+    ntfy: Annotated[
+        Name | None, USER_ONLY, "The address of an ntfy topic, such as `https://ntfy.example.org/my-topic`."
+    ] = None
+    ntfy_token: Annotated[
+        Name | None, USER_ONLY, "The secret with the access token for `ntfy`: `ntfy` stands for `[secrets.ntfy]`."
+    ] = None
+    burst: Annotated[
+        float,
+        Meta(ge=0, le=600),
+        KEEP,
+        "Seconds after the first pending call in which further ones join the same notification.",
+    ] = 2.0
+    quiet: Annotated[
+        QuietHours | None,
+        KEEP,
+        "Hours without notifications, in local time, such as `22:00-07:00`. Calls that are still pending when they end "
+        "are notified then.",
+    ] = None
+    min_risk: Annotated[
+        Risk, KEEP, "Calls of a lower risk are not notified. A call whose risk is unknown always is."
+    ] = Risk.LOW
+
+    def __post_init__(self) -> None:
+        if self.quiet is not None and self.quiet[:5] == self.quiet[6:]:
+            raise ValueError("quiet hours must end at another time than they start")
 
 
 ACTIONS: Final = per_entry(
@@ -847,6 +908,7 @@ class Config(Section, frozen=True, kw_only=True):
     tools: Annotated[ToolsConfig, "Which tools exist, and how they run."] = ToolsConfig()
     approval: Annotated[ApprovalConfig, "Which calls run without asking."] = ApprovalConfig()
     pending: Annotated[PendingConfig, "Calls that wait for an answer."] = PendingConfig()
+    notify: Annotated[NotifyConfig, "How you are notified of pending calls."] = NotifyConfig()
     confirmation: Annotated[ConfirmationConfig, "Which calls are confirmed or logged before they run."] = (
         ConfirmationConfig()
     )

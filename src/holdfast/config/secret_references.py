@@ -1,4 +1,4 @@
-"""References to secrets (`${secret:SCOPE}`) in the configuration of MCP servers: finds, checks and substitutes them."""
+"""References to secrets: `${secret:SCOPE}` in the configuration of MCP servers, and the names that `[notify]` gives."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def fill(text: str, secret: Callable[[str], str]) -> str:
 
 def check_references(config: Config) -> None:
     """Raise `ConfigError` for an unknown scope, or for a reference where other processes or servers could see it."""
+    _check_notify(config)
     for name, server in config.mcp.servers.items():
         path = dotted("mcp.servers", name)
         for key, value in _values_with_secrets(server):
@@ -37,6 +38,17 @@ def check_references(config: Config) -> None:
                     f"{path}.{key}: secrets are not allowed here, because others can see this value. Use env, headers "
                     "or oauth.client_secret."
                 )
+
+
+def _check_notify(config: Config) -> None:
+    notify = config.notify
+    for key, scope in (("webhook_secret", notify.webhook_secret), ("ntfy_token", notify.ntfy_token)):
+        if scope is not None and scope not in config.secrets:
+            # The value is not repeated: it may be the secret itself, pasted here by mistake.
+            raise ConfigError(
+                f"notify.{key} is not the name of a secret. Add a table [secrets.NAME] to your user configuration, and "
+                "write its NAME here, not its value."
+            )
 
 
 def _check(where: str, value: str, config: Config) -> None:

@@ -143,6 +143,10 @@ class PendingCall(Struct, frozen=True, kw_only=True):
     """The process that waits for the answer and will run the call, if any."""
     widened: Widening | None = None
     """Access that the approval granted; set only on approved calls."""
+    approvals_needed: int = 1
+    """How many different people must approve it."""
+    approved_by: tuple[str, ...] = ()
+    """The identities that have approved it as it is now. The ledger sets it, for calls that need several approvals."""
 
 
 class Answer(Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ HoldfastError
 │   ├── UnknownCall          no call has that id
 │   ├── NotPending           the call is not waiting for an answer
 │   ├── StaleApproval        the call changed after it was approved
+│   ├── AlreadyApproved      the same person approved it before, and another must
 │   └── SecretUnavailable    a secret is not granted or has no value
 ├── PathRefused              the path is outside the allowed folders
 ├── SandboxRefused           a command cannot be sandboxed as required
@@ -20,6 +21,7 @@ HoldfastError
 ├── ConfigError              a configuration file is invalid
 ├── SkillRefused             a skill does not exist, or cannot be used
 ├── SessionRefused           a session does not exist, or cannot be deleted
+├── ScheduleRefused          a schedule does not exist, or cannot be made
 ├── GrantRefused             the requested "always allow" is too broad
 ├── UndoRefused              the changes of a call cannot be undone
 ├── MemoryRefused            a namespace, an id or a size is not accepted
@@ -86,6 +88,9 @@ class NotPending(CallError): ...
 class StaleApproval(CallError): ...
 
 
+class AlreadyApproved(CallError): ...
+
+
 class SecretUnavailable(CallError): ...
 
 
@@ -105,6 +110,9 @@ class SkillRefused(HoldfastError): ...
 
 
 class SessionRefused(HoldfastError): ...
+
+
+class ScheduleRefused(HoldfastError): ...
 
 
 class GrantRefused(HoldfastError): ...

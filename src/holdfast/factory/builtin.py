@@ -13,6 +13,7 @@ from holdfast.config.config import Config, SecretSource
 from holdfast.config.tool_families import BrowserConfig, K8sConfig, WebConfig
 from holdfast.contract.media import Transcriber, Vision
 from holdfast.contract.memory import Memory
+from holdfast.contract.schedules import Schedules
 from holdfast.contract.sessions import Sessions
 from holdfast.contract.tool import Tool
 from holdfast.factory.google import google_service, google_settings
@@ -68,6 +69,11 @@ def provide_services(runtime: Runtime, state: Path, chats: Path) -> None:
 
         return ProjectSessions(runtime.ledger, chats, state / "web")
 
+    def schedules() -> Schedules:
+        from holdfast.factory.schedules import ProjectSchedules
+
+        return ProjectSchedules(runtime)
+
     def memory() -> Memory:
         from holdfast.runtime.memory import RuntimeMemory
 
@@ -106,6 +112,7 @@ def provide_services(runtime: Runtime, state: Path, chats: Path) -> None:
         return Kubernetes(runtime.network, kubernetes_settings(config.k8s), runtime.redactor)
 
     runtime.services.provide(Sessions, sessions)
+    runtime.services.provide(Schedules, schedules)
     runtime.services.provide(Memory, memory)
     runtime.services.provide(Web, web)
     runtime.services.provide(Storage, storage)

@@ -12,8 +12,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.agent.conversation import Diagnostic
-from holdfast.agent.events import AgentEvent
+from holdfast.agent.conversation import Conflict, Diagnostic
+from holdfast.agent.events import EXIT_CODES, AgentEvent, Outcome
 from holdfast.agent.guard import Guard
 from holdfast.agent.loop import Loop
 from holdfast.chat.conversation import DocumentConversation
@@ -34,6 +34,7 @@ from holdfast.chat.frontmatter.evaluator import evaluate
 from holdfast.chat.lua.host import LuaHost
 from holdfast.chat.parser import Preamble
 from holdfast.chat.templates.expansion import Expanded, ExpansionScope, FileAccess, expand
+from holdfast.chat.turns import YOU
 from holdfast.config.config import Config, GuardrailsConfig
 from holdfast.config.layers import LoadedConfig, load
 from holdfast.contract.call import Caller
@@ -161,10 +162,10 @@ class _AppliedDocument(Struct, frozen=True, kw_only=True, eq=False):
     def config(self) -> Config:
         return self.project.loaded.config
 
-    def caller(self, provider: str) -> Caller:
+    def caller(self, provider: str, interface: str) -> Caller:
         source = self.source
         return replace(
-            project_caller(self.config, INTERFACE),
+            project_caller(self.config, interface),
             document=str(source.path),
             provider=provider,
             only=allowed_tools(source.frontmatter, source.tools, trusted=self.trusted),
@@ -197,11 +198,15 @@ async def open_chat(
     nobody: Nobody = "pending",
     plan: bool = False,
     by: str = "person",
+    interface: str = INTERFACE,
     model: Model | None = None,
     on_event: OnEvent | None = None,
     elicitor: Callable[[Runtime], Elicitor] | None = None,
 ) -> AsyncGenerator[ChatSession]:
-    """Open and lock the document at `path`. Raises `HoldfastError` if it cannot be read, used or locked."""
+    """Open and lock the document at `path`. Raises `HoldfastError` if it cannot be read, used or locked.
+
+    `interface` is recorded with the calls of the model.
+    """
     path = _real(path)
     project = load_project(path.parent, flags)
     conversation = DocumentConversation(path, state=chats_dir(project))
@@ -213,14 +218,14 @@ async def open_chat(
         conversation.set_expander(document.expander(lua), document.source.frontmatter.diagnostics)
         config = document.config
         provider = config.model.name.partition(":")[0] if model is None else model.provider
-        caller = document.caller(provider)
+        caller = document.caller(provider, interface)
         rules = document.rules
         instructions = _instructions(document.project)
         runtime = build_runtime(
             document.project,
             registry=registry,
             nobody=nobody,
-            interface=INTERFACE,
+            interface=interface,
             document=DocumentContext(path=path, caller=caller, policy=rules.policy, caps=rules.caps, plan=plan),
         )
         if elicitor is not None:
@@ -260,6 +265,65 @@ async def open_chat(
                 digest=digest,
                 trusted=trusted,
             )
+
+
+async def advance_document(
+    path: Path,
+    *,
+    message: str = "",
+    by: str = "person",
+    interface: str = INTERFACE,
+    model: Model | None = None,
+    on_event: OnEvent | None = None,
+) -> Outcome:
+    """Advance a document until it is done or needs a person, who is not asked: pending calls stay pending.
+
+    `message` is said first, unless the document waits for an answer or already ends with a message to the model. Raises
+    `HoldfastError` if the document cannot be opened.
+    """
+    while True:
+        async with open_chat(path, by=by, interface=interface, model=model, on_event=on_event) as chat:
+            if message and not _is_waiting(chat.conversation):
+                try:
+                    chat.conversation.say(message)
+                except Conflict as conflict:
+                    return Outcome("conflict", str(conflict), exit_code=EXIT_CODES["conflict"])
+            message = ""
+            outcome = await chat.loop.advance()
+        if outcome.kind != "stale":
+            return outcome
+
+
+def _is_waiting(conversation: DocumentConversation) -> bool:
+    """Whether the document has calls without a result, or a message that the model has not answered."""
+    last = conversation.document.messages[-1:]
+    unanswered = any(part.source.strip() for message in last if message.role == YOU for part in message.segments)
+    return unanswered or bool(conversation.slots())
+
+
+@asynccontextmanager
+async def open_document_rules(path: Path, *, interface: str) -> AsyncGenerator[Runtime]:
+    """Open a runtime with the rules of a document. The document is neither locked nor changed.
+
+    Raises `HoldfastError` if the document or its frontmatter cannot be read.
+    """
+    path = _real(path)
+    project = load_project(path.parent)
+    conversation = DocumentConversation(path, state=chats_dir(project))
+    with LuaHost() as lua:
+        registry = await _start_registry(project, None)
+        document = _apply(_evaluate(path, conversation.document, project, registry, lua, None))
+        caller = document.caller(document.config.model.name.partition(":")[0], interface)
+        rules = document.rules
+        runtime = build_runtime(
+            document.project,
+            registry=registry,
+            nobody="pending",
+            interface=interface,
+            document=DocumentContext(path=path, caller=caller, policy=rules.policy, caps=rules.caps),
+        )
+        async with runtime:
+            yield runtime
 
 
 async def _start_registry(project: Project, on_event: OnEvent | None) -> Registry:

@@ -87,8 +87,7 @@ def load_project(cwd: Path | None = None, flags: Mapping[str, Any] | None = None
 def check_config(config: Config) -> None:
     """Check what parsing does not: examples of rules, backends, hosts and secrets. Raises `ConfigError`."""
     CommandRules(config.approval).check()
-    if config.mcp.servers:
-        check_references(config)
+    check_references(config)
     if config.sandbox.backend != "auto":
         from holdfast.sandbox.probe import backends
 
@@ -110,6 +109,10 @@ def check_config(config: Config) -> None:
             parse_url(config.web.search_url)
         except BadUrl as error:
             raise ConfigError(f"web.search_url: {error}") from None
+    if config.notify.webhook is not None or config.notify.ntfy is not None:
+        from holdfast.notify.from_config import check_addresses
+
+        check_addresses(config.notify)
 
 
 def config_warnings(project: Project) -> list[str]:

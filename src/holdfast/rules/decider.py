@@ -45,6 +45,7 @@ CHANGED: Final = f"{CAP_URN}changed-definition"
 SECRET: Final = f"{CAP_URN}secret-file"
 UNHIDDEN: Final = f"{CAP_URN}unhidden-files"
 SENDING: Final = f"{CAP_URN}sending"
+TWO_PEOPLE: Final = f"{CAP_URN}two-people"
 
 
 _COMMAND_CAPABILITIES: Final = frozenset({RUNS_COMMANDS, NEEDS_CONTAINMENT})
@@ -120,6 +121,23 @@ def max_risk_cap(limit: Risk, sources: Iterable[str]) -> Cap:
         return Decision(Verdict.ASK, MAX_RISK, reason)
 
     return Cap(MAX_RISK, judge, static=True, sources=frozenset(sources))
+
+
+def two_people_cap(risk: Risk) -> Cap:
+    """Asks about every call of this risk or more, no matter what approved it: two people must approve it."""
+
+    def judge(request: ApprovalRequest) -> Decision | None:
+        if not needs_two_people(request.risk, risk):
+            return None
+        reason = f"Its risk is {request.risk}, so two people must approve it (approval.two_people)."
+        return Decision(Verdict.ASK, TWO_PEOPLE, reason)
+
+    return Cap(TWO_PEOPLE, judge, static=True)
+
+
+def needs_two_people(risk: Risk, configured: Risk | None) -> bool:
+    """Whether a call of this risk needs two people with this `approval.two_people`."""
+    return configured is not None and risk.level >= configured.level
 
 
 def containment_cap(containment: Callable[[], Containment]) -> Cap:

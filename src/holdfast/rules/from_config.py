@@ -34,6 +34,7 @@ from holdfast.rules.decider import (
     max_risk_cap,
     protected_path_cap,
     sending_cap,
+    two_people_cap,
 )
 from holdfast.rules.policy import ToolMatcher
 from holdfast.rules.resolvers import (
@@ -297,6 +298,8 @@ def standard_caps(
         caps.append(protected_path_cap(is_protected))
     if approval.max_risk is not None:
         caps.append(max_risk_cap(approval.max_risk, blanket_sources(chain)))
+    if approval.two_people is not None:
+        caps.append(two_people_cap(approval.two_people))
     if confirmations is not None:
         caps.append(confirmations.cap())
     return tuple(caps)

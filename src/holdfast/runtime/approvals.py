@@ -40,6 +40,7 @@ from holdfast.rules.decider import (
     apply_caps,
     containment_cap,
     exposed_files_cap,
+    needs_two_people,
     secret_file_cap,
 )
 from holdfast.rules.from_config import CommandRules, DocumentPolicy, standard_caps, standard_chain
@@ -223,6 +224,11 @@ class Approvals:
         """The decision about every call of this tool by this caller, or None if it depends on the call."""
         return self._decider.static_decision(tool, caller)
 
+    def approvals_needed(self, tool: Tool, proposal: Proposal | None) -> int:
+        """How many people must approve a call (`approval.two_people`)."""
+        risk = proposal.risk if proposal is not None else tool.risk
+        return 2 if needs_two_people(risk, self._commands.config.approval.two_people) else 1
+
     def use_grant(self, tool: Tool, call: Call, proposal: Proposal | None) -> bool:
         """Use the grant that approved the call; False if it is used up or gone."""
         return self.grants is not None and self.grants.consume(self.approval_request(tool, call, proposal))
@@ -243,7 +249,7 @@ class Approvals:
         With `files_then` the files that its command names count as they were when the call was shown.
         """
         tool = self._registry.find(pending.call.tool)
-        if tool is None or pending.definition_only:
+        if tool is None or pending.definition_only or pending.approvals_needed > 1:
             return False
         try:
             request = self.approval_request(tool, pending.call, pending.proposal)
@@ -426,6 +432,8 @@ def _changes(before: PendingCall, now: PendingCall) -> Iterator[str]:
         yield f"its folder (was: {before.call.cwd}; now: {now.call.cwd})"
     if before.definition_digest != now.definition_digest:
         yield "the definition of its tool"
+    if now.approvals_needed > before.approvals_needed:
+        yield "the number of people who must approve it"
     old_files, new_files = _contents(before), _contents(now)
     files = [path for path in sorted({*old_files, *new_files}) if old_files.get(path) != new_files.get(path)]
     if files:

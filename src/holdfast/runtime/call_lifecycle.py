@@ -174,7 +174,8 @@ class CallLifecycle:
             answered = await self._pending.wait(pending, self.answer)
             if answered is None:
                 if await self._pending.release(pending):
-                    return still_pending(pending, shared=self._pending.shared)
+                    now = self._pending.get(pending.call.id) or pending
+                    return still_pending(now, shared=self._pending.shared)
                 continue  # an answer arrived at the last moment
             if isinstance(answered, Result):
                 return self._pipeline.finish(pending.call, answered)
@@ -289,6 +290,15 @@ class CallLifecycle:
             raise CallError(f"Call {pending.call.id} would not run: {prepared.text}")
         return self._pending_call(prepared, await self._pipeline.decide(prepared), waiter=pending.waiter)
 
+    async def as_shown(self, pending: PendingCall) -> PendingCall:
+        """The call as it would be pending now. Raises `StaleApproval` if that is not what was shown."""
+        pending = input_checks.check_pending(pending)
+        now = await self.current(pending)
+        if now.digest != pending.digest:
+            changed = describe_changes(pending, now)
+            raise StaleApproval(f"Call {pending.call.id} has changed since it was shown ({changed}). Review it again.")
+        return now
+
     # -------------------------------------------------------------- approved calls
 
     async def resume(self, pending: PendingCall) -> Result | None:
@@ -332,7 +342,11 @@ class CallLifecycle:
         now = self._pending_call(prepared, decision, waiter=pending.waiter)
         by = pending.approver or "a person"
         approval = Approval(Decision(Verdict.APPROVE, f"person:{by}", f"approved by {by}"), pending.digest)
-        changed = now.digest != pending.digest or now.definition_only
+        changed = (
+            now.digest != pending.digest
+            or now.definition_only
+            or now.approvals_needed > pending.approvals_needed  # the configuration is stricter than it was then
+        )
         try:
             if not changed:
                 ctx.grant(tuple(map(Path, now.secrets)))
@@ -383,4 +397,5 @@ class CallLifecycle:
             definition_only=tool.definition_only,
             held_at=time.time(),
             waiter=waiter,
+            approvals_needed=1 if tool.definition_only else self._approvals.approvals_needed(tool, proposal),
         )

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from holdfast.contract.call import PendingCall
 from holdfast.contract.enums import State
 from holdfast.contract.errors import GrantRefused, HoldfastError, LedgerError
 from holdfast.contract.result import Result
 from holdfast.rules.chain import ApprovalRequest
+from holdfast.runtime import input_checks
 from holdfast.runtime.approvals import Approvals
+from holdfast.runtime.call_lifecycle import CallLifecycle
 from holdfast.runtime.pending import PendingCalls
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ class GrantPreview(Struct, frozen=True, kw_only=True):
 
     spec: GrantSpec
     past: tuple[CallRecord, ...]
-    """Ended calls that a person was asked about and that it would have approved, newest first."""
+    """Calls that a person was asked about before, and that it would have approved, newest first."""
     compared: int
     """How many past calls of the tool were compared; at most `COMPARED`."""
     pending: tuple[PendingCall, ...]
@@ -61,9 +63,10 @@ class CoveredCall(Struct, frozen=True, kw_only=True):
 class GrantCoverage:
     """Finds the calls that a grant covers."""
 
-    def __init__(self, approvals: Approvals, pending: PendingCalls) -> None:
+    def __init__(self, approvals: Approvals, pending: PendingCalls, lifecycle: CallLifecycle) -> None:
         self._approvals = approvals
         self._pending = pending
+        self._lifecycle = lifecycle
 
     def options(self, pending: PendingCall, by: str, scopes: Sequence[Scope] = _LASTING) -> list[GrantOption]:
         """The grants that may be created for this call: for its hosts, then narrowest first."""
@@ -79,27 +82,36 @@ class GrantCoverage:
                 found.append(GrantOption(scope=scope, width=width, spec=spec))
         return found
 
-    async def preview(self, spec: GrantSpec, limit: int) -> GrantPreview:
-        """The calls that a new grant would cover, with at most `limit` past ones."""
+    async def preview(
+        self, pending: PendingCall, scope: Scope, *, by: str, width: Width = "exact", limit: int = 20
+    ) -> GrantPreview:
+        """The grant that `Runtime.allow` would store, with the calls it covers, at most `limit` of them past ones.
+
+        Nothing is stored. Raises as `Runtime.allow` does.
+        """
         from holdfast.rules.grants import spec_covers
+
+        by = input_checks.check_text(by, "The name of who allows it")
+        spec = self._approvals.grant_for(await self._lifecycle.as_shown(pending), scope, by, width)
 
         def covers(request: ApprovalRequest) -> bool:
             return spec_covers(spec, request)
 
         past: list[CallRecord] = []
         compared = 0
+        unanswered = {item.call.id for item in self._pending.list()}
         for asked in self._pending.ledger.asked_calls(spec.tool, COMPARED):
-            if len(past) == limit:
+            if len(past) >= limit:
                 break
-            await asyncio.sleep(0)  # judging a long command takes time, and other calls must go on
-            record = self._ended(asked)
-            if record is None:
+            if asked.call.id in unanswered:
                 continue
+            await asyncio.sleep(0)  # judging a long command takes time, and other calls must go on
             compared += 1
             if self._approvals.is_covered(asked, covers, files_then=True):
-                past.append(record)
-        pending = tuple(await self._covered(covers))
-        return GrantPreview(spec=spec, past=tuple(past), compared=compared, pending=pending)
+                with suppress(LedgerError):
+                    past.append(self._pending.ledger.call(asked.call.id))
+        covered = tuple(await self._covered(covers))
+        return GrantPreview(spec=spec, past=tuple(past), compared=compared, pending=covered)
 
     async def pending_calls(self, grant: Grant) -> list[PendingCall]:
         """The pending calls that a stored grant covers, oldest first. Raises `GrantRefused` if it is not in force."""
@@ -119,12 +131,3 @@ class GrantCoverage:
             if pending.state is State.PENDING and self._approvals.is_covered(pending, covers):
                 found.append(pending)
         return found
-
-    def _ended(self, asked: PendingCall) -> CallRecord | None:
-        try:
-            record = self._pending.ledger.call(asked.call.id)
-        except LedgerError:
-            return None
-        result = record.result
-        # Without the content of attachments: a preview keeps many records.
-        return None if result is None else replace(record, result=replace(result, attachments=()))

@@ -163,6 +163,12 @@ def how_to_answer(pending: PendingCall, *, shared: bool) -> str:
     return f"holdfast approve {call_id}" if shared else f"runtime.approve({call_id!r})"
 
 
+def approvals_so_far(pending: PendingCall) -> str:
+    """How many people have approved a call that needs several, and who must approve it next."""
+    count = f"{len(pending.approved_by)} of {pending.approvals_needed} approvals"
+    return f"{count}; another person must approve" if pending.approved_by else f"{count}; two people must approve"
+
+
 def still_pending(pending: PendingCall, *, shared: bool, changed: str = "") -> Result:
     """The result of a call that is still pending; `changed` says what changed since it was approved."""
     call_id, how = pending.call.id, how_to_answer(pending, shared=shared)
@@ -170,6 +176,8 @@ def still_pending(pending: PendingCall, *, shared: bool, changed: str = "") -> R
         text = f"Call {call_id} has changed since it was approved ({changed}) and needs approval again: {how}"
     elif pending.definition_only:
         text = f"Call {call_id} waits for its result: {how}"
+    elif pending.approvals_needed > 1:
+        text = f"Call {call_id} has {approvals_so_far(pending)}: {how}"
     else:
         text = f"Call {call_id} waits for approval: {how}"
     failure = Failure.AWAITING_ANSWER if pending.definition_only else Failure.AWAITING_APPROVAL

@@ -29,7 +29,7 @@ from holdfast.config.config import Config
 from holdfast.contract.call import Answer, Call, Caller, Decision, PendingCall
 from holdfast.contract.elicitation import Elicitor
 from holdfast.contract.enums import Failure, State
-from holdfast.contract.errors import CallError, ConfigError, HoldfastError, NotPending, StaleApproval, UnknownCall
+from holdfast.contract.errors import CallError, ConfigError, HoldfastError, NotPending, UnknownCall
 from holdfast.contract.json import Args
 from holdfast.contract.result import Result
 from holdfast.contract.tool import Tool, suggest_choices
@@ -45,15 +45,16 @@ from holdfast.rules.policy import Policy, PolicyRules, check_agent, check_names
 from holdfast.rules.skill_file import SkillPermissions
 from holdfast.runtime import input_checks
 from holdfast.runtime.access import CallPlans, ToolAccess
-from holdfast.runtime.approvals import Approvals, describe_changes, standard_decider
+from holdfast.runtime.approvals import Approvals, standard_decider
 from holdfast.runtime.call_lifecycle import CallLifecycle
 from holdfast.runtime.commands import Commands
 from holdfast.runtime.context import Environment, RunContext
 from holdfast.runtime.dry_run import DryRun
 from holdfast.runtime.events import QUEUE_LIMIT, Events, Subscription, Telemetry
-from holdfast.runtime.grant_coverage import CoveredCall, GrantCoverage, GrantPreview
+from holdfast.runtime.grant_coverage import CoveredCall, GrantCoverage
 from holdfast.runtime.input_checks import Arguments
 from holdfast.runtime.interfaces import Asker, AttachedInterface, Interfaces, Nobody, OnAnswered
+from holdfast.runtime.live_calls import LiveCalls
 from holdfast.runtime.middleware import After, Before, Middleware, MiddlewareHandle
 from holdfast.runtime.pending import PendingCalls, PendingExpiry
 from holdfast.runtime.pipeline import CallRequest, Pipeline
@@ -63,6 +64,7 @@ from holdfast.runtime.results import (
     limit_attachments,
     message_of,
     parse_result_dict,
+    still_pending,
     to_result,
 )
 from holdfast.runtime.secrets import Secrets
@@ -144,6 +146,7 @@ class Runtime:
         self._name_warnings: list[str] = []
         self._name_warnings_revision = -1
         """Warnings about unknown names, and the registry revision they belong to."""
+        self._live: asyncio.Task[None] | None = None
         self._closers: list[Callable[[], None]] = []
         self._async_closers: list[Callable[[], Awaitable[None]]] = []
         self.registry = registry or Registry(
@@ -172,7 +175,6 @@ class Runtime:
         self.middleware = Middleware()
         expiry = PendingExpiry(config) if rules.clock is None else PendingExpiry(config, rules.clock)
         self.pending = PendingCalls(ledger, self.redactor, self.events, self.interfaces, expiry)
-        self.grant_coverage = GrantCoverage(self.approvals, self.pending)
         plans = CallPlans(
             self.access,
             self.middleware,
@@ -206,6 +208,7 @@ class Runtime:
         self.lifecycle = CallLifecycle(
             self.pipeline, self.approvals, self.pending, self.interfaces, environment, plan_mode=rules.plan
         )
+        self.grant_coverage = GrantCoverage(self.approvals, self.pending, self.lifecycle)
         self.dry_run = DryRun(self.pipeline, self.access, self.approvals)
         self.telemetry: Telemetry | None = Telemetry.find()
         """Records OpenTelemetry spans; None if the program does not use OpenTelemetry."""
@@ -227,11 +230,16 @@ class Runtime:
             self.ledger.recover()
         await self.registry.start()
         self.registry.on_ready(self._report_names)
+        if self.workspace.state is not None and self._live is None:
+            live = LiveCalls(self.workspace.state, self.events, self.pipeline.executor.running.keys, self.cancel)
+            self._live = asyncio.create_task(live.run())
 
     async def __aexit__(self, *_: object) -> None:
         # An exit stack runs the last callback first, and every one of them even if others fail: stop the calls, then
         # the sources of tools, then what was registered with `on_close`.
         async with AsyncExitStack() as stack:
+            if self._live is not None:
+                stack.callback(self._live.cancel)
             for close in self._closers:
                 stack.callback(close)
             stack.callback(self.events.close)
@@ -362,9 +370,15 @@ class Runtime:
     # Pending calls
 
     async def answer(self, call_id: str, answer: Answer, *, digest: str | None = None) -> Result:
-        """Answer a pending call. If it is approved and no other process waits to run it, it runs here."""
+        """Answer a pending call. If it is approved and no other process waits to run it, it runs here.
+
+        A call that needs two people stays pending after the first approval. The same identity cannot approve it
+        twice: `AlreadyApproved`.
+        """
         call_id = input_checks.check_call_id(call_id)
         answered = await self.lifecycle.answer(call_id, answer, digest)
+        if answered.state is State.PENDING:
+            return still_pending(answered, shared=self.pending.shared)
         if answered.state is not State.APPROVED:
             return self.pending.result(call_id) or Result(False, state=answered.state, call_id=call_id)
         ran = await self.lifecycle.resume(answered)
@@ -444,16 +458,7 @@ class Runtime:
         person has seen."""
         by = input_checks.check_text(by, "The name of who allows it")
         expires = input_checks.check_expiry(expires)
-        return self.approvals.remember(await self._as_shown(pending), scope, by, width, expires)
-
-    async def preview_grant(
-        self, pending: PendingCall, scope: Scope, *, by: str = "program", width: Width = "exact", limit: int = 20
-    ) -> GrantPreview:
-        """The grant that `allow` would store, with the pending calls it covers and the newest past calls, at most
-        `limit`, that it would have approved. Nothing is stored. Raises as `allow` does."""
-        by = input_checks.check_text(by, "The name of who allows it")
-        spec = self.approvals.grant_for(await self._as_shown(pending), scope, by, width)
-        return await self.grant_coverage.preview(spec, limit)
+        return self.approvals.remember(await self.lifecycle.as_shown(pending), scope, by, width, expires)
 
     async def approve_covered(self, grant: Grant, *, by: str, identity: str = "") -> list[CoveredCall]:
         """Approve the pending calls that a stored grant covers, each with an answer of its own that names the grant,
@@ -477,15 +482,6 @@ class Runtime:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(approve(pending)) for pending in covered]
         return [done for task in tasks if (done := task.result()) is not None]
-
-    async def _as_shown(self, pending: PendingCall) -> PendingCall:
-        """The call as it would be pending now. Raises `StaleApproval` if it is not what was shown."""
-        pending = input_checks.check_pending(pending)
-        now = await self.lifecycle.current(pending)
-        if now.digest != pending.digest:
-            changed = describe_changes(pending, now)
-            raise StaleApproval(f"Call {pending.call.id} has changed since it was shown ({changed}). Review it again.")
-        return now
 
     def attach(
         self,

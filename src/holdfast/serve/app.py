@@ -8,8 +8,14 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from holdfast.contract.errors import HoldfastError
+from holdfast.serve.api import Api
+from holdfast.serve.documents import Documents
+from holdfast.serve.history import History
 from holdfast.serve.html import page
+from holdfast.serve.live import Live
+from holdfast.serve.media import Media
 from holdfast.serve.pages import Pages
+from holdfast.serve.policy_page import PolicyPage
 from holdfast.serve.projects import Projects
 from holdfast.serve.requests import json_reply, on_error, wants_json
 from holdfast.serve.security import Gate, Origins
@@ -19,7 +25,15 @@ from holdfast.store.people import People
 
 def build_app(projects: Projects, watch: LedgerWatch, people: People, *, port: int) -> Starlette:
     """The application without the gate."""
-    routes: list[BaseRoute] = [*Pages(projects, watch, people, port=port).routes()]
+    routes: list[BaseRoute] = [
+        *Pages(projects, watch, people, port=port).routes(),
+        *History(projects).routes(),
+        *Media(projects).routes(),
+        *Live(projects).routes(),
+        *PolicyPage(projects).routes(),
+        *Documents(projects).routes(),
+        *Api(projects, watch).routes(),
+    ]
     return Starlette(routes=routes, exception_handlers={HoldfastError: on_error, 404: _missing, 405: _missing})
 
 

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Collection
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Generator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from msgspec import Struct
 
 from holdfast.contract.errors import ConfigError
 from holdfast.factory.runtime import Project
 from holdfast.fs.own_paths import user_state_dir
-from holdfast.net.server import listen, listen_unix, run
+from holdfast.fs.replace import make_private_folder
+from holdfast.net.server import is_served, listen, listen_unix, run
 from holdfast.serve.app import build_app, guarded
+from holdfast.serve.notifications import open_notifier, report_pending
 from holdfast.serve.projects import Flags, Projects
+from holdfast.serve.scheduler import run_schedules
 from holdfast.serve.security import Origins
 from holdfast.serve.watch import LedgerWatch
 from holdfast.store.people import People
@@ -62,29 +65,64 @@ def check_address(address: Address, people: People) -> None:
         )
 
 
+class Started(Struct, frozen=True, kw_only=True):
+    """A daemon that answers requests."""
+
+    url: str
+    unix: Path | None
+    """The private socket; None if another daemon has it."""
+
+
 async def serve(
-    project: Project, address: Address, *, every: bool, flags: Flags, started: Callable[[str], None]
+    project: Project,
+    address: Address,
+    *,
+    every: bool,
+    flags: Flags,
+    started: Callable[[Started], None],
+    terminal: TextIO | None = None,
 ) -> None:
-    """Serve until cancelled. `started` is called with the address when requests are answered."""
+    """Serve until cancelled. `started` is called when requests are answered.
+
+    `terminal` is the stream whose terminal is notified of pending calls.
+    """
     people = People(people_file())
     check_address(address, people)
+    projects = Projects(project, every=every, flags=flags)
     with ExitStack() as stack:
         tcp = stack.enter_context(listen(address.host, address.port))
-        sockets: list[socket.socket] = [tcp]
         port: int = tcp.getsockname()[1]
         origins = Origins.of(port, address.origins)
-        projects = Projects(project, every=every, flags=flags)
-        projects.refresh()
+        private = None if address.unix is None else stack.enter_context(_private_socket(address.unix))
         watch = LedgerWatch(projects)
         app = build_app(projects, watch, people, port=port)
         try:
+            projects.refresh()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(watch.run())
-                if address.unix is not None:
-                    private = stack.enter_context(listen_unix(address.unix))
-                    stack.callback(address.unix.unlink, missing_ok=True)
+                if private is not None:
                     tasks.create_task(run(guarded(app, people, origins, port=port, local=True), [private]))
-                started(f"http://127.0.0.1:{port}" if address.host in _LOOPBACK else next(iter(address.origins)))
-                await run(guarded(app, people, origins, port=port), sockets)
+                url = f"http://127.0.0.1:{port}" if address.host in _LOOPBACK else next(iter(address.origins))
+                notifier = open_notifier(project, projects, url, terminal=terminal, state=user_state_dir())
+                tasks.create_task(run_schedules(projects, watch))
+                tasks.create_task(notifier.run())
+                tasks.create_task(report_pending(projects, watch, notifier))
+                started(Started(url=url, unix=None if private is None else address.unix))
+                await run(guarded(app, people, origins, port=port), [tcp])
         finally:
             await projects.close()
+
+
+@contextmanager
+def _private_socket(path: Path) -> Generator[socket.socket | None]:
+    """The private socket, which is removed at the end; None if another daemon serves it, which is as good."""
+    make_private_folder(path.parent)
+    with suppress(FileNotFoundError):
+        if is_served(path):
+            yield None
+            return
+    with listen_unix(path) as private:
+        try:
+            yield private
+        finally:
+            path.unlink(missing_ok=True)

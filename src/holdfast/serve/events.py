@@ -23,7 +23,9 @@ MAX_ENTRIES: Final = 500
 """Ledger entries that one event covers."""
 HEARTBEAT_SECONDS: Final = 15.0
 STREAM_SECONDS: Final = 300.0
-"""A stream ends after this time, and the browser opens another one: then it is checked again who reads."""
+"""A stream ends after this time, and the browser opens another one: then a session may have expired."""
+BRIEF_SECONDS: Final = 5
+"""After this time a page in the background asks again."""
 _POSITION: Final = re.compile(r"(?:[0-9a-f]{16}:[0-9]{1,15})(?:,[0-9a-f]{16}:[0-9]{1,15})*|[0-9]{1,15}|", re.ASCII)
 
 Position = dict[str, int]
@@ -70,10 +72,10 @@ def format_position(position: Position, projects: Projects) -> str:
 
 def heads(projects: Projects) -> Position:
     """The position of a reader who has just read everything."""
-    return {project.key: _head(project) for project in projects}
+    return {project.key: head_of(project) for project in projects}
 
 
-def _head(project: ServedProject) -> int:
+def head_of(project: ServedProject) -> int:
     rows = project.ledger.rows("SELECT MAX(id) FROM entries")
     return int(rows[0][0] or 0)
 
@@ -82,17 +84,28 @@ Describe = Callable[[ServedProject, str], CallChange]
 
 
 async def stream(
-    projects: Projects, watch: LedgerWatch, position: Position, describe: Describe, *, seconds: float = STREAM_SECONDS
+    projects: Projects,
+    watch: LedgerWatch,
+    position: Position,
+    describe: Describe,
+    allowed: Callable[[], bool],
+    *,
+    brief: bool = False,
+    seconds: float = STREAM_SECONDS,
 ) -> AsyncGenerator[bytes]:
-    """Yield the events after `position`, as they happen."""
+    """Yield the events after `position`, as they happen, until the reader is not `allowed` to read any more.
+
+    A `brief` stream ends when the reader has caught up, and the browser asks again after a while: for pages in the
+    background, because a browser has only six connections to a server, for all its tabs.
+    """
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
-    if any(position.get(project.key, 0) > _head(project) for project in projects):
+    if any(position.get(project.key, 0) > head_of(project) for project in projects):
         position = heads(projects)  # the ledger was replaced or restored: nothing the reader knows holds
         yield event("reload", {}, format_position(position, projects))
-    yield b"retry: 1000\n\n"
+    yield b"retry: %d\n\n" % (1000 * BRIEF_SECONDS if brief else 1000)
     beat = loop.time()
-    while loop.time() < end:
+    while loop.time() < end and allowed():
         seen = watch.count
         for project in projects:
             position.setdefault(project.key, 0)
@@ -101,7 +114,7 @@ async def stream(
                     "SELECT id, call FROM entries WHERE id > ? ORDER BY id LIMIT ?",
                     (position[project.key], MAX_ENTRIES),
                 )
-                if not rows:
+                if not rows or not allowed():
                     break
                 position[project.key] = rows[-1][0]
                 changed = [describe(project, call) for call in dict.fromkeys(call for _, call in rows) if call]
@@ -109,6 +122,8 @@ async def stream(
                 yield event("calls", data, format_position(position, projects))
                 beat = loop.time()
                 await asyncio.sleep(0)  # a reader that catches up leaves room for others
+        if brief:
+            return
         if loop.time() - beat >= HEARTBEAT_SECONDS:
             yield b": still here\n\n"
             beat = loop.time()

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from holdfast.serve.security import PERSON
-from holdfast.text.escape import escape
+from holdfast.text.escape import escape, escape_block
 
 FOLDER: Final = Path(__file__).parent
 STATIC: Final = FOLDER / "static"
@@ -36,7 +36,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters.update(show=escape, iso=iso_time, when=local_time, age=age)
+    made.filters.update(show=escape, showblock=escape_block, iso=iso_time, when=local_time, age=age)
     made.globals["static"] = static_url  # pyright: ignore[reportArgumentType]
     return made
 

@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from holdfast.contract.enums import State
-from holdfast.contract.errors import HoldfastError, UnknownCall
+from holdfast.contract.errors import HoldfastError, NotPending, UnknownCall
 from holdfast.contract.json import parse_json
 from holdfast.rules.grant_text import FULL_WIDTH, describe_grant
 from holdfast.rules.grants import Width
@@ -32,9 +32,10 @@ from holdfast.serve.requests import (
     read_fields,
     read_form,
     require_answer,
+    still_allowed,
     wants_json,
 )
-from holdfast.serve.security import cookie_name, session_secret
+from holdfast.serve.security import cookie_name, session_secrets
 from holdfast.serve.watch import LedgerWatch
 from holdfast.store.entries import Scope
 from holdfast.store.people import SESSION_SECONDS, People
@@ -107,7 +108,8 @@ class Pages:
         given = request.headers.get("last-event-id") or request.query_params.get("after")
         position = heads(self._projects) if given is None else parse_position(given, self._projects)
         describe = partial(self._describe, _filters(request))
-        body = stream(self._projects, self._watch, position, describe)
+        brief = "brief" in request.query_params
+        body = stream(self._projects, self._watch, position, describe, still_allowed(request), brief=brief)
         return StreamingResponse(body, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     def _describe(self, filters: Filters, project: ServedProject, call_id: str) -> CallChange:
@@ -121,7 +123,7 @@ class Pages:
                 return CallChange(
                     project=project.key, call_id=call_id, state="pending", digest=pending.digest, html=row
                 )
-            record = project.ledger.call(call_id)
+            record = project.ledger.record(call_id)
         except HoldfastError:
             return CallChange(project=project.key, call_id=call_id, state="unreadable")
         return CallChange(project=project.key, call_id=call_id, state=record.state, by=record.decided_by)
@@ -173,7 +175,10 @@ class Pages:
 
     async def cancel(self, request: Request) -> Response:
         actions, ref, _ = await self._answered(request)
-        return self._told(request, await actions.cancel(ref))
+        outcome = await actions.cancel(ref.project, ref.call_id)
+        if not outcome.ok and not wants_json(request):
+            raise NotPending(outcome.message)
+        return self._told(request, outcome)
 
     async def approve_all(self, request: Request) -> Response:
         person = require_answer(request)
@@ -254,8 +259,7 @@ class Pages:
         return reply
 
     async def log_out(self, request: Request) -> Response:
-        secret = session_secret(request.headers, self._cookie)
-        if secret is not None:
+        for secret in session_secrets(request.headers, self._cookie):
             self._people.log_out(secret)
         reply = RedirectResponse("/login", 303)
         reply.delete_cookie(self._cookie, httponly=True, samesite="strict")

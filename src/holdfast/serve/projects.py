@@ -8,29 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from holdfast.config.roots import find_root, state_dir
 from holdfast.contract.call import PendingCall
-from holdfast.contract.errors import HoldfastError, LedgerError, UnknownCall
+from holdfast.contract.errors import CallError, ConfigError, HoldfastError, LedgerError, UnknownCall
 from holdfast.factory.chat import open_chat
 from holdfast.factory.runtime import Project, build_runtime, load_project, open_ledger
 from holdfast.fs.own_paths import user_state_dir
+from holdfast.runtime.live_calls import unwatch_live_calls
 from holdfast.runtime.pending import PendingExpiry
 from holdfast.runtime.runtime import Runtime
-from holdfast.store.ledger import Ledger
+from holdfast.runtime.undo.restore import Undo
+from holdfast.store.ledger import Grants, Ledger
 from holdfast.store.redact import Redactor
 
 INTERFACE: Final = "page"
-CONFIG_SECONDS: Final = 2.0
-"""How long a configuration is taken to be unchanged."""
 _KEY_CHARS: Final = 16
 _LOG: Final = logging.getLogger("holdfast")
 
 Flags = dict[str, Any]
+T = TypeVar("T")
 
 
 class ServedProject:
@@ -42,13 +43,14 @@ class ServedProject:
         self.folder = project.root or project.cwd
         self.name = self.folder.name or str(self.folder)
         self.ledger: Ledger = open_ledger(project)
-        self._flags = flags
+        self.flags = flags
         self._lock = asyncio.Lock()
         self._runtime: Runtime | None = None
         self._stack = AsyncExitStack()
-        self._checked = 0.0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._on_runtime: list[Callable[[Runtime], None]] = []
+        self._runtimes: list[Runtime] = []
+        """The open runtimes: the present one, those that it replaced while their calls run, and those of documents."""
 
     @property
     def expiry(self) -> PendingExpiry:
@@ -60,37 +62,53 @@ class ServedProject:
         return None if self._runtime is None else self._runtime.redactor
 
     def on_runtime(self, opened: Callable[[Runtime], None]) -> None:
-        """Call a function with the runtime now, if there is one, and with every one that replaces it."""
+        """Call a function with every runtime that is open now or opened later."""
         self._on_runtime.append(opened)
-        if self._runtime is not None:
-            opened(self._runtime)
+        for runtime in self._runtimes:
+            opened(runtime)
+
+    @contextmanager
+    def opened(self, runtime: Runtime) -> Generator[None]:
+        """Count a runtime among those of this project while it is open."""
+        self._runtimes.append(runtime)
+        for opened in self._on_runtime:
+            opened(runtime)
+        try:
+            yield
+        finally:
+            self._runtimes.remove(runtime)
+
+    async def cancel(self, call_id: str) -> bool:
+        """Withdraw a pending call or stop one that runs here; False if it does neither."""
+        await self.runtime()
+        return any(runtime.cancel(call_id) for runtime in self._runtimes)
 
     async def runtime(self) -> Runtime:
         """The runtime by the rules that are on disk now. Raises `ConfigError` if they cannot be read."""
         async with self._lock:
-            now = asyncio.get_running_loop().time()
-            if self._runtime is not None and now - self._checked < CONFIG_SECONDS:
-                return self._runtime
-            project = await asyncio.to_thread(load_project, self.folder, self._flags or None)
+            project = await asyncio.to_thread(load_project, self.folder, self.flags or None)
+            _check_ledger(project)
             if self._runtime is None or _rules(project) != _rules(self.project):
-                await self._replace_runtime(project)
-            self._checked = asyncio.get_running_loop().time()
-            assert self._runtime is not None
+                self._runtime = await self._replace_runtime(project)
             return self._runtime
 
-    async def _replace_runtime(self, project: Project) -> None:
+    async def _replace_runtime(self, project: Project) -> Runtime:
         runtime = await asyncio.to_thread(
             build_runtime, project, ledger=self.ledger, nobody="pending", interface=INTERFACE
         )
         stack = AsyncExitStack()
-        await runtime.start()
         stack.push_async_exit(runtime.__aexit__)
-        old, self._stack, self._runtime, self.project = self._stack, stack, runtime, project
-        for opened in self._on_runtime:
-            opened(runtime)
+        try:
+            await runtime.start()
+        except BaseException:
+            await stack.aclose()
+            raise
+        stack.enter_context(self.opened(runtime))
+        if self._runtime is not None:
+            self.start(self._close_idle(self._stack))
+        self._stack, self.project = stack, project
         self.start(runtime.lifecycle.resume_all())
-        if old is not stack:
-            self.start(self._close_idle(old))
+        return runtime
 
     async def _close_idle(self, stack: AsyncExitStack) -> None:
         """Close a replaced runtime when the calls that it runs have ended."""
@@ -99,16 +117,35 @@ class ServedProject:
             await asyncio.wait(others)
         await stack.aclose()
 
+    async def run_approved(self, answered: PendingCall) -> None:
+        """Run an approved call, unless its own program or document runs it."""
+        runtime = await self.runtime()
+        if runtime.registry.find(answered.call.tool) is None:
+            await runtime.pipeline.wait_for_sources()
+        await runtime.lifecycle.resume(answered)
+
+    @contextmanager
+    def grants(self) -> Generator[Grants]:
+        """The grants of the project and of the user."""
+        grants = self.ledger.grants.with_user(self.project.user_db)
+        try:
+            yield grants
+        finally:
+            grants.close()
+
+    def undo(self) -> Undo:
+        return Undo(self.ledger, [self.folder], self.project.state)
+
     @asynccontextmanager
     async def runtime_for(self, pending: PendingCall) -> AsyncGenerator[Runtime]:
         """The runtime that checks a call: of its document, whose rules apply to it, or of the project."""
         if pending.call.caller.document is None:
             yield await self.runtime()
         else:
-            async with open_chat(Path(pending.call.caller.document), flags=self._flags or None) as chat:
+            async with open_chat(Path(pending.call.caller.document), flags=self.flags or None) as chat:
                 yield chat.runtime
 
-    def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run work beside the requests; a failure is logged."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
@@ -118,7 +155,8 @@ class ServedProject:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _LOG.error("Work in the project %s failed: %s", self.name, error, exc_info=error)
+            unexpected = None if isinstance(error, HoldfastError) else error
+            _LOG.error("Work in the project %s failed: %s", self.name, error, exc_info=unexpected)
 
     async def close(self) -> None:
         for task in tuple(self._tasks):
@@ -126,6 +164,7 @@ class ServedProject:
         if self._tasks:
             await asyncio.wait(tuple(self._tasks), timeout=5)
         await self._stack.aclose()
+        unwatch_live_calls(self.project.state)
         self.ledger.close()
 
 
@@ -137,7 +176,8 @@ class Projects:
         self._every = every
         self._here = here
         self._found: dict[str, ServedProject] = {}
-        self._ignored: set[Path] = set()
+        self._ignored: dict[Path, tuple[int, ...]] = {}
+        self._on_added: list[Callable[[ServedProject], None]] = []
         self.problems: dict[str, str] = {}
         """Ledgers that cannot be served, by folder, and why."""
 
@@ -155,23 +195,44 @@ class Projects:
                 self._add(self._here)
             return
         for path in sorted((user_state_dir() / "projects").glob("*/ledger.db")):
-            if path.parent.name[-_KEY_CHARS:] not in self._found and path not in self._ignored:
-                self._discover(path)
+            with suppress(OSError):  # it was removed
+                if path.parent.name[-_KEY_CHARS:] not in self._found and self._ignored.get(path) != _changed_at(path):
+                    self._discover(path)
 
     def _discover(self, path: Path) -> None:
         """Serve the project of a ledger. Where the project is, only its calls tell."""
+        seen, name = _changed_at(path), path.parent.name
         folder = _folder_of(path)
         try:
             if folder is None:
                 raise HoldfastError("no call in it names a folder that exists")
             self._add(load_project(folder, self._flags or None))
+            self.problems.pop(name, None)
         except (HoldfastError, OSError) as error:
-            self._ignored.add(path)
-            self.problems[path.parent.name] = str(error)
+            self._ignored[path] = seen  # until it changes: a ledger is created before its first call is written
+            self.problems[name] = str(error)
 
     def _add(self, project: Project) -> None:
+        _check_ledger(project)
         served = ServedProject(project, self._flags)
         self._found[served.key] = served
+        for added in self._on_added:
+            added(served)
+
+    def on_added(self, added: Callable[[ServedProject], None]) -> None:
+        """Call a function with every project that is served now or later."""
+        self._on_added.append(added)
+        for project in self:
+            added(project)
+
+    def named(self, key: str) -> ServedProject:
+        """The project with this key; without a key, the only one. Raises `CallError` if it must be named."""
+        if key:
+            return self.get(key)
+        found = list(self)
+        if len(found) != 1:
+            raise CallError(f"Name the project: {len(found)} are served here (GET /api/projects).")
+        return found[0]
 
     def get(self, key: str) -> ServedProject:
         """Raises `UnknownCall`, since a project is only ever named as part of a call's address."""
@@ -188,6 +249,17 @@ class Projects:
 def project_key(state: Path) -> str:
     """The digits that end the name of a project's state folder, a hash of its path."""
     return state.name[-_KEY_CHARS:]
+
+
+def _check_ledger(project: Project) -> None:
+    if not project.loaded.config.ledger.enabled:
+        raise ConfigError("The page shows the ledger, which is disabled here. Remove `ledger.enabled = false`.")
+
+
+def _changed_at(ledger_path: Path) -> tuple[int, ...]:
+    """When the ledger or its write-ahead log changed."""
+    files = (ledger_path, ledger_path.with_name("ledger.db-wal"))
+    return tuple(file.stat().st_mtime_ns for file in files if file.exists())
 
 
 def _rules(project: Project) -> tuple[object, ...]:

@@ -261,7 +261,7 @@ def decision_html(decision: Decision, explanation: DecisionExplanation | None = 
 
 
 def _step(step: ExplainedStep) -> Markup:
-    stage = _STAGES.get(step.stage, step.stage.capitalize())
+    stage = inline_html(_STAGES.get(step.stage, step.stage.capitalize()))
     reason = Markup(": {}").format(inline_html(step.reason)) if step.reason else ""
     decided = Markup(' <span class="tag">decides</span>') if step.decided else ""
     return Markup('<li{}>{} <em>{}</em> says <strong>{}</strong>{}{}</li>').format(

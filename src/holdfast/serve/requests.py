@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
@@ -10,6 +11,7 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from holdfast.chat.state_file import DocumentBusy
 from holdfast.contract.errors import (
     ArgumentsError,
     CallError,
@@ -21,21 +23,24 @@ from holdfast.contract.errors import (
     StaleApproval,
     UndoRefused,
     UnknownCall,
+    UnknownTool,
 )
 from holdfast.contract.json import encode_json
 from holdfast.serve.html import page
-from holdfast.serve.security import MAX_BODY, PERSON
+from holdfast.serve.security import MAX_BODY, PERSON, STILL
 from holdfast.store.people import Person
 
 S = TypeVar("S", bound=Struct)
 MAX_FIELDS: Final = 5000
 _STATUS: Final[tuple[tuple[type[HoldfastError], int, str], ...]] = (
     (UnknownCall, 404, "unknown_call"),
+    (UnknownTool, 404, "unknown_tool"),
     (StaleApproval, 409, "stale"),
     (NotPending, 409, "not_pending"),
     (ArgumentsError, 422, "invalid_arguments"),
     (GrantRefused, 409, "grant_refused"),
     (UndoRefused, 409, "undo_refused"),
+    (DocumentBusy, 409, "busy"),
     (CallError, 400, "refused"),
     (ConfigError, 400, "config"),
     (LedgerError, 503, "ledger"),
@@ -52,6 +57,11 @@ class Forbidden(HoldfastError):
 
 def person_of(request: Request) -> Person:
     return request.scope[PERSON]
+
+
+def still_allowed(request: Request) -> Callable[[], bool]:
+    """A function that says whether the person was not removed or logged out meanwhile."""
+    return request.scope[STILL]
 
 
 def require_answer(request: Request) -> Person:

@@ -7,8 +7,7 @@ confine the page.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from http.cookies import CookieError, SimpleCookie
+from collections.abc import Callable, Collection
 from typing import Final
 from urllib.parse import quote, urlsplit
 
@@ -17,16 +16,19 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdfast.contract.errors import ConfigError
+from holdfast.contract.errors import ConfigError, LedgerError
 from holdfast.net.server import LOOPBACK, NewConnections, TimedBody
 from holdfast.store.people import People, Person, local_person
 
 MAX_BODY: Final = 4 * 1024 * 1024
 PERSON: Final = "holdfast.person"
 """Where the authenticated person is kept in the scope of a request."""
+STILL: Final = "holdfast.still"
+"""Where a function is kept that says whether the person may still read; for replies that go on."""
 LOGIN: Final = "/login"
 _STATIC: Final = "/static/"
 _API: Final = "/api/"
+_MAX_SESSIONS: Final = 4
 _METHODS: Final = frozenset({"GET", "HEAD", "POST"})
 _SAME_SITE: Final = frozenset({"same-origin", "none"})
 _FORM: Final = "application/x-www-form-urlencoded"
@@ -101,9 +103,10 @@ class Gate:
         self.newcomers = NewConnections()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
+        assert scope["type"] == "http", "the server speaks nothing else"
         headers = Headers(scope=scope)
 
         async def confined(message: Message) -> None:
@@ -113,19 +116,25 @@ class Gate:
                     found.setdefault(name, value)
             await send(message)
 
-        refusal = self._refusal(scope, headers)
-        if refusal is None:
-            person = self._person(headers)
-            if person is None and not _is_public(scope["path"]):
-                refusal = _unauthenticated(scope, headers)
-            else:
-                scope[PERSON] = person
-                if person is not None:
-                    self.newcomers.remove(scope.get("client"))
+        refusal = self._refusal(scope, headers) or self._admit(scope, headers)
         if refusal is not None:
             await refusal(scope, receive, confined)
             return
         await TimedBody.call(self._app, scope, receive, confined)
+
+    def _admit(self, scope: Scope, headers: Headers) -> Response | None:
+        """Note in the scope who sends the request; the refusal if nobody known does."""
+        try:
+            person = self._person(headers)
+        except LedgerError as error:
+            return _refused("unavailable", str(error), 503)
+        if person is None and not _is_public(scope["path"]):
+            return _unauthenticated(scope, headers)
+        scope[PERSON] = person
+        scope[STILL] = _StillAllowed(self._people, lambda: self._person(headers))
+        if person is not None:
+            self.newcomers.remove(scope.get("client"))
+        return None
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         """The refusal of a request that no page of ours and no program of this user sends."""
@@ -155,7 +164,7 @@ class Gate:
             # Every browser sends one of them with a POST; without either nobody knows which page sent it.
             return _refused("no_origin", "A request with a cookie must say which page it comes from (Origin).", 403)
         size = headers.get("content-length", "0")
-        if not size.isdigit() or int(size) > MAX_BODY:
+        if not size.isdecimal() or not size.isascii() or int(size) > MAX_BODY:
             return _refused("too_large", f"The body must not be larger than {MAX_BODY:,} bytes.", 413)
         return None
 
@@ -166,19 +175,41 @@ class Gate:
         if given:
             scheme, _, token = given[0].partition(" ")
             return self._people.with_token(token.strip()) if len(given) == 1 and scheme.lower() == "bearer" else None
-        secret = session_secret(headers, self._cookie)
-        return None if secret is None else self._people.in_session(secret)
+        found = map(self._people.in_session, session_secrets(headers, self._cookie))
+        return next((person for person in found if person is not None), None)
 
 
-def session_secret(headers: Headers, cookie: str) -> str | None:
-    """The secret of the browser session that a request belongs to."""
-    jar: SimpleCookie = SimpleCookie()
-    for header in headers.getlist("cookie"):
+class _StillAllowed:
+    """Whether a person may still read, asked again only after the list of people has changed."""
+
+    def __init__(self, people: People, check: Callable[[], Person | None]) -> None:
+        self._people = people
+        self._check = check
+        self._version = people.version()
+
+    def __call__(self) -> bool:
+        version = self._people.version()
+        if version == self._version:
+            return True
+        self._version = version
         try:
-            jar.load(header)
-        except CookieError:
-            continue
-    return jar[cookie].value if cookie in jar else None
+            return self._check() is not None
+        except LedgerError:
+            return False
+
+
+def session_secrets(headers: Headers, cookie: str) -> list[str]:
+    """The secrets of the browser sessions that a request names.
+
+    Programs on other ports of this host share its cookies: theirs may be malformed, or may have the same name.
+    """
+    found: list[str] = []
+    for header in headers.getlist("cookie"):
+        for pair in header.split(";"):
+            name, _, value = pair.partition("=")
+            if name.strip() == cookie:
+                found.append(value.strip())
+    return found[:_MAX_SESSIONS]
 
 
 def _is_public(path: str) -> bool:

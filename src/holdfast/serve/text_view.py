@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from markupsafe import Markup
@@ -48,7 +48,8 @@ def visible_line(line: str, show: EscapeLine | None = None) -> str:
     if "\t" not in line:
         return escape_line(line, show)
     first, *rest = _TABS.split(line)
-    shown = [part if place % 2 == 0 else (show or escape)(part) for place, part in enumerate(rest)]
+    show_part = show or partial(escape, newline="\n")  # as `escape_line` does
+    shown = [part if place % 2 == 0 else show_part(part) for place, part in enumerate(rest)]
     return "".join((escape_line(first, show), *shown))
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from holdfast.contract.errors import HoldfastError, LedgerError
+from holdfast.runtime.live_calls import watch_live_calls
 from holdfast.serve.projects import Projects, ServedProject
 
 POLL_SECONDS: Final = 0.05
@@ -58,6 +59,8 @@ class LedgerWatch:
             with suppress(HoldfastError):  # a damaged ledger is reported where it is read
                 project.ledger.recover()
                 project.expiry.expire(project.ledger)
+            with suppress(OSError):
+                watch_live_calls(project.project.state)
 
 
 def _version(project: ServedProject) -> tuple[int, int] | None:

@@ -22,6 +22,8 @@ GENESIS: Final = bytes(32)
 """The hash before the first entry."""
 PRUNING_VERSION: Final = 2
 """The first schema version with the table `pruned`."""
+SCHEDULES_VERSION: Final = 4
+"""The first schema version with the table `schedules`."""
 
 Migration = Sequence[str]
 
@@ -76,6 +78,22 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
             definition TEXT NOT NULL,
             PRIMARY KEY (server, tool)
         )""",
+    ),
+    (
+        """CREATE TABLE schedules (
+            id TEXT PRIMARY KEY,
+            body TEXT NOT NULL,
+            next_at REAL,
+            due REAL,
+            pid INTEGER,
+            pid_start TEXT,
+            last_at REAL,
+            last_call TEXT,
+            last_state TEXT NOT NULL DEFAULT '',
+            last_message TEXT NOT NULL DEFAULT '',
+            missed INTEGER NOT NULL DEFAULT 0,
+            missed_note TEXT NOT NULL DEFAULT ''
+        ) WITHOUT ROWID""",
     ),
 )
 

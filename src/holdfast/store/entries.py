@@ -18,6 +18,7 @@ from holdfast.contract.call import Answer, Call, Decision, PendingCall
 from holdfast.contract.errors import LedgerCorrupt, LedgerError, LedgerUnavailable
 from holdfast.contract.json import Args, Identifier, Json
 from holdfast.contract.result import Attachment, Result
+from holdfast.contract.schedules import Schedule
 from holdfast.store.blobs import Blobs
 from holdfast.store.redact import REMOVED_CONTENT, Redactor, redact_struct
 
@@ -130,6 +131,46 @@ class ToolPinned(Struct, frozen=True):
 
 class ServerUnpinned(Struct, frozen=True):
     server: str
+
+
+class ScheduleAdded(Struct, frozen=True):
+    schedule: Schedule
+
+
+class ScheduleRemoved(Struct, frozen=True):
+    id: Identifier
+    by: str
+    call: str
+
+
+class RunClaimed(Struct, frozen=True):
+    """A process took a due run, before it began. No other process will."""
+
+    id: Identifier
+    due: float
+    pid: int
+    pid_start: str
+
+
+class RunEnded(Struct, frozen=True):
+    id: Identifier
+    due: float
+    state: str
+    call: str | None = None
+    """The call that the run made, if it made one."""
+    message: str = ""
+
+
+class RunsMissed(Struct, frozen=True):
+    """Runs of a schedule that did not take place, and never will."""
+
+    id: Identifier
+    count: int
+    first: float
+    last: float
+    why: str
+    more: bool = False
+    """There were more than were counted."""
 
 
 class RemovedCall(Struct, frozen=True):

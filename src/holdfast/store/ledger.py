@@ -31,7 +31,7 @@ from holdfast.store.entries import (
     Scope,
     VerifyReport,
 )
-from holdfast.store.process_identity import is_alive, os_user, this_process
+from holdfast.store.process_identity import is_alive, os_user, own_identity, this_process
 from holdfast.store.projections import encode_row
 from holdfast.store.queries import Queries
 from holdfast.store.redact import Redactor
@@ -112,7 +112,7 @@ class Ledger(Queries):
     async def replace_pending(self, pending: PendingCall, reason: str, *, only_pending: bool = False) -> None:
         """Replace a pending or approved call by a new version, which needs a new answer."""
         await self._writer.commit(
-            operations.replace_pending(self.encode_body, pending, reason, only_pending=only_pending)
+            operations.replace_pending(self.encode_body, self.read_body, pending, reason, only_pending=only_pending)
         )
         self.cache_pending(pending)
 
@@ -125,13 +125,13 @@ class Ledger(Queries):
         result: Result | None = None,
         becomes: PendingCall | None = None,
     ) -> PendingCall:
-        """Store an answer to the call with this digest. An approved call may run; an edited call stays pending.
+        """Store an answer to the call with this digest. An approved call may run; an edited call stays pending, and so
+        does one that another person must approve, too.
 
         `result` is the full result if the answer gives one. `becomes` is the widened call that an approval produces;
         it is stored in the same transaction, so it is never pending itself.
         """
-        account = os_user()
-        signed = replace(answer, user=account, identity=answer.identity or f"os:{account}")
+        signed = replace(answer, user=os_user(), identity=answer.identity or own_identity())
         answered = self.run(
             operations.answer(self.encode_body, self.read_body, call_id, signed, digest, result, becomes)
         )

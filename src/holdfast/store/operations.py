@@ -10,13 +10,25 @@ from msgspec.structs import replace
 
 from holdfast.contract.call import Answer, Call, Decision, PendingCall, ProcessIdentity
 from holdfast.contract.enums import Failure, State
-from holdfast.contract.errors import LedgerCorrupt, NotPending, StaleApproval, UnknownCall
+from holdfast.contract.errors import (
+    AlreadyApproved,
+    CallError,
+    LedgerCorrupt,
+    NotPending,
+    StaleApproval,
+    UnknownCall,
+)
 from holdfast.contract.result import Result
+from holdfast.store.approval_count import APPROVALS, count_approvals
 from holdfast.store.database import Op, Transaction
 from holdfast.store.entries import BodyReader, CallAnswered, CallBegun, CallEnded, CallPending, CallRecorded
 
 EncodeBody = Callable[[Struct], str]
 
+_NOT_WIDENED: Final = (
+    "Call {} must be approved by two people, so an approval cannot widen its sandbox. Approve it as it is, or write a "
+    "rule with network, read or write (approval.commands)."
+)
 REJECTED: Final = "This tool has been rejected by the user."
 INTERRUPTED: Final = "was interrupted; whether it took effect is not known."
 INTERRUPTED_READING: Final = "was interrupted before it finished; it changed nothing and can be called again."
@@ -46,15 +58,19 @@ def add_pending(encode: EncodeBody, pending: PendingCall) -> Op[None]:
     return op
 
 
-def replace_pending(encode: EncodeBody, pending: PendingCall, reason: str, *, only_pending: bool = False) -> Op[None]:
+def replace_pending(
+    encode: EncodeBody, read: BodyReader, pending: PendingCall, reason: str, *, only_pending: bool = False
+) -> Op[None]:
     call_id = pending.call.id
-    body = encode(CallPending(pending, reason))
 
     def op(tx: Transaction) -> None:
         state, _ = open_state(tx, call_id)
         if state is not State.PENDING and (only_pending or state is not State.APPROVED):
             raise NotPending(f"Call {call_id} is {state}, so it cannot be made pending again.")
-        entry = tx.append(call_id, "pending", body)
+        # A process with another configuration must not lower the number of people that one asked for.
+        needed = max(read_pending(tx, read, call_id).approvals_needed, pending.approvals_needed)
+        stored = replace(pending, approvals_needed=needed, approved_by=())
+        entry = tx.append(call_id, "pending", encode(CallPending(stored, reason)))
         tx.execute(
             "UPDATE open_calls SET state = 'pending', digest = ?, approver = NULL, entry = ? WHERE call = ?",
             (pending.digest, entry, call_id),
@@ -74,7 +90,8 @@ def answer(
 ) -> Op[PendingCall]:
     result = given or _result_of(call_id, answer)
     body = encode(CallAnswered(answer, digest if becomes is None else becomes.digest, result))
-    by = read(body, CallAnswered).answer.by
+    stored = read(body, CallAnswered)
+    by = stored.answer.by
     changed = None if becomes is None else encode(CallPending(becomes, f"widened by {by}"))
 
     def op(tx: Transaction) -> PendingCall:
@@ -84,9 +101,23 @@ def answer(
         if shown != digest:
             raise StaleApproval(f"Call {call_id} has changed since it was shown. Review it again.")
         if becomes is not None and changed is not None:
+            if max(read_pending(tx, read, call_id).approvals_needed, becomes.approvals_needed) > 1:
+                raise CallError(_NOT_WIDENED.format(call_id))
             entry = tx.append(call_id, "pending", changed)
             tx.execute("UPDATE open_calls SET digest = ?, entry = ? WHERE call = ?", (becomes.digest, entry, call_id))
         pending = read_pending(tx, read, call_id)
+        if answer.kind == "approve" and pending.approvals_needed > 1:
+            count = count_approvals(tx.execute(APPROVALS, (call_id,)).fetchall(), read)
+            if stored.answer.identity in count.identities:
+                raise AlreadyApproved(
+                    f"You ({stored.answer.identity}) have already approved call {call_id}. Another person must "
+                    f"approve it: it needs {count.needed} people."
+                )
+            count = count.after_answer(stored)
+            pending = replace(pending, approved_by=count.identities)
+            if not count.complete:
+                tx.append(call_id, "answered", body)
+                return pending
         tx.append(call_id, "answered", body)
         if answer.kind == "approve":
             tx.execute("UPDATE open_calls SET state = 'approved', approver = ? WHERE call = ?", (by, call_id))

@@ -22,6 +22,11 @@ def os_user() -> str:
         return f"uid {os.getuid()}"
 
 
+def own_identity() -> str:
+    """Return the identity of a person who answers in this process, unless an interface authenticated another."""
+    return f"os:{os_user()}"
+
+
 def this_process() -> ProcessIdentity:
     return _own(os.getpid())
 

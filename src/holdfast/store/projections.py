@@ -1,4 +1,4 @@
-"""Tables derived from the ledger entries: open calls, grants, trusted files.
+"""Tables derived from the ledger entries: open calls, grants, trusted files, schedules.
 
 They are materialised for speed. `verify` replays the entries and compares, so a tampered table is detected.
 """
@@ -13,6 +13,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.store.approval_count import ApprovalCount
+from holdfast.store.database import SCHEDULES_VERSION
 from holdfast.store.entries import (
     BodyReader,
     CallAnswered,
@@ -21,6 +23,8 @@ from holdfast.store.entries import (
     GrantAdded,
     GrantRevoked,
     GrantUsed,
+    ScheduleAdded,
+    ScheduleRemoved,
     TrustedContent,
     TrustRevoked,
 )
@@ -46,7 +50,9 @@ TABLES: Final = {
     "open_calls": "call, state, digest, approver, pid, pid_start, mutates, entry",
     "grants": "id, uses, body",
     "trust": "path, digest, body",
+    "schedules": "id, body",
 }
+"""The tables with their derived columns. When a schedule runs is not derived: entries of old runs are pruned."""
 
 
 class ExpectedTables:
@@ -57,8 +63,10 @@ class ExpectedTables:
         self.stray_end: int | None = None
         """The first entry that ends a call which is not open."""
         self._open: dict[str, OpenCallRow] = {}
+        self._approvals: dict[str, ApprovalCount] = {}
         self._grants: dict[str, tuple[int | None, str]] = {}
         self._trust: dict[str, TrustedContent] = {}
+        self._schedules: dict[str, str] = {}
         self._handlers: dict[str, Callable[[int, str, str], None]] = {
             "pending": self._pending,
             "answered": self._answered,
@@ -69,6 +77,8 @@ class ExpectedTables:
             "consumed": self._consumed,
             "trusted": self._trusted,
             "untrusted": self._untrusted,
+            "scheduled": self._scheduled,
+            "unscheduled": self._unscheduled,
         }
 
     def feed(self, entry: int, call: str, kind: str, body: str) -> None:
@@ -82,17 +92,22 @@ class ExpectedTables:
             return [msgspec.structs.astuple(row) for _, row in sorted(self._open.items())]
         if table == "grants":
             return [(name, *row) for name, row in sorted(self._grants.items())]
+        if table == "schedules":
+            return sorted(self._schedules.items())
         return [(path, row.digest, encode_row(row)) for path, row in sorted(self._trust.items())]
 
     def _pending(self, entry: int, call: str, body: str) -> None:
-        digest = self._read(body, CallPending).pending.digest
-        self._open[call] = OpenCallRow(call, "pending", digest, None, None, None, 1, entry)
+        pending = self._read(body, CallPending).pending
+        self._approvals[call] = self._approvals.get(call, ApprovalCount()).after_pending(pending)
+        self._open[call] = OpenCallRow(call, "pending", pending.digest, None, None, None, 1, entry)
 
     def _answered(self, entry: int, call: str, body: str) -> None:
         answered = self._read(body, CallAnswered)
+        count = self._approvals.get(call, ApprovalCount()).after_answer(answered)
+        self._approvals[call] = count
         if answered.result is not None:
             self._open.pop(call, None)
-        elif answered.answer.kind == "approve" and call in self._open:
+        elif answered.answer.kind == "approve" and count.complete and call in self._open:
             self._open[call] = replace(self._open[call], state="approved", approver=answered.answer.by)
 
     def _intent(self, entry: int, call: str, body: str) -> None:
@@ -126,6 +141,13 @@ class ExpectedTables:
     def _untrusted(self, entry: int, call: str, body: str) -> None:
         self._trust.pop(self._read(body, TrustRevoked).path, None)
 
+    def _scheduled(self, entry: int, call: str, body: str) -> None:
+        schedule = self._read(body, ScheduleAdded).schedule
+        self._schedules[schedule.id] = encode_row(schedule)
+
+    def _unscheduled(self, entry: int, call: str, body: str) -> None:
+        self._schedules.pop(self._read(body, ScheduleRemoved).id, None)
+
 
 def encode_row(row: Struct) -> str:
     return msgspec.json.encode(row).decode()
@@ -133,7 +155,11 @@ def encode_row(row: Struct) -> str:
 
 def first_mismatch(expected: ExpectedTables, execute: Callable[..., sqlite3.Cursor]) -> str | None:
     """Return the name of the first table whose rows differ from the expected ones."""
+    # A read-only ledger is not migrated, so it may predate a table.
+    has_schedules = execute("PRAGMA user_version").fetchone()[0] >= SCHEDULES_VERSION
     for table, columns in TABLES.items():
+        if table == "schedules" and not has_schedules:
+            continue
         found = execute(f"SELECT {columns} FROM {table} ORDER BY 1").fetchall()  # noqa: S608 - both are constants of this module
         if found != expected.rows(table):
             return table

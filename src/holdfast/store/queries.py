@@ -17,11 +17,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.contract.call import Answer, Call, Decision, PendingCall
+from holdfast.contract.call import Answer, Call, Decision, PendingCall, ProcessIdentity
 from holdfast.contract.enums import State, Verdict
 from holdfast.contract.errors import LedgerCorrupt, LedgerError, UnknownCall
 from holdfast.contract.json import Json, encode_json
 from holdfast.contract.result import Result
+from holdfast.store.approval_count import APPROVALS, ApprovalCount, count_approvals
 from holdfast.store.database import Database
 from holdfast.store.entries import (
     BodyReader,
@@ -39,6 +40,7 @@ from holdfast.text.preview import format_arguments
 from holdfast.text.times import MAX_TIME
 
 _PAGE: Final = 500
+_SMALL_PAGE: Final = 100
 _SCAN_LIMIT: Final = 20_000
 """The number of newest entries that a query without an index scans."""
 _CANDIDATES: Final = 5
@@ -53,6 +55,8 @@ _WITH_DIGEST: Final = (
 """Only calls that were pending at some time have a digest."""
 _WITHOUT_DIGEST: Final = "SELECT call FROM open_calls WHERE digest IS NULL AND state != 'running' ORDER BY entry"
 """Calls that are neither running nor have a digest: only damaged rows look like this."""
+MAX_ENTRY: Final = 2**63 - 1
+"""Above the number of every entry."""
 
 
 class GivenAnswer(Struct, frozen=True, kw_only=True):
@@ -157,7 +161,13 @@ class Queries:
         cached = self._cached.get(pending.call.id)
         if cached is None or cached.digest != pending.digest:
             return pending
-        return replace(cached, state=pending.state, approver=pending.approver)
+        return replace(
+            cached,
+            state=pending.state,
+            approver=pending.approver,
+            approvals_needed=pending.approvals_needed,
+            approved_by=pending.approved_by,
+        )
 
     def find_pending(self, call_id: str) -> PendingCall | None:
         """Return a call that needed an answer and has not ended (pending, approved or running), else None."""
@@ -199,6 +209,9 @@ class Queries:
         if kind != "pending":
             raise LedgerCorrupt(f"A ledger entry has the kind {kind!a} instead of 'pending'.")
         read = replace(self.read_body(body, CallPending).pending, state=parse_state(state), approver=approver)
+        if read.approvals_needed > 1:
+            count = count_approvals(self.rows(APPROVALS, (read.call.id,)), self.read_body)
+            read = replace(read, approved_by=count.identities)
         return self.unredacted(read)
 
     def approved_at(self, call_id: str) -> float | None:
@@ -222,24 +235,38 @@ class Queries:
 
     def call(self, call_id: str) -> CallRecord:
         """Return the record of one call, with the bytes of its attachments."""
+        record = self.record(call_id)
+        return record if record.result is None else replace(record, result=self.read_body.with_bytes(record.result))
+
+    def record(self, call_id: str) -> CallRecord:
+        """Return the record of one call, without the bytes of its attachments."""
         record = self._record(call_id)
         if record is None:
             raise self._unknown_call(call_id)
-        return record if record.result is None else replace(record, result=self.read_body.with_bytes(record.result))
+        return record
 
     def calls(
-        self, limit: int = 50, wanted: CallFilter | None = None, *, unreadable: list[str] | None = None
+        self,
+        limit: int = 50,
+        wanted: CallFilter | None = None,
+        *,
+        before: int = MAX_ENTRY,
+        unreadable: list[str] | None = None,
     ) -> list[CallRecord]:
         """Return call records, newest entry first, without the bytes of attachments.
 
-        The ids of unreadable calls are appended to `unreadable`.
+        For the next page, `before` is the number of the last entry of the last record. The ids of unreadable calls are
+        appended to `unreadable`.
         """
-        return list(islice(self._matching(wanted or CallFilter(), unreadable), min(limit, sys.maxsize)))
+        found = self._matching(wanted or CallFilter(), unreadable, before)
+        return list(islice(found, min(limit, sys.maxsize)))
 
-    def _matching(self, wanted: CallFilter, unreadable: list[str] | None) -> Generator[CallRecord]:
+    def _matching(
+        self, wanted: CallFilter, unreadable: list[str] | None, start: int = MAX_ENTRY
+    ) -> Generator[CallRecord]:
         sql = "SELECT id, call FROM entries WHERE id < ? AND call != '' AND (at < ?) IS NOT 1 ORDER BY id DESC LIMIT ?"
         seen: set[str] = set()
-        before = 2**63 - 1
+        before = start
         while page := self.rows(sql, (before, -inf if wanted.since is None else wanted.since, _PAGE)):
             before = page[-1][0]
             fresh = [call for call in dict.fromkeys(call for _, call in page) if call not in seen]
@@ -251,8 +278,62 @@ class Queries:
                     if unreadable is not None:
                         unreadable.append(str(call))
                     continue
-                if record and wanted.matches(record):
+                # A call with an entry after `start` was on an earlier page.
+                if record and record.entries[-1] < start and wanted.matches(record):
                     yield record
+
+    def received_calls(
+        self,
+        before: int | None = None,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        unreadable: list[str] | None = None,
+    ) -> Generator[CallRecord]:
+        """Yield call records, last received first, without the bytes of attachments.
+
+        The order never changes, so the number of a call's first entry (`record.entries[0]`) is a position: `before`
+        continues after it. The ids of unreadable calls are appended to `unreadable`.
+        """
+        sql = """SELECT id, call FROM entries WHERE id < ? AND place = 0 AND (at < ?) IS NOT 1 AND (at >= ?) IS NOT 1
+            ORDER BY id DESC LIMIT ?"""
+        before = MAX_ENTRY if before is None else before
+        times = (-inf if since is None else since, inf if until is None else until)
+        while page := self.rows(sql, (before, *times, _SMALL_PAGE)):
+            for number, call in page:
+                before = number
+                try:
+                    record = self._record(call)
+                except LedgerError:
+                    if unreadable is not None:
+                        unreadable.append(str(call))
+                    continue
+                if record is not None and record.entries[0] == number:
+                    yield record
+
+    def nested_calls(self, call_id: str, limit: int) -> list[CallRecord]:
+        """Return the calls that a call made, in order. Scans only the entries after it that name it."""
+        sql = """SELECT DISTINCT call FROM entries WHERE id > (SELECT MIN(id) FROM entries WHERE call = ?)
+            AND place = 0 AND instr(body, ?) ORDER BY id LIMIT ?"""
+        named = '"parent":' + encode_json(call_id).decode()
+        found: list[CallRecord] = []
+        for (call,) in self.rows(sql, (call_id, named, limit)):
+            with suppress(LedgerError):
+                record = self._record(call)
+                if record is not None and record.call.parent == call_id:
+                    found.append(record)
+        return found
+
+    def running(self) -> list[tuple[CallRecord, ProcessIdentity | None]]:
+        """Return the calls that run, oldest first, with the process that runs each. Unreadable ones are left out."""
+        sql = "SELECT call, pid, pid_start FROM open_calls WHERE state = 'running' ORDER BY entry"
+        found: list[tuple[CallRecord, ProcessIdentity | None]] = []
+        for call, pid, started in self.rows(sql):
+            with suppress(LedgerError):
+                record = self._record(call)
+                if record is not None:
+                    found.append((record, ProcessIdentity(pid, started) if isinstance(pid, int) else None))
+        return found
 
     def calls_for(self, request: str, limit: int, tool: str | None = None) -> list[CallRecord]:
         """Return calls whose request id starts with `request`, newest first, optionally of one tool.
@@ -291,7 +372,7 @@ class Queries:
         running = [call for (call,) in self.rows("SELECT call FROM open_calls WHERE state = 'running'")]
         yield from running
         sql = "SELECT id, call, kind, at FROM entries WHERE id < ? AND call != '' ORDER BY id DESC LIMIT ?"
-        before, seen = 2**63 - 1, set(running)
+        before, seen = MAX_ENTRY, set(running)
         while page := self.rows(sql, (before, _PAGE)):
             for _, call, kind, when in page:
                 if isinstance(when, float) and when < at:
@@ -389,12 +470,12 @@ class Queries:
         """
         calls = None if wanted is None else {record.call.id for record in self._matching(wanted, unreadable)}
         for entry in self._entries():
-            if calls is not None and entry.call not in calls:
-                continue
-            try:
+            if calls is None or entry.call in calls:
                 yield _line(entry)
-            except (RecursionError, ValueError) as error:  # nested just within the decoder's limit, not the encoder's
-                yield _line(replace(entry, body=None, problem=str(error)))
+
+    def export_call(self, call_id: str) -> Generator[bytes]:
+        """Yield each entry of one call like `export`."""
+        return (_line(entry) for entry in self._entries(call=call_id))
 
     def _pages(self, after: int, call: str | None) -> Generator[tuple[Any, ...]]:
         sql = f"SELECT {_COLUMNS} FROM entries WHERE id > ? AND ? IN ('', call) ORDER BY id LIMIT {_PAGE}"  # noqa: S608
@@ -407,16 +488,23 @@ class Queries:
     def _record(self, call_id: str) -> CallRecord | None:
         rows = self.rows("SELECT id, kind, at, body FROM entries WHERE call = ? ORDER BY id", (call_id,))
         record: CallRecord | None = None
+        approvals = ApprovalCount()
         with _damage_of(call_id):
             for number, kind, at, body in rows:
                 _check_time(number, at)
-                record = self._extended(record, kind, at, body)
+                if kind == "pending":
+                    approvals = approvals.after_pending(self.read_body(body, CallPending).pending)
+                elif kind == "answered":
+                    approvals = approvals.after_answer(self.read_body(body, CallAnswered))
+                record = self._extended(record, kind, at, body, approved=approvals.complete)
                 if record is not None:
                     record = replace(record, entries=(*record.entries, number))
         return record
 
-    def _extended(self, record: CallRecord | None, kind: str, at: float, body: str) -> CallRecord | None:
-        """Return the record extended by one entry."""
+    def _extended(
+        self, record: CallRecord | None, kind: str, at: float, body: str, *, approved: bool
+    ) -> CallRecord | None:
+        """Return the record extended by one entry, after which the call has all the approvals it needs or not."""
         if kind == "call":
             recorded = self.read_body(body, CallRecorded)
             return CallRecord(
@@ -445,7 +533,7 @@ class Queries:
         if kind == "answered":
             answered = self.read_body(body, CallAnswered)
             given = GivenAnswer(answer=answered.answer, digest=answered.digest, at=at)
-            state = State.APPROVED if answered.answer.kind == "approve" else record.state
+            state = State.APPROVED if answered.answer.kind == "approve" and approved else record.state
             record = replace(record, answers=(*record.answers, given), state=state)
             return record if answered.result is None else _ended(record, answered.result, at)
         return _ended(record, self.read_body(body, CallEnded).result, at) if kind == "ended" else record
@@ -491,7 +579,11 @@ def _check_time(entry: int, at: object) -> None:
 
 
 def _line(entry: LedgerEntry) -> bytes:
-    return dumps(msgspec.to_builtins(entry), separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    try:
+        text = dumps(msgspec.to_builtins(entry), separators=(",", ":"), allow_nan=False)
+    except (RecursionError, ValueError) as error:  # nested just within the decoder's limit, not the encoder's
+        return _line(replace(entry, body=None, problem=str(error)))
+    return text.encode() + b"\n"
 
 
 def _printable(text: object) -> str:

@@ -17,6 +17,9 @@ from holdfast.store.entries import (
     CallEnded,
     CallRecorded,
     EntriesPruned,
+    RunClaimed,
+    RunEnded,
+    RunsMissed,
     UnreadableEntry,
     VerifyReport,
     matches_chain,
@@ -33,6 +36,9 @@ _OTHER_KINDS: Final[dict[str, type[Struct]]] = {
     "recorded": CommandChanges,
     "undone": CallUndone,
     "together": ConcurrentCalls,
+    "fired": RunClaimed,
+    "ran": RunEnded,
+    "missed": RunsMissed,
 }
 """Kinds that no table is derived from; decoded only to check that they are readable."""
 

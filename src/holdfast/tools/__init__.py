@@ -9,7 +9,7 @@ from typing import Final
 from holdfast.contract.tool import Tool
 
 MODULES: Final = (
-    "ask_user", "browser.actions", "browser.navigation", "browser.page_text", "calculator", "files.edit",
+    "ask_user", "browser.actions", "browser.navigation", "browser.page_text", "calculator", "cron", "files.edit",
     "files.file_list", "files.read", "files.write", "git.commands", "google.gcal", "google.gdocs", "google.gdrive",
     "google.gmail", "google.gtasks", "k8s.deployments", "k8s.logs", "k8s.pods", "media.analyze", "media.send",
     "media.transcribe", "memory", "output_read", "processes", "search.search", "sessions", "shell", "skill_load",

@@ -243,3 +243,20 @@ def test_ctrl_c_at_a_prompt_ends_with_an_outcome_in_json(cli: Cli) -> None:
         last = _last_event(person)
     assert (last["event"], last["kind"], last["exit_code"]) == ("outcome", "cancelled", 130)
     assert "more" not in document.read_text() and not (cli.project / "made.txt").exists()
+
+
+@pytest.mark.spec("E7e")
+def test_a_call_for_two_people_stays_pending_after_the_persons_yes_and_is_not_asked_about_again(asking: Cli) -> None:
+    asking.configure('[approval]\nauto_approve = []\ntwo_people = "medium"\n')
+    document = start(asking, 'write "hello" to a.txt')
+    with Terminal(asking, "chat", NAME, columns=120) as person:
+        person.expect("0 of 2 approvals; two people must approve")
+        person.expect(PROMPT)
+        person.type("y")
+        person.expect("1 of 2 approvals; another person must approve")
+        assert person.finish() == 4
+        assert person.text.count(PROMPT) == 1
+    with Terminal(asking, "chat", NAME, columns=120) as person:
+        assert person.finish() == 4
+        assert PROMPT not in person.text and "1 of 2 approvals" in person.text
+    assert "status=pending" in document.read_text() and not (asking.project / "a.txt").exists()

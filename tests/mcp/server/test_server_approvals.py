@@ -9,6 +9,7 @@ import mcp_types as types
 import pytest
 from msgspec.structs import replace
 
+from holdfast import Answer, Risk
 from tests.mcp.server.scripted_clients import BOTH, YES, Person, ask, at, first_round, nobody
 from tests.mcp.server.served_runtime import CONFIG, Deeds, Era, running, served, text_of
 from tests.mcp.server.test_server import run
@@ -162,5 +163,26 @@ def test_a_secret_is_not_shown_with_the_question(tmp_path: Path, era: Era) -> No
             runtime.redactor.add("key", "s3cr3t-s3cr3t")
             await client.call_tool("erase", {"what": "with s3cr3t-s3cr3t"})
             assert "with" in person.seen[0] and "s3cr3t-s3cr3t" not in person.seen[0]
+
+    run(body())
+
+
+@BOTH
+@pytest.mark.spec("E7e")
+def test_a_clients_yes_is_one_of_two_where_two_people_must_approve(tmp_path: Path, era: Era) -> None:
+    async def body() -> None:
+        deeds, person = Deeds(), Person()
+        strict = replace(CONFIG, approval=replace(CONFIG.approval, two_people=Risk.LOW))
+        async with at(tmp_path, era, person, deeds=deeds, config=strict) as (runtime, client):
+            result = await client.call_tool("erase", {"what": "all"})
+            assert "1 of 2 approvals; another person must approve" in text_of(result) and deeds.done == []
+            (held,) = runtime.pending.list()
+            result = await client.call_tool("erase", {"what": "all"})
+            assert "1 of 2 approvals" in text_of(result) and deeds.done == []
+            assert [pending.call.id for pending in runtime.pending.list()] == [held.call.id]
+            assert len(person.seen) == 1, "who has approved it is not asked again"
+            answer = Answer(kind="approve", by="Bob", identity="token:bob")
+            assert (await runtime.answer(held.call.id, answer, digest=held.digest)).success
+            assert deeds.done == ["all"]
 
     run(body())

@@ -7,7 +7,7 @@ from typing import Any
 Calls = list[tuple[str, dict[str, Any]]]
 
 
-def one(tool: str, **args: Any) -> list[Calls]:
+def one(tool: str, /, **args: Any) -> list[Calls]:
     """One step of one call."""
     return [[(tool, args)]]
 
@@ -196,6 +196,13 @@ UNDERSTOOD: list[tuple[str, list[Calls]]] = [
     ("show me the recent conversations", one("sessions.list")),
     ("delete session ab12cd34", one("sessions.delete", session="ab12cd34")),
     ("remove the session chat-0a1b2c3d4e5f", one("sessions.delete", session="chat-0a1b2c3d4e5f")),
+    ("what is scheduled?", one("cron.list")),
+    ("show me my schedules", one("cron.list")),
+    (
+        "schedule `make test` daily",
+        one("cron.add", expression="@daily", tool="shell.exec", arguments='{"command":"make test"}'),
+    ),
+    ("delete the schedule ab12cd34", one("cron.remove", id="ab12cd34")),
     ("read the output of call abc-12 from line 9", one("output.read", call="abc-12", offset=9)),
     # several things
     ("read a.py and list src", [[*read("a.py"), *listed("src")]]),

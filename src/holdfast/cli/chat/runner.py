@@ -38,6 +38,7 @@ from holdfast.contract.enums import Failure, State
 from holdfast.contract.result import Result
 from holdfast.factory.chat import ChatSession, open_chat
 from holdfast.models.protocol import protocol_choice
+from holdfast.store.process_identity import own_identity
 from holdfast.text.escape import escape, escape_block_once
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -162,6 +163,8 @@ class ApprovalQueue:
             if pending is None:
                 news = news or slot.call is not None
                 continue
+            if own_identity() in pending.approved_by:
+                continue  # another person must approve it, too
             if self.dismissed:
                 break
             news = await self._ask_one(slot, pending) or news

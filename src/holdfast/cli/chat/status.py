@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import click
-from msgspec import to_builtins
 
-from holdfast.agent.conversation import Diagnostic, Slot, Status
-from holdfast.chat.conversation import DocumentConversation
-from holdfast.chat.turns import first_pending, reply_indexes
+from holdfast.agent.conversation import Diagnostic
 from holdfast.cli import console
 from holdfast.cli.chat.documents import (
     find_document,
@@ -31,16 +27,7 @@ from holdfast.config.config import Config
 from holdfast.contract.call import PendingCall
 from holdfast.contract.errors import HoldfastError
 from holdfast.factory.chat import review_trust
-from holdfast.json_output import DocumentOutput, SlotOutput, position
-
-_NEXT: Final = {
-    "categorise": "new calls are judged",
-    "execute": "answered calls run",
-    "pending": "you answer the pending calls",
-    "edited": "you remove the fence around your text",
-    "send": "the model replies",
-    "yours": "you write a message",
-}
+from holdfast.json_output import NEXT_STEPS, DocumentOutput
 
 _COLOURS: Final = {
     "pending": "yellow",
@@ -86,25 +73,17 @@ def _inspect(path: Path, flags: Flags) -> tuple[DocumentOutput, list[PendingCall
     warn_about_config(project)
     conversation = open_read_only(path, project)
     config, problems, trusted = _frontmatter(path, flags)
-    slots = conversation.slots()
-    owner = find_driver(path, flags)
     with open_runtime_for(project, read_only=True) as runtime:
-        shown = [SlotOutput.of(slot, runtime) for slot in slots]
-        opened = [slot.call.call_id for slot in slots if slot.call is not None]
-        pending = [found for one in opened if (found := runtime.pending.ledger.find_pending(one)) is not None]
-    found = DocumentOutput(
-        path=str(path),
-        next=_next(conversation, slots),
-        pid=None if owner is None else owner.pid,
-        model=(config or project.loaded.config).model.name,
-        trusted=trusted,
-        slots=shown,
-        diagnostics=to_builtins([*problems, *conversation.diagnostics()]),
-        cursor=position(first_pending(conversation.document)),
-        replies=len(reply_indexes(conversation.document)),
-        since_you=conversation.turns_since_user(),
-        usage=conversation.usage,
-    )
+        found = DocumentOutput.of(
+            conversation,
+            runtime,
+            driver=find_driver(path, flags),
+            model=(config or project.loaded.config).model.name,
+            trusted=trusted,
+            problems=problems,
+        )
+        opened = [slot.call.call_id for slot in conversation.slots() if slot.call is not None]
+        pending = [call for one in opened if (call := runtime.pending.ledger.find_pending(one)) is not None]
     return found, pending
 
 
@@ -117,23 +96,10 @@ def _frontmatter(path: Path, flags: Flags) -> tuple[Config | None, list[Diagnost
     return (None, [], None) if found is None else (found.now.config, list(found.diagnostics), is_trusted(found))
 
 
-def _next(conversation: DocumentConversation, slots: Sequence[Slot]) -> str:
-    """Return what happens when the document is advanced: a key of `_NEXT`."""
-    if not slots:
-        return "send" if conversation.awaits_reply() else "yours"
-    if any(slot.status is None for slot in slots):
-        return "categorise"
-    if all(slot.status is Status.PENDING and not slot.text.strip() for slot in slots):
-        return "pending"
-    if any(slot.status is Status.APPROVED and slot.text.strip() for slot in slots):
-        return "edited"
-    return "execute"
-
-
 def _show(found: DocumentOutput) -> None:
     console.print_out_lines(wrap_sentence(f"Document {location(found.path)}", sys.stdout, "bold"))
     by = "" if found.pid is None else f" (process {found.pid} is working on it)"
-    _row("next", f"{_NEXT[found.next]}{by}")
+    _row("next", f"{NEXT_STEPS[found.next]}{by}")
     _quote("model", found.model)
     if found.trusted is False:
         _row("trust", f"its frontmatter can only tighten; see `holdfast trust {location(found.path)}`")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -11,15 +10,16 @@ from typing import Final, TextIO
 import click
 
 from holdfast.cli import console
-from holdfast.cli.commands.ledger import record_preview
+from holdfast.cli.commands.ledger import preview_width
 from holdfast.cli.layout import print_table, quote
 from holdfast.cli.pending_view import print_unreadable
 from holdfast.cli.project_context import Flags, project_here, tools_by_name
 from holdfast.cli.root import complete_call, with_flags
 from holdfast.contract.errors import LedgerCorrupt
 from holdfast.factory.runtime import Project, open_ledger
-from holdfast.json_output import ChangeOutput, ChangingCallOutput
-from holdfast.runtime.undo.restore import PathUndo, Undo, diff_of
+from holdfast.json_output import ChangeOutput, ChangingCallOutput, json_path
+from holdfast.runtime.call_story import record_preview
+from holdfast.runtime.undo.restore import Undo, describe_state, diff_of, display_name
 from holdfast.store.changes import changing_calls, net_changes, undone_by
 from holdfast.store.ledger import Ledger
 from holdfast.text.escape import escape, escape_name
@@ -36,28 +36,6 @@ def ledger_and_undo(flags: Flags, *, read_only: bool) -> Generator[tuple[Project
         if exists and not read_only:
             ledger.recover()
         yield project, ledger, Undo(ledger, [project.root or project.cwd], project.state)
-
-
-def display_name(item: PathUndo, project: Project) -> str:
-    """Return the path, relative to the project root if it lies below it."""
-    root = str(project.root or project.cwd)
-    return os.path.relpath(item.path, root) if item.path.startswith(f"{root}/") else item.path
-
-
-def change_output(item: PathUndo, call_id: str, diff: str | None) -> ChangeOutput:
-    path, why = json_path(item.path), json_path(item.why) or None
-    return ChangeOutput(call_id=call_id, path=path, kind=item.change.kind, undo=item.action, why=why, diff=diff)
-
-
-def json_path(path: str) -> str:
-    """Escape bytes that are not UTF-8, which JSON cannot hold."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
-def describe_state(item: PathUndo) -> str:
-    if item.action == "refused":
-        return escape(item.why)
-    return "as before the call" if item.action == "already" else "as the call left it"
 
 
 def diff_lines(diff: str, stream: TextIO, limit: int | None = None, more: str = "") -> list[str]:
@@ -95,20 +73,20 @@ def changes(flags: Flags, call_id: str | None, diff: bool, limit: int, as_json: 
         if call_id is None:
             return _list(ledger, limit, as_json=as_json)
         plan = undo.plan(ledger.find(call_id))
-        names = [display_name(item, project) for item in plan.items]
+        names = [display_name(item, project.root or project.cwd) for item in plan.items]
         diffs = [
             diff_of(item, ledger.blobs, json_path(name)) if diff else None
             for item, name in zip(plan.items, names, strict=True)
         ]
         if as_json:
             for item, text in zip(plan.items, diffs, strict=True):
-                console.print_json(change_output(item, plan.call_id, text))
+                console.print_json(ChangeOutput.of(item, plan.call_id, text))
             return 0
         if not plan.items:
             console.print_out(f"No file changes are recorded for call {escape_name(plan.call_id)}.")
             return 0
         rows = [
-            [item.change.kind, describe_state(item), escape(json_path(name))]
+            [item.change.kind, escape(describe_state(item)), escape(json_path(name))]
             for item, name in zip(plan.items, names, strict=True)
         ]
         print_table(["change", "now", "path"], rows)
@@ -136,7 +114,7 @@ def _list(ledger: Ledger, limit: int, *, as_json: bool) -> int:
                 ChangingCallOutput(call_id=call_id, tool=tool, received_at=at, paths=count, undone_by=undone)
             )
         paths = "1 path" if count == 1 else f"{count:,} paths"
-        shown = record_preview(record, tools.get(record.call.tool))
+        shown = record_preview(record, tools.get(record.call.tool), preview_width())
         rows.append([call_id, format_time(record.received_at), paths, "undone" if undone else "", shown])
     print_unreadable(unreadable)
     if not as_json and rows:

@@ -22,19 +22,18 @@ from holdfast.cli.layout import label_line, print_table, quote, quoted_field_lin
 from holdfast.cli.pending_view import print_unreadable
 from holdfast.cli.project_context import Flags, project_here, read_ledger, tools_by_name, whoami
 from holdfast.cli.root import DefaultGroup, complete_call, complete_tool, with_flags, with_save
-from holdfast.contract.call import Answer
 from holdfast.contract.enums import State
 from holdfast.contract.tool import Tool
 from holdfast.factory.runtime import open_ledger
 from holdfast.json_output import CallOutput, NetworkOutput, PruningOutput, VerificationOutput
 from holdfast.net.hosts import normalize_host
 from holdfast.net.network_log import NETWORK_LOG, NetworkEntry, read_log
-from holdfast.rules.chain import source_name
+from holdfast.runtime.call_story import call_origin, call_story, record_preview
 from holdfast.store.ledger import Ledger
 from holdfast.store.queries import CallFilter, CallRecord
 from holdfast.store.retention import DAY, prune, prune_by_config
-from holdfast.text.escape import clip, escape_name
-from holdfast.text.preview import format_arguments, preview
+from holdfast.text.escape import escape_name
+from holdfast.text.preview import format_arguments
 from holdfast.text.suggest import did_you_mean
 from holdfast.text.times import format_time, parse_time
 from holdfast.text.truncate import format_size
@@ -162,7 +161,7 @@ def _table(records: Sequence[CallRecord], tools: Mapping[str, Tool]) -> None:
             format_time(record.received_at),
             record.state.replace("_", " "),
             record.decided_by,
-            record_preview(record, tools.get(record.call.tool)),
+            record_preview(record, tools.get(record.call.tool), preview_width()),
         ]
         for record in records
     ]
@@ -376,50 +375,24 @@ def _connection_row(entry: NetworkEntry) -> list[str]:
     ]
 
 
+def preview_width() -> int:
+    """The columns for the preview of a call in a table."""
+    return max(40, console.screen_width())
+
+
 def format_entries(entries: int) -> str:
     return "1 entry" if entries == 1 else f"{entries:,} entries"
-
-
-def record_preview(record: CallRecord, tool: Tool | None) -> str:
-    """Return one line about the call: the tool's own preview, else the recorded one, else one made of the arguments."""
-    width = max(40, console.screen_width())
-    if tool is None and record.preview:
-        return clip(record.preview, width)
-    return preview(record.call.name_used, record.call.args, width, None if tool is None else tool.format_preview)
 
 
 def _show(record: CallRecord) -> None:
     call = record.call
     console.print_out(console.paint(f"Call {escape_name(call.id)}", "bold"))
-    _field("tool", call.tool)
-    _field("state", record.state.replace("_", " "))
-    _field("caller", " ".join(word for word in (call.caller.interface, call.caller.agent or "") if word))
-    if call.caller.document is not None:
-        _field("document", call.caller.document)
-    _field("cwd", call.cwd)
-    if call.parent is not None:
-        _field("parent", call.parent)
-    _field("received", format_time(record.received_at))
-    for decision in record.decisions:
-        _field("decided", f"{decision.verdict}: {decision.reason} ({source_name(decision.source)})")
-    for given in record.answers:
-        message = f": {given.answer.message}" if given.answer.message else ""
-        wide = f", and {given.answer.widen.description}" if given.answer.widen else ""
-        _field("answer", f"{given.answer.kind} by {_who(given.answer)} at {format_time(given.at)}{wide}{message}")
-    if record.began_at is not None:
-        _field("started", format_time(record.began_at))
-    if record.ended_at is not None:
-        _field("ended", format_time(record.ended_at))
+    for line in (*call_origin(record), *call_story(record)):
+        _field(line.label, line.text)
     _block("with", format_arguments(call.args))
     if record.result is not None:
         _block("result" if record.result.success else "error", record.result.text)
         console.print_out_lines(map(attachment_line, record.result.attachments))
-
-
-def _who(answer: Answer) -> str:
-    """Return the name of who answered, with the identity that was authenticated if it is another."""
-    same = answer.by.rpartition(":")[2] == answer.identity.partition(":")[2]
-    return answer.by if same or not answer.identity else f"{answer.by} ({answer.identity})"
 
 
 def _field(name: str, text: str) -> None:

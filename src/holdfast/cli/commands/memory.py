@@ -5,50 +5,32 @@ Everything is a call of a `memory.*` tool, with the rules, approvals and records
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import click
 from msgspec.structs import replace
 
 from holdfast.cli import console
-from holdfast.cli.call_runner import show_result
-from holdfast.cli.errors import Cancelled, UsageProblem
+from holdfast.cli.errors import UsageProblem
 from holdfast.cli.memory_files import markdown_files, read_file, render, write_file
 from holdfast.cli.project_context import Flags, open_runtime
 from holdfast.cli.prompt import edit_text
 from holdfast.cli.root import DefaultGroup, with_flags
-from holdfast.contract.enums import State
+from holdfast.cli.tool_calls import ToolCalls, run_calls
 from holdfast.contract.errors import MemoryRefused
 from holdfast.contract.result import Result
 from holdfast.json_output import WrittenOutput
 from holdfast.text.escape import escape
-
-if TYPE_CHECKING:
-    from holdfast.runtime.runtime import Runtime
 
 T = TypeVar("T")
 Json = dict[str, Any]
 _PAGE = 100
 
 
-class Calls:
-    """Makes calls of one runtime and shows their results."""
-
-    def __init__(self, runtime: Runtime, *, as_json: bool) -> None:
-        self._runtime = runtime
-        self._as_json = as_json
-        self._asker: Any = None
-        if console.can_ask():
-            from holdfast.cli.approval_prompt import TerminalAsker
-
-            self._asker = TerminalAsker(runtime)
-            runtime.attach(self._asker)
-
-    async def make(self, tool: str, **args: Any) -> Result:
-        return await self._runtime.call(tool, args)
+class MemoryCalls(ToolCalls):
+    """Calls of the `memory.*` tools."""
 
     async def read(self, tool: str, **args: Any) -> Json:
         """Make a call that must succeed; return what it returned. Raises `MemoryRefused` with its error."""
@@ -65,35 +47,14 @@ class Calls:
             raise MemoryRefused(result.error or f"There is no item '{item_id}'. `holdfast memory search` finds ids.")
         return result, hits[0]
 
-    def show(self, result: Result) -> int:
-        ledger, waits = self._runtime.ledger, result.state in (State.PENDING, State.APPROVED)
-        pending = ledger.find_pending(result.call_id) if waits and ledger is not None else None
-        seen = self._asker is not None and self._asker.asked
-        return show_result(result, pending, as_json=self._as_json, state=self._runtime.workspace.state, seen=seen)
 
-    @property
-    def unanswered(self) -> bool:
-        return self._asker is not None and self._asker.asked and not self._asker.answered
-
-
-def _run(flags: Flags, work: Callable[[Calls], Awaitable[T]], *, as_json: bool) -> T:
+def _run(flags: Flags, work: Callable[[MemoryCalls], Awaitable[T]], *, as_json: bool) -> T:
     with open_runtime(flags, entry_points=False) as runtime:
-        calls = Calls(runtime, as_json=as_json)
-
-        async def bounded() -> T:
-            try:
-                async with runtime:
-                    return await work(calls)
-            except asyncio.CancelledError:
-                if calls.unanswered:
-                    raise Cancelled from None
-                raise
-
-        return asyncio.run(bounded())
+        return run_calls(MemoryCalls(runtime, as_json=as_json), work)
 
 
 def _run_call(flags: Flags, tool: str, args: Json, *, as_json: bool) -> int:
-    async def work(calls: Calls) -> int:
+    async def work(calls: MemoryCalls) -> int:
         return calls.show(await calls.make(tool, **args))
 
     return _run(flags, work, as_json=as_json)
@@ -154,7 +115,7 @@ def show(flags: Flags, item_id: str, as_json: bool) -> int:
       holdfast memory show k4q7c2mzn3xa
     """
 
-    async def work(calls: Calls) -> int:
+    async def work(calls: MemoryCalls) -> int:
         result, item = await calls.item(item_id)
         return calls.show(result if as_json else replace(result, output=render(item)))
 
@@ -174,7 +135,7 @@ def edit(flags: Flags, item_id: str, as_json: bool) -> int:
       holdfast memory edit k4q7c2mzn3xa
     """
 
-    async def work(calls: Calls) -> int:
+    async def work(calls: MemoryCalls) -> int:
         result, item = await calls.item(item_id)
         text = await edit_text(f"{item['content']}\n", ".md")
         if text is None:
@@ -226,7 +187,7 @@ def import_files(flags: Flags, paths: tuple[Path, ...], namespace: str | None, a
         if found.namespace is None and namespace is None:
             raise UsageProblem(f"{path} names no namespace. Add `namespace: …` to its front matter, or --namespace.")
 
-    async def work(calls: Calls) -> int:
+    async def work(calls: MemoryCalls) -> int:
         codes: list[int] = []
         for _, found in files:
             args = {"namespace": found.namespace or namespace, "content": found.content, "expires": found.expires}
@@ -250,7 +211,7 @@ def export(flags: Flags, folder: Path, namespace: str | None, history: bool, as_
       holdfast memory export backup --namespace project
     """
 
-    async def work(calls: Calls) -> list[Json]:
+    async def work(calls: MemoryCalls) -> list[Json]:
         listed = await calls.read("memory.list", namespace=namespace, limit=1)
         found: list[Json] = []
         for each in listed["namespaces"]:
@@ -268,7 +229,7 @@ def export(flags: Flags, folder: Path, namespace: str | None, history: bool, as_
     return 0
 
 
-async def _all_items(calls: Calls, namespace: str, *, history: bool) -> list[Json]:
+async def _all_items(calls: MemoryCalls, namespace: str, *, history: bool) -> list[Json]:
     items: list[Json] = []
     while True:
         args = {"namespace": namespace, "limit": _PAGE, "offset": len(items), "history": history}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
-from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from holdfast.cli import console
@@ -18,20 +17,18 @@ from holdfast.cli.errors import FAILED, UsageProblem
 from holdfast.cli.layout import print_table, wrap_sentence
 from holdfast.cli.project_context import Flags, open_runtime_for, project_here, servers_for, sources_started
 from holdfast.cli.root import DefaultGroup, complete_tool, with_context, with_flags
-from holdfast.config.config import SHELL_READONLY, ApprovalConfig, Config
-from holdfast.config.layers import LayerReport
-from holdfast.config.options import Mark, Section, all_options, describe_loosening, file_value, is_table_list
+from holdfast.config.config import SHELL_READONLY, ApprovalConfig
 from holdfast.contract.enums import Verdict
 from holdfast.json_output import ExplanationOutput as ExplanationOutput
-from holdfast.json_output import FuzzingOutput, JsonObject, PolicyOutput
+from holdfast.json_output import FuzzingOutput, PolicyOutput
 from holdfast.rules.chain import source_name
 from holdfast.rules.decider import DecisionExplanation, ExplainedStep
+from holdfast.rules.policy_text import policy_toml, trust_note
 from holdfast.rules.shell.context import CommandContext
 from holdfast.rules.shell.judgement import CommandJudge, compile_rules
 from holdfast.rules.shell.parts import JudgedPart
 from holdfast.runtime.runtime import Runtime
 from holdfast.text.escape import escape, escape_name, escape_once
-from holdfast.text.toml import toml_lines, toml_value
 
 if TYPE_CHECKING:
     from holdfast.fuzz.fuzzer import Approves, FuzzReport
@@ -113,18 +110,6 @@ def _approver(approval: ApprovalConfig, target: str) -> Approves:
     return approves
 
 
-_STRICTEST: Final = Config(approval=ApprovalConfig(auto_approve=()))
-"""Approves no tool by name. `policy show` describes a configuration as the difference from this one."""
-_SECTIONS: Final = ("tools", "approval", "confirmation")
-"""The configuration sections that decide about calls."""
-_COMPUTED: Final = {
-    "excluded": "removed from auto_approve",
-    "removed": "removed from auto_approve by an earlier list",
-    "narrow": "limited by the machine or by files that are not trusted, to",
-}
-"""Options computed from several files, with the comment that `policy show` prints for each."""
-
-
 @click.group(cls=DefaultGroup)
 def policy() -> None:
     """Show the rules, explain a decision, fuzz a rule."""
@@ -142,7 +127,7 @@ def show(flags: Flags, as_json: bool) -> int:
     """
     project = project_here(flags)
     with open_runtime_for(project, read_only=True) as runtime:
-        rules = _rules(runtime, project.loaded.layers)
+        rules = PolicyOutput.of(runtime, project.loaded.layers)
     if as_json:
         console.print_json(rules)
         return 0
@@ -150,7 +135,7 @@ def show(flags: Flags, as_json: bool) -> int:
     console.print_out_lines(
         bullet_lines(rules.words or ["only tools without effects will run without asking"], sys.stdout)
     )
-    for line in _written(project.loaded.config):
+    for line in policy_toml(project.loaded.config):
         console.print_out_lines(wrap_sentence(line, sys.stdout, *(("bold",) if line.startswith("[") else ())))
     console.print_out(console.paint("approval chain, in order", "bold"))
     for voice in rules.chain:
@@ -162,8 +147,11 @@ def show(flags: Flags, as_json: bool) -> int:
         console.print_out(f"  {escape(source_name(cap))}")
     console.print_out(console.paint("configuration files", "bold"))
     console.print_out("  built-in defaults")
-    for layer in rules.layers:
-        console.print_out(f"  {layer['name']}: {escape(layer['path'] or 'command line')}{_trust_note(layer)}")
+    for layer in project.loaded.layers:
+        note = trust_note(layer)
+        console.print_out(
+            f"  {layer.name}: {escape(layer.path or 'command line')}{f' ({escape(note)})' if note else ''}"
+        )
     return 0
 
 
@@ -227,54 +215,3 @@ def _step_row(step: ExplainedStep) -> list[str]:
 def _part_row(part: JudgedPart) -> list[str]:
     what = f"{part.text} (in {part.inside})" if part.inside else part.text
     return [f"  {part.kind}", str(part.verdict or "pass"), escape(what), escape(part.reason)]
-
-
-def _rules(runtime: Runtime, layers: Iterable[LayerReport]) -> PolicyOutput:
-    config = runtime.config
-    return PolicyOutput(
-        words=[*describe_loosening(_STRICTEST, config), *_limits(config.approval)],
-        **{section: to_builtins(getattr(config, section)) for section in _SECTIONS},
-        protected=config.protected,
-        chain=[
-            {"name": voice.name, "priority": voice.priority, "description": voice.description}
-            for voice in runtime.approvals.chain.get_all()
-        ],
-        caps=[cap.name for cap in runtime.approvals.caps],
-        layers=[to_builtins(layer) for layer in layers],
-    )
-
-
-def _limits(approval: ApprovalConfig) -> Iterator[str]:
-    for names in approval.narrow:
-        if names != approval.auto_approve:
-            listed = toml_value(file_value(names))
-            yield f"but only if auto_approve = {listed} of the machine or of an untrusted file approves it too"
-
-
-def _written(config: Config) -> Iterator[str]:
-    """Return every option as TOML lines, with a comment on those that are unset or at their default."""
-    for section in _SECTIONS:
-        found: Section = getattr(config, section)
-        yield f"[{section}]"
-        tables: list[str] = []
-        for option in all_options(type(found)).values():
-            value = getattr(found, option.name)
-            if Mark.COMPUTED in option.marks:
-                if value != option.default() and option.name in _COMPUTED:
-                    yield f"# {_COMPUTED[option.name]}: {toml_value(file_value(value))}"
-            elif value is None:
-                yield f"# {option.name} is not set"
-            elif value == option.default():
-                yield f"{option.name} = {toml_value(file_value(value))}  # default"
-            elif is_table_list(option.kind):
-                tables += ["", *toml_lines(section, option.name, file_value(value))]
-            else:
-                yield from toml_lines(section, option.name, file_value(value))
-        yield from (*tables, "")
-
-
-def _trust_note(layer: JsonObject) -> str:
-    if layer["trusted"]:
-        return ""
-    ignored = ", ".join(layer["ignored"])
-    return f" (untrusted: it can only tighten{f'; as limits only: {escape(ignored)}' if ignored else ''})"

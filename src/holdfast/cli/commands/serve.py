@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,7 +25,7 @@ from holdfast.store.people import People, Right
 from holdfast.text.escape import escape
 
 if TYPE_CHECKING:
-    from holdfast.serve.daemon import Address
+    from holdfast.serve.daemon import Address, Started
 
 _PORT = 4632
 port_option = click.option(
@@ -70,18 +71,25 @@ def _run(flags: Flags, address: Address, *, every: bool, as_json: bool) -> int:
     project = project_here(flags)
     install_warning_handler()
 
-    def started(url: str) -> None:
-        link = f"{url}/login#{People(people_file()).create_code()}"
+    def started(daemon: Started) -> None:
+        link = f"{daemon.url}/login#{People(people_file()).create_code()}"
         if as_json:
-            console.print_json(DaemonOutput(url=url, link=link, socket=str(address.unix)))
+            socket = None if daemon.unix is None else str(daemon.unix)
+            console.print_json(DaemonOutput(url=daemon.url, link=link, socket=socket))
         else:
-            console.print_out(f"Serving {escape(url)}. Press Ctrl-C to end.")
+            console.print_out(f"Serving {escape(daemon.url)}. Press Ctrl-C to end.")
             console.print_out(f"Open {escape(link)} (it logs you in once, within 10 minutes).")
         sys.stdout.flush()
 
-    with suppress(KeyboardInterrupt):
+    async def serve_until_stopped() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # a service manager stops it
+        await run_server(project, address, every=every, flags=dict(flags), started=started, terminal=console.terminal())
+
+    with suppress(KeyboardInterrupt, asyncio.CancelledError):
         try:
-            asyncio.run(run_server(project, address, every=every, flags=dict(flags), started=started))
+            asyncio.run(serve_until_stopped())
         except ConfigError as error:
             raise UsageProblem(str(error)) from error
     return 0

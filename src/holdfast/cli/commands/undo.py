@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from contextlib import suppress
 from typing import Final
 
 import click
 
 from holdfast.cli import console
-from holdfast.cli.commands.changes import (
-    change_output,
-    describe_state,
-    diff_lines,
-    display_name,
-    json_path,
-    ledger_and_undo,
-)
+from holdfast.cli.commands.changes import diff_lines, ledger_and_undo
 from holdfast.cli.errors import FAILED, REJECTED, UsageProblem, report
 from holdfast.cli.layout import print_message, quoted_field_lines, wrap_sentence
 from holdfast.cli.project_context import Flags, whoami
 from holdfast.cli.prompt import confirm
 from holdfast.cli.root import complete_call, with_flags
-from holdfast.contract.errors import LedgerCorrupt, UndoRefused
 from holdfast.factory.runtime import Project
-from holdfast.json_output import UndoOutput
-from holdfast.runtime.undo.restore import TOOL, UndoPlan, check_plan, describe_calls, diff_of
-from holdfast.store.changes import changing_calls, undone_by
+from holdfast.json_output import ChangeOutput, UndoOutput, json_path
+from holdfast.runtime.undo.restore import (
+    UndoPlan,
+    check_plan,
+    describe_calls,
+    describe_counts,
+    describe_state,
+    diff_of,
+    display_name,
+    last_to_undo,
+)
 from holdfast.store.ledger import Ledger
 from holdfast.text.escape import escape, escape_once
 
@@ -59,7 +58,7 @@ def undo(flags: Flags, call_id: str | None, yes: bool, partial: bool, as_json: b
       holdfast undo 3f2a --partial
     """
     with ledger_and_undo(flags, read_only=False) as (project, ledger, undoing):
-        plan = undoing.plan(_last(ledger) if call_id is None else ledger.find(call_id))
+        plan = undoing.plan(last_to_undo(ledger) if call_id is None else ledger.find(call_id))
         if not as_json:
             _show(plan, project, ledger)
         check_plan(plan, partial=partial)
@@ -69,7 +68,7 @@ def undo(flags: Flags, call_id: str | None, yes: bool, partial: bool, as_json: b
             return _report_declined(as_json=as_json)
         result = undoing.run(plan, by=whoami(), partial=partial)
     if as_json:
-        changes = [change_output(item, plan.call_id, None) for item in plan.items]
+        changes = [ChangeOutput.of(item, plan.call_id, None) for item in plan.items]
         error = None if result.error is None else json_path(result.error)
         console.print_json(
             UndoOutput(
@@ -84,21 +83,13 @@ def undo(flags: Flags, call_id: str | None, yes: bool, partial: bool, as_json: b
     return 0 if result.success else FAILED
 
 
-def _last(ledger: Ledger) -> str:
-    for call_id in changing_calls(ledger, 1000):
-        with suppress(LedgerCorrupt):
-            if ledger.call(call_id).call.tool != TOOL and undone_by(ledger, call_id) is None:
-                return call_id
-    raise UndoRefused("No call here has changes to undo. `holdfast changes` lists the calls that changed files.")
-
-
 def _show(plan: UndoPlan, project: Project, ledger: Ledger) -> None:
     if plan.items:
         console.print_err(console.paint(f"Undo {escape(describe_calls(plan)).rstrip(',')}:", "bold"))
     room = _MAX_DIFF_LINES
     for item in plan.items[:_MAX_PATHS]:
-        name = json_path(display_name(item, project))
-        for label, text in ((item.change.kind, name), ("now", describe_state(item))):
+        name = json_path(display_name(item, project.root or project.cwd))
+        for label, text in ((item.change.kind, name), ("now", escape(describe_state(item)))):
             console.print_err_lines(quoted_field_lines(label, text, sys.stderr, width=_LABEL_WIDTH, show=escape_once))
         if item.action == "put_back" and room > 0:
             more = f"`holdfast changes {plan.call_id} --diff` shows all"
@@ -110,17 +101,7 @@ def _show(plan: UndoPlan, project: Project, ledger: Ledger) -> None:
     if len(plan.items) > _MAX_PATHS:
         console.print_err(f"  … and {len(plan.items) - _MAX_PATHS:,} more")
     if plan.items:
-        console.print_err(f"Total: {_counts(plan)}.")
-
-
-def _counts(plan: UndoPlan) -> str:
-    already = len(plan.items) - len(plan.to_put_back) - len(plan.refused)
-    found = [f"{len(plan.to_put_back):,} to put back"]
-    if plan.refused:
-        found.append(f"{len(plan.refused):,} that cannot be put back")
-    if already:
-        found.append(f"{already:,} already as before the call")
-    return ", ".join(found)
+        console.print_err(f"Total: {describe_counts(plan)}.")
 
 
 def _report_declined(*, as_json: bool) -> int:

@@ -29,6 +29,7 @@ from holdfast.mcp.server.wire import clean, clean_text
 from holdfast.rules.chain import reason_with_source
 from holdfast.rules.decider import CHANGED
 from holdfast.rules.form_safety import asks_for_a_secret, url_problem
+from holdfast.runtime.results import approvals_so_far
 from holdfast.store.redact import Redactor
 from holdfast.text.escape import (
     clip_middle,
@@ -111,6 +112,8 @@ def _head(held: PendingCall, risk: str) -> Iterator[str]:
     yield from _field("Asked by", call.caller.agent or "an MCP client")
     yield f"Call: {escape_name(call.id)}, tool {escape_name(call.tool)}"
     yield from _field("Why", reason_with_source(held.decision))
+    if held.approvals_needed > 1:
+        yield f"People: {approvals_so_far(held)}"
     yield f"Risk: {escape_name(proposal.risk if proposal else risk)}"
     around = None if proposal is None else proposal.surroundings
     for name, words in () if around is None else asdict(around).items():

@@ -25,6 +25,7 @@ from holdfast.contract.tool import Tool
 from holdfast.mcp.server.client_request import STATE_SECONDS, CannotAsk, ClientRequest, RequestState
 from holdfast.mcp.server.elicitation import SERVER, answer_of, approval_form, line_of, presented, redacted, reply_to
 from holdfast.mcp.server.notifications import ClientNotifier, EventForwarder
+from holdfast.runtime.results import still_pending
 from holdfast.runtime.runtime import Runtime
 from holdfast.store import process_identity
 
@@ -150,7 +151,9 @@ class RequestTable:
             self.enter(exchange, call_id, "" if held is None else held.call.tool)
         if said is not None:
             try:
-                await runtime.lifecycle.answer(call_id, said, digest)
+                answered = await runtime.lifecycle.answer(call_id, said, digest)
+                if answered.state is State.PENDING:  # another person must approve it, too
+                    return still_pending(answered, shared=runtime.pending.shared)
             except (NotPending, UnknownCall, StaleApproval):
                 pass  # another interface answered first
             except HoldfastError as error:
@@ -184,7 +187,8 @@ class RequestTable:
         form = approval_form(shown, "unknown" if tool is None else tool.risk, exchange.ctx.protocol_version)
         form = replace(form, message=runtime.redactor(form.message))
         try:
-            if not runtime.config.mcp.client_approves or not exchange.can_ask(form):
+            approves = runtime.config.mcp.client_approves and process_identity.own_identity() not in held.approved_by
+            if not approves or not exchange.can_ask(form):
                 raise CannotAsk
             (reply,) = await exchange.ask((form,), held)
         except CannotAsk:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from holdfast.contract.json import Args
+from holdfast.contract.json import Args, encode_json
 from holdfast.models.operator.slots import SLOTS
 from holdfast.models.requests.masked_text import IT, Form, MaskedText
 
@@ -117,6 +117,14 @@ def _recall(slots: SlotValues) -> list[Args]:
 def _fetch(slots: SlotValues) -> list[Args]:
     mode = "links" if "links" in slots else None
     return [{"url": slots["URL"], "mode": mode, "find": slots.get("TEXT")}]
+
+
+def _schedule(slots: SlotValues) -> list[Args] | None:
+    if not slots["QUOTED"].strip():
+        return None
+    often = next(word for word in ("hourly", "daily", "weekly", "monthly") if word in slots)
+    arguments = encode_json({"command": slots["QUOTED"]}).decode()
+    return [{"expression": f"@{often}", "tool": "shell.exec", "arguments": arguments}]
 
 
 def _one_file(slots: SlotValues) -> list[Args]:
@@ -271,6 +279,15 @@ GRAMMAR: Final[dict[str, tuple[Phrase, ...]]] = {
     ),
     "sessions.delete": (
         Phrase("delete/remove [the] session ID", "delete session ab12cd34", lambda slots: [{"session": slots["ID"]}]),
+    ),
+    "cron.list": (
+        Phrase("list/show [me] [the/my/all] schedules / what is scheduled", "list the schedules", no_arguments),
+    ),
+    "cron.add": (
+        Phrase("schedule QUOTED hourly/daily/weekly/monthly", "schedule `make test` daily", _schedule),
+    ),
+    "cron.remove": (
+        Phrase("delete/remove [the] schedule ID", "remove schedule ab12cd34", lambda slots: [{"id": slots["ID"]}]),
     ),
     "web.fetch": (
         Phrase("fetch/get/read/open/show/view [me] [the] [web] [page/website/site/address/url] [at] URL",

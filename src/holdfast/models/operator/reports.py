@@ -77,7 +77,8 @@ _VERBS: Final[dict[str, tuple[str, str]]] = {
     "gmail.search": ("search the mail for", "query"), "gmail.read": ("read the mail", "id"),
     "gcal.events": ("list the events of", "calendar"), "gdocs.read": ("read the document", "document"),
     "gdrive.search": ("search Drive for", "query"), "gdrive.read": ("read the Drive file", "file"),
-    "gtasks.list": ("list the tasks of", "list"),
+    "gtasks.list": ("list the tasks of", "list"), "cron.list": ("list the schedules", ""),
+    "cron.add": ("add a schedule at", "expression"), "cron.remove": ("remove schedule", "id"),
 }  # fmt: skip
 """For each tool, its verb and the argument that names the object."""
 _READS_LINES: Final = frozenset({"browser.text", "file.read", "output.read", "process.output"})

@@ -406,4 +406,5 @@ SLOTS: Final = {
         )
     ),
     **flag_slots(("ignoring", "regardless", "minute", "minutes", "hour", "hours", "day", "days", "namespaces")),
+    **flag_slots(("hourly", "daily", "weekly", "monthly")),
 }

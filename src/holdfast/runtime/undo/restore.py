@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from base64 import b32encode
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -13,7 +15,7 @@ from msgspec.structs import replace
 
 from holdfast.contract.call import Call, Caller, Decision
 from holdfast.contract.enums import Verdict
-from holdfast.contract.errors import HoldfastError, UndoRefused
+from holdfast.contract.errors import HoldfastError, LedgerCorrupt, UndoRefused
 from holdfast.contract.result import Result, fail, ok
 from holdfast.runtime.undo.tree import BlobSource, PathEdit, Tree, apply_edits, open_file
 from holdfast.store.changes import (
@@ -21,6 +23,7 @@ from holdfast.store.changes import (
     NetChange,
     PathChange,
     PathState,
+    changing_calls,
     concurrent_with,
     mark_undone,
     net_changes,
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 TOOL: Final = "holdfast.undo"
 UndoAction = Literal["put_back", "already", "refused"]
 _CHANGED: Final = "it has changed since"
+_MAX_CANDIDATES: Final = 1000
+"""Calls that changed files among which the last one to undo is looked for."""
 
 
 class PathUndo(Struct, frozen=True, kw_only=True):
@@ -94,7 +99,9 @@ class Undo:
             call_id=call_id, items=tuple(items), undone_by=undone_by(self._ledger, call_id), together=others
         )
 
-    def run(self, plan: UndoPlan, *, by: str, partial: bool = False, interface: str = "cli") -> Result:
+    def run(
+        self, plan: UndoPlan, *, by: str, partial: bool = False, interface: str = "cli", cwd: Path | None = None
+    ) -> Result:
         """Restore what is planned; without `partial`, everything or nothing. An undo is a call in the ledger, too."""
         check_plan(plan, partial=partial)
         undo_id = f"{b32encode(os.urandom(5)).decode().lower()}-undo"
@@ -104,7 +111,7 @@ class Undo:
             name_used=TOOL,
             args={"call": plan.call_id},
             caller=Caller(interface=interface),
-            cwd=str(Path.cwd()),
+            cwd=str(cwd or Path.cwd()),
             group=undo_id,
         )
         decision = Decision(Verdict.APPROVE, "urn:holdfast:undo", f"{by} asked for it.")
@@ -297,6 +304,42 @@ def describe_calls(plan: UndoPlan) -> str:
         return f"call {plan.call_id}"
     *some, last = (plan.call_id, *plan.together)
     return f"calls {', '.join(some)} and {last}, which ran at the same time,"
+
+
+def describe_state(item: PathUndo) -> str:
+    """How the path is now, or why it cannot be put back."""
+    if item.action == "refused":
+        return item.why
+    return "as before the call" if item.action == "already" else "as the call left it"
+
+
+def describe_counts(plan: UndoPlan) -> str:
+    already = len(plan.items) - len(plan.to_put_back) - len(plan.refused)
+    found = [f"{len(plan.to_put_back):,} to put back"]
+    if plan.refused:
+        found.append(f"{len(plan.refused):,} that cannot be put back")
+    if already:
+        found.append(f"{already:,} already as before the call")
+    return ", ".join(found)
+
+
+def display_name(item: PathUndo, root: Path) -> str:
+    """The path, relative to the root if it lies below it."""
+    return os.path.relpath(item.path, root) if item.path.startswith(f"{root}/") else item.path
+
+
+def plan_digest(plan: UndoPlan) -> str:
+    """A digest of everything that the plan would do. It changes when a file does, so a plan that was shown is bound."""
+    return sha256(repr(plan).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def last_to_undo(ledger: Ledger) -> str:
+    """The last call that changed files and was not undone. Raises `UndoRefused` if there is none."""
+    for call_id in changing_calls(ledger, _MAX_CANDIDATES):
+        with suppress(LedgerCorrupt):
+            if ledger.call(call_id).call.tool != TOOL and undone_by(ledger, call_id) is None:
+                return call_id
+    raise UndoRefused("No call here has changes to undo. `holdfast changes` lists the calls that changed files.")
 
 
 MAX_BYTES: Final = 1024 * 1024

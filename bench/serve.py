@@ -1,0 +1,340 @@
+"""The approvals page: how fast it lists and shows, and what it bears.
+
+    .venv/bin/python bench/serve.py [--quick] [--only list,paint,visible,load]
+
+A real `holdfast serve` process, real programs that wait for answers, and pages in the system's Chromium.
+
+- list: the time of a request for the inbox with 1,000 pending calls.
+- paint: the first contentful paint of an inbox with 200 calls, on loopback.
+- visible: the time from the entry of a pending call in the ledger, written by another process, to its row in the page.
+- load: 100 programs, each with a pending call at a time, 20 open pages, and people who answer, for a minute. Counted:
+  answers, results that the programs got, answers that were lost, memory of the daemon before and after.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from holdfast.tools.browser.chromium import find_chromium  # noqa: E402
+
+HOLDFAST = Path(sys.executable).with_name("holdfast")
+FLAGS = ["--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+PROGRAM = """
+import asyncio, sys, time
+from holdfast import open_runtime
+async def main(name, seconds):
+    done = 0
+    async with open_runtime(nobody="wait") as runtime:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            result = await runtime.call("shell.exec", {"command": f"touch {name}-{done}"})
+            if not result.success:
+                print("failed", result.state, result.error, flush=True)
+                break
+            done += 1
+    print("done", done, flush=True)
+asyncio.run(main(sys.argv[1], float(sys.argv[2])))
+"""
+
+
+class Place:
+    """An empty project with a home of its own, and the daemon that serves it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.project = folder / "project"
+        (self.project / ".git").mkdir(parents=True)
+        self.environment = {
+            **os.environ,
+            "HOME": str(folder),
+            "XDG_STATE_HOME": str(folder / "state"),
+            "XDG_CONFIG_HOME": str(folder / "config"),
+        }
+        config = folder / "config/holdfast/config.toml"
+        config.parent.mkdir(parents=True)
+        config.write_text("[approval]\nauto_approve = []\n")
+
+    @contextmanager
+    def served(self) -> Iterator[Daemon]:
+        command = [HOLDFAST, "serve", "--port", "0", "--json"]
+        with subprocess.Popen(command, cwd=self.project, env=self.environment, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            told = json.loads(process.stdout.readline())
+            try:
+                yield Daemon(told["url"], told["link"].partition("#")[2], process.pid)
+            finally:
+                process.terminate()
+
+    def add_pending(self, count: int, distinct: bool = True) -> None:
+        """Add pending calls, with the shapes that a real inbox has: commands, new files, edits."""
+        program = f"""
+import asyncio
+from holdfast import open_runtime
+async def main():
+    async with open_runtime(nobody="pending") as runtime:
+        text = "".join(f"line {{n}} of a file\\n" for n in range(20))
+        for n in range({count}):
+            if n % 3 == 0:
+                await runtime.call("shell.exec", {{"command": f"make target-{{n}} && cp build/{{n}} out/"}})
+            else:
+                await runtime.call("file.write", {{"path": f"src/module_{{n}}.py", "content": f"# {{n}}\\n" + text}})
+asyncio.run(main())
+"""
+        subprocess.run([sys.executable, "-c", program], cwd=self.project, env=self.environment, check=True)
+
+
+class Daemon:
+    def __init__(self, url: str, code: str, pid: int) -> None:
+        self.url = url
+        self.port = int(url.rpartition(":")[2])
+        self.pid = pid
+        reply, _ = self._request("POST", "/login", {"secret": code})
+        self.cookie = reply.getheader("set-cookie", "").partition(";")[0]
+
+    def _request(self, method: str, path: str, form: dict[str, str] | None = None, cookie: str = "") -> Any:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
+        headers = {"Origin": self.url, "Cookie": cookie, "Accept": "application/json"}
+        if form is not None:
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+        connection.request(method, path, None if form is None else urlencode(form), headers)
+        reply = connection.getresponse()
+        body = reply.read()
+        connection.close()
+        return reply, body
+
+    def get(self, path: str) -> bytes:
+        reply, body = self._request("GET", path, cookie=self.cookie)
+        assert reply.status == 200, (path, reply.status, body[:200])
+        return body
+
+    def approve(self, address: str, digest: str) -> bool:
+        reply, _ = self._request("POST", f"{address}/approve", {"digest": digest}, self.cookie)
+        return reply.status == 200
+
+    def memory(self) -> float:
+        """Resident memory in MB."""
+        text = Path(f"/proc/{self.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) / 1024  # type: ignore[index]
+
+    def events(self, after: str = "") -> Iterator[dict[str, Any]]:
+        """The events as a page reads them, from now on or after a position."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=120) as stream:
+            path = f"/events?after={after}" if after else "/events"
+            request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nCookie: {self.cookie}\r\n\r\n"
+            stream.sendall(request.encode())
+            for line in stream.makefile("rb"):
+                if line.startswith(b"data: "):
+                    yield json.loads(line[6:])
+
+
+def measure_list(rounds: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as name:
+        place = Place(Path(name))
+        place.add_pending(1000)
+        with place.served() as daemon:
+            daemon.get("/")
+            times = []
+            for _ in range(rounds):
+                begun = time.perf_counter()
+                daemon.get("/")
+                times.append(1000 * (time.perf_counter() - begun))
+        return {"median": statistics.median(times), "worst": max(times), "rounds": rounds}
+
+
+async def measure_paint(rounds: int) -> dict[str, float]:
+    from playwright.async_api import async_playwright
+
+    with tempfile.TemporaryDirectory() as name:
+        place = Place(Path(name))
+        place.add_pending(200)
+        with place.served() as daemon:
+            async with async_playwright() as playwright:
+                browser = await playwright.chromium.launch(
+                    executable_path=str(find_chromium()), args=FLAGS, chromium_sandbox=False
+                )
+                context = await _logged_in(browser, daemon)
+                paints: list[float] = []
+                script: dict[str, float] = {}
+                for _ in range(rounds):
+                    page = await context.new_page()
+                    await page.goto(daemon.url)
+                    await page.wait_for_selector("article.card, section.group")
+                    found = await page.evaluate(
+                        "performance.getEntriesByName('first-contentful-paint').map(entry => entry.startTime)[0]"
+                    )
+                    paints.append(found)
+                    await page.close()
+                await browser.close()
+        return {"median": statistics.median(paints), "worst": max(paints), "rounds": rounds, **script}
+
+
+async def _logged_in(browser: Any, daemon: Daemon) -> Any:
+    context = await browser.new_context()
+    cookie, _, value = daemon.cookie.partition("=")
+    await context.add_cookies([{"name": cookie, "value": value, "url": daemon.url, "httpOnly": True}])
+    return context
+
+
+async def measure_visible(calls: int) -> dict[str, float]:
+    from playwright.async_api import async_playwright
+
+    seen_script = """() => {
+        window.seen = {};
+        new MutationObserver(() => {
+            for (const card of document.querySelectorAll('article.card[data-call]'))
+                window.seen[card.dataset.call] ??= Date.now();
+        }).observe(document.querySelector('#list'), {childList: true, subtree: true});
+    }"""
+    program = f"""
+import asyncio, json, time
+from holdfast import open_runtime
+async def main():
+    async with open_runtime(nobody="pending") as runtime:
+        for n in range({calls}):
+            result = await runtime.call("shell.exec", {{"command": f"make target-{{n}}"}})
+            print(json.dumps([result.call_id, 1000 * time.time()]), flush=True)
+            await asyncio.sleep(0.1)
+asyncio.run(main())
+"""
+    with tempfile.TemporaryDirectory() as name:
+        place = Place(Path(name))
+        place.add_pending(20)
+        with place.served() as daemon:
+            async with async_playwright() as playwright:
+                browser = await playwright.chromium.launch(
+                    executable_path=str(find_chromium()), args=FLAGS, chromium_sandbox=False
+                )
+                page = await (await _logged_in(browser, daemon)).new_page()
+                await page.goto(daemon.url)
+                await page.evaluate(seen_script)
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable, "-c", program, cwd=place.project, env=place.environment,
+                    stdout=asyncio.subprocess.PIPE,
+                )  # fmt: skip
+                written, _ = await process.communicate()
+                made = dict(json.loads(line) for line in written.splitlines())
+                await page.wait_for_function(
+                    "ids => ids.every(id => id in window.seen)", arg=list(made), timeout=30_000
+                )
+                seen = await page.evaluate("window.seen")
+                await browser.close()
+    delays = sorted(max(0.0, seen[call] - at) for call, at in made.items())
+    return {"median": statistics.median(delays), "p95": delays[int(0.95 * len(delays))], "calls": calls}
+
+
+def measure_load(programs: int, pages: int, seconds: float) -> dict[str, float]:
+    import threading
+
+    with tempfile.TemporaryDirectory() as name:
+        place = Place(Path(name))
+        with place.served() as daemon:
+            begun = [
+                subprocess.Popen(
+                    [sys.executable, "-c", PROGRAM, f"p{n}", str(seconds)], cwd=place.project, env=place.environment,
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                )
+                for n in range(programs)
+            ]  # fmt: skip
+            for process in begun:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "ready\n"
+            states: list[dict[str, str]] = [{} for _ in range(pages)]
+
+            def read(state: dict[str, str]) -> None:
+                try:
+                    for changes in daemon.events("0"):
+                        for call in changes.get("calls", ()):
+                            state[call["call_id"]] = call["state"]
+                except OSError:
+                    return
+
+            readers = [threading.Thread(target=read, args=(state,), daemon=True) for state in states]
+            for reader in readers:
+                reader.start()
+            before = daemon.memory()
+            for process in begun:
+                assert process.stdin is not None
+                process.stdin.write("\n")
+                process.stdin.flush()
+            answered: set[str] = set()
+            peak = before
+            answer_times: list[float] = []
+            while any(process.poll() is None for process in begun):
+                listing = daemon.get("/").decode()
+                cards = re.findall(r'data-call="([^"]+)" data-digest="([0-9a-f]+)" data-address="([^"]+)"', listing)
+                for call, digest, address in cards:
+                    if call not in answered:
+                        started = time.perf_counter()
+                        if daemon.approve(address, digest):
+                            answered.add(call)
+                            answer_times.append(1000 * (time.perf_counter() - started))
+                peak = max(peak, daemon.memory())
+            outputs = [process.stdout.read() for process in begun if process.stdout is not None]
+            done = sum(int(found[1]) for text in outputs if (found := re.search(r"done (\d+)", text)))
+            failed = sum("failed" in text for text in outputs)
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline and any(
+                state.get(call) != "done" for state in states for call in answered
+            ):
+                time.sleep(0.2)
+            behind = sum(any(state.get(call) != "done" for call in answered) for state in states)
+            after = daemon.memory()
+        return {
+            "programs": programs,
+            "pages": pages,
+            "seconds": seconds,
+            "answers": len(answered),
+            "results": done,
+            "lost": len(answered) - done,
+            "failed programs": failed,
+            "pages that differ from the ledger": behind,
+            "answer median ms": statistics.median(answer_times),
+            "answer p95 ms": sorted(answer_times)[int(0.95 * len(answer_times))],
+            "memory before MB": before,
+            "memory peak MB": peak,
+            "memory after MB": after,
+        }
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--quick", action="store_true", help="fewer rounds")
+    options.add_argument("--only", default="list,paint,visible,load")
+    chosen = options.parse_args()
+    parts = chosen.only.split(",")
+    quick: bool = chosen.quick
+    found: dict[str, dict[str, float]] = {}
+    if "list" in parts:
+        found["list (1,000 pending calls), ms"] = measure_list(5 if quick else 30)
+    if "paint" in parts:
+        found["paint (200 cards), ms"] = asyncio.run(measure_paint(3 if quick else 20))
+    if "visible" in parts:
+        found["visible after it is pending, ms"] = asyncio.run(measure_visible(20 if quick else 100))
+    if "load" in parts:
+        found["load"] = measure_load(10 if quick else 100, 20, 10.0 if quick else 60.0)
+    for name, figures in found.items():
+        print(f"{name}: " + ", ".join(f"{key} {value:,.1f}" for key, value in figures.items()))
+
+
+if __name__ == "__main__":
+    main()
