@@ -47,6 +47,7 @@ async def advance(client: DaemonClient, name: str = "plan.chat", status: int = 3
     return reply.headers.get("location", reply.text)
 
 
+@pytest.mark.spec("E3t")
 @pytest.mark.spec("A13")
 def test_a_document_is_advanced_answered_in_place_and_advanced_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -109,6 +110,7 @@ def test_a_failure_of_the_model_is_said_on_the_page(tmp_path: Path, monkeypatch:
     run(body, tmp_path, monkeypatch, ASKING)
 
 
+@pytest.mark.spec("E3t")
 def test_only_documents_of_the_project_can_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def body(client: DaemonClient) -> None:
         root = root_of(client)

@@ -43,6 +43,7 @@ async def plan_digest(client: DaemonClient, address: str, status: int = 200) -> 
     return found[1]
 
 
+@pytest.mark.spec("E3p")
 def test_calls_are_listed_with_the_last_received_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def body(client: DaemonClient) -> None:
         assert "No calls are recorded here yet." in await client.page("/history")
@@ -54,6 +55,7 @@ def test_calls_are_listed_with_the_last_received_first(tmp_path: Path, monkeypat
     run(body, tmp_path, monkeypatch)
 
 
+@pytest.mark.spec("E3p")
 def test_pages_continue_at_a_ledger_entry_whatever_happens_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,6 +80,7 @@ def test_pages_continue_at_a_ledger_entry_whatever_happens_meanwhile(
     run(body, tmp_path, monkeypatch)
 
 
+@pytest.mark.spec("E3p")
 def test_every_filter_narrows_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def body(client: DaemonClient) -> None:
         client.record("math.add", {"a": "needle (x"}, ok("sum"), "one-1")
@@ -223,6 +226,7 @@ def test_a_search_that_finds_little_goes_on_at_the_next_request(
     run(body, tmp_path, monkeypatch)
 
 
+@pytest.mark.spec("E3q")
 @pytest.mark.spec("X11")
 def test_undo_shows_its_own_diff_and_is_recorded_as_by_the_person(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -251,6 +255,7 @@ def test_undo_shows_its_own_diff_and_is_recorded_as_by_the_person(
     run(body, tmp_path, monkeypatch, APPROVING)
 
 
+@pytest.mark.spec("E3q")
 def test_a_stale_plan_is_not_run_but_shown_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def body(client: DaemonClient) -> None:
         assert client.project.root is not None

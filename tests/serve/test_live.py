@@ -75,6 +75,7 @@ def test_output_is_streamed_and_the_call_can_be_cancelled(tmp_path: Path, monkey
     run(body, tmp_path, monkeypatch, UNSANDBOXED)
 
 
+@pytest.mark.spec("E3r")
 def test_the_output_of_another_process_is_streamed_and_it_is_asked_to_stop_the_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +113,7 @@ def test_nobody_reads_the_output_without_logging_in(tmp_path: Path, monkeypatch:
     run(body, tmp_path, monkeypatch)
 
 
+@pytest.mark.spec("E3r")
 def test_a_slow_reader_loses_the_oldest_output_and_is_told_how_much() -> None:
     async def body() -> None:
         output = LiveOutput()

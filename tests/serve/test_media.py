@@ -12,7 +12,7 @@ from holdfast.contract.result import Attachment, Result
 from holdfast.serve.media import inline_type, media_reply, sniff
 from tests.serve.daemon_client import DaemonClient, run
 
-pytestmark = pytest.mark.spec("T10")
+pytestmark = pytest.mark.spec("T10p")
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + b"\0\0\0\x02" * 2 + b"\0" * 32
 SVG = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"

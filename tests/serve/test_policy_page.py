@@ -32,6 +32,7 @@ def explain(client: DaemonClient, tool: str, args: object = None) -> str:
     return f"/policy?project={client.key}&tool={quote(tool)}{text}"
 
 
+@pytest.mark.spec("E3s")
 def test_the_rules_are_shown_in_words_with_what_each_entry_approves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,6 +55,7 @@ def test_the_rules_are_shown_in_words_with_what_each_entry_approves(
     run(body, tmp_path, monkeypatch, RULES)
 
 
+@pytest.mark.spec("E3s")
 def test_a_hypothetical_call_is_explained_and_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def body(client: DaemonClient) -> None:
         page = await client.page(explain(client, "file.write", {"path": "a", "content": "b"}))
@@ -135,6 +137,7 @@ def test_a_grant_is_shown_with_its_lifetime_and_can_be_revoked(tmp_path: Path, m
     run(body, tmp_path, monkeypatch)
 
 
+@pytest.mark.spec("E3s")
 def test_each_entry_says_what_it_approves_and_denies() -> None:
     def nothing(_: object) -> str:
         return ""
