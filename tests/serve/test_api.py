@@ -12,7 +12,7 @@ from holdfast.cli.root import holdfast
 from holdfast.serve.api import ENDPOINTS
 from holdfast.serve.openapi import reference
 from tests.cli.command_line import Cli
-from tests.serve.served import WRITE, Daemon, answer, daemon, ended, pending, state_of
+from tests.serve.served import WRITE, Daemon, answer, daemon, ended, pending, state_of, wait_for
 
 DOCS = Path(__file__).parents[2] / "docs" / "api-http.md"
 POSTS = [endpoint for endpoint in ENDPOINTS if endpoint.method == "POST"]
@@ -57,12 +57,10 @@ def test_a_call_that_takes_longer_goes_on_and_can_be_cancelled(served: Daemon, a
         item = next(item for item in pending(ann) if item["call"]["call_id"] == made["call_id"])
         answer(ann, item, "approve")
     address = f"/api/calls/{made['project']}/{made['call_id']}"
-    while ann.get(address).json().get("call", {}).get("state") in ("approved", None):
-        pass
-    assert ann.get(address).json()["call"]["state"] == "running"
+    state = lambda: ann.get(address).json().get("call", {}).get("state")  # noqa: E731
+    wait_for(lambda: state() == "running", "the call to run")
     assert ann.post(f"{address}/cancel", json={}).json()["ok"] is True
-    while ann.get(address).json()["call"]["state"] == "running":
-        pass
+    wait_for(lambda: state() != "running", "the end of the call")
     assert ann.get(address).json()["call"]["state"] == "cancelled"
 
 

@@ -80,6 +80,8 @@ class CallLifecycle:
         self._command_calls = environment.commands.command_calls
         self._document = environment.workspace.document
         self._plan_mode = plan_mode
+        self._resuming: dict[str, asyncio.Event] = {}
+        """Approved calls that run here now: a second attempt waits for the first."""
 
     async def run(self, request: CallRequest) -> Result:
         """Take a call from request to result. Raises only if the caller's task is cancelled."""
@@ -313,7 +315,15 @@ class CallLifecycle:
             return None
         if self._plan_mode and isinstance(plan, CallPlan) and plan.tool.mutates_with(call.args):
             return None
-        outcome = await self._run_approved(pending, None)
+        if (other := self._resuming.get(call.id)) is not None:
+            await other.wait()
+            return self._pending.result(call.id) or await self._pipeline.wait_elsewhere(call.id)
+        ended = self._resuming[call.id] = asyncio.Event()
+        try:
+            outcome = await self._run_approved(pending, None)
+        finally:
+            del self._resuming[call.id]
+            ended.set()
         if isinstance(outcome, Result):
             return outcome
         return still_pending(outcome, shared=self._pending.shared, changed=describe_changes(pending, outcome))
