@@ -23,7 +23,7 @@ function parse(html) {
 // The safe hand
 
 const changed = new WeakMap(); // card -> when it last appeared or changed
-let current; // the card that has the focus
+let current; // has the focus
 let entered = 0; // when it gained the focus
 let shown = 0; // when the window came to the front
 let pressed = 0; // when the pointer or the key went down
@@ -330,7 +330,7 @@ function move(card, step) {
 async function approve(card, at, action) {
 	const button = isGroup(card) === (action === 'group') && (await open(card)) && $('.approve', card);
 	if (card !== current) return;
-	if (!button) say(card, 'This key approves nothing here.');
+	if (!button) say(card, 'This key does nothing here.');
 	else if (isOff(button)) say(card, $('.folds', card).textContent || GONE);
 	else if (armed !== button) arm(button);
 	else if (isReady(card, at)) send(card, button.form, button);
