@@ -17,6 +17,7 @@ from holdfast.contract.enums import State
 from holdfast.contract.errors import UnknownCall
 from holdfast.contract.result import Result
 from holdfast.store.ledger import Ledger
+from holdfast.store.process_identity import this_process
 from holdfast.store.queries import CallFilter
 from tests.store.calls import APPROVED, DONE, YES, begin, make_call, make_pending
 
@@ -209,3 +210,49 @@ def test_an_exact_id_wins_over_longer_ids_with_the_same_prefix(ledger: Ledger) -
     for call_id in ("abcdefgh", "abcdefgh-1", "abc"):
         ledger.record_call_now(make_call(call_id), APPROVED, DONE)
     assert [ledger.find(given) for given in ("abcdefgh", "abc", "abcdefgh-1")] == ["abcdefgh", "abc", "abcdefgh-1"]
+
+
+def test_received_calls_are_in_the_order_of_their_first_entry_from_any_position(ledger: Ledger) -> None:
+    calls = [make_call(f"r{number}") for number in range(250)]
+    for call in calls:
+        ledger.begin_now(call, definition_digest="", mutates=False, decision=APPROVED)
+    ledger.end_now("r3", DONE)
+    ledger.run(lambda tx: tx.append("damaged", "call", "no body", first=True))
+    unreadable: list[str] = []
+    listed = list(ledger.received_calls(unreadable=unreadable))
+    assert [record.call.id for record in listed] == [call.id for call in reversed(calls)]
+    assert unreadable == ["damaged"]
+    page = listed[:120]
+    rest = ledger.received_calls(page[-1].entries[0])
+    assert [record.call.id for record in (*page, *rest)] == [call.id for call in reversed(calls)]
+    middle = listed[100].received_at
+    assert all(record.received_at >= middle for record in ledger.received_calls(since=middle))
+    assert all(record.received_at < middle for record in ledger.received_calls(until=middle))
+
+
+def test_nested_calls_are_found_by_their_parent_alone(ledger: Ledger) -> None:
+    ledger.record_call_now(make_call("before", args={"parent": "outer"}), APPROVED, DONE)
+    ledger.begin_now(make_call("outer"), definition_digest="", mutates=False, decision=APPROVED)
+    for name in ("one", "two"):
+        ledger.record_call_now(replace(make_call(name), parent="outer", depth=1), APPROVED, DONE)
+    ledger.record_call_now(make_call("imitation", args={"parent": "outer"}), APPROVED, DONE)
+    assert [record.call.id for record in ledger.nested_calls("outer", 10)] == ["one", "two"]
+    assert [record.call.id for record in ledger.nested_calls("outer", 1)] == ["one"]
+    assert ledger.nested_calls("none", 10) == []
+
+
+def test_running_calls_are_listed_with_their_process(ledger: Ledger) -> None:
+    ledger.begin_now(make_call("first"), definition_digest="", mutates=False, decision=APPROVED)
+    ledger.begin_now(make_call("second"), definition_digest="", mutates=False, decision=APPROVED)
+    ledger.end_now("first", DONE)
+    ((record, process),) = ledger.running()
+    assert (record.call.id, record.state, process) == ("second", State.RUNNING, this_process())
+
+
+def test_the_export_of_one_call_has_its_entries_alone(ledger: Ledger) -> None:
+    for name in ("one", "two"):
+        ledger.begin_now(make_call(name), definition_digest="", mutates=False, decision=APPROVED)
+        ledger.end_now(name, DONE)
+    lines = list(ledger.export_call("one"))
+    assert lines == [line for line in ledger.export() if b'"call":"one"' in line]
+    assert len(lines) == 2

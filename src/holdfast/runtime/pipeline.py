@@ -428,7 +428,8 @@ class Pipeline:
         if digest is None:
             return await self.end_early(call, refusal, "paths")
         refusal = replace(refusal, call_id=call.id)
-        self._pending.ledger.end_now(call.id, refusal)
+        if not self._pending.end(call.id, refusal):
+            raise NotPending(f"Call {call.id} is running already.")  # it was resumed twice, and holds the paths itself
         return self.finish(call, refusal)
 
     async def _perform(self, prepared: Prepared, decision: Decision, digest: str | None) -> Result:

@@ -9,7 +9,7 @@ from pathlib import Path
 from holdfast.agent.conversation import Diagnostic
 from holdfast.chat.conversation import DocumentConversation
 from holdfast.chat.state_file import document_states, lock_owner
-from holdfast.contract.errors import HoldfastError, UnknownCall
+from holdfast.contract.errors import CallError, HoldfastError
 from holdfast.factory.chat import review_trust
 from holdfast.factory.runtime import Project, chats_dir
 from holdfast.fs.own_paths import registered_documents
@@ -19,7 +19,7 @@ from holdfast.runtime.runtime import Runtime
 from holdfast.serve.projects import ServedProject
 
 
-class UnknownDocument(UnknownCall):
+class UnknownDocument(CallError):
     """No document of the project has this name."""
 
 

@@ -19,14 +19,14 @@ from holdfast.chat.conversation import DocumentConversation
 from holdfast.chat.state_file import DocumentBusy, lock_owner
 from holdfast.contract.call import ProcessIdentity
 from holdfast.contract.enums import State
-from holdfast.contract.errors import HoldfastError
+from holdfast.contract.errors import HoldfastError, UnknownCall
 from holdfast.factory.runtime import chats_dir
 from holdfast.json_output import NEXT_STEPS, DocumentOutput
 from holdfast.runtime.runtime import Runtime
 from holdfast.serve import html
 from holdfast.serve.actions import Actions
 from holdfast.serve.call_context import CallContext
-from holdfast.serve.document_status import document_status, find_document, project_documents
+from holdfast.serve.document_status import UnknownDocument, document_status, find_document, project_documents
 from holdfast.serve.document_view import document_html
 from holdfast.serve.events import count_pending, format_position, heads
 from holdfast.serve.inbox import CallView
@@ -105,7 +105,7 @@ class Documents:
 
     async def page(self, request: Request) -> Response:
         project = self._projects.get(request.path_params["project"])
-        path = await asyncio.to_thread(find_document, project, request.query_params.get("path", ""))
+        path = await _found(project, request.query_params.get("path", ""))
         position = format_position(heads(self._projects), self._projects)  # before the calls, so that none is missed
         runtime = await project.runtime()
         status = await asyncio.to_thread(document_status, path, project, runtime)
@@ -133,7 +133,7 @@ class Documents:
         person = require_answer(request)
         form = await read_form(request)
         project = self._projects.get(request.path_params["project"])
-        path = await asyncio.to_thread(find_document, project, form.get("path", ""))
+        path = await _found(project, form.get("path", ""))
         owner = lock_owner(path, chats_dir(project.project))
         if owner is not None:
             raise DocumentBusy(path, owner)
@@ -175,6 +175,14 @@ class Documents:
             "now": time.time(),
         }
         return Markup(html.render("row.html", **values))  # noqa: S704 - the template escapes what it is given
+
+
+async def _found(project: ServedProject, name: str) -> Path:
+    """The document of this name; any other file is not found."""
+    try:
+        return await asyncio.to_thread(find_document, project, name)
+    except UnknownDocument as error:
+        raise UnknownCall(str(error)) from None
 
 
 def _opened(path: Path, state: Path) -> DocumentConversation | None:

@@ -7,6 +7,7 @@ confine the page.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from typing import Final
 from urllib.parse import quote, urlsplit
@@ -29,6 +30,7 @@ LOGIN: Final = "/login"
 _STATIC: Final = "/static/"
 _API: Final = "/api/"
 _MAX_SESSIONS: Final = 4
+_HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?|[0-9a-f:.]*:[0-9a-f:.]*", re.ASCII)
 _METHODS: Final = frozenset({"GET", "HEAD", "POST"})
 _SAME_SITE: Final = frozenset({"same-origin", "none"})
 _FORM: Final = "application/x-www-form-urlencoded"
@@ -77,7 +79,8 @@ def check_origin(given: str) -> str:
         host, port = parts.hostname, parts.port
     except ValueError:
         parts, host, port = urlsplit(""), None, None
-    if parts.scheme != "https" or not host or parts.path.strip("/") or parts.query or parts.fragment or parts.username:
+    extra = parts.path.strip("/") or parts.query or parts.fragment or parts.username is not None
+    if parts.scheme != "https" or not host or not _HOST.fullmatch(host) or extra:
         raise ConfigError(
             f"'{given}' is not an origin that can be trusted. Use https://HOST or https://HOST:PORT: the address in "
             "the browser, of a proxy that adds TLS."

@@ -30,6 +30,7 @@ SESSION_SECONDS: Final = 30 * 86_400.0
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _BUSY_SECONDS: Final = 5.0
 _MAX_CODES: Final = 100
+_CHANGE_COUNTER: Final = 24
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS people (
     name TEXT PRIMARY KEY, right TEXT NOT NULL, token BLOB NOT NULL UNIQUE, created REAL NOT NULL
@@ -72,13 +73,14 @@ class People:
         self._path = path
         self._clock = clock
 
-    def version(self) -> tuple[int, int]:
-        """Changes whenever the file does."""
+    def version(self) -> bytes:
+        """Changes with every transaction: the change counter in the header of the file."""
         try:
-            found = self._path.stat()
+            with self._path.open("rb") as file:
+                file.seek(_CHANGE_COUNTER)
+                return file.read(4)
         except OSError:
-            return 0, 0
-        return found.st_mtime_ns, found.st_ino
+            return b""
 
     def add(self, name: str, right: Right = "answer") -> str:
         """Add a person and return their token, which is not stored. Raises `ConfigError` for a name that is taken."""

@@ -10,6 +10,7 @@ import pytest
 from holdfast.contract.errors import UndoRefused
 from holdfast.contract.result import Result
 from holdfast.runtime.results import LedgerCallStorage
+from holdfast.runtime.undo.restore import last_to_undo, plan_digest
 from holdfast.store.changes import changing_calls, undone_by
 from tests.runtime.undo.support import RecordedProject, snapshot
 
@@ -210,3 +211,23 @@ def test_partial_undo_is_not_offered_if_nothing_can_be_restored(project: Recorde
     (project.root / "a").write_text("a\n")
     with pytest.raises(UndoRefused, match=r"^Nothing was put back: .*/sub/b cannot be, .*; no others are left\.$"):
         project.undo.run(project.undo.plan(call_id), by="test", partial=partial)
+
+
+def test_the_digest_of_a_plan_changes_with_what_it_would_do(project: RecordedProject) -> None:
+    call_id = tool(project, {"a": "new\n", "sub/b": None})
+    shown = plan_digest(project.undo.plan(call_id))
+    assert plan_digest(project.undo.plan(call_id)) == shown
+    (project.root / "a").write_text("edited\n")
+    changed = plan_digest(project.undo.plan(call_id))
+    assert changed != shown
+    (project.root / "a").write_text("edited again\n")
+    assert plan_digest(project.undo.plan(call_id)) != changed
+
+
+def test_the_last_call_to_undo_is_no_undo_and_not_undone(project: RecordedProject) -> None:
+    with pytest.raises(UndoRefused, match="No call here has changes to undo"):
+        last_to_undo(project.ledger)
+    first, second = tool(project, {"a": "one\n"}), tool(project, {"a": "two\n"})
+    assert last_to_undo(project.ledger) == second
+    project.undo_call(second)
+    assert last_to_undo(project.ledger) == first

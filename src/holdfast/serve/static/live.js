@@ -40,5 +40,5 @@ stream.addEventListener("output", (message) => {
   else if (!data.state) say(news, "Another call has begun. Refresh to see it.");
 });
 stream.addEventListener("error", () => say(news, "The connection was lost. Trying again…"));
-stream.addEventListener("open", () => say(news, "Output appears as it is printed."));
+stream.addEventListener("open", () => say(news, known.size ? "Output appears as it is printed." : ""));
 for (const output of list.querySelectorAll("[data-output]")) output.scrollTop = output.scrollHeight;
