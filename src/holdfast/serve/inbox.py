@@ -60,15 +60,9 @@ class RowCache:
 
     def parts(self, project: ServedProject, pending: PendingCall) -> RowParts:
         redactor = redactor_of(project)
-        key = (
-            project.key,
-            pending.call.id,
-            pending.digest,
-            pending.state,
-            pending.held_at,
-            redactor,
-            len(redactor.forms),
-        )
+        call = pending.call
+        version = (call.id, call.caller, pending.digest, pending.state, pending.held_at)
+        key = (project.key, redactor, len(redactor.forms), version)
         found = self._parts.get(key)
         if found is None:
             if len(self._parts) >= MAX_CACHED:

@@ -3,7 +3,7 @@
 
 const QUIET_MS = 600;
 const SOON = 'Too soon after a change. Press again.';
-const GONE = 'This call was answered or has changed.';
+const GONE = 'It was answered or has changed.';
 const $ = (selector, root = document) => root.querySelector(selector);
 const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
 const now = () => performance.now();
@@ -23,11 +23,12 @@ function parse(html) {
 // The safe hand
 
 const changed = new WeakMap(); // card -> when it last appeared or changed
-let current; // the card that has the focus
+let current; // has the focus
 let entered = 0; // when it gained the focus
 let shown = 0; // when the window came to the front
 let pressed = 0; // when the pointer or the key went down
 let armed = null; // the button that a second press triggers
+let timer;
 
 function touch(card) {
 	const stamp = () => changed.set(card, now());
@@ -36,7 +37,7 @@ function touch(card) {
 	if (card.contains(armed)) disarm();
 }
 
-// `at` is the time of the event: a busy page may handle a key after a change that followed it.
+// `at` is the time of the event, which a busy page may handle after a later change.
 const isReady = (card, at, since = entered) => at - Math.max(changed.get(card) ?? 0, shown, since) >= QUIET_MS;
 const isOff = (button) => button.disabled || button.closest('.done, .stale, [aria-busy=true]');
 
@@ -44,11 +45,12 @@ function arm(button) {
 	disarm();
 	armed = button;
 	button.dataset.armed = '';
-	setTimeout(disarm, 10_000);
+	timer = setTimeout(disarm, 10_000);
 	say(button.closest('.card'), `Press again to ${button.textContent.trim().toLowerCase()}.`);
 }
 
 function disarm() {
+	clearTimeout(timer);
 	armed?.removeAttribute('data-armed');
 	armed = null;
 }
@@ -70,7 +72,7 @@ on('focusout', ({ relatedTarget }) => relatedTarget || enter(null));
 on('pointerdown', (event) => { pressed = event.timeStamp; }, true);
 on('click', (event) => {
 	if (event.detail) return;
-	pressed = event.timeStamp; // by the keyboard: a second press approves, as with the key
+	pressed = event.timeStamp; // by keyboard: a second press approves
 	const button = event.target.closest('.card .approve');
 	if (!button || isOff(button) || armed === button) return;
 	event.preventDefault();
@@ -93,7 +95,7 @@ function prepare(card) {
 function gate(card) {
 	const left = unseen(card).length;
 	for (const button of $$('.approve', card)) button.disabled = left > 0;
-	for (const hint of $$('.folds', card)) hint.textContent = left ? `Open the folded parts first: ${left} left.` : '';
+	for (const hint of $$('.folds', card)) hint.textContent = left ? `Open the folded parts first (${left}).` : '';
 }
 
 on('toggle', ({ target }) => {
@@ -112,7 +114,7 @@ async function load(address) {
 
 const typed = (card) => $$('textarea:not([name=args])', card);
 
-// Shows the newest version of a card. Words that were typed into it stay.
+// Shows the newest version. Words that were typed stay.
 async function refresh(card) {
 	if (card.ariaBusy === 'true') return false;
 	card.ariaBusy = 'true';
@@ -178,7 +180,7 @@ async function send(card, form, button) {
 	disarm();
 	card.ariaBusy = 'true';
 	const reply = await fetch(form.action, { method: 'POST', body, headers: { Accept: 'application/json' } })
-		.then((response) => response.json())
+		.then((reply) => reply.json())
 		.catch(() => ({ error: { message: 'No reply. The list shows whether it arrived.' } }));
 	card.ariaBusy = 'false';
 	if (reply.error) {
@@ -193,7 +195,7 @@ async function send(card, form, button) {
 		if (element?.matches(':not(.done)')) mark(element, outcome.ok && 'done', outcome.ok ? words(outcome) : outcome.message);
 		if (answer !== 'reject') sessionStorage.undo = `/history/${outcome.project}/${encodeURIComponent(outcome.call_id)}/undo`;
 	}
-	const refused = outcomes.find((outcome) => !outcome.ok);
+	const refused = outcomes.find(({ ok }) => !ok);
 	if (refused) say(card, `Not all is done: ${refused.message}`);
 	else finish(card, outcomes[0].message || `${outcomes.length} answered.`);
 }
@@ -256,6 +258,7 @@ function connect() {
 	source?.close();
 	const address = new URL(list.dataset.events, location);
 	if (last) address.searchParams.set('after', last);
+	if (document.hidden) address.searchParams.set('brief', 1); // connections are few
 	source = new EventSource(address);
 	const bar = $('#bar');
 	source.onopen = () => { bar.hidden = true; };
@@ -296,15 +299,13 @@ function span(seconds) {
 }
 
 function tick() {
-	if (document.hidden) return;
 	const at = Date.now() / 1000 + skew;
 	for (const time of $$('time[data-age], time[data-left]')) {
 		const text = span(time.dataset.age ? at - time.dataset.age : time.dataset.left - at);
 		if (time.textContent !== text) time.textContent = text;
 	}
 	for (const bar of $$('progress')) bar.value = at - bar.dataset.from;
-	// After a sleep the connection may be dead.
-	if (source && Date.now() - ticked > 30_000) connect();
+	if (source && Date.now() - ticked > 30_000) connect(); // after a sleep
 	ticked = Date.now();
 }
 
@@ -315,7 +316,7 @@ const fields = $$('#help input');
 for (const field of fields) field.value = localStorage[field.id] ?? field.value;
 
 help?.addEventListener('input', ({ target }) => {
-	const taken = fields.filter((field) => field.value === target.value).length > 1;
+	const taken = fields.filter(({ value }) => value === target.value).length > 1;
 	target.setCustomValidity(taken ? 'This key is used already.' : '');
 	if (target.reportValidity()) localStorage[target.id] = target.value;
 });
@@ -329,7 +330,7 @@ function move(card, step) {
 async function approve(card, at, action) {
 	const button = isGroup(card) === (action === 'group') && (await open(card)) && $('.approve', card);
 	if (card !== current) return;
-	if (!button) say(card, 'This key approves nothing here.');
+	if (!button) say(card, 'This key does nothing here.');
 	else if (isOff(button)) say(card, $('.folds', card).textContent || GONE);
 	else if (armed !== button) arm(button);
 	else if (isReady(card, at)) send(card, button.form, button);
@@ -348,7 +349,7 @@ const actions = {
 	open: (card) => card && toggle(card),
 	filter: () => $('[data-filter]')?.focus(),
 	help: () => help.showModal(),
-	undo: () => sessionStorage.undo && location.assign(sessionStorage.undo),
+	undo: () => location.assign(sessionStorage.undo ?? '/history'),
 };
 const answers = { approve, group: approve, edit: write, reject: write };
 
@@ -365,10 +366,10 @@ on('keydown', (event) => {
 	}
 	if (key === 'Enter' && target.matches('.approve')) {
 		event.preventDefault();
-		return say(card, 'Enter never approves. Click, or press Space twice.');
+		return say(card, 'Enter never approves. Press Space twice.');
 	}
 	if (control || event.altKey || $('dialog[open]')) return;
-	const action = key === 'Enter' && target === card ? 'open' : fields.find((field) => field.value === key)?.name;
+	const action = key === 'Enter' && target === card ? 'open' : fields.find(({ value }) => value === key)?.name;
 	if (key !== 'Shift' && key !== ' ' && !(action in answers)) disarm();
 	if (!action) return;
 	event.preventDefault();
@@ -381,11 +382,11 @@ on('keydown', (event) => {
 
 // Start
 
-const login = $('[data-login]');
-if (login && location.hash) {
-	$('#secret').value = location.hash.slice(1);
+const secret = $('#secret');
+if (secret && location.hash) {
+	secret.value = location.hash.slice(1);
 	history.replaceState(null, '', location.pathname); // the code stays in no history
-	login.requestSubmit();
+	secret.form.requestSubmit();
 }
 $$('.card').forEach(prepare);
 if (list) {
@@ -393,4 +394,5 @@ if (list) {
 	count(+list.dataset.pending);
 }
 addEventListener('focus', () => { shown = now(); });
+on('visibilitychange', () => source && connect());
 setInterval(tick, 1000);
