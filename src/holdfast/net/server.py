@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -20,6 +20,7 @@ MAX_NEWCOMERS: Final = 64
 """Connections that have not authenticated yet."""
 BODY_SECONDS: Final = 30.0
 HEADER_SECONDS: Final = 3.0
+SHUTDOWN_SECONDS: Final = 1
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -91,8 +92,8 @@ def is_served(path: Path) -> bool:
     return True
 
 
-async def run(app: GuardedApp, sockets: Sequence[socket.socket], *, shutdown_seconds: float = 1.0) -> None:
-    """Serve until cancelled."""
+async def run(app: GuardedApp, sockets: Sequence[socket.socket], *, on_stop: Callable[[], None] | None = None) -> None:
+    """Serve until cancelled. Then `on_stop` ends the replies that would go on, and the others get a second to end."""
     config = uvicorn.Config(
         app,
         http=TimedProtocol,
@@ -103,7 +104,7 @@ async def run(app: GuardedApp, sockets: Sequence[socket.socket], *, shutdown_sec
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=30,
-        timeout_graceful_shutdown=int(shutdown_seconds),
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         limit_concurrency=MAX_CONNECTIONS,
         h11_max_incomplete_event_size=64 * 1024,
     )
@@ -112,8 +113,10 @@ async def run(app: GuardedApp, sockets: Sequence[socket.socket], *, shutdown_sec
     try:
         await asyncio.shield(task)
     finally:
+        if on_stop is not None:
+            on_stop()
         server.should_exit = True
-        await asyncio.wait((task,), timeout=shutdown_seconds + 2)
+        await asyncio.wait((task,), timeout=SHUTDOWN_SECONDS + 2)
 
 
 class _Server(uvicorn.Server):

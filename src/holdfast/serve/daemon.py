@@ -101,14 +101,16 @@ async def serve(
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(watch.run())
                 if private is not None:
-                    tasks.create_task(run(guarded(app, people, origins, port=port, local=True), [private]))
+                    tasks.create_task(
+                        run(guarded(app, people, origins, port=port, local=True), [private], on_stop=projects.stop)
+                    )
                 url = f"http://127.0.0.1:{port}" if address.host in _LOOPBACK else next(iter(address.origins))
                 notifier = open_notifier(project, projects, url, terminal=terminal, state=user_state_dir())
                 tasks.create_task(run_schedules(projects, watch))
                 tasks.create_task(notifier.run())
                 tasks.create_task(report_pending(projects, watch, notifier))
                 started(Started(url=url, unix=None if private is None else address.unix))
-                await run(guarded(app, people, origins, port=port), [tcp])
+                await run(guarded(app, people, origins, port=port), [tcp], on_stop=projects.stop)
         finally:
             await projects.close()
 

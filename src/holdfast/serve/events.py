@@ -105,7 +105,7 @@ async def stream(
         yield event("reload", {}, format_position(position, projects))
     yield b"retry: %d\n\n" % (1000 * BRIEF_SECONDS if brief else 1000)
     beat = loop.time()
-    while loop.time() < end and allowed():
+    while loop.time() < end and not watch.stopped and allowed():
         seen = watch.count
         for project in projects:
             position.setdefault(project.key, 0)

@@ -84,6 +84,7 @@ class Live:
         self._readers = 0
         self._following: asyncio.Task[None] | None = None
         projects.on_added(self.output.follow)
+        projects.on_stop(self.output.stop)
 
     def routes(self) -> list[Route]:
         return [Route("/live", self.page), Route("/live/events", self.events)]
@@ -151,7 +152,7 @@ async def output_stream(
     """The position, the progress and the state that the reader knows."""
     yield b"retry: 1000\n\n"
     beat = loop.time()
-    while loop.time() < end and allowed():
+    while loop.time() < end and not output.stopped and allowed():
         count = output.count
         tails = output.tails()
         for key, tail in tails.items():

@@ -86,6 +86,8 @@ class LiveOutput:
         self._ended: OrderedDict[CallKey, Tail] = OrderedDict()
         self._changed = asyncio.Event()
         self.count = 0
+        self.stopped = False
+        """Whether the daemon ends, so that streams end too."""
 
     def follow(self, project: ServedProject) -> None:
         """Listen to every runtime that the project opens."""
@@ -133,6 +135,11 @@ class LiveOutput:
         self._ended[key] = tail
         if len(self._ended) > MAX_ENDED:
             self._ended.popitem(last=False)
+        self._notify()
+
+    def stop(self) -> None:
+        """End the streams."""
+        self.stopped = True
         self._notify()
 
     def _notify(self) -> None:

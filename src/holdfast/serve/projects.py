@@ -178,6 +178,7 @@ class Projects:
         self._found: dict[str, ServedProject] = {}
         self._ignored: dict[Path, tuple[int, ...]] = {}
         self._on_added: list[Callable[[ServedProject], None]] = []
+        self._on_stop: list[Callable[[], None]] = []
         self.problems: dict[str, str] = {}
         """Ledgers that cannot be served, by folder, and why."""
 
@@ -224,6 +225,14 @@ class Projects:
         self._on_added.append(added)
         for project in self:
             added(project)
+
+    def on_stop(self, stop: Callable[[], None]) -> None:
+        """Call a function when the daemon ends, before its replies have to."""
+        self._on_stop.append(stop)
+
+    def stop(self) -> None:
+        for stop in self._on_stop:
+            stop()
 
     def named(self, key: str) -> ServedProject:
         """The project with this key; without a key, the only one. Raises `CallError` if it must be named."""

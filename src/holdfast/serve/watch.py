@@ -25,6 +25,9 @@ class LedgerWatch:
         self._changed = asyncio.Event()
         self.count = 0
         """How many changes were noticed; `wait` takes the number that a reader has seen."""
+        self.stopped = False
+        """Whether the daemon ends, so that streams end too."""
+        projects.on_stop(self.stop)
 
     async def run(self) -> None:
         upkeep = 0.0
@@ -40,9 +43,17 @@ class LedgerWatch:
         versions = {project.key: version for project in self._projects if (version := _version(project)) is not None}
         if versions != self._versions:
             self._versions = versions
-            self.count += 1
-            self._changed.set()
-            self._changed = asyncio.Event()
+            self._wake()
+
+    def stop(self) -> None:
+        """End the streams."""
+        self.stopped = True
+        self._wake()
+
+    def _wake(self) -> None:
+        self.count += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def wait(self, seen: int, seconds: float) -> int:
         """Wait until something changed since `seen`, at most so long; returns the new count."""
