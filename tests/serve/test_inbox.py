@@ -20,7 +20,7 @@ def test_a_row_says_who_asks_and_what_waits(disk: Disk) -> None:
     (project,) = projects
     pending = only(projects)
     view = CallView.of(project, pending)
-    assert (view.waits, view.risk, view.asks) == ("nobody", "medium", ["cli"])
+    assert (view.waits, view.risk, view.parts.caller.striptags()) == ("nobody", "medium", "cli")
     assert view.expires_at is not None and view.expires_at > pending.held_at
     waiting = replace(pending, waiter=this_process())
     assert CallView.of(project, waiting).waits == "a program"
@@ -29,7 +29,7 @@ def test_a_row_says_who_asks_and_what_waits(disk: Disk) -> None:
     caller = replace(pending.call.caller, document=str(Path(project.folder) / "a.chat"), agent="coder")
     of_document = CallView.of(project, replace(pending, call=replace(pending.call, caller=caller)))
     assert of_document.waits == "its document"
-    assert of_document.asks[0] == "cli" and "coder" in of_document.asks and "a.chat" in of_document.asks[-1]
+    assert of_document.parts.caller.striptags() == "cli ▸ agent coder ▸ document a.chat"
     asyncio.run(projects.close())
 
 

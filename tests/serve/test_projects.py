@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -126,19 +125,3 @@ def test_a_call_goes_on_by_the_rules_it_began_with(disk: Disk) -> None:
 
     disk.configure('[approval]\nauto_approve = ["slow"]\n')
     asyncio.run(check())
-
-
-@pytest.mark.spec("E3")
-@pytest.mark.parametrize("name", ["../out.chat", "/etc/passwd", "none.chat", "plain.txt", "link.chat", ""])
-def test_only_a_document_of_the_project_is_one(disk: Disk, name: str) -> None:
-    folder = disk.project()
-    (disk.folder / "out.chat").write_text("@You: x\n")
-    (folder / "plain.txt").write_text("x")
-    (folder / "link.chat").symlink_to(disk.folder / "out.chat")
-    (folder / "in.chat").write_text("@You: x\n")
-    projects = disk.serve()
-    (project,) = projects
-    assert project.document("in.chat") == Path(folder / "in.chat").resolve()
-    with pytest.raises(CallError, match="no document"):
-        project.document(name)
-    asyncio.run(projects.close())

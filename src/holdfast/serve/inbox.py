@@ -61,7 +61,7 @@ class RowCache:
     def parts(self, project: ServedProject, pending: PendingCall) -> RowParts:
         redactor = redactor_of(project)
         call = pending.call
-        version = (call.id, call.caller, pending.digest, pending.state, pending.held_at)
+        version = (call.id, call.caller, pending.digest, pending.state, pending.held_at, pending.approved_by)
         key = (project.key, redactor, len(redactor.forms), version)
         found = self._parts.get(key)
         if found is None:

@@ -26,7 +26,7 @@ def _violations(page: Page) -> list[str]:
     return page.evaluate("window.violations ?? []")
 
 
-@pytest.mark.spec("E3")
+@pytest.mark.spec("E3i")
 def test_the_link_logs_in_and_leaves_no_code_in_the_history(served: Served) -> None:
     page = served.open()
     expect(page.locator("h1")).to_contain_text("Inbox")
@@ -35,7 +35,7 @@ def test_the_link_logs_in_and_leaves_no_code_in_the_history(served: Served) -> N
     assert "#" not in page.url
 
 
-@pytest.mark.spec("E3")
+@pytest.mark.spec("E3i")
 def test_a_call_that_becomes_pending_appears_and_the_title_counts_it(served: Served) -> None:
     page = served.open()
     expect(page.locator(".empty")).to_be_visible()
@@ -46,7 +46,7 @@ def test_a_call_that_becomes_pending_appears_and_the_title_counts_it(served: Ser
     assert (page.locator("#icon").get_attribute("href") or "").startswith("data:image/svg+xml")
 
 
-@pytest.mark.spec("E3")
+@pytest.mark.spec("E3i")
 def test_an_arrival_moves_neither_focus_nor_scroll_nor_buttons_nor_typed_text(served: Served) -> None:
     first, *_, elsewhere = served.ask(
         shell("make one"), shell("ls two"), write("a.txt"), shell("git push"), shell("cat x"), shell("npm test")
@@ -89,7 +89,7 @@ def test_a_call_answered_elsewhere_greys_out_and_says_by_whom(served: Served) ->
     expect(card).to_have_count(0)
 
 
-@pytest.mark.spec("E3")
+@pytest.mark.spec("E3i")
 def test_a_changed_call_is_marked_and_shown_anew_only_on_request(served: Served) -> None:
     (call_id,) = served.ask(write("notes.md", "old text"))
     page = served.open()
@@ -107,7 +107,7 @@ def test_a_changed_call_is_marked_and_shown_anew_only_on_request(served: Served)
     expect(card.locator("textarea[name=message]")).to_have_value("half typed")
 
 
-@pytest.mark.spec("E3")
+@pytest.mark.spec("E3i")
 def test_approve_stays_off_until_every_fold_was_opened(served: Served) -> None:
     (call_id,) = served.ask(write("long.txt", LONG))
     page = served.open()
@@ -122,7 +122,7 @@ def test_approve_stays_off_until_every_fold_was_opened(served: Served) -> None:
     expect(approve).to_be_enabled()
 
 
-@pytest.mark.spec("E3")
+@pytest.mark.spec("E3i")
 def test_an_edited_call_is_shown_again_and_approved_by_its_new_digest(served: Served) -> None:
     (call_id,) = served.ask(write("notes.md", "first"))
     page = served.open(clock=True)
@@ -202,7 +202,7 @@ def test_two_pages_and_a_terminal_answer_and_exactly_one_counts(served: Served) 
     assert [answer.by for answer in served.answers(call_id)] == ["cli:ben"]
 
 
-@pytest.mark.spec("E3")
+@pytest.mark.spec("E3i")
 def test_a_page_that_slept_over_many_entries_ends_equal_to_the_ledger(served: Served) -> None:
     kept = served.ask(shell("make kept"), shell("ls gone"))
     page = served.open()
@@ -225,7 +225,7 @@ def test_a_page_that_slept_over_many_entries_ends_equal_to_the_ledger(served: Se
     expect(page).to_have_title("(5) Inbox · holdfast")
 
 
-@pytest.mark.spec("E3")
+@pytest.mark.spec("E3i")
 def test_everything_works_without_javascript(served: Served) -> None:
     kept, rejected, *group = served.ask(
         write("long.txt", LONG), shell("rm x"), *(shell(f"touch {name}") for name in ("a", "b", "c"))
@@ -248,7 +248,7 @@ def test_everything_works_without_javascript(served: Served) -> None:
     assert all([answer.kind for answer in served.answers(call_id)] == ["approve"] for call_id in group)
 
 
-@pytest.mark.spec("E3")
+@pytest.mark.spec("E3i")
 def test_nothing_leaves_the_origin_and_the_policy_is_never_violated(served: Served) -> None:
     hostile = "</script><img src=http://evil.test/x onerror=alert(1)>"
     (call_id,) = served.ask(write("x.html", hostile))
@@ -263,7 +263,7 @@ def test_nothing_leaves_the_origin_and_the_policy_is_never_violated(served: Serv
     assert served.problems == []
 
 
-@pytest.mark.spec("E3")
+@pytest.mark.spec("E3i")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(served: Served, scheme: Literal["light", "dark"]) -> None:
     axe = next((ROOT / ".venv").glob("peers-*/node_modules/axe-core/axe.min.js"), None)
@@ -287,6 +287,6 @@ def test_axe_finds_nothing(served: Served, scheme: Literal["light", "dark"]) -> 
         assert shown == [], place
 
 
-@pytest.mark.spec("E3")
+@pytest.mark.spec("E3i")
 def test_the_module_of_the_page_is_small() -> None:
     assert (ROOT / "src/holdfast/serve/static/page.js").stat().st_size <= 15_000

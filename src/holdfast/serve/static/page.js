@@ -8,7 +8,7 @@ const $ = (selector, root = document) => root.querySelector(selector);
 const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
 const now = () => performance.now();
 const on = (type, handler, capture) => document.addEventListener(type, handler, capture);
-// HTML comes only from our server, which escapes what it shows.
+// Only our server sends HTML, and it escapes what it shows.
 const policy = window.trustedTypes?.createPolicy('holdfast', { createHTML: (text) => text });
 const list = $('#list');
 const alone = $('#list[data-single]');
@@ -33,7 +33,7 @@ let timer;
 function touch(card) {
 	const stamp = () => changed.set(card, now());
 	stamp();
-	requestAnimationFrame(stamp); // it counts from when it is on the screen
+	requestAnimationFrame(stamp); // from when it is on the screen
 	if (card.contains(armed)) disarm();
 }
 
@@ -180,7 +180,7 @@ async function send(card, form, button) {
 	disarm();
 	card.ariaBusy = 'true';
 	const reply = await fetch(form.action, { method: 'POST', body, headers: { Accept: 'application/json' } })
-		.then((reply) => reply.json())
+		.then((r) => r.json())
 		.catch(() => ({ error: { message: 'No reply. The list shows whether it arrived.' } }));
 	card.ariaBusy = 'false';
 	if (reply.error) {
@@ -192,11 +192,11 @@ async function send(card, form, button) {
 	const outcomes = [reply].flat();
 	for (const outcome of outcomes) {
 		const element = find(outcome);
-		if (element?.matches(':not(.done)')) mark(element, outcome.ok && 'done', outcome.ok ? words(outcome) : outcome.message);
+		if (element?.matches(':not(.done)')) mark(element, outcome.ok && outcome.state !== 'pending' && 'done', outcome.ok ? words(outcome) : outcome.message);
 		if (answer !== 'reject') sessionStorage.undo = `/history/${outcome.project}/${encodeURIComponent(outcome.call_id)}/undo`;
 	}
 	const refused = outcomes.find(({ ok }) => !ok);
-	if (refused) say(card, `Not all is done: ${refused.message}`);
+	if (refused) say(card, `Not done: ${refused.message}`);
 	else finish(card, outcomes[0].message || `${outcomes.length} answered.`);
 }
 
