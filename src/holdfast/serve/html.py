@@ -23,6 +23,8 @@ from holdfast.text.escape import escape, escape_block
 FOLDER: Final = Path(__file__).parent
 STATIC: Final = FOLDER / "static"
 _TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+MAX_SHOWN: Final = 99
+"""The highest number in the icon."""
 _DIGEST_CHARS: Final = 12
 
 
@@ -77,6 +79,20 @@ def static_file(request: Request) -> Response:
         return Response("There is no such file.", 404, media_type="text/plain")
     data, kind = found
     return Response(data, media_type=kind, headers={"Cache-Control": "public, max-age=31536000, immutable"})
+
+
+def icon(request: Request) -> Response:
+    """The icon of the page, with the number of pending calls if there are any."""
+    count = min(request.path_params["count"], MAX_SHOWN)
+    shape = '<path d="M5 3v10M11 3v10M5 8h6" stroke="#fff" stroke-width="2" stroke-linecap="round"/>'
+    if count:
+        shape = f'<text x="8" y="12" font-size="11" text-anchor="middle" fill="#fff">{count}</text>'
+    colour = "#a40e26" if count else "#1f4e79"
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">'
+        f'<rect width="16" height="16" rx="4" fill="{colour}"/>{shape}</svg>'
+    )
+    return Response(svg, media_type="image/svg+xml", headers={"Cache-Control": "private, max-age=86400"})
 
 
 def iso_time(at: float) -> str:

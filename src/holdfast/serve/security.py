@@ -28,6 +28,7 @@ STILL: Final = "holdfast.still"
 """Where a function is kept that says whether the person may still read; for replies that go on."""
 LOGIN: Final = "/login"
 _STATIC: Final = "/static/"
+_ICON: Final = "/icon/"
 _API: Final = "/api/"
 _MAX_SESSIONS: Final = 4
 _HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?|[0-9a-f:.]*:[0-9a-f:.]*", re.ASCII)
@@ -216,7 +217,7 @@ def session_secrets(headers: Headers, cookie: str) -> list[str]:
 
 
 def _is_public(path: str) -> bool:
-    return path == LOGIN or path.startswith(_STATIC)
+    return path == LOGIN or path.startswith((_STATIC, _ICON))
 
 
 def _refused(kind: str, message: str, status: int) -> Response:

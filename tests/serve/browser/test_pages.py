@@ -155,7 +155,3 @@ def test_axe_finds_nothing_on_any_page(served: Served, scheme: Literal["light", 
         found = page.evaluate("axe.run()")["violations"]
         shown = [(item["id"], [(node["html"], node["failureSummary"]) for node in item["nodes"]]) for item in found]
         assert shown == [], address
-
-
-def test_the_scripts_of_a_page_are_small() -> None:
-    assert (ROOT / "src/holdfast/serve/static/live.js").stat().st_size <= 3000

@@ -1,8 +1,7 @@
-// Keeps the list current, opens cards in place and adds keys; the page works without it. Nothing that arrives moves
-// focus, scroll position or a button, and no answer counts before a hand can follow what is shown.
+// Live updates, cards and keys; the page works without it.
 
 const QUIET_MS = 600;
-const SOON = 'Too soon after a change. Press again.';
+const SOON = 'Too soon after a change.';
 const GONE = 'It was answered or has changed.';
 const $ = (selector, root = document) => root.querySelector(selector);
 const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
@@ -12,28 +11,28 @@ const on = (type, handler, capture) => document.addEventListener(type, handler, 
 const policy = window.trustedTypes?.createPolicy('holdfast', { createHTML: (text) => text });
 const list = $('#list');
 const alone = $('#list[data-single]');
-const find = ({ project, call_id }) => document.getElementById(`c-${project}-${call_id}`); // a card or a row of a group
+const find = ({ project, call_id }) => document.getElementById(`c-${project}-${call_id}`);
 
 function parse(html) {
 	const template = document.createElement('template');
-	template.innerHTML = policy ? policy.createHTML(html) : html;
+	template.innerHTML = policy?.createHTML(html) ?? html;
 	return template.content;
 }
 
 // The safe hand
 
-const changed = new WeakMap(); // card -> when it last appeared or changed
+const changed = new WeakMap(); // card -> when it did
 let current; // has the focus
-let entered = 0; // when it gained the focus
+let entered = 0; // when it did
 let shown = 0; // when the window came to the front
-let pressed = 0; // when the pointer or the key went down
-let armed = null; // the button that a second press triggers
+let pressed = 0; // when the pointer or a key went down
+let armed = null; // pressed once
 let timer;
 
 function touch(card) {
 	const stamp = () => changed.set(card, now());
 	stamp();
-	requestAnimationFrame(stamp); // from when it is on the screen
+	requestAnimationFrame(stamp); // when it is on the screen
 	if (card.contains(armed)) disarm();
 }
 
@@ -45,7 +44,7 @@ function arm(button) {
 	disarm();
 	armed = button;
 	button.dataset.armed = '';
-	timer = setTimeout(disarm, 10_000);
+	timer = setTimeout(disarm, 1e4);
 	say(button.closest('.card'), `Press again to ${button.textContent.trim().toLowerCase()}.`);
 }
 
@@ -181,19 +180,18 @@ async function send(card, form, button) {
 	card.ariaBusy = 'true';
 	const reply = await fetch(form.action, { method: 'POST', body, headers: { Accept: 'application/json' } })
 		.then((r) => r.json())
-		.catch(() => ({ error: { message: 'No reply. The list shows whether it arrived.' } }));
+		.catch(() => ({ error: { message: 'No reply. See the list.' } }));
 	card.ariaBusy = 'false';
 	if (reply.error) {
 		if (reply.error.kind === 'stale') mark(card, 'stale', 'changed');
 		if (reply.error.kind === 'not_pending') mark(card, 'done', 'answered elsewhere');
 		return say(card, reply.error.message);
 	}
-	if (answer === 'edit') return (await refresh(card)) && say(card, 'Changed. Review it, then approve.');
+	if (answer === 'edit') return (await refresh(card)) && say(card, 'Changed. Review it.');
 	const outcomes = [reply].flat();
 	for (const outcome of outcomes) {
 		const element = find(outcome);
 		if (element?.matches(':not(.done)')) mark(element, outcome.ok && outcome.state !== 'pending' && 'done', outcome.ok ? words(outcome) : outcome.message);
-		if (answer !== 'reject') sessionStorage.undo = `/history/${outcome.project}/${encodeURIComponent(outcome.call_id)}/undo`;
 	}
 	const refused = outcomes.find(({ ok }) => !ok);
 	if (refused) say(card, `Not done: ${refused.message}`);
@@ -281,12 +279,23 @@ function connect() {
 function count(pending) {
 	document.title = document.title.replace(/^(\(\d+\) )?/, pending ? `(${pending}) ` : '');
 	for (const number of $$('[data-count]')) number.textContent = pending;
-	const icon = $('#icon');
-	icon.dataset.plain ??= icon.href;
-	const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 20 20"><rect width="20" height="20" rx="5" fill="#a40e26"/>
-		<text x="10" y="15" font-size="14" text-anchor="middle" fill="#fff">${Math.min(pending, 99)}</text></svg>`;
-	icon.href = pending ? `data:image/svg+xml,${encodeURIComponent(svg)}` : icon.dataset.plain;
+	$('#icon').href = `/icon/${Math.min(pending, 99)}.svg`;
 }
+
+$('#live') && new EventSource('/live/events').addEventListener('output', ({ data }) => {
+	const { project, call_id, text = '', dropped, reset, progress = '', state } = JSON.parse(data);
+	const call = document.getElementById(`r-${project}-${call_id}`);
+	if (!call) return;
+	const output = $('pre', call);
+	const isAtEnd = output.scrollHeight - output.scrollTop - output.clientHeight < 8;
+	const gap = dropped ? `\n[${dropped} characters dropped]\n` : '';
+	output.textContent = ((reset ? '' : output.textContent) + gap + text).slice(-65536);
+	if (isAtEnd) output.scrollTop = output.scrollHeight;
+	$('[data-progress]', call).textContent = progress;
+	if (!state) return;
+	$('[data-state]', call).textContent = words({ state });
+	for (const button of $$('button', call)) button.disabled = true;
+});
 
 // Time
 
@@ -305,7 +314,7 @@ function tick() {
 		if (time.textContent !== text) time.textContent = text;
 	}
 	for (const bar of $$('progress')) bar.value = at - bar.dataset.from;
-	if (source && Date.now() - ticked > 30_000) connect(); // after a sleep
+	if (source && Date.now() - ticked > 3e4) connect(); // after a sleep
 	ticked = Date.now();
 }
 
@@ -349,7 +358,7 @@ const actions = {
 	open: (card) => card && toggle(card),
 	filter: () => $('[data-filter]')?.focus(),
 	help: () => help.showModal(),
-	undo: () => location.assign(sessionStorage.undo ?? '/history'),
+	undo: () => location.assign('/undo/last'),
 };
 const answers = { approve, group: approve, edit: write, reject: write };
 
@@ -379,8 +388,6 @@ on('keydown', (event) => {
 	else if (!isReady(card, timeStamp)) say(card, SOON);
 	else answers[action](card, timeStamp, action);
 });
-
-// Start
 
 const secret = $('#secret');
 if (secret && location.hash) {
