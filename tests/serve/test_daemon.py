@@ -237,7 +237,7 @@ def test_ctrl_c_ends_it_cleanly_even_with_open_streams(served: Daemon) -> None:
         begun = time.monotonic()
         assert served.interrupt() == 0
         assert time.monotonic() - begun < 30
-    assert "Traceback" not in served.log()
+    assert served.log() == ""
 
 
 @pytest.mark.spec("E3b")

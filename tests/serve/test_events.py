@@ -63,7 +63,7 @@ def read(projects: Projects, position: dict[str, int], allowed: Any = lambda: Tr
 
     async def collect() -> list[bytes]:
         watch = LedgerWatch(projects)
-        return [part async for part in stream(projects, watch, position, describe, allowed, seconds=0.05)]
+        return [part async for part in stream(projects, watch, position, describe, allowed, brief=True)]
 
     return [parse(part) for part in asyncio.run(collect()) if part.startswith(b"event:")]
 
@@ -112,6 +112,33 @@ def test_a_reader_that_slept_gets_the_present_state_of_every_call(projects: Proj
         state |= {call["call_id"]: call["state"] for call in event[2]["calls"]}
     wanted = {pending.call.id for pending in project.ledger.pending()}
     assert {call for call, now in state.items() if now == "pending"} == wanted
+
+
+@pytest.mark.spec("E3d")
+def test_a_brief_stream_ends_when_the_reader_has_caught_up_and_says_when_to_ask_again(projects: Projects) -> None:
+    async def collect() -> list[bytes]:
+        watch = LedgerWatch(projects)
+        async with asyncio.timeout(60):
+            return [part async for part in stream(projects, watch, {}, describe, lambda: True, brief=True)]
+
+    hold(projects, "a")
+    first, calls = asyncio.run(collect())
+    assert first == b"retry: 5000\n\n"
+    assert parse(calls)[2]["pending"] == 1
+
+
+@pytest.mark.spec("E3d")
+def test_streams_end_when_the_daemon_does(projects: Projects) -> None:
+    async def collect() -> list[bytes]:
+        watch = LedgerWatch(projects)
+        parts: list[bytes] = []
+        async with asyncio.timeout(60):
+            async for part in stream(projects, watch, heads(projects), describe, lambda: True):
+                parts.append(part)
+                asyncio.get_running_loop().call_later(0.01, projects.stop)
+        return parts
+
+    assert asyncio.run(collect()) == [b"retry: 1000\n\n"]
 
 
 @pytest.mark.spec("E3d")

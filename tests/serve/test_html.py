@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
+from xml.etree.ElementTree import fromstring
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.requests import Request
 
-from holdfast.serve.html import age, iso_time, local_time, render, static_url
+from holdfast.serve.html import age, icon, iso_time, local_time, render, static_url
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'`{{7*7}}</title></pre>\u202e\x1b[31m"
 
@@ -55,3 +57,12 @@ def test_times_are_given_for_people_and_programs() -> None:
     assert iso_time(0) == "1970-01-01T00:00:00+00:00"
     assert len(local_time(0)) == 19
     assert [age(0, now) for now in (0, 59, 60, 3600, 86_400 * 2, -5)] == ["0 s", "59 s", "1 min", "1 h", "2 d", "0 s"]
+
+
+@pytest.mark.parametrize(("count", "shown"), [(0, ""), (7, ">7<"), (99, ">99<"), (12_345, ">99<")])
+def test_the_icon_carries_the_number_of_pending_calls(count: int, shown: str) -> None:
+    reply = icon(Request({"type": "http", "path_params": {"count": count}}))
+    text = bytes(reply.body).decode()
+    assert fromstring(text).tag.endswith("svg")
+    assert shown in text
+    assert ("<text" in text) == (count > 0)

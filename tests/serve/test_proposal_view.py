@@ -143,7 +143,9 @@ def test_arguments_are_shown_whole(args: Args) -> None:
         assert isinstance(head, Node) and isinstance(cell, Node)
         assert head.text() == escape(name)
         text = value if isinstance(value, str) else pretty_json(value)
-        if "\n" not in text and text and cell.all("code"):
+        if value is None:
+            assert cell.text() == "no value"
+        elif "\n" not in text and text and cell.all("code"):
             assert cell.all("code")[0].text() == escape(text)
         elif text:
             shown = cell.all("pre", "block")[0]
@@ -158,7 +160,7 @@ def test_arguments_are_shown_whole(args: Args) -> None:
     [
         ("5", "5"),
         (5, "5 number"),
-        (None, "null null"),
+        (None, "no value"),
         (True, "true true or false"),
         ("", "empty text"),
         ("  ", "   2 characters of white space"),

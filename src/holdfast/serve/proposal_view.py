@@ -154,6 +154,8 @@ def _value(name: str, value: object) -> Markup:
     """A string stands for itself; anything else is JSON with its type, so that `5` and `"5"` differ."""
     if isinstance(value, str):
         return _text_value(name, value)
+    if value is None:
+        return _tag("no value")
     kind = _kind(value)
     text = pretty_json(value)
     if is_long(text):
@@ -180,8 +182,6 @@ def _tag(words: str) -> Markup:
 
 def _kind(value: object) -> str:
     match value:
-        case None:
-            return "null"
         case bool():
             return "true or false"
         case int() | float():
