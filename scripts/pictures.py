@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, Literal
 
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Locator, Page, async_playwright
 
 from holdfast.tools.browser.chromium import find_chromium
 
@@ -124,14 +124,13 @@ async def opened(browser: Browser, link: str, size: tuple[int, int], scheme: Sch
     await context.close()
 
 
-async def open_card(page: Page, text: str) -> None:
-    """Open the card of a call, and the parts of it that are folded."""
+async def open_card(page: Page, text: str) -> Locator:
+    """Open the card of a call."""
     card = page.locator("article.card", has_text=text).first
     await card.locator("a.open").click()
     await card.locator(".answers").wait_for()
-    for fold in await card.locator("details[data-fold]:not([open]) > summary").all():
-        await fold.click()
     await card.scroll_into_view_if_needed()
+    return card
 
 
 async def take(folder: Path) -> None:
@@ -140,14 +139,15 @@ async def take(folder: Path) -> None:
             executable_path=str(find_chromium()), args=["--disable-gpu"], chromium_sandbox=False
         )
         with tempfile.TemporaryDirectory() as name:
-            sample = Sample(Path(name))
+            (Path(name) / "home").mkdir()
+            sample = Sample(Path(name) / "home")
             async with sample.served() as (_, link), opened(browser, link, DESKTOP, "light") as page:
                 await page.screenshot(path=folder / "empty.png")
             sample.add_pending("usual")
             async with sample.served() as (_, link), opened(browser, link, DESKTOP, "light") as page:
                 await page.screenshot(path=folder / "inbox.png")
-                await open_card(page, "src/cart.py")
-                await page.screenshot(path=folder / "card.png", full_page=True)
+                card = await open_card(page, "src/cart.py")
+                await card.screenshot(path=folder / "card.png")
             async with sample.served() as (_, link), opened(browser, link, DESKTOP, "dark") as page:
                 await open_card(page, "git push")
                 await page.screenshot(path=folder / "dark.png")
@@ -159,8 +159,10 @@ async def take(folder: Path) -> None:
                 await page.goto(f"{url}/history")
                 await page.screenshot(path=folder / "history.png")
                 await page.locator("a", has_text="chart.png").first.click()
-                await page.wait_for_load_state("networkidle")
-                await page.screenshot(path=folder / "image.png", full_page=True)
+                image = page.locator("img")
+                await image.scroll_into_view_if_needed()
+                await image.evaluate("image => image.decode()")
+                await page.screenshot(path=folder / "image.png")
                 await page.goto(f"{url}/policy")
                 await page.screenshot(path=folder / "policy.png")
             sample.add_pending("busy")
