@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from holdfast.contract.enums import State
 from holdfast.contract.json import Args
 from holdfast.runtime.live_calls import (
     MAX_CHARS,
+    WATCH_SECONDS,
     LiveOutput,
     live_output,
     request_cancel,
@@ -62,7 +64,7 @@ def test_output_is_published_while_it_is_watched_and_the_call_can_be_cancelled(t
                 result = await asyncio.wait_for(call, 60)
                 assert result.state in (State.CANCELLED, State.UNKNOWN)
                 await until(lambda: live_output(tmp_path, call_id) is None)
-                assert list((tmp_path / "live").iterdir()) == []
+                assert [path.name for path in (tmp_path / "live").iterdir()] == ["watched"]
 
     asyncio.run(body())
 
@@ -99,11 +101,46 @@ def test_nothing_is_written_and_no_event_is_made_while_nobody_watches(tmp_path: 
 
 
 def test_a_damaged_file_is_no_output(tmp_path: Path) -> None:
-    watch_live_calls(tmp_path)
     request_cancel(tmp_path, "a")
-    next((tmp_path / "live").iterdir()).rename(tmp_path / "live" / "x")
+    (request,) = (tmp_path / "live").iterdir()
+    request.rename(request.with_suffix(".json"))
     assert live_output(tmp_path, "a") is None
     assert LiveOutput(call_id="a").text == ""
+
+
+def test_what_a_killed_daemon_left_is_not_taken_for_a_daemon(tmp_path: Path) -> None:
+    async def body() -> None:
+        with Ledger.open(tmp_path / "ledger.db") as ledger:
+            async with Runtime([talker("x")], ledger=ledger, config=ALLOWED) as runtime:
+                watch_live_calls(tmp_path)
+                await until(lambda: not runtime.events.idle)
+                long_ago = time.time() - 2 * WATCH_SECONDS
+                os.utime(tmp_path / "live" / "watched", (long_ago, long_ago))
+                await until(lambda: runtime.events.idle)
+
+    asyncio.run(body())
+
+
+def test_output_that_is_no_unicode_does_not_end_the_view(tmp_path: Path) -> None:
+    async def body() -> None:
+        with Ledger.open(tmp_path / "ledger.db") as ledger:
+            watch_live_calls(tmp_path)
+            async with Runtime([talker("a \udc80 b")], ledger=ledger, config=ALLOWED) as runtime:
+                await until(lambda: not runtime.events.idle)
+                call_id = runtime.pipeline.new_call_id()
+                call = asyncio.create_task(runtime.call("talk", call_id=call_id))
+                await until(lambda: live_output(tmp_path, call_id) is not None)
+                request_cancel(tmp_path, call_id)
+                await asyncio.wait_for(call, 60)
+
+    asyncio.run(body())
+
+
+def test_a_daemon_that_ends_leaves_the_requests_of_another(tmp_path: Path) -> None:
+    watch_live_calls(tmp_path)
+    request_cancel(tmp_path, "a")
+    unwatch_live_calls(tmp_path)
+    assert [path.suffix for path in (tmp_path / "live").iterdir()] == [".cancel"]
 
 
 PROGRAM = """

@@ -59,10 +59,15 @@ def test_times_are_given_for_people_and_programs() -> None:
     assert [age(0, now) for now in (0, 59, 60, 3600, 86_400 * 2, -5)] == ["0 s", "59 s", "1 min", "1 h", "2 d", "0 s"]
 
 
-@pytest.mark.parametrize(("count", "shown"), [(0, ""), (7, ">7<"), (99, ">99<"), (12_345, ">99<")])
-def test_the_icon_carries_the_number_of_pending_calls(count: int, shown: str) -> None:
+@pytest.mark.parametrize(("count", "shown"), [("0", ""), ("7", ">7<"), ("99", ">99<"), ("12345", ">99<")])
+def test_the_icon_carries_the_number_of_pending_calls(count: str, shown: str) -> None:
     reply = icon(Request({"type": "http", "path_params": {"count": count}}))
     text = bytes(reply.body).decode()
     assert fromstring(text).tag.endswith("svg")
     assert shown in text
-    assert ("<text" in text) == (count > 0)
+    assert ("<text" in text) == (count != "0")
+
+
+@pytest.mark.parametrize("count", ["", "x", "-1", "9" * 5000, "１"])
+def test_there_is_no_icon_for_what_is_no_number(count: str) -> None:
+    assert icon(Request({"type": "http", "path_params": {"count": count}})).status_code == 404

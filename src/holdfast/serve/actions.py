@@ -226,7 +226,7 @@ class Actions:
     async def _answer(self, ref: CallRef, answer: Answer) -> Outcome:
         project = self._projects.get(ref.project)
         pending = _as_shown(find_call(project, ref.call_id), ref)
-        runtime = await project.runtime()
+        runtime = await (project.runtime() if answer.kind == "approve" else project.open_runtime())
         answered = await runtime.lifecycle.answer(pending.call.id, answer, ref.digest)
         if answered.state is State.APPROVED:
             project.start(project.run_approved(answered))

@@ -23,6 +23,7 @@ from holdfast.text.escape import escape, escape_block
 FOLDER: Final = Path(__file__).parent
 STATIC: Final = FOLDER / "static"
 _TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+MAX_DIGITS: Final = 9
 MAX_SHOWN: Final = 99
 """The highest number in the icon."""
 _DIGEST_CHARS: Final = 12
@@ -83,7 +84,10 @@ def static_file(request: Request) -> Response:
 
 def icon(request: Request) -> Response:
     """The icon of the page, with the number of pending calls if there are any."""
-    count = min(request.path_params["count"], MAX_SHOWN)
+    given: str = request.path_params["count"]
+    if not (given.isascii() and given.isdigit() and len(given) <= MAX_DIGITS):
+        return Response("There is no such icon.", 404, media_type="text/plain")
+    count = min(int(given), MAX_SHOWN)
     shape = '<path d="M5 3v10M11 3v10M5 8h6" stroke="#fff" stroke-width="2" stroke-linecap="round"/>'
     if count:
         shape = f'<text x="8" y="12" font-size="11" text-anchor="middle" fill="#fff">{count}</text>'

@@ -69,21 +69,26 @@ def open_notifier(project: Project, projects: Projects, url: str, *, terminal: T
 
 async def report_pending(projects: Projects, watch: LedgerWatch, notifier: Notifier) -> None:
     """Add every call that becomes pending, until cancelled. What was notified before, the notifier knows."""
+    added: dict[str, int] = {}
     while True:
         seen = watch.count
         for project in projects:
             try:
-                _add_pending(project, notifier)
+                added[project.key] = _add_pending(project, notifier, added.get(project.key))
             except HoldfastError:  # a damaged ledger is reported where it is read
                 continue
         await watch.wait(seen, _WAIT_SECONDS)
 
 
-def _add_pending(project: ServedProject, notifier: Notifier) -> None:
-    name = str(project.folder)
-    notifier.check_head(name, head_of(project))
+def _add_pending(project: ServedProject, notifier: Notifier, after: int | None) -> int:
+    """Add the calls that became pending after this entry; returns the last entry that was looked at."""
+    name, head = str(project.folder), head_of(project)
+    if after is None or head < after:
+        notifier.check_head(name, head)
+        after = notifier.last_entry(name)
     sql = "SELECT entry, call FROM open_calls WHERE state = 'pending' AND entry > ? ORDER BY entry"
-    for entry, call_id in project.ledger.rows(sql, (notifier.last_entry(name),)):
+    for entry, call_id in project.ledger.rows(sql, (after,)):
         pending = project.ledger.find_pending(call_id)
         if pending is not None:
             notifier.add(entry, pending, name)
+    return head

@@ -67,7 +67,7 @@ class Pages:
             Route("/logout", self.log_out, methods=["POST"]),
             Route("/events", self.events),
             Route("/static/{name}", html.static_file),
-            Route("/icon/{count:int}.svg", html.icon),
+            Route("/icon/{count}.svg", html.icon),
             Route(call, self.call),
             Route(f"{call}/card", self.card),
             Route(f"{call}/approve", self.approve, methods=["POST"]),

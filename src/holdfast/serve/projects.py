@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -21,12 +22,17 @@ from holdfast.factory.runtime import Project, build_runtime, load_project, open_
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.runtime.live_calls import unwatch_live_calls
 from holdfast.runtime.pending import PendingExpiry
+from holdfast.runtime.results import cancelled
 from holdfast.runtime.runtime import Runtime
 from holdfast.runtime.undo.restore import Undo
 from holdfast.store.ledger import Grants, Ledger
 from holdfast.store.redact import Redactor
 
 INTERFACE: Final = "page"
+RESUME_SECONDS: Final = 5.0
+"""How long an approval may be unused before the daemon runs the call."""
+RETRY_SECONDS: Final = 60.0
+"""After this time the daemon tries again to run an approved call that it could not run."""
 _KEY_CHARS: Final = 16
 _LOG: Final = logging.getLogger("holdfast")
 
@@ -48,6 +54,10 @@ class ServedProject:
         self._runtime: Runtime | None = None
         self._stack = AsyncExitStack()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._lasting: set[asyncio.Task[Any]] = set()
+        """Work that goes on until the daemon ends, such as the scheduler."""
+        self._resumed: dict[str, float] = {}
+        """When this process last tried to run a call that was approved elsewhere."""
         self._on_runtime: list[Callable[[Runtime], None]] = []
         self._runtimes: list[Runtime] = []
         """The open runtimes: the present one, those that it replaced while their calls run, and those of documents."""
@@ -79,9 +89,17 @@ class ServedProject:
             self._runtimes.remove(runtime)
 
     async def cancel(self, call_id: str) -> bool:
-        """Withdraw a pending call or stop one that runs here; False if it does neither."""
-        await self.runtime()
-        return any(runtime.cancel(call_id) for runtime in self._runtimes)
+        """Withdraw a pending call or stop one that runs here; False if it does neither.
+
+        The rules are not read: a call can also be stopped while a configuration file is broken.
+        """
+        if any(runtime.cancel(call_id) for runtime in self._runtimes):
+            return True
+        return self.ledger.end_now(call_id, cancelled(call_id), unless_running=True)
+
+    async def open_runtime(self) -> Runtime:
+        """A runtime that is open already, by whatever rules, or a new one. To answer no, the rules do not matter."""
+        return await self.runtime() if self._runtime is None else self._runtime
 
     async def runtime(self) -> Runtime:
         """The runtime by the rules that are on disk now. Raises `ConfigError` if they cannot be read."""
@@ -107,15 +125,29 @@ class ServedProject:
         if self._runtime is not None:
             self.start(self._close_idle(self._stack))
         self._stack, self.project = stack, project
-        self.start(runtime.lifecycle.resume_all())
         return runtime
+
+    def resume_approved(self) -> None:
+        """Run calls that were approved and that no process runs, such as those of a daemon that was killed."""
+        now = time.time()
+        for (call_id,) in self.ledger.rows("SELECT call FROM open_calls WHERE state = 'approved'"):
+            pending = self.ledger.find_pending(call_id)
+            if pending is None or pending.call.caller.document is not None or pending.definition_only:
+                continue
+            answered = self.ledger.approved_at(call_id) or 0.0
+            # Who approves a call usually runs it at once: give them the time.
+            if now - answered >= RESUME_SECONDS and now - self._resumed.get(call_id, 0.0) >= RETRY_SECONDS:
+                self._resumed[call_id] = now
+                self.start(self.run_approved(pending))
 
     async def _close_idle(self, stack: AsyncExitStack) -> None:
         """Close a replaced runtime when the calls that it runs have ended."""
         others = {task for task in self._tasks if task is not asyncio.current_task()}
-        if others:
-            await asyncio.wait(others)
-        await stack.aclose()
+        try:
+            if others:
+                await asyncio.wait(others)
+        finally:
+            await stack.aclose()
 
     async def run_approved(self, answered: PendingCall) -> None:
         """Run an approved call, unless its own program or document runs it."""
@@ -145,24 +177,26 @@ class ServedProject:
             async with open_chat(Path(pending.call.caller.document), flags=self.flags or None) as chat:
                 yield chat.runtime
 
-    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run work beside the requests; a failure is logged."""
+    def start(self, work: Coroutine[Any, Any, T], *, lasting: bool = False) -> asyncio.Task[T]:
+        """Run work beside the requests; a failure is logged. `lasting` work ends with the daemon."""
         task = asyncio.create_task(work)
-        self._tasks.add(task)
+        (self._lasting if lasting else self._tasks).add(task)
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
+        self._lasting.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             unexpected = None if isinstance(error, HoldfastError) else error
             _LOG.error("Work in the project %s failed: %s", self.name, error, exc_info=unexpected)
 
     async def close(self) -> None:
-        for task in tuple(self._tasks):
+        tasks = (*self._tasks, *self._lasting)
+        for task in tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(tuple(self._tasks), timeout=5)
+        if tasks:
+            await asyncio.wait(tasks, timeout=5)
         await self._stack.aclose()
         unwatch_live_calls(self.project.state)
         self.ledger.close()

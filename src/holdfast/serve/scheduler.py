@@ -169,7 +169,7 @@ async def run_schedules(projects: Projects, watch: LedgerWatch) -> None:
         for project in projects:
             if project.key not in begun:
                 begun.add(project.key)
-                project.start(_scheduler_of(project).run())
+                project.start(_scheduler_of(project).run(), lasting=True)
         await watch.wait(seen, NEW_PROJECT_SECONDS)
 
 

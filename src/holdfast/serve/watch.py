@@ -34,6 +34,9 @@ class LedgerWatch:
         while True:
             if time.monotonic() >= upkeep:
                 await asyncio.to_thread(self._upkeep)
+                for project in self._projects:
+                    with suppress(HoldfastError):
+                        project.resume_approved()
                 upkeep = time.monotonic() + UPKEEP_SECONDS
             self.poll()
             await asyncio.sleep(POLL_SECONDS)
