@@ -138,7 +138,6 @@ def test_a_restart_resumes_what_was_approved(asking: Cli) -> None:
         ledger.answer(item["call"]["call_id"], Answer(kind="approve", by="page:ann"), digest=item["call"]["digest"])
     with daemon(asking) as second:
         client = second.logged_in(code)  # the code outlives the daemon that made it
-        assert client.get("/api/tools").status_code == 200  # the first use of the runtime
         assert ended(client, item) == "done"
     assert (asking.project / "notes.txt").read_text() == "hello"
 
@@ -227,6 +226,22 @@ def test_a_disabled_ledger_is_one_sentence(cli: Cli) -> None:
     done = cli.run("serve", "--port", "0")
     assert done.code == 2
     assert "ledger.enabled" in done.sentence
+
+
+@pytest.mark.spec("E3")
+def test_a_call_can_be_stopped_and_rejected_while_the_configuration_is_broken(served: Daemon) -> None:
+    client = served.local()
+    for name in ("a.txt", "b.txt", "c.txt"):
+        served.cli.make_pending("file.write", f"path={name}", "content=x")
+    first, second, third = pending(client)
+    answer(client, first, "reject").raise_for_status()  # opens the runtime
+    config = served.cli.project / "holdfast.toml"
+    config.write_text("[approval\n")
+    assert answer(client, second, "approve").status_code == 400
+    answer(client, second, "reject").raise_for_status()
+    address = f"/api/calls/{third['project']}/{third['call']['call_id']}/cancel"
+    client.post(address, json={}).raise_for_status()
+    assert [state_of(client, item) for item in (second, third)] == ["rejected", "cancelled"]
 
 
 @pytest.mark.spec("E3")

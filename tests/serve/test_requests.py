@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -11,7 +12,17 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from holdfast.contract.errors import ConfigError, LedgerUnavailable, NotPending, StaleApproval, UnknownCall, UnknownTool
-from holdfast.serve.requests import BadRequest, Forbidden, read_fields, read_json, require_answer, status_of
+from holdfast.serve.requests import (
+    MAX_STREAMS,
+    BadRequest,
+    Forbidden,
+    Streams,
+    TooMany,
+    read_fields,
+    read_json,
+    require_answer,
+    status_of,
+)
 from holdfast.serve.security import MAX_BODY, PERSON
 from holdfast.store.people import Person
 
@@ -68,7 +79,30 @@ def test_every_error_has_its_status() -> None:
         status_of(error)[0]
         for error in (
             UnknownCall(""), UnknownTool(""), StaleApproval(""), NotPending(""), BadRequest(""), Forbidden(""),
-            ConfigError(""), LedgerUnavailable(""),
+            ConfigError(""), LedgerUnavailable(""), TooMany(""),
         )
     ]  # fmt: skip
-    assert found == [404, 404, 409, 409, 400, 403, 400, 503]
+    assert found == [404, 404, 409, 409, 400, 403, 400, 503, 429]
+
+
+@pytest.mark.spec("E3b")
+def test_one_person_cannot_take_all_connections_with_streams() -> None:
+    async def events() -> AsyncGenerator[bytes]:
+        yield b"first"
+        yield b"second"
+
+    async def body() -> None:
+        ann, bob = (
+            request(person=Person(name=name, identity=f"token:{name}", right="view")) for name in ("ann", "bob")
+        )
+        streams = Streams()
+        opened = [aiter(streams.reply(ann, events()).body_iterator) for _ in range(MAX_STREAMS)]
+        for stream in opened:
+            assert await anext(stream) == b"first"
+        with pytest.raises(TooMany, match="ann has 64 event streams open"):
+            streams.reply(ann, events())
+        assert await anext(aiter(streams.reply(bob, events()).body_iterator)) == b"first"
+        assert [block async for block in opened[0]] == [b"second"]
+        streams.reply(ann, events())
+
+    asyncio.run(body())

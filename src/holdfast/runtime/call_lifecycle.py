@@ -355,7 +355,7 @@ class CallLifecycle:
         changed = (
             now.digest != pending.digest
             or now.definition_only
-            or now.approvals_needed > pending.approvals_needed  # the configuration is stricter than it was then
+            or 1 < now.approvals_needed > len(pending.approved_by)  # stricter than it was when it was approved
         )
         try:
             if not changed:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, Struct
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from holdfast.contract.call import PendingCall
@@ -43,13 +43,17 @@ from holdfast.serve.events import CallChange, heads, parse_position, stream
 from holdfast.serve.inbox import CallView, Filters, pending_views
 from holdfast.serve.openapi import openapi_document, reference
 from holdfast.serve.projects import Projects, ServedProject
-from holdfast.serve.requests import BadRequest, still_allowed
+from holdfast.serve.requests import BadRequest, still_allowed, stream_reply
 from holdfast.serve.watch import LedgerWatch
 from holdfast.store.queries import MAX_ENTRY, CallFilter
 
 MAX_CALLS: Final = 500
 MAX_BATCH: Final = 1000
 MAX_WAIT: Final = 60.0
+MAX_SEARCHED: Final = 5000
+"""Calls that one search looks at."""
+MAX_SEARCHES: Final = 2
+"""Searches at the same time; the others wait their turn, and leave threads to those who answer."""
 
 Seconds = Annotated[float, Meta(ge=0, le=MAX_WAIT)]
 Digest = Annotated[str, Meta(max_length=200)]
@@ -184,7 +188,7 @@ class PendingListReply(Struct, frozen=True, kw_only=True):
 
 class CallsReply(Struct, frozen=True, kw_only=True):
     project: Annotated[str, Doc("the key of the project")]
-    calls: Annotated[list[CallOutput], Doc("newest first")]
+    calls: Annotated[list[CallOutput], Doc("last received first; a page may have fewer than asked for, or none")]
     next: Annotated[int | None, Doc("`before` of the next page, or null after the last call")]
 
 
@@ -226,12 +230,25 @@ class AdvancedReply(Struct, frozen=True, kw_only=True):
     outcome: Annotated[OutcomeOutput | None, Doc("why it stopped; null while it goes on")]
 
 
+def _search(project: ServedProject, wanted: CallFilter, limit: int, before: int) -> CallsReply:
+    """The calls of one page, last received first. A page also ends after `MAX_SEARCHED` calls."""
+    found: list[CallOutput] = []
+    received = project.ledger.received_calls(before, since=wanted.since, until=wanted.until)
+    for count, record in enumerate(received, start=1):
+        if wanted.matches(record):
+            found.append(CallOutput.of(record))
+        if len(found) == limit or count == MAX_SEARCHED:
+            return CallsReply(project=project.key, calls=found, next=record.entries[0])
+    return CallsReply(project=project.key, calls=found, next=None)
+
+
 class Api:
     """What the endpoints do."""
 
     def __init__(self, projects: Projects, watch: LedgerWatch) -> None:
         self._projects = projects
         self._watch = watch
+        self._searches = asyncio.Semaphore(MAX_SEARCHES)
 
     def routes(self) -> list[Route]:
         return [Route("/api/openapi.json", openapi), *(endpoint.route(self) for endpoint in ENDPOINTS)]
@@ -269,9 +286,8 @@ class Api:
             # As text, not as a pattern: a pattern can take for ever.
             text=re.compile(re.escape(wanted.text), re.IGNORECASE) if wanted.text else None,
         )
-        found = await asyncio.to_thread(project.ledger.calls, wanted.limit, chosen, before=wanted.before)
-        following = found[-1].entries[-1] if len(found) == wanted.limit else None
-        return CallsReply(project=project.key, calls=[CallOutput.of(record) for record in found], next=following)
+        async with self._searches:
+            return await asyncio.to_thread(_search, project, chosen, wanted.limit, wanted.before)
 
     async def call(self, request: ApiRequest) -> CallReply:
         project, call_id = self._named(request)
@@ -314,13 +330,14 @@ class Api:
 
     async def documents(self, request: ApiRequest) -> DocumentsReply:
         project = self._projects.named(request.query(ProjectQuery).project)
-        return DocumentsReply(documents=document_outputs(project, await project.runtime()))
+        runtime = await project.runtime()
+        return DocumentsReply(documents=await asyncio.to_thread(document_outputs, project, runtime))
 
     async def events(self, request: ApiRequest) -> Response:
         given = request.raw.headers.get("last-event-id") or request.query(EventsQuery).after
         position = heads(self._projects) if given is None else parse_position(given, self._projects)
         body = stream(self._projects, self._watch, position, describe, still_allowed(request.raw))
-        return StreamingResponse(body, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        return stream_reply(request.raw, body)
 
     # Acting
 

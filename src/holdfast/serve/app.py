@@ -17,7 +17,7 @@ from holdfast.serve.media import Media
 from holdfast.serve.pages import Pages
 from holdfast.serve.policy_page import PolicyPage
 from holdfast.serve.projects import Projects
-from holdfast.serve.requests import json_reply, on_error, wants_json
+from holdfast.serve.requests import Streams, json_reply, on_error, wants_json
 from holdfast.serve.security import Gate, Origins
 from holdfast.serve.watch import LedgerWatch
 from holdfast.store.people import People
@@ -34,7 +34,9 @@ def build_app(projects: Projects, watch: LedgerWatch, people: People, *, port: i
         *Documents(projects).routes(),
         *Api(projects, watch).routes(),
     ]
-    return Starlette(routes=routes, exception_handlers={HoldfastError: on_error, 404: _missing, 405: _missing})
+    app = Starlette(routes=routes, exception_handlers={HoldfastError: on_error, 404: _missing, 405: _missing})
+    app.state.streams = Streams()
+    return app
 
 
 def guarded(app: Starlette, people: People, origins: Origins, *, port: int, local: bool = False) -> Gate:

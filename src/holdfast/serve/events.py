@@ -21,6 +21,7 @@ from holdfast.serve.watch import LedgerWatch
 
 MAX_ENTRIES: Final = 500
 """Ledger entries that one event covers."""
+FEW_CALLS: Final = 10
 HEARTBEAT_SECONDS: Final = 15.0
 STREAM_SECONDS: Final = 300.0
 """A stream ends after this time, and the browser opens another one: then a session may have expired."""
@@ -117,7 +118,8 @@ async def stream(
                 if not rows or not allowed():
                     break
                 position[project.key] = rows[-1][0]
-                changed = [describe(project, call) for call in dict.fromkeys(call for _, call in rows) if call]
+                calls = [call for call in dict.fromkeys(call for _, call in rows) if call]
+                changed = await _describe_all(project, calls, describe)
                 data = Changes(calls=changed, pending=count_pending(projects))
                 yield event("calls", data, format_position(position, projects))
                 beat = loop.time()
@@ -128,6 +130,13 @@ async def stream(
             yield b": still here\n\n"
             beat = loop.time()
         await watch.wait(seen, min(HEARTBEAT_SECONDS, max(0.0, end - loop.time())))
+
+
+async def _describe_all(project: ServedProject, calls: list[str], describe: Describe) -> list[CallChange]:
+    if len(calls) <= FEW_CALLS:
+        return [describe(project, call) for call in calls]
+    # A reader that slept catches up beside the other requests, not in their way.
+    return await asyncio.to_thread(lambda: [describe(project, call) for call in calls])
 
 
 def count_pending(projects: Projects) -> int:

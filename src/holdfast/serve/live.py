@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from holdfast.contract.call import ProcessIdentity
@@ -20,7 +20,7 @@ from holdfast.serve.history_query import HistoryRow
 from holdfast.serve.inbox import call_address
 from holdfast.serve.live_output import CallKey, LiveOutput, Tail
 from holdfast.serve.projects import Projects
-from holdfast.serve.requests import person_of, still_allowed
+from holdfast.serve.requests import person_of, still_allowed, stream_reply
 from holdfast.store.process_identity import this_process
 from holdfast.text.escape import escape, escape_block
 
@@ -112,7 +112,7 @@ class Live:
 
     async def events(self, request: Request) -> Response:
         body = self._read(output_stream(self.output, still_allowed(request)))
-        return StreamingResponse(body, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        return stream_reply(request, body)
 
     async def _read(self, stream: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
         """The stream. While there is a reader, the output of other processes is followed too."""

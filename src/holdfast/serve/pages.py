@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec.structs import asdict, fields
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from holdfast.contract.enums import State
@@ -33,6 +33,7 @@ from holdfast.serve.requests import (
     read_form,
     require_answer,
     still_allowed,
+    stream_reply,
     wants_json,
 )
 from holdfast.serve.security import cookie_name, session_secrets
@@ -111,7 +112,7 @@ class Pages:
         describe = partial(self._describe, _filters(request))
         brief = "brief" in request.query_params
         body = stream(self._projects, self._watch, position, describe, still_allowed(request), brief=brief)
-        return StreamingResponse(body, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        return stream_reply(request, body)
 
     def _describe(self, filters: Filters, project: ServedProject, call_id: str) -> CallChange:
         """The present state of a call, with its row while it is pending and the filters keep it."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import Struct
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from holdfast.chat.state_file import DocumentBusy
 from holdfast.contract.errors import (
@@ -32,6 +33,8 @@ from holdfast.store.people import Person
 
 S = TypeVar("S", bound=Struct)
 MAX_FIELDS: Final = 5000
+MAX_STREAMS: Final = 64
+"""Open event streams of one person."""
 _STATUS: Final[tuple[tuple[type[HoldfastError], int, str], ...]] = (
     (UnknownCall, 404, "unknown_call"),
     (UnknownTool, 404, "unknown_tool"),
@@ -55,6 +58,10 @@ class Forbidden(HoldfastError):
     """The person may only look."""
 
 
+class TooMany(HoldfastError):
+    """The person has too many streams open."""
+
+
 def person_of(request: Request) -> Person:
     return request.scope[PERSON]
 
@@ -70,6 +77,33 @@ def require_answer(request: Request) -> Person:
     if not person.may_answer:
         raise Forbidden(f"{person.name} may look, but not answer.")
     return person
+
+
+class Streams:
+    """The open event streams of each person. One person cannot take all connections of the daemon."""
+
+    def __init__(self) -> None:
+        self._open: Counter[str] = Counter()
+
+    def reply(self, request: Request, events: AsyncGenerator[bytes]) -> StreamingResponse:
+        who = person_of(request).identity
+        if self._open[who] >= MAX_STREAMS:
+            raise TooMany(f"{person_of(request).name} has {MAX_STREAMS} event streams open. Close some pages.")
+        headers = {"X-Accel-Buffering": "no"}
+        return StreamingResponse(self._counted(who, events), media_type="text/event-stream", headers=headers)
+
+    async def _counted(self, who: str, events: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+        self._open[who] += 1
+        try:
+            async for block in events:
+                yield block
+        finally:
+            self._open[who] -= 1
+
+
+def stream_reply(request: Request, events: AsyncGenerator[bytes]) -> StreamingResponse:
+    """Stream server-sent events. Raises `TooMany` if this person has too many streams already."""
+    return request.app.state.streams.reply(request, events)
 
 
 async def read_body(request: Request) -> bytes:
@@ -119,6 +153,8 @@ def status_of(error: HoldfastError) -> tuple[int, str]:
         return 400, "bad_request"
     if isinstance(error, Forbidden):
         return 403, "forbidden"
+    if isinstance(error, TooMany):
+        return 429, "too_many"
     return next(((status, word) for kind, status, word in _STATUS if isinstance(error, kind)), (400, "refused"))
 
 

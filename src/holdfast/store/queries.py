@@ -250,23 +250,18 @@ class Queries:
         limit: int = 50,
         wanted: CallFilter | None = None,
         *,
-        before: int = MAX_ENTRY,
         unreadable: list[str] | None = None,
     ) -> list[CallRecord]:
         """Return call records, newest entry first, without the bytes of attachments.
 
-        For the next page, `before` is the number of the last entry of the last record. The ids of unreadable calls are
-        appended to `unreadable`.
+        The ids of unreadable calls are appended to `unreadable`.
         """
-        found = self._matching(wanted or CallFilter(), unreadable, before)
-        return list(islice(found, min(limit, sys.maxsize)))
+        return list(islice(self._matching(wanted or CallFilter(), unreadable), min(limit, sys.maxsize)))
 
-    def _matching(
-        self, wanted: CallFilter, unreadable: list[str] | None, start: int = MAX_ENTRY
-    ) -> Generator[CallRecord]:
+    def _matching(self, wanted: CallFilter, unreadable: list[str] | None) -> Generator[CallRecord]:
         sql = "SELECT id, call FROM entries WHERE id < ? AND call != '' AND (at < ?) IS NOT 1 ORDER BY id DESC LIMIT ?"
         seen: set[str] = set()
-        before = start
+        before = MAX_ENTRY
         while page := self.rows(sql, (before, -inf if wanted.since is None else wanted.since, _PAGE)):
             before = page[-1][0]
             fresh = [call for call in dict.fromkeys(call for _, call in page) if call not in seen]
@@ -278,8 +273,7 @@ class Queries:
                     if unreadable is not None:
                         unreadable.append(str(call))
                     continue
-                # A call with an entry after `start` was on an earlier page.
-                if record and record.entries[-1] < start and wanted.matches(record):
+                if record and wanted.matches(record):
                     yield record
 
     def received_calls(

@@ -24,9 +24,9 @@ function parse(html) {
 const changed = new WeakMap(); // card -> when it did
 let current; // has the focus
 let entered = 0; // when it did
-let shown = 0; // when the window came to the front
+let shown = 0; // when the window came up, or cards moved
 let pressed = 0; // when the pointer or a key went down
-let armed = null; // pressed once
+let armed = null;
 let timer;
 
 function touch(card) {
@@ -135,6 +135,7 @@ async function refresh(card) {
 function show(card, open) {
 	$('.body', card).hidden = !open;
 	$('.open', card).ariaExpanded = String(open);
+	if (!open) shown = now();
 	touch(card);
 	return true;
 }
@@ -232,7 +233,10 @@ on('click', (event) => {
 		if (isOpen(card)) show(card, false);
 		else open(card);
 	} else if (at('.renew')) refresh(card);
-	else if (at('#clear')) $$('.card.done').forEach((done) => done.remove());
+	else if (at('#clear')) {
+		$$('.card.done').forEach((done) => done.remove());
+		shown = now();
+	}
 	else if (at('[data-help]')) help.showModal();
 });
 
@@ -256,7 +260,7 @@ function connect() {
 	source?.close();
 	const address = new URL(list.dataset.events, location);
 	if (last) address.searchParams.set('after', last);
-	if (document.hidden) address.searchParams.set('brief', 1); // connections are few
+	if (document.hidden) address.searchParams.set('brief', 1);
 	source = new EventSource(address);
 	const bar = $('#bar');
 	source.onopen = () => { bar.hidden = true; };
@@ -314,7 +318,7 @@ function tick() {
 		if (time.textContent !== text) time.textContent = text;
 	}
 	for (const bar of $$('progress')) bar.value = at - bar.dataset.from;
-	if (source && Date.now() - ticked > 3e4) connect(); // after a sleep
+	if (source && Date.now() - ticked > 3e4) connect();
 	ticked = Date.now();
 }
 
