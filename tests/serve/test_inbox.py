@@ -3,14 +3,47 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Generator, Iterable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.serve.inbox import CallView, Choices, Filters, call_address, pending_views
+from holdfast.contract.call import PendingCall
+from holdfast.contract.json import Args
+from holdfast.serve.inbox import CallView, Choices, Filters, GroupView, call_address, grouped, pending_views
+from holdfast.serve.projects import ServedProject
 from holdfast.store.process_identity import this_process
 from tests.serve.projects_on_disk import Disk, only
+from tests.soak import rounds
+from tests.store.calls import make_pending
+
+
+@pytest.fixture
+def served(disk: Disk) -> Generator[ServedProject]:
+    projects = disk.serve()
+    (project,) = projects
+    yield project
+    asyncio.run(projects.close())
+
+
+def _shown(project: ServedProject, calls: Iterable[PendingCall]) -> list[CallView | GroupView]:
+    return grouped([CallView.of(project, pending) for pending in calls])
+
+
+def _only_group(project: ServedProject, calls: Iterable[PendingCall]) -> GroupView:
+    (group,) = _shown(project, calls)
+    assert isinstance(group, GroupView)
+    return group
+
+
+def _text(group: GroupView, row: int) -> str:
+    """What a person reads about one call of a group."""
+    cells = " ".join(f"{name} {shown.striptags()}" for name, shown in group.rows[row].differing)
+    return f"{group.common.striptags()} {cells} {group.rows[row].proposal or ''}"
 
 
 @pytest.mark.spec("E3")
@@ -51,3 +84,54 @@ def test_filters_keep_what_they_name(disk: Disk) -> None:
 @pytest.mark.spec("E3c")
 def test_the_address_of_a_call_cannot_leave_its_place() -> None:
     assert call_address("k", "a/../b?c#d") == "/calls/k/a%2F..%2Fb%3Fc%23d"
+
+
+@pytest.mark.spec("E7d")
+def test_a_group_shows_the_rest_of_an_object_that_differs_in_one_member(served: ServedProject) -> None:
+    calls = [make_pending(args={"to": {"id": f"v{n}", "rest": "RISKY"}, "same": "SHARED"}) for n in range(3)]
+    group = _only_group(served, calls)
+    assert (group.names, group.columns) == (["to.id"], ["to"])
+    for row in range(3):
+        text = _text(group, row)
+        assert "RISKY" in text and f"v{row}" in text and "SHARED" in text
+
+
+@pytest.mark.spec("E7d")
+def test_a_group_shows_an_argument_whose_name_begins_another(served: ServedProject) -> None:
+    group = _only_group(served, [make_pending(args={"a": "HIDDEN", "a.b": f"v{n}"}) for n in range(3)])
+    assert "HIDDEN" in group.common.striptags()
+    assert [_text(group, row).count(f"v{row}") for row in range(3)] == [1, 1, 1]
+
+
+@pytest.mark.spec("E7d")
+def test_a_group_of_calls_with_other_names_shows_all_arguments_of_each(served: ServedProject) -> None:
+    many: Args = {f"n{number:03}": number for number in range(80)}
+    group = _only_group(served, [make_pending(args={**many, f"z{n}": f"LAST{n}"}) for n in range(3)])
+    assert (group.names, group.columns, group.common) == (["all arguments"], [], "")
+    assert all(f"z{row} LAST{row}" in _text(group, row) and "n079" in _text(group, row) for row in range(3))
+
+
+_NAMES = st.sampled_from(["a", "b", "a.b", "", "b.a"])
+
+
+@pytest.mark.spec("E7d")
+@settings(max_examples=rounds(50, 1_000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(names=st.dictionaries(_NAMES, st.none() | st.lists(_NAMES, unique=True), min_size=1), data=st.data())
+def test_a_group_hides_no_value(served: ServedProject, names: dict[str, list[str] | None], data: st.DataObject) -> None:
+    calls: list[PendingCall] = []
+    values: list[list[str]] = []
+    for _ in range(3):
+        used: list[str] = []
+
+        def value(used: list[str] = used) -> str:
+            used.append(data.draw(st.sampled_from(["VALUE1", "VALUE2", "VALUE3"])))
+            return used[-1]
+
+        args: Args = {}
+        for name, inner in names.items():
+            args[name] = value() if inner is None else {each: value() for each in inner}
+        calls.append(make_pending(args=args))
+        values.append(used)
+    group = _only_group(served, calls)
+    for row, used in enumerate(values):
+        assert sorted(re.findall(r"VALUE\d", _text(group, row))) == sorted(used)

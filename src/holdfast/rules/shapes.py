@@ -48,10 +48,16 @@ _TAKE_FILES: Final = word_set("""
 class Difference(Struct, frozen=True, kw_only=True):
     """An argument whose value is not the same in all calls of a group."""
 
-    path: str
-    """The names from the outermost object inwards, joined with dots."""
+    path: tuple[str, ...]
+    """The names from the outermost object inwards; empty if the arguments differ as a whole."""
     values: tuple[Json, ...]
     """The value in each call of the group, in their order."""
+
+    @property
+    def label(self) -> str:
+        """The path as text: its names joined with dots, and a name with a dot or a quote as JSON."""
+        names = (canonical_json(name).decode() if set(name) & {".", '"'} else name for name in self.path)
+        return ".".join(names) or "all arguments"
 
 
 class Group(Struct, frozen=True, kw_only=True):
@@ -63,7 +69,7 @@ class Group(Struct, frozen=True, kw_only=True):
     @property
     def differing(self) -> tuple[Difference, ...]:
         """The arguments that differ between the calls."""
-        return tuple(_differences([call.call.args for call in self.calls], "", 0))
+        return tuple(_differences([call.call.args for call in self.calls], (), 0))
 
 
 def group_by_shape(calls: Iterable[PendingCall], find: FindTool | None = None) -> list[Group]:
@@ -226,7 +232,7 @@ def _subcommands(words: Iterable[str]) -> Iterator[str]:
                 yield word
 
 
-def _differences(values: Sequence[Json], path: str, depth: int) -> Iterator[Difference]:
+def _differences(values: Sequence[Json], path: tuple[str, ...], depth: int) -> Iterator[Difference]:
     first = values[0]
     if all(_same(first, other) for other in values[1:]):
         return
@@ -234,8 +240,7 @@ def _differences(values: Sequence[Json], path: str, depth: int) -> Iterator[Diff
         objects = [cast("dict[str, Any]", value) for value in values if isinstance(value, dict)]
         if len(objects) == len(values) and all(one.keys() == first.keys() for one in objects):
             for name in first:
-                inner = f"{path}.{name}" if path else name
-                yield from _differences([one[name] for one in objects], inner, depth + 1)
+                yield from _differences([one[name] for one in objects], (*path, name), depth + 1)
             return
     yield Difference(path=path, values=tuple(values))
 

@@ -141,7 +141,9 @@ class GroupView(Struct, frozen=True, kw_only=True):
 
     views: Sequence[CallView]
     names: Sequence[str]
-    """The arguments that differ."""
+    """The places in the arguments that differ."""
+    columns: Sequence[str]
+    """The arguments with a difference, which every row has; empty if the calls do not have the same arguments."""
     rows: Sequence[GroupRow]
     common: Markup
     """The arguments that are the same in all calls."""
@@ -160,7 +162,7 @@ class GroupRow(Struct, frozen=True, kw_only=True):
 
     view: CallView
     differing: Sequence[tuple[str, Markup]]
-    """The arguments that differ with its values, whole."""
+    """The arguments with a difference and their values, whole."""
     proposal: Markup | None
     """What it would do, if the arguments do not show it: a diff, or a preview that says more."""
 
@@ -182,19 +184,24 @@ def grouped(views: Iterable[CallView]) -> list[CallView | GroupView]:
 
 
 def _group(views: Sequence[CallView], differing: Sequence[Difference]) -> GroupView:
+    """Show each call's differing arguments whole: a difference inside an argument must not hide the rest of it."""
     redactor = redactor_of(views[0].project)
+    given = views[0].pending.call.args
+    # An empty path means that the calls do not even have the same names, so nothing is shared.
+    whole = any(not each.path for each in differing)
+    tops = {each.path[0] for each in differing if each.path}
     rows: list[GroupRow] = []
-    for place, view in enumerate(views):
-        values: Args = {each.path: each.values[place] for each in differing}
-        shown = [(path, value_html(path, value, redactor=redactor)) for path, value in values.items()]
+    for view in views:
+        args = view.pending.call.args
+        values: Args = args if whole else {name: args[name] for name in given if name in tops}
+        shown = [(name, value_html(name, value, redactor=redactor)) for name, value in values.items()]
         proposal = None if _shown_by(view.pending, values) else _preview(view)
         rows.append(GroupRow(view=view, differing=shown, proposal=proposal))
-    tops = {each.path.partition(".")[0] for each in differing}
-    given = views[0].pending.call.args
-    shared: Args = {name: value for name, value in given.items() if name not in tops and value is not None}
+    shared: Args = {} if whole else {n: value for n, value in given.items() if n not in tops and value is not None}
     return GroupView(
         views=views,
-        names=[each.path for each in differing],
+        names=[each.label for each in differing],
+        columns=[] if whole else [name for name in given if name in tops],
         rows=rows,
         common=arguments_html(shared, redactor=redactor) if shared else Markup(""),
     )

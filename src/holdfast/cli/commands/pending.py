@@ -129,6 +129,6 @@ def _print_shape(shape: Group, calls: Sequence[PendingCall]) -> None:
     console.print_out_lines(wrap_sentence(title, sys.stdout, "bold"))
     ids = ", ".join(escape_name(item.call.id) for item in calls)
     console.print_out_lines(field_lines("ids", ids, sys.stdout))
-    differing = ", ".join(item.path for item in shape.differing) or "only in the files they concern"
+    differing = ", ".join(item.label for item in shape.differing) or "only in the files they concern"
     console.print_out_lines(quoted_field_lines("differ", differing, sys.stdout, _MAX_LINES))
     console.print_out_lines(field_lines("each", "`holdfast pending --flat` lists each of them", sys.stdout))
