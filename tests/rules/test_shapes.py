@@ -151,6 +151,16 @@ def test_groups_are_in_the_order_of_their_oldest_call_and_say_what_differs() -> 
     assert second.differing == ()
 
 
+@pytest.mark.parametrize("field", ["interface", "agent", "provider", "skill", "session", "document"])
+def test_calls_of_other_callers_are_in_other_groups(field: str) -> None:
+    def made(name: str) -> PendingCall:
+        pending = make_pending()
+        return replace(pending, call=replace(pending.call, caller=replace(pending.call.caller, **{field: name})))
+
+    one, other, again = made("one"), made("other"), made("one")
+    assert [group.calls for group in group_by_shape([one, other, again])] == [(one, again), (other,)]
+
+
 def test_a_list_that_differs_is_shown_whole() -> None:
     (group,) = group_by_shape([make_pending(args={"a": [1, 2]}), make_pending(args={"a": [1, 3, 4]})])
     assert [(item.path, item.values) for item in group.differing] == [(("a",), ([1, 2], [1, 3, 4]))]

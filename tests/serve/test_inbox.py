@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Generator, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,12 +15,14 @@ from msgspec.structs import replace
 
 from holdfast.contract.call import PendingCall
 from holdfast.contract.json import Args
+from holdfast.contract.widening import Widening
+from holdfast.rules.decider import CHANGED
 from holdfast.serve.inbox import CallView, Choices, Filters, GroupView, call_address, grouped, pending_views
 from holdfast.serve.projects import ServedProject
 from holdfast.store.process_identity import this_process
 from tests.serve.projects_on_disk import Disk, only
 from tests.soak import rounds
-from tests.store.calls import make_pending
+from tests.store.calls import ASKED, make_pending
 
 
 @pytest.fixture
@@ -135,3 +138,29 @@ def test_a_group_hides_no_value(served: ServedProject, names: dict[str, list[str
     group = _only_group(served, calls)
     for row, used in enumerate(values):
         assert sorted(re.findall(r"VALUE\d", _text(group, row))) == sorted(used)
+
+
+@pytest.mark.spec("E7d")
+def test_calls_of_several_callers_are_not_one_group(served: ServedProject) -> None:
+    def made(agent: str) -> PendingCall:
+        pending = make_pending()
+        return replace(pending, call=replace(pending.call, caller=replace(pending.call.caller, agent=agent)))
+
+    shown = _shown(served, map(made, ["good", "good", "evil", "good"]))
+    assert sorted(len(item.views) if isinstance(item, GroupView) else 1 for item in shown) == [1, 3]
+    assert all(
+        view.parts.caller == item.first.parts.caller
+        for item in shown if isinstance(item, GroupView) for view in item.views
+    )  # fmt: skip
+
+
+WIDENED = Widening(network=True)
+ALONE = [{"secrets": (".env",)}, {"approvals_needed": 2}, {"widened": WIDENED}, {"definition_only": True},
+         {"decision": replace(ASKED, source=CHANGED)}]  # fmt: skip
+
+
+@pytest.mark.spec("E7d")
+@pytest.mark.parametrize("fields", ALONE, ids=lambda fields: next(iter(fields)))
+def test_a_call_with_a_warning_is_a_row_of_its_own(served: ServedProject, fields: dict[str, Any]) -> None:
+    shown = _shown(served, [replace(make_pending(), **fields) for _ in range(3)])
+    assert [type(item) for item in shown] == [CallView] * 3

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 from msgspec import Struct
 
-from holdfast.contract.call import PendingCall
+from holdfast.contract.call import Caller, PendingCall
 from holdfast.contract.json import Args, Json, canonical_json, digest_of
 from holdfast.contract.tool import Tool
 from holdfast.rules.shell.context import command_of
@@ -61,7 +61,7 @@ class Difference(Struct, frozen=True, kw_only=True):
 
 
 class Group(Struct, frozen=True, kw_only=True):
-    """Calls of the same shape, oldest first."""
+    """Calls of one caller with the same shape, oldest first."""
 
     shape: str
     calls: tuple[PendingCall, ...]
@@ -73,15 +73,15 @@ class Group(Struct, frozen=True, kw_only=True):
 
 
 def group_by_shape(calls: Iterable[PendingCall], find: FindTool | None = None) -> list[Group]:
-    """Group calls, given oldest first, by shape. The groups are in the order of their oldest call.
+    """Group calls, given oldest first, by caller and shape. The groups are in the order of their oldest call.
 
     `find` returns the tool with a name; without it, values of schema enums are compared by type only.
     """
-    groups: dict[str, list[PendingCall]] = {}
+    groups: dict[tuple[Caller, str], list[PendingCall]] = {}
     for pending in calls:
         tool = None if find is None else find(pending.call.tool)
-        groups.setdefault(shape_of(pending, tool), []).append(pending)
-    return [Group(shape=shape, calls=tuple(members)) for shape, members in groups.items()]
+        groups.setdefault((pending.call.caller, shape_of(pending, tool)), []).append(pending)
+    return [Group(shape=shape, calls=tuple(members)) for (_, shape), members in groups.items()]
 
 
 def shape_of(pending: PendingCall, tool: Tool | None = None) -> str:

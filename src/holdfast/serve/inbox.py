@@ -13,7 +13,7 @@ from holdfast.contract.call import PendingCall
 from holdfast.contract.enums import State
 from holdfast.contract.json import Args
 from holdfast.rules.shapes import Difference, group_by_shape
-from holdfast.runtime.call_description import is_definition, preview_text, widening_of
+from holdfast.runtime.call_description import preview_text, stands_alone
 from holdfast.serve.diff_view import diff_html
 from holdfast.serve.projects import Projects, ServedProject
 from holdfast.serve.proposal_view import (
@@ -137,7 +137,7 @@ def _waits(pending: PendingCall) -> str:
 
 
 class GroupView(Struct, frozen=True, kw_only=True):
-    """Three or more calls of the same shape: what they share, and what differs as a table."""
+    """Three or more calls of one caller with the same shape: what they share, and what differs as a table."""
 
     views: Sequence[CallView]
     names: Sequence[str]
@@ -168,15 +168,18 @@ class GroupRow(Struct, frozen=True, kw_only=True):
 
 
 def grouped(views: Iterable[CallView]) -> list[CallView | GroupView]:
-    """Put calls of the same shape together, each group where its oldest call is."""
+    """Put calls of one caller with the same shape together, each group where its oldest call is."""
     items: list[CallView | GroupView] = []
-    by_call = {(view.project.key, view.pending.call.id): view for view in views}
-    keys = dict.fromkeys(key for key, _ in by_call)
-    for key in keys:
-        calls = [view.pending for view in by_call.values() if view.project.key == key]
-        for group in group_by_shape(calls):
-            members = [by_call[key, pending.call.id] for pending in group.calls]
-            if len(members) >= FEWEST and not group.calls[0].definition_only:
+    by_project: dict[str, dict[str, CallView]] = {}
+    for view in views:
+        if view.pending.definition_only or stands_alone(view.pending):
+            items.append(view)
+        else:
+            by_project.setdefault(view.project.key, {})[view.pending.call.id] = view
+    for by_call in by_project.values():
+        for group in group_by_shape(view.pending for view in by_call.values()):
+            members = [by_call[pending.call.id] for pending in group.calls]
+            if len(members) >= FEWEST:
                 items.append(_group(members, group.differing))
             else:
                 items.extend(members)
@@ -209,17 +212,16 @@ def _group(views: Sequence[CallView], differing: Sequence[Difference]) -> GroupV
 
 def _preview(view: CallView) -> Markup:
     """The diff of a call that only changes files; the whole proposal of any other."""
-    pending, proposal = view.pending, view.pending.proposal
-    warns = pending.secrets or widening_of(pending) or is_definition(pending)
-    if proposal is None or proposal.preview_kind != "diff" or proposal.preview_cut or warns:
+    proposal = view.pending.proposal
+    if proposal is None or proposal.preview_kind != "diff" or proposal.preview_cut:
         return view.proposal
-    return fold_html("Diff", proposal.preview, diff_html(preview_text(pending)))
+    return fold_html("Diff", proposal.preview, diff_html(preview_text(view.pending)))
 
 
 def _shown_by(pending: PendingCall, values: Args) -> bool:
     """Whether the preview of a call is one of these values, so that the value shows it."""
     preview = preview_text(pending)
-    return not pending.secrets and (not preview or preview in values.values())
+    return not preview or preview in values.values()
 
 
 class Filters(Struct, frozen=True, kw_only=True):
