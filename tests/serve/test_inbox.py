@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Generator, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.contract.call import PendingCall
+from holdfast.contract.call import PendingCall, Proposal
+from holdfast.contract.enums import Risk
 from holdfast.contract.json import Args
 from holdfast.contract.widening import Widening
 from holdfast.rules.decider import CHANGED
-from holdfast.serve.inbox import CallView, Choices, Filters, GroupView, call_address, grouped, pending_views
+from holdfast.serve.inbox import (
+    MAX_GROUPED,
+    CallView,
+    Choices,
+    Filters,
+    GroupView,
+    RowCache,
+    call_address,
+    grouped,
+    pending_views,
+)
 from holdfast.serve.projects import ServedProject
 from holdfast.store.process_identity import this_process
 from tests.serve.projects_on_disk import Disk, only
@@ -164,3 +176,59 @@ ALONE = [{"secrets": (".env",)}, {"approvals_needed": 2}, {"widened": WIDENED}, 
 def test_a_call_with_a_warning_is_a_row_of_its_own(served: ServedProject, fields: dict[str, Any]) -> None:
     shown = _shown(served, [replace(make_pending(), **fields) for _ in range(3)])
     assert [type(item) for item in shown] == [CallView] * 3
+
+
+LARGE: list[Args] = [
+    {"content": "x" * MAX_GROUPED},
+    {"x" * MAX_GROUPED: 1},
+    {"list": [1] * MAX_GROUPED},
+    {"deep": {"a": ["x" * 9_000, {"b": "x" * 9_000}]}},
+]
+
+
+@pytest.mark.spec("E7d")
+@pytest.mark.parametrize("args", LARGE, ids=range(len(LARGE)))
+def test_a_large_call_is_a_row_of_its_own(served: ServedProject, args: Args) -> None:
+    shown = _shown(served, [make_pending(args=args) for _ in range(3)])
+    assert [type(item) for item in shown] == [CallView] * 3
+
+
+@pytest.mark.spec("E7d")
+def test_a_call_with_a_large_preview_is_a_row_of_its_own(served: ServedProject) -> None:
+    proposal = Proposal(tool_name="t", summary="s", risk=Risk.LOW, payload={}, preview="x" * MAX_GROUPED)
+    shown = _shown(served, [replace(make_pending(), proposal=proposal) for _ in range(3)])
+    assert [type(item) for item in shown] == [CallView] * 3
+
+
+@pytest.mark.spec("E7d")
+def test_a_secret_in_a_grouped_call_is_masked(served: ServedProject) -> None:
+    token = "ghp_" + "a1B2" * 9
+    group = _only_group(served, [make_pending(args={"path": f"{n} {token}", "same": token}) for n in range(3)])
+    assert all(token not in _text(group, row) and _text(group, row).count("[secret") == 2 for row in range(3))
+
+
+@pytest.mark.spec("E3")
+def test_cached_rows_hold_no_arguments_and_the_oldest_are_dropped(served: ServedProject) -> None:
+    cache = RowCache(max_chars=20_000)
+    long = "y" * 1_000_000
+    first = replace(make_pending(args={"path": "a.txt", "content": long}), preview="x" * 1_000)
+    kept = cache.parts(served, first)
+    assert cache.parts(served, first) is kept and cache.chars < 5_000
+    for _ in range(50):
+        cache.parts(served, replace(make_pending(), preview="x" * 1_000))
+        assert cache.chars <= 20_000
+    last = make_pending()
+    assert cache.parts(served, last) is cache.parts(served, last)
+    assert cache.parts(served, first) is not kept
+    huge = replace(make_pending(), preview="x" * 30_000)
+    assert cache.parts(served, huge) is not cache.parts(served, huge)
+    assert cache.chars <= 20_000
+
+
+@pytest.mark.spec("E3")
+def test_threads_share_the_cached_rows(served: ServedProject) -> None:
+    cache = RowCache(max_chars=10_000)
+    calls = [make_pending() for _ in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda pending: cache.parts(served, pending), calls * 5))
+    assert len(found) == 200 and 0 < cache.chars <= 10_000
