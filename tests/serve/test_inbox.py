@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +182,7 @@ def test_a_call_with_a_warning_is_a_row_of_its_own(served: ServedProject, fields
 LARGE: list[Args] = [
     {"content": "x" * MAX_GROUPED},
     {"x" * MAX_GROUPED: 1},
-    {"list": [1] * MAX_GROUPED},
+    {"list": [1 for _ in range(MAX_GROUPED)]},
     {"deep": {"a": ["x" * 9_000, {"b": "x" * 9_000}]}},
 ]
 
@@ -230,5 +231,5 @@ def test_threads_share_the_cached_rows(served: ServedProject) -> None:
     cache = RowCache(max_chars=10_000)
     calls = [make_pending() for _ in range(40)]
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda pending: cache.parts(served, pending), calls * 5))
+        found = list(pool.map(partial(cache.parts, served), calls * 5))
     assert len(found) == 200 and 0 < cache.chars <= 10_000
