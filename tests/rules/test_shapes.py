@@ -144,15 +144,43 @@ def test_groups_are_in_the_order_of_their_oldest_call_and_say_what_differs() -> 
     assert [pending.call.id for pending in first.calls] == ["a", "c", "d"]
     assert [pending.call.id for pending in second.calls] == ["b"]
     assert [(item.path, item.values) for item in first.differing] == [
-        ("options.mode", ("x", "y", "z")),
-        ("options.deep.n", (1, 2, 2)),
+        (("options", "mode"), ("x", "y", "z")),
+        (("options", "deep", "n"), (1, 2, 2)),
     ]
+    assert [item.label for item in first.differing] == ["options.mode", "options.deep.n"]
     assert second.differing == ()
+
+
+@pytest.mark.parametrize("field", ["interface", "agent", "provider", "skill", "session", "document"])
+def test_calls_of_other_callers_are_in_other_groups(field: str) -> None:
+    def made(name: str) -> PendingCall:
+        pending = make_pending()
+        return replace(pending, call=replace(pending.call, caller=replace(pending.call.caller, **{field: name})))
+
+    one, other, again = made("one"), made("other"), made("one")
+    assert [group.calls for group in group_by_shape([one, other, again])] == [(one, again), (other,)]
 
 
 def test_a_list_that_differs_is_shown_whole() -> None:
     (group,) = group_by_shape([make_pending(args={"a": [1, 2]}), make_pending(args={"a": [1, 3, 4]})])
-    assert [(item.path, item.values) for item in group.differing] == [("a", ([1, 2], [1, 3, 4]))]
+    assert [(item.path, item.values) for item in group.differing] == [(("a",), ([1, 2], [1, 3, 4]))]
+
+
+def test_a_name_with_a_dot_is_not_taken_for_a_path() -> None:
+    def args(value: str) -> Args:
+        return {"a": {"b": "same"}, "a.b": value, 'c"': {"d": value}}
+
+    (group,) = group_by_shape([make_pending(args=args("v1")), make_pending(args=args("v2"))])
+    assert [item.path for item in group.differing] == [("a.b",), ('c"', "d")]
+    assert [item.label for item in group.differing] == ['"a.b"', '"c\\"".d']
+
+
+def test_calls_with_other_names_beyond_those_compared_differ_as_a_whole() -> None:
+    def args(last: str) -> Args:
+        return {**{f"n{number:03}": number for number in range(80)}, last: 1}
+
+    (group,) = group_by_shape([make_pending(args=args("y")), make_pending(args=args("z"))])
+    assert [(item.path, item.label) for item in group.differing] == [((), "all arguments")]
 
 
 def _nested(depth: int) -> Any:
@@ -191,7 +219,7 @@ def test_a_thousand_calls_are_grouped_quickly() -> None:
         calls.append(make_pending(args=args, tool="shell.exec"))
     began = time.process_time()
     (group,) = group_by_shape(calls)
-    assert [item.path for item in group.differing] == ["command"]
+    assert [item.path for item in group.differing] == [("command",)]
     assert time.process_time() - began < 20
 
 

@@ -29,6 +29,7 @@ from holdfast.runtime.call_description import (
     preview_label,
     preview_text,
     run_conditions,
+    stands_alone,
     touches,
     widening_of,
 )
@@ -143,3 +144,12 @@ def test_a_tool_that_fails_to_say_its_hosts_may_send() -> None:
 def test_any_text_can_be_described(text: str) -> None:
     args: Args = {"command": text, "url": text, "path": text, "label": text}
     touches(pending(args, proposed(text, preview_kind="diff")))
+
+
+def test_a_call_stands_alone_if_its_approval_does_more_than_run_it() -> None:
+    plain = pending()
+    assert not stands_alone(plain)
+    assert stands_alone(pending(source=CHANGED))
+    assert stands_alone(replace(plain, secrets=(".env",)))
+    assert stands_alone(replace(plain, approvals_needed=2))
+    assert stands_alone(replace(plain, call=replace(plain.call, widening=Widening(network=True))))

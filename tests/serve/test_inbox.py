@@ -3,14 +3,63 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Generator, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.serve.inbox import CallView, Choices, Filters, call_address, pending_views
+from holdfast.contract.call import PendingCall, Proposal
+from holdfast.contract.enums import Risk
+from holdfast.contract.json import Args
+from holdfast.contract.widening import Widening
+from holdfast.rules.decider import CHANGED
+from holdfast.serve.inbox import (
+    MAX_GROUPED,
+    CallView,
+    Choices,
+    Filters,
+    GroupView,
+    RowCache,
+    call_address,
+    grouped,
+    pending_views,
+)
+from holdfast.serve.projects import ServedProject
 from holdfast.store.process_identity import this_process
 from tests.serve.projects_on_disk import Disk, only
+from tests.soak import rounds
+from tests.store.calls import ASKED, make_pending
+
+
+@pytest.fixture
+def served(disk: Disk) -> Generator[ServedProject]:
+    projects = disk.serve()
+    (project,) = projects
+    yield project
+    asyncio.run(projects.close())
+
+
+def _shown(project: ServedProject, calls: Iterable[PendingCall]) -> list[CallView | GroupView]:
+    return grouped([CallView.of(project, pending) for pending in calls])
+
+
+def _only_group(project: ServedProject, calls: Iterable[PendingCall]) -> GroupView:
+    (group,) = _shown(project, calls)
+    assert isinstance(group, GroupView)
+    return group
+
+
+def _text(group: GroupView, row: int) -> str:
+    """What a person reads about one call of a group."""
+    cells = " ".join(f"{name} {shown.striptags()}" for name, shown in group.rows[row].differing)
+    return f"{group.common.striptags()} {cells} {group.rows[row].proposal or ''}"
 
 
 @pytest.mark.spec("E3")
@@ -51,3 +100,136 @@ def test_filters_keep_what_they_name(disk: Disk) -> None:
 @pytest.mark.spec("E3c")
 def test_the_address_of_a_call_cannot_leave_its_place() -> None:
     assert call_address("k", "a/../b?c#d") == "/calls/k/a%2F..%2Fb%3Fc%23d"
+
+
+@pytest.mark.spec("E7d")
+def test_a_group_shows_the_rest_of_an_object_that_differs_in_one_member(served: ServedProject) -> None:
+    calls = [make_pending(args={"to": {"id": f"v{n}", "rest": "RISKY"}, "same": "SHARED"}) for n in range(3)]
+    group = _only_group(served, calls)
+    assert (group.names, group.columns) == (["to.id"], ["to"])
+    for row in range(3):
+        text = _text(group, row)
+        assert "RISKY" in text and f"v{row}" in text and "SHARED" in text
+
+
+@pytest.mark.spec("E7d")
+def test_a_group_shows_an_argument_whose_name_begins_another(served: ServedProject) -> None:
+    group = _only_group(served, [make_pending(args={"a": "HIDDEN", "a.b": f"v{n}"}) for n in range(3)])
+    assert "HIDDEN" in group.common.striptags()
+    assert [_text(group, row).count(f"v{row}") for row in range(3)] == [1, 1, 1]
+
+
+@pytest.mark.spec("E7d")
+def test_a_group_of_calls_with_other_names_shows_all_arguments_of_each(served: ServedProject) -> None:
+    many: Args = {f"n{number:03}": number for number in range(80)}
+    group = _only_group(served, [make_pending(args={**many, f"z{n}": f"LAST{n}"}) for n in range(3)])
+    assert (group.names, group.columns, group.common) == (["all arguments"], [], "")
+    assert all(f"z{row} LAST{row}" in _text(group, row) and "n079" in _text(group, row) for row in range(3))
+
+
+_NAMES = st.sampled_from(["a", "b", "a.b", "", "b.a"])
+
+
+@pytest.mark.spec("E7d")
+@settings(max_examples=rounds(50, 1_000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(names=st.dictionaries(_NAMES, st.none() | st.lists(_NAMES, unique=True), min_size=1), data=st.data())
+def test_a_group_hides_no_value(served: ServedProject, names: dict[str, list[str] | None], data: st.DataObject) -> None:
+    calls: list[PendingCall] = []
+    values: list[list[str]] = []
+    for _ in range(3):
+        used: list[str] = []
+
+        def value(used: list[str] = used) -> str:
+            used.append(data.draw(st.sampled_from(["VALUE1", "VALUE2", "VALUE3"])))
+            return used[-1]
+
+        args: Args = {}
+        for name, inner in names.items():
+            args[name] = value() if inner is None else {each: value() for each in inner}
+        calls.append(make_pending(args=args))
+        values.append(used)
+    group = _only_group(served, calls)
+    for row, used in enumerate(values):
+        assert sorted(re.findall(r"VALUE\d", _text(group, row))) == sorted(used)
+
+
+@pytest.mark.spec("E7d")
+def test_calls_of_several_callers_are_not_one_group(served: ServedProject) -> None:
+    def made(agent: str) -> PendingCall:
+        pending = make_pending()
+        return replace(pending, call=replace(pending.call, caller=replace(pending.call.caller, agent=agent)))
+
+    shown = _shown(served, map(made, ["good", "good", "evil", "good"]))
+    assert sorted(len(item.views) if isinstance(item, GroupView) else 1 for item in shown) == [1, 3]
+    assert all(
+        view.parts.caller == item.first.parts.caller
+        for item in shown if isinstance(item, GroupView) for view in item.views
+    )  # fmt: skip
+
+
+WIDENED = Widening(network=True)
+ALONE = [{"secrets": (".env",)}, {"approvals_needed": 2}, {"widened": WIDENED}, {"definition_only": True},
+         {"decision": replace(ASKED, source=CHANGED)}]  # fmt: skip
+
+
+@pytest.mark.spec("E7d")
+@pytest.mark.parametrize("fields", ALONE, ids=lambda fields: next(iter(fields)))
+def test_a_call_with_a_warning_is_a_row_of_its_own(served: ServedProject, fields: dict[str, Any]) -> None:
+    shown = _shown(served, [replace(make_pending(), **fields) for _ in range(3)])
+    assert [type(item) for item in shown] == [CallView] * 3
+
+
+LARGE: list[Args] = [
+    {"content": "x" * MAX_GROUPED},
+    {"x" * MAX_GROUPED: 1},
+    {"list": [1 for _ in range(MAX_GROUPED)]},
+    {"deep": {"a": ["x" * 9_000, {"b": "x" * 9_000}]}},
+]
+
+
+@pytest.mark.spec("E7d")
+@pytest.mark.parametrize("args", LARGE, ids=range(len(LARGE)))
+def test_a_large_call_is_a_row_of_its_own(served: ServedProject, args: Args) -> None:
+    shown = _shown(served, [make_pending(args=args) for _ in range(3)])
+    assert [type(item) for item in shown] == [CallView] * 3
+
+
+@pytest.mark.spec("E7d")
+def test_a_call_with_a_large_preview_is_a_row_of_its_own(served: ServedProject) -> None:
+    proposal = Proposal(tool_name="t", summary="s", risk=Risk.LOW, payload={}, preview="x" * MAX_GROUPED)
+    shown = _shown(served, [replace(make_pending(), proposal=proposal) for _ in range(3)])
+    assert [type(item) for item in shown] == [CallView] * 3
+
+
+@pytest.mark.spec("E7d")
+def test_a_secret_in_a_grouped_call_is_masked(served: ServedProject) -> None:
+    token = "ghp_" + "a1B2" * 9
+    group = _only_group(served, [make_pending(args={"path": f"{n} {token}", "same": token}) for n in range(3)])
+    assert all(token not in _text(group, row) and _text(group, row).count("[secret") == 2 for row in range(3))
+
+
+@pytest.mark.spec("E3")
+def test_cached_rows_hold_no_arguments_and_the_oldest_are_dropped(served: ServedProject) -> None:
+    cache = RowCache(max_chars=20_000)
+    long = "y" * 1_000_000
+    first = replace(make_pending(args={"path": "a.txt", "content": long}), preview="x" * 1_000)
+    kept = cache.parts(served, first)
+    assert cache.parts(served, first) is kept and cache.chars < 5_000
+    for _ in range(50):
+        cache.parts(served, replace(make_pending(), preview="x" * 1_000))
+        assert cache.chars <= 20_000
+    last = make_pending()
+    assert cache.parts(served, last) is cache.parts(served, last)
+    assert cache.parts(served, first) is not kept
+    huge = replace(make_pending(), preview="x" * 30_000)
+    assert cache.parts(served, huge) is not cache.parts(served, huge)
+    assert cache.chars <= 20_000
+
+
+@pytest.mark.spec("E3")
+def test_threads_share_the_cached_rows(served: ServedProject) -> None:
+    cache = RowCache(max_chars=10_000)
+    calls = [make_pending() for _ in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(partial(cache.parts, served), calls * 5))
+    assert len(found) == 200 and 0 < cache.chars <= 10_000

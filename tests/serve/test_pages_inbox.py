@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from holdfast.serve import pages
+from holdfast.serve.inbox import grouped
 from tests.serve.daemon_client import DaemonClient, digest_in, run
 
 pytestmark = pytest.mark.spec("E3")
@@ -36,6 +40,33 @@ def test_calls_of_one_shape_are_one_group_with_a_digest_for_each(
         assert [(item["call_id"], item["ok"]) for item in outcomes] == [(ids[0], True), (ids[1], False)]
         assert "changed since it was shown" in outcomes[1]["message"]
 
+    run(body, tmp_path, monkeypatch, ASKING)
+
+
+def test_large_calls_make_no_large_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(client: DaemonClient) -> None:
+        for number in range(3):
+            await client.call("file.write", {"path": f"{number}.txt", "content": "some words\n" * 20_000})
+        page = await client.page("/")
+        assert all(f"{number}.txt" in page for number in range(3))
+        assert len(page) < 50_000
+
+    run(body, tmp_path, monkeypatch, ASKING)
+
+
+def test_the_inbox_is_built_beside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+
+    def noting(*args: Any) -> Any:
+        threads.append(threading.current_thread())
+        return grouped(*args)
+
+    async def body(client: DaemonClient) -> None:
+        await _asked(client, "make x")
+        assert "make x" in await client.page("/")
+        assert threads and threading.current_thread() not in threads
+
+    monkeypatch.setattr(pages, "grouped", noting)
     run(body, tmp_path, monkeypatch, ASKING)
 
 

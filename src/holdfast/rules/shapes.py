@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 from msgspec import Struct
 
-from holdfast.contract.call import PendingCall
+from holdfast.contract.call import Caller, PendingCall
 from holdfast.contract.json import Args, Json, canonical_json, digest_of
 from holdfast.contract.tool import Tool
 from holdfast.rules.shell.context import command_of
@@ -48,14 +48,20 @@ _TAKE_FILES: Final = word_set("""
 class Difference(Struct, frozen=True, kw_only=True):
     """An argument whose value is not the same in all calls of a group."""
 
-    path: str
-    """The names from the outermost object inwards, joined with dots."""
+    path: tuple[str, ...]
+    """The names from the outermost object inwards; empty if the arguments differ as a whole."""
     values: tuple[Json, ...]
     """The value in each call of the group, in their order."""
 
+    @property
+    def label(self) -> str:
+        """The path as text: its names joined with dots, and a name with a dot or a quote as JSON."""
+        names = (canonical_json(name).decode() if set(name) & {".", '"'} else name for name in self.path)
+        return ".".join(names) or "all arguments"
+
 
 class Group(Struct, frozen=True, kw_only=True):
-    """Calls of the same shape, oldest first."""
+    """Calls of one caller with the same shape, oldest first."""
 
     shape: str
     calls: tuple[PendingCall, ...]
@@ -63,19 +69,19 @@ class Group(Struct, frozen=True, kw_only=True):
     @property
     def differing(self) -> tuple[Difference, ...]:
         """The arguments that differ between the calls."""
-        return tuple(_differences([call.call.args for call in self.calls], "", 0))
+        return tuple(_differences([call.call.args for call in self.calls], (), 0))
 
 
 def group_by_shape(calls: Iterable[PendingCall], find: FindTool | None = None) -> list[Group]:
-    """Group calls, given oldest first, by shape. The groups are in the order of their oldest call.
+    """Group calls, given oldest first, by caller and shape. The groups are in the order of their oldest call.
 
     `find` returns the tool with a name; without it, values of schema enums are compared by type only.
     """
-    groups: dict[str, list[PendingCall]] = {}
+    groups: dict[tuple[Caller, str], list[PendingCall]] = {}
     for pending in calls:
         tool = None if find is None else find(pending.call.tool)
-        groups.setdefault(shape_of(pending, tool), []).append(pending)
-    return [Group(shape=shape, calls=tuple(members)) for shape, members in groups.items()]
+        groups.setdefault((pending.call.caller, shape_of(pending, tool)), []).append(pending)
+    return [Group(shape=shape, calls=tuple(members)) for (_, shape), members in groups.items()]
 
 
 def shape_of(pending: PendingCall, tool: Tool | None = None) -> str:
@@ -226,7 +232,7 @@ def _subcommands(words: Iterable[str]) -> Iterator[str]:
                 yield word
 
 
-def _differences(values: Sequence[Json], path: str, depth: int) -> Iterator[Difference]:
+def _differences(values: Sequence[Json], path: tuple[str, ...], depth: int) -> Iterator[Difference]:
     first = values[0]
     if all(_same(first, other) for other in values[1:]):
         return
@@ -234,8 +240,7 @@ def _differences(values: Sequence[Json], path: str, depth: int) -> Iterator[Diff
         objects = [cast("dict[str, Any]", value) for value in values if isinstance(value, dict)]
         if len(objects) == len(values) and all(one.keys() == first.keys() for one in objects):
             for name in first:
-                inner = f"{path}.{name}" if path else name
-                yield from _differences([one[name] for one in objects], inner, depth + 1)
+                yield from _differences([one[name] for one in objects], (*path, name), depth + 1)
             return
     yield Difference(path=path, values=tuple(values))
 

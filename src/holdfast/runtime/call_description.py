@@ -116,6 +116,11 @@ def widening_of(pending: PendingCall) -> Widening:
     return merge_widenings((pending.call.widening, pending.widened))
 
 
+def stands_alone(pending: PendingCall) -> bool:
+    """Whether the call must be reviewed by itself, because an approval does more than run it or is not the only one."""
+    return bool(pending.secrets or pending.approvals_needed > 1 or is_definition(pending) or widening_of(pending))
+
+
 def touches(pending: PendingCall, tool: Tool | None = None) -> Touches:
     """Return what the call uses or changes. Without the tool only the proposal and the arguments tell."""
     args, proposal = pending.call.args, pending.proposal

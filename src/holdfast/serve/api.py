@@ -267,9 +267,11 @@ class Api:
         filters = Filters(
             project=wanted.project, agent=wanted.agent, tool=wanted.tool, risk=wanted.risk, text=wanted.text
         )
-        return PendingListReply(
-            pending=[PendingReply.of(view) for view in pending_views(self._projects, filters.keeps)]
-        )
+
+        def read() -> list[PendingReply]:
+            return [PendingReply.of(view) for view in pending_views(self._projects, filters.keeps)]
+
+        return PendingListReply(pending=await asyncio.to_thread(read))
 
     async def calls(self, request: ApiRequest) -> CallsReply:
         wanted = request.query(CallsQuery)

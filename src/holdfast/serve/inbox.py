@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from threading import Lock
 from typing import Final
 from urllib.parse import quote
 
@@ -11,9 +13,9 @@ from msgspec import Struct
 
 from holdfast.contract.call import PendingCall
 from holdfast.contract.enums import State
-from holdfast.contract.json import Args
-from holdfast.rules.shapes import Difference, group_by_shape
-from holdfast.runtime.call_description import is_definition, preview_text, widening_of
+from holdfast.contract.json import Args, Json
+from holdfast.rules.shapes import Difference, Group, group_by_shape
+from holdfast.runtime.call_description import preview_text, stands_alone
 from holdfast.serve.diff_view import diff_html
 from holdfast.serve.projects import Projects, ServedProject
 from holdfast.serve.proposal_view import (
@@ -32,15 +34,27 @@ from holdfast.text.pretty_json import pretty_json
 
 FEWEST: Final = 3
 """Calls of the same shape that are shown as one group."""
-MAX_CACHED: Final = 5000
+MAX_GROUPED: Final = 16_000
+"""Characters of a call in a group, whose rows show it whole. A larger call is a row, which shows it on demand."""
+MAX_CACHED: Final = 8_000_000
+"""Characters of all cached rows."""
+_ROW_CHARS: Final = 500
+"""About what a cached row takes beside its texts."""
+_VALUE_CHARS: Final = 8
+"""About what a value of the arguments takes beside its text."""
 _TOKENS: Final = Redactor()
 
 
 class RowParts(Struct, frozen=True, kw_only=True):
-    """What the row of a call shows for as long as its digest is the same."""
+    """What the row of a call shows for as long as its digest is the same, with secrets masked.
 
-    pending: PendingCall
-    """With secrets masked."""
+    Arguments and proposals are not part of it, since they can be large.
+    """
+
+    tool: str
+    agent: str | None
+    preview: str
+    approved_by: tuple[str, ...]
     risk: Markup
     caller: Markup
     touches: Markup
@@ -48,36 +62,64 @@ class RowParts(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, pending: PendingCall, redactor: Redactor) -> RowParts:
         shown = masked_call(pending, redactor)
-        risk = risk_html(None if shown.proposal is None else shown.proposal.risk)
-        return cls(pending=shown, risk=risk, caller=caller_html(shown), touches=touches_html(shown))
+        return cls(
+            tool=shown.call.tool,
+            agent=shown.call.caller.agent,
+            preview=shown.preview,
+            approved_by=shown.approved_by,
+            risk=risk_html(None if shown.proposal is None else shown.proposal.risk),
+            caller=caller_html(shown),
+            touches=touches_html(shown),
+        )
+
+    @property
+    def chars(self) -> int:
+        texts = (self.tool, self.agent or "", self.preview, *self.approved_by, self.risk, self.caller, self.touches)
+        return _ROW_CHARS + sum(map(len, texts))
 
 
 class RowCache:
-    """Keeps the parts of rows: a page lists the same calls again and again."""
+    """Keeps the parts of rows: a page lists the same calls again and again. Threads may share it."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_chars: int = MAX_CACHED) -> None:
+        self._max_chars = max_chars
         self._parts: dict[tuple[object, ...], RowParts] = {}
+        self._lock = Lock()
+        self.chars = 0
+        """The size of all that is kept."""
 
     def parts(self, project: ServedProject, pending: PendingCall) -> RowParts:
         redactor = redactor_of(project)
         call = pending.call
         version = (call.id, call.caller, pending.digest, pending.state, pending.held_at, pending.approved_by)
         key = (project.key, redactor, len(redactor.forms), version)
-        found = self._parts.get(key)
+        with self._lock:
+            found = self._parts.get(key)
         if found is None:
-            if len(self._parts) >= MAX_CACHED:
-                self._parts.clear()
-            found = self._parts[key] = RowParts.of(pending, redactor)
+            found = RowParts.of(pending, redactor)
+            self._keep(key, found)
         return found
+
+    def _keep(self, key: tuple[object, ...], parts: RowParts) -> None:
+        """Keep the parts in place of the oldest."""
+        with self._lock:
+            if key in self._parts or parts.chars > self._max_chars:
+                return
+            self._parts[key] = parts
+            self.chars += parts.chars
+            while self.chars > self._max_chars:
+                self.chars -= self._parts.pop(next(iter(self._parts))).chars
 
 
 _ROWS: Final = RowCache()
 
 
-class CallView(Struct, frozen=True, kw_only=True):
+class CallView(Struct, frozen=True, kw_only=True, dict=True):
     """A pending call as the page shows it, with secrets masked."""
 
     project: ServedProject
+    held: PendingCall
+    """As it is in the ledger, with its secrets: not to be shown."""
     parts: RowParts
     waits: str
     """What waits for the answer: `a program`, `its document`, `nobody` or `a program that has ended`."""
@@ -88,28 +130,45 @@ class CallView(Struct, frozen=True, kw_only=True):
         lifetime = project.expiry.lifetime_of(pending)
         expires = None if lifetime is None else pending.held_at + lifetime
         parts = _ROWS.parts(project, pending)
-        return cls(project=project, parts=parts, waits=_waits(pending), expires_at=expires)
+        return cls(project=project, held=pending, parts=parts, waits=_waits(pending), expires_at=expires)
+
+    @cached_property
+    def pending(self) -> PendingCall:
+        """The whole call with secrets masked. A row shows only its parts, because masking a large call takes time."""
+        return masked_call(self.held, redactor_of(self.project))
 
     @property
-    def pending(self) -> PendingCall:
-        return self.parts.pending
+    def call_id(self) -> str:
+        return self.held.call.id
+
+    @property
+    def digest(self) -> str:
+        return self.held.digest
+
+    @property
+    def held_at(self) -> float:
+        return self.held.held_at
+
+    @property
+    def approvals_needed(self) -> int:
+        return self.held.approvals_needed
 
     @property
     def element(self) -> str:
         """The id of its element in the page."""
-        return f"c-{self.project.key}-{self.pending.call.id}"
+        return f"c-{self.project.key}-{self.call_id}"
 
     @property
     def address(self) -> str:
-        return call_address(self.project.key, self.pending.call.id)
+        return call_address(self.project.key, self.call_id)
 
     @property
     def is_pending(self) -> bool:
-        return self.pending.state is State.PENDING
+        return self.held.state is State.PENDING
 
     @property
     def risk(self) -> str | None:
-        return None if self.pending.proposal is None else self.pending.proposal.risk
+        return None if self.held.proposal is None else self.held.proposal.risk
 
     @property
     def proposal(self) -> Markup:
@@ -137,11 +196,13 @@ def _waits(pending: PendingCall) -> str:
 
 
 class GroupView(Struct, frozen=True, kw_only=True):
-    """Three or more calls of the same shape: what they share, and what differs as a table."""
+    """Three or more calls of one caller with the same shape: what they share, and what differs as a table."""
 
     views: Sequence[CallView]
     names: Sequence[str]
-    """The arguments that differ."""
+    """The places in the arguments that differ."""
+    columns: Sequence[str]
+    """The arguments with a difference, which every row has; empty if the calls do not have the same arguments."""
     rows: Sequence[GroupRow]
     common: Markup
     """The arguments that are the same in all calls."""
@@ -160,41 +221,67 @@ class GroupRow(Struct, frozen=True, kw_only=True):
 
     view: CallView
     differing: Sequence[tuple[str, Markup]]
-    """The arguments that differ with its values, whole."""
+    """The arguments with a difference and their values, whole."""
     proposal: Markup | None
     """What it would do, if the arguments do not show it: a diff, or a preview that says more."""
 
 
 def grouped(views: Iterable[CallView]) -> list[CallView | GroupView]:
-    """Put calls of the same shape together, each group where its oldest call is."""
+    """Put calls of one caller with the same shape together, each group where its oldest call is."""
     items: list[CallView | GroupView] = []
-    by_call = {(view.project.key, view.pending.call.id): view for view in views}
-    keys = dict.fromkeys(key for key, _ in by_call)
-    for key in keys:
-        calls = [view.pending for view in by_call.values() if view.project.key == key]
-        for group in group_by_shape(calls):
-            members = [by_call[key, pending.call.id] for pending in group.calls]
-            if len(members) >= FEWEST and not group.calls[0].definition_only:
-                items.append(_group(members, group.differing))
+    by_project: dict[str, dict[str, CallView]] = {}
+    for view in views:
+        if view.held.definition_only or stands_alone(view.held) or _is_large(view.held):
+            items.append(view)
+        else:
+            by_project.setdefault(view.project.key, {})[view.call_id] = view
+    for by_call in by_project.values():
+        for group in group_by_shape(view.held for view in by_call.values()):
+            members = [by_call[pending.call.id] for pending in group.calls]
+            if len(members) >= FEWEST:
+                masked = Group(shape=group.shape, calls=tuple(view.pending for view in members))
+                items.append(_group(members, masked.differing))
             else:
                 items.extend(members)
-    return sorted(items, key=lambda item: (item if isinstance(item, CallView) else item.first).pending.held_at)
+    return sorted(items, key=lambda item: (item if isinstance(item, CallView) else item.first).held_at)
+
+
+def _is_large(pending: PendingCall) -> bool:
+    """Whether the arguments and the preview have too many characters for a group."""
+    chars = len(preview_text(pending))
+    rest: list[tuple[Json, int]] = [(pending.call.args, 0)]
+    while rest and chars <= MAX_GROUPED:
+        value, depth = rest.pop()
+        chars += _VALUE_CHARS + 2 * depth  # a nested value is indented
+        if isinstance(value, str):
+            chars += len(value)
+        elif isinstance(value, dict):
+            chars += sum(map(len, value))
+            rest.extend((inner, depth + 1) for inner in value.values())
+        elif isinstance(value, list):
+            rest.extend((inner, depth + 1) for inner in value)
+    return chars > MAX_GROUPED
 
 
 def _group(views: Sequence[CallView], differing: Sequence[Difference]) -> GroupView:
+    """Show each call's differing arguments whole: a difference inside an argument must not hide the rest of it."""
     redactor = redactor_of(views[0].project)
+    given = views[0].pending.call.args
+    # An empty path means that the calls do not even have the same names, so nothing is shared.
+    whole = any(not each.path for each in differing)
+    tops = {each.path[0] for each in differing if each.path}
     rows: list[GroupRow] = []
-    for place, view in enumerate(views):
-        values: Args = {each.path: each.values[place] for each in differing}
-        shown = [(path, value_html(path, value, redactor=redactor)) for path, value in values.items()]
+    for view in views:
+        args = view.pending.call.args
+        values: Args = args if whole else {name: args[name] for name in given if name in tops}
+        shown = [(name, value_html(name, value, redactor=redactor)) for name, value in values.items()]
         proposal = None if _shown_by(view.pending, values) else _preview(view)
         rows.append(GroupRow(view=view, differing=shown, proposal=proposal))
-    tops = {each.path.partition(".")[0] for each in differing}
-    given = views[0].pending.call.args
-    shared: Args = {name: value for name, value in given.items() if name not in tops and value is not None}
+    shared: Args = {} if whole else {n: value for n, value in given.items() if n not in tops and value is not None}
     return GroupView(
         views=views,
-        names=[each.path for each in differing],
+        names=[each.label for each in differing],
+        columns=[] if whole else [name for name in given if name in tops],
         rows=rows,
         common=arguments_html(shared, redactor=redactor) if shared else Markup(""),
     )
@@ -202,17 +289,16 @@ def _group(views: Sequence[CallView], differing: Sequence[Difference]) -> GroupV
 
 def _preview(view: CallView) -> Markup:
     """The diff of a call that only changes files; the whole proposal of any other."""
-    pending, proposal = view.pending, view.pending.proposal
-    warns = pending.secrets or widening_of(pending) or is_definition(pending)
-    if proposal is None or proposal.preview_kind != "diff" or proposal.preview_cut or warns:
+    proposal = view.pending.proposal
+    if proposal is None or proposal.preview_kind != "diff" or proposal.preview_cut:
         return view.proposal
-    return fold_html("Diff", proposal.preview, diff_html(preview_text(pending)))
+    return fold_html("Diff", proposal.preview, diff_html(preview_text(view.pending)))
 
 
 def _shown_by(pending: PendingCall, values: Args) -> bool:
     """Whether the preview of a call is one of these values, so that the value shows it."""
     preview = preview_text(pending)
-    return not pending.secrets and (not preview or preview in values.values())
+    return not preview or preview in values.values()
 
 
 class Filters(Struct, frozen=True, kw_only=True):
@@ -225,13 +311,12 @@ class Filters(Struct, frozen=True, kw_only=True):
     text: str = ""
 
     def keeps(self, view: CallView) -> bool:
-        call = view.pending.call
         return (
             self.project in ("", view.project.key)
-            and self.agent in ("", call.caller.agent)
-            and self.tool in ("", call.tool)
+            and self.agent in ("", view.parts.agent)
+            and self.tool in ("", view.parts.tool)
             and self.risk in ("", view.risk)
-            and self.text.lower() in view.pending.preview.lower()
+            and self.text.lower() in view.parts.preview.lower()
         )
 
 
@@ -243,7 +328,7 @@ def pending_views(projects: Projects, keep: Callable[[CallView], bool] = lambda 
         for pending in project.ledger.pending()
         if pending.state is State.PENDING
     ]
-    return sorted(filter(keep, found), key=lambda view: view.pending.held_at)
+    return sorted(filter(keep, found), key=lambda view: view.held_at)
 
 
 class Choices(Struct, frozen=True, kw_only=True):
@@ -258,6 +343,6 @@ class Choices(Struct, frozen=True, kw_only=True):
         kept = list(views)
         return cls(
             projects=sorted({(view.project.key, view.project.name) for view in kept}, key=lambda pair: pair[1]),
-            agents=sorted({name for view in kept if (name := view.pending.call.caller.agent) is not None}),
-            tools=sorted({view.pending.call.tool for view in kept}),
+            agents=sorted({name for view in kept if (name := view.parts.agent) is not None}),
+            tools=sorted({view.parts.tool for view in kept}),
         )

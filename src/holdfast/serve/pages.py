@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -82,9 +83,13 @@ class Pages:
         ]
 
     async def inbox(self, request: Request) -> Response:
-        return self._inbox(request)
+        return await self._inbox(request)
 
-    def _inbox(self, request: Request, outcomes: Sequence[Outcome] = ()) -> Response:
+    async def _inbox(self, request: Request, outcomes: Sequence[Outcome] = ()) -> Response:
+        # In a thread, because a long list takes a while, and other requests should not wait for it.
+        return await asyncio.to_thread(self._inbox_page, request, outcomes)
+
+    def _inbox_page(self, request: Request, outcomes: Sequence[Outcome]) -> Response:
         filters = _filters(request)
         position = format_position(heads(self._projects), self._projects)  # before the calls, so that none is missed
         everything = pending_views(self._projects)
@@ -186,7 +191,7 @@ class Pages:
         person = require_answer(request)
         refs = _refs(await read_fields(request))
         outcomes = await Actions(self._projects, person).approve_all(refs)
-        return json_reply(outcomes) if wants_json(request) else self._inbox(request, outcomes)
+        return json_reply(outcomes) if wants_json(request) else await self._inbox(request, outcomes)
 
     async def rule(self, request: Request) -> Response:
         """The rule that "always" would store, with the calls that it covers: a page, or the part for a card."""
@@ -219,7 +224,7 @@ class Pages:
         ref = CallRef(project=project.key, call_id=call_id, digest=form.get("digest", ""))
         actions = Actions(self._projects, person)
         outcomes = await actions.always(ref, scope, width, lifetime=lifetime, covered=_refs(fields))
-        return json_reply(outcomes) if wants_json(request) else self._inbox(request, outcomes)
+        return json_reply(outcomes) if wants_json(request) else await self._inbox(request, outcomes)
 
     async def _answered(self, request: Request) -> tuple[Actions, CallRef, dict[str, str]]:
         person = require_answer(request)

@@ -62,6 +62,14 @@ def test_three_calls_of_the_same_shape_are_listed_as_one_group(asking: Cli) -> N
     assert [pending["call_id"] for pending in asking.run("pending", "--json").lines] == [*ids, other]
 
 
+@pytest.mark.spec("E7d")
+def test_calls_that_need_two_people_are_listed_each(asking: Cli) -> None:
+    asking.configure('[approval]\nauto_approve = []\ntwo_people = "low"\n')
+    ids = [asking.make_pending("file.write", f"path={name}.txt", "content=hello") for name in ("a", "b", "c")]
+    shown = asking.run("pending").out
+    assert "same shape" not in shown and shown.count("+hello") == 3 and all(call_id in shown for call_id in ids)
+
+
 @pytest.mark.spec("E7d", "A12")
 def test_a_call_in_a_group_was_not_shown_and_cannot_be_approved_unseen(asking: Cli) -> None:
     ids = [asking.make_pending("file.write", f"path={name}.txt", "content=hello") for name in ("a", "b", "c")]

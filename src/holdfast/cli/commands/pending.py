@@ -20,6 +20,7 @@ from holdfast.contract.call import PendingCall
 from holdfast.contract.enums import State
 from holdfast.json_output import PendingOutput, waits_for
 from holdfast.rules.shapes import Group, group_by_shape
+from holdfast.runtime.call_description import stands_alone
 from holdfast.text.escape import escape_name
 
 _FEWEST: Final = 3
@@ -98,7 +99,8 @@ def _print_list(calls: Sequence[PendingCall], state: Path, *, flat: bool) -> Non
     for where in dict.fromkeys(origin(group[0]) for group in identical):
         console.print_out_lines(wrap_sentence(f"From {where}:", sys.stdout, "bold"))
         here = {group[0].call.id: group for group in identical if origin(group[0]) == where}
-        waiting = [group[0] for group in here.values() if group[0].state is State.PENDING]
+        firsts = [group[0] for group in here.values()]
+        waiting = [item for item in firsts if item.state is State.PENDING and not stands_alone(item)]
         shapes = [] if flat else [shape for shape in group_by_shape(waiting) if len(shape.calls) >= _FEWEST]
         together = {item.call.id: shape for shape in shapes for item in shape.calls}
         for call_id, group in here.items():
@@ -129,6 +131,6 @@ def _print_shape(shape: Group, calls: Sequence[PendingCall]) -> None:
     console.print_out_lines(wrap_sentence(title, sys.stdout, "bold"))
     ids = ", ".join(escape_name(item.call.id) for item in calls)
     console.print_out_lines(field_lines("ids", ids, sys.stdout))
-    differing = ", ".join(item.path for item in shape.differing) or "only in the files they concern"
+    differing = ", ".join(item.label for item in shape.differing) or "only in the files they concern"
     console.print_out_lines(quoted_field_lines("differ", differing, sys.stdout, _MAX_LINES))
     console.print_out_lines(field_lines("each", "`holdfast pending --flat` lists each of them", sys.stdout))
