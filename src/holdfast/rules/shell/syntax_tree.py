@@ -113,7 +113,8 @@ class _TreeWalk:
             waiting += [(child, deeper) for child in children]
 
     def _text(self, node: Node) -> str:
-        return self.source[node.start_byte : node.end_byte].decode()
+        # The parser may split a character that it does not know; what is left of it is no text that a rule knows.
+        return self.source[node.start_byte : node.end_byte].decode(errors="replace")
 
     def _command(self, node: Node, children: list[Node]) -> tuple[Word, ...]:
         kinds = ("variable_assignment", *_REDIRECTS)
