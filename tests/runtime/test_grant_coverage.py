@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import Config, PendingCall, Runtime, State, Tool
 from holdfast.config.config import ConfirmationConfig
+from holdfast.contract.call import Caller
 from holdfast.contract.errors import GrantRefused, StaleApproval
 from holdfast.runtime.grant_coverage import CoveredCall
 from holdfast.store.entries import Grant
@@ -117,6 +118,25 @@ def test_a_call_that_is_confirmed_every_time_stays_pending(tmp_path: Path) -> No
     assert run(careful.approve_covered(grant, by="ann")) == []
     assert [pending.call.id for pending in careful.pending.list()] == [first.call.id, second.call.id]
     assert seen == []
+
+
+def test_a_document_whose_calls_are_confirmed_every_time_is_not_overruled_from_outside(tmp_path: Path) -> None:
+    look, seen = _reader()
+    ledger, document = open_ledger(tmp_path / "state"), tmp_path / "project" / "talk.chat"
+    outside = runtime_in(tmp_path, look, nobody="pending", ledger=ledger)
+    strict = Config(confirmation=ConfirmationConfig(actions={"look": "confirm"}))
+    inside = runtime_in(tmp_path, look, nobody="pending", ledger=ledger, document=document, config=strict)
+    caller = Caller(interface="chat", document=str(document))
+    answered, waiting = (run(inside.call("look", {"text": "a"}, caller=caller)).call_id for _ in range(2))
+    run(inside.reject(answered, by="ann"))
+    asked = _held(outside, "look", "a")
+
+    seen_before = run(outside.grant_coverage.preview(asked, "project", by="ann", width="tool"))
+    assert [pending.call.id for pending in seen_before.pending] == [asked.call.id]
+    assert (seen_before.past, seen_before.compared) == ((), 0)
+    _, covered = _allow_and_apply(outside, asked)
+    assert [item.pending.call.id for item in covered] == [asked.call.id] and len(seen) == 1
+    assert [(pending.call.id, pending.state) for pending in inside.pending.list()] == [(waiting, State.PENDING)]
 
 
 def test_a_grant_that_was_revoked_or_never_stored_approves_nothing(tmp_path: Path) -> None:
