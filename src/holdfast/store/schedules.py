@@ -24,7 +24,7 @@ from holdfast.store.database import SCHEDULES_VERSION, Transaction
 from holdfast.store.entries import RunClaimed, RunEnded, RunsMissed, ScheduleAdded, ScheduleRemoved
 from holdfast.store.operations import EncodeBody
 from holdfast.store.process_identity import is_alive, this_process
-from holdfast.store.projections import encode_row
+from holdfast.store.projections import encode_schedule
 from holdfast.text.cron_expression import CronExpression
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class ScheduleStore:
                 "The arguments contain a secret. Secrets are not stored, so the call could not be made later; "
                 "use a tool that fetches the secret itself."
             )
-        row, next_at = encode_row(stored), _expression_of(schedule).next_after(now)
+        row, next_at = encode_schedule(stored), _expression_of(schedule).next_after(now)
 
         def op(tx: Transaction) -> None:
             if tx.execute("SELECT count(*) FROM schedules").fetchone()[0] >= MAX_SCHEDULES:
