@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.contract.errors import LedgerUnavailable, ScheduleRefused
-from holdfast.serve.scheduler import MAX_RUNNING, POLL_SECONDS, Scheduler
+from holdfast.factory.runtime import load_project
+from holdfast.serve.projects import ServedProject
+from holdfast.serve.scheduler import MAX_RUNNING, POLL_SECONDS, Scheduler, _scheduler_of  # pyright: ignore[reportPrivateUsage]
 from holdfast.store.ledger import Ledger
 from holdfast.store.schedules import DueRun, MissedRuns, RunOutcome, ScheduleStore
 from tests.runtime.support import run
+from tests.serve.projects_on_disk import Disk
 from tests.store.calls import SCHEDULED as START
 from tests.store.calls import make_schedule
 
@@ -251,5 +256,30 @@ def test_stopping_while_runs_are_claimed_leaves_none_open(tmp_path: Path, monkey
             await task
         (status,) = project.store.list()
         assert not status.running and status.last_state in ("cancelled", "done")
+
+    run(session())
+
+
+def test_the_options_of_the_daemon_apply_to_calls_scheduled_in_documents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(tmp_path, monkeypatch)
+    document = disk.project() / "talk.chat"
+    document.write_text("@You:\nGo.\n")
+
+    async def session() -> None:
+        served = ServedProject(load_project(disk.project()), {"tools.deny": ["file.read"]})
+        store, made = ScheduleStore(served.ledger), make_schedule()
+        work = replace(made.work, tool="file.read", args={"path": "talk.chat"})
+        now = time.time()
+        store.add(
+            replace(made, work=work, caller=replace(made.caller, document=str(document)), cwd=str(disk.project())),
+            now,
+        )
+        served.ledger.run(lambda tx: tx.execute("UPDATE schedules SET next_at = ?", (now,)))
+        await _scheduler_of(served).run_due()
+        (status,) = store.list()
+        assert (status.last_state, "not allowed by tool policy" in status.last_message) == ("denied", True), status
+        await served.close()
 
     run(session())

@@ -175,6 +175,6 @@ async def run_schedules(projects: Projects, watch: LedgerWatch) -> None:
 
 def _scheduler_of(project: ServedProject) -> Scheduler:
     async def run(due: DueRun) -> RunOutcome:
-        return await ScheduledRuns(await project.runtime()).run(due)
+        return await ScheduledRuns(await project.runtime(), project.flags).run(due)
 
     return Scheduler(project.ledger, run)
