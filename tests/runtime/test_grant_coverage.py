@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Config, PendingCall, Runtime, State, Tool
+from holdfast import Attachment, Config, PendingCall, Result, Runtime, State, Tool
 from holdfast.config.config import ConfirmationConfig
 from holdfast.contract.call import Caller
 from holdfast.contract.errors import GrantRefused, StaleApproval
@@ -67,6 +67,18 @@ def test_a_preview_names_the_past_and_pending_calls_that_the_grant_covers(tmp_pa
     assert [pending.call.id for pending in narrow.pending] == [asked.call.id]
     assert len(run(runtime.grant_coverage.preview(asked, "project", by="ann", width="tool", limit=2)).past) == 2
     assert runtime.ledger is not None and runtime.ledger.grants.list(every=True) == []
+
+
+def test_a_preview_does_not_load_the_attachments_of_past_calls(tmp_path: Path) -> None:
+    async def execute(args: Any) -> Result:
+        return Result(True, "seen", attachments=(Attachment(kind="image", mime_type="image/png", data=b"png"),))
+
+    look = _reader()[0].with_(execute=execute)
+    runtime = runtime_in(tmp_path, look, nobody="pending")
+    run(runtime.approve(_held(runtime, "look", "a").call.id, by="ann"))
+    (past,) = run(runtime.grant_coverage.preview(_held(runtime, "look", "a"), "project", by="ann")).past
+    assert past.result is not None
+    assert [(each.size, each.data) for each in past.result.attachments] == [(3, b"")]
 
 
 def test_a_preview_is_refused_for_what_was_not_shown_and_for_what_is_too_wide(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ class GrantCoverage:
             compared += 1
             if self._approvals.is_covered(asked, covers, files_then=True):
                 with suppress(LedgerError):
-                    past.append(self._pending.ledger.call(asked.call.id))
+                    past.append(self._pending.ledger.record(asked.call.id))
         covered = tuple(await self._covered(covers))
         return GrantPreview(spec=spec, past=tuple(past), compared=compared, pending=covered)
 
