@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from holdfast.contract.call import Caller
 from holdfast.contract.enums import State
 from holdfast.contract.errors import UnknownCall
+from holdfast.contract.json import Args
 from holdfast.contract.result import Result
 from holdfast.store.entries import MAX_INLINE
 from holdfast.store.ledger import Ledger
@@ -242,7 +243,7 @@ def test_nested_calls_are_found_by_their_parent_alone(ledger: Ledger) -> None:
     assert ledger.nested_calls("none", 10) == []
 
 
-LONG = {"text": "x" * (MAX_INLINE + 1)}
+LONG: Args = {"text": "x" * (MAX_INLINE + 1)}
 
 
 def test_nested_calls_with_long_arguments_are_found_and_others_do_not_count(ledger: Ledger) -> None:
