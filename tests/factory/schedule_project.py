@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from holdfast.contract.call import Caller
 from holdfast.contract.result import Result
 from holdfast.contract.schedules import Schedule
+from holdfast.factory.chat import Flags
 from holdfast.factory.runtime import build_runtime, load_project
 from holdfast.factory.scheduled_runs import ScheduledRuns
 from holdfast.runtime.runtime import Runtime
@@ -44,10 +45,10 @@ async def add(runtime: Runtime, caller: Caller | None = None, **args: Any) -> Re
     return await runtime.call("cron.add", given, caller=caller)
 
 
-async def fire(runtime: Runtime) -> list[RunOutcome]:
+async def fire(runtime: Runtime, flags: Flags | None = None) -> list[RunOutcome]:
     """Run every schedule once, a minute after its time began."""
     assert runtime.ledger is not None
-    store, runs = ScheduleStore(runtime.ledger), ScheduledRuns(runtime)
+    store, runs = ScheduleStore(runtime.ledger), ScheduledRuns(runtime, flags)
     outcomes: list[RunOutcome] = []
     claim = store.claim_due(max(status.next_at or 0 for status in store.list()))
     for due in claim.runs:

@@ -176,6 +176,37 @@ def test_a_call_scheduled_in_a_document_keeps_the_rules_of_that_document(chat_pr
         within(chat_project, fire)
 
 
+NO_READING = {"tools.deny": ["file.read"]}
+
+
+def test_the_options_of_the_process_apply_to_a_call_scheduled_in_a_document(chat_project: ChatProject) -> None:
+    chat_project.write("@You:\nGo.\n")
+
+    async def make() -> None:
+        async with open_chat(chat_project.document, model=ScriptedModel()) as chat:
+            assert (await add(chat.runtime, chat.runtime.caller, tool="file.read", arguments=READ)).success
+
+    run(make())
+    assert [outcome.state for outcome in within(chat_project, fire)] == ["done"]
+    (outcome,) = within(chat_project, lambda runtime: fire(runtime, NO_READING))
+    assert outcome.state == "denied" and "not allowed by tool policy" in outcome.message
+
+
+def test_the_options_of_the_process_apply_to_a_scheduled_document(
+    chat_project: ChatProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat_project.write("@You:\nGo.\n")
+    scripted(monkeypatch, scripted_reply(use("a", "file.read", READ)), scripted_reply("Done."))
+
+    async def work(runtime: Runtime) -> None:
+        assert (await add(runtime, document="talk.chat")).success
+        assert [outcome.state for outcome in await fire(runtime, NO_READING)] == ["done"]
+
+    within(chat_project, work)
+    text = chat_project.document.read_text()
+    assert "remember" not in text and "not allowed by tool policy" in text
+
+
 def test_a_call_id_is_used_once(chat_project: ChatProject) -> None:
     async def work(runtime: Runtime) -> None:
         assert (await add(runtime, tool="file.read", arguments=READ)).success

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Config, PendingCall, Runtime, State, Tool
+from holdfast import Attachment, Config, PendingCall, Result, Runtime, State, Tool
 from holdfast.config.config import ConfirmationConfig
+from holdfast.contract.call import Caller
 from holdfast.contract.errors import GrantRefused, StaleApproval
 from holdfast.runtime.grant_coverage import CoveredCall
 from holdfast.store.entries import Grant
@@ -68,6 +69,18 @@ def test_a_preview_names_the_past_and_pending_calls_that_the_grant_covers(tmp_pa
     assert runtime.ledger is not None and runtime.ledger.grants.list(every=True) == []
 
 
+def test_a_preview_does_not_load_the_attachments_of_past_calls(tmp_path: Path) -> None:
+    async def execute(args: Any) -> Result:
+        return Result(True, "seen", attachments=(Attachment(kind="image", mime_type="image/png", data=b"png"),))
+
+    look = _reader()[0].with_(execute=execute)
+    runtime = runtime_in(tmp_path, look, nobody="pending")
+    run(runtime.approve(_held(runtime, "look", "a").call.id, by="ann"))
+    (past,) = run(runtime.grant_coverage.preview(_held(runtime, "look", "a"), "project", by="ann")).past
+    assert past.result is not None
+    assert [(each.size, each.data) for each in past.result.attachments] == [(3, b"")]
+
+
 def test_a_preview_is_refused_for_what_was_not_shown_and_for_what_is_too_wide(tmp_path: Path) -> None:
     note, _ = recorder()
     runtime = runtime_in(tmp_path, note, nobody="pending")
@@ -117,6 +130,25 @@ def test_a_call_that_is_confirmed_every_time_stays_pending(tmp_path: Path) -> No
     assert run(careful.approve_covered(grant, by="ann")) == []
     assert [pending.call.id for pending in careful.pending.list()] == [first.call.id, second.call.id]
     assert seen == []
+
+
+def test_a_document_whose_calls_are_confirmed_every_time_is_not_overruled_from_outside(tmp_path: Path) -> None:
+    look, seen = _reader()
+    ledger, document = open_ledger(tmp_path / "state"), tmp_path / "project" / "talk.chat"
+    outside = runtime_in(tmp_path, look, nobody="pending", ledger=ledger)
+    strict = Config(confirmation=ConfirmationConfig(actions={"look": "confirm"}))
+    inside = runtime_in(tmp_path, look, nobody="pending", ledger=ledger, document=document, config=strict)
+    caller = Caller(interface="chat", document=str(document))
+    answered, waiting = (run(inside.call("look", {"text": "a"}, caller=caller)).call_id for _ in range(2))
+    run(inside.reject(answered, by="ann"))
+    asked = _held(outside, "look", "a")
+
+    seen_before = run(outside.grant_coverage.preview(asked, "project", by="ann", width="tool"))
+    assert [pending.call.id for pending in seen_before.pending] == [asked.call.id]
+    assert (seen_before.past, seen_before.compared) == ((), 0)
+    _, covered = _allow_and_apply(outside, asked)
+    assert [item.pending.call.id for item in covered] == [asked.call.id] and len(seen) == 1
+    assert [(pending.call.id, pending.state) for pending in inside.pending.list()] == [(waiting, State.PENDING)]
 
 
 def test_a_grant_that_was_revoked_or_never_stored_approves_nothing(tmp_path: Path) -> None:

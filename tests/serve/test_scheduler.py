@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.contract.errors import LedgerUnavailable, ScheduleRefused
-from holdfast.serve.scheduler import MAX_RUNNING, POLL_SECONDS, Scheduler
+from holdfast.factory.runtime import load_project
+from holdfast.serve.projects import ServedProject
+from holdfast.serve.scheduler import MAX_RUNNING, POLL_SECONDS, Scheduler, _scheduler_of  # pyright: ignore[reportPrivateUsage]
 from holdfast.store.ledger import Ledger
 from holdfast.store.schedules import DueRun, MissedRuns, RunOutcome, ScheduleStore
 from tests.runtime.support import run
+from tests.serve.projects_on_disk import Disk
 from tests.store.calls import SCHEDULED as START
 from tests.store.calls import make_schedule
 
 pytestmark = pytest.mark.spec("B14n")
 DONE = RunOutcome(state="done")
+_LATER = "UPDATE schedules SET next_at = ? WHERE id = ?"
 
 
 class Clock:
@@ -204,6 +210,81 @@ def test_only_so_many_runs_are_in_progress_at_once(tmp_path: Path) -> None:
     run(session())
 
 
+def test_a_run_that_finds_no_place_in_time_is_missed_and_is_not_shown_as_running(tmp_path: Path) -> None:
+    async def session() -> None:
+        project = Project(tmp_path, 400)
+        free, shown = asyncio.Event(), set[int]()
+
+        async def work(due: DueRun) -> RunOutcome:
+            await free.wait()
+            return DONE
+
+        def act() -> None:
+            at = int(project.clock.now - START)
+            if at in (90, 290):
+                shown.add(sum(status.running for status in project.store.list()))
+            if at >= 300:
+                free.set()
+
+        project.work = work
+        project.clock.on_wait = act
+        for _ in range(MAX_RUNNING):
+            project.add("1 * * * *")
+        late = [project.add("1,30 * * * *") for _ in range(3)]
+        for name in late:  # after the others
+            project.ledger.run(lambda tx, name=name: tx.execute(_LATER, (START + 60.5, name)))
+        await project.play()
+        assert shown == {MAX_RUNNING}
+        assert not {name for name, _ in project.began} & set(late), "they would have begun four minutes late"
+        states = {status.schedule.id: status for status in project.store.list()}
+        for name in late:
+            assert (states[name].missed, states[name].last_state) == (1, "")
+            assert "too many other runs were in progress" in states[name].missed_note
+        assert len(project.missed) == len(late) and project.ledger.verify().ok
+
+    run(session())
+
+
+def test_a_run_that_waits_for_its_turn_begins_within_its_minute(tmp_path: Path) -> None:
+    async def session() -> None:
+        project = Project(tmp_path, 130)
+        free = asyncio.Event()
+
+        async def work(due: DueRun) -> RunOutcome:
+            await free.wait()
+            return DONE
+
+        def act() -> None:
+            if project.clock.now >= START + 80:
+                free.set()
+
+        project.work = work
+        project.clock.on_wait = act
+        for _ in range(MAX_RUNNING + 3):
+            project.add("1 * * * *")
+        await project.play()
+        assert len({name for name, _ in project.began}) == len(project.began) == MAX_RUNNING + 3
+        assert not project.missed
+
+    run(session())
+
+
+@pytest.mark.parametrize("damage", ["'{'", "replace(body, '* * * * *', '99 * * * *')"])
+def test_a_schedule_that_cannot_be_read_stops_nothing_and_is_not_tried_all_the_time(
+    tmp_path: Path, damage: str
+) -> None:
+    async def session() -> None:
+        project = Project(tmp_path, 130)
+        broken, healthy = project.add(), project.add()
+        sql = f"UPDATE schedules SET body = {damage} WHERE id = ?"
+        project.ledger.run(lambda tx: tx.execute(sql, (broken,)))
+        await project.play()
+        assert [name for name, _ in project.began] == [healthy] * 2
+        assert len(project.clock.waits) < 300
+
+    run(session())
+
+
 def test_a_ledger_that_is_locked_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def session() -> None:
         project = Project(tmp_path, 190)
@@ -239,9 +320,9 @@ def test_stopping_while_runs_are_claimed_leaves_none_open(tmp_path: Path, monkey
         claim: Any = ScheduleStore.claim_due
         loop, entered = asyncio.get_running_loop(), asyncio.Event()
 
-        def slow(self: ScheduleStore, now: float) -> Any:
+        def slow(self: ScheduleStore, *args: Any) -> Any:
             loop.call_soon_threadsafe(entered.set)
-            return claim(self, now)
+            return claim(self, *args)
 
         monkeypatch.setattr(ScheduleStore, "claim_due", slow)
         task = asyncio.create_task(project.scheduler().run())
@@ -251,5 +332,30 @@ def test_stopping_while_runs_are_claimed_leaves_none_open(tmp_path: Path, monkey
             await task
         (status,) = project.store.list()
         assert not status.running and status.last_state in ("cancelled", "done")
+
+    run(session())
+
+
+def test_the_options_of_the_daemon_apply_to_calls_scheduled_in_documents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(tmp_path, monkeypatch)
+    document = disk.project() / "talk.chat"
+    document.write_text("@You:\nGo.\n")
+
+    async def session() -> None:
+        served = ServedProject(load_project(disk.project()), {"tools.deny": ["file.read"]})
+        store, made = ScheduleStore(served.ledger), make_schedule()
+        work = replace(made.work, tool="file.read", args={"path": "talk.chat"})
+        now = time.time()
+        store.add(
+            replace(made, work=work, caller=replace(made.caller, document=str(document)), cwd=str(disk.project())),
+            now,
+        )
+        served.ledger.run(lambda tx: tx.execute("UPDATE schedules SET next_at = ?", (now,)))
+        await _scheduler_of(served).run_due()
+        (status,) = store.list()
+        assert (status.last_state, "not allowed by tool policy" in status.last_message) == ("denied", True), status
+        await served.close()
 
     run(session())

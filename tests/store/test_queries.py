@@ -15,7 +15,9 @@ from msgspec.structs import replace
 from holdfast.contract.call import Caller
 from holdfast.contract.enums import State
 from holdfast.contract.errors import UnknownCall
+from holdfast.contract.json import Args
 from holdfast.contract.result import Result
+from holdfast.store.entries import MAX_INLINE
 from holdfast.store.ledger import Ledger
 from holdfast.store.process_identity import this_process
 from holdfast.store.queries import CallFilter
@@ -239,6 +241,29 @@ def test_nested_calls_are_found_by_their_parent_alone(ledger: Ledger) -> None:
     assert [record.call.id for record in ledger.nested_calls("outer", 10)] == ["one", "two"]
     assert [record.call.id for record in ledger.nested_calls("outer", 1)] == ["one"]
     assert ledger.nested_calls("none", 10) == []
+
+
+LONG: Args = {"text": "x" * (MAX_INLINE + 1)}
+
+
+def test_nested_calls_with_long_arguments_are_found_and_others_do_not_count(ledger: Ledger) -> None:
+    ledger.begin_now(make_call("outer"), definition_digest="", mutates=False, decision=APPROVED)
+    ledger.record_call_now(make_call("other", args=LONG), APPROVED, DONE)
+    for name in ("one", "two"):
+        ledger.record_call_now(replace(make_call(name, args=LONG), parent="outer", depth=1), APPROVED, DONE)
+    assert [record.call.id for record in ledger.nested_calls("outer", 10)] == ["one", "two"]
+    assert [record.call.id for record in ledger.nested_calls("outer", 1)] == ["one"]
+
+
+def test_asked_calls_with_long_arguments_are_found_and_others_do_not_count(ledger: Ledger) -> None:
+    async def hold() -> None:
+        await ledger.add_pending(make_pending("short"))
+        await ledger.add_pending(make_pending("long", args=LONG))
+        await ledger.add_pending(make_pending("other", args=LONG, tool="file.move"))
+
+    asyncio.run(hold())
+    assert [asked.call.id for asked in ledger.asked_calls("file.write", 10)] == ["long", "short"]
+    assert [asked.call.id for asked in ledger.asked_calls("file.write", 1)] == ["long"]
 
 
 def test_running_calls_are_listed_with_their_process(ledger: Ledger) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -77,6 +78,39 @@ def test_a_schedule_is_listed_runs_when_due_and_can_be_removed(ledger: Ledger) -
     assert store.list() == [] and store.next_at() is None
     assert kinds(ledger) == ["scheduled", "fired", "ran", "unscheduled"]
     assert ledger.verify().ok
+
+
+_ADD = """
+from pathlib import Path
+import sys
+from msgspec.structs import replace
+from holdfast.contract.call import Caller
+from holdfast.store.ledger import Ledger
+from holdfast.store.schedules import ScheduleStore
+from tests.store.calls import SCHEDULED, make_schedule
+names = frozenset(f"name.{number}" for number in range(20))
+caller = Caller(interface="cron", scopes=names, only=names)
+with Ledger.open(Path(sys.argv[1])) as ledger:
+    ScheduleStore(ledger).add(replace(make_schedule(), caller=caller), SCHEDULED)
+"""
+_VERIFY = """
+from pathlib import Path
+import sys
+from holdfast.store.ledger import Ledger
+with Ledger.open(Path(sys.argv[1])) as ledger:
+    report = ledger.verify()
+    assert report.ok, report
+"""
+
+
+def test_a_schedule_with_many_rights_is_verified_by_another_process(tmp_path: Path) -> None:
+    for seed, code in (("1", _ADD), ("2", _VERIFY), ("3", _VERIFY)):
+        command = [sys.executable, "-c", code, str(tmp_path / "ledger.db")]
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run(
+            command, check=False, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
 
 
 def test_the_same_minute_is_never_claimed_twice(ledger: Ledger) -> None:

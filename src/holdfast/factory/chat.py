@@ -270,6 +270,7 @@ async def open_chat(
 async def advance_document(
     path: Path,
     *,
+    flags: Flags | None = None,
     message: str = "",
     by: str = "person",
     interface: str = INTERFACE,
@@ -282,7 +283,7 @@ async def advance_document(
     `HoldfastError` if the document cannot be opened.
     """
     while True:
-        async with open_chat(path, by=by, interface=interface, model=model, on_event=on_event) as chat:
+        async with open_chat(path, flags=flags, by=by, interface=interface, model=model, on_event=on_event) as chat:
             if message and not _is_waiting(chat.conversation):
                 try:
                     chat.conversation.say(message)
@@ -302,17 +303,17 @@ def _is_waiting(conversation: DocumentConversation) -> bool:
 
 
 @asynccontextmanager
-async def open_document_rules(path: Path, *, interface: str) -> AsyncGenerator[Runtime]:
+async def open_document_rules(path: Path, *, interface: str, flags: Flags | None = None) -> AsyncGenerator[Runtime]:
     """Open a runtime with the rules of a document. The document is neither locked nor changed.
 
     Raises `HoldfastError` if the document or its frontmatter cannot be read.
     """
     path = _real(path)
-    project = load_project(path.parent)
+    project = load_project(path.parent, flags)
     conversation = DocumentConversation(path, state=chats_dir(project))
     with LuaHost() as lua:
         registry = await _start_registry(project, None)
-        document = _apply(_evaluate(path, conversation.document, project, registry, lua, None))
+        document = _apply(_evaluate(path, conversation.document, project, registry, lua, flags))
         caller = document.caller(document.config.model.name.partition(":")[0], interface)
         rules = document.rules
         runtime = build_runtime(

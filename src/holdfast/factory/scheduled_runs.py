@@ -10,7 +10,7 @@ from holdfast.contract.call import Caller
 from holdfast.contract.enums import State
 from holdfast.contract.result import Result
 from holdfast.contract.schedules import CRON
-from holdfast.factory.chat import advance_document, open_document_rules
+from holdfast.factory.chat import Flags, advance_document, open_document_rules
 from holdfast.runtime.input_checks import copy_json
 from holdfast.runtime.runtime import Runtime
 from holdfast.store.schedules import DueRun, RunOutcome
@@ -19,15 +19,17 @@ from holdfast.store.schedules import DueRun, RunOutcome
 class ScheduledRuns:
     """Runs what is due, in a runtime of the project. Asks nobody: what needs a person stays pending."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, flags: Flags | None = None) -> None:
+        """`flags` are the options that the runtime was built with; they apply to documents as well."""
         self._runtime = runtime
+        self._flags = flags or None
 
     async def run(self, run: DueRun) -> RunOutcome:
         """Make the call or advance the document. Raises `HoldfastError` if it could not begin."""
         schedule = run.schedule
         if schedule.work.document is not None:
             path, message = Path(schedule.work.document), schedule.work.message
-            outcome = await advance_document(path, message=message, by=schedule.by, interface=CRON)
+            outcome = await advance_document(path, flags=self._flags, message=message, by=schedule.by, interface=CRON)
             return RunOutcome(state=outcome.kind, message=outcome.message)
         result = await self._call(run)
         call_id = result.call_id or run.call_id
@@ -39,7 +41,7 @@ class ScheduledRuns:
         if caller.document is None:
             return await _make_call(self._runtime, run, caller)
         # Made in a document: its rules, as they are now, apply beside those of the project.
-        async with open_document_rules(Path(caller.document), interface=CRON) as runtime:
+        async with open_document_rules(Path(caller.document), interface=CRON, flags=self._flags) as runtime:
             return await _make_call(
                 runtime, run, replace(caller, document=None, only=_narrower(caller, runtime.caller))
             )

@@ -1,7 +1,8 @@
 """What a grant covers: the grants offered for a pending call, and the calls that one approves, past and pending.
 
 Only the matcher of `rules.grants` decides what is covered. A call that needs a person whatever is granted, because of
-a cap or a confirmation, is covered by nothing.
+a cap or a confirmation, is covered by nothing. Calls of another document are left to that document, whose rules are
+not known here.
 """
 
 from __future__ import annotations
@@ -103,13 +104,13 @@ class GrantCoverage:
         for asked in self._pending.ledger.asked_calls(spec.tool, COMPARED):
             if len(past) >= limit:
                 break
-            if asked.call.id in unanswered:
+            if asked.call.id in unanswered or not self._lifecycle.belongs_here(asked.call):
                 continue
             await asyncio.sleep(0)  # judging a long command takes time, and other calls must go on
             compared += 1
             if self._approvals.is_covered(asked, covers, files_then=True):
                 with suppress(LedgerError):
-                    past.append(self._pending.ledger.call(asked.call.id))
+                    past.append(self._pending.ledger.record(asked.call.id))
         covered = tuple(await self._covered(covers))
         return GrantPreview(spec=spec, past=tuple(past), compared=compared, pending=covered)
 
@@ -128,6 +129,8 @@ class GrantCoverage:
         found: list[PendingCall] = []
         for pending in self._pending.list():
             await asyncio.sleep(0)
-            if pending.state is State.PENDING and self._approvals.is_covered(pending, covers):
+            if pending.state is not State.PENDING or not self._lifecycle.belongs_here(pending.call):
+                continue
+            if self._approvals.is_covered(pending, covers):
                 found.append(pending)
         return found

@@ -14,13 +14,13 @@ from holdfast.factory.scheduled_runs import ScheduledRuns
 from holdfast.serve.projects import Projects, ServedProject
 from holdfast.serve.watch import LedgerWatch
 from holdfast.store.ledger import Ledger
-from holdfast.store.schedules import Claim, DueRun, MissedRuns, RunOutcome, ScheduleStore
+from holdfast.store.schedules import LATEST, Claim, DueRun, MissedRuns, RunOutcome, ScheduleStore
 
 POLL_SECONDS: Final = 1.0
 """How often the ledger is checked for schedules that another process added. The check reads one number."""
 NEW_PROJECT_SECONDS: Final = 60.0
 MAX_RUNNING: Final = 8
-"""Runs of one project at the same time; further ones wait for their turn."""
+"""Runs of one project at the same time. Further ones are not claimed until one ends, and are missed if that is late."""
 _LOG: Final = logging.getLogger("holdfast")
 Run = Callable[[DueRun], Awaitable[RunOutcome]]
 Wait = Callable[[float], Awaitable[object]]
@@ -47,8 +47,9 @@ class Scheduler:
         self._on_missed = on_missed
         self._clock = clock
         self._wait = wait
-        self._slots = asyncio.Semaphore(MAX_RUNNING)
         self._running: set[asyncio.Task[None]] = set()
+        self._waiting: frozenset[str] = frozenset()
+        """The schedules that are due while as many runs as allowed are in progress."""
         self._unrecorded: list[tuple[DueRun, RunOutcome]] = []
         """Outcomes that could not be written yet. Until then, their schedules do not run again."""
         self._seen: tuple[int, int] | None = None
@@ -65,22 +66,37 @@ class Scheduler:
                 await self._wait(self._seconds())
                 await self._step()
         finally:
-            for task in self._running:
-                task.cancel()
-            if self._running:
-                await asyncio.wait(self._running)
+            await self._stop()
 
     async def run_due(self) -> Claim:
         """Run what is due now, and return when it has ended."""
-        claim = await self._claim()
-        await asyncio.gather(*self._start(claim))
+        latest = self._clock() + LATEST
+        try:
+            claim = await self._claim()
+            self._start(claim)
+            while self._running:
+                await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+                if self._waiting and self._clock() < latest:
+                    more = await self._claim()
+                    self._start(more)
+                    claim = Claim(runs=claim.runs + more.runs, missed=claim.missed + more.missed, waiting=more.waiting)
+        finally:
+            await self._stop()
         return claim
 
+    async def _stop(self) -> None:
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+
     def _seconds(self) -> float:
-        """How long to wait: to the next run, but not longer than until the next look at the ledger."""
-        if self._next_at is None:
-            return POLL_SECONDS
-        return min(POLL_SECONDS, max(0.0, self._next_at - self._clock()))
+        """How long to wait: to the next run, but not longer than until the next look at the ledger.
+
+        What is still due cannot run now, as a step claims all that can.
+        """
+        left = 0.0 if self._next_at is None else self._next_at - self._clock()
+        return min(POLL_SECONDS, left) if left > 0 else POLL_SECONDS
 
     async def _step(self, *, first: bool = False) -> None:
         """Claim and start what is due. A ledger that cannot be used now is tried again with the next step."""
@@ -94,8 +110,6 @@ class Scheduler:
             if str(error) != self._problem:
                 self._problem = str(error)
                 _LOG.warning("Schedules are not run: %s", error)
-            # Not at once: the next run may be overdue, and waiting for it takes no time.
-            await self._wait(POLL_SECONDS)
 
     def _is_due(self) -> bool:
         if self._seen != self._ledger.version():
@@ -108,7 +122,8 @@ class Scheduler:
 
     async def _claim(self) -> Claim:
         # In a thread: it may wait for another process that writes, and it computes times.
-        work = asyncio.create_task(asyncio.to_thread(self._store.claim_due, self._clock()))
+        free = MAX_RUNNING - len(self._running)
+        work = asyncio.create_task(asyncio.to_thread(self._store.claim_due, self._clock(), free, self._waiting))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -116,15 +131,15 @@ class Scheduler:
                 self._record(due, _STOPPED)
             raise
 
-    def _start(self, claim: Claim) -> list[asyncio.Task[None]]:
+    def _start(self, claim: Claim) -> None:
         """Start the claimed runs, and report the missed ones."""
-        tasks = [asyncio.create_task(self._run_one(due), name=f"holdfast-{due.call_id}") for due in claim.runs]
-        for task in tasks:
+        self._waiting = claim.waiting
+        for due in claim.runs:
+            task = asyncio.create_task(self._run_one(due), name=f"holdfast-{due.call_id}")
             self._running.add(task)
             task.add_done_callback(self._running.discard)
         for missed in claim.missed:
             self._report(missed)
-        return tasks
 
     def _report(self, missed: MissedRuns) -> None:
         _LOG.warning("Schedule %s: %s", missed.schedule.id, missed)
@@ -138,8 +153,7 @@ class Scheduler:
         """Run one, and record what came of it whatever happens: an open run keeps its schedule from running again."""
         outcome = _STOPPED
         try:
-            async with self._slots:
-                outcome = await self._run(due)
+            outcome = await self._run(due)
         except HoldfastError as error:
             outcome = RunOutcome(state=State.FAILED.value, message=str(error))
         except Exception as error:
@@ -175,6 +189,6 @@ async def run_schedules(projects: Projects, watch: LedgerWatch) -> None:
 
 def _scheduler_of(project: ServedProject) -> Scheduler:
     async def run(due: DueRun) -> RunOutcome:
-        return await ScheduledRuns(await project.runtime()).run(due)
+        return await ScheduledRuns(await project.runtime(), project.flags).run(due)
 
     return Scheduler(project.ledger, run)

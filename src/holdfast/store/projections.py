@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.contract.schedules import Schedule
 from holdfast.store.approval_count import ApprovalCount
 from holdfast.store.database import SCHEDULES_VERSION
 from holdfast.store.entries import (
@@ -143,7 +144,7 @@ class ExpectedTables:
 
     def _scheduled(self, entry: int, call: str, body: str) -> None:
         schedule = self._read(body, ScheduleAdded).schedule
-        self._schedules[schedule.id] = encode_row(schedule)
+        self._schedules[schedule.id] = encode_schedule(schedule)
 
     def _unscheduled(self, entry: int, call: str, body: str) -> None:
         self._schedules.pop(self._read(body, ScheduleRemoved).id, None)
@@ -151,6 +152,11 @@ class ExpectedTables:
 
 def encode_row(row: Struct) -> str:
     return msgspec.json.encode(row).decode()
+
+
+def encode_schedule(schedule: Schedule) -> str:
+    """Encode the row of a schedule, with its sets sorted: their order differs from process to process."""
+    return msgspec.json.encode(schedule, order="deterministic").decode()
 
 
 def first_mismatch(expected: ExpectedTables, execute: Callable[..., sqlite3.Cursor]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -306,12 +306,14 @@ class Queries:
                     yield record
 
     def nested_calls(self, call_id: str, limit: int) -> list[CallRecord]:
-        """Return the calls that a call made, in order. Scans only the entries after it that name it."""
+        """Return the calls that a call made, in order. Scans only the entries after it that name it or are in blobs."""
         sql = """SELECT DISTINCT call FROM entries WHERE id > (SELECT MIN(id) FROM entries WHERE call = ?)
-            AND place = 0 AND instr(body, ?) ORDER BY id LIMIT ?"""
+            AND place = 0 AND (instr(body, ?) OR body LIKE '{"blob":"%') ORDER BY id"""
         named = '"parent":' + encode_json(call_id).decode()
         found: list[CallRecord] = []
-        for (call,) in self.rows(sql, (call_id, named, limit)):
+        for (call,) in self.rows(sql, (call_id, named)):
+            if len(found) >= limit:
+                break
             with suppress(LedgerError):
                 record = self._record(call)
                 if record is not None and record.call.parent == call_id:
@@ -352,14 +354,24 @@ class Queries:
 
         Scans only the newest entries.
         """
-        sql = """SELECT MAX(id), body FROM entries WHERE id > (SELECT MAX(id) FROM entries) - ?
-            AND kind = 'pending' AND instr(body, ?) GROUP BY call ORDER BY MAX(id) DESC LIMIT ?"""
+        # A long body is in a blob, so only the decoded call tells its tool.
+        sql = """SELECT MAX(id) FROM entries WHERE id > (SELECT MAX(id) FROM entries) - ? AND kind = 'pending'
+            AND (instr(body, ?) OR body LIKE '{"blob":"%') GROUP BY call ORDER BY MAX(id) DESC"""
         called = '"tool":' + encode_json(tool).decode()
-        for _, body in self.rows(sql, (_SCAN_LIMIT, called, limit)):
+        left = limit
+        for number in self.rows(sql, (_SCAN_LIMIT, called)):
+            if left <= 0:
+                break
+            asked = self._asked(number)
+            if asked is not None and asked.call.tool == tool:
+                left -= 1
+                yield asked
+
+    def _asked(self, number: Sequence[int]) -> PendingCall | None:
+        for (body,) in self.rows("SELECT body FROM entries WHERE id = ?", number):
             with suppress(LedgerError):
-                asked = self.read_body(body, CallPending).pending
-                if asked.call.tool == tool:
-                    yield asked
+                return self.read_body(body, CallPending).pending
+        return None  # pruned meanwhile, or damaged
 
     def active_since(self, at: float) -> Generator[str]:
         """Yield the calls that are running, or that began or ended at this time or later."""

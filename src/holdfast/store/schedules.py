@@ -24,7 +24,7 @@ from holdfast.store.database import SCHEDULES_VERSION, Transaction
 from holdfast.store.entries import RunClaimed, RunEnded, RunsMissed, ScheduleAdded, ScheduleRemoved
 from holdfast.store.operations import EncodeBody
 from holdfast.store.process_identity import is_alive, this_process
-from holdfast.store.projections import encode_row
+from holdfast.store.projections import encode_schedule
 from holdfast.text.cron_expression import CronExpression
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ MAX_COUNTED: Final = 1000
 NOT_RUNNING: Final = "no daemon was running"
 STILL_RUNNING: Final = "the run before it had not ended"
 STILL_PENDING: Final = "the call of the run before it is still pending"
+ALL_BUSY: Final = "too many other runs were in progress"
 NEVER_BEGAN: Final = "the daemon stopped before the call began"
 _INTERRUPTED: Final = "The daemon stopped while it advanced the document; open it to see how far it got."
 _COLUMNS: Final = (
@@ -83,6 +84,8 @@ class Claim(Struct, frozen=True, kw_only=True):
 
     runs: tuple[DueRun, ...] = ()
     missed: tuple[MissedRuns, ...] = ()
+    waiting: frozenset[str] = frozenset()
+    """The schedules that are due, but beyond the number of runs that was asked for. They are not claimed."""
 
 
 class _Row(Struct, frozen=True):
@@ -129,7 +132,7 @@ class ScheduleStore:
                 "The arguments contain a secret. Secrets are not stored, so the call could not be made later; "
                 "use a tool that fetches the secret itself."
             )
-        row, next_at = encode_row(stored), _expression_of(schedule).next_after(now)
+        row, next_at = encode_schedule(stored), _expression_of(schedule).next_after(now)
 
         def op(tx: Transaction) -> None:
             if tx.execute("SELECT count(*) FROM schedules").fetchone()[0] >= MAX_SCHEDULES:
@@ -158,34 +161,47 @@ class ScheduleStore:
         return sorted(found, key=lambda status: status.schedule.created)
 
     def next_at(self) -> float | None:
-        """Return when the next run is due; None if there is no schedule."""
-        return self._ledger.rows("SELECT min(next_at) FROM schedules")[0][0]
+        """Return when the next run is due; None if there is no schedule that can be read."""
+        rows = sorted(self._rows("next_at IS NOT NULL"), key=_due_first)
+        return next((row.next_at for row in rows if _read_valid(row) is not None), None)
 
-    def claim_due(self, now: float) -> Claim:
-        """Claim the runs that are due, for this process, and record the missed ones. Never claims a run twice."""
+    def claim_due(self, now: float, most: int = MAX_SCHEDULES, waited: frozenset[str] = frozenset()) -> Claim:
+        """Claim the runs that are due, for this process, and record the missed ones. Never claims a run twice.
+
+        Claims at most so many, the longest overdue first. `waited` are the schedules that waited before; if they are
+        late now, that is why.
+        """
         lost = self.recover()
         # Times are computed before the transaction, so that it is short; it skips what changed meanwhile.
-        steps = [step for row in self._rows("next_at <= ?", now) if (step := self._step(row, now)) is not None]
+        rows = sorted(self._rows("next_at <= ?", now), key=_due_first)
+        late = {row.id: ALL_BUSY if row.id in waited else NOT_RUNNING for row in rows}
+        steps = [step for row in rows if (step := self._step(row, now, late[row.id])) is not None]
         if not steps:
             return Claim(missed=tuple(lost))
+        if most <= 0 and all(step.run is not None and step.missed is None for step in steps):
+            return Claim(missed=tuple(lost), waiting=frozenset(step.row.id for step in steps))  # nothing to write
         owner = this_process()
         encode = self._ledger.encode_body
 
         def op(tx: Transaction) -> Claim:
             runs: list[DueRun] = []
             missed = [*lost]
+            waiting: set[str] = set()
             for step in steps:
                 row, run = step.row, step.run
+                waits = run is not None and len(runs) >= most
                 unchanged = tx.execute(
                     "UPDATE schedules SET next_at = ? WHERE id = ? AND next_at = ? AND due IS ?",
-                    (step.next_at, row.id, row.next_at, row.due),
+                    (run.due if run is not None and waits else step.next_at, row.id, row.next_at, row.due),
                 )
                 if unchanged.rowcount == 0:
                     continue  # claimed by another process, or removed
                 if step.missed is not None:
                     _record_missed(tx, encode, step.missed)
                     missed.append(step.missed)
-                if run is not None:
+                if waits:
+                    waiting.add(row.id)
+                elif run is not None:
                     body = encode(RunClaimed(row.id, run.due, owner.pid, owner.started))
                     _append(tx, row.id, run.due, "fired", body)
                     tx.execute(
@@ -193,7 +209,7 @@ class ScheduleStore:
                         (run.due, owner.pid, owner.started, row.id),
                     )
                     runs.append(run)
-            return Claim(runs=tuple(runs), missed=tuple(missed))
+            return Claim(runs=tuple(runs), missed=tuple(missed), waiting=frozenset(waiting))
 
         return self._ledger.run(op)
 
@@ -244,9 +260,9 @@ class ScheduleStore:
         sql = f"SELECT {_COLUMNS} FROM schedules WHERE {condition} ORDER BY id"  # noqa: S608 - constants of this module
         return [_Row(*row) for row in self._ledger.rows(sql, values)]
 
-    def _step(self, row: _Row, now: float) -> _Step | None:
+    def _step(self, row: _Row, now: float, late_because: str) -> _Step | None:
         """Decide what happens to a schedule that is due: one run at most, and all earlier ones are missed."""
-        schedule = _read(row)
+        schedule = _read_valid(row)
         if schedule is None or row.next_at is None:
             return None
         expression, first = _expression_of(schedule), row.next_at
@@ -260,7 +276,7 @@ class ScheduleStore:
             more = len(counted) > MAX_COUNTED
             last = now if more else counted[-1]
             count = min(len(counted), MAX_COUNTED)
-            missed = MissedRuns(schedule, RunsMissed(row.id, count, first, last, blocked or NOT_RUNNING, more))
+            missed = MissedRuns(schedule, RunsMissed(row.id, count, first, last, blocked or late_because, more))
         run = None if due is None else DueRun(schedule=schedule, due=due, call_id=_call_id(row.id, due))
         return _Step(row, expression.next_after(now), run, missed)
 
@@ -309,6 +325,21 @@ def _read(row: _Row) -> Schedule | None:
     try:
         return _decoder.decode(row.body)
     except (ValueError, TypeError):
+        return None
+
+
+def _due_first(row: _Row) -> float:
+    return row.next_at or 0.0
+
+
+def _read_valid(row: _Row) -> Schedule | None:
+    """Decode a schedule whose times can be computed."""
+    from cronsim import CronSimError
+
+    schedule = _read(row)
+    try:
+        return None if schedule is None or _expression_of(schedule).next_after(0.0) is None else schedule
+    except CronSimError:
         return None
 
 

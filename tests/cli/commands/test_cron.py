@@ -113,6 +113,15 @@ def test_a_document_is_advanced_with_its_message(scheduling: Cli) -> None:
     assert "2 + 2" in text and "@Assistant:" in text
 
 
+def test_options_on_the_command_line_apply_to_scheduled_documents(scheduling: Cli) -> None:
+    (scheduling.project / "talk.chat").write_text("@You:\n")
+    added(scheduling, "* * * * *", "--document", "talk.chat", "-m", "2 + 2")
+    make_due(scheduling)
+    done = scheduling.run("--set", "model.name=elsewhere:some", "cron", "run", "--json")
+    assert "elsewhere" in done.json["last_message"], done
+    assert "@Assistant:" not in (scheduling.project / "talk.chat").read_text()
+
+
 def test_ids_of_schedules_are_completed(scheduling: Cli) -> None:
     name = added(scheduling, "@daily", "git.status")
     words = {"_HOLDFAST_COMPLETE": "bash_complete", "COMP_WORDS": f"holdfast cron remove {name[:2]}", "COMP_CWORD": "3"}

@@ -178,7 +178,7 @@ def run(flags: Flags, as_json: bool) -> int:
         async def work() -> list[ScheduleStatus]:
             async with runtime:
                 await wait_for_sources(runtime)
-                claim = await Scheduler(ledger, ScheduledRuns(runtime).run).run_due()
+                claim = await Scheduler(ledger, ScheduledRuns(runtime, flags).run).run_due()
                 began = {due.schedule.id for due in claim.runs}
                 return [status for status in ScheduleStore(ledger).list() if status.schedule.id in began]
 
