@@ -267,7 +267,7 @@ class CallLifecycle:
         if pending.definition_only:
             how = how_to_answer(pending, shared=self._pending.shared)
             raise CallError(f"Call {call.id} waits for its result, not for an approval: {how}")
-        if not self.belongs_here(call):
+        if not self._belongs_here(call):
             document = call.caller.document
             raise CallError(f"A changed call can be checked only where its document is open: holdfast chat {document}")
         prepared = await self._pipeline.prepare(CallRequest.from_pending(pending, args=args, unrecorded=True))
@@ -308,7 +308,7 @@ class CallLifecycle:
         call = pending.call
         if pending.definition_only or (pending.waiter is not None and process_identity.is_alive(pending.waiter)):
             return None
-        if not self.belongs_here(call):
+        if not self._belongs_here(call):
             return None  # its paths and rules are those of its document
         plan = self._pipeline.find_plan(CallRequest.from_pending(pending))
         if isinstance(plan, Result) and plan.failure is not Failure.NOT_ALLOWED:
@@ -379,7 +379,11 @@ class CallLifecycle:
             return self._pipeline.finish(pending.call, result)
         return now
 
-    def belongs_here(self, call: Call) -> bool:
+    def owns(self, call: Call) -> bool:
+        """Whether the rules of this runtime are those of the call: both belong to the same document, or to none."""
+        return call.caller.document == (None if self._document is None else str(self._document))
+
+    def _belongs_here(self, call: Call) -> bool:
         """Whether the call belongs to no document, or to the one this runtime works for."""
         return call.caller.document in (None, None if self._document is None else str(self._document))
 

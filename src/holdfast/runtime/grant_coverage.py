@@ -104,7 +104,7 @@ class GrantCoverage:
         for asked in self._pending.ledger.asked_calls(spec.tool, COMPARED):
             if len(past) >= limit:
                 break
-            if asked.call.id in unanswered or not self._lifecycle.belongs_here(asked.call):
+            if asked.call.id in unanswered or not self._lifecycle.owns(asked.call):
                 continue
             await asyncio.sleep(0)  # judging a long command takes time, and other calls must go on
             compared += 1
@@ -129,7 +129,7 @@ class GrantCoverage:
         found: list[PendingCall] = []
         for pending in self._pending.list():
             await asyncio.sleep(0)
-            if pending.state is not State.PENDING or not self._lifecycle.belongs_here(pending.call):
+            if pending.state is not State.PENDING or not self._lifecycle.owns(pending.call):
                 continue
             if self._approvals.is_covered(pending, covers):
                 found.append(pending)

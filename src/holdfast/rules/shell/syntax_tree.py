@@ -37,6 +37,8 @@ _WORDS: Final = word_set("""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./,:=@%+^-]+")
 _GLOB: Final = re.compile(r"[*?\[]")
 _ESCAPED: Final = re.compile(r"\\(\n|.)", re.DOTALL)
+REPLACEMENT: Final = "\ufffd"
+"""Stands for bytes that are no character."""
 _ESCAPED_IN_QUOTES: Final = re.compile(r'\\([$`"\\\n])')
 
 
@@ -153,7 +155,8 @@ class _TreeWalk:
         """The value of a word without quotes and escapes; None if it is unknown."""
         match node.type:
             case "word" | "number" | "variable_name" | "special_variable_name" | "file_descriptor":
-                return None if node.named_children else _bare(self._text(node))
+                text = self._text(node)
+                return None if node.named_children or REPLACEMENT in text else _bare(text)
             case "raw_string":
                 return self._text(node)[1:-1]
             case "string":
