@@ -48,8 +48,8 @@ ALLOWED = {
     ("sandbox/escape_tests.py", "socket.socket"): "servers that the escape tests try to reach",
     ("store/database.py", ".connect"): "opens an SQLite file",
     ("store/memory/database.py", ".connect"): "opens an SQLite file",
+    ("store/people.py", ".connect"): "opens an SQLite file",
     ("tools/storage/records.py", ".connect"): "opens an SQLite file",
-    ("mcp/server/http.py", "socket.socket"): "listens",
 }
 
 
