@@ -47,8 +47,8 @@ NEW = Tool(
     groups=("fs",), profiles=("coding",), presets=("$readonly",), source="builtin",
 )
 """
-TABLES = ("tools", "models/operator", "models/text_protocol", "agent/guard")
-"""The modules that may contain names of built-ins: their own package, and text by and for models."""
+TABLES = ("tools", "models/operator", "models/text_protocol", "agent/guard", "rules/grant_text")
+"""The modules that may contain names of built-ins: their own package, and text by and for models and people."""
 
 
 def in_profile(profile: Profile) -> set[str]:

@@ -11,7 +11,6 @@ from datetime import UTC, datetime, tzinfo
 from itertools import islice
 from pathlib import Path
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
@@ -123,6 +122,8 @@ def _find_zone(name: str) -> tzinfo | None:
     if name == "UTC":
         return UTC  # needs no database
     try:
+        from zoneinfo import ZoneInfo  # it loads sysconfig, which most runs do not need
+
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # unknown, not a plain name, or a folder
         return None
