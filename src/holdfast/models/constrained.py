@@ -9,7 +9,6 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, cast
 
-import jiter
 from msgspec.structs import replace
 
 from holdfast.contract.errors import BadJson
@@ -59,8 +58,13 @@ _ANSWER_SCHEMA: Final[dict[str, Any]] = {
     "required": [ANSWER],
     "additionalProperties": False,
 }
-_BEGUN_ANSWER: Final = re.compile(rf'\s*+\{{\s*+"{ANSWER}"\s*+:\s*+("(?:[^"\\]|\\.)*+(?:"|\\?\Z))', re.DOTALL)
-"""The first key of a reply counts, whatever follows it."""
+_UNIT: Final = (
+    r'[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}'
+    r"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+"""A character of a JSON string, or an escape sequence that is complete and valid."""
+_BEGUN_ANSWER: Final = re.compile(rf'\s*+\{{\s*+"{ANSWER}"\s*+:\s*+"((?:{_UNIT})*+)')
+"""The first key of a reply counts, whatever follows it. An answer that is not valid JSON ends where it is not."""
 _PROBE: Final = "Count from one to three in words."
 _PROBE_KEY: Final = "holdfast"
 _PROBE_TOKENS: Final = 24
@@ -210,15 +214,12 @@ class ConstrainedReply:
 
 
 def _begun_answer(text: str) -> str:
-    """Return the answer that a truncated reply begins; empty if it does not begin with one."""
+    """Return the answer that a truncated reply begins; empty if it does not begin with one.
+
+    The answer that a longer reply begins starts with that of a shorter one, so what was shown stays valid.
+    """
     found = _BEGUN_ANSWER.match(text)
-    if found is None:
-        return ""
-    try:
-        value: object = jiter.from_json(found[1].encode(errors="replace"), partial_mode="trailing-strings")
-    except ValueError:
-        return ""
-    return value if isinstance(value, str) else ""
+    return "" if found is None else json.loads(f'"{found[1]}"'.encode(errors="replace"))
 
 
 class ConstrainedModel(WrappedModel):
