@@ -9,9 +9,7 @@ call. A reader that is too slow misses the oldest part and is told how much, and
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict, deque
-from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -19,6 +17,7 @@ from holdfast.contract.event import Event, Finished, Output, Progress, Started
 from holdfast.runtime.live_calls import live_output
 from holdfast.runtime.runtime import Runtime
 from holdfast.serve.projects import ServedProject
+from holdfast.serve.watch import ChangeCounter
 from holdfast.store.process_identity import this_process
 
 TAIL_CHARS: Final = 64 * 1024
@@ -76,18 +75,15 @@ class Tail:
         return text[max(0, position - self.start) :], dropped
 
 
-class LiveOutput:
-    """The tails of all running calls. It notices changes like `LedgerWatch`."""
+class LiveOutput(ChangeCounter):
+    """The tails of all running calls."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._running: dict[CallKey, Tail] = {}
         self._others: dict[CallKey, Tail] = {}
         """Of other processes."""
         self._ended: OrderedDict[CallKey, Tail] = OrderedDict()
-        self._changed = asyncio.Event()
-        self.count = 0
-        self.stopped = False
-        """Whether the daemon ends, so that streams end too."""
 
     def follow(self, project: ServedProject) -> None:
         """Listen to every runtime that the project opens."""
@@ -103,15 +99,6 @@ class LiveOutput:
         """The tails of the calls that run, and of those that ended last."""
         return {**self._ended, **self._others, **self._running}
 
-    async def wait(self, seen: int, seconds: float) -> int:
-        """Wait until something changed since `seen`, at most so long; returns the new count."""
-        if self.count == seen:
-            changed = self._changed
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await changed.wait()
-        return self.count
-
     def read_others(self, project: ServedProject) -> None:
         """Read what other processes published about their running calls, and notice which of them have ended."""
         mine = this_process()
@@ -126,7 +113,7 @@ class LiveOutput:
             changed = tail.update(published.total, published.text) or tail.progress != published.progress
             tail.progress = published.progress
             if changed:
-                self._notify()
+                self.notify()
         for key in [key for key in self._others if key[0] == project.key and key not in found]:
             self._end(key, self._others.pop(key), project.ledger.record(key[1]).state)
 
@@ -135,17 +122,7 @@ class LiveOutput:
         self._ended[key] = tail
         if len(self._ended) > MAX_ENDED:
             self._ended.popitem(last=False)
-        self._notify()
-
-    def stop(self) -> None:
-        """End the streams."""
-        self.stopped = True
-        self._notify()
-
-    def _notify(self) -> None:
-        self.count += 1
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self.notify()
 
     def _heard(self, project: str, event: Event) -> None:
         key = (project, event.call_id)
@@ -161,4 +138,4 @@ class LiveOutput:
                 return
             case _:
                 return
-        self._notify()
+        self.notify()

@@ -16,17 +16,43 @@ UPKEEP_SECONDS: Final = 2.0
 """How often pending calls expire, calls of dead processes end, and new projects are found."""
 
 
-class LedgerWatch:
-    """Polls a cheap number of each ledger. Readers keep their own position, so a wake-up carries no data."""
+class ChangeCounter:
+    """Counts changes and wakes its readers. Each keeps its own position, so a wake-up carries no data."""
 
-    def __init__(self, projects: Projects) -> None:
-        self._projects = projects
-        self._versions: dict[str, tuple[int, int]] = {}
+    def __init__(self) -> None:
         self._changed = asyncio.Event()
         self.count = 0
         """How many changes were noticed; `wait` takes the number that a reader has seen."""
         self.stopped = False
         """Whether the daemon ends, so that streams end too."""
+
+    def notify(self) -> None:
+        self.count += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def stop(self) -> None:
+        """End the streams."""
+        self.stopped = True
+        self.notify()
+
+    async def wait(self, seen: int, seconds: float) -> int:
+        """Wait until something changed since `seen`, at most so long; returns the new count."""
+        if self.count == seen:
+            changed = self._changed
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await changed.wait()
+        return self.count
+
+
+class LedgerWatch(ChangeCounter):
+    """Polls a cheap number of each ledger."""
+
+    def __init__(self, projects: Projects) -> None:
+        super().__init__()
+        self._projects = projects
+        self._versions: dict[str, tuple[int, int]] = {}
         projects.on_stop(self.stop)
 
     async def run(self) -> None:
@@ -46,26 +72,7 @@ class LedgerWatch:
         versions = {project.key: version for project in self._projects if (version := _version(project)) is not None}
         if versions != self._versions:
             self._versions = versions
-            self._wake()
-
-    def stop(self) -> None:
-        """End the streams."""
-        self.stopped = True
-        self._wake()
-
-    def _wake(self) -> None:
-        self.count += 1
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    async def wait(self, seen: int, seconds: float) -> int:
-        """Wait until something changed since `seen`, at most so long; returns the new count."""
-        if self.count == seen:
-            changed = self._changed
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await changed.wait()
-        return self.count
+            self.notify()
 
     def _upkeep(self) -> None:
         self._projects.refresh()
