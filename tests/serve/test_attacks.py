@@ -271,7 +271,7 @@ def test_attack_9_no_secret_leaks_by_referer_log_or_history(asking: Cli, browser
         code = served.new_code()
         log_in(page, served.url, code)
         evil.pages["/"] = "evil"
-        page.evaluate("url => { location = url }", evil.url())
+        page.evaluate("url => { setTimeout(() => { location = url }) }", evil.url())
         page.wait_for_url(f"{evil.url()}/")
         assert [headers.get("Referer") for line, headers in evil.heard if line == "GET /"] == [None]
         assert not any(served.host in headers.get("Referer", "") for _, headers in evil.heard)
@@ -373,10 +373,12 @@ def test_attack_12_a_bind_beyond_loopback_needs_an_origin_and_a_token(asking: Cl
 def test_the_same_browser_is_let_in_by_the_pages_own_form(served: Daemon, item: Json, page: Page) -> None:
     """So that the attacks fail for their own reasons."""
     page.goto(f"{served.url}{address(item, '').rstrip('/')}")
-    page.evaluate(
-        """([action, digest]) => { const form = document.createElement('form'); form.method = 'post';
-        form.action = action; const field = document.createElement('input'); field.name = 'digest';
-        field.value = digest; form.append(field); document.body.append(form); form.submit(); }""",
-        [address(item, "approve"), item["call"]["digest"]],
-    )
+    with page.expect_navigation():  # Chromium may never close a page that is about to leave
+        page.evaluate(
+            """([action, digest]) => { const form = document.createElement('form'); form.method = 'post';
+            form.action = action; const field = document.createElement('input'); field.name = 'digest';
+            field.value = digest; form.append(field); document.body.append(form);
+            setTimeout(() => form.submit()); }""",
+            [address(item, "approve"), item["call"]["digest"]],
+        )
     wait_for((served.cli.project / "notes.txt").exists, "the approved call")

@@ -47,8 +47,8 @@ ANY_TEXT = st.one_of(
 )
 WORDS = st.text(min_size=1, max_size=12).filter(lambda text: text.isprintable() and not text.startswith("~"))
 PATIENT = settings(deadline=None)
-NAMES = st.text(ascii_lowercase, max_size=8).map(lambda text: f"x{text}")
-"""Names without a meaning to a shell."""
+NAMES = st.text(ascii_lowercase, max_size=8).map(lambda text: f"x{text}x")
+"""Names without a meaning to a shell; `xargs`, which runs another command, is none of them."""
 SHELLS = pytest.mark.parametrize("shell", ["bash", "dash"])
 
 
