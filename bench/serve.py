@@ -7,8 +7,9 @@ A real `holdfast serve` process, real programs that wait for answers, and pages 
 - list: the time of a request for the inbox with 1,000 pending calls.
 - paint: the first contentful paint of an inbox with 200 calls, on loopback.
 - visible: the time from the entry of a pending call in the ledger, written by another process, to its row in the page.
-- load: 100 programs, each with a pending call at a time, 20 open pages, and people who answer, for a minute. Counted:
-  answers, results that the programs got, answers that were lost, memory of the daemon before and after.
+- load: 100 programs, each with a pending call at a time, 20 open pages in Chromium, and a person who answers at once,
+  for a minute. Counted: answers, results that the programs got, answers that were lost, pages that do not show the end
+  of it, memory of the daemon before and after.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import asyncio
 import json
 import os
 import re
-import socket
 import statistics
 import subprocess
 import sys
@@ -127,24 +127,18 @@ class Daemon:
         assert reply.status == 200, (path, reply.status, body[:200])
         return body
 
-    def approve(self, address: str, digest: str) -> bool:
-        reply, _ = self._request("POST", f"{address}/approve", {"digest": digest}, self.cookie)
-        return reply.status == 200
+    def approve(self, project: str, call: str, digest: str) -> bool:
+        headers = {"Origin": self.url, "Cookie": self.cookie, "Content-Type": "application/json"}
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request("POST", f"/api/calls/{project}/{call}/approve", json.dumps({"digest": digest}), headers)
+        status = connection.getresponse().status
+        connection.close()
+        return status == 200
 
     def memory(self) -> float:
         """Resident memory in MB."""
         text = Path(f"/proc/{self.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) / 1024  # type: ignore[index]
-
-    def events(self, after: str = "") -> Iterator[dict[str, Any]]:
-        """The events as a page reads them, from now on or after a position."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=120) as stream:
-            path = f"/events?after={after}" if after else "/events"
-            request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nCookie: {self.cookie}\r\n\r\n"
-            stream.sendall(request.encode())
-            for line in stream.makefile("rb"):
-                if line.startswith(b"data: "):
-                    yield json.loads(line[6:])
 
 
 def measure_list(rounds: int) -> dict[str, float]:
@@ -242,78 +236,71 @@ asyncio.run(main())
     return {"median": statistics.median(delays), "p95": delays[int(0.95 * len(delays))], "calls": calls}
 
 
-def measure_load(programs: int, pages: int, seconds: float) -> dict[str, float]:
-    import threading
+async def measure_load(programs: int, pages: int, seconds: float) -> dict[str, float]:
+    from playwright.async_api import async_playwright
 
     with tempfile.TemporaryDirectory() as name:
         place = Place(Path(name))
         with place.served() as daemon:
-            begun = [
-                subprocess.Popen(
-                    [sys.executable, "-c", PROGRAM, f"p{n}", str(seconds)], cwd=place.project, env=place.environment,
-                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            async with async_playwright() as playwright:
+                browser = await playwright.chromium.launch(
+                    executable_path=str(find_chromium()), args=FLAGS, chromium_sandbox=False
                 )
-                for n in range(programs)
-            ]  # fmt: skip
-            for process in begun:
-                assert process.stdout is not None
-                assert process.stdout.readline() == "ready\n"
-            states: list[dict[str, str]] = [{} for _ in range(pages)]
+                opened: list[Any] = []
+                for _ in range(pages):  # each in a context of its own, since a browser has six connections to a server
+                    opened.append(await (await _logged_in(browser, daemon)).new_page())
+                    await opened[-1].goto(daemon.url)
+                found = await asyncio.to_thread(_answer_programs, place, daemon, programs, seconds)
+                behind = pages
+                deadline = time.monotonic() + 60
+                while behind and time.monotonic() < deadline:
+                    counts = [await page.locator("[data-count]").text_content() for page in opened]
+                    behind = sum(count != "0" for count in counts)
+                    await asyncio.sleep(0.2)
+                await browser.close()
+        return {"programs": programs, "pages": pages, "seconds": seconds, **found, "pages behind": behind}
 
-            def read(state: dict[str, str]) -> None:
-                try:
-                    for changes in daemon.events("0"):
-                        for call in changes.get("calls", ()):
-                            state[call["call_id"]] = call["state"]
-                except OSError:
-                    return
 
-            readers = [threading.Thread(target=read, args=(state,), daemon=True) for state in states]
-            for reader in readers:
-                reader.start()
-            before = daemon.memory()
-            for process in begun:
-                assert process.stdin is not None
-                process.stdin.write("\n")
-                process.stdin.flush()
-            answered: set[str] = set()
-            peak = before
-            answer_times: list[float] = []
-            while any(process.poll() is None for process in begun):
-                listing = daemon.get("/").decode()
-                cards = re.findall(r'data-call="([^"]+)" data-digest="([0-9a-f]+)" data-address="([^"]+)"', listing)
-                for call, digest, address in cards:
-                    if call not in answered:
-                        started = time.perf_counter()
-                        if daemon.approve(address, digest):
-                            answered.add(call)
-                            answer_times.append(1000 * (time.perf_counter() - started))
-                peak = max(peak, daemon.memory())
-            outputs = [process.stdout.read() for process in begun if process.stdout is not None]
-            done = sum(int(found[1]) for text in outputs if (found := re.search(r"done (\d+)", text)))
-            failed = sum("failed" in text for text in outputs)
-            deadline = time.monotonic() + 60
-            while time.monotonic() < deadline and any(
-                state.get(call) != "done" for state in states for call in answered
-            ):
-                time.sleep(0.2)
-            behind = sum(any(state.get(call) != "done" for call in answered) for state in states)
-            after = daemon.memory()
-        return {
-            "programs": programs,
-            "pages": pages,
-            "seconds": seconds,
-            "answers": len(answered),
-            "results": done,
-            "lost": len(answered) - done,
-            "failed programs": failed,
-            "pages that differ from the ledger": behind,
-            "answer median ms": statistics.median(answer_times),
-            "answer p95 ms": sorted(answer_times)[int(0.95 * len(answer_times))],
-            "memory before MB": before,
-            "memory peak MB": peak,
-            "memory after MB": after,
-        }
+def _answer_programs(place: Place, daemon: Daemon, programs: int, seconds: float) -> dict[str, float]:
+    """Approve what the programs ask for, until they end; each call with the digest that was listed."""
+    begun = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, f"p{n}", str(seconds)], cwd=place.project, env=place.environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        for n in range(programs)
+    ]  # fmt: skip
+    for process in begun:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    before = peak = daemon.memory()
+    for process in begun:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    answered: set[str] = set()
+    times: list[float] = []
+    while any(process.poll() is None for process in begun):
+        for item in json.loads(daemon.get("/api/pending"))["pending"]:
+            call, project = item["call"], item["project"]
+            started = time.perf_counter()
+            if call["call_id"] not in answered and daemon.approve(project, call["call_id"], call["digest"]):
+                answered.add(call["call_id"])
+                times.append(1000 * (time.perf_counter() - started))
+        peak = max(peak, daemon.memory())
+    outputs = [process.stdout.read() for process in begun if process.stdout is not None]
+    done = sum(int(found[1]) for text in outputs if (found := re.search(r"done (\d+)", text)))
+    return {
+        "answers": len(answered),
+        "results": done,
+        "lost": len(answered) - done,
+        "failed programs": sum("failed" in text for text in outputs),
+        "answer median ms": statistics.median(times),
+        "answer p95 ms": sorted(times)[int(0.95 * len(times))],
+        "memory before MB": before,
+        "memory peak MB": peak,
+        "memory after MB": daemon.memory(),
+    }
 
 
 def main() -> None:
@@ -331,7 +318,7 @@ def main() -> None:
     if "visible" in parts:
         found["visible after it is pending, ms"] = asyncio.run(measure_visible(20 if quick else 100))
     if "load" in parts:
-        found["load"] = measure_load(10 if quick else 100, 20, 10.0 if quick else 60.0)
+        found["load"] = asyncio.run(measure_load(10 if quick else 100, 20, 10.0 if quick else 60.0))
     for name, figures in found.items():
         print(f"{name}: " + ", ".join(f"{key} {value:,.1f}" for key, value in figures.items()))
 
