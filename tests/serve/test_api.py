@@ -62,6 +62,8 @@ def test_a_call_that_takes_longer_goes_on_and_can_be_cancelled(served: Daemon, a
     assert ann.post(f"{address}/cancel", json={}).json()["ok"] is True
     wait_for(lambda: state() != "running", "the end of the call")
     assert ann.get(address).json()["call"]["state"] == "cancelled"
+    again = ann.post(f"{address}/cancel", json={})
+    assert (again.status_code, again.json()["error"]["kind"]) == (409, "not_pending")
 
 
 @pytest.mark.spec("E3a")

@@ -518,7 +518,7 @@ ENDPOINTS: Final = (
         handler=Api.cancel,
         body=EmptyBody,
         reply=Outcome,
-        errors=(404,),
+        errors=(404, 409),
         command="reject",
     ),
     Endpoint(
@@ -617,7 +617,7 @@ ENDPOINTS: Final = (
         handler=Api.advance,
         body=AdvanceBody,
         reply=AdvancedReply,
-        errors=(404,),
+        errors=(404, 409),
         command="chat advance",
     ),
     Endpoint(
