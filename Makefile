@@ -68,6 +68,8 @@ chromium: # the browser tests need it and are skipped without; only root can ins
 pytest: $(DEV) $(SUITE) $(PEERS) chromium ## The tests, on three processes (WORKERS=3): they wait more than they work
 	$(call heading,pytest)
 	@$(BIN)/python -m compileall -q src tests scripts # once, and not in every process that a test starts
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q -n 0 --collect-only >$(VENV)/collected.log \
+	  || { tail -n 50 $(VENV)/collected.log; exit 1; } # pytest compiles assertions: once, and not in every worker
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --spec-report=$(REPORT)
 
 format: $(DEV) ## Sort imports and lay the code out as `make lint` wants it
@@ -82,7 +84,7 @@ coverage: $(DEV) $(SUITE) $(PEERS) ## The tests with branch coverage, child proc
 
 soak: $(DEV) ## The tests that repeat themselves, as often as it takes to find what is rare (half an hour)
 	@HOLDFAST_SOAK=1 $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 3600 \
-	  $$(grep -rl --include='test_*.py' 'from tests.soak import' tests)
+	  $$(grep -rlE --include='test_*.py' 'from tests.soak import|^@given' tests)
 
 peers: $(DEV) $(PEERS) ## The programs the MCP tests talk to: conformance suite, Inspector, servers
 

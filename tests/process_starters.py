@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 STARTERS = re.compile(
     r"os\.(?:exec|spawn|posix_spawn|fork|system|popen|startfile|__(?!file__)).*"
@@ -44,11 +44,12 @@ LOOKED_UP = re.compile(
 
 def starts(tree: ast.AST) -> Iterator[str]:
     """Yield everything that could start a process, by its full name."""
-    names = _imported(tree)
-    types = _in_annotations(tree)
-    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    asked = _asked_for_a_name(tree)
-    for node in ast.walk(tree):
+    nodes = tuple(ast.walk(tree))
+    names = _imported(nodes)
+    types = _in_annotations(nodes)
+    inner = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    asked = _asked_for_a_name(nodes)
+    for node in nodes:
         if id(node) in types:
             continue
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -65,9 +66,9 @@ def starts(tree: ast.AST) -> Iterator[str]:
             yield f"'{node.value}'"
 
 
-def _asked_for_a_name(tree: ast.AST) -> set[int]:
+def _asked_for_a_name(nodes: Sequence[ast.AST]) -> set[int]:
     """Return the module nodes in `hasattr(os, "O_PATH")`, which are harmless: the attribute is a visible string."""
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name))
+    calls = (node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name))
     return {
         id(call.args[0])
         for call in calls
@@ -77,10 +78,10 @@ def _asked_for_a_name(tree: ast.AST) -> set[int]:
     }
 
 
-def _imported(tree: ast.AST) -> dict[str, str]:
+def _imported(nodes: Sequence[ast.AST]) -> dict[str, str]:
     """Return what the imported names in the file stand for."""
     names: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 top = alias.name.partition(".")[0]
@@ -91,10 +92,10 @@ def _imported(tree: ast.AST) -> dict[str, str]:
     return names
 
 
-def _in_annotations(tree: ast.AST) -> set[int]:
+def _in_annotations(nodes: Sequence[ast.AST]) -> set[int]:
     """Return the nodes in annotations and in `if TYPE_CHECKING`, which start nothing."""
     found: list[ast.AST] = []
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
             found.append(node.annotation)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from tests.syntax import parsed
 
 FOLDER = Path(holdfast.__file__).parent
 
@@ -109,7 +110,7 @@ def in_source() -> frozenset[tuple[str, str]]:
         (where, found)
         for where, path in paths.items()
         if not where.startswith("net/")
-        for found in connections(ast.parse(path.read_text()))
+        for found in connections(parsed(path))
     )
 
 

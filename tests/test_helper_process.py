@@ -29,6 +29,7 @@ from holdfast.tools.search import engines
 from tests.hostile_project import HostileProject
 from tests.process_starters import starts
 from tests.runtime.support import run
+from tests.syntax import parsed
 
 PACKAGE = Path(holdfast.__file__).parent
 C_LIBRARY = "calls a C function that Python does not provide"
@@ -75,7 +76,7 @@ EXCEPTIONS: dict[str, tuple[str, set[str]]] = {
 
 @pytest.mark.spec("N8")
 def test_only_helper_process_starts_processes() -> None:
-    found = {str(file.relative_to(PACKAGE)): set(starts(ast.parse(file.read_text()))) for file in PACKAGE.rglob("*.py")}
+    found = {str(file.relative_to(PACKAGE)): set(starts(parsed(file))) for file in PACKAGE.rglob("*.py")}
     allowed = {name: used for name, (_, used) in EXCEPTIONS.items()}
     assert {name: used for name, used in found.items() if used} == allowed
 

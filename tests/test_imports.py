@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import holdfast
+from tests.syntax import nodes_of
 
 FOLDER = Path(holdfast.__file__).parent
 
@@ -20,7 +21,7 @@ def modules() -> dict[str, Path]:
 
 
 def imports(path: Path, known: dict[str, Path]) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             for alias in node.names:
                 whole = f"{node.module}.{alias.name}"

@@ -12,6 +12,7 @@ import pytest
 
 import holdfast
 from holdfast import Runtime
+from tests.syntax import nodes_of
 
 NAMES = [
     "Answer",
@@ -67,7 +68,7 @@ def test_the_runtime_is_a_small_facade() -> None:
 def test_no_interface_assigns_to_the_runtime() -> None:
     folder = Path(holdfast.__file__).parent
     for path in sorted(folder.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if not isinstance(node, ast.Assign):
                 continue
             for part in (part for target in node.targets for part in ast.walk(target)):

@@ -9,6 +9,7 @@ import holdfast
 from holdfast.config.config import ModelProvider, PendingConfig, ToolsConfig
 from holdfast.config.options import Section
 from tests.config.option_usage import NOTHING, Fields, fields_of, unread
+from tests.syntax import parsed
 
 PRODUCT = Path(holdfast.__file__).parent
 CONFIG = PRODUCT / "config"
@@ -23,7 +24,7 @@ def found() -> list[str]:
     more = {struct: dict.fromkeys(INVENTED, NOTHING) | own for struct, own in known.items()}
     # The config package merges, tightens and describes options generically, which is not a use of them.
     outside = [path for path in PRODUCT.rglob("*.py") if path.parent != CONFIG]
-    return unread(more, [ast.parse(path.read_text()) for path in outside])
+    return unread(more, [parsed(path) for path in outside])
 
 
 def invented() -> set[str]:

@@ -37,7 +37,7 @@ from tests.models.servers.script import Say, Script, Think, Use
 from tests.models.text_protocol.scripted_model import SPENT, TOOLS, Scripted, written
 from tests.models.text_protocol.strategies import REPLY
 from tests.models.text_protocol.test_parser_complexity import HOSTILE
-from tests.soak import rounds
+from tests.soak import rounds, some
 
 CALL = '{"name": "file.read", "arguments": {"path": "a.py"}}'
 READ = ToolUse("call-1", "file.read", '{"path":"a.py"}')
@@ -276,7 +276,7 @@ _PREVIEWED: dict[str, Callable[[int], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", _PREVIEWED)
+@pytest.mark.parametrize("name", some(_PREVIEWED, 20))
 @pytest.mark.spec("M3c")
 def test_a_reply_of_single_characters_takes_linear_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The characters that are looked at again grow with the reply, not with its square."""

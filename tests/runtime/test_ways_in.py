@@ -22,6 +22,7 @@ from holdfast.testing.memory_conversation import MemoryConversation
 from tests.agent.scripted_model import ScriptedModel, scripted_reply, use
 from tests.mcp.server.served_runtime import served, text_of
 from tests.runtime.support import open_ledger, run, runtime_in
+from tests.syntax import nodes_of
 
 ARGS: dict[str, Any] = {"text": "hello"}
 REASON = "not on a Monday"
@@ -302,7 +303,7 @@ def test_only_the_pipeline_runs_a_tool() -> None:
     pipeline = {"runtime/pipeline.py", "runtime/executor.py"}
     for path in sorted(folder.rglob("*.py")):
         name = path.relative_to(folder).as_posix()
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.ImportFrom) and node.module == "holdfast.runtime.executor":
                 assert name in pipeline, f"{name} uses the executor"
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

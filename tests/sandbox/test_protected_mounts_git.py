@@ -12,6 +12,7 @@ import pytest
 from holdfast.sandbox.protected_mounts import find_protected
 from tests.runtime.undo.support import RecordedProject, overlay_bwrap
 from tests.sandbox.sandboxed_commands import bubblewraps, git, policy, repository, run_with_violations
+from tests.soak import some
 
 Run = Callable[[str], set[str]]
 """Runs a script contained in the project and returns its violations."""
@@ -263,31 +264,34 @@ def test_other_interrupted_operations_continue_too(contained: tuple[Path, Run]) 
 @pytest.mark.spec("N2", "N9")
 @pytest.mark.parametrize(
     ("script", "planted"),
-    [
-        ("git init -q --bare .git/x; git -C .git/x config core.fsmonitor 'touch ran'", ".git/x/config"),
-        ("git init -q --bare .git/objects/x; echo x >> .git/objects/x/config", ".git/objects/x/config"),
-        ("mkdir -p .git/objects/ab; git init -q --bare .git/objects/ab/x", ".git/objects/ab/x/config"),
-        ("git init -q --bare .git/refs/x", ".git/refs/x/objects"),
-        ("git init -q --bare .git/modules/x", ".git/modules/x/config"),
-        ("git init -q --bare .git/rebase-merge", ".git/rebase-merge/config"),
-        ("git init -q --bare sub", "sub/config"),
-        ("git init -q sub", "sub/.git/config"),
-        ("mkdir sub; echo 'gitdir: ../.git/x' > sub/.git", "sub/.git"),
-        ("echo /tmp > .git/objects/info/alternates", ".git/objects/info/alternates"),
-        ("mkdir -p .git/info; echo '* filter=x' > .git/info/attributes", ".git/info/attributes"),
-        ("echo '[core]' > .git/config.worktree", ".git/config.worktree"),
-        ("echo ../x > .git/commondir", ".git/commondir"),
-        ("echo x > .git/gitdir", ".git/gitdir"),
-        ("mkdir -p .git/remotes; echo 'URL: /tmp/x' > .git/remotes/origin", ".git/remotes/origin"),
-        ("mkdir -p .git/worktrees/w; echo ../.. > .git/worktrees/w/commondir", ".git/worktrees/w/commondir"),
-        ("mkdir -p .git/gitweb; echo x > .git/gitweb/httpd.conf", ".git/gitweb/httpd.conf"),
-        ("ln -sf ../../outside .git/COMMIT_EDITMSG", ".git/COMMIT_EDITMSG"),
-        ("rm -f .git/logs/HEAD; ln -s ../../../outside .git/logs/HEAD", ".git/logs/HEAD"),
-        ("ln -s ../../outside .git/FETCH_HEAD", ".git/FETCH_HEAD"),
-        ("mkdir -p .hg; printf '[confirmation]\\nupdate = touch ran' > .hg/hgrc", ".hg/hgrc"),
-        ("mkdir -p .jj; echo ../elsewhere > .jj/repo", ".jj/repo"),
-        ("mkdir -p .jj/repo; echo x > .jj/repo/config.toml", ".jj/repo/config.toml"),
-    ],
+    some(
+        [
+            ("git init -q --bare .git/x; git -C .git/x config core.fsmonitor 'touch ran'", ".git/x/config"),
+            ("git init -q --bare .git/objects/x; echo x >> .git/objects/x/config", ".git/objects/x/config"),
+            ("mkdir -p .git/objects/ab; git init -q --bare .git/objects/ab/x", ".git/objects/ab/x/config"),
+            ("git init -q --bare .git/refs/x", ".git/refs/x/objects"),
+            ("git init -q --bare .git/modules/x", ".git/modules/x/config"),
+            ("git init -q --bare .git/rebase-merge", ".git/rebase-merge/config"),
+            ("git init -q --bare sub", "sub/config"),
+            ("git init -q sub", "sub/.git/config"),
+            ("mkdir sub; echo 'gitdir: ../.git/x' > sub/.git", "sub/.git"),
+            ("echo /tmp > .git/objects/info/alternates", ".git/objects/info/alternates"),
+            ("mkdir -p .git/info; echo '* filter=x' > .git/info/attributes", ".git/info/attributes"),
+            ("echo '[core]' > .git/config.worktree", ".git/config.worktree"),
+            ("echo ../x > .git/commondir", ".git/commondir"),
+            ("echo x > .git/gitdir", ".git/gitdir"),
+            ("mkdir -p .git/remotes; echo 'URL: /tmp/x' > .git/remotes/origin", ".git/remotes/origin"),
+            ("mkdir -p .git/worktrees/w; echo ../.. > .git/worktrees/w/commondir", ".git/worktrees/w/commondir"),
+            ("mkdir -p .git/gitweb; echo x > .git/gitweb/httpd.conf", ".git/gitweb/httpd.conf"),
+            ("ln -sf ../../outside .git/COMMIT_EDITMSG", ".git/COMMIT_EDITMSG"),
+            ("rm -f .git/logs/HEAD; ln -s ../../../outside .git/logs/HEAD", ".git/logs/HEAD"),
+            ("ln -s ../../outside .git/FETCH_HEAD", ".git/FETCH_HEAD"),
+            ("mkdir -p .hg; printf '[confirmation]\\nupdate = touch ran' > .hg/hgrc", ".hg/hgrc"),
+            ("mkdir -p .jj; echo ../elsewhere > .jj/repo", ".jj/repo"),
+            ("mkdir -p .jj/repo; echo x > .jj/repo/config.toml", ".jj/repo/config.toml"),
+        ],
+        24,
+    ),
 )
 def test_files_planted_in_a_git_folder_are_removed(contained: tuple[Path, Run], script: str, planted: str) -> None:
     root, run = contained

@@ -91,7 +91,7 @@ def test_generated_requests_get_replies_that_conform(served: Daemon) -> None:
             body: Any = case.body
             if type(body) is dict and "wait" in body:
                 body["wait"] = 0.1
-            reply = case.call(base_url=served.url, headers=headers)
+            reply = case.call(base_url=served.url, headers=headers, timeout=60)
             case.validate_response(reply, checks=CHECKS)
 
         send()

@@ -61,7 +61,7 @@ def project(folder: Path, manifest: str, tests: str) -> Path:
     (folder / "manifest.toml").write_text(dedent(manifest))
     (folder / "conftest.py").write_text('pytest_plugins = ["scripts.pytest_spec"]\n')
     (folder / "test_it.py").write_text("import asyncio, subprocess, sys\nimport pytest\n" + dedent(tests))
-    (folder / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers -p no:cacheprovider\n")
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers -p no:cacheprovider -p no:schemathesis\n")
     return folder
 
 

@@ -23,6 +23,7 @@ from holdfast.rules.resolvers import ListPolicy
 from holdfast.text.preview import preview
 from holdfast.tools import builtin_tools
 from tests.runtime.support import run, runtime_in
+from tests.syntax import nodes_of
 
 READING = {"file.read", "file.list", "file.find", "code.search", "git.status", "git.diff", "git.log", "system.info",
            "output.read"}  # fmt: skip
@@ -151,7 +152,7 @@ def test_nothing_recognises_the_shell_by_its_name() -> None:
     for path in package.rglob("*.py"):
         inside = path.relative_to(package).as_posix()
         if not inside.startswith(TABLES):
-            literals = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+            literals = {node.value for node in nodes_of(path) if isinstance(node, ast.Constant)}
             assert not names & literals, inside
 
 

@@ -15,6 +15,7 @@ import holdfast
 from holdfast.cli.commands.help import topics
 from holdfast.cli.root import COMMANDS
 from tests.cli.command_line import Cli
+from tests.syntax import nodes_of
 
 pytestmark = pytest.mark.spec("E1f")
 ROOT = Path(__file__).parents[3]
@@ -24,7 +25,7 @@ SOURCES = Path(holdfast.__file__).parent
 def messages() -> Iterator[tuple[str, str]]:
     """Yield every string of the program with its module; of docstrings only those of commands, which are help texts."""
     for path in sorted(SOURCES.rglob("*.py")):
-        nodes = list(ast.walk(ast.parse(path.read_text())))
+        nodes = nodes_of(path)
         has_help = path.parent.parent.name == "cli"  # cli/commands, cli/chat and cli/mcp
         docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr) and not has_help}
         for node in nodes:

@@ -72,7 +72,7 @@ def test_random_keys_while_cards_arrive_approve_nothing_that_was_not_seen(served
     waits = (0, 0, 0, 20, 200, 590, 700)
     names = (f"file-{number}.txt" for number in range(10**6))
     waiting: list[str] = []
-    for number in range(rounds(400, 10_000)):
+    for number in range(rounds(200, 10_000)):
         if number % 25 == 0:
             waiting += served.ask(write(next(names)), shell(f"make {next(names)}"))
         if number % 40 == 20 and waiting:

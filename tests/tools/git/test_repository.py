@@ -13,6 +13,7 @@ import pytest
 from holdfast import Answer, Config, PendingCall, Result, Runtime
 from holdfast.config.config import SandboxConfig
 from tests.runtime.support import run
+from tests.soak import some
 from tests.tools.git.test_commands import ENVIRONMENT, GIT_TOOLS, git, repository
 
 TOOLS = ("git.status", "git.diff", "git.log")
@@ -203,7 +204,7 @@ ACTING: dict[str, Callable[[Trap], None]] = {
 
 @pytest.mark.spec("B3", "N8")
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("what", ACTING)
+@pytest.mark.parametrize("what", some(ACTING, 8))
 def test_no_program_of_a_hostile_repository_runs(tmp_path: Path, what: str, mode: str) -> None:
     trap = Trap(tmp_path)
     ACTING[what](trap)

@@ -26,7 +26,7 @@ from tests.tools.search.project_trees import STARTS, WORDS, make_large_tree, wri
 RIPGREP = find_ripgrep(Path("/nowhere")) or ""
 pytestmark = pytest.mark.skipif(not RIPGREP, reason="there is no ripgrep to agree with")
 FILES = rounds(5_000, 50_000)
-EVERY = rounds(8, 1)
+EVERY = rounds(16, 1)
 """Which query of how many is run."""
 
 
