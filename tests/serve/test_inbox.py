@@ -167,6 +167,17 @@ def test_calls_of_several_callers_are_not_one_group(served: ServedProject) -> No
     )  # fmt: skip
 
 
+@pytest.mark.spec("E7d")
+@pytest.mark.parametrize(("count", "sizes"), [(20, [20]), (21, [10, 11]), (45, [15, 15, 15])])
+def test_a_large_group_is_divided_into_groups_that_a_person_can_look_through(
+    served: ServedProject, count: int, sizes: list[int]
+) -> None:
+    calls = [make_pending(args={"path": f"{n}.txt"}) for n in range(count)]
+    groups = [item for item in _shown(served, calls) if isinstance(item, GroupView)]
+    assert [len(group.rows) for group in groups] == sizes
+    assert [row.view.call_id for group in groups for row in group.rows] == [pending.call.id for pending in calls]
+
+
 WIDENED = Widening(network=True)
 ALONE = [{"secrets": (".env",)}, {"approvals_needed": 2}, {"widened": WIDENED}, {"definition_only": True},
          {"decision": replace(ASKED, source=CHANGED)}]  # fmt: skip

@@ -34,6 +34,8 @@ from holdfast.text.pretty_json import pretty_json
 
 FEWEST: Final = 3
 """Calls of the same shape that are shown as one group."""
+MOST: Final = 20
+"""Calls in a group: more cannot be looked through before one answer approves them all."""
 MAX_GROUPED: Final = 16_000
 """Characters of a call in a group, whose rows show it whole. A larger call is a row, which shows it on demand."""
 MAX_CACHED: Final = 8_000_000
@@ -227,7 +229,7 @@ class GroupRow(Struct, frozen=True, kw_only=True):
 
 
 def grouped(views: Iterable[CallView]) -> list[CallView | GroupView]:
-    """Put calls of one caller with the same shape together, each group where its oldest call is."""
+    """Put calls of one caller with the same shape together, `MOST` at most, each group where its oldest call is."""
     items: list[CallView | GroupView] = []
     by_project: dict[str, dict[str, CallView]] = {}
     for view in views:
@@ -238,11 +240,14 @@ def grouped(views: Iterable[CallView]) -> list[CallView | GroupView]:
     for by_call in by_project.values():
         for group in group_by_shape(view.held for view in by_call.values()):
             members = [by_call[pending.call.id] for pending in group.calls]
-            if len(members) >= FEWEST:
-                masked = Group(shape=group.shape, calls=tuple(view.pending for view in members))
-                items.append(_group(members, masked.differing))
-            else:
+            if len(members) < FEWEST:
                 items.extend(members)
+                continue
+            parts = -(-len(members) // MOST)
+            for part in range(parts):
+                some = members[part * len(members) // parts : (part + 1) * len(members) // parts]
+                masked = Group(shape=group.shape, calls=tuple(view.pending for view in some))
+                items.append(_group(some, masked.differing))
     return sorted(items, key=lambda item: (item if isinstance(item, CallView) else item.first).held_at)
 
 
