@@ -118,6 +118,9 @@ def daemon(cli: Cli, *args: str, port: int = 0) -> Generator[Daemon]:
             running = Daemon(cli, process, errors, said["url"], said["link"], said["socket"])
             try:
                 yield running
+            except BaseException as error:
+                error.add_note(f"The daemon wrote: {running.log()}")
+                raise
             finally:
                 for client in running.clients:
                     client.close()

@@ -265,3 +265,17 @@ def test_only_loopback_needs_neither_an_origin_nor_a_token(tmp_path: Path) -> No
         check_address(Address(host="0.0.0.0", origins=("https://box.example",)), people)
     people.add("ann")
     check_address(Address(host="0.0.0.0", origins=("https://box.example",)), people)
+
+
+@pytest.mark.spec("E3")
+def test_what_is_not_there_is_a_page_for_people_and_json_for_programs(served: Daemon) -> None:
+    client = served.local()
+    page = client.get("/nothing", headers={"Accept": "text/html"})
+    assert (page.status_code, "There is no such page." in page.text) == (404, True)
+    for path in ("/api/nothing", "/api/calls/none/none"):
+        reply = client.get(path)
+        assert reply.status_code == 404
+        assert set(reply.json()["error"]) == {"kind", "message"}
+    assert client.get("/logout").status_code == 405
+    assert client.get("/static/../daemon.py").status_code == 404
+    assert client.get("/static/%2e%2e%2fdaemon.py").status_code == 404

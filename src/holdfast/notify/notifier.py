@@ -12,6 +12,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from datetime import time as clock
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol, TypeVar
 
@@ -23,7 +25,6 @@ from holdfast.contract.enums import Risk, State
 from holdfast.notify.channel import SEND_SECONDS, Channel, ChannelFailed
 from holdfast.notify.message import Message, Question, pending_message, question_of
 from holdfast.notify.notified_calls import NotifiedCalls
-from holdfast.notify.quiet import QuietHours
 from holdfast.store.redact import Redactor
 
 T = TypeVar("T")
@@ -49,6 +50,27 @@ class Inbox(Protocol):
     def expires_at(self, project: str, pending: PendingCall) -> float | None:
         """Return when the call expires, in seconds since 1970; None if it does not."""
         ...
+
+
+class QuietHours(Struct, frozen=True):
+    """A daily span of local time without notifications."""
+
+    start: clock
+    end: clock
+    """Before `start` if the span goes over midnight."""
+
+    @classmethod
+    def parse(cls, text: str) -> QuietHours:
+        """Parse `22:00-07:00`, as `notify.quiet` has been checked to be."""
+        start, _, end = text.partition("-")
+        return cls(clock.fromisoformat(start), clock.fromisoformat(end))
+
+    def covers(self, now: float) -> bool:
+        """Whether a Unix time is in the span; its start is, its end is not."""
+        at = datetime.fromtimestamp(now).time()  # noqa: DTZ006 - local time is what the option means
+        if self.start < self.end:
+            return self.start <= at < self.end
+        return at >= self.start or at < self.end
 
 
 class Delivery(Struct, frozen=True):

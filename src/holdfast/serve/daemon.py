@@ -1,4 +1,4 @@
-"""Runs the daemon: sockets, the watch over the ledgers, and the application, until it is stopped.
+"""Runs the daemon: sockets, the watch over the ledgers, and the application behind the gate, until it is stopped.
 
 It keeps nothing that a restart loses: calls, answers and grants are in the ledgers, people and sessions in a file of
 the user's state folder, and the position of a reader in the reader.
@@ -14,17 +14,29 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from msgspec import Struct
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
 
-from holdfast.contract.errors import ConfigError
+from holdfast.contract.errors import ConfigError, HoldfastError
 from holdfast.factory.runtime import Project
 from holdfast.fs.own_paths import user_state_dir
 from holdfast.fs.replace import make_private_folder
 from holdfast.net.server import is_served, listen, listen_unix, run
-from holdfast.serve.app import build_app, guarded
+from holdfast.serve.api import Api
+from holdfast.serve.documents import Documents
+from holdfast.serve.history import History
+from holdfast.serve.html import page
+from holdfast.serve.live import Live
+from holdfast.serve.media import Media
 from holdfast.serve.notifications import open_notifier, report_pending
+from holdfast.serve.pages import Pages
+from holdfast.serve.policy_page import PolicyPage
 from holdfast.serve.projects import Flags, Projects
+from holdfast.serve.requests import Streams, json_reply, on_error, wants_json
 from holdfast.serve.scheduler import run_schedules
-from holdfast.serve.security import Origins
+from holdfast.serve.security import Gate, Origins
 from holdfast.serve.watch import LedgerWatch
 from holdfast.store.people import People
 
@@ -102,7 +114,7 @@ async def serve(
                 tasks.create_task(watch.run())
                 if private is not None:
                     tasks.create_task(
-                        run(guarded(app, people, origins, port=port, local=True), [private], on_stop=projects.stop)
+                        run(Gate(app, people, origins, port=port, local=True), [private], on_stop=projects.stop)
                     )
                 url = f"http://127.0.0.1:{port}" if address.host in _LOOPBACK else next(iter(address.origins))
                 notifier = open_notifier(project, projects, url, terminal=terminal, state=user_state_dir())
@@ -110,7 +122,7 @@ async def serve(
                 tasks.create_task(notifier.run())
                 tasks.create_task(report_pending(projects, watch, notifier))
                 started(Started(url=url, unix=None if private is None else address.unix))
-                await run(guarded(app, people, origins, port=port), [tcp], on_stop=projects.stop)
+                await run(Gate(app, people, origins, port=port), [tcp], on_stop=projects.stop)
         finally:
             await projects.close()
 
@@ -128,3 +140,27 @@ def _private_socket(path: Path) -> Generator[socket.socket | None]:
             yield private
         finally:
             path.unlink(missing_ok=True)
+
+
+def build_app(projects: Projects, watch: LedgerWatch, people: People, *, port: int) -> Starlette:
+    """All routes of the daemon, without the gate."""
+    routes: list[BaseRoute] = [
+        *Pages(projects, watch, people, port=port).routes(),
+        *History(projects).routes(),
+        *Media(projects).routes(),
+        *Live(projects).routes(),
+        *PolicyPage(projects).routes(),
+        *Documents(projects).routes(),
+        *Api(projects, watch).routes(),
+    ]
+    app = Starlette(routes=routes, exception_handlers={HoldfastError: on_error, 404: _missing, 405: _missing})
+    app.state.streams = Streams()
+    return app
+
+
+async def _missing(request: Request, error: Exception) -> Response:
+    status = getattr(error, "status_code", 404)
+    message = "There is no such page." if status == 404 else f"{request.method} is not used here."
+    if wants_json(request):
+        return json_reply({"error": {"kind": "not_found" if status == 404 else "method", "message": message}}, status)
+    return page(request, "message.html", status=status, title="Not found", message=message)
