@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from pathlib import Path
@@ -160,3 +161,18 @@ def test_trees_deeper_than_the_open_file_limit_are_walked(tmp_path: Path) -> Non
     os.close(os.open("deep.txt", os.O_CREAT, 0o644, dir_fd=folder))
     os.close(folder)
     assert _ours(tmp_path) == ["d/" * 300 + "deep.txt"]
+
+
+@pytest.mark.spec("B2")
+def test_an_ignore_file_on_a_symlink_that_is_replaced_meanwhile_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tree(tmp_path, {"a.py": "", "b.py": "", ".gitignore": "b.py\n"})
+
+    def replaced(path: str) -> str:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)  # what readlink says about a folder
+
+    monkeypatch.setattr(os.path, "realpath", replaced)
+    scan = Scan(str(tmp_path))
+    assert set(scan.walk("")) == {"a.py", "b.py"}
+    scan.close()

@@ -179,10 +179,10 @@ class Scan:
 
 def read_ignore_file(root: int, root_path: str, path: str) -> bytes:
     """Read the start of an ignore file. A symlink is followed only to a file of the project."""
-    real = os.path.realpath(f"{root_path}/{path}")
-    if not real.startswith(f"{root_path}/"):
-        return b""
     try:
+        real = os.path.realpath(f"{root_path}/{path}")  # raises if a symlink is replaced while it is resolved
+        if not real.startswith(f"{root_path}/"):
+            return b""
         opened = open_file(root, real[len(root_path) + 1 :])
     except OSError:
         return b""
