@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,10 @@ import pytest
 from holdfast.contract.result import Attachment, Result
 from holdfast.store.entries import chain_hash, matches_chain
 from holdfast.store.ledger import Ledger
+from tests.soak import rounds
 from tests.store.calls import APPROVED, DONE, make_call, make_pending
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -71,3 +76,36 @@ def test_a_row_with_a_column_of_the_wrong_type_does_not_match_the_chain(column: 
     digest = chain_hash(bytes(32), "c1", "ended", 1.5, "{}")
     assert not matches_chain(digest, bytes(32), column, "ended", 1.5, "{}")
     assert not matches_chain(digest, bytes(32), "c1", "ended", 1.5, column)
+
+
+_RACE = """
+import sys, threading
+import msgspec
+from holdfast.store.entries import CallPending, decoder_of
+from tests.store.calls import make_pending
+
+body = msgspec.json.encode(CallPending(make_pending()))
+start = threading.Barrier(4)
+read = []
+
+def decode():
+    start.wait()
+    read.append(decoder_of(CallPending).decode(body))
+
+sys.setswitchinterval(1e-5)
+threads = [threading.Thread(target=decode) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert len(read) == 4
+"""
+
+
+@pytest.mark.spec("X10")
+def test_threads_that_read_at_once_do_not_crash_the_process() -> None:
+    for _ in range(rounds(5, 100)):
+        done = subprocess.run(
+            [sys.executable, "-c", _RACE], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+        )
+        assert done.returncode == 0, (done.returncode, done.stderr)

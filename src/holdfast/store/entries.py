@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from binascii import b2a_base64
 from hashlib import sha256
+from threading import Lock
 from typing import Any, Final, Literal, TypeVar, cast
 
 import msgspec
@@ -217,6 +218,8 @@ class BodyReader:
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
+        for kind in (CallRecorded, CallPending, CallAnswered):  # with the types that other code decodes, in any thread
+            decoder_of(kind)
 
     def text(self, body: str) -> str | bytes:
         """Return the JSON text. Raises `LedgerError` if its blob is missing, `ValueError` if that is not JSON."""
@@ -250,12 +253,16 @@ class BodyReader:
 
 
 _decoders: Final[dict[type[Struct], msgspec.json.Decoder[Any]]] = {}
+_building: Final = Lock()
 
 
 def decoder_of(kind: type[B]) -> msgspec.json.Decoder[B]:
-    if kind not in _decoders:
-        _decoders[kind] = msgspec.json.Decoder(kind)
-    return _decoders[kind]
+    found = _decoders.get(kind)
+    if found is None:
+        # One at a time: a second thread would be given types that the first has not finished, and crash the process.
+        with _building:
+            found = _decoders.setdefault(kind, _decoders.get(kind) or msgspec.json.Decoder(kind))
+    return found
 
 
 MAX_INLINE: Final = 1024 * 1024
