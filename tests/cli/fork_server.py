@@ -6,6 +6,7 @@ imports and of variables that affect the interpreter start a new interpreter ins
 
 from __future__ import annotations
 
+import faulthandler
 import fcntl
 import importlib
 import json
@@ -67,6 +68,7 @@ def become_command(request: dict[str, Any], streams: list[int]) -> None:
         os.environ.update(request["env"])
         sys.argv[:] = [str(program.__file__), *request["args"]]
         random.seed()
+        faulthandler.enable()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         code = program.main()
     except SystemExit as end:

@@ -119,7 +119,7 @@ def daemon(cli: Cli, *args: str, port: int = 0) -> Generator[Daemon]:
             try:
                 yield running
             except BaseException as error:
-                error.add_note(f"The daemon wrote: {running.log()}")
+                error.add_note(f"The daemon (exit code {process.poll()}) wrote: {running.log()}")
                 raise
             finally:
                 for client in running.clients:

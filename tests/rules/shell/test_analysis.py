@@ -45,7 +45,8 @@ ANY_TEXT = st.one_of(
         max_size=30,
     ).map("".join),
 )
-WORDS = st.text(min_size=1, max_size=12).filter(lambda text: text.isprintable() and not text.startswith("~"))
+_PRINTABLE = st.just(" ") | st.characters(exclude_categories=("C", "Z"))
+WORDS = st.text(_PRINTABLE, min_size=1, max_size=12).filter(lambda text: not text.startswith("~"))
 PATIENT = settings(deadline=None)
 NAMES = st.text(ascii_lowercase, max_size=8).map(lambda text: f"x{text}x")
 """Names without a meaning to a shell; `xargs`, which runs another command, is none of them."""
