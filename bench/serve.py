@@ -85,7 +85,7 @@ class Place:
             finally:
                 process.terminate()
 
-    def add_pending(self, count: int, distinct: bool = True) -> None:
+    def add_pending(self, count: int) -> None:
         """Add pending calls, with the shapes that a real inbox has: commands, new files, edits."""
         program = f"""
 import asyncio
@@ -95,9 +95,10 @@ async def main():
         text = "".join(f"line {{n}} of a file\\n" for n in range(20))
         for n in range({count}):
             if n % 3 == 0:
-                await runtime.call("shell.exec", {{"command": f"make target-{{n}} && cp build/{{n}} out/"}})
+                made = await runtime.call("shell.exec", {{"command": f"make target-{{n}} && cp build/{{n}} out/"}})
             else:
-                await runtime.call("file.write", {{"path": f"src/module_{{n}}.py", "content": f"# {{n}}\\n" + text}})
+                made = await runtime.call("file.write", {{"path": f"module_{{n}}.py", "content": f"# {{n}}\\n" + text}})
+            assert made.state == "pending", made
 asyncio.run(main())
 """
         subprocess.run([sys.executable, "-c", program], cwd=self.project, env=self.environment, check=True)

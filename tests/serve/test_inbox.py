@@ -22,6 +22,8 @@ from holdfast.contract.widening import Widening
 from holdfast.rules.decider import CHANGED
 from holdfast.serve.inbox import (
     MAX_GROUPED,
+    MAX_ROWS,
+    MOST,
     CallView,
     Choices,
     Filters,
@@ -173,9 +175,53 @@ def test_a_large_group_is_divided_into_groups_that_a_person_can_look_through(
     served: ServedProject, count: int, sizes: list[int]
 ) -> None:
     calls = [make_pending(args={"path": f"{n}.txt"}) for n in range(count)]
-    groups = [item for item in _shown(served, calls) if isinstance(item, GroupView)]
-    assert [len(group.rows) for group in groups] == sizes
-    assert [row.view.call_id for group in groups for row in group.rows] == [pending.call.id for pending in calls]
+    groups = _groups(_shown(served, calls))
+    assert [len(group.views) for group in groups] == sizes
+    assert [view.call_id for group in groups for view in group.views] == [pending.call.id for pending in calls]
+
+
+@pytest.mark.spec("E7d")
+def test_of_many_groups_the_oldest_and_the_chosen_one_are_shown_whole(served: ServedProject) -> None:
+    calls = [replace(make_pending(args={"path": f"{n}.txt"}), held_at=float(n)) for n in range(10 * MOST)]
+    views = [CallView.of(served, pending) for pending in calls]
+    groups = _groups(grouped(views))
+    assert [len(group.rows) for group in groups] == [MOST] * (MAX_ROWS // MOST) + [0] * (10 - MAX_ROWS // MOST)
+    assert [len(group.views) for group in groups] == [MOST] * 10
+    chosen = calls[-1].call.id
+    groups = _groups(grouped(views, chosen))
+    assert [bool(group.rows) for group in groups] == [True, *[False] * 8, True]
+    assert groups[-1].rows[-1].view.call_id == chosen
+
+
+@pytest.mark.spec("E7d")
+@pytest.mark.parametrize(
+    ("content", "preview", "is_shown_once"),
+    [
+        ("a\nb\n", "--- /dev/null\n+++ x\n@@ -0,0 +1,2 @@\n+a\n+b\n", True),
+        ("a\nb\n", "--- /dev/null\n+++ x\n@@ -0,0 +1,3 @@\n+a\n+b\n+c\n", False),
+        ("a\nb\n", "--- x\n+++ x\n@@ -0,0 +1,2 @@\n+a\n+b\n", False),
+        ("a\nb\n", "--- /dev/null\n+++ x\n@@ -0,0 +1,2 @@\n+a\n+b\n-c\n", False),
+        ("a", "--- /dev/null\n+++ x\n@@ -0,0 +1 @@\n+a\n\\ No newline at end of file\n", False),
+        ("", "--- /dev/null\n", True),
+    ],
+)
+def test_a_group_leaves_out_a_diff_that_only_repeats_the_content_of_a_new_file(
+    served: ServedProject, content: str, preview: str, is_shown_once: bool
+) -> None:
+    def made(number: int) -> PendingCall:
+        pending = make_pending(args={"path": f"{number}.txt", "content": content + f"{number}\n" * number})
+        written = "".join(f"+{number}\n" for _ in range(number))
+        proposal = Proposal(
+            tool_name="write", summary="", risk=Risk.LOW, payload={}, preview=preview + written, preview_kind="diff"
+        )
+        return replace(pending, proposal=proposal)
+
+    group = _only_group(served, [made(number) for number in range(3)])
+    assert (group.rows[0].proposal is None) is is_shown_once
+
+
+def _groups(items: Iterable[CallView | GroupView]) -> list[GroupView]:
+    return [item for item in items if isinstance(item, GroupView)]
 
 
 WIDENED = Widening(network=True)

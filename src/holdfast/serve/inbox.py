@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from itertools import pairwise
 from threading import Lock
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 from msgspec import Struct
@@ -14,7 +15,7 @@ from msgspec import Struct
 from holdfast.contract.call import PendingCall
 from holdfast.contract.enums import State
 from holdfast.contract.json import Args, Json
-from holdfast.rules.shapes import Difference, Group, group_by_shape
+from holdfast.rules.shapes import Group, group_by_shape
 from holdfast.runtime.call_description import preview_text, stands_alone
 from holdfast.serve.diff_view import diff_html
 from holdfast.serve.projects import Projects, ServedProject
@@ -36,6 +37,8 @@ FEWEST: Final = 3
 """Calls of the same shape that are shown as one group."""
 MOST: Final = 20
 """Calls in a group: more cannot be looked through before one answer approves them all."""
+MAX_ROWS: Final = 40
+"""Rows of all groups that are shown whole. The other groups are shown whole on demand: a row can be long."""
 MAX_GROUPED: Final = 16_000
 """Characters of a call in a group, whose rows show it whole. A larger call is a row, which shows it on demand."""
 MAX_CACHED: Final = 8_000_000
@@ -201,13 +204,19 @@ class GroupView(Struct, frozen=True, kw_only=True):
     """Three or more calls of one caller with the same shape: what they share, and what differs as a table."""
 
     views: Sequence[CallView]
-    names: Sequence[str]
+    names: Sequence[str] = ()
     """The places in the arguments that differ."""
-    columns: Sequence[str]
+    columns: Sequence[str] = ()
     """The arguments with a difference, which every row has; empty if the calls do not have the same arguments."""
-    rows: Sequence[GroupRow]
-    common: Markup
+    rows: Sequence[GroupRow] = ()
+    """Empty if the group is only counted."""
+    common: Markup = Markup("")
     """The arguments that are the same in all calls."""
+
+    @property
+    def address(self) -> str:
+        """The inbox with this group shown whole."""
+        return f"/?{urlencode({'group': self.first.call_id})}#{self.element}"
 
     @property
     def first(self) -> CallView:
@@ -228,8 +237,11 @@ class GroupRow(Struct, frozen=True, kw_only=True):
     """What it would do, if the arguments do not show it: a diff, or a preview that says more."""
 
 
-def grouped(views: Iterable[CallView]) -> list[CallView | GroupView]:
-    """Put calls of one caller with the same shape together, `MOST` at most, each group where its oldest call is."""
+def grouped(views: Iterable[CallView], chosen: str = "") -> list[CallView | GroupView]:
+    """Put calls of one caller with the same shape together, `MOST` at most, each group where its oldest call is.
+
+    The oldest groups, and the one with the call `chosen`, are shown whole.
+    """
     items: list[CallView | GroupView] = []
     by_project: dict[str, dict[str, CallView]] = {}
     for view in views:
@@ -237,17 +249,21 @@ def grouped(views: Iterable[CallView]) -> list[CallView | GroupView]:
             items.append(view)
         else:
             by_project.setdefault(view.project.key, {})[view.call_id] = view
+    groups: list[list[CallView]] = []
     for by_call in by_project.values():
         for group in group_by_shape(view.held for view in by_call.values()):
             members = [by_call[pending.call.id] for pending in group.calls]
-            if len(members) < FEWEST:
-                items.extend(members)
-                continue
-            parts = -(-len(members) // MOST)
-            for part in range(parts):
-                some = members[part * len(members) // parts : (part + 1) * len(members) // parts]
-                masked = Group(shape=group.shape, calls=tuple(view.pending for view in some))
-                items.append(_group(some, masked.differing))
+            if len(members) >= FEWEST:
+                parts = -(-len(members) // MOST)
+                ends = [part * len(members) // parts for part in range(parts + 1)]
+                groups += [members[start:end] for start, end in pairwise(ends)]
+            else:
+                items += members
+    groups.sort(key=lambda members: (all(view.call_id != chosen for view in members), members[0].held_at))
+    rows = 0
+    for members in groups:
+        rows += len(members)
+        items.append(_group(members) if rows <= MAX_ROWS else GroupView(views=members))
     return sorted(items, key=lambda item: (item if isinstance(item, CallView) else item.first).held_at)
 
 
@@ -268,8 +284,9 @@ def _is_large(pending: PendingCall) -> bool:
     return chars > MAX_GROUPED
 
 
-def _group(views: Sequence[CallView], differing: Sequence[Difference]) -> GroupView:
+def _group(views: Sequence[CallView]) -> GroupView:
     """Show each call's differing arguments whole: a difference inside an argument must not hide the rest of it."""
+    differing = Group(shape="", calls=tuple(view.pending for view in views)).differing
     redactor = redactor_of(views[0].project)
     given = views[0].pending.call.args
     # An empty path means that the calls do not even have the same names, so nothing is shared.
@@ -303,7 +320,20 @@ def _preview(view: CallView) -> Markup:
 def _shown_by(pending: PendingCall, values: Args) -> bool:
     """Whether the preview of a call is one of these values, so that the value shows it."""
     preview = preview_text(pending)
-    return not preview or preview in values.values()
+    texts = [value for value in values.values() if isinstance(value, str)]
+    return not preview or preview in texts or _added_text(pending) in texts
+
+
+def _added_text(pending: PendingCall) -> str | None:
+    """The content of a new file, if that is all that a call writes."""
+    proposal = pending.proposal
+    if proposal is None or proposal.preview_kind != "diff" or proposal.preview_cut:
+        return None
+    old, _, _, *lines = [*proposal.preview.removesuffix("\n").split("\n"), "", ""]
+    added = lines[:-2]
+    if old != "--- /dev/null" or not all(line.startswith("+") for line in added):
+        return None
+    return "".join(f"{line[1:]}\n" for line in added)
 
 
 class Filters(Struct, frozen=True, kw_only=True):

@@ -96,7 +96,7 @@ class Pages:
         return html.page(
             request,
             "inbox.html",
-            items=grouped(filter(filters.keeps, everything)),
+            items=grouped(filter(filters.keeps, everything), request.query_params.get("group", "")),
             pending=len(everything),
             choices=Choices.of(everything),
             filters=filters,

@@ -1,4 +1,4 @@
-// Live updates, cards and keys; the page works without it.
+// The page works without it.
 
 const QUIET_MS = 600;
 const SOON = 'Too soon after a change.';
@@ -113,7 +113,7 @@ async function load(address) {
 
 const typed = (card) => $$('textarea:not([name=args])', card);
 
-// Shows the newest version. Words that were typed stay.
+// Words that were typed stay.
 async function refresh(card) {
 	if (card.ariaBusy === 'true') return false;
 	card.ariaBusy = 'true';
@@ -148,7 +148,8 @@ function toggle(card) {
 	else if (fold) {
 		fold.open = true;
 		fold.scrollIntoView({ block: 'nearest' });
-	} else if (!isGroup(card)) show(card, false);
+	} else if (isGroup(card)) $('.whole', card)?.click();
+	else show(card, false);
 }
 
 function mark(element, kind, text) {
