@@ -140,7 +140,7 @@ def test_every_page_fits_a_phone_with_targets_for_a_finger(served: Served) -> No
     for address in every_page(served):
         page.goto(f"{served.url}{address}")
         assert page.evaluate(_OVERFLOW) <= 0, address
-        assert page.locator("nav").evaluate("nav => nav.scrollWidth - nav.clientWidth") <= 0, address
+        assert page.locator(".top nav").evaluate("nav => nav.scrollWidth - nav.clientWidth") <= 0, address
         assert page.evaluate(_SMALL_TARGETS) == [], address
 
 
