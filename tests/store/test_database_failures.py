@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -271,3 +272,30 @@ def test_an_entry_with_an_unexpected_body_counts_as_damage(tmp_path: Path) -> No
         assert (ledger.pending(), ledger.unreadable_pending()) == ([], [pending_call.call.id])
         found = ledger.verify()
         assert (found.ok, found.first_bad) == (False, 1)
+
+
+@pytest.mark.spec("X10")
+@pytest.mark.parametrize("read", ["SELECT count", "PRAGMA application_id", "PRAGMA user_version"])
+def test_a_ledger_that_another_process_creates_meanwhile_is_recognised(tmp_path: Path, read: str) -> None:
+    path = tmp_path / "l.db"
+    raced = False
+
+    class Interrupted(sqlite3.Connection):
+        """Lets another process create the ledger between two reads."""
+
+        def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
+            nonlocal raced
+            found = super().execute(sql, values)
+            if not raced and sql.startswith(read):
+                raced = True
+                Ledger.open(path).close()
+            return found
+
+    connection = sqlite3.connect(path, factory=Interrupted, isolation_level=None)
+    connection.execute("PRAGMA page_size = 2048")
+    connection.execute("PRAGMA journal_mode = WAL")
+    database.migrate(connection, str(path))
+    connection.close()
+    assert raced
+    with Ledger.open(path) as ledger:
+        assert ledger.verify().ok

@@ -125,14 +125,22 @@ def migrate(connection: sqlite3.Connection, where: str, migrations: Sequence[Mig
 
 def check(connection: sqlite3.Connection, where: str, migrations: Sequence[Migration] = MIGRATIONS) -> None:
     """Refuse a database of another program, or of a newer holdfast."""
-    done = version(connection)
+    # In one transaction: between two reads another process may create the ledger.
+    outside = not connection.in_transaction
+    if outside:
+        connection.execute("BEGIN")
+    try:
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        done = version(connection)
+    finally:
+        if outside:
+            connection.execute("ROLLBACK")
     if done > len(migrations):
         raise LedgerUnavailable(
             f"The ledger {where} was written by a newer holdfast (format {done}, supported {len(migrations)}). "
             "Upgrade holdfast to use it."
         )
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if application != APPLICATION_ID and (done or tables):
         raise LedgerCorrupt(f"The file {where} is not a holdfast ledger. Move it away or use another path.")
 

@@ -108,6 +108,23 @@ def test_a_changed_call_is_marked_and_shown_anew_only_on_request(served: Served)
     expect(card.locator("textarea[name=message]")).to_have_value("half typed")
 
 
+@pytest.mark.spec("E7d")
+def test_a_group_further_down_is_shown_whole_by_a_key_and_then_approved(served: Served) -> None:
+    asked = served.ask(*(write(f"{number}.txt") for number in range(42)))
+    page = served.open()
+    groups = page.locator(".group")
+    expect(groups).to_have_count(3)
+    expect(groups.nth(2)).to_contain_text("Show these 14")
+    expect(groups.nth(2).locator(".approve")).to_have_count(0)
+    groups.nth(2).focus()
+    page.keyboard.press("o")
+    page.wait_for_url("**/?group=*")
+    expect(groups.nth(2).locator("[data-call]")).to_have_count(14)
+    groups.nth(2).locator(".approve").click()
+    expect(groups.nth(2)).to_have_class(re.compile(r"\bdone\b"))
+    assert set(served.pending()) == set(asked[:28])
+
+
 @pytest.mark.spec("E3i")
 def test_approve_stays_off_until_every_fold_was_opened(served: Served) -> None:
     (call_id,) = served.ask(write("long.txt", LONG))
